@@ -1,0 +1,92 @@
+"""What a backend must be, and what the frame around it takes off its hands.
+
+A backend only reads. Timing, deadlines, plausibility, monotone counters, rolling statistics, the
+backend's own health and the isolation of its failures are the frame's work, done once for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent.model import Gap, GpuIdentity, Instant, Lane, Reading, Reason, Xid
+
+
+class AbsentError(Exception):
+    """This node has no such hardware or interface; the text says what was looked for. Not a failure."""
+
+
+class DeviceError(Exception):
+    """One device cannot be read as a whole: it is lost, needs a reset, or denies access."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class SourceError(Exception):
+    """The whole source is unusable until it is opened anew, in a new process if it is a library.
+
+    Raised for a driver that was unloaded, or replaced underneath us by another version.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one read gave. `calls` counts driver calls or file reads, for the agent's own metrics."""
+
+    readings: Sequence[Reading] = ()
+    gaps: Sequence[Gap] = ()
+    events: Sequence[Xid] = ()
+    calls: int = 0
+
+
+class Backend(Protocol):
+    """A source that the main process reads, in a thread of its own with one read in flight at most."""
+
+    name: str
+    lanes: frozenset[Lane]
+
+    def read(self, lane: Lane, now: Instant) -> Sample:
+        """Read the rows of one lane.
+
+        A single file or value that cannot be read is a `Gap` in the sample. Raises AbsentError when
+        there is nothing to read on this node (it is asked again later, hardware may appear), and any
+        other exception when the whole backend failed: the frame reports it and goes on.
+        """
+
+    def close(self) -> None:
+        """Release what is held; may be called more than once."""
+
+
+class Channel(Protocol):
+    """One device of a `DeviceSource`, sampled by one thread with one read in flight at most."""
+
+    key: str
+    """Unique and stable: the GPU's UUID, or a name such as `fabric`."""
+    identity: GpuIdentity | None
+    """None for a channel that is no GPU."""
+
+    def read(self, lane: Lane, now: Instant) -> Sample:
+        """Read one lane of this device. May hang: only this channel's thread is lost then.
+
+        Raises DeviceError when the device is out of order as a whole, and SourceError when the
+        source is.
+        """
+
+
+class DeviceSource(Protocol):
+    """The accelerators of a node, read inside the device worker process."""
+
+    name: str
+
+    def open(self, now: Instant) -> Sequence[Channel]:
+        """Initialise and enumerate. Raises AbsentError (no driver, no device) or SourceError."""
+
+    def events(self, timeout: float) -> Sequence[Xid]:
+        """Wait for XID events, at most `timeout` seconds. Raises SourceError."""
+
+    def close(self) -> None:
+        """Shut the library down cleanly; may be called more than once."""

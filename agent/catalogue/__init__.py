@@ -1,0 +1,53 @@
+"""The metric catalogue: one row for each metric, and everything else reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent.catalogue import gpu, infiniband, links, node, own, rack
+from agent.catalogue.bindings import Derived
+from agent.model import Kind, Metric
+
+STATISTICS = ("min", "mean", "max")
+
+
+def rolling_name(name: str, statistic: str) -> str:
+    """The name with `statistic` before its unit: coldplate_gpu_power_watts, coldplate_gpu_power_max_watts."""
+    stem, _, unit = name.rpartition("_")
+    return f"{stem}_{statistic}_{unit}"
+
+
+def _rolling(row: Metric) -> tuple[Metric, ...]:
+    what = {"min": "Lowest", "mean": "Mean", "max": "Highest"}
+    return tuple(
+        replace(
+            row,
+            name=rolling_name(row.name, statistic),
+            help=f"{what[statistic]} over the rolling minute: {row.help[0].lower()}{row.help[1:]}",
+            origin=(Derived(f"{statistic} of {row.name} over sampling.window"),),
+            rolling=False,
+            aliases=(),
+        )
+        for statistic in STATISTICS
+    )
+
+
+_BASE: tuple[Metric, ...] = gpu.ROWS + links.ROWS + infiniband.ROWS + node.ROWS + rack.ROWS + own.ROWS
+ROLLING: dict[str, tuple[Metric, ...]] = {row.name: _rolling(row) for row in _BASE if row.rolling}
+"""For each rolling row, its minimum, mean and maximum rows, in the order of STATISTICS."""
+
+ROWS: tuple[Metric, ...] = tuple(each for row in _BASE for each in (row, *ROLLING.get(row.name, ())))
+BY_NAME: dict[str, Metric] = {row.name: row for row in ROWS}
+
+if len(BY_NAME) != len(ROWS):
+    raise AssertionError("two rows of the catalogue have the same name")
+
+
+def metric(name: str) -> Metric:
+    """The row of that name. Raises KeyError when there is none."""
+    return BY_NAME[name]
+
+
+def is_counter(row: Metric) -> bool:
+    """Whether the row only ever grows."""
+    return row.kind is Kind.COUNTER

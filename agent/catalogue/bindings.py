@@ -1,0 +1,94 @@
+"""Where a row's value comes from, as data.
+
+A backend walks the rows and compiles the bindings that it understands, so that a metric which the
+driver or sysfs already serves costs one row and no code. Several bindings with the same `labels` are
+alternatives in order of preference: the first one that the device supports wins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.model import Lane
+
+ALL_LINKS = 0xFFFFFFFF
+"""The scope id that asks an NVLink field for the sum over all links."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A value of `nvmlDeviceGetFieldValues`: `raw * scale` is in the row's unit.
+
+    `labels` are the values of the row's own labels, in order. `per_link` asks once for each link,
+    with the link number as scope.
+    """
+
+    id: int
+    scale: float = 1.0
+    scope: int = 0
+    labels: tuple[str, ...] = ()
+    per_link: bool = False
+
+    def __str__(self) -> str:
+        return f"NVML field {self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A value that one NVML function gives; the NVML backend knows how to call it.
+
+    `lane` is for a value that is worth less than its call costs in the row's own lane.
+    """
+
+    name: str
+    labels: tuple[str, ...] = ()
+    lane: Lane | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Gpm:
+    """A GPU performance monitoring metric (Hopper and newer): `raw * scale` is in the row's unit."""
+
+    id: int
+    scale: float = 0.01
+    labels: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"GPM metric {self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class PortFile:
+    """A file below `/sys/class/infiniband/DEVICE/ports/PORT/`: `raw * scale` is in the row's unit."""
+
+    path: str
+    scale: float = 1.0
+
+    def __str__(self) -> str:
+        return f"ports/N/{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A value that a backend's own code reads: the text names the file, call or library."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A value that the agent computes: the text says from what."""
+
+    how: str
+
+    def __str__(self) -> str:
+        return f"derived: {self.how}"
+
+
+Binding = Field | Call | Gpm | PortFile | Source | Derived

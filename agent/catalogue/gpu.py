@@ -1,0 +1,260 @@
+"""The rows of a GPU: presence, work, memory, power and heat, throttling, faults.
+
+Field ids, units and windows: NVIDIA's NVML API reference and the constants of nvidia-ml-py.
+"""
+
+from __future__ import annotations
+
+from agent.catalogue.bindings import Call, Derived, Field, Gpm, Source
+from agent.model import Alias, Gpu, Kind, Lane, Metric, Node, Unit
+
+PERCENT = 0.01
+MILLI = 1e-3
+NANO = 1e-9
+MEGA = 1e6
+
+EVENT_REASONS = (
+    # (bit of nvmlDeviceGetCurrentClocksEventReasons, label value). Bit 0x8 is the ambiguous umbrella
+    # of heat, brake and fast power trigger: it is shown apart and never called thermal.
+    (0x1, "gpu_idle"),
+    (0x2, "application_clocks"),
+    (0x4, "sw_power_cap"),
+    (0x8, "hw_slowdown"),
+    (0x10, "sync_boost"),
+    (0x20, "sw_thermal_slowdown"),
+    (0x40, "hw_thermal_slowdown"),
+    (0x80, "hw_power_brake"),
+    (0x100, "display_clocks"),
+)
+
+RECOVERY_ACTIONS = (
+    "none",
+    "gpu_reset",
+    "node_reboot",
+    "drain_p2p",
+    "drain_and_reset",
+    "recover_imex_domain",
+    "bus_reset",
+    "system_reboot",
+)
+"""Names of NVML_FI_DEV_GET_GPU_RECOVERY_ACTION's codes, in their order (nvidia-ml-py)."""
+
+
+def _ratio(
+    name: str,
+    help: str,
+    *origin: object,
+    lane: Lane = Lane.FAST,
+    rolling: bool = False,
+    aliases: tuple[Alias, ...] = (),
+) -> Metric:
+    return Metric(
+        f"coldplate_gpu_{name}_ratio", Kind.GAUGE, Unit.RATIO, Gpu, help, lane, origin,
+        span=(0.0, 1.0), simulated=(0.0, 1.0), rolling=rolling, aliases=aliases,
+    )  # fmt: skip
+
+
+PRESENCE = (
+    Metric("coldplate_gpu_up", Kind.STATE, Unit.NONE, Gpu,
+           "1 if the GPU answered within the deadline, 0 if it is missing, lost or silent.",
+           Lane.FAST, (Derived("inventory and the age of the last good sample"),),
+           span=(0, 1), simulated=(0, 1)),
+    Metric("coldplate_gpu_info", Kind.INFO, Unit.NONE, Gpu,
+           "Facts about the GPU as labels; kept while the GPU is missing.",
+           Lane.COLD, (Derived("inventory"),),
+           labels=("slot", "serial", "model"), span=(1, 1), simulated=(1, 1)),
+    Metric("coldplate_gpu_replaced_info", Kind.INFO, Unit.NONE, Gpu,
+           "The GPU now in a slot that held another one when the inventory was learned.",
+           Lane.COLD, (Derived("inventory"),),
+           labels=("slot", "serial", "previous_uuid", "previous_serial"), span=(1, 1)),
+    Metric("coldplate_gpus_expected", Kind.GAUGE, Unit.NONE, Node,
+           "GPUs that this node should have: configured, else the most that the inventory remembers.",
+           Lane.FAST, (Derived("configuration or inventory"),), simulated=(0, 16)),
+    Metric("coldplate_gpu_sample_age_seconds", Kind.GAUGE, Unit.SECONDS, Gpu,
+           "Time since the GPU's last good fast sample.",
+           Lane.FAST, (Derived("monotonic clock"),), simulated=(0, 3600)),
+)  # fmt: skip
+
+WORK = (
+    _ratio("utilization", "Share of time in which at least one kernel ran; says nothing on how full the GPU was.",
+           Call("nvmlDeviceGetUtilizationRates", ("gpu",)), rolling=True,
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_GPU_UTIL", 100), Alias("nvitop", "gpu_utilization_Percentage", 100))),
+    _ratio("memory_activity", "Share of time in which device memory was read or written.",
+           Call("nvmlDeviceGetUtilizationRates", ("memory",)), rolling=True,
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_MEM_COPY_UTIL", 100),
+                    Alias("nvitop", "gpu_memory_utilization_Percentage", 100))),
+    Metric("coldplate_gpu_busy_seconds_total", Kind.COUNTER, Unit.SECONDS, Gpu,
+           "Integral of the utilization: seconds in which kernels ran, since the agent started.",
+           Lane.FAST, (Derived("utilization times the sampling interval"),), simulated=(0, 1e9)),
+    _ratio("sm_active", "Share of cycles in which a multiprocessor had at least one warp, over all of them.",
+           Gpm(2), rolling=True, aliases=(Alias("dcgm", "DCGM_FI_PROF_SM_ACTIVE"),)),
+    _ratio("sm_occupancy", "Resident warps as a share of the most that fit.", Gpm(3),
+           aliases=(Alias("dcgm", "DCGM_FI_PROF_SM_OCCUPANCY"),)),
+    _ratio("tensor_active", "Share of cycles in which the tensor pipes were active.", Gpm(5), rolling=True,
+           aliases=(Alias("dcgm", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),)),
+    _ratio("dram_active", "Device memory bandwidth used, as a share of the most possible.", Gpm(10), rolling=True,
+           aliases=(Alias("dcgm", "DCGM_FI_PROF_DRAM_ACTIVE"),)),
+    _ratio("fp64_active", "Share of cycles in which the FP64 pipe was active.", Gpm(11),
+           aliases=(Alias("dcgm", "DCGM_FI_PROF_PIPE_FP64_ACTIVE"),)),
+    _ratio("fp32_active", "Share of cycles in which the FP32 pipe was active.", Gpm(12),
+           aliases=(Alias("dcgm", "DCGM_FI_PROF_PIPE_FP32_ACTIVE"),)),
+    _ratio("fp16_active", "Share of cycles in which the FP16 pipe was active.", Gpm(13),
+           aliases=(Alias("dcgm", "DCGM_FI_PROF_PIPE_FP16_ACTIVE"),)),
+    _ratio("encoder_utilization", "Share of time in which the video encoder was busy.",
+           Call("nvmlDeviceGetEncoderUtilization"), lane=Lane.SLOW,
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_ENC_UTIL", 100),
+                    Alias("nvitop", "gpu_encoder_utilization_Percentage", 100))),
+    _ratio("decoder_utilization", "Share of time in which the video decoder was busy.",
+           Call("nvmlDeviceGetDecoderUtilization"), lane=Lane.SLOW,
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_DEC_UTIL", 100),
+                    Alias("nvitop", "gpu_decoder_utilization_Percentage", 100))),
+)  # fmt: skip
+
+_MIB = 1.0 / 2**20
+_MEMORY_CALL = "nvmlDeviceGetMemoryInfo_v2"
+
+
+def _memory(part: str, help: str, *aliases: Alias) -> Metric:
+    return Metric(
+        f"coldplate_gpu_memory_{part}_bytes", Kind.GAUGE, Unit.BYTES, Gpu, help, Lane.FAST,
+        (Call(_MEMORY_CALL, (part,)),), span=(0.0, 2.0**44), simulated=(0.0, 2.0**38),
+        rolling=part == "used", aliases=aliases,
+    )  # fmt: skip
+
+
+MEMORY = (
+    _memory("used", "Device memory in use, without what the driver reserves.",
+            Alias("dcgm", "DCGM_FI_DEV_FB_USED", _MIB), Alias("nvitop", "gpu_memory_used_MiB", _MIB)),
+    _memory("free", "Device memory that can be allocated.",
+            Alias("dcgm", "DCGM_FI_DEV_FB_FREE", _MIB), Alias("nvitop", "gpu_memory_free_MiB", _MIB)),
+    _memory("reserved", "Device memory that the driver and the firmware keep for themselves.",
+            Alias("dcgm", "DCGM_FI_DEV_FB_RESERVED", _MIB)),
+    _memory("total", "Device memory in all.",
+            Alias("dcgm", "DCGM_FI_DEV_FB_TOTAL", _MIB), Alias("nvitop", "gpu_memory_total_MiB", _MIB)),
+)  # fmt: skip
+
+WATTS_SPAN = (0.0, 5000.0)
+CELSIUS_SPAN = (-20.0, 150.0)
+
+POWER = (
+    Metric("coldplate_gpu_power_watts", Kind.GAUGE, Unit.WATTS, Gpu,
+           "Board power, averaged over 1 s by the driver (Ampere but GA100, and newer).",
+           Lane.FAST, (Field(185, MILLI), Call("nvmlDeviceGetPowerUsage")),
+           span=WATTS_SPAN, simulated=(0, 1500), rolling=True,
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_POWER_USAGE"), Alias("nvitop", "gpu_power_usage_W"))),
+    Metric("coldplate_gpu_power_instant_watts", Kind.GAUGE, Unit.WATTS, Gpu,
+           "Board power at the instant of the sample.",
+           Lane.FAST, (Field(186, MILLI),), span=WATTS_SPAN, simulated=(0, 1800), rolling=True,
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_POWER_USAGE_INSTANT"),)),
+    Metric("coldplate_gpu_module_power_watts", Kind.GAUGE, Unit.WATTS, Gpu,
+           "Power of the whole module with its CPU; Grace-based boards only.",
+           Lane.FAST, (Field(186, MILLI, scope=1),), span=WATTS_SPAN, simulated=(0, 3000)),
+    Metric("coldplate_gpu_power_limit_watts", Kind.GAUGE, Unit.WATTS, Gpu,
+           "Power limit in force.",
+           Lane.FAST, (Field(190, MILLI),), span=WATTS_SPAN, simulated=(100, 1500),
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_POWER_MGMT_LIMIT"), Alias("nvitop", "gpu_power_limit_W"))),
+    Metric("coldplate_gpu_power_limit_default_watts", Kind.GAUGE, Unit.WATTS, Gpu,
+           "Power limit that the board is sold with.",
+           Lane.COLD, (Field(189, MILLI),), span=WATTS_SPAN, simulated=(100, 1500)),
+    Metric("coldplate_gpu_energy_joules_total", Kind.COUNTER, Unit.JOULES, Gpu,
+           "Energy since the driver was loaded; goes on growing when the driver is loaded anew.",
+           Lane.FAST, (Field(83, MILLI),), span=(0, 1e13), simulated=(0, 1e12),
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1000),)),
+    Metric("coldplate_gpu_temperature_celsius", Kind.GAUGE, Unit.CELSIUS, Gpu,
+           "Temperature of the GPU core.",
+           Lane.FAST, (Call("nvmlDeviceGetTemperatureV"),), span=CELSIUS_SPAN, simulated=(15, 110), rolling=True,
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_GPU_TEMP"), Alias("nvitop", "gpu_temperature_C"))),
+    Metric("coldplate_gpu_memory_temperature_celsius", Kind.GAUGE, Unit.CELSIUS, Gpu,
+           "Temperature of the device memory.",
+           Lane.FAST, (Field(82),), span=CELSIUS_SPAN, simulated=(15, 120), rolling=True,
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_MEMORY_TEMP"),)),
+    Metric("coldplate_gpu_temperature_margin_celsius", Kind.GAUGE, Unit.CELSIUS, Gpu,
+           "Degrees left before the GPU slows itself down; negative when it is beyond.",
+           Lane.SLOW, (Call("nvmlDeviceGetMarginTemperature"),), span=(-100, 150), simulated=(-30, 100)),
+    Metric("coldplate_gpu_clock_hertz", Kind.GAUGE, Unit.HERTZ, Gpu,
+           "Clock of a domain.",
+           Lane.FAST,
+           (Call("nvmlDeviceGetClockInfo", ("sm",)), Call("nvmlDeviceGetClockInfo", ("graphics",), Lane.SLOW),
+            Call("nvmlDeviceGetClockInfo", ("memory",), Lane.SLOW),
+            Call("nvmlDeviceGetClockInfo", ("video",), Lane.SLOW)),
+           labels=("domain",),
+           span=(0, 1e10), simulated=(0, 3e9), rolling=True,
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_SM_CLOCK", 1e-6), Alias("nvitop", "gpu_clock_sm_MHz", 1e-6))),
+    Metric("coldplate_gpu_clock_limit_hertz", Kind.GAUGE, Unit.HERTZ, Gpu,
+           "Highest clock that a domain can have.",
+           Lane.COLD, (Call("nvmlDeviceGetMaxClockInfo", ("sm",)), Call("nvmlDeviceGetMaxClockInfo", ("memory",))),
+           labels=("domain",), span=(0, 1e10), simulated=(0, 3e9)),
+)  # fmt: skip
+
+THROTTLING = (
+    Metric("coldplate_gpu_throttle_active", Kind.STATE, Unit.NONE, Gpu,
+           "1 while the clocks are held down for this reason; gpu_idle and sw_power_cap are normal.",
+           Lane.FAST, (Call("nvmlDeviceGetCurrentClocksEventReasons"),), labels=("reason",),
+           span=(0, 1), simulated=(0, 1)),
+    Metric("coldplate_gpu_throttle_seconds_total", Kind.COUNTER, Unit.SECONDS, Gpu,
+           "Time in which the clocks were held down for this reason; 'thermal' sums every kind of heat.",
+           Lane.FAST,
+           (Field(74, NANO, labels=("sw_power_cap",)), Field(75, NANO, labels=("thermal",)),
+            Field(76, NANO, labels=("sync_boost",)), Field(77, NANO, labels=("board_limit",)),
+            Field(78, NANO, labels=("low_utilization",)), Field(79, NANO, labels=("reliability",)),
+            Field(269, NANO, labels=("sw_thermal_slowdown",)), Field(270, NANO, labels=("hw_thermal_slowdown",)),
+            Field(271, NANO, labels=("hw_power_brake",))),
+           labels=("reason",), span=(0, 1e10), simulated=(0, 1e9)),
+)  # fmt: skip
+
+FAULTS = (
+    Metric("coldplate_gpu_ecc_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "Memory errors found by ECC; scope volatile counts since the driver was loaded, aggregate for life.",
+           Lane.SLOW,
+           (Field(3, labels=("corrected", "volatile")), Field(4, labels=("uncorrected", "volatile")),
+            Field(5, labels=("corrected", "aggregate")), Field(6, labels=("uncorrected", "aggregate"))),
+           labels=("type", "scope"), span=(0, 2.0**63), simulated=(0, 1e6),
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"),)),
+    Metric("coldplate_gpu_row_remaps_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "Rows of device memory remapped, by cause.",
+           Lane.SLOW, (Field(142, labels=("correctable",)), Field(143, labels=("uncorrectable",))),
+           labels=("cause",), span=(0, 2.0**32 - 2), simulated=(0, 1000),
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"),)),
+    Metric("coldplate_gpu_row_remap_pending", Kind.STATE, Unit.NONE, Gpu,
+           "1 if a row remap waits for a GPU reset.",
+           Lane.SLOW, (Field(144),), span=(0, 1), simulated=(0, 1)),
+    Metric("coldplate_gpu_row_remap_failure", Kind.STATE, Unit.NONE, Gpu,
+           "1 if a row remap failed: the GPU is to be replaced.",
+           Lane.SLOW, (Field(145),), span=(0, 1), simulated=(0, 1),
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_ROW_REMAP_FAILURE"),)),
+    Metric("coldplate_gpu_xid_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "XID errors reported by the driver since the agent started, by code.",
+           Lane.EVENT, (Source("NVML event set and /dev/kmsg, merged"),), labels=("xid",),
+           span=(0, 1e12), simulated=(0, 1e6)),
+    Metric("coldplate_gpu_xid_last_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Gpu,
+           "When the driver last reported this XID, in seconds since the epoch.",
+           Lane.EVENT, (Source("NVML event set and /dev/kmsg, merged"),), labels=("xid",),
+           span=(0, 1e11), simulated=(0, 1e11)),
+    Metric("coldplate_gpu_recovery_action", Kind.STATE, Unit.NONE, Gpu,
+           "1 for the action that the driver asks for now, 0 for the others.",
+           Lane.SLOW, (Field(230),), labels=("action",), span=(0, 1), simulated=(0, 1)),
+)  # fmt: skip
+
+MIG = (
+    Metric("coldplate_gpu_mig_info", Kind.INFO, Unit.NONE, Gpu,
+           "A MIG instance of the GPU; the GPU's own utilization is not offered while there is one.",
+           Lane.COLD, (Call("nvmlDeviceGetMigDeviceHandleByIndex"),),
+           labels=("mig_uuid", "gpu_instance", "compute_instance", "profile"), span=(1, 1)),
+    Metric("coldplate_gpu_mig_memory_used_bytes", Kind.GAUGE, Unit.BYTES, Gpu,
+           "Device memory in use by a MIG instance.",
+           Lane.SLOW, (Call("nvmlDeviceGetMigDeviceHandleByIndex"),), labels=("mig_uuid", "gpu_instance"),
+           span=(0.0, 2.0**44)),
+    Metric("coldplate_gpu_mig_memory_total_bytes", Kind.GAUGE, Unit.BYTES, Gpu,
+           "Device memory in all of a MIG instance.",
+           Lane.SLOW, (Call("nvmlDeviceGetMigDeviceHandleByIndex"),), labels=("mig_uuid", "gpu_instance"),
+           span=(0.0, 2.0**44)),
+)  # fmt: skip
+
+JOBS = (
+    Metric("coldplate_gpu_job_info", Kind.INFO, Unit.NONE, Gpu,
+           "The job that holds the GPU; join on gpu and uuid.",
+           Lane.SLOW, (Source("the scenario of a synthetic node"),),
+           labels=("scheduler", "job_id", "user", "name", "mig"), span=(1, 1), simulated=(1, 1)),
+)  # fmt: skip
+
+ROWS = PRESENCE + WORK + MEMORY + POWER + THROTTLING + FAULTS + MIG + JOBS

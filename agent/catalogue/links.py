@@ -1,0 +1,95 @@
+"""The rows of what joins GPUs to each other and to the host: NVLink, the NVLink fabric, PCIe."""
+
+from __future__ import annotations
+
+from agent.catalogue.bindings import ALL_LINKS, Call, Field
+from agent.model import Gpu, Kind, Lane, Metric, NvLink, Unit
+
+KIBI = 1024.0
+"""NVML's "throughput" fields 138 and 139 are cumulative KiB, despite their name (nvidia-ml-py)."""
+
+NVLINK = (
+    Metric("coldplate_gpu_nvlink_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
+           "Payload sent over all NVLinks of the GPU.",
+           Lane.FAST, (Field(138, KIBI, scope=ALL_LINKS), Field(202, 1.0, scope=ALL_LINKS)),
+           span=(0, 2.0**64), simulated=(0, 1e18)),
+    Metric("coldplate_gpu_nvlink_receive_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
+           "Payload received over all NVLinks of the GPU.",
+           Lane.FAST, (Field(139, KIBI, scope=ALL_LINKS), Field(204, 1.0, scope=ALL_LINKS)),
+           span=(0, 2.0**64), simulated=(0, 1e18)),
+    Metric("coldplate_nvlink_up", Kind.STATE, Unit.NONE, NvLink,
+           "1 if the link is active, 0 if it is inactive or asleep.",
+           Lane.SLOW, (Field(165, per_link=True),), span=(0, 1), simulated=(0, 1)),
+    Metric("coldplate_nvlink_speed_bytes_per_second", Kind.GAUGE, Unit.BYTES, NvLink,
+           "Speed of the link in one direction.",
+           Lane.COLD, (Field(164, 1e6, per_link=True),), span=(0, 1e12), simulated=(0, 1e12)),
+    Metric("coldplate_nvlink_errors_total", Kind.COUNTER, Unit.NONE, NvLink,
+           "Errors of the link by type: up to Hopper replay, recovery, crc; on Blackwell its own counters.",
+           Lane.SLOW,
+           (Field(161, labels=("replay",), per_link=True), Field(162, labels=("recovery",), per_link=True),
+            Field(163, labels=("crc",), per_link=True),
+            Field(206, labels=("malformed_packet",), per_link=True),
+            Field(207, labels=("buffer_overrun",), per_link=True),
+            Field(208, labels=("receive",), per_link=True), Field(209, labels=("receive_remote",), per_link=True),
+            Field(210, labels=("receive_general",), per_link=True),
+            Field(211, labels=("local_integrity",), per_link=True),
+            Field(212, labels=("transmit_discard",), per_link=True),
+            Field(213, labels=("recovery_successful",), per_link=True),
+            Field(214, labels=("recovery_failed",), per_link=True),
+            Field(219, labels=("effective",), per_link=True), Field(221, labels=("symbol",), per_link=True)),
+           labels=("type",), span=(0, 2.0**64), simulated=(0, 1e9)),
+    Metric("coldplate_gpu_nvlink_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "Errors of all NVLinks of the GPU by type (up to Hopper).",
+           Lane.SLOW,
+           (Field(38, labels=("crc_flit",)), Field(45, labels=("crc_data",)), Field(52, labels=("replay",)),
+            Field(59, labels=("recovery",)), Field(160, labels=("ecc_data",))),
+           labels=("type",), span=(0, 2.0**64), simulated=(0, 1e9)),
+)  # fmt: skip
+
+FABRIC = (
+    Metric("coldplate_gpu_fabric_info", Kind.INFO, Unit.NONE, Gpu,
+           "The NVLink domain of the GPU: GPUs with equal cluster and clique reach each other by NVLink.",
+           Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("cluster_uuid", "clique"),
+           span=(1, 1), simulated=(1, 1)),
+    Metric("coldplate_gpu_fabric_state", Kind.STATE, Unit.NONE, Gpu,
+           "1 for the state of the GPU's registration with the NVLink fabric, 0 for the others.",
+           Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("state",), span=(0, 1), simulated=(0, 1)),
+)  # fmt: skip
+
+FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
+"""Names of NVML's GPU fabric states 0 to 3."""
+
+PCIE = (
+    Metric("coldplate_gpu_pcie_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
+           "Bytes that the GPU sent over PCIe.",
+           Lane.FAST, (Field(197),), span=(0, 2.0**64), simulated=(0, 1e18)),
+    Metric("coldplate_gpu_pcie_receive_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
+           "Bytes that the GPU received over PCIe.",
+           Lane.FAST, (Field(198),), span=(0, 2.0**64), simulated=(0, 1e18)),
+    Metric("coldplate_gpu_pcie_replays_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "PCIe packets sent again.",
+           Lane.SLOW, (Field(94),), span=(0, 2.0**63), simulated=(0, 1e9)),
+    Metric("coldplate_gpu_pcie_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "PCIe errors by type.",
+           Lane.SLOW,
+           (Field(169, labels=("l0_to_recovery",)), Field(173, labels=("correctable",)),
+            Field(174, labels=("naks_received",)), Field(175, labels=("receiver",)), Field(176, labels=("bad_tlp",)),
+            Field(177, labels=("naks_sent",)), Field(178, labels=("bad_dllp",)), Field(179, labels=("non_fatal",)),
+            Field(180, labels=("fatal",)), Field(181, labels=("unsupported_request",)), Field(182, labels=("lcrc",)),
+            Field(183, labels=("lane",))),
+           labels=("type",), span=(0, 2.0**63), simulated=(0, 1e9)),
+    Metric("coldplate_gpu_pcie_link_generation", Kind.GAUGE, Unit.NONE, Gpu,
+           "PCIe generation of the link now; drops at idle by design.",
+           Lane.SLOW, (Call("nvmlDeviceGetCurrPcieLinkGeneration"),), span=(1, 16), simulated=(1, 6)),
+    Metric("coldplate_gpu_pcie_link_generation_max", Kind.GAUGE, Unit.NONE, Gpu,
+           "Highest PCIe generation that GPU and slot have in common.",
+           Lane.COLD, (Call("nvmlDeviceGetMaxPcieLinkGeneration"),), span=(1, 16), simulated=(1, 6)),
+    Metric("coldplate_gpu_pcie_link_width", Kind.GAUGE, Unit.NONE, Gpu,
+           "PCIe lanes in use.",
+           Lane.SLOW, (Call("nvmlDeviceGetCurrPcieLinkWidth"),), span=(1, 32), simulated=(1, 16)),
+    Metric("coldplate_gpu_pcie_link_width_max", Kind.GAUGE, Unit.NONE, Gpu,
+           "Most PCIe lanes that GPU and slot have in common.",
+           Lane.COLD, (Call("nvmlDeviceGetMaxPcieLinkWidth"),), span=(1, 32), simulated=(1, 16)),
+)  # fmt: skip
+
+ROWS = NVLINK + FABRIC + PCIE

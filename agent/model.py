@@ -1,0 +1,328 @@
+"""The domain types: what a metric is, what it is measured on, and what one sample of a node holds.
+
+Everything here is frozen. Nothing here reads a clock, a file or a device, and nothing here imports
+another module of coldplate: every layer may speak these types, so they may depend on none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, Union
+
+
+class Kind(Enum):
+    """How a value behaves over time."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    STATE = "state"  # 0 or 1, or a small documented code
+    INFO = "info"  # always 1; the labels are the message
+
+
+class Unit(Enum):
+    """Base units only; the binding that reads a device converts, once."""
+
+    CELSIUS = "celsius"
+    WATTS = "watts"
+    JOULES = "joules"
+    BYTES = "bytes"
+    SECONDS = "seconds"
+    HERTZ = "hertz"
+    RATIO = "ratio"
+    NONE = ""
+
+
+class Lane(Enum):
+    """How often a row is sampled. The periods are configuration; the lane is a property of the row."""
+
+    FAST = "fast"
+    SLOW = "slow"
+    COLD = "cold"
+    EVENT = "event"
+
+
+class Reason(Enum):
+    """Why a metric is absent."""
+
+    UNSUPPORTED = "unsupported"  # the device or the driver does not offer it
+    DENIED = "denied"  # it is offered, but not to this user
+    LOST = "lost"  # the device is gone or needs a reset
+    TIMEOUT = "timeout"  # the device did not answer in time
+    MALFORMED = "malformed"  # the answer could not be understood
+    IMPLAUSIBLE = "implausible"  # the answer is outside what is physically possible, or a counter that fell
+
+
+class Outcome(Enum):
+    """How a backend's last read ended."""
+
+    OK = "ok"
+    ABSENT = "absent"  # this node simply has no such hardware
+    FAILED = "failed"
+
+
+class Phase(Enum):
+    """Where an alert stands in its life."""
+
+    PENDING = "pending"
+    FIRING = "firing"
+    RESOLVED = "resolved"
+
+
+Labels = tuple[tuple[str, str], ...]
+"""Label pairs in the order in which they are exposed."""
+
+
+class Instant(NamedTuple):
+    """One moment, on both clocks: intervals are measured on `mono`, people are told `wall`.
+
+    Both are in seconds; `wall` since the Unix epoch.
+    """
+
+    mono: float
+    wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The node itself; its name is a target label, so it carries none."""
+
+    @property
+    def labels(self) -> Labels:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One physical GPU. `index` is the driver's (it may change over a reboot), `uuid` is for life."""
+
+    index: str
+    uuid: str
+
+    @property
+    def labels(self) -> Labels:
+        return (("gpu", self.index), ("uuid", self.uuid))
+
+
+@dataclass(frozen=True, slots=True)
+class NvLink:
+    """One NVLink of one GPU."""
+
+    gpu: Gpu
+    link: int
+
+    @property
+    def labels(self) -> Labels:
+        return (*self.gpu.labels, ("link", str(self.link)))
+
+
+@dataclass(frozen=True, slots=True)
+class IbPort:
+    """One port of an InfiniBand or RoCE device."""
+
+    device: str
+    port: str
+
+    @property
+    def labels(self) -> Labels:
+        return (("device", self.device), ("port", self.port))
+
+
+@dataclass(frozen=True, slots=True)
+class Rack:
+    """The rack that feeds this node."""
+
+    name: str
+
+    @property
+    def labels(self) -> Labels:
+        return (("rack", self.name),)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One source of readings inside the agent."""
+
+    name: str
+
+    @property
+    def labels(self) -> Labels:
+        return (("backend", self.name),)
+
+
+Entity = Union[Node, Gpu, NvLink, IbPort, Rack, Backend]
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """The same value under a neighbour's name: `value * factor` in the neighbour's unit."""
+
+    profile: str
+    name: str
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Metric:
+    """A row of the catalogue: the metric's whole story. Compared by identity; there is one of each.
+
+    `span` is the closed range of physically possible values, in the row's unit: a value outside is
+    left out and counted, never shown. `simulated` is the range in which the synthetic devices move.
+    `origin` holds the bindings (see `agent.catalogue.bindings`) from which the value is read.
+    """
+
+    name: str
+    kind: Kind
+    unit: Unit
+    entity: type
+    help: str
+    lane: Lane
+    origin: tuple[object, ...]
+    labels: tuple[str, ...] = ()
+    span: tuple[float, float] = (0.0, float("inf"))
+    simulated: tuple[float, float] | None = None
+    rolling: bool = False
+    aliases: tuple[Alias, ...] = ()
+
+
+class Series:
+    """One time series: a metric of an entity, told apart by `labels`. Immutable by convention.
+
+    Its hash is computed once, because the sampler and the encoder look series up thousands of times a
+    second; make a series once and keep it.
+    """
+
+    __slots__ = ("_hash", "entity", "labels", "metric")
+
+    def __init__(self, metric: Metric, entity: Entity, labels: Labels = ()) -> None:
+        self.metric = metric
+        self.entity = entity
+        self.labels = labels
+        self._hash = hash((metric.name, entity, labels))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            isinstance(other, Series)
+            and self.metric is other.metric
+            and self.entity == other.entity
+            and self.labels == other.labels
+        )
+
+    def __repr__(self) -> str:
+        pairs = ",".join(f'{name}="{value}"' for name, value in self.all_labels)
+        return f"{self.metric.name}{{{pairs}}}"
+
+    @property
+    def all_labels(self) -> Labels:
+        """The entity's labels first, then the series' own."""
+        return self.entity.labels + self.labels
+
+
+class Reading(NamedTuple):
+    """A finite value of one series, in the metric's unit. Absence is a `Gap`, never a value."""
+
+    series: Series
+    value: float
+
+    @property
+    def metric(self) -> Metric:
+        return self.series.metric
+
+    @property
+    def entity(self) -> Entity:
+        return self.series.entity
+
+    @property
+    def labels(self) -> Labels:
+        return self.series.labels
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A reading that is absent, and why. `detail` is for people: the call, the file, the error."""
+
+    metric: Metric
+    entity: Entity
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """One XID error that the driver reported about a GPU.
+
+    `device` is the GPU's UUID or its PCI bus id (`0000:1b:00`), whichever the reporter knows.
+    `wall` is in seconds since the epoch. `reporter` is `nvml` or `kmsg`.
+    """
+
+    device: str
+    code: int
+    wall: float
+    reporter: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuIdentity:
+    """What a GPU is, apart from what it is doing: kept when the GPU itself is gone.
+
+    `slot` is the PCI bus id in lower case with a four-digit domain, `0000:1b:00.0`. `facts` are
+    further label pairs for `coldplate_gpu_info`.
+    """
+
+    gpu: Gpu
+    slot: str
+    serial: str
+    model: str
+    facts: Labels = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BackendReport:
+    """How one backend is doing. `duration` and `age` in seconds; `calls` counts device or file reads."""
+
+    backend: str
+    outcome: Outcome
+    duration: float
+    detail: str = ""
+    gaps: tuple[Gap, ...] = ()
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the node looked like at one moment. Swapped in by reference; nobody ever changes one."""
+
+    sequence: int
+    at: Instant
+    readings: tuple[Reading, ...]
+    reports: tuple[BackendReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert instance; `labels` is its identity. Times are wall seconds, None where not reached."""
+
+    rule: str
+    labels: Labels
+    phase: Phase
+    value: float
+    active_at: float
+    fired_at: float | None = None
+    resolved_at: float | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """An alert that changed its phase."""
+
+    alert: Alert
+    before: Phase | None
+    at: float

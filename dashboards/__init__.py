@@ -1,0 +1,1 @@
+"""Grafana dashboards, generated from the catalogue. None is shipped in this version."""
