@@ -43,6 +43,30 @@ class Sample:
     calls: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class LaneSample:
+    """One lane of one channel. `mono` is when its reading began, `duration` how long it took, in seconds."""
+
+    channel: str
+    lane: Lane
+    mono: float
+    duration: float
+    calls: int
+    readings: tuple[Reading, ...]
+    gaps: tuple[Gap, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelError:
+    """One channel could not be read as a whole."""
+
+    channel: str
+    lane: Lane
+    mono: float
+    reason: Reason
+    detail: str
+
+
 class Backend(Protocol):
     """A source that the main process reads, in a thread of its own with one read in flight at most."""
 

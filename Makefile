@@ -1,0 +1,68 @@
+# coldplate: every target sets up what it needs in a private environment, .venv, and touches nothing else.
+
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+PROGRAMS := $(CURDIR)/.programs/usr/bin
+export PATH := $(PATH):$(PROGRAMS)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format bench generate hardware clean programs
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  ARGS=... is passed on: make run ARGS='--scenario straggler', make test ARGS='-k encoder'"
+
+run: .venv/run.stamp ## Run the daemon: on real GPUs where there is a driver, else on a synthetic node
+	@if [ -n "$(ARGS)" ] || $(BIN)/python -c 'import ctypes; ctypes.CDLL("libnvidia-ml.so.1")' 2>/dev/null; then \
+		exec $(BIN)/coldplate run $(ARGS); \
+	else \
+		echo "No NVIDIA driver here: running a synthetic node. For this machine alone: make run ARGS='--backend none'"; \
+		exec $(BIN)/coldplate run --backend synthetic; \
+	fi
+
+test: .venv/dev.stamp programs ## Run the tests
+	$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/dev.stamp ## Check format, style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/dev.stamp ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/bench.stamp programs ## Measure against peers and print ratios
+	$(BIN)/python -m tests.bench $(ARGS)
+
+generate: .venv/dev.stamp ## Write the generated documents anew
+	$(BIN)/coldplate render metrics --out docs/metrics.md
+
+hardware: .venv/dev.stamp ## Check the agent against nvidia-smi on a machine with a GPU
+	$(BIN)/python -m tests.hardware $(ARGS)
+
+programs:
+	@sh tests/programs.sh
+
+clean: ## Remove what the other targets made
+	rm -rf .venv .programs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "coldplate needs Python 3.10 or newer; name one with make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; sh tests/programs.sh venv && $(PYTHON) -m venv .venv; }
+
+.venv/run.stamp: pyproject.toml | .venv/bin/python
+	@echo "setting up .venv ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+.venv/dev.stamp: pyproject.toml | .venv/bin/python
+	@echo "setting up .venv for development ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ .venv/run.stamp
+
+.venv/bench.stamp: .venv/dev.stamp
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
+	@touch $@

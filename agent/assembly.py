@@ -1,0 +1,147 @@
+"""Builds the sampling engine from the configuration and the command line."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.backends.host import HostBackend
+from agent.backends.infiniband import InfinibandBackend
+from agent.backends.kmsg import KmsgBackend
+from agent.backends.power import PowerBackend, RedfishConfig
+from agent.backends.protocol import Backend, Sample
+from agent.backends.topology import nearest_hcas
+from agent.config import Config, ConfigError
+from agent.engine import Engine, Facts
+from agent.model import GpuIdentity, Instant, Lane
+from agent.sampler.inventory import Inventory
+from agent.sampler.settings import RackSettings, Settings
+from agent.worker.supervisor import Supervisor, WorkerOptions
+
+log = logging.getLogger("coldplate")
+
+DEFAULT_SCENARIO = "healthy-training"
+STATE_DIRECTORY = Path("/var/lib/coldplate")
+SILENCE = 10.0
+"""Seconds without any word from a running worker after which it is ended and started anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line alone decides. `scenario_name` is None unless the devices are synthetic."""
+
+    sysfs: Path = Path("/sys")
+    procfs: Path = Path("/proc")
+    log_level: str = "info"
+    log_format: str = "logfmt"
+    scenario_name: str | None = None
+
+
+class TopologyBackend:
+    """Which HCA is nearest to each GPU of the inventory: a fact of the board, read in the cold lane."""
+
+    name = "topology"
+    lanes = frozenset({Lane.COLD})
+
+    def __init__(self, sysfs: Path, gpus: Callable[[], list[GpuIdentity]]) -> None:
+        self._sysfs = sysfs
+        self._gpus = gpus
+
+    def read(self, lane: Lane, now: Instant) -> Sample:  # noqa: ARG002 - the protocol's signature
+        """The nearest HCAs of each GPU; none is absent hardware, not a failure."""
+        return Sample(nearest_hcas(self._sysfs, self._gpus()))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def load_settings(config: Config) -> Settings:
+    """The sampler's part of the configuration."""
+    sampling, rack = config.sampling, config.rack
+    name = rack.name or config.node.rack
+    return Settings(
+        fast=sampling.fast,
+        slow=sampling.slow,
+        cold=sampling.cold,
+        deadline=sampling.deadline,
+        window=sampling.window,
+        expected_gpus=config.backends.expected_gpus,
+        estimate_power="estimate" in config.backends.power,
+        rack=RackSettings(name, rack.power_budget, rack.nodes_expected) if name else None,
+    )
+
+
+def build_engine(config: Config, options: Options, clock: Callable[[], Instant], facts: Facts) -> Engine:
+    """All sources that the configuration asks for. Raises ConfigError."""
+    synthetic = config.backends.devices == "synthetic"
+    devices = "synthetic" if synthetic else "nvml"
+    supervisor = None
+    if config.backends.devices != "none":
+        worker = WorkerOptions(
+            source=devices,
+            scenario=_checked_scenario(config) if synthetic else "",
+            epoch=clock().mono,
+            log_level=options.log_level,
+            log_format=options.log_format,
+        )
+        supervisor = Supervisor(worker, SILENCE)
+    inventory = Inventory(None if synthetic or supervisor is None else _inventory_path(config))
+    backends = _backends(config, options, synthetic, lambda: list(inventory.gpus.values()))
+    return Engine(load_settings(config), supervisor, devices, backends, inventory, clock, facts)
+
+
+def _backends(
+    config: Config, options: Options, synthetic: bool, gpus: Callable[[], list[GpuIdentity]]
+) -> list[Backend]:
+    """The sources of the main process. A synthetic node brings its own ports, power and kernel log."""
+    wanted = config.backends
+    made: list[Backend] = []
+    if wanted.host:
+        made.append(HostBackend(str(options.procfs), str(options.sysfs)))
+    if synthetic:
+        return made
+    if wanted.infiniband:
+        made.append(InfinibandBackend(options.sysfs))
+    if wanted.devices != "none":
+        made.append(KmsgBackend())
+        made.append(TopologyBackend(options.sysfs, gpus))
+    if set(wanted.power) - {"estimate"}:
+        redfish = wanted.redfish
+        bmc = None
+        if redfish is not None:
+            bmc = RedfishConfig(redfish.url, redfish.username, redfish.password_file, redfish.ca_file, redfish.verify)
+        made.append(PowerBackend(wanted.power, str(options.sysfs), redfish=bmc))
+    return made
+
+
+def scenario_of(config: Config) -> str | None:
+    """The scenario's name or file, None unless the devices are synthetic."""
+    return (config.backends.scenario or DEFAULT_SCENARIO) if config.backends.devices == "synthetic" else None
+
+
+def _checked_scenario(config: Config) -> str:
+    """The scenario's name or file, after seeing that the worker will be able to read it."""
+    from agent.backends.synthetic import ScenarioError, load_scenario
+
+    name = scenario_of(config) or DEFAULT_SCENARIO
+    try:
+        load_scenario(name)
+    except ScenarioError as error:
+        raise ConfigError(str(error)) from error
+    return name
+
+
+def _inventory_path(config: Config) -> Path | None:
+    """Where the inventory is kept: `state_dir`, systemd's state directory, or the default one if it is there."""
+    if config.state_dir is not None:
+        return Path(config.state_dir) / "inventory.json"
+    given = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    if given:
+        return Path(given) / "inventory.json"
+    if os.access(STATE_DIRECTORY, os.W_OK):
+        return STATE_DIRECTORY / "inventory.json"
+    log.info("no state directory: GPUs that go missing while the agent is down will not be noticed")
+    return None

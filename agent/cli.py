@@ -1,0 +1,213 @@
+"""The command line: `coldplate run`, `once`, `render metrics`."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from agent import __version__, logs
+from agent.config import DEVICES, Config, ConfigError, load
+
+EXIT_USAGE = 2
+DEFAULT_FILE = Path("/etc/coldplate/coldplate.yaml")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="coldplate",
+        description="Samples the GPUs, links, fabric ports and power of one node, and serves Prometheus.",
+        epilog="Without a configuration file every key has its default. Exit status: 0 well, 1 failed, "
+        "2 mistake in the command line or the configuration.",
+    )
+    version = f"coldplate {__version__} (Python {platform.python_version()}, {platform.machine()})"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    run = commands.add_parser(
+        "run",
+        help="sample the node and serve it until told to stop",
+        description=(
+            "Sample the node and serve it until told to stop. SIGHUP reads the configuration again, SIGTERM ends."
+        ),
+    )
+    _add_sources(run, "info")
+    run.add_argument(
+        "--web.listen-address",
+        dest="listen",
+        action="append",
+        metavar="ADDRESS",
+        help="address to serve on, host:port or :port; may be repeated (default :19400)",
+    )
+    run.add_argument(
+        "--web.telemetry-path", dest="telemetry_path", metavar="PATH", help="path of the metrics (default /metrics)"
+    )
+    run.add_argument(
+        "--web.enable-lifecycle", dest="lifecycle", action="store_true", default=None, help="allow POST /-/reload"
+    )
+
+    once = commands.add_parser(
+        "once",
+        help="take one sample and print it",
+        description=("Take one sample of every lane and print it; takes a little over one fast interval."),
+    )
+    _add_sources(once, "warn")
+    once.add_argument(
+        "--format", choices=("text", "openmetrics", "json"), default="text", help="what to print (default %(default)s)"
+    )
+    once.add_argument(
+        "--textfile",
+        type=Path,
+        metavar="FILE",
+        help="write the sample to FILE for node_exporter's textfile collector, atomically",
+    )
+
+    render = commands.add_parser("render", help="print a document that is generated from the catalogue")
+    render.add_argument("what", choices=("metrics",), help="metrics: the reference of all metrics, as Markdown")
+    render.add_argument("--out", type=Path, metavar="FILE", help="write to FILE instead of standard output")
+    return parser
+
+
+def _add_sources(parser: argparse.ArgumentParser, level: str) -> None:
+    parser.add_argument(
+        "--config.file",
+        dest="config_file",
+        type=Path,
+        metavar="FILE",
+        help=f"configuration file (default {DEFAULT_FILE} if it is there; every key has a default)",
+    )
+    parser.add_argument(
+        "--backend",
+        choices=DEVICES,
+        metavar="NAME",
+        help=f"where GPUs are read: {', '.join(DEVICES)} (default auto: nvml where it is)",
+    )
+    parser.add_argument(
+        "--scenario", metavar="NAME|FILE", help="scenario of the synthetic devices; implies --backend synthetic"
+    )
+    parser.add_argument(
+        "--path.sysfs",
+        dest="sysfs",
+        type=Path,
+        default=Path("/sys"),
+        metavar="DIR",
+        help="root of sysfs (default %(default)s)",
+    )
+    parser.add_argument(
+        "--path.procfs",
+        dest="procfs",
+        type=Path,
+        default=Path("/proc"),
+        metavar="DIR",
+        help="root of procfs (default %(default)s)",
+    )
+    parser.add_argument(
+        "--log.level",
+        dest="log_level",
+        choices=logs.LEVELS,
+        default=level,
+        help="least severe log lines to print (default %(default)s)",
+    )
+    parser.add_argument(
+        "--log.format",
+        dest="log_format",
+        choices=logs.FORMATS,
+        default="logfmt",
+        help="format of log lines (default %(default)s)",
+    )
+
+
+def _read_config(arguments: argparse.Namespace) -> Config:
+    """The file's configuration with the command line laid over it. Raises ConfigError."""
+    path = arguments.config_file
+    if path is None and DEFAULT_FILE.exists():
+        path = DEFAULT_FILE
+    config = load(path)
+    backends, web = config.backends, config.web
+    devices = arguments.backend or ("synthetic" if arguments.scenario else None)
+    if devices is not None:
+        scenario = backends.scenario if devices == "synthetic" else None
+        backends = msgspec.structs.replace(backends, devices=devices, scenario=scenario)
+    if arguments.scenario is not None:
+        if backends.devices != "synthetic":
+            raise ConfigError(f"--scenario needs --backend synthetic, not {backends.devices}")
+        backends = msgspec.structs.replace(backends, scenario=arguments.scenario)
+    given = {
+        "listen": tuple(arguments.listen) if getattr(arguments, "listen", None) else None,
+        "telemetry_path": getattr(arguments, "telemetry_path", None),
+        "enable_lifecycle": getattr(arguments, "lifecycle", None),
+    }
+    web = msgspec.structs.replace(web, **{key: value for key, value in given.items() if value is not None})
+    if not web.telemetry_path.startswith("/"):
+        raise ConfigError(f"--web.telemetry-path: {web.telemetry_path!r} must begin with '/'")
+    for name, root in (("--path.sysfs", arguments.sysfs), ("--path.procfs", arguments.procfs)):
+        if not root.is_dir():
+            raise ConfigError(f"{name}: {root} is no directory")
+    return msgspec.structs.replace(config, backends=backends, web=web)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from agent import daemon
+    from agent.assembly import Options, scenario_of
+
+    options = Options(arguments.sysfs, arguments.procfs, arguments.log_level, arguments.log_format)
+    options = replace(options, scenario_name=scenario_of(_read_config(arguments)))
+    return daemon.run(options, lambda: _read_config(arguments))
+
+
+def _once(arguments: argparse.Namespace) -> int:
+    from agent.assembly import Options, scenario_of
+    from agent.once import sample_once
+
+    config = _read_config(arguments)
+    options = Options(arguments.sysfs, arguments.procfs, arguments.log_level, arguments.log_format, scenario_of(config))
+    logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
+    return sample_once(config, options, arguments.format, arguments.textfile)
+
+
+def _render(arguments: argparse.Namespace) -> int:
+    from exporters.document import render
+
+    text = render()
+    if arguments.out is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        arguments.out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--out: {arguments.out}: {error.strerror}") from error
+    return 0
+
+
+COMMANDS = {"run": _run, "once": _once, "render": _render}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status. A user's mistake is one line on standard error and status 2."""
+    from exporters.listen import BindError
+
+    parsed = _parser().parse_args(arguments)
+    try:
+        return COMMANDS[parsed.command](parsed)
+    except (ConfigError, BindError) as error:
+        print(f"coldplate: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone: nobody to tell
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main())
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,262 @@
+"""The configuration: one YAML file in which every key is optional.
+
+An unknown key is an error that names file, line, key path and the nearest valid key, because a typo
+that is ignored is a threshold that nobody set. Keys that belong to features which this version does not
+have are unknown to it, and it says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from agent import quantities
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the text names the place and the remedy."""
+
+
+class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who this node is. `name` is shown to people; it is no label, since Prometheus knows its targets."""
+
+    name: str | None = None
+    rack: str | None = None
+    cluster: str | None = None
+
+
+class SamplingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Periods of the lanes, deadline and rolling window, in seconds."""
+
+    fast: float = 1.0
+    slow: float = 15.0
+    cold: float = 60.0
+    deadline: float = 2.0
+    window: float = 60.0
+
+
+class RedfishConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A BMC to ask for the node's power. `password_file` holds the password and nothing else."""
+
+    url: str
+    username: str = ""
+    password_file: str | None = None
+    ca_file: str | None = None
+    verify: bool = True
+
+
+class BackendsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where readings come from."""
+
+    devices: str = "auto"
+    scenario: str | None = None
+    infiniband: bool = True
+    host: bool = True
+    power: tuple[str, ...] = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
+    redfish: RedfishConfig | None = None
+    expected_gpus: int | None = None
+
+
+class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which metrics are exposed: names with `*`, or `all`."""
+
+    include: tuple[str, ...] = ("all",)
+    exclude: tuple[str, ...] = ()
+
+
+class RackConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The rack that feeds this node; `power_budget` in watts."""
+
+    name: str | None = None
+    power_budget: float | None = None
+    nodes_expected: int | None = None
+
+
+class WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where and how the agent is served."""
+
+    listen: tuple[str, ...] = (":19400",)
+    telemetry_path: str = "/metrics"
+    enable_lifecycle: bool = False
+    max_connections: int = 64
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    node: NodeConfig = NodeConfig()
+    sampling: SamplingConfig = SamplingConfig()
+    backends: BackendsConfig = BackendsConfig()
+    metrics: MetricsConfig = MetricsConfig()
+    rack: RackConfig = RackConfig()
+    web: WebConfig = WebConfig()
+    state_dir: str | None = None
+
+
+DEVICES = ("auto", "nvml", "synthetic", "none")
+POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
+
+_LATER = {
+    "rules": "this version evaluates no rules",
+    "notify": "this version sends no notifications",
+    "recorder": "this version has no flight recorder",
+    "jobs": "this version finds no jobs by itself",
+    "metrics.compatibility": "this version has no compatibility profiles",
+    "rack.peers": "this version does not read other nodes of the rack",
+    "web.config_file": "this version serves plain HTTP only",
+}
+
+_QUANTITIES: dict[str, Callable[[object], float]] = {
+    **{f"sampling.{key}": quantities.duration for key in ("fast", "slow", "cold", "deadline", "window")},
+    "rack.power_budget": quantities.power,
+}
+
+
+def load(path: Path | None) -> Config:
+    """The configuration of a file, or the defaults without one. Raises ConfigError."""
+    if path is None:
+        return Config()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"not UTF-8 ({error.reason})"
+        raise ConfigError(f"{path}: cannot be read: {reason}; give another file with --config.file") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> Config:
+    """The configuration of a text; `name` is told in errors. Raises ConfigError."""
+    try:
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        raw = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error).replace("\n", " ")
+        raise ConfigError(f"{name}{line}: is no YAML: {problem}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{name}: is nested too deeply to be a configuration") from error
+    place = _Places(name, tree)
+    if raw is None:
+        return Config()
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{name}:1: must be a mapping of sections, such as `sampling: {{fast: 1s}}`")
+    _check_keys(raw, Config, "", place)
+    converted = _convert_quantities(raw, "", place)
+    try:
+        config = msgspec.convert(converted, Config)
+    except msgspec.ValidationError as error:
+        problem, _, where = str(error).partition(" - at `$")
+        key = where.rstrip("`").lstrip(".")
+        raise ConfigError(f"{place.of(key)}: {key or 'file'}: {problem[0].lower()}{problem[1:]}") from error
+    _check_values(config, place)
+    return config
+
+
+class _Places:
+    """Lines of key paths in a file."""
+
+    def __init__(self, name: str, tree: yaml.Node | None) -> None:
+        self._name = name
+        self._lines: dict[str, int] = {}
+        self._walk(tree, "")
+
+    def _walk(self, tree: yaml.Node | None, path: str) -> None:
+        if isinstance(tree, yaml.MappingNode):
+            for key, value in tree.value:
+                inner = f"{path}.{key.value}".lstrip(".")
+                if inner in self._lines:
+                    raise ConfigError(f"{self._name}:{key.start_mark.line + 1}: {inner}: the key is there twice")
+                self._lines[inner] = key.start_mark.line + 1
+                self._walk(value, inner)
+
+    def of(self, path: str) -> str:
+        """`file:line` of a key path, or of the nearest key above it."""
+        while path and path not in self._lines:
+            path = path.rpartition("[")[0] if path.endswith("]") else path.rpartition(".")[0]
+        return f"{self._name}:{self._lines[path]}" if path else self._name
+
+
+def _struct_of(kind: Any) -> type[msgspec.Struct] | None:
+    """The section type of a field's annotation, which may be optional."""
+    for each in (kind, *getattr(kind, "__args__", ())):
+        if isinstance(each, type) and issubclass(each, msgspec.Struct):
+            return each
+    return None
+
+
+def _check_keys(raw: Mapping[Any, Any], struct: type[msgspec.Struct], path: str, place: _Places) -> None:
+    fields = {field.name: field.type for field in msgspec.structs.fields(struct)}
+    for key, value in raw.items():
+        inner = f"{path}.{key}".lstrip(".")
+        if key not in fields:
+            raise ConfigError(f"{place.of(inner)}: {inner}: {_unknown(str(key), inner, list(fields))}")
+        section = _struct_of(fields[key])
+        if section is not None and isinstance(value, dict):
+            _check_keys(value, section, inner, place)
+
+
+def _unknown(key: str, path: str, valid: list[str]) -> str:
+    if path in _LATER:
+        return f"{_LATER[path]}; remove the key"
+    near = difflib.get_close_matches(key, valid, 1, 0.5)
+    return f"unknown key; did you mean {near[0]!r}?" if near else f"unknown key; valid here: {', '.join(valid)}"
+
+
+def _convert_quantities(raw: dict[Any, Any], path: str, place: _Places) -> dict[Any, Any]:
+    converted: dict[Any, Any] = {}
+    for key, value in raw.items():
+        inner = f"{path}.{key}".lstrip(".")
+        if value is None and inner.count(".") == 0 and inner != "state_dir":
+            continue  # an empty section is a section of defaults
+        if inner in _QUANTITIES and value is not None:
+            try:
+                converted[key] = _QUANTITIES[inner](value)
+            except ValueError as error:
+                raise ConfigError(f"{place.of(inner)}: {inner}: {error}") from error
+        else:
+            converted[key] = _convert_quantities(value, inner, place) if isinstance(value, dict) else value
+    return converted
+
+
+def _check_values(config: Config, place: _Places) -> None:
+    def fail(key: str, problem: str) -> None:
+        raise ConfigError(f"{place.of(key)}: {key}: {problem}")
+
+    sampling = config.sampling
+    if not 0.1 <= sampling.fast <= 60:
+        fail("sampling.fast", f"{sampling.fast:g}s is out of range; use 100ms to 60s")
+    if sampling.slow < sampling.fast:
+        fail("sampling.slow", "is shorter than sampling.fast")
+    if sampling.cold < sampling.slow:
+        fail("sampling.cold", "is shorter than sampling.slow")
+    if not 0.1 <= sampling.deadline <= 60:
+        fail("sampling.deadline", f"{sampling.deadline:g}s is out of range; use 100ms to 60s")
+    if not sampling.fast <= sampling.window <= 3600:
+        fail("sampling.window", f"{sampling.window:g}s is out of range; use sampling.fast to 1h")
+    if config.backends.devices not in DEVICES:
+        fail("backends.devices", f"{config.backends.devices!r} is unknown; use one of {', '.join(DEVICES)}")
+    if config.backends.scenario is not None and config.backends.devices != "synthetic":
+        fail("backends.scenario", "a scenario needs `devices: synthetic`")
+    for source in config.backends.power:
+        if source not in POWER_SOURCES:
+            fail("backends.power", f"{source!r} is unknown; use any of {', '.join(POWER_SOURCES)}")
+    if config.backends.expected_gpus is not None and config.backends.expected_gpus < 0:
+        fail("backends.expected_gpus", "must be 0 or more")
+    if config.rack.nodes_expected is not None and config.rack.nodes_expected < 1:
+        fail("rack.nodes_expected", "must be 1 or more")
+    if config.rack.name and config.node.rack and config.rack.name != config.node.rack:
+        fail("rack.name", f"{config.rack.name!r} differs from node.rack {config.node.rack!r}; give one of them")
+    if config.rack.power_budget is not None and not (config.rack.name or config.node.rack):
+        fail("rack.power_budget", "a budget needs the rack's name in rack.name or node.rack")
+    if not config.web.listen:
+        fail("web.listen", "must name an address, such as ':19400'")
+    if not config.web.telemetry_path.startswith("/"):
+        fail("web.telemetry_path", "must begin with '/'")
+    if not 1 <= config.web.max_connections <= 10_000:
+        fail("web.max_connections", "must be between 1 and 10000")

@@ -1,0 +1,263 @@
+"""The daemon: builds the parts from the configuration, runs them, and obeys signals.
+
+SIGHUP reads the configuration again; SIGTERM and SIGINT end it. The main thread does nothing but wait
+for signals and speak to systemd, and pets the watchdog only while the sampling loop advances.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import platform
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import FrameType
+
+from agent import __version__, logs
+from agent.assembly import Options, build_engine, load_settings
+from agent.config import Config, ConfigError
+from agent.engine import Engine
+from agent.model import Instant, Lane, Outcome, Snapshot
+from agent.sampler.health import OwnFacts
+from agent.selection import Selection
+from agent.systemd import Notifier
+from exporters.server import HttpServer
+from exporters.site import Site, View
+
+log = logging.getLogger("coldplate")
+
+
+def clock() -> Instant:
+    """The one clock of the daemon."""
+    return Instant(time.monotonic(), time.time())
+
+
+@dataclass(slots=True)
+class Reload:
+    """How the configuration was last read."""
+
+    good: bool
+    at: float
+    message: str = ""
+
+
+class Daemon:
+    """One run of `coldplate run`. `read_config` reads the file and lays the command line over it."""
+
+    def __init__(self, options: Options, read_config: Callable[[], Config], notifier: Notifier) -> None:
+        self._options = options
+        self._read_config = read_config
+        self._notifier = notifier
+        self.config = read_config()
+        self._selection = Selection(self.config.metrics.include, self.config.metrics.exclude)
+        self._reloaded = Reload(True, clock().wall)
+        self._wanted: set[str] = set()
+        self._woken = threading.Event()
+        self.engine: Engine = build_engine(self.config, options, clock, self._facts)
+        try:
+            site = Site(self._view())
+        except ValueError as error:
+            raise ConfigError(f"web.telemetry_path: {error}") from error
+        web = self.config.web
+        self.server = HttpServer(
+            [parse_address(each) for each in web.listen],
+            site,
+            clock=time.monotonic,
+            max_connections=web.max_connections,
+        )
+
+    def run(self) -> int:
+        """Serve until told to stop; the exit status. Raises BindError."""
+        self._on_signals()
+        self.server.start()
+        loop = threading.Thread(target=self._sample, name="sampler", daemon=True)
+        loop.start()
+        gc.collect()
+        gc.freeze()
+        announced, sequence = False, 0
+        while "stop" not in self._wanted:
+            self._woken.wait(self._nap())
+            self._woken.clear()
+            if "reload" in self._wanted:
+                self._wanted.discard("reload")
+                self.reload()
+            snapshot = self.engine.latest
+            if snapshot is not None and not announced:
+                announced = True
+                self._announce(snapshot)
+            if snapshot is not None and snapshot.sequence != sequence:
+                sequence = snapshot.sequence
+                self._notifier.send(WATCHDOG=1, STATUS=self._status(snapshot))
+        self._shut_down(loop)
+        return 0
+
+    def reload(self) -> None:
+        """Read the configuration again; what cannot be used leaves the running one in force."""
+        self._notifier.send(RELOADING=1, MONOTONIC_USEC=int(clock().mono * 1e6))
+        try:
+            config = self._read_config()
+            selection = Selection(config.metrics.include, config.metrics.exclude)
+        except ConfigError as error:
+            self._reloaded = replace(self._reloaded, good=False, message=str(error))
+            log.error("configuration not reloaded, the running one stays in force: %s", error)
+        else:
+            for key in _needs_restart(self.config, config):
+                log.warning("%s has changed: takes effect at the next restart", key)
+            self.config = config
+            self._selection = selection
+            self.engine.reconfigure(load_settings(config))
+            self._reloaded = Reload(True, clock().wall)
+            log.info("configuration reloaded")
+        self._notifier.send(READY=1)
+
+    def _sample(self) -> None:
+        try:
+            self.engine.run()
+        except BaseException:
+            # Without its sampler the daemon would serve the past for ever: end, and let systemd start it again.
+            log.exception("the sampling loop failed; ending")
+            os._exit(1)
+
+    def _nap(self) -> float:
+        if self.engine.latest is None:
+            return 0.05
+        return min(self._notifier.watchdog / 3, 1.0) if self._notifier.watchdog else 1.0
+
+    def _on_signals(self) -> None:
+        def ask(what: str) -> Callable[[int, FrameType | None], None]:
+            def handler(_signal: int, _frame: FrameType | None) -> None:
+                self._wanted.add(what)
+                self._woken.set()
+
+            return handler
+
+        signal.signal(signal.SIGTERM, ask("stop"))
+        signal.signal(signal.SIGINT, ask("stop"))
+        signal.signal(signal.SIGHUP, ask("reload"))
+
+    def _shut_down(self, loop: threading.Thread) -> None:
+        log.info("stopping")
+        self._notifier.send(STOPPING=1)
+        self.engine.stop()
+        loop.join(5.0)
+        self.server.stop()
+        self.engine.close(time.sleep)
+        log.info("stopped")
+
+    def _facts(self) -> OwnFacts:
+        schedule = self.engine.schedule
+        supervisor = self.engine.supervisor
+        there = supervisor is not None and not (supervisor.refusal is not None and supervisor.refusal.absent)
+        return OwnFacts(
+            version=__version__,
+            python=platform.python_version(),
+            scenario=self._options.scenario_name,
+            ticks=schedule.ticks,
+            ticks_missed=schedule.missed,
+            worker_up=supervisor.running if supervisor is not None and there else None,
+            worker_restarts=supervisor.restarts if supervisor is not None else 0,
+            reload_ok=self._reloaded.good,
+            reload_at=self._reloaded.at,
+        )
+
+    def _view(self) -> View:
+        return View(
+            node=self.config.node.name or socket.gethostname(),
+            version=__version__,
+            synthetic=self._options.scenario_name,
+            telemetry_path=self.config.web.telemetry_path,
+            latest=self._latest,
+            readiness=self.readiness,
+            reload=self._request_reload if self.config.web.enable_lifecycle else None,
+            clock=time.monotonic,
+        )
+
+    def _latest(self) -> Snapshot | None:
+        snapshot = self.engine.latest
+        return None if snapshot is None else self._selection.apply(snapshot)
+
+    def _request_reload(self) -> tuple[bool, str]:
+        """Check the file now, for the answer's sake, and let the main thread do the work."""
+        try:
+            config = self._read_config()
+            Selection(config.metrics.include, config.metrics.exclude)
+        except ConfigError as error:
+            self._wanted.add("reload")
+            self._woken.set()
+            return False, str(error)
+        self._wanted.add("reload")
+        self._woken.set()
+        return True, "reloading"
+
+    def readiness(self) -> tuple[bool, str]:
+        """Whether the last sample is fresh, and a sentence about it."""
+        snapshot = self.engine.latest
+        if snapshot is None:
+            return False, "no sample yet"
+        settings = self.engine.sampler.settings
+        age = clock().mono - snapshot.at.mono
+        if age > settings.patience(Lane.FAST):
+            return False, f"the last sample is {age:.1f} s old"
+        for report in snapshot.reports:
+            if report.backend == self.engine.devices and report.outcome is Outcome.FAILED:
+                return False, f"the devices cannot be read: {report.detail}"
+        return True, f"the last sample is {max(age, 0.0):.1f} s old"
+
+    def _announce(self, snapshot: Snapshot) -> None:
+        """Say what is sampled, on the first lines, and tell systemd that it may start what depends on it."""
+        scenario = self._options.scenario_name
+        if scenario is not None:
+            log.warning("SYNTHETIC devices: nothing they show is real", extra={"facts": {"scenario": scenario}})
+        models = [identity.model for identity in self.engine.sampler.identities]
+        for model in dict.fromkeys(models):
+            log.info("sampling %d GPUs: %s", models.count(model), model)
+        ports = {reading.entity for reading in snapshot.readings if reading.metric.name.startswith("coldplate_infini")}
+        for report in snapshot.reports:
+            facts = {"outcome": report.outcome.value, **({"detail": report.detail} if report.detail else {})}
+            log.info("source %s", report.backend, extra={"facts": facts})
+        log.info("sampling %d series, %d InfiniBand ports", len(snapshot.readings), len(ports))
+        for host, port in self.server.addresses:
+            shown = "localhost" if host in ("::", "0.0.0.0") else f"[{host}]" if ":" in host else host  # noqa: S104
+            log.info("serving", extra={"facts": {"url": f"http://{shown}:{port}{self.config.web.telemetry_path}"}})
+        self._notifier.send(READY=1, STATUS=self._status(snapshot))
+
+    def _status(self, snapshot: Snapshot) -> str:
+        gpus = len(self.engine.sampler.identities)
+        kind = " synthetic" if self._options.scenario_name is not None else ""
+        return f"{gpus}{kind} GPUs, {len(snapshot.readings)} series"
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of `host:port`, `:port` or `[address]:port`. Raises ConfigError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise ConfigError(f"web.listen: {text!r} is no address; write host:port, :port or [IPv6 address]:port")
+    return host.strip("[]"), int(port)
+
+
+def _needs_restart(old: Config, new: Config) -> list[str]:
+    """Keys that a reload cannot change: they shape processes, sockets and files."""
+    live = {"backends": {"expected_gpus", "power"}, "web": set(), "node": set()}
+    changed = []
+    for section, free in live.items():
+        before, after = getattr(old, section), getattr(new, section)
+        changed += [
+            f"{section}.{key}"
+            for key in before.__struct_fields__
+            if key not in free and getattr(before, key) != getattr(after, key)
+        ]
+    if old.state_dir != new.state_dir:
+        changed.append("state_dir")
+    return changed
+
+
+def run(options: Options, read_config: Callable[[], Config]) -> int:
+    """`coldplate run`: the exit status. Raises ConfigError and BindError for mistakes of the user."""
+    logs.set_up(options.log_level, options.log_format, sys.stderr)
+    return Daemon(options, read_config, Notifier(os.environ, os.getpid())).run()

@@ -1,0 +1,229 @@
+"""The sampling loop: asks every source at each tick, waits for those that answer, and publishes a snapshot.
+
+It belongs to the roof, since it reads the clock and owns the worker process. One thread runs it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from agent.backends.own import OwnProcesses
+from agent.backends.protocol import Backend, ChannelError, LaneSample
+from agent.model import Instant, Lane, Outcome, Snapshot
+from agent.sampler.health import OwnFacts
+from agent.sampler.inventory import Inventory
+from agent.sampler.runner import Runner
+from agent.sampler.sampler import Sampler
+from agent.sampler.schedule import Schedule
+from agent.sampler.settings import Settings
+from agent.worker.supervisor import Supervisor
+from agent.worker.wire import Hello, Message, Refusal
+
+log = logging.getLogger("coldplate.sampler")
+
+EVERY_LANE = (Lane.FAST, Lane.SLOW, Lane.COLD)
+PATIENT_SHARE = 0.8
+"""Share of a tick for which answers are waited for; what comes later is shown by the next snapshot."""
+PROMPT = 0.2
+"""A backend whose last read took longer than this many seconds is not waited for."""
+OPENING = 5.0
+"""Seconds that the first snapshot waits for the devices to be opened."""
+
+Facts = Callable[[], OwnFacts]
+Clock = Callable[[], Instant]
+
+
+class Engine:
+    """Runs the sources and makes the snapshots. `facts` tells what only the daemon knows."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        supervisor: Supervisor | None,
+        devices: str,
+        backends: Sequence[Backend],
+        inventory: Inventory,
+        clock: Clock,
+        facts: Facts,
+    ) -> None:
+        self._clock = clock
+        self._facts = facts
+        self.supervisor = supervisor
+        self.devices = devices
+        self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._runners = [Runner(backend, clock, self._wake) for backend in backends]
+        self._own = OwnProcesses()
+        self._durations: dict[str, float] = {}
+        self._pending: set[str] = set()
+        self._reconfigured: Settings | None = None
+        self._stopping = threading.Event()
+        self.sampler = Sampler(settings, inventory, devices)
+        self.schedule = Schedule(settings, clock().mono)
+        self.latest: Snapshot | None = None
+        self.listeners: list[Callable[[Snapshot], None]] = []
+
+    def run(self) -> None:
+        """Sample until `stop`."""
+        self._await_devices()
+        self.schedule = Schedule(self.sampler.settings, self._clock().mono)
+        while not self._stopping.is_set():
+            self._pump(self.schedule.next_tick, lambda: False)
+            if not self._stopping.is_set():
+                self.tick()
+
+    def once(self) -> Snapshot:
+        """A snapshot of every lane, after two ticks: rates over an interval need both its ends."""
+        self._await_devices()
+        self.schedule = Schedule(self.sampler.settings, self._clock().mono)
+        self.tick()
+        self._pump(self.schedule.next_tick, lambda: False)
+        self.tick()
+        assert self.latest is not None
+        return self.latest
+
+    def stop(self) -> None:
+        """Make `run` return soon. For any thread."""
+        self._stopping.set()
+        self._wake()
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Use other settings from the next tick on. For any thread."""
+        self._reconfigured = settings
+        self._wake()
+
+    def close(self, wait: Callable[[float], None]) -> None:
+        """End the worker and the backends' threads. After `run` has returned."""
+        if self.supervisor is not None:
+            self.supervisor.stop(wait)
+        for runner in self._runners:
+            runner.stop(0.5)
+        if not any(runner.busy for runner in self._runners):
+            os.close(self._wake_out)
+            os.close(self._wake_in)
+
+    def tick(self) -> None:
+        """One tick of the fast lane, and of those lanes that are due with it."""
+        self._take_settings()
+        now = self._clock()
+        lanes = self.schedule.take(now.mono)
+        self._pending.clear()
+        self._ask_devices(lanes, now.mono)
+        for runner in self._runners:
+            name = runner.backend.name
+            if runner.ask(lanes) and self._durations.get(name, 0.0) <= PROMPT:
+                self._pending.add(name)
+        settings = self.sampler.settings
+        limit = min(settings.deadline, PATIENT_SHARE * settings.fast)
+        self._pump(now.mono + limit, lambda: not self._pending)
+        self._publish(lanes)
+
+    def _await_devices(self) -> None:
+        """Give the worker time to open its devices, so that the first page shows them."""
+        if self.supervisor is None:
+            return
+        supervisor = self.supervisor
+        supervisor.step(self._clock().mono)
+        self._pump(self._clock().mono + OPENING, lambda: supervisor.running or supervisor.refusal is not None)
+
+    def _take_settings(self) -> None:
+        settings, self._reconfigured = self._reconfigured, None
+        if settings is not None:
+            self.sampler.reconfigure(settings)
+            self.schedule.reconfigure(settings)
+
+    def _ask_devices(self, lanes: Sequence[Lane], now: float) -> None:
+        if self.supervisor is None:
+            return
+        self._receive()
+        self.supervisor.step(now)
+        if self.supervisor.downfall is not None:
+            self.sampler.health.outcome(self.devices, Outcome.FAILED, self.supervisor.downfall)
+            self.supervisor.downfall = None
+        if self.supervisor.ask(lanes, now):
+            self._pending.update(key for key in self.sampler.channel_keys if self.sampler.expects(key, now))
+
+    def _publish(self, lanes: Sequence[Lane]) -> None:
+        now = self._clock()
+        if Lane.SLOW in lanes:
+            self.sampler.take_readings("agent", Lane.SLOW, now.mono, self._own.read(self._pids()))
+        self.latest = self.sampler.snapshot(now, self._facts())
+        for listener in self.listeners:
+            listener(self.latest)
+
+    def _pids(self) -> Mapping[str, int]:
+        pids = {"main": os.getpid()}
+        if self.supervisor is not None and self.supervisor.pid is not None:
+            pids["worker"] = self.supervisor.pid
+        return pids
+
+    def _pump(self, until: float, done: Callable[[], bool]) -> None:
+        """Take in what comes until a monotonic second, or until `done`."""
+        while not self._stopping.is_set() and not done():
+            left = until - self._clock().mono
+            if left <= 0:
+                return
+            self._wait(left)
+            self._receive()
+            self._collect()
+
+    def _wait(self, seconds: float) -> None:
+        poll = select.poll()
+        poll.register(self._wake_out, select.POLLIN)
+        descriptor = self.supervisor.descriptor if self.supervisor else None
+        if descriptor is not None:
+            poll.register(descriptor, select.POLLIN)
+        for ready, event in poll.poll(seconds * 1000):
+            if ready == self._wake_out:
+                os.read(self._wake_out, 4096)
+            elif event & select.POLLHUP and self.supervisor is not None:
+                # The worker is gone: bury it now, or this descriptor would end every wait at once.
+                self._receive()
+                self.supervisor.step(self._clock().mono)
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_in, b".")
+        except BlockingIOError:
+            pass  # the pipe is full of wake-ups already
+
+    def _collect(self) -> None:
+        for runner in self._runners:
+            for read in runner.take():
+                self._durations[read.backend] = read.duration
+                self.sampler.take_read(read)
+            if not runner.busy:
+                self._pending.discard(runner.backend.name)
+
+    def _receive(self) -> None:
+        if self.supervisor is None:
+            return
+        for message in self.supervisor.receive(self._clock().mono):
+            self._take(message)
+
+    def _take(self, message: Message) -> None:
+        health = self.sampler.health
+        if isinstance(message, LaneSample):
+            self.sampler.take_lane(message)
+            health.enter_lane(self.devices, message)
+        elif isinstance(message, ChannelError):
+            self.sampler.take_error(message)
+        elif isinstance(message, Hello):
+            self.sampler.channels(message.channels)
+            health.outcome(self.devices, Outcome.OK, "")
+            if self.supervisor is not None:
+                self.supervisor.ask(EVERY_LANE, self._clock().mono)
+        elif isinstance(message, Refusal):
+            self._refused(message)
+        else:
+            for xid in message:
+                self.sampler.xids.enter(xid)
+        if isinstance(message, (LaneSample, ChannelError)) and message.lane is Lane.FAST:
+            self._pending.discard(message.channel)
+
+    def _refused(self, refusal: Refusal) -> None:
+        outcome = Outcome.ABSENT if refusal.absent else Outcome.FAILED
+        self.sampler.health.outcome(self.devices, outcome, refusal.detail)

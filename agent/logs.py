@@ -1,0 +1,53 @@
+"""Log lines in logfmt or JSON on standard error, as Prometheus's own programs write them.
+
+A line has `ts`, `level`, `logger` and `msg`, then the pairs that the caller gave as
+`extra={"facts": {...}}`. No third-party logger: the standard library's does all that is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import datetime, timezone
+from typing import TextIO
+
+LEVELS = ("debug", "info", "warn", "error")
+FORMATS = ("logfmt", "json")
+_NAMES = {"DEBUG": "debug", "INFO": "info", "WARNING": "warn", "ERROR": "error", "CRITICAL": "error"}
+
+
+def _quote(value: object) -> str:
+    text = str(value)
+    if text and not any(c in text for c in ' "=\n\r\t\\') and text.isprintable():
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+class _Formatter(logging.Formatter):
+    def __init__(self, style: str) -> None:
+        super().__init__()
+        self._layout = style
+
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
+        pairs: dict[str, object] = {
+            "ts": stamp.replace("+00:00", "Z"),
+            "level": _NAMES.get(record.levelname, record.levelname.lower()),
+            "logger": record.name,
+            "msg": record.getMessage(),
+        }
+        pairs.update(getattr(record, "facts", {}))
+        if record.exc_info:
+            pairs["trace"] = self.formatException(record.exc_info)
+        if self._layout == "json":
+            return json.dumps(pairs, ensure_ascii=False, default=str)
+        return " ".join(f"{key}={_quote(value)}" for key, value in pairs.items())
+
+
+def set_up(level: str, style: str, stream: TextIO) -> None:
+    """Send all log lines of at least `level` to `stream`, in `style`; may be called again."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_Formatter(style))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel({"warn": "WARNING"}.get(level, level.upper()))

@@ -1,0 +1,51 @@
+"""The newest readings of each lane of each channel, and when they stop telling anything about the present."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from agent.catalogue import BY_NAME
+from agent.model import Entity, Gap, Lane, Metric, NvLink, Reading, Reason, Series
+
+MISSING = BY_NAME["coldplate_metric_missing"]
+
+Key = tuple[str, str, Lane]
+"""Backend, channel (empty for a backend without channels), lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What one lane gave last, read at `at` (monotonic seconds)."""
+
+    at: float
+    readings: Sequence[Reading]
+    gaps: Sequence[Gap]
+
+
+class MissingSeries:
+    """coldplate_metric_missing for gaps; one series for all links of a GPU."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[Metric, Entity, Reason], Series] = {}
+
+    def of(self, gaps: Iterable[Gap]) -> list[Reading]:
+        rows: dict[tuple[Metric, Entity, Reason], Reading] = {}
+        for gap in gaps:
+            entity = gap.entity.gpu if isinstance(gap.entity, NvLink) else gap.entity
+            key = (gap.metric, entity, gap.reason)
+            if key not in rows:
+                rows[key] = Reading(self._series.get(key) or self._make(key), 1)
+        return list(rows.values())
+
+    def _make(self, key: tuple[Metric, Entity, Reason]) -> Series:
+        metric, entity, reason = key
+        labels = (("metric", metric.name), ("reason", reason.value))
+        series = self._series[key] = Series(MISSING, entity, labels)
+        return series
+
+
+def gaps_for(block: Block, reason: Reason, detail: str) -> list[Gap]:
+    """A gap for each metric of a block whose readings are withdrawn, and the gaps that it had."""
+    withdrawn = {(reading.metric, reading.entity): None for reading in block.readings}
+    return [Gap(metric, entity, reason, detail) for metric, entity in withdrawn] + list(block.gaps)

@@ -1,0 +1,138 @@
+"""Every reading passes here once: physical range, monotone counters, rolling statistics, busy time.
+
+For each lane of each channel the work is laid out once, as a list of columns beside the list of its
+series, and then done by walking both: this is the sampler's hot path.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Sequence
+
+from agent.catalogue import BY_NAME, ROLLING
+from agent.model import Gap, Kind, Lane, Reading, Reason, Series
+from agent.sampler.counters import Counter
+from agent.sampler.rolling import RollingWindow
+
+UTILIZATION = BY_NAME["coldplate_gpu_utilization_ratio"]
+BUSY = BY_NAME["coldplate_gpu_busy_seconds_total"]
+LONGEST_STRIDE = 3.0
+"""Periods of the lane that one reading may stand for: beyond, nobody knows what the GPU did meanwhile."""
+
+
+class Integral:
+    """Seconds of a ratio: the ratio times the time that each of its readings stands for."""
+
+    __slots__ = ("_at", "series", "total")
+
+    def __init__(self, series: Series) -> None:
+        self.series = series
+        self.total = 0.0
+        self._at: float | None = None
+
+    def add(self, at: float, ratio: float, longest: float) -> None:
+        if self._at is not None and 0 < at - self._at <= longest:
+            self.total += ratio * (at - self._at)
+        self._at = at
+
+
+class Column:
+    """What is done with one series: made once, kept as long as the agent runs."""
+
+    __slots__ = ("counter", "highest", "integral", "lowest", "rolled", "rolling", "series", "window")
+
+    def __init__(self, series: Series, window: float, sampled_fast: bool) -> None:
+        metric = series.metric
+        self.series = series
+        self.lowest, self.highest = metric.span
+        self.counter = Counter(metric.unit) if metric.kind is Kind.COUNTER else None
+        self.rolling: tuple[Series, ...] = ()
+        self.rolled: tuple[Reading, ...] = ()
+        self.window: RollingWindow | None = None
+        if metric.rolling and sampled_fast:
+            self.set_window(window)
+        self.integral = Integral(Series(BUSY, series.entity, series.labels)) if metric is UTILIZATION else None
+
+    def set_window(self, window: float) -> None:
+        self.window = RollingWindow(window)
+        self.rolling = tuple(
+            Series(row, self.series.entity, self.series.labels) for row in ROLLING[self.series.metric.name]
+        )
+
+    def roll(self, at: float, value: float) -> None:
+        assert self.window is not None
+        if self.window.add(at, value):
+            statistics = (self.window.min, self.window.mean, self.window.max)
+            self.rolled = tuple(map(Reading, self.rolling, statistics))
+
+
+class Conditioner:
+    """Keeps the columns of all series; `rejected` counts readings left out, by cause."""
+
+    def __init__(self, window: float) -> None:
+        self._window = window
+        self._columns: dict[Series, Column] = {}
+        self._layouts: dict[object, list[Column]] = {}
+        self.rejected: Tally[str] = Tally()
+
+    def set_window(self, window: float) -> None:
+        """Use another span for the rolling statistics, which begin anew."""
+        if window != self._window:
+            self._window = window
+            for column in self._columns.values():
+                if column.window is not None:
+                    column.set_window(window)
+
+    def pass_on(
+        self, key: object, at: float, readings: Sequence[Reading], lane: Lane, period: float
+    ) -> tuple[list[Reading], list[Gap]]:
+        """The readings to show for those read at `at`, and a gap for each that was left out.
+
+        `key` names the channel and lane, whose series are mostly the same from sample to sample. Rolling
+        statistics are made of what comes in the fast lane: four values a minute have none worth showing.
+        """
+        columns = self._layouts.get(key)
+        if columns is None or len(columns) != len(readings):
+            columns = self._lay_out(key, readings, lane)
+        shown: list[Reading] = []
+        gaps: list[Gap] = []
+        for position, reading in enumerate(readings):
+            series, value = reading
+            column = columns[position]
+            if column.series is not series:
+                column = columns[position] = self._column(series, lane)
+            if not column.lowest <= value <= column.highest:  # NaN is never within
+                gaps.append(self._reject(series, "range", f"{value!r} is outside {series.metric.span}"))
+                continue
+            if column.counter is not None:
+                rebased = column.counter.feed(at, value)
+                if rebased is None:
+                    gaps.append(self._reject(series, "step", f"{value!r} does not follow {column.counter.shown!r}"))
+                    continue
+                shown.append(reading if rebased is value else Reading(series, rebased))
+                continue
+            shown.append(reading)
+            if column.window is not None:
+                column.roll(at, value)
+                shown.extend(column.rolled)
+            if column.integral is not None:
+                column.integral.add(at, value, LONGEST_STRIDE * period)
+                shown.append(Reading(column.integral.series, column.integral.total))
+        return shown, gaps
+
+    def _lay_out(self, key: object, readings: Sequence[Reading], lane: Lane) -> list[Column]:
+        columns = [self._column(reading.series, lane) for reading in readings]
+        self._layouts[key] = columns
+        return columns
+
+    def _column(self, series: Series, lane: Lane) -> Column:
+        column = self._columns.get(series)
+        if column is None:
+            column = self._columns[series] = Column(series, self._window, lane is Lane.FAST)
+        # A source that was opened anew makes its series anew; equal ones go on where they were.
+        column.series = series
+        return column
+
+    def _reject(self, series: Series, cause: str, detail: str) -> Gap:
+        self.rejected[cause] += 1
+        return Gap(series.metric, series.entity, Reason.IMPLAUSIBLE, detail)

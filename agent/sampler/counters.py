@@ -1,0 +1,68 @@
+"""Counters that only grow, whatever the device does.
+
+A driver that is loaded anew starts its counters from zero; now and then one value is garbage. Both
+look alike at first: the counter took a step that it cannot take. So the reading that breaks the rule is
+left out, and the one after it decides. If that follows on from it plausibly, the counter did start
+anew, and is re-based; if it follows on from what was before, the odd one was garbage.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from agent.model import Unit
+
+FASTEST = {
+    # Highest plausible growth in a second, by unit. Joules: no GPU draws 5 kW. Seconds: a time share cannot
+    # exceed 1, with room for the driver's own clock (all NVLinks of a Blackwell GPU: 1.8 TB/s).
+    Unit.JOULES: 5_000.0,
+    Unit.SECONDS: 2.0,
+    Unit.BYTES: 4e12,
+}
+
+
+class Counter:
+    """One counter's state. `shown` is what was last exposed."""
+
+    __slots__ = ("_at", "_fastest", "_offset", "_raw", "_suspect", "_suspect_at", "shown")
+
+    def __init__(self, unit: Unit) -> None:
+        self._fastest = FASTEST.get(unit, inf)
+        self._raw: float | None = None
+        self._at = 0.0
+        self._offset: float = 0
+        self._suspect: float | None = None
+        self._suspect_at = 0.0
+        self.shown: float = 0
+
+    def feed(self, at: float, raw: float) -> float | None:
+        """The value to show for a raw one read at `at` (monotonic seconds); None if it is suspect."""
+        if self._raw is None:
+            return self._accept(at, raw)
+        if self._follows(raw - self._raw, at - self._at):
+            return self._accept(at, raw)
+        if self._suspect is not None and self._follows(raw - self._suspect, at - self._suspect_at):
+            self._rebase(self._suspect)
+            return self._accept(at, raw)
+        self._suspect, self._suspect_at = raw, at
+        return None
+
+    def _follows(self, step: float, seconds: float) -> bool:
+        # A second's worth more, since the device counts when it likes and not when it is asked.
+        return 0 <= step <= self._fastest * (seconds + 1.0)
+
+    def _accept(self, at: float, raw: float) -> float:
+        self._raw, self._at, self._suspect = raw, at, None
+        # Rounding of a large offset must not make the sum fall by its last bit.
+        self.shown = max(raw + self._offset, self.shown) if self._offset else raw
+        return self.shown
+
+    def _rebase(self, start: float) -> None:
+        """Go on from the value last shown, now that the device counts from `start`.
+
+        A counter that fell far was restarted from zero, and what it holds has been counted since. One
+        that fell a little, or leapt, was set right by its driver: what it holds is not new.
+        """
+        assert self._raw is not None
+        restarted = start < self._raw / 2
+        self._offset = self.shown if restarted else self.shown - start

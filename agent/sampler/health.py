@@ -1,0 +1,133 @@
+"""The agent's own series: each backend's duration, outcome, age and calls, the ticks, the worker."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from dataclasses import dataclass, field
+
+from agent.backends.protocol import LaneSample
+from agent.catalogue import BY_NAME
+from agent.model import Backend, BackendReport, Entity, Gap, Labels, Lane, Node, Outcome, Rack, Reading, Series
+from agent.sampler.runner import Read
+from agent.sampler.settings import Settings
+
+
+@dataclass(slots=True)
+class _Record:
+    outcome: Outcome = Outcome.ABSENT
+    detail: str = ""
+    duration: float = 0.0
+    good_at: float | None = None
+    calls: int = 0
+    reads: Tally[Outcome] = field(default_factory=Tally)
+    slowest: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFacts:
+    """What the daemon knows of itself at a tick; None where there is no such thing."""
+
+    version: str
+    python: str
+    scenario: str | None = None
+    ticks: int = 0
+    ticks_missed: int = 0
+    worker_up: bool | None = None
+    worker_restarts: int = 0
+    reload_ok: bool = True
+    reload_at: float = 0.0
+
+
+class Health:
+    """Remembers how each backend's reads ended."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, _Record] = {}
+        self._series: dict[tuple[str, Entity, Labels], Series] = {}
+
+    def enter(self, read: Read) -> None:
+        """Take in how a read ended."""
+        record = self._records.setdefault(read.backend, _Record())
+        record.outcome, record.detail = read.outcome, read.detail
+        record.duration = read.duration
+        record.calls += read.sample.calls
+        record.reads[read.outcome] += 1
+        if read.outcome is Outcome.OK:
+            record.good_at = read.mono
+
+    def enter_lane(self, backend: str, sample: LaneSample) -> None:
+        """Take in one lane of one device; the backend's duration is that of its slowest device's last sample."""
+        record = self._records.setdefault(backend, _Record())
+        record.outcome, record.detail = Outcome.OK, ""
+        record.calls += sample.calls
+        record.reads[Outcome.OK] += 1
+        if record.good_at is None or sample.mono > record.good_at:
+            record.good_at = sample.mono
+        if sample.lane is Lane.FAST:
+            record.slowest[sample.channel] = sample.duration
+            record.duration = max(record.slowest.values())
+
+    def outcome(self, backend: str, outcome: Outcome, detail: str) -> None:
+        """Note an outcome that no read brought, such as a driver that is not there."""
+        record = self._records.setdefault(backend, _Record())
+        record.outcome, record.detail = outcome, detail
+        if outcome is not Outcome.OK:
+            record.reads[outcome] += 1
+
+    def reports(self, gaps: dict[str, list[Gap]]) -> tuple[BackendReport, ...]:
+        """One report for each backend; `gaps` by backend."""
+        return tuple(
+            BackendReport(name, record.outcome, record.duration, record.detail, tuple(gaps.get(name, ())), record.calls)
+            for name, record in sorted(self._records.items())
+        )
+
+    def reading(self, name: str, entity: Entity, value: float, labels: Labels = ()) -> Reading:
+        """A reading of one of the agent's own rows; its series is made once."""
+        key = (name, entity, labels)
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = Series(BY_NAME[name], entity, labels)
+        return Reading(series, value)
+
+    def backend_readings(self, now: float) -> list[Reading]:
+        """Each backend's series; a backend without hardware has its info series only."""
+        rows = []
+        for name, record in self._records.items():
+            entity = Backend(name)
+            rows.append(self.reading("coldplate_backend_info", entity, 1, (("outcome", record.outcome.value),)))
+            if record.outcome is not Outcome.ABSENT:
+                rows.append(self.reading("coldplate_backend_up", entity, int(record.outcome is Outcome.OK)))
+                rows.append(self.reading("coldplate_backend_duration_seconds", entity, record.duration))
+                rows.append(self.reading("coldplate_driver_calls_total", entity, record.calls))
+            if record.good_at is not None and record.outcome is not Outcome.ABSENT:
+                rows.append(self.reading("coldplate_backend_age_seconds", entity, max(now - record.good_at, 0.0)))
+            for outcome, count in record.reads.items():
+                rows.append(self.reading("coldplate_backend_reads_total", entity, count, (("outcome", outcome.value),)))
+        return rows
+
+    def own_readings(self, facts: OwnFacts, settings: Settings) -> list[Reading]:
+        """The agent's own series."""
+        node = Node()
+        build = (("version", facts.version), ("python", facts.python))
+        rows = [
+            self.reading("coldplate_build_info", node, 1, build),
+            self.reading("coldplate_ticks_total", node, facts.ticks),
+            self.reading("coldplate_ticks_missed_total", node, facts.ticks_missed),
+            self.reading("coldplate_config_last_reload_successful", node, int(facts.reload_ok)),
+            self.reading("coldplate_config_last_reload_success_timestamp_seconds", node, facts.reload_at),
+            self.reading("coldplate_sampling_interval_seconds", node, settings.fast, (("lane", "fast"),)),
+            self.reading("coldplate_sampling_interval_seconds", node, settings.slow, (("lane", "slow"),)),
+            self.reading("coldplate_sampling_interval_seconds", node, settings.cold, (("lane", "cold"),)),
+        ]
+        if facts.scenario is not None:
+            rows.append(self.reading("coldplate_synthetic_info", node, 1, (("scenario", facts.scenario),)))
+        if facts.worker_up is not None:
+            rows.append(self.reading("coldplate_worker_up", node, int(facts.worker_up)))
+            rows.append(self.reading("coldplate_worker_restarts_total", node, facts.worker_restarts))
+        if settings.rack is not None:
+            rack = Rack(settings.rack.name)
+            if settings.rack.power_budget is not None:
+                rows.append(self.reading("coldplate_rack_power_budget_watts", rack, settings.rack.power_budget))
+            if settings.rack.nodes_expected is not None:
+                rows.append(self.reading("coldplate_rack_nodes_expected", rack, settings.rack.nodes_expected))
+        return rows

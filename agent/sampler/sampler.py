@@ -1,0 +1,196 @@
+"""Puts the node together: takes in what the sources sent and makes the snapshot of a moment.
+
+It reads no clock and touches no device; the loop above it says what came and what time it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.backends.protocol import ChannelError, LaneSample
+from agent.catalogue import BY_NAME
+from agent.model import Backend, Gap, GpuIdentity, Instant, Lane, Outcome, Reading, Reason, Series, Snapshot
+from agent.sampler.blocks import Block, Key, MissingSeries, gaps_for
+from agent.sampler.condition import Conditioner
+from agent.sampler.estimate import estimate
+from agent.sampler.health import Health, OwnFacts
+from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Presence
+from agent.sampler.runner import Read
+from agent.sampler.settings import Settings
+from agent.sampler.xids import XidLedger
+
+REJECTED = BY_NAME["coldplate_readings_rejected_total"]
+NODE_POWER = BY_NAME["coldplate_node_power_watts"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """Why a channel's readings are withdrawn."""
+
+    reason: Reason
+    detail: str
+
+
+class Sampler:
+    """All state of sampling between two ticks. Belongs to one thread."""
+
+    def __init__(self, settings: Settings, inventory: Inventory, devices: str) -> None:
+        self.settings = settings
+        self.inventory = inventory
+        self.presence = Presence(inventory)
+        self.health = Health()
+        self.xids = XidLedger(inventory)
+        self._devices = devices
+        self._conditioners: dict[str, Conditioner] = {}
+        self._blocks: dict[Key, Block] = {}
+        self._missing: dict[Key, tuple[Sequence[Gap], list[Reading]]] = {}
+        self._missing_series = MissingSeries()
+        self._channels: dict[str, GpuIdentity | None] = {}
+        self._trouble: dict[str, _Trouble] = {}
+        self._fast_at: dict[str, float] = {}
+        self._rejected: dict[tuple[str, str], Series] = {}
+        self._sequence = 0
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Go on with other settings; history and counters stay."""
+        self.settings = settings
+        for conditioner in self._conditioners.values():
+            conditioner.set_window(settings.window)
+
+    def channels(self, channels: Sequence[tuple[str, GpuIdentity | None]]) -> None:
+        """A worker opened its source and shows these channels."""
+        self._channels = dict(channels)
+        self._trouble.clear()
+        identities = [identity for _, identity in channels if identity is not None]
+        self.inventory.enumerate(identities, self.settings.expected_gpus)
+
+    def take_lane(self, sample: LaneSample) -> None:
+        """One lane of one device."""
+        key = (self._devices, sample.channel, sample.lane)
+        self._store(key, sample.mono, sample.readings, sample.gaps)
+        if sample.lane is Lane.FAST:
+            self._trouble.pop(sample.channel, None)
+            self._fast_at[sample.channel] = sample.mono
+            self.presence.good(sample.channel, sample.mono)
+
+    def take_error(self, error: ChannelError) -> None:
+        """One device that could not be read as a whole."""
+        if error.reason is Reason.LOST or error.lane is Lane.FAST:
+            self._trouble[error.channel] = _Trouble(error.reason, error.detail)
+        if error.reason is Reason.LOST:
+            self.presence.lost(error.channel)
+        block = self._blocks.get((self._devices, error.channel, error.lane))
+        if block is not None and error.lane is not Lane.FAST:
+            gaps = gaps_for(block, error.reason, error.detail)
+            self._blocks[self._devices, error.channel, error.lane] = Block(error.mono, (), gaps)
+
+    def take_read(self, read: Read) -> None:
+        """One lane of one backend of the main process."""
+        self.health.enter(read)
+        key = (read.backend, "", read.lane)
+        for event in read.sample.events:
+            self.xids.enter(event)
+        if read.outcome is Outcome.OK:
+            self._store(key, read.mono, read.sample.readings, read.sample.gaps)
+        elif read.outcome is Outcome.ABSENT:
+            self._blocks.pop(key, None)
+        elif key in self._blocks:
+            gaps = gaps_for(self._blocks[key], Reason.MALFORMED, read.detail)
+            self._blocks[key] = Block(read.mono, (), gaps)
+
+    def take_readings(self, name: str, lane: Lane, at: float, readings: Sequence[Reading]) -> None:
+        """Readings that the daemon made itself."""
+        self._store((name, "", lane), at, readings, ())
+
+    def snapshot(self, now: Instant, facts: OwnFacts) -> Snapshot:
+        """The node as it is known now."""
+        self._sequence += 1
+        readings: list[Reading] = []
+        gaps: dict[str, list[Gap]] = {}
+        for key, block in self._blocks.items():
+            trouble = self._withdrawn(key, block, now.mono)
+            if trouble is None:
+                readings.extend(block.readings)
+                block_gaps = block.gaps
+            else:
+                block_gaps = gaps_for(block, trouble.reason, trouble.detail)
+            if block_gaps:
+                gaps.setdefault(key[0], []).extend(block_gaps)
+                readings.extend(self._missing_readings(key, block, block_gaps))
+        readings.extend(self._node_power(now.mono, readings))
+        patience = self.settings.patience(Lane.FAST)
+        readings.extend(self.presence.readings(now.mono, patience, self.settings.expected_gpus))
+        readings.extend(self.xids.readings())
+        readings.extend(self.health.backend_readings(now.mono))
+        readings.extend(self.health.own_readings(facts, self.settings))
+        readings.extend(self._rejections())
+        return Snapshot(self._sequence, now, tuple(readings), self.health.reports(gaps))
+
+    def expects(self, channel: str, now: float) -> bool:
+        """Whether the channel answered lately, so that a tick may wait for it."""
+        at = self._fast_at.get(channel)
+        return channel not in self._trouble and (at is None or now - at <= self.settings.patience(Lane.FAST))
+
+    @property
+    def channel_keys(self) -> tuple[str, ...]:
+        return tuple(self._channels)
+
+    @property
+    def identities(self) -> list[GpuIdentity]:
+        return [identity for identity in self._channels.values() if identity is not None]
+
+    def _store(self, key: Key, at: float, readings: Sequence[Reading], gaps: Sequence[Gap]) -> None:
+        conditioner = self._conditioners.get(key[0])
+        if conditioner is None:
+            conditioner = self._conditioners[key[0]] = Conditioner(self.settings.window)
+        shown, rejected = conditioner.pass_on(key, at, readings, key[2], self.settings.period(key[2]))
+        self._blocks[key] = Block(at, shown, [*gaps, *rejected] if rejected else gaps)
+
+    def _withdrawn(self, key: Key, block: Block, now: float) -> _Trouble | None:
+        """Why a block's readings are not shown any more, or None."""
+        backend, channel, lane = key
+        if channel:
+            trouble = self._trouble.get(channel)
+            if trouble is not None:
+                return trouble
+            fast = now - self._fast_at.get(channel, block.at)
+            if fast > self.settings.patience(Lane.FAST):
+                return _Trouble(Reason.TIMEOUT, f"no answer for {fast:.1f} s")
+        age = now - block.at
+        if age > self.settings.patience(lane):
+            return _Trouble(Reason.TIMEOUT, f"{backend} did not finish a {lane.value} read for {age:.1f} s")
+        return None
+
+    def _missing_readings(self, key: Key, block: Block, gaps: Sequence[Gap]) -> list[Reading]:
+        known = self._missing.get(key)
+        if known is not None and known[0] is gaps:
+            return known[1]
+        made = self._missing_series.of(gaps)
+        if gaps is block.gaps:  # a list made for this snapshot alone would only be kept alive
+            self._missing[key] = (gaps, made)
+        return made
+
+    def _node_power(self, now: float, readings: Sequence[Reading]) -> list[Reading]:
+        if not self.settings.estimate_power or not self._channels:
+            return []
+        if any(reading.series.metric is NODE_POWER for reading in readings):
+            return []
+        made = estimate(readings, [identity.gpu for identity in self.inventory.gpus.values()])
+        if made is None:
+            return []
+        conditioner = self._conditioners.setdefault("estimate", Conditioner(self.settings.window))
+        shown, _ = conditioner.pass_on("estimate", now, (made,), Lane.FAST, self.settings.fast)
+        return shown
+
+    def _rejections(self) -> list[Reading]:
+        rows = []
+        for backend, conditioner in self._conditioners.items():
+            for cause, count in conditioner.rejected.items():
+                series = self._rejected.get((backend, cause))
+                if series is None:
+                    labels = (("cause", cause),)
+                    series = self._rejected[backend, cause] = Series(REJECTED, Backend(backend), labels)
+                rows.append(Reading(series, count))
+        return rows

@@ -1,0 +1,42 @@
+"""When the lanes are due. The schedule keeps to its grid: a tick that was missed is counted, never caught up."""
+
+from __future__ import annotations
+
+from agent.model import Lane
+from agent.sampler.settings import Settings
+
+
+class Schedule:
+    """The grid of ticks, on the monotonic clock, in seconds."""
+
+    def __init__(self, settings: Settings, start: float) -> None:
+        self._settings = settings
+        self._next = start
+        self._due = {Lane.SLOW: start, Lane.COLD: start}
+        self.ticks = 0
+        self.missed = 0
+
+    @property
+    def next_tick(self) -> float:
+        return self._next
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Go on with other periods; the slower lanes are due no later than the new periods say."""
+        for lane, due in self._due.items():
+            self._due[lane] = min(due, self._next + settings.period(lane))
+        self._settings = settings
+
+    def take(self, now: float) -> tuple[Lane, ...]:
+        """The lanes due at the tick that begins now."""
+        period = self._settings.fast
+        late = int((now - self._next) / period)
+        self.missed += max(late, 0)
+        self._next += (max(late, 0) + 1) * period
+        self.ticks += 1
+        lanes = [Lane.FAST]
+        for lane, due in self._due.items():
+            # Half a tick of tolerance, so that rounding does not push a lane to the tick after.
+            if now >= due - period / 2:
+                lanes.append(lane)
+                self._due[lane] = max(due + self._settings.period(lane), now)
+        return tuple(lanes)

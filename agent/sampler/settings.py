@@ -1,0 +1,38 @@
+"""What the sampler needs to know of the configuration; all times in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.model import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class RackSettings:
+    """The rack that feeds this node; None where it was not configured."""
+
+    name: str
+    power_budget: float | None = None
+    nodes_expected: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Periods of the lanes, the deadline of a device's answer, and the span of rolling statistics."""
+
+    fast: float = 1.0
+    slow: float = 15.0
+    cold: float = 60.0
+    deadline: float = 2.0
+    window: float = 60.0
+    expected_gpus: int | None = None
+    estimate_power: bool = True
+    rack: RackSettings | None = None
+
+    def period(self, lane: Lane) -> float:
+        """Seconds between two samples of a lane; events come with the fast one."""
+        return {Lane.SLOW: self.slow, Lane.COLD: self.cold}.get(lane, self.fast)
+
+    def patience(self, lane: Lane) -> float:
+        """Seconds after which a lane's last sample says nothing about the present any more."""
+        return max(self.deadline, 3 * self.period(lane)) if lane is Lane.FAST else 2 * self.period(lane) + self.deadline

@@ -1,0 +1,31 @@
+"""Messages to systemd (sd_notify): ready, reloading, status, watchdog. Silent where systemd did not ask."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Mapping
+
+
+class Notifier:
+    """Speaks to the socket that `NOTIFY_SOCKET` names, if any."""
+
+    def __init__(self, environment: Mapping[str, str], pid: int) -> None:
+        self._address = environment.get("NOTIFY_SOCKET", "")
+        wanted = environment.get("WATCHDOG_USEC", "")
+        meant_for = environment.get("WATCHDOG_PID", str(pid))
+        self.watchdog: float | None = None
+        """Seconds within which systemd wants a sign of life, or None."""
+        if wanted.isdigit() and int(wanted) > 0 and meant_for == str(pid):
+            self.watchdog = int(wanted) / 1e6
+
+    def send(self, **facts: object) -> None:
+        """Send assignments, such as READY=1. A socket that is gone is no reason to stop."""
+        if not self._address:
+            return
+        # An address that begins with @ is in the abstract namespace, whose first byte is zero (sd_notify(3)).
+        address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        message = "\n".join(f"{name}={value}" for name, value in facts.items())
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | os.O_CLOEXEC) as speaker:
+            speaker.sendto(message.encode(), address)

@@ -1,0 +1,96 @@
+"""A configuration that cannot be used is refused with file, line, key and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.config import Config, ConfigError, load, parse
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "c.yaml")
+    return str(caught.value)
+
+
+def test_everything_is_optional() -> None:
+    assert parse("", "c.yaml") == parse("# nothing\n", "c.yaml") == load(None) == Config()
+    assert parse("sampling:\nweb:\n", "c.yaml") == Config()
+
+
+def test_quantities_take_units() -> None:
+    config = parse("sampling: {fast: 250ms, slow: 1m}\nrack: {name: r1, power_budget: 40.8kW}", "c.yaml")
+    assert (config.sampling.fast, config.sampling.slow, config.rack.power_budget) == (0.25, 60.0, 40_800.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("samplng: {}", "c.yaml:1: samplng: unknown key; did you mean 'sampling'?"),
+        ("\nsampling:\n  fats: 1s\n", "c.yaml:3: sampling.fats: unknown key; did you mean 'fast'?"),
+        ("web: {zzz: 1}", ("c.yaml:1: web.zzz: unknown key; valid here: listen, telemetry_path, "
+                          "enable_lifecycle, max_connections")),
+        ("rules: {files: []}", "c.yaml:1: rules: this version evaluates no rules; remove the key"),
+        ("rack:\n  name: r\n  peers: []", ("c.yaml:3: rack.peers: this version does not read other nodes of the rack; "
+                                          "remove the key")),
+        ("sampling: {fast: 1}", ("c.yaml:1: sampling.fast: 1 is no duration; write a number with one of the units "
+                                "ms, s, m, h, d, such as 15s")),
+        ("sampling: {fast: 1kW}", ("c.yaml:1: sampling.fast: 'kW' is no unit of duration; use one of ms, s, m, h, d, "
+                                  "such as 15s")),
+        ("rack: {name: r, power_budget: 40s}", ("c.yaml:1: rack.power_budget: 's' is no unit of power; "
+                                               "use one of W, kW, MW, such as 40.8kW")),
+        ("sampling: {fast: 10ms}", "c.yaml:1: sampling.fast: 0.01s is out of range; use 100ms to 60s"),
+        ("sampling: {fast: 20s}", "c.yaml:1: sampling.slow: is shorter than sampling.fast"),
+        ("backends: {devices: amd}", ("c.yaml:1: backends.devices: 'amd' is unknown; "
+                                     "use one of auto, nvml, synthetic, none")),
+        ("backends: {power: [psu]}", ("c.yaml:1: backends.power: 'psu' is unknown; "
+                                     "use any of redfish, ipmi, hwmon, rapl, estimate")),
+        ("rack: {power_budget: 1kW}", ("c.yaml:1: rack.power_budget: a budget needs the rack's name in rack.name or "
+                                      "node.rack")),
+        ("backends: {host: maybe}", "c.yaml:1: backends.host: expected `bool`, got `str`"),
+        ("web: {listen: 19400}", "c.yaml:1: web.listen: expected `array`, got `int`"),
+        ("web: {max_connections: 0}", "c.yaml:1: web.max_connections: must be between 1 and 10000"),
+        ("- a", "c.yaml:1: must be a mapping of sections, such as `sampling: {fast: 1s}`"),
+        ("a: [", "c.yaml:1: is no YAML: expected the node content, but found '<stream end>'"),
+        ("web: {}\nweb: {}", "c.yaml:2: web: the key is there twice"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_place_and_remedy(text: str, message: str) -> None:
+    assert refusal(text) == message
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: cannot be read: No such file or directory"):
+        load(tmp_path / "nowhere.yaml")
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load(binary)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_configuration_or_a_clear_refusal(text: str) -> None:
+    try:
+        parse(text, "c.yaml")
+    except ConfigError as error:
+        assert str(error).startswith("c.yaml")
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4), st.lists, max_leaves=4
+)
+
+
+@given(st.sampled_from(Config.__struct_fields__), st.text("abcdefghijklmnop_", min_size=1), values)
+def test_any_value_under_any_section_is_taken_or_refused(section: str, key: str, value: object) -> None:
+    import yaml
+
+    try:
+        parse(yaml.safe_dump({section: {key: value}}), "c.yaml")
+        parse(yaml.safe_dump({section: value}), "c.yaml")
+    except ConfigError as error:
+        assert str(error).startswith("c.yaml")

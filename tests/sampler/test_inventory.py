@@ -1,0 +1,88 @@
+"""The ledger remembers GPUs across restarts, names swapped ones, and survives a damaged file."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from agent.model import Gpu, GpuIdentity
+from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Presence
+from agent.sampler.settings import Settings
+
+PATIENCE = Settings().deadline
+
+
+def gpu(number: int, uuid: str = "", serial: str = "") -> GpuIdentity:
+    return GpuIdentity(
+        Gpu(str(number), uuid or f"GPU-{number}"), f"0000:{number:02x}:00.0", serial or f"S{number}", "H100"
+    )
+
+
+def series(presence: Presence, name: str, expected: int | None = None) -> dict[str, float]:
+    rows = presence.readings(0.0, PATIENCE, expected)
+    return {dict(row.series.all_labels).get("uuid", ""): row.value for row in rows if row.metric.name == name}
+
+
+def test_a_gpu_missing_at_boot_is_down_with_its_identity(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "inventory.json"
+    Inventory(path).enumerate([gpu(0), gpu(1)], None)
+    later = Inventory(path)
+    later.enumerate([gpu(0)], None)
+    presence = Presence(later)
+    presence.good("GPU-0", 0.0)
+    assert series(presence, "coldplate_gpu_up") == {"GPU-0": 1, "GPU-1": 0}
+    assert set(series(presence, "coldplate_gpu_info")) == {"GPU-0", "GPU-1"}
+    assert series(presence, "coldplate_gpus_expected") == {"": 2}
+
+
+def test_a_swapped_gpu_is_named_and_takes_the_slot(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "inventory.json"
+    Inventory(path).enumerate([gpu(0), gpu(1)], None)
+    later = Inventory(path)
+    with caplog.at_level(logging.WARNING):
+        later.enumerate([gpu(0), gpu(1, "GPU-new", "S9")], None)
+    assert "GPU replaced" in caplog.text
+    rows = Presence(later).readings(0.0, PATIENCE, None)
+    replaced = [dict(row.series.labels) for row in rows if row.metric.name == "coldplate_gpu_replaced_info"]
+    assert replaced == [{"slot": "0000:01:00.0", "serial": "S9", "previous_uuid": "GPU-1", "previous_serial": "S1"}]
+    assert set(series(Presence(later), "coldplate_gpu_up")) == {"GPU-0", "GPU-new"}
+
+
+def test_a_gpu_moved_to_another_slot_is_one_gpu(tmp_path: Path) -> None:
+    inventory = Inventory(None)
+    inventory.enumerate([gpu(0)], None)
+    inventory.enumerate([gpu(5, "GPU-0", "S0")], None)
+    assert [each.slot for each in inventory.gpus.values()] == ["0000:05:00.0"]
+
+
+def test_gpus_taken_out_on_purpose_are_forgotten_when_the_configured_number_is_there() -> None:
+    inventory = Inventory(None)
+    inventory.enumerate([gpu(0), gpu(1)], None)
+    inventory.enumerate([gpu(0)], 1)
+    assert len(inventory.gpus) == 1
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 2}', '{"version": 1, "gpus": [{}]}', "\x00" * 50])
+def test_a_damaged_file_is_set_aside_and_never_fatal(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "inventory.json"
+    path.write_text(damage)
+    inventory = Inventory(path)
+    assert inventory.gpus == {}
+    assert (tmp_path / "inventory.damaged").read_text() == damage
+    inventory.enumerate([gpu(0)], None)
+    assert len(Inventory(path).gpus) == 1
+
+
+def test_a_state_directory_that_cannot_be_written_is_said_and_survived(caplog: pytest.LogCaptureFixture) -> None:
+    Inventory(Path("/proc/nowhere/inventory.json")).enumerate([gpu(0)], None)
+    assert "cannot write the GPU inventory" in caplog.text
+
+
+def test_a_device_is_found_by_uuid_and_by_bus_id() -> None:
+    inventory = Inventory(None)
+    inventory.enumerate([gpu(0), gpu(27)], None)
+    assert inventory.find("GPU-27") == inventory.find("0000:1B:00") == Gpu("27", "GPU-27")
+    assert inventory.find("0000:99:00") is None

@@ -1,0 +1,66 @@
+"""The rolling window against a naive oracle."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.sampler.rolling import BUCKETS, RollingWindow
+
+
+def test_the_statistics_are_of_the_values_seen() -> None:
+    window = RollingWindow(60)
+    for at, value in enumerate([4.0, 1.0, 7.0]):
+        window.add(float(at), value)
+    assert (window.min, window.mean, window.max) == (1.0, 4.0, 7.0)
+
+
+def test_zero_is_a_value() -> None:
+    window = RollingWindow(60)
+    window.add(0, 0.0)
+    window.add(1, 1.0)
+    assert (window.min, window.mean, window.max) == (0.0, 0.5, 1.0)
+
+
+def test_a_peak_is_forgotten_after_the_window() -> None:
+    window = RollingWindow(60)
+    window.add(0.0, 900.0)
+    for at in range(1, 60):
+        window.add(float(at), 100.0)
+    assert window.max == 900.0
+    window.add(60.0, 100.0)
+    assert window.max == 100.0
+
+
+def test_a_silence_longer_than_the_window_leaves_nothing_behind() -> None:
+    window = RollingWindow(60)
+    window.add(0.0, 900.0)
+    window.add(1000.0, 100.0)
+    assert (window.min, window.mean, window.max) == (100.0, 100.0, 100.0)
+
+
+def test_fast_samples_within_a_bucket_are_all_seen_when_it_closes() -> None:
+    window = RollingWindow(60)
+    for tenth in range(10):
+        window.add(tenth / 10, float(tenth))
+    assert window.add(1.0, 5.0)
+    assert (window.min, window.max) == (0.0, 9.0)
+
+
+steps = st.lists(st.tuples(st.floats(0.05, 30), st.floats(-1e6, 1e6)), min_size=1, max_size=200)
+
+
+@given(steps)
+def test_it_agrees_with_a_naive_oracle(samples: list[tuple[float, float]]) -> None:
+    window = RollingWindow(60)
+    seen: list[tuple[int, float]] = []
+    at = 0.0
+    for step, value in samples:
+        at += step
+        seen.append((int(at), value))
+        if window.add(at, value):
+            within = [each for bucket, each in seen if bucket > int(at) - BUCKETS]
+            assert window.min == min(within)
+            assert window.max == max(within)
+            assert window.mean == pytest.approx(sum(within) / len(within), rel=1e-6, abs=1e-3)

@@ -1,0 +1,41 @@
+"""Lanes keep to their grid; missed ticks are counted, never caught up."""
+
+from __future__ import annotations
+
+from agent.model import Lane
+from agent.sampler.schedule import Schedule
+from agent.sampler.settings import Settings
+
+
+def test_the_first_tick_reads_every_lane() -> None:
+    assert Schedule(Settings(), 100.0).take(100.0) == (Lane.FAST, Lane.SLOW, Lane.COLD)
+
+
+def test_slow_lanes_come_at_their_periods() -> None:
+    schedule = Schedule(Settings(fast=1, slow=15, cold=60), 0.0)
+    slow = [tick for tick in range(121) if Lane.SLOW in schedule.take(float(tick))]
+    assert slow == list(range(0, 121, 15))
+
+
+def test_ticks_that_passed_while_one_took_too_long_are_counted_and_left_out() -> None:
+    schedule = Schedule(Settings(fast=1), 0.0)
+    schedule.take(0.0)
+    schedule.take(3.4)  # ticks 1 and 2 were missed
+    assert (schedule.missed, schedule.next_tick) == (2, 4.0)
+
+
+def test_a_tick_a_little_late_is_no_missed_tick() -> None:
+    schedule = Schedule(Settings(fast=0.1), 0.0)
+    for tick in range(100):
+        schedule.take(tick * 0.1 + 0.004)
+    assert schedule.missed == 0
+    assert schedule.ticks == 100
+
+
+def test_a_shorter_period_takes_effect_at_once() -> None:
+    schedule = Schedule(Settings(slow=15, cold=3600), 0.0)
+    schedule.take(0.0)
+    schedule.reconfigure(Settings(slow=2, cold=4))
+    lanes = [schedule.take(float(tick)) for tick in range(1, 7)]
+    assert any(Lane.COLD in each for each in lanes)
+    assert sum(Lane.SLOW in each for each in lanes) >= 2
