@@ -1,15 +1,119 @@
-"""The rows of the node: processors, memory, disks, network, pressure, and its power."""
+"""The rows of the node: processors, memory, disks, network, pressure, its power, its NVSwitches.
+
+They are few on purpose. node_exporter describes a host in full; here stands what the rules need to
+tell a GPU that is slow from a node that starves it.
+"""
 
 from __future__ import annotations
 
 from agent.catalogue.bindings import Source
 from agent.model import Kind, Lane, Metric, Node, Unit
 
+PROCESSOR = (
+    Metric("coldplate_node_cpu_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
+           "Time that all processors together spent in each mode; guest time is part of user and nice.",
+           Lane.SLOW, (Source("/proc/stat"),), labels=("mode",), span=(0, 1e13), simulated=(0, 1e9)),
+    Metric("coldplate_node_cpus", Kind.GAUGE, Unit.NONE, Node,
+           "Logical processors online.",
+           Lane.SLOW, (Source("sysconf(_SC_NPROCESSORS_ONLN)"),), span=(1, 1e5), simulated=(224, 224)),
+    Metric("coldplate_node_load1", Kind.GAUGE, Unit.NONE, Node,
+           "Load average over 1 minute: tasks that run, are ready to run, or wait uninterruptibly.",
+           Lane.SLOW, (Source("/proc/loadavg"),), span=(0, 1e7), simulated=(0, 300)),
+    Metric("coldplate_node_load5", Kind.GAUGE, Unit.NONE, Node,
+           "Load average over 5 minutes: tasks that run, are ready to run, or wait uninterruptibly.",
+           Lane.SLOW, (Source("/proc/loadavg"),), span=(0, 1e7), simulated=(0, 300)),
+    Metric("coldplate_node_load15", Kind.GAUGE, Unit.NONE, Node,
+           "Load average over 15 minutes: tasks that run, are ready to run, or wait uninterruptibly.",
+           Lane.SLOW, (Source("/proc/loadavg"),), span=(0, 1e7), simulated=(0, 300)),
+    Metric("coldplate_node_pressure_stall_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
+           "Time in which some tasks, or all that were not idle (kind full), waited for the resource.",
+           Lane.SLOW, (Source("/proc/pressure/RESOURCE"),), labels=("resource", "kind"),
+           span=(0, 1e10), simulated=(0, 1e6)),
+)  # fmt: skip
+
+MEMORY = (
+    Metric("coldplate_node_memory_total_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "Memory of the node.",
+           Lane.SLOW, (Source("/proc/meminfo: MemTotal"),), span=(0, 2.0**60), simulated=(2e12, 2e12)),
+    Metric("coldplate_node_memory_available_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "Memory that can be given to programs without swapping, by the kernel's estimate.",
+           Lane.SLOW, (Source("/proc/meminfo: MemAvailable"),), span=(0, 2.0**60), simulated=(0, 2e12)),
+    Metric("coldplate_node_memory_used_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "Memory that is not available: the total less the available.",
+           Lane.SLOW, (Source("/proc/meminfo: MemTotal, MemAvailable"),), span=(0, 2.0**60), simulated=(0, 2e12)),
+    Metric("coldplate_node_swap_used_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "Swap space in use.",
+           Lane.SLOW, (Source("/proc/meminfo: SwapTotal, SwapFree"),), span=(0, 2.0**60), simulated=(0, 1e9)),
+)  # fmt: skip
+
+STORAGE = (
+    Metric("coldplate_node_disk_read_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
+           "Bytes read from a physical disk.",
+           Lane.SLOW, (Source("/proc/diskstats"),), labels=("device",), span=(0, 2.0**74), simulated=(0, 1e15)),
+    Metric("coldplate_node_disk_written_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
+           "Bytes written to a physical disk.",
+           Lane.SLOW, (Source("/proc/diskstats"),), labels=("device",), span=(0, 2.0**74), simulated=(0, 1e15)),
+    Metric("coldplate_node_filesystem_size_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "Size of a filesystem on a local disk.",
+           Lane.SLOW, (Source("statvfs"),), labels=("mountpoint",), span=(0, 2.0**64), simulated=(1e12, 1e12)),
+    Metric("coldplate_node_filesystem_used_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "Bytes in use on a filesystem on a local disk.",
+           Lane.SLOW, (Source("statvfs"),), labels=("mountpoint",), span=(0, 2.0**64), simulated=(0, 1e12)),
+)  # fmt: skip
+
+NETWORK = (
+    Metric("coldplate_node_network_receive_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
+           "Bytes received by a physical network interface; RDMA traffic does not pass here.",
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**64), simulated=(0, 1e15)),
+    Metric("coldplate_node_network_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
+           "Bytes sent by a physical network interface; RDMA traffic does not pass here.",
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**64), simulated=(0, 1e15)),
+    Metric("coldplate_node_network_receive_errors_total", Kind.COUNTER, Unit.NONE, Node,
+           "Packets that a physical network interface received with an error.",
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**64), simulated=(0, 1e3)),
+    Metric("coldplate_node_network_transmit_errors_total", Kind.COUNTER, Unit.NONE, Node,
+           "Packets that a physical network interface could not send because of an error.",
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**64), simulated=(0, 1e3)),
+    Metric("coldplate_node_network_receive_drops_total", Kind.COUNTER, Unit.NONE, Node,
+           "Packets dropped while they were received by a physical network interface.",
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**64), simulated=(0, 1e3)),
+    Metric("coldplate_node_network_transmit_drops_total", Kind.COUNTER, Unit.NONE, Node,
+           "Packets dropped while they were sent by a physical network interface.",
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**64), simulated=(0, 1e3)),
+)  # fmt: skip
+
+IDENTITY = (
+    Metric("coldplate_node_boot_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Node,
+           "When the node was started, in seconds since the epoch.",
+           Lane.SLOW, (Source("/proc/stat: btime"),), span=(0, 1e11), simulated=(1.7e9, 1.9e9)),
+    Metric("coldplate_node_info", Kind.INFO, Unit.NONE, Node,
+           "The node's kernel release and machine architecture.",
+           Lane.SLOW, (Source("uname"),), labels=("kernel", "machine"), span=(1, 1), simulated=(1, 1)),
+)  # fmt: skip
+
 NODE_POWER = Metric(
     "coldplate_node_power_watts", Kind.GAUGE, Unit.WATTS, Node,
     "Power of the whole node, by source; source 'estimate' is computed from GPU power, not measured.",
-    Lane.FAST, (Source("redfish, ipmi, hwmon, rapl or estimate"),), labels=("source",),
+    Lane.FAST, (Source("redfish, ipmi, hwmon or estimate"),), labels=("source",),
     span=(0, 1e6), simulated=(500, 20_000), rolling=True,
 )  # fmt: skip
 
-ROWS: tuple[Metric, ...] = (NODE_POWER,)
+POWER_PARTS = (
+    Metric("coldplate_node_component_power_watts", Kind.GAUGE, Unit.WATTS, Node,
+           "Power of a measured part of the node; module contains grace, and grace contains cpu and sysio.",
+           Lane.FAST, (Source("hwmon: ACPI power meters with a name"),), labels=("component", "socket"),
+           span=(0, 1e5), simulated=(0, 3000)),
+    Metric("coldplate_node_rapl_energy_joules_total", Kind.COUNTER, Unit.JOULES, Node,
+           "Energy of processor packages and memory; core and uncore are part of their package, psys contains all.",
+           Lane.FAST, (Source("/sys/class/powercap/intel-rapl:*/energy_uj"),), labels=("domain",),
+           span=(0, 1e14), simulated=(0, 1e12)),
+)  # fmt: skip
+
+NVSWITCH = (
+    Metric("coldplate_node_nvswitch_sxid_errors_total", Kind.COUNTER, Unit.NONE, Node,
+           "SXid errors that the kernel log reported about an NVSwitch since the agent started, by code.",
+           Lane.FAST, (Source("/dev/kmsg"),), labels=("pci", "sxid"), span=(0, 1e12), simulated=(0, 1e3)),
+)  # fmt: skip
+
+ROWS: tuple[Metric, ...] = PROCESSOR + MEMORY + STORAGE + NETWORK + IDENTITY + (NODE_POWER,) + POWER_PARTS + NVSWITCH
+BY_NAME: dict[str, Metric] = {row.name: row for row in ROWS}

@@ -1,0 +1,228 @@
+"""XID and SXid errors from the kernel log, /dev/kmsg.
+
+The driver's event interface falls silent when the driver hangs, and it knows nothing of NVSwitches:
+their SXids are in the kernel log only. The log also has the words that tell what a code meant. The
+same XID may arrive here and through NVML: the frame drops one of the two by device, code and time.
+
+Following starts at the end of the log, so an error of last week is not counted today. Nothing is
+ever written. A line counts whoever wrote it (only root can), so a drill may be written to /dev/kmsg.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from agent.backends.protocol import AbsentError, Sample
+from agent.catalogue.gpu import ROWS as GPU_ROWS
+from agent.catalogue.node import NVSWITCH
+from agent.model import Gap, Instant, Lane, Node, Reading, Reason, Series, Xid
+
+XID_ERRORS = next(row for row in GPU_ROWS if row.name == "coldplate_gpu_xid_errors_total")
+(SXID_ERRORS,) = NVSWITCH
+
+RECORD_BYTES = 16_384
+"""Larger than any record (the kernel's limit is 8 KiB): a smaller buffer would make read() fail with EINVAL."""
+
+RECORDS_PER_READ = 1000
+"""A storm of messages is read over several ticks; the kernel keeps them meanwhile."""
+
+MAX_DIGITS = 20
+"""Of a 64-bit count of microseconds."""
+
+# `NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, name=python, GPU has fallen off the bus.` Old drivers leave
+# PCI: out, some write eight digits of domain, and a MIG instance follows the bus id as in `... GPU-I:05)`.
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})[^)]{0,80}\): (\d{1,9})\b")
+
+# `nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error`. Lines
+# of the same form that begin with Severity or Data follow it: they describe the same error.
+_SXID = re.compile(
+    r"nvidia-nvswitch\d+: SXid \(PCI:([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?\): (\d{1,9})\b"
+    r"(?!, (?:Severity \d|Data \{))"
+)
+
+
+class Record(NamedTuple):
+    """One record of the log: `mono` in seconds since boot, and the message's first line."""
+
+    mono: float
+    message: str
+
+
+class SwitchError(NamedTuple):
+    """One SXid: the NVSwitch's PCI address and the code."""
+
+    pci: str
+    code: int
+
+
+def parse_record(raw: bytes) -> Record | None:
+    """A record of /dev/kmsg: `priority,sequence,microseconds,flags;message`, then lines of key=value."""
+    header, found, rest = raw.partition(b";")
+    fields = header.split(b",")
+    if not found or len(fields) < 4 or not fields[2].isdigit() or len(fields[2]) > MAX_DIGITS:
+        return None
+    message = rest.split(b"\n", 1)[0].decode("utf-8", errors="replace")
+    return Record(int(fields[2]) / 1e6, message)
+
+
+def _bus(domain: str, bus: str, device: str) -> str:
+    return f"{int(domain, 16):04x}:{bus}:{device}".lower()
+
+
+def parse_xid(message: str) -> tuple[str, int] | None:
+    """The GPU's PCI address without its function, `0000:1b:00`, and the code; None if it is no XID."""
+    match = _XID.match(message)
+    return (_bus(*match.group(1, 2, 3)), int(match.group(4))) if match else None
+
+
+def parse_sxid(message: str) -> SwitchError | None:
+    """The NVSwitch and the code; None if it is no SXid, or a line that continues one."""
+    match = _SXID.match(message)
+    if match is None:
+        return None
+    return SwitchError(f"{_bus(*match.group(1, 2, 3))}.{match.group(4) or '0'}", int(match.group(5)))
+
+
+class LogReader(Protocol):
+    """An open kernel log that gives one record for each read."""
+
+    def read(self) -> bytes:
+        """The next record. Raises BlockingIOError at the end, BrokenPipeError where records were overwritten."""
+
+    def close(self) -> None:
+        """Release the file."""
+
+
+KMSG_DEVICE = os.makedev(1, 11)
+"""The kernel log's device number (Documentation/admin-guide/devices.txt)."""
+
+
+def inherited(descriptor: int) -> bool:
+    """Whether a descriptor that we were started with is the kernel log."""
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return False
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == KMSG_DEVICE
+
+
+class DeviceReader:
+    """The kernel log at its end, without waiting: opened here, or by systemd and handed over as `descriptor`.
+
+    The log asks for CAP_SYSLOG when it is opened, not when it is read.
+    """
+
+    def __init__(self, path: str, descriptor: int | None = None) -> None:
+        if descriptor is None:
+            self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        else:
+            self._file = os.dup(descriptor)
+            os.set_blocking(self._file, False)
+        try:
+            os.lseek(self._file, 0, os.SEEK_END)
+        except OSError:
+            self.close()
+            raise
+
+    def read(self) -> bytes:
+        return os.read(self._file, RECORD_BYTES)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class KmsgBackend:
+    """Follows the kernel log: XIDs become events, SXids become a counter for each NVSwitch and code."""
+
+    name = "kmsg"
+    lanes = frozenset({Lane.FAST})
+
+    def __init__(self, path: str = "/dev/kmsg", opener: Callable[[str], LogReader] = DeviceReader) -> None:
+        self._path = path
+        self._opener = opener
+        self._reader: LogReader | None = None
+        self._read_until = 0.0  # wall time at which the log had been read to its end
+        self._counts: dict[SwitchError, int] = {}
+        self._series: dict[SwitchError, Series] = {}
+
+    def read(self, lane: Lane, now: Instant) -> Sample:  # noqa: ARG002 - the protocol's signature
+        """Everything that the log gained since the last read."""
+        try:
+            reader = self._open(now)
+        except PermissionError as error:
+            return self._denied(error)
+        try:
+            events, calls = self._drain(reader, now)
+        except PermissionError as error:  # with dmesg_restrict, some kernels check at the first read
+            self.close()
+            return self._denied(error)
+        except OSError:
+            self.close()
+            raise
+        readings = [Reading(self._series[key], float(count)) for key, count in self._counts.items()]
+        return Sample(readings=readings, events=events, calls=calls)
+
+    def close(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    def _open(self, now: Instant) -> LogReader:
+        if self._reader is None:
+            try:
+                self._reader = self._opener(self._path)
+            except FileNotFoundError:
+                raise AbsentError(f"{self._path} does not exist: no kernel log in this container?") from None
+            self._read_until = now.wall
+        return self._reader
+
+    def _denied(self, error: PermissionError) -> Sample:
+        detail = (
+            f"{self._path}: {error.strerror}; XIDs come from the driver alone and SXids are not seen."
+            " Give the agent CAP_SYSLOG (systemd: AmbientCapabilities=CAP_SYSLOG) and access to the device"
+        )
+        return Sample(gaps=[Gap(row, Node(), Reason.DENIED, detail) for row in (XID_ERRORS, SXID_ERRORS)])
+
+    def _drain(self, reader: LogReader, now: Instant) -> tuple[list[Xid], int]:
+        events: list[Xid] = []
+        for calls in range(1, RECORDS_PER_READ + 1):
+            try:
+                raw = reader.read()
+            except BlockingIOError:
+                raw = b""
+            except BrokenPipeError:
+                continue  # the kernel overwrote what was next; the following read goes on after it
+            if not raw:
+                self._read_until = now.wall
+                return events, calls
+            record = parse_record(raw)
+            if record is not None:
+                self._take(record, now, events)
+        return events, RECORDS_PER_READ
+
+    def _take(self, record: Record, now: Instant, events: list[Xid]) -> None:
+        xid = parse_xid(record.message)
+        if xid is not None:
+            device, code = xid
+            events.append(Xid(device, code, self._wall(record, now), "kmsg", record.message))
+            return
+        sxid = parse_sxid(record.message)
+        if sxid is not None:
+            self._counts[sxid] = self._counts.get(sxid, 0) + 1
+            if sxid not in self._series:
+                self._series[sxid] = Series(SXID_ERRORS, Node(), (("pci", sxid.pci), ("sxid", str(sxid.code))))
+
+    def _wall(self, record: Record, now: Instant) -> float:
+        """When the record was written, on the wall clock.
+
+        The log's clock is no more than near to CLOCK_MONOTONIC: it is not disciplined and drifts by
+        seconds a day. But a record read now was written after the log was last read to its end.
+        """
+        wall = now.wall - (now.mono - record.mono)
+        return min(max(wall, self._read_until), now.wall)

@@ -1,0 +1,112 @@
+"""Power of the node, from whatever measures it: Redfish, IPMI, or the firmware's power meters.
+
+The sources of `order` are asked in turn, and the first that answers is shown, with its name as the
+label `source`: one number, never a sum of two that measure the same.
+
+What passes for node power is measured at the node's inlet. Two things that are often taken for it are
+not, and are shown for what they are:
+
+* RAPL knows the processor packages and their memory. On a node with eight GPUs that is a tenth of the
+  whole. `rapl` in the order adds its energy counters; it never becomes `coldplate_node_power_watts`.
+* Power meters with a name (NVIDIA Grace: module, grace, cpu, sysio) measure parts, shown by component.
+  Even the modules together leave out network adapters, disks, fans and conversion losses.
+
+`estimate` in the order is not this backend's: it is computed from the GPUs' power by those who know it,
+and labelled as an estimate. Measured on nodes with eight H100: node = 1.1 x GPUs + 1.5 to 1.9 kW, with
+a residual of about 1 kW: the sum of GPU power alone is a third too low under load, two thirds when idle.
+
+Redfish and IPMI are asked every 5 s at most; see `pacing` for what is shown in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from agent.backends.power.hwmon import Hwmon
+from agent.backends.power.ipmi import Ipmi, Transport, open_transport
+from agent.backends.power.pacing import Paced, Repeat, Source, Spawn, spawn_thread
+from agent.backends.power.rapl import Rapl
+from agent.backends.power.redfish import Redfish, RedfishConfig
+from agent.backends.protocol import AbsentError, Sample
+from agent.catalogue.node import NODE_POWER
+from agent.model import Gap, Instant, Lane, Node, Reading, Series
+
+SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
+
+__all__ = ["SOURCES", "PowerBackend", "RedfishConfig"]
+
+
+class PowerBackend:
+    """Node power from the first source that answers, and the power and energy of measured parts."""
+
+    name = "power"
+    lanes = frozenset({Lane.FAST})
+
+    def __init__(
+        self,
+        order: Sequence[str],
+        sysfs: str = "/sys",
+        redfish: RedfishConfig | None = None,
+        ipmi: Callable[[], Transport] = open_transport,
+        spawn: Spawn = spawn_thread,
+    ) -> None:
+        """`spawn` runs what may take long. Raises ValueError for a source that does not exist."""
+        unknown = [name for name in order if name not in SOURCES]
+        if unknown:
+            raise ValueError(f"backends.power: {unknown[0]!r} is no source; known are {', '.join(SOURCES)}")
+        hwmon = Hwmon(sysfs)
+        rapl = Rapl(sysfs)
+        sources: dict[str, Source] = {"ipmi": Ipmi(ipmi), "hwmon": hwmon}
+        if redfish is not None:
+            sources["redfish"] = Redfish(redfish)
+        names = [name for name in dict.fromkeys(order) if name in sources]
+        self._paced = [Paced(sources[name], spawn) for name in names]
+        self._series = {name: Series(NODE_POWER, Node(), (("source", name),)) for name in names}
+        # Meters are found by reading the parts, so this comes before any source is asked.
+        self._parts = [Repeat(hwmon.parts, hwmon.period)] if "hwmon" in names else []
+        if "rapl" in order:
+            self._parts.append(Repeat(rapl.read, rapl.period))
+        self._looked_for = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
+
+    def read(self, lane: Lane, now: Instant) -> Sample:  # noqa: ARG002 - the protocol's signature
+        """The node's power, if a source answers, and its parts.
+
+        Raises AbsentError when this node has none of the sources.
+        """
+        readings: list[Reading] = []
+        gaps: list[Gap] = []
+        calls = 0
+        for part in self._parts:
+            sample = part.poll(now)
+            readings.extend(sample.readings)
+            gaps.extend(sample.gaps)
+            calls += sample.calls
+        winner, asked = self._ask(now.mono)
+        if winner is not None and winner.watts is not None:
+            readings.append(Reading(self._series[winner.source.name], winner.watts))
+        gaps.extend(self._missing(winner))
+        if not readings and not gaps and all(paced.absence for paced in self._paced):
+            raise AbsentError("; ".join(filter(None, [*(p.absence for p in self._paced), self._looked_for])))
+        return Sample(readings=readings, gaps=gaps, calls=calls + asked)
+
+    def close(self) -> None:
+        for paced in self._paced:
+            paced.close()
+
+    def _ask(self, mono: float) -> tuple[Paced | None, int]:
+        """The first source with a value, and how many reads were made to find it."""
+        asked = 0
+        for paced in self._paced:
+            asked += paced.poll(mono)
+            if paced.watts is not None:
+                return paced, asked
+        return None, asked
+
+    def _missing(self, winner: Paced | None) -> list[Gap]:
+        """What kept a source from answering: of all if none did, else of one that was configured by name."""
+        preferred = self._paced if winner is None else self._paced[: self._paced.index(winner)]
+        return [
+            Gap(NODE_POWER, Node(), paced.fault.reason, f"{paced.source.name}: {paced.fault.detail}")
+            for paced in preferred
+            if paced.fault is not None and (winner is None or paced.source.configured)
+        ]

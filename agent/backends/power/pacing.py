@@ -1,0 +1,141 @@
+"""What a source of node power is, and how often it is asked.
+
+The backend is read once for each fast tick, ten times a second if so configured. A baseboard
+management controller renews its reading every 4 to 8 s and may take seconds to answer; it is asked
+every 5 s, and over the network in a thread that the tick does not wait for. Until the next answer the
+last value is shown again: it is as old as what the controller itself would say. An answer that is an
+error takes the value away at once, and so does no answer at all after `PATIENCE`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from agent.backends.protocol import AbsentError, DeviceError, Sample
+from agent.model import Instant, Reason
+
+ABSENT_RETRY = 60.0
+FIRST_RETRY = 5.0
+LAST_RETRY = 60.0
+DENIED_RETRY = 300.0
+"""Long, because a management controller locks an account after a few wrong passwords."""
+
+PATIENCE = 10.0
+"""Seconds without an answer after which a slow source's last value is not shown any more."""
+
+Spawn = Callable[[Callable[[], None]], None]
+
+
+def spawn_thread(job: Callable[[], None]) -> None:
+    """Run the job in a thread that does not keep the process alive."""
+    threading.Thread(target=job, name="power-source", daemon=True).start()
+
+
+class Source(Protocol):
+    """One way to learn the power of the whole node."""
+
+    name: str
+    period: float
+    """Seconds from one read to the next."""
+    configured: bool
+    """Whether the operator named it: then its failure is reported even if another source answers."""
+    slow: bool
+    """Whether it may take longer than a tick can wait."""
+
+    def watts(self) -> float:
+        """The power now. Raises AbsentError if this node has no such source, DeviceError if it does not answer."""
+
+    def close(self) -> None:
+        """Release what is held; may be called more than once."""
+
+
+class Paced:
+    """A source, asked no more often than is good for it, with one read in flight at most."""
+
+    def __init__(self, source: Source, spawn: Spawn = spawn_thread) -> None:
+        self.source = source
+        self.watts: float | None = None
+        self.fault: DeviceError | None = None
+        self.absence = ""
+        self._spawn: Spawn = spawn if source.slow else _at_once
+        self._answer: float | Exception | None = None
+        self._asked: float | None = None  # while a read is in flight, when it began
+        self._due = float("-inf")
+        self._retry = FIRST_RETRY
+        self._closed = False
+
+    def poll(self, mono: float) -> int:
+        """Ask the source if it is time, take its answer if there is one; the number of reads begun."""
+        begun = 0
+        if self._asked is None and mono >= self._due:
+            begun, self._asked = 1, mono
+            self._spawn(self._ask)
+        answer = self._answer
+        if answer is not None:
+            self._answer = self._asked = None
+            self._take(answer, mono)
+        elif self._asked is not None and mono - self._asked > PATIENCE:
+            waited = f"no answer for {mono - self._asked:.0f} s yet"
+            self.watts, self.absence, self.fault = None, "", DeviceError(Reason.TIMEOUT, waited)
+        return begun
+
+    def close(self) -> None:
+        """Release the source; one that is being read is released when that ends."""
+        self._closed = True
+        if self._asked is None:
+            self.source.close()
+
+    def _ask(self) -> None:
+        try:
+            self._answer = self.source.watts()
+        except Exception as error:  # the poll that takes the answer sorts the foreseen from the others
+            self._answer = error
+        if self._closed:
+            self.source.close()
+
+    def _take(self, answer: float | Exception, mono: float) -> None:
+        self.watts, self.fault, self.absence = None, None, ""
+        if isinstance(answer, AbsentError):
+            self.absence = str(answer)
+            self._due = mono + ABSENT_RETRY
+        elif isinstance(answer, DeviceError):
+            self._fail(answer, mono)
+        elif isinstance(answer, Exception):
+            self._due = mono + FIRST_RETRY
+            raise answer
+        elif not 0 < answer < 1e6:
+            # Some controllers answer 0 when they do not measure; a node that runs this line draws power.
+            self._fail(DeviceError(Reason.IMPLAUSIBLE, f"answered {answer:g} W for a running node"), mono)
+        else:
+            self.watts = answer
+            self._retry = FIRST_RETRY
+            self._due = mono + self.source.period
+
+    def _fail(self, fault: DeviceError, mono: float) -> None:
+        self.fault = fault
+        self._due = mono + (DENIED_RETRY if fault.reason is Reason.DENIED else self._retry)
+        self._retry = min(2 * self._retry, LAST_RETRY)
+
+
+def _at_once(job: Callable[[], None]) -> None:
+    job()
+
+
+class Repeat:
+    """A read of several parts, made once a period and shown again in between."""
+
+    def __init__(self, read: Callable[[Instant], Sample], period: float) -> None:
+        self._read = read
+        self._period = period
+        self._due = float("-inf")
+        self._last = Sample()
+
+    def poll(self, now: Instant) -> Sample:
+        if now.mono < self._due:
+            return Sample(readings=self._last.readings, gaps=self._last.gaps)
+        self._last = Sample()
+        self._due = now.mono + self._period
+        self._last = self._read(now)
+        return self._last

@@ -1,0 +1,177 @@
+"""The host's figures, from files whose numbers are known."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.backends.host import HostBackend, parse_pressure
+from agent.catalogue.node import BY_NAME, NODE_POWER, NVSWITCH, POWER_PARTS
+from agent.model import Instant, Kind, Lane, Reason
+
+TICK = os.sysconf("SC_CLK_TCK")
+SECTOR = 512
+KIB = 1024
+
+
+def test_processor_time_is_in_seconds_by_mode_and_guest_time_is_not_counted_twice(host) -> None:
+    values = host.values()
+    modes = {name: value for name, value in values.items() if name.startswith("coldplate_node_cpu_seconds_total")}
+    assert modes['coldplate_node_cpu_seconds_total{mode="iowait"}'] == pytest.approx(5000 / TICK)
+    assert modes['coldplate_node_cpu_seconds_total{mode="user"}'] == pytest.approx(1000 / TICK)
+    assert sum(modes.values()) == pytest.approx((1000 + 200 + 3000 + 400000 + 5000 + 60 + 70 + 80) / TICK)
+
+
+def test_memory_is_in_bytes_and_used_is_what_is_not_available(host) -> None:
+    values = host.values()
+    assert values["coldplate_node_memory_total_bytes{}"] == 2_000_000 * KIB
+    assert values["coldplate_node_memory_available_bytes{}"] == 1_500_000 * KIB
+    assert values["coldplate_node_memory_used_bytes{}"] == 500_000 * KIB
+    assert values["coldplate_node_swap_used_bytes{}"] == 40_000 * KIB
+
+
+def test_only_whole_physical_disks_are_shown(host) -> None:
+    values = host.values()
+    disks = {name: value for name, value in values.items() if "_disk_" in name}
+    assert disks == {
+        'coldplate_node_disk_read_bytes_total{device="nvme0n1"}': 2000 * SECTOR,
+        'coldplate_node_disk_written_bytes_total{device="nvme0n1"}': 1000 * SECTOR,
+    }
+
+
+def test_only_physical_interfaces_are_shown_and_no_virtual_function(host) -> None:
+    network = {name: value for name, value in host.values().items() if "_network_" in name}
+    assert network == {
+        'coldplate_node_network_receive_bytes_total{device="eth0"}': 1000,
+        'coldplate_node_network_transmit_bytes_total{device="eth0"}': 3000,
+        'coldplate_node_network_receive_errors_total{device="eth0"}': 1,
+        'coldplate_node_network_transmit_errors_total{device="eth0"}': 3,
+        'coldplate_node_network_receive_drops_total{device="eth0"}': 2,
+        'coldplate_node_network_transmit_drops_total{device="eth0"}': 4,
+    }
+
+
+def test_load_boot_time_pressure_and_identity(host) -> None:
+    values = host.values()
+    assert [values[f"coldplate_node_load{n}{{}}"] for n in (1, 5, 15)] == [1.5, 2.25, 3.75]
+    assert values["coldplate_node_boot_timestamp_seconds{}"] == 1_700_000_000
+    assert values['coldplate_node_pressure_stall_seconds_total{resource="io",kind="some"}'] == 1.5
+    assert values['coldplate_node_pressure_stall_seconds_total{resource="cpu",kind="full"}'] == 0.25
+    release, machine = os.uname().release, os.uname().machine
+    assert values[f'coldplate_node_info{{kernel="{release}",machine="{machine}"}}'] == 1
+
+
+def test_the_root_filesystem_is_shown_even_if_it_is_no_local_disk(host) -> None:
+    host.write("self/mounts", "overlay / overlay rw 0 0\n")
+    assert host.values()['coldplate_node_filesystem_size_bytes{mountpoint="/"}'] > 0
+
+
+def test_mounts_of_containers_images_and_second_mounts_of_a_disk_are_left_out(host) -> None:
+    data = host.root / "data"
+    again = host.root / "data" / "again"
+    image = host.root / "image"
+    for directory in (again, image):
+        directory.mkdir(parents=True)
+    host.write(
+        "self/mounts",
+        "/dev/a / ext4 rw 0 0\n"
+        f"/dev/b {again} xfs rw 0 0\n"
+        f"/dev/b {data} xfs rw 0 0\n"
+        f"/dev/c {image} squashfs ro 0 0\n"
+        "/dev/d /var/lib/kubelet/pods/x ext4 rw 0 0\n"
+        "proc /proc proc rw 0 0\n",
+    )
+    shown = {name for name in host.values() if name.startswith("coldplate_node_filesystem_used_bytes")}
+    assert shown == {f'coldplate_node_filesystem_used_bytes{{mountpoint="{at}"}}' for at in ("/", data)}
+
+
+def test_a_filesystem_that_is_gone_costs_itself(host) -> None:
+    host.write("self/mounts", f"/dev/a / ext4 rw 0 0\n/dev/b {host.root}/gone ext4 rw 0 0\n")
+    assert 'coldplate_node_filesystem_size_bytes{mountpoint="/"}' in host.values()
+    assert "gone" in host.gaps()["coldplate_node_filesystem_size_bytes"].detail
+
+
+def test_a_kernel_without_pressure_figures_is_one_gap_that_says_unsupported(host) -> None:
+    for resource in ("cpu", "memory", "io"):
+        (host.proc / "pressure" / resource).unlink()
+    sample = host.read()
+    (gap,) = sample.gaps
+    assert (gap.metric.name, gap.reason) == ("coldplate_node_pressure_stall_seconds_total", Reason.UNSUPPORTED)
+    assert "pressure" in gap.detail
+    assert sample.readings
+
+
+def test_one_bad_pressure_file_costs_its_own_resource(host) -> None:
+    host.write("pressure/memory", "some total=banana\n")
+    values = host.values()
+    assert 'coldplate_node_pressure_stall_seconds_total{resource="io",kind="some"}' in values
+    assert 'coldplate_node_pressure_stall_seconds_total{resource="memory",kind="some"}' not in values
+    assert host.gaps()["coldplate_node_pressure_stall_seconds_total"].reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize(
+    ("file", "rows"),
+    [
+        ("diskstats", {"disk_read_bytes_total", "disk_written_bytes_total"}),
+        ("loadavg", {"load1", "load5", "load15"}),
+        ("stat", {"cpu_seconds_total", "boot_timestamp_seconds"}),
+        ("meminfo", {"memory_total_bytes", "memory_available_bytes", "memory_used_bytes", "swap_used_bytes"}),
+    ],
+)
+def test_a_garbled_file_costs_its_own_rows_only(host, file: str, rows: set[str]) -> None:
+    everything = {reading.metric.name for reading in host.read().readings}
+    fresh = HostBackend(str(host.proc), str(host.sys))
+    host.write(file, "garbage in a line\n")
+    sample = fresh.read(Lane.SLOW, Instant(1.0, 1.7e9))
+    lost = {f"coldplate_node_{row}" for row in rows}
+    assert {gap.metric.name for gap in sample.gaps} == lost
+    assert {reading.metric.name for reading in sample.readings} == everything - lost
+
+
+def test_a_host_without_disks_has_no_series_and_no_gap(host) -> None:
+    (host.sys / "block/nvme0n1/device").rmdir()
+    assert not any("_disk_" in name for name in host.values())
+    assert not host.gaps()
+
+
+def test_iowait_that_steps_back_a_little_is_held(host) -> None:
+    before = host.values()['coldplate_node_cpu_seconds_total{mode="iowait"}']
+    host.write("stat", f"cpu  1000 200 3000 400000 {5000 - TICK} 60 70 80 0 0\nbtime 1700000000\n")
+    assert host.values()['coldplate_node_cpu_seconds_total{mode="iowait"}'] == before
+
+
+def test_a_series_is_made_once_and_kept(host) -> None:
+    first, second = host.read(), host.read()
+    assert [id(reading.series) for reading in first.readings] == [id(reading.series) for reading in second.readings]
+
+
+def test_every_row_of_the_host_is_read_or_explained(host) -> None:
+    sample = host.read()
+    told = {reading.metric.name for reading in sample.readings} | {gap.metric.name for gap in sample.gaps}
+    elsewhere = {row.name for row in (NODE_POWER, *POWER_PARTS, *NVSWITCH)}
+    assert told == set(BY_NAME) - elsewhere
+
+
+def test_every_reading_has_the_labels_and_the_range_of_its_row(host) -> None:
+    for reading in host.read().readings:
+        row = reading.metric
+        assert tuple(name for name, _ in reading.series.labels) == row.labels
+        assert row.span[0] <= reading.value <= row.span[1]
+        assert row.name.endswith("_total") == (row.kind is Kind.COUNTER)
+
+
+@given(st.integers(0, 2**63), st.integers(0, 2**63))
+def test_pressure_is_the_total_in_seconds_and_not_an_average(some: int, full: int) -> None:
+    text = f"some avg10=1.00 avg60=2.00 avg300=3.00 total={some}\nfull avg10=4.00 avg60=5.00 avg300=6.00 total={full}\n"
+    assert parse_pressure(text) == {"some": some / 1e6, "full": full / 1e6}
+
+
+def test_a_file_that_is_garbled_halfway_gives_gaps_and_no_half_of_its_figures(host) -> None:
+    host.write("loadavg", "1.50 banana 3.75 2/300 1234\n")
+    sample = host.read()
+    loads = {f"coldplate_node_load{minutes}" for minutes in (1, 5, 15)}
+    assert {gap.metric.name for gap in sample.gaps} == loads
+    assert not loads & {reading.metric.name for reading in sample.readings}

@@ -1,0 +1,55 @@
+"""A kernel log that gives one record for each read, as the device does."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from agent.backends.kmsg import KmsgBackend
+from agent.backends.protocol import Sample
+from agent.model import Instant, Lane
+
+BOOT = 1_700_000_000.0
+
+
+class FakeLog:
+    """Records, or errors that a read raises; at the end it would block."""
+
+    def __init__(self) -> None:
+        self.queue: deque[bytes | OSError] = deque()
+        self.sequence = 0
+        self.closed = 0
+
+    def write(self, message: str, at: float = 100.0) -> None:
+        """A record of the kernel at `at` seconds since boot."""
+        self.sequence += 1
+        self.queue.append(f"3,{self.sequence},{round(at * 1e6)},-;{message}\n SUBSYSTEM=pci\n".encode())
+
+    def read(self) -> bytes:
+        if not self.queue:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        item = self.queue.popleft()
+        if isinstance(item, OSError):
+            raise item
+        return item
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Follower:
+    """A backend on a fake log, read at seconds since boot."""
+
+    def __init__(self) -> None:
+        self.log = FakeLog()
+        self.backend = KmsgBackend("/dev/kmsg", lambda path: self.log)
+        self.read(50.0)
+
+    def read(self, mono: float) -> Sample:
+        return self.backend.read(Lane.FAST, Instant(mono, BOOT + mono))
+
+
+@pytest.fixture
+def follower() -> Follower:
+    return Follower()

@@ -1,0 +1,218 @@
+"""What the kernel log tells about GPUs and NVSwitches, and what it must not make us believe."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.backends.kmsg import (
+    RECORDS_PER_READ,
+    DeviceReader,
+    KmsgBackend,
+    parse_record,
+    parse_sxid,
+    parse_xid,
+)
+from agent.backends.protocol import AbsentError
+from agent.model import Instant, Lane, Reason
+
+FELL_OFF = "NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, name=python, GPU has fallen off the bus."
+BOOT = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("line", "device", "code"),
+    [
+        (FELL_OFF, "0000:1b:00", 79),
+        (
+            "NVRM: Xid (PCI:0000:91:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+            "0000:91:00",
+            79,
+        ),
+        ("NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.", "0000:01:00", 79),
+        ("NVRM: Xid (PCI:00000000:1B:00): 31, pid=1, Ch 0000000a, intr 00000000. MMU Fault", "0000:1b:00", 31),
+        ("NVRM: Xid (PCI:00010000:1b:00): 31, pid=1", "10000:1b:00", 31),
+        ("NVRM: Xid (0000:03:00): 13, Graphics Exception", "0000:03:00", 13),
+        ("NVRM: Xid (PCI:0000:1b:00 GPU-I:05): 43, pid=77, Ch 00000008", "0000:1b:00", 43),
+        ("NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x0 (None)", "0000:1b:00", 154),
+    ],
+)
+def test_every_known_form_of_an_xid_line_gives_device_and_code(line: str, device: str, code: int) -> None:
+    assert parse_xid(line) == (device, code)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: GPU at PCI:0000:91:00: GPU-b6c3b2be-c55b-d076-fa0e-d464e4c7e08b",
+        "NVRM: Xid (PCI:0000:1b:00): , pid=1",
+        "NVRM: Xid (PCI:0000:1b:00)",
+        "monitor[77]: saw NVRM: Xid (PCI:0000:1b:00): 79, pid=1",
+        "",
+    ],
+)
+def test_other_lines_of_the_driver_are_no_xid(line: str) -> None:
+    assert parse_xid(line) is None
+
+
+def test_an_sxid_is_counted_once_though_three_lines_describe_it(follower) -> None:
+    follower.log.write(
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error"
+    )
+    follower.log.write(
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Severity 0 Engine instance 32 Sub-engine instance 00"
+    )
+    follower.log.write("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Data {0x00140004, 0x00100000, 0x00140004}")
+    (reading,) = follower.read(101.0).readings
+    assert reading.value == 1
+    assert reading.series.labels == (("pci", "0000:c1:00.0"), ("sxid", "12028"))
+    assert reading.metric.name == "coldplate_node_nvswitch_sxid_errors_total"
+
+
+def test_sxid_counts_grow_and_stay_and_are_apart_by_switch_and_code(follower) -> None:
+    for switch, code in ((0, 20034), (0, 20034), (1, 20034), (0, 26007)):
+        follower.log.write(
+            f"nvidia-nvswitch{switch}: SXid (PCI:0004:0{switch}:00.0): {code}, Fatal, Link 30 LTSSM Fault Up"
+        )
+    follower.read(101.0)
+    again = follower.read(102.0)
+    assert {(r.series.labels[0][1], r.series.labels[1][1]): r.value for r in again.readings} == {
+        ("0004:00:00.0", "20034"): 2,
+        ("0004:01:00.0", "20034"): 1,
+        ("0004:00:00.0", "26007"): 1,
+    }
+    assert not again.events
+
+
+def test_an_xid_becomes_one_event_with_its_words_and_is_not_told_again(follower) -> None:
+    follower.log.write(FELL_OFF, at=100.5)
+    (xid,) = follower.read(101.0).events
+    assert (xid.device, xid.code, xid.reporter, xid.text) == ("0000:1b:00", 79, "kmsg", FELL_OFF)
+    assert xid.wall == pytest.approx(BOOT + 100.5)
+    assert not follower.read(102.0).events
+
+
+@pytest.mark.parametrize("stamp", [0.0, 99.0, 400.0, 1e12])
+def test_a_drifting_log_clock_cannot_place_an_xid_before_the_last_read_or_after_this_one(
+    follower, stamp: float
+) -> None:
+    follower.read(100.0)
+    follower.log.write(FELL_OFF, at=stamp)
+    (xid,) = follower.read(101.0).events
+    assert BOOT + 100.0 <= xid.wall <= BOOT + 101.0
+
+
+def test_records_that_the_kernel_overwrote_do_not_stop_the_following(follower) -> None:
+    follower.log.queue.append(BrokenPipeError(32, "Broken pipe"))
+    follower.log.write(FELL_OFF)
+    assert [xid.code for xid in follower.read(101.0).events] == [79]
+
+
+def test_a_storm_is_read_over_several_ticks_and_nothing_of_it_is_lost(follower) -> None:
+    for _ in range(RECORDS_PER_READ):
+        follower.log.write("usb 1-1: reset high-speed USB device")
+    follower.log.write(FELL_OFF)
+    first = follower.read(101.0)
+    assert first.calls == RECORDS_PER_READ
+    assert not first.events
+    assert [xid.code for xid in follower.read(102.0).events] == [79]
+
+
+def test_only_the_first_line_of_a_record_counts(follower) -> None:
+    follower.log.queue.append(f"6,9,1000000,-;usb 1-1: new device\n NAME={FELL_OFF}\n{FELL_OFF}\n".encode())
+    assert not follower.read(101.0).events
+
+
+def test_a_denied_log_is_a_gap_that_names_the_file_and_the_capability() -> None:
+    def deny(path: str) -> DeviceReader:
+        raise PermissionError(1, "Operation not permitted", path)
+
+    sample = KmsgBackend("/dev/kmsg", deny).read(Lane.FAST, Instant(1.0, BOOT))
+    assert {gap.metric.name for gap in sample.gaps} == {
+        "coldplate_gpu_xid_errors_total",
+        "coldplate_node_nvswitch_sxid_errors_total",
+    }
+    for gap in sample.gaps:
+        assert gap.reason is Reason.DENIED
+        assert "/dev/kmsg" in gap.detail
+        assert "CAP_SYSLOG" in gap.detail
+
+
+def test_a_missing_log_is_absent_and_is_found_when_it_appears(tmp_path: Path) -> None:
+    path = tmp_path / "kmsg"
+    backend = KmsgBackend(str(path))
+    with pytest.raises(AbsentError, match="kmsg does not exist"):
+        backend.read(Lane.FAST, Instant(1.0, BOOT))
+    path.write_bytes(b"")
+    assert not backend.read(Lane.FAST, Instant(2.0, BOOT)).gaps
+    backend.close()
+
+
+def test_what_was_in_the_log_before_the_start_does_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "kmsg"
+    path.write_bytes(f"3,1,1000000,-;{FELL_OFF}\n".encode())
+    backend = KmsgBackend(str(path))
+    assert not backend.read(Lane.FAST, Instant(1.0, BOOT)).events
+    with path.open("ab") as file:
+        file.write(f"3,2,2000000,-;{FELL_OFF}\n".encode())
+    assert len(backend.read(Lane.FAST, Instant(2.0, BOOT)).events) == 1
+    backend.close()
+
+
+def test_a_log_that_fails_is_closed_reported_and_opened_anew(follower) -> None:
+    follower.log.queue.append(OSError(5, "Input/output error"))
+    with pytest.raises(OSError, match="Input/output error"):
+        follower.read(101.0)
+    assert follower.log.closed == 1
+    follower.log.write(FELL_OFF)
+    assert len(follower.read(102.0).events) == 1
+
+
+def test_closing_twice_is_harmless(follower) -> None:
+    follower.backend.close()
+    follower.backend.close()
+    assert follower.log.closed == 1
+
+
+@pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="/dev/kmsg is not readable here")
+def test_the_real_kernel_log_can_be_followed_without_waiting() -> None:
+    backend = KmsgBackend()
+    try:
+        assert not backend.read(Lane.FAST, Instant(1.0, BOOT)).gaps
+    finally:
+        backend.close()
+
+
+@given(st.binary(max_size=200))
+def test_no_record_however_garbled_stops_the_reader(raw: bytes) -> None:
+    record = parse_record(raw)
+    if record is not None:
+        assert record.mono >= 0
+        parse_xid(record.message)
+        parse_sxid(record.message)
+
+
+@given(st.text(max_size=200))
+def test_garbage_is_never_taken_for_an_error(text: str) -> None:
+    assert parse_xid("NVRM: Xid (" + text) is None or "): " in text
+    assert parse_sxid(text) is None or text.startswith("nvidia-nvswitch")
+
+
+@given(
+    st.integers(0, 0xFFFFFFFF),
+    st.integers(0, 255),
+    st.integers(0, 31),
+    st.integers(0, 10**9 - 1),
+    st.text(max_size=80),
+    st.booleans(),
+)
+def test_what_the_driver_prints_is_what_is_parsed(
+    domain: int, bus: int, device: int, code: int, words: str, eight: bool
+) -> None:
+    width = 8 if eight else 4
+    line = f"NVRM: Xid (PCI:{domain:0{width}x}:{bus:02X}:{device:02x}): {code}, {words}"
+    assert parse_xid(line) == (f"{domain:04x}:{bus:02x}:{device:02x}", code)

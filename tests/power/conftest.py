@@ -1,0 +1,202 @@
+"""Sysfs trees with meters and RAPL domains, a management controller in a thread, and one behind a fake IPMI device."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.backends.power import PowerBackend
+from agent.backends.protocol import Sample
+from agent.model import Gap, Instant, Lane
+
+
+class Tree:
+    """A sysfs root to be filled."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, name: str, value: object) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{value}\n")
+        return path
+
+    def meter(self, number: int, microwatts: object, oem_info: str | None = None) -> Path:
+        """An ACPI power meter; the kernel keeps its files with the ACPI device."""
+        self.write(f"class/hwmon/hwmon{number}/name", "power_meter")
+        if oem_info is not None:
+            self.write(f"class/hwmon/hwmon{number}/device/power1_oem_info", oem_info)
+        return self.write(f"class/hwmon/hwmon{number}/device/power1_average", microwatts)
+
+    def rapl(self, zone: str, name: str, microjoules: object, wrap: object = 262_143_328_850) -> Path:
+        """A RAPL domain, `0` or `0:1`."""
+        at = f"class/powercap/intel-rapl:{zone}"
+        self.write(f"{at}/name", name)
+        self.write(f"{at}/max_energy_range_uj", wrap)
+        return self.write(f"{at}/energy_uj", microjoules)
+
+
+class Reader:
+    """Reads a backend at chosen times."""
+
+    def __init__(self, backend: PowerBackend) -> None:
+        self.backend = backend
+
+    def sample(self, mono: float) -> Sample:
+        return self.backend.read(Lane.FAST, Instant(mono, 1.7e9 + mono))
+
+    def values(self, mono: float) -> dict[str, float]:
+        """What a page would show, without the common prefix."""
+        return {
+            repr(reading.series).removeprefix("coldplate_node_"): reading.value
+            for reading in self.sample(mono).readings
+        }
+
+    def gaps(self, mono: float) -> list[Gap]:
+        return list(self.sample(mono).gaps)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path / "sys")
+
+
+@pytest.fixture
+def read(tree: Tree) -> Callable[..., Reader]:
+    """A backend on the tree: `read(["hwmon"], redfish=...)`. What is slow is asked at once."""
+
+    def no_ipmi() -> Any:
+        raise FileNotFoundError(2, "No such file or directory", "/dev/ipmi0")
+
+    def build(order: list[str], **options: Any) -> Reader:
+        return Reader(PowerBackend(order, str(tree.root), **{"ipmi": no_ipmi, "spawn": lambda job: job(), **options}))
+
+    return build
+
+
+class Controller:
+    """A Redfish service: documents by path, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, Any] = {}
+        self.status: dict[str, int] = {}
+        self.headers: dict[str, str] = {}
+        self.login: str | None = None
+        self.asked: list[str] = []
+        self.connections = 0
+        self.drop_after: int | None = None
+        self.hang = threading.Event()
+        self.hang.set()
+        self.url = ""
+
+    def serve(self, chassis: dict[str, dict[str, Any]], **resources: Any) -> None:
+        """A collection with these chassis, and further documents by `/redfish/v1/Chassis/`-relative path."""
+        base = "/redfish/v1/Chassis"
+        self.documents[base] = {"Members": [{"@odata.id": f"{base}/{name}"} for name in chassis]}
+        for name, document in chassis.items():
+            self.documents[f"{base}/{name}"] = {"Id": name, **document}
+
+    def power(self, name: str, watts: Any) -> dict[str, Any]:
+        """Give the chassis a Power resource; the link to it."""
+        path = f"/redfish/v1/Chassis/{name}/Power"
+        self.documents[path] = {"PowerControl": [{"PowerConsumedWatts": watts}]}
+        return {"Power": {"@odata.id": path}}
+
+    def environment(self, name: str, watts: Any) -> dict[str, Any]:
+        """Give the chassis an EnvironmentMetrics resource; the link to it."""
+        path = f"/redfish/v1/Chassis/{name}/EnvironmentMetrics"
+        self.documents[path] = {"PowerWatts": {"Reading": watts}}
+        return {"EnvironmentMetrics": {"@odata.id": path}}
+
+    def expect_login(self, user: str, password: str) -> None:
+        self.login = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers for the controller of its server."""
+
+    protocol_version = "HTTP/1.1"
+    server: Service
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.controller.connections += 1
+        self.answered = 0
+
+    def do_GET(self) -> None:
+        controller = self.server.controller
+        controller.asked.append(self.path)
+        controller.hang.wait(5)
+        status = controller.status.get(self.path, 200 if self.path in controller.documents else 404)
+        if controller.login is not None and self.headers.get("Authorization") != controller.login:
+            status = 401
+        document = controller.documents.get(self.path)
+        body = document if isinstance(document, bytes) else json.dumps(document).encode()
+        self.send_response(status)
+        for name, value in controller.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        self.answered += 1
+        if controller.drop_after is not None and self.answered >= controller.drop_after:
+            self.close_connection = True  # without a word, as a server does with an idle connection
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class Service(ThreadingHTTPServer):
+    """The controller's web server, on a free port of this machine."""
+
+    daemon_threads = True
+    controller: Controller
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that refuses our certificate is what a test wants."""
+
+
+def _serve(service: Service) -> Iterator[Controller]:
+    thread = threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield service.controller
+    finally:
+        service.controller.hang.set()
+        service.shutdown()
+        thread.join()
+        service.server_close()
+
+
+@pytest.fixture
+def controller() -> Iterator[Controller]:
+    service = Service(("127.0.0.1", 0), Handler)
+    service.controller = Controller()
+    service.controller.url = f"http://127.0.0.1:{service.server_address[1]}"
+    yield from _serve(service)
+
+
+@pytest.fixture
+def tls_controller(tmp_path: Path) -> Iterator[Controller]:
+    """The same over TLS, with a certificate of its own authority in `ca.pem` of the test's directory."""
+    import ssl
+
+    import trustme
+
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    service = Service(("127.0.0.1", 0), Handler)
+    service.socket = context.wrap_socket(service.socket, server_side=True)
+    service.controller = Controller()
+    service.controller.url = f"https://127.0.0.1:{service.server_address[1]}"
+    yield from _serve(service)

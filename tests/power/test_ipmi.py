@@ -1,0 +1,166 @@
+"""DCMI power readings: the layout, the refusals, and the kernel's IPMI device (never a real controller)."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.backends.power import ipmidev
+from agent.backends.power.ipmi import Ipmi, parse_power_reading
+from agent.backends.power.ipmidev import DeviceTransport, Message, Request, Response
+from agent.backends.protocol import AbsentError, DeviceError
+from agent.model import Reason
+
+
+def response(current: int, minimum: int = 0, maximum: int = 0, average: int = 0, state: int = 0x40) -> bytes:
+    """As the DCMI specification 1.5 lays it out in table 6-16."""
+    words = b"".join(value.to_bytes(2, "little") for value in (current, minimum, maximum, average))
+    return b"\x00\xdc" + words + (1_700_000_000).to_bytes(4, "little") + (5000).to_bytes(4, "little") + bytes((state,))
+
+
+class FakeController:
+    """Answers requests with what it is given, and remembers them."""
+
+    def __init__(self, *answers: bytes | OSError) -> None:
+        self.answers = list(answers)
+        self.requests: list[tuple[int, int, bytes]] = []
+        self.closed = 0
+
+    def request(self, netfn: int, command: int, data: bytes, timeout: float) -> bytes:
+        self.requests.append((netfn, command, data))
+        answer = self.answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_the_reading_is_the_current_power_and_one_fixed_request_asks_for_it() -> None:
+    controller = FakeController(response(7350))
+    assert Ipmi(lambda: controller).watts() == 7350.0
+    assert controller.requests == [(0x2C, 0x02, b"\xdc\x01\x00\x00")]
+
+
+def test_every_field_is_read_from_its_place() -> None:
+    reading = parse_power_reading(response(0x1234, 0x0102, 0xFFFF, 0x0304))
+    assert reading == (0x1234, 0x0102, 0xFFFF, 0x0304, 5.0, True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"\xc1", Reason.UNSUPPORTED),
+        (b"\xc0", Reason.TIMEOUT),
+        (b"\xd4", Reason.DENIED),
+        (b"\xff", Reason.UNSUPPORTED),
+        (b"", Reason.MALFORMED),
+        (response(100)[:18], Reason.MALFORMED),
+        (b"\x00\xdd" + response(100)[2:], Reason.MALFORMED),
+        (response(100, state=0), Reason.UNSUPPORTED),
+        (TimeoutError(110, "timed out"), Reason.TIMEOUT),
+        (OSError(5, "Input/output error"), Reason.LOST),
+        (PermissionError(13, "Permission denied", "/dev/ipmi0"), Reason.DENIED),
+    ],
+)
+def test_what_is_no_reading_has_its_reason(answer: bytes | OSError, reason: Reason) -> None:
+    with pytest.raises(DeviceError) as told:
+        Ipmi(lambda: FakeController(answer)).watts()
+    assert told.value.reason is reason
+    assert told.value.detail
+
+
+def test_the_device_is_opened_anew_after_an_error_and_kept_otherwise() -> None:
+    opened: list[FakeController] = []
+
+    def open_one() -> FakeController:
+        opened.append(FakeController(response(1), OSError(5, "Input/output error")))
+        return opened[-1]
+
+    source = Ipmi(open_one)
+    source.watts()
+    with pytest.raises(DeviceError):
+        source.watts()
+    source.watts()
+    assert [controller.closed for controller in opened] == [1, 0]
+
+
+def test_a_node_without_the_device_is_absent_not_broken(read) -> None:
+    def none() -> FakeController:
+        raise AbsentError("no IPMI device: /dev/ipmi0")
+
+    with pytest.raises(AbsentError, match="/dev/ipmi0"):
+        read(["ipmi"], ipmi=none).sample(0.0)
+
+
+@given(st.binary(max_size=64))
+def test_no_answer_however_garbled_is_more_than_a_fault(raw: bytes) -> None:
+    try:
+        reading = parse_power_reading(raw)
+    except DeviceError:
+        return
+    assert 0 <= reading.current <= 0xFFFF
+
+
+# Printed by a C program from linux/ipmi.h on x86-64; arm64 has the same layout.
+@pytest.mark.skipif(ctypes.sizeof(ctypes.c_void_p) != 8, reason="sizes of a 64-bit kernel interface")
+def test_structures_and_call_numbers_are_those_of_the_kernel_header() -> None:
+    assert (ctypes.sizeof(Request), ctypes.sizeof(Response), ctypes.sizeof(ipmidev.Address)) == (40, 48, 8)
+    assert (Request.msg.offset, Response.msg.offset, Message.data.offset) == (24, 32, 8)
+    assert (ipmidev.SEND_COMMAND, ipmidev.RECEIVE_MSG_TRUNC) == (0x8028690D, 0xC030690B)
+
+
+class FakeKernel:
+    """The two calls of the IPMI device, on the memory that they are given."""
+
+    def __init__(self, stale: int = 0, answers: bool = True) -> None:
+        self.stale = stale
+        self.answers = answers
+        self.sent: list[tuple[int, int, bytes]] = []
+        self.msgid = 0
+
+    def ioctl(self, file: int, number: int, argument: ctypes.Structure) -> None:
+        if number == ipmidev.SEND_COMMAND:
+            assert isinstance(argument, Request)
+            message = argument.msg
+            self.sent.append((message.netfn, message.cmd, ctypes.string_at(message.data, message.data_len)))
+            self.msgid = argument.msgid
+            return
+        assert number == ipmidev.RECEIVE_MSG_TRUNC
+        assert isinstance(argument, Response)
+        late, self.stale = self.stale > 0, max(0, self.stale - 1)
+        body = response(1 if late else 4242)
+        argument.recv_type = ipmidev.RESPONSE
+        argument.msgid = self.msgid - 1 if late else self.msgid
+        ctypes.memmove(argument.msg.data, body, len(body))
+        argument.msg.data_len = len(body)
+
+    def wait(self, file: int, timeout: float) -> bool:
+        return self.answers
+
+
+def transport(kernel: FakeKernel, tmp_path: Path) -> DeviceTransport:
+    device = tmp_path / "ipmi0"
+    device.touch()
+    return DeviceTransport(str(device), kernel.ioctl, kernel.wait)
+
+
+def test_a_request_reaches_the_kernel_whole_and_the_late_answer_to_another_is_not_taken(tmp_path: Path) -> None:
+    kernel = FakeKernel(stale=2)
+    source = Ipmi(lambda: transport(kernel, tmp_path))
+    assert source.watts() == 4242.0
+    assert kernel.sent == [(0x2C, 0x02, b"\xdc\x01\x00\x00")]
+    source.close()
+    source.close()
+
+
+@pytest.mark.parametrize("kernel", [FakeKernel(answers=False), FakeKernel(stale=1000)])
+def test_a_controller_that_does_not_answer_is_a_timeout(kernel: FakeKernel, tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="no answer within") as told:
+        Ipmi(lambda: transport(kernel, tmp_path)).watts()
+    assert told.value.reason is Reason.TIMEOUT

@@ -1,0 +1,246 @@
+"""A management controller over HTTP, as it should be and as it should not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.backends.power.redfish import Redfish, RedfishConfig, consumed_watts
+from agent.backends.protocol import DeviceError
+from agent.model import Reason
+
+
+@pytest.fixture
+def source(controller):
+    """Makes a source for the controller, and closes it."""
+    made: list[Redfish] = []
+
+    def build(**options) -> Redfish:
+        made.append(Redfish(RedfishConfig(controller.url, **options)))
+        return made[-1]
+
+    yield build
+    for each in made:
+        each.close()
+
+
+def fault(source: Redfish) -> DeviceError:
+    with pytest.raises(DeviceError) as told:
+        source.watts()
+    return told.value
+
+
+def test_the_older_power_resource_is_found_and_read_over_one_connection(controller, source) -> None:
+    controller.serve({"1": {"ChassisType": "RackMount", **controller.power("1", 6123)}})
+    one = source()
+    assert [one.watts(), one.watts()] == [6123.0, 6123.0]
+    assert controller.asked[-1] == "/redfish/v1/Chassis/1/Power"
+    assert len(controller.asked) == 5  # collection, chassis, power to find it; power twice to read it
+    assert controller.connections == 1
+
+
+def test_the_newer_environment_metrics_are_read_where_there_is_no_power_resource(controller, source) -> None:
+    controller.serve({"DGX": {"ChassisType": "RackMount", **controller.environment("DGX", 9001.5)}})
+    assert source().watts() == 9001.5
+
+
+def test_the_whole_is_preferred_to_its_parts_and_the_gpu_baseboard_never_taken_for_it(controller, source) -> None:
+    controller.serve(
+        {
+            "HGX_Chassis_0": {"ChassisType": "RackMount", **controller.environment("HGX_Chassis_0", 99_000)},
+            "GPU_1": {"ChassisType": "Module", **controller.environment("GPU_1", 98_000)},
+            "Rack": {"ChassisType": "Rack", **controller.power("Rack", 97_000)},
+            "FanTray": {**controller.power("FanTray", 300)},
+            "Node": {"ChassisType": "RackMount", **controller.power("Node", 7000)},
+        }
+    )
+    assert source().watts() == 7000.0
+
+
+def test_of_several_consumers_in_one_resource_the_largest_is_the_whole(controller, source) -> None:
+    controller.serve({"1": controller.power("1", 0)})
+    controller.documents["/redfish/v1/Chassis/1/Power"] = {
+        "PowerControl": [
+            {"Name": "CPU Sub-system", "PowerConsumedWatts": 400},
+            {"Name": "Server", "PowerConsumedWatts": 5200},
+            {"Name": "Memory", "PowerConsumedWatts": None},
+        ]
+    }
+    assert source().watts() == 5200.0
+
+
+def test_a_configured_chassis_is_the_only_one_asked(controller, source) -> None:
+    controller.serve({"A": controller.power("A", 9000), "B": {"ChassisType": "Module", **controller.power("B", 100)}})
+    assert source(chassis="B").watts() == 100.0
+    assert not any("/A" in path for path in controller.asked)
+
+
+def test_one_chassis_that_cannot_be_read_costs_itself(controller, source) -> None:
+    controller.serve({"A": controller.power("A", 1), "B": controller.power("B", 2000), "C": {}})
+    controller.documents["/redfish/v1/Chassis/A"] = b"{garbage"
+    del controller.documents["/redfish/v1/Chassis/C"]
+    assert source().watts() == 2000.0
+
+
+def test_a_controller_that_reports_no_power_is_unsupported(controller, source) -> None:
+    controller.serve({"A": {}, "B": controller.power("B", None)})
+    error = fault(source())
+    assert error.reason is Reason.UNSUPPORTED
+    assert controller.url in error.detail
+
+
+def test_a_resource_that_lost_its_reading_is_looked_for_again(controller, source) -> None:
+    controller.serve({"A": controller.power("A", 1000)})
+    one = source()
+    one.watts()
+    controller.serve({"B": controller.power("B", 2000)})
+    del controller.documents["/redfish/v1/Chassis/A/Power"]
+    assert fault(one).reason is Reason.UNSUPPORTED
+    assert one.watts() == 2000.0
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (401, Reason.DENIED),
+        (403, Reason.DENIED),
+        (404, Reason.UNSUPPORTED),
+        (503, Reason.TIMEOUT),
+        (500, Reason.MALFORMED),
+        (302, Reason.MALFORMED),
+    ],
+)
+def test_a_refusal_has_its_reason_and_names_the_address(controller, source, status: int, reason: Reason) -> None:
+    controller.status["/redfish/v1/Chassis"] = status
+    error = fault(source())
+    assert error.reason is reason
+    assert f"{controller.url}/redfish/v1/Chassis" in error.detail
+    assert str(status) in error.detail
+
+
+def test_a_redirect_is_not_followed(controller, source) -> None:
+    controller.serve({"A": controller.power("A", 1000)})
+    controller.status["/redfish/v1/Chassis"] = 307
+    controller.headers["Location"] = f"{controller.url}/redfish/v1/Chassis/A/Power"
+    fault(source())
+    assert controller.asked == ["/redfish/v1/Chassis"]
+
+
+@pytest.mark.parametrize(
+    "link", ["http://elsewhere/redfish/v1/x", "//elsewhere/x", "/etc", "/redfish/v1/a b\r\nX: y", 7]
+)
+def test_a_link_that_leaves_the_service_is_not_followed(controller, source, link: object) -> None:
+    controller.documents["/redfish/v1/Chassis"] = {"Members": [{"@odata.id": link}]}
+    assert fault(source()).reason is Reason.UNSUPPORTED
+    assert controller.asked == ["/redfish/v1/Chassis"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"7", b"\xff\xfe", b"[" * 100_000, b'{"a": 1' + b"0" * 5000 + b"}"])
+def test_garbage_is_malformed_or_empty_and_nothing_worse(controller, source, body: bytes) -> None:
+    controller.documents["/redfish/v1/Chassis"] = body
+    assert fault(source()).reason in (Reason.MALFORMED, Reason.UNSUPPORTED)
+
+
+def test_an_endless_answer_is_cut_off(controller, source) -> None:
+    controller.documents["/redfish/v1/Chassis"] = b" " * (1 << 20) + b"{}"
+    error = fault(source())
+    assert error.reason is Reason.MALFORMED
+    assert "1048576" in error.detail
+
+
+def test_a_service_that_closes_idle_connections_is_asked_on_a_new_one(controller, source) -> None:
+    controller.serve({"A": controller.power("A", 1000)})
+    controller.drop_after = 1
+    one = source()
+    assert [one.watts() for _ in range(3)] == [1000.0] * 3
+
+
+def test_a_service_that_is_away_is_lost_and_found_again(controller, source) -> None:
+    away = Redfish(RedfishConfig("http://127.0.0.1:9"))
+    assert fault(away).reason is Reason.LOST
+
+
+def test_a_service_that_does_not_answer_is_a_timeout(controller, source) -> None:
+    controller.hang.clear()
+    assert fault(source(timeout=0.05)).reason is Reason.TIMEOUT
+
+
+def test_the_login_is_sent_and_a_new_password_is_taken_up_after_a_refusal(controller, source, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("old\n")
+    controller.serve({"A": controller.power("A", 1000)})
+    controller.expect_login("monitor", "new")
+    one = source(username="monitor", password_file=str(password))
+    error = fault(one)
+    assert error.reason is Reason.DENIED
+    assert "old" not in error.detail
+    password.write_text("new\n")
+    assert one.watts() == 1000.0
+
+
+def test_a_password_file_that_is_missing_is_named(controller, source, tmp_path: Path) -> None:
+    error = fault(source(username="monitor", password_file=str(tmp_path / "none")))
+    assert error.reason is Reason.DENIED
+    assert str(tmp_path / "none") in error.detail
+    assert not controller.asked
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"url": "bmc"}, "https://HOST"),
+        ({"url": "ftp://bmc"}, "https://HOST"),
+        ({"url": "https://user:secret@bmc"}, "keys of their own"),
+        ({"url": "https://bmc/redfish/v1"}, "host and port alone"),
+        ({"url": "https://bmc", "username": "u"}, "belong together"),
+        ({"url": "https://bmc", "password_file": "/p"}, "belong together"),
+        ({"url": "http://bmc", "username": "u", "password_file": "/p"}, "in clear"),
+    ],
+)
+def test_a_configuration_that_cannot_work_or_would_leak_is_refused(options: dict[str, str], text: str) -> None:
+    with pytest.raises(ValueError, match=text) as told:
+        RedfishConfig(**options)
+    assert "secret" not in str(told.value)
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(tls_controller) -> None:
+    error = fault(Redfish(RedfishConfig(tls_controller.url)))
+    assert error.reason is Reason.DENIED
+    assert "ca_file" in error.detail
+    assert not tls_controller.asked
+
+
+def test_a_certificate_is_trusted_by_ca_file_or_not_looked_at_with_verify_false(tls_controller, tmp_path: Path) -> None:
+    tls_controller.serve({"A": tls_controller.power("A", 1000)})
+    for options in ({"ca_file": str(tmp_path / "ca.pem")}, {"verify": False}):
+        one = Redfish(RedfishConfig(tls_controller.url, **options))
+        assert one.watts() == 1000.0
+        one.close()
+
+
+def test_a_ca_file_that_cannot_be_used_is_named(tls_controller, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.pem"
+    broken.write_text("no certificate")
+    for path in (broken, tmp_path / "none.pem"):
+        assert str(path) in fault(Redfish(RedfishConfig(tls_controller.url, ca_file=str(path)))).detail
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["PowerControl", "PowerConsumedWatts", "PowerWatts", "Reading"]), inner, max_size=3
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(json_values)
+def test_whatever_json_comes_the_reading_is_a_finite_number_or_absent(document: object) -> None:
+    watts = consumed_watts(document)
+    assert watts is None or -1e9 < watts < 1e9

@@ -1,0 +1,204 @@
+"""Power meters and RAPL domains: what is the node, what is a part, and counters that wrap."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.backends.power.rapl import MAX_WATTS, Domain
+from agent.backends.protocol import AbsentError
+from agent.catalogue.node import POWER_PARTS
+from agent.model import Node, Reason, Series
+
+WRAP = 262_143_328_850
+
+
+def test_a_single_nameless_meter_is_the_node(tree, read) -> None:
+    tree.meter(0, 2_450_000_000)
+    tree.write("class/hwmon/hwmon1/name", "coretemp")
+    assert read(["hwmon"]).values(0.0) == {'power_watts{source="hwmon"}': 2450.0}
+
+
+def test_other_devices_that_measure_power_are_not_taken_for_the_node(tree, read) -> None:
+    tree.write("class/hwmon/hwmon0/name", "amdgpu")
+    tree.write("class/hwmon/hwmon0/power1_average", 300_000_000)
+    with pytest.raises(AbsentError, match="no power meter of the whole node"):
+        read(["hwmon"]).sample(0.0)
+
+
+def test_of_two_nameless_meters_none_is_shown_and_the_reason_is(tree, read) -> None:
+    tree.meter(0, 2_000_000_000)
+    tree.meter(1, 900_000_000)
+    (gap,) = read(["hwmon"]).gaps(0.0)
+    assert gap.metric.name == "coldplate_node_power_watts"
+    assert gap.reason is Reason.UNSUPPORTED
+    assert "hwmon0" in gap.detail
+    assert "hwmon1" in gap.detail
+
+
+def test_the_meters_of_grace_are_parts_and_never_the_node(tree, read) -> None:
+    for number, (part, watts) in enumerate((("Module", 1900), ("Grace", 240), ("CPU", 150), ("SysIO", 30))):
+        tree.meter(number, watts * 1_000_000, f"{part} Power Socket 0")
+    assert read(["hwmon"]).values(0.0) == {
+        'component_power_watts{component="module",socket="0"}': 1900.0,
+        'component_power_watts{component="grace",socket="0"}': 240.0,
+        'component_power_watts{component="cpu",socket="0"}': 150.0,
+        'component_power_watts{component="sysio",socket="0"}': 30.0,
+    }
+
+
+def test_a_part_may_be_named_in_a_label_and_measured_by_an_input(tree, read) -> None:
+    tree.write("class/hwmon/hwmon0/name", "power_meter")
+    tree.write("class/hwmon/hwmon0/power1_label", "Module Power Socket 1")
+    tree.write("class/hwmon/hwmon0/power1_input", 5_000_000)
+    assert read(["hwmon"]).values(0.0) == {'component_power_watts{component="module",socket="1"}': 5.0}
+
+
+def test_a_meter_with_an_unknown_name_is_the_node_only_where_there_are_no_parts(tree, read) -> None:
+    tree.meter(0, 700_000_000, "Some Vendor Meter")
+    assert read(["hwmon"]).values(0.0) == {'power_watts{source="hwmon"}': 700.0}
+    tree.meter(1, 600_000_000, "Module Power Socket 0")
+    assert list(read(["hwmon"]).values(0.0)) == ['component_power_watts{component="module",socket="0"}']
+
+
+def test_one_garbled_meter_costs_itself(tree, read) -> None:
+    tree.meter(0, "banana", "Module Power Socket 0")
+    tree.meter(1, 1_000_000, "Module Power Socket 1")
+    reader = read(["hwmon"])
+    assert reader.values(0.0) == {'component_power_watts{component="module",socket="1"}': 1.0}
+    (gap,) = reader.gaps(0.5)
+    assert gap.reason is Reason.MALFORMED
+    assert "hwmon0" in gap.detail
+
+
+def test_two_meters_with_one_name_do_not_make_one_series_twice(tree, read) -> None:
+    tree.meter(0, 1_000_000, "Module Power Socket 0")
+    tree.meter(1, 2_000_000, "Module Power Socket 0")
+    sample = read(["hwmon"]).sample(0.0)
+    assert len(sample.readings) == 1
+    assert [gap.reason for gap in sample.gaps] == [Reason.MALFORMED]
+
+
+def test_a_part_that_draws_nothing_shows_zero_but_a_running_node_cannot(tree, read) -> None:
+    tree.meter(0, 0, "Module Power Socket 0")
+    tree.meter(1, 0)
+    sample = read(["hwmon"]).sample(0.0)
+    assert [reading.value for reading in sample.readings] == [0.0]
+    assert [(gap.metric.name, gap.reason) for gap in sample.gaps] == [
+        ("coldplate_node_power_watts", Reason.IMPLAUSIBLE)
+    ]
+
+
+def test_meters_are_read_once_a_second_and_shown_in_between(tree, read) -> None:
+    path = tree.meter(0, 1_000_000_000)
+    reader = read(["hwmon"])
+    assert reader.values(0.0) == {'power_watts{source="hwmon"}': 1000.0}
+    path.write_text("2000000000\n")
+    assert reader.values(0.9) == {'power_watts{source="hwmon"}': 1000.0}
+    assert reader.values(1.0) == {'power_watts{source="hwmon"}': 2000.0}
+
+
+def test_a_meter_that_fails_takes_its_value_away_at_once(tree, read) -> None:
+    path = tree.meter(0, 1_000_000_000)
+    reader = read(["hwmon"])
+    reader.values(0.0)
+    path.unlink()
+    assert not reader.values(1.0)
+    (gap,) = reader.gaps(1.1)
+    assert gap.reason is Reason.UNSUPPORTED
+    assert str(path) in gap.detail
+
+
+def test_rapl_domains_are_energy_of_their_own_and_never_node_power(tree, read) -> None:
+    tree.rapl("0", "package-0", 5_000_000)
+    tree.rapl("0:0", "dram", 1_000_000)
+    tree.rapl("1", "package-1", 7_000_000)
+    assert read(["rapl"]).values(0.0) == {
+        'rapl_energy_joules_total{domain="package-0"}': 5.0,
+        'rapl_energy_joules_total{domain="package-0-dram"}': 1.0,
+        'rapl_energy_joules_total{domain="package-1"}': 7.0,
+    }
+
+
+def test_domains_of_one_name_stay_apart(tree, read) -> None:
+    tree.rapl("2", "psys", 1_000_000)
+    tree.rapl("3", "psys", 2_000_000)
+    assert read(["rapl"]).values(0.0) == {
+        'rapl_energy_joules_total{domain="psys"}': 1.0,
+        'rapl_energy_joules_total{domain="psys-3"}': 2.0,
+    }
+
+
+def test_a_counter_that_wraps_goes_on_growing(tree, read) -> None:
+    path = tree.rapl("0", "package-0", WRAP - 100_000_000)
+    reader = read(["rapl"])
+    (before,) = reader.values(0.0).values()
+    path.write_text("200000000\n")
+    (after,) = reader.values(1.0).values()
+    assert after - before == pytest.approx(300.0)
+
+
+def test_a_counter_that_began_anew_adds_no_energy_that_nobody_could_have_drawn(tree, read) -> None:
+    path = tree.rapl("0", "package-0", 100_000_000_000)
+    reader = read(["rapl"])
+    (before,) = reader.values(0.0).values()
+    path.write_text("50000000\n")
+    assert reader.values(1.0) == {'rapl_energy_joules_total{domain="package-0"}': before}
+    path.write_text("150000000\n")
+    (after,) = reader.values(2.0).values()
+    assert after - before == pytest.approx(100.0)
+
+
+@contextlib.contextmanager
+def without_root() -> Iterator[None]:
+    """As a user who may read nothing of root's."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def test_energy_that_only_root_may_read_is_denied_with_file_and_remedy(tree, read) -> None:
+    path = tree.rapl("0", "package-0", 1)
+    reader = read(["rapl"])
+    reader.sample(0.0)
+    path.chmod(0)
+    with without_root():
+        (gap,) = reader.gaps(1.0)
+    assert (gap.metric.name, gap.reason) == ("coldplate_node_rapl_energy_joules_total", Reason.DENIED)
+    assert str(path) in gap.detail
+    assert "CAP_DAC_READ_SEARCH" in gap.detail
+
+
+def test_a_node_without_any_source_is_absent_and_says_what_was_looked_for(read) -> None:
+    with pytest.raises(AbsentError) as told:
+        read(["hwmon", "rapl", "estimate"]).sample(0.0)
+    assert "power meter" in str(told.value)
+    assert "intel-rapl" in str(told.value)
+
+
+def test_rapl_appears_only_where_it_is_in_the_order(tree, read) -> None:
+    tree.rapl("0", "package-0", 1)
+    tree.meter(0, 1_000_000_000)
+    assert list(read(["hwmon"]).values(0.0)) == ['power_watts{source="hwmon"}']
+
+
+@given(st.lists(st.integers(0, 5_000_000_000), min_size=1, max_size=40), st.integers(0, WRAP - 1))
+def test_energy_is_the_sum_of_what_was_drawn_wherever_the_counter_wraps(steps: list[int], start: int) -> None:
+    domain = Domain(None, WRAP, Series(POWER_PARTS[1], Node(), (("domain", "x"),)))
+    raw, shown = start, [domain.advance(start, 0.0)]
+    for second, step in enumerate(steps, 1):
+        raw = (raw + step) % WRAP
+        shown.append(domain.advance(raw, float(second)))
+    assert step <= MAX_WATTS * 1e6
+    assert shown == sorted(shown)
+    assert shown[-1] - shown[0] == pytest.approx(sum(steps) / 1e6)
