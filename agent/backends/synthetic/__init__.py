@@ -1,0 +1,9 @@
+"""Synthetic devices: a scenario played on a small physical model, for tests, demos and drills."""
+
+from __future__ import annotations
+
+from agent.backends.synthetic.loader import ScenarioError, load_scenario, shipped_scenarios
+from agent.backends.synthetic.scenario import Scenario
+from agent.backends.synthetic.source import SyntheticSource
+
+__all__ = ["Scenario", "ScenarioError", "SyntheticSource", "load_scenario", "shipped_scenarios"]

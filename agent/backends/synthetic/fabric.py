@@ -1,0 +1,92 @@
+"""The channel of what is no GPU: InfiniBand ports, the node's power, and the jobs.
+
+It has tracks of its own and shares none with the GPUs' channels, so that no lock is needed and a GPU
+whose read hangs does not stop the ports.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from agent.backends.protocol import Sample
+from agent.backends.synthetic.events import XidFeed
+from agent.backends.synthetic.faults import Gate
+from agent.backends.synthetic.noise import mix
+from agent.backends.synthetic.plan import port_offers
+from agent.backends.synthetic.ports import Port
+from agent.backends.synthetic.scenario import Fault, Job, Scenario
+from agent.backends.synthetic.track import Track
+from agent.catalogue import metric
+from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, Node, Reading, Series
+
+BMC_STEP = 25.0  # watts: a power supply's sensor is coarse
+BMC_NOISE = 0.015
+CALLS = {Lane.FAST: 11, Lane.SLOW: 40, Lane.COLD: 4}
+"""File reads that a real port would have cost."""
+
+
+class FabricChannel:
+    """Ports, power and jobs of a synthetic node."""
+
+    key = "fabric"
+    identity: GpuIdentity | None = None
+
+    def __init__(
+        self, scenario: Scenario, gpus: tuple[Gpu, ...], epoch: float, released: threading.Event, feed: XidFeed
+    ) -> None:
+        machine = scenario.topology
+        self._scenario, self._machine, self._epoch, self._feed = scenario, machine, epoch, feed
+        self._gate = Gate(scenario, None, released)
+        self._tracks = [Track(scenario, number) for number in range(machine.gpus)]
+        offers, rails = list(port_offers()), len(machine.ports)
+        self._ports = [
+            Port(scenario, number, [track for gpu, track in enumerate(self._tracks) if gpu % rails == number], offers)
+            for number in range(rails)
+        ]
+        self._power = Series(metric("coldplate_node_power_watts"), Node(), (("source", "synthetic"),))
+        self._extra = tuple(fault for fault in scenario.faults if fault.kind == "node-power")
+        self._noise = mix(scenario.seed, 61)
+        self._jobs = [(job, [_job_reading(job, gpus[number]) for number in job.gpus]) for job in scenario.jobs]
+
+    def read(self, lane: Lane, now: Instant) -> Sample:
+        """What the node shows at `now` beside its GPUs."""
+        t = max(0.0, now.mono - self._epoch)
+        self._feed.advance(t, now)
+        self._gate.source(t)
+        readings: list[Reading] = []
+        gaps: list[Gap] = []
+        for port in self._ports:
+            found, missing = port.readings(lane, t)
+            readings += found
+            gaps += missing
+        if lane is Lane.FAST:
+            readings.append(Reading(self._power, self._watts(t)))
+        elif lane is Lane.SLOW:
+            for job, shown in self._jobs:
+                if job.window.holds(t):
+                    readings += shown
+        return Sample(readings, gaps, calls=CALLS.get(lane, 0) * len(self._ports))
+
+    def _watts(self, t: float) -> float:
+        machine = self._machine
+        total = machine.base_power
+        for track in self._tracks:
+            total += (track.power(t) + machine.module_power) * machine.power_overhead
+        for fault in self._extra:
+            total += _extra_watts(fault, t)
+        wobble = 2.0 * (mix(self._noise, int(t)) & 0xFFFF) / 65535.0 - 1.0
+        return round(total * (1.0 + BMC_NOISE * wobble) / BMC_STEP) * BMC_STEP
+
+
+def _extra_watts(fault: Fault, t: float) -> float:
+    begun = fault.window.begun(t)
+    if begun is None:
+        return 0.0
+    ramp = fault.parameters["ramp"]
+    return fault.parameters["watts"] * (min(1.0, max(0.0, t - begun) / ramp) if ramp > 0.0 else 1.0)
+
+
+def _job_reading(job: Job, gpu: Gpu) -> Reading:
+    values = {"scheduler": job.scheduler, "job_id": job.id, "user": job.user, "name": job.name, "mig": "0"}
+    row = metric("coldplate_gpu_job_info")
+    return Reading(Series(row, gpu, tuple((name, values.get(name, "")) for name in row.labels)), 1.0)

@@ -1,0 +1,267 @@
+"""Reads scenario files, strictly: a mistake is an error that names file, key path and the nearest valid word.
+
+YAML is imported here alone, and only when a file is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from pathlib import Path
+from typing import NoReturn
+
+from agent.backends.synthetic.scenario import Fault, Job, Phase, Scenario, Window
+from agent.backends.synthetic.schema import (
+    FAULTS,
+    PHASES,
+    Parameter,
+    Value,
+    choice,
+    duration,
+    nearest,
+    ratio,
+    span,
+    text,
+)
+from agent.backends.synthetic.topology import TOPOLOGIES, Topology
+from agent.backends.synthetic.workloads import TRAFFIC
+
+SHIPPED = Path(__file__).parent / "scenarios"
+SHORTEST_REPEAT = 10.0
+"""Seconds. A fault that changes what a GPU does costs a step of the model at each edge."""
+
+
+class ScenarioError(Exception):
+    """A scenario cannot be read; the text names the file, the key and the remedy."""
+
+
+def load_scenario(name_or_path: str) -> Scenario:
+    """A shipped scenario by its name, or a file: anything with a slash, or that ends in .yaml or .yml."""
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+        path = Path(name_or_path)
+    else:
+        path = SHIPPED / f"{name_or_path}.yaml"
+        if not path.is_file():
+            hint = nearest(name_or_path, _shipped_names())
+            raise ScenarioError(f"no shipped scenario is called {name_or_path!r}; {hint}")
+    return _Reader(str(path)).scenario(path.stem, _parsed(path))
+
+
+def shipped_scenarios() -> list[tuple[str, str]]:
+    """The name and the description of every shipped scenario."""
+    return [(name, load_scenario(name).description) for name in _shipped_names()]
+
+
+def _shipped_names() -> list[str]:
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+def _parsed(path: Path) -> object:
+    import yaml
+
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{path}: cannot be read: {error}") from error
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return yaml.load(content, Loader=loader)  # noqa: S506 - both are the safe loader
+    except yaml.YAMLError as error:
+        raise ScenarioError(f"{path}: not valid YAML: {error}") from error
+
+
+class _Reader:
+    """Reads one file; knows its name for the errors."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def fail(self, path: str, problem: str) -> NoReturn:
+        raise ScenarioError(f"{self._file}: {path}: {problem}")
+
+    def mapping(self, raw: object, path: str, known: Iterable[str], required: Iterable[str] = ()) -> dict[str, object]:
+        """A mapping with no key but the known ones, and all of the required ones."""
+        if not isinstance(raw, dict):
+            self.fail(path or "the file", f"expected a mapping of keys, found {raw!r}")
+        known = tuple(known)
+        for key in raw:
+            if key not in known:
+                self.fail(_join(path, str(key)), f"unknown key; {nearest(str(key), known)}")
+        for key in required:
+            if key not in raw:
+                self.fail(_join(path, key), "is missing")
+        return dict(raw)
+
+    def sequence(self, raw: object, path: str) -> Sequence[object]:
+        if raw is None:
+            return []
+        if not isinstance(raw, list):
+            self.fail(path, f"expected a list, found {raw!r}")
+        return raw
+
+    def value(self, keys: Mapping[str, object], key: str, path: str, parameter: Parameter) -> Value:
+        if key not in keys:
+            if parameter.default is None:
+                self.fail(_join(path, key), "is missing")
+            return parameter.default
+        try:
+            return parameter.parse(keys[key])
+        except ValueError as error:
+            self.fail(_join(path, key), str(error))
+
+    def number(self, keys: Mapping[str, object], key: str, path: str, parameter: Parameter) -> float:
+        return float(self.value(keys, key, path, parameter))
+
+    def optional(self, keys: Mapping[str, object], key: str, path: str) -> float | None:
+        return None if keys.get(key) is None else self.number(keys, key, path, Parameter(span, None))
+
+    def scenario(self, name: str, raw: object) -> Scenario:
+        known = ("description", "topology", "seed", "jobs", "faults", "expect")
+        keys = self.mapping(raw, "", known, ("description", "topology"))
+        topology = str(self.value(keys, "topology", "", Parameter(choice(TOPOLOGIES), None)))
+        machine = TOPOLOGIES[topology]
+        seed = keys.get("seed", 1)
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            self.fail("seed", f"expected a whole number from 0, found {seed!r}")
+        expect = keys.get("expect", [])
+        notes = [expect] if isinstance(expect, str) else self.sequence(expect, "expect")
+        jobs = tuple(
+            self.job(each, f"jobs[{number}]", machine)
+            for number, each in enumerate(self.sequence(keys.get("jobs"), "jobs"))
+        )
+        self._apart(jobs)
+        return Scenario(
+            name,
+            " ".join(str(self.value(keys, "description", "", Parameter(text, None))).split()),
+            machine,
+            seed,
+            jobs,
+            tuple(
+                self.fault(each, f"faults[{number}]", machine)
+                for number, each in enumerate(self.sequence(keys.get("faults"), "faults"))
+            ),
+            tuple(" ".join(str(note).split()) for note in notes),
+        )
+
+    def job(self, raw: object, path: str, machine: Topology) -> Job:
+        words = ("name", "user", "scheduler")
+        known = ("id", "gpus", "phases", "start", "end", "parallelism", "memory", *words)
+        keys = self.mapping(raw, path, known, ("id", "gpus", "phases"))
+        start = self.number(keys, "start", path, Parameter(duration, 0.0))
+        end = self.optional(keys, "end", path)
+        if end is not None and end <= start:
+            self.fail(f"{path}.end", "comes before the job's start")
+        phases, last = self._phases(keys["phases"], f"{path}.phases", start)
+        end = min((each for each in (end, last) if each is not None), default=None)
+        defaults = {"name": "", "user": "", "scheduler": "slurm"}
+        name, user, scheduler = (str(self.value(keys, w, path, Parameter(text, defaults[w]))) for w in words)
+        return Job(
+            str(self.value(keys, "id", path, Parameter(text, None))),
+            self.gpus(keys["gpus"], f"{path}.gpus", machine),
+            phases,
+            Window(start, None if end is None else end - start),
+            name,
+            user,
+            scheduler,
+            str(self.value(keys, "parallelism", path, Parameter(choice(TRAFFIC), "data"))),
+            self.number(keys, "memory", path, Parameter(ratio, 0.8)),
+        )
+
+    def _phases(self, raw: object, path: str, start: float) -> tuple[tuple[Phase, ...], float | None]:
+        """The phases one after the other, and when the last one ends (None: never)."""
+        items, phases, at = self.sequence(raw, path), [], start
+        if not items:
+            self.fail(path, "a job needs at least one phase")
+        for number, item in enumerate(items):
+            here = f"{path}[{number}]"
+            kind = self._kind(item, here, PHASES)
+            parameters = PHASES[kind].parameters
+            keys = self.mapping(item, here, ("kind", "duration", *parameters))
+            length = self.optional(keys, "duration", here)
+            if length is None and number < len(items) - 1:
+                self.fail(f"{here}.duration", "is missing; only the last phase may go on for good")
+            values = {name: self.number(keys, name, here, each) for name, each in parameters.items()}
+            phases.append(Phase(kind, Window(at, length), values))
+            if length is None:
+                return tuple(phases), None
+            at += length
+        return tuple(phases), at
+
+    def _kind(self, item: object, path: str, known: Iterable[str]) -> str:
+        if not isinstance(item, dict):
+            self.fail(path, f"expected a mapping of keys, found {item!r}")
+        return str(self.value(item, "kind", path, Parameter(choice(known), None)))
+
+    def fault(self, raw: object, path: str, machine: Topology) -> Fault:
+        name = self._kind(raw, path, FAULTS)
+        kind = FAULTS[name]
+        targets = [word for target in kind.targets for word in target.split("|")]
+        keys = self.mapping(raw, path, ("kind", "at", "duration", "repeat", *targets, *kind.parameters))
+        for target in kind.targets:
+            given = [word for word in target.split("|") if word in keys]
+            if len(given) != 1:
+                self.fail(_join(path, target.replace("|", " or ")), "is missing" if not given else "name only one")
+        values = {key: self.value(keys, key, path, each) for key, each in kind.parameters.items()}
+        if name == "checkpoint-stall" and float(values["takes"]) >= float(values["every"]):
+            self.fail(f"{path}.takes", "must be shorter than `every`")
+        return Fault(
+            name,
+            self._window(keys, path),
+            self.gpus(keys["gpu"], f"{path}.gpu", machine) if "gpu" in keys else (),
+            self._port(keys, path, machine) if "port" in keys else "",
+            self._link(keys, path, machine) if "link" in keys else 0,
+            {key: value for key, value in values.items() if isinstance(value, float)},
+            {key: value for key, value in values.items() if isinstance(value, str)},
+        )
+
+    def _window(self, keys: Mapping[str, object], path: str) -> Window:
+        window = Window(
+            self.number(keys, "at", path, Parameter(duration, 0.0)),
+            self.optional(keys, "duration", path),
+            self.optional(keys, "repeat", path),
+        )
+        if window.repeat is not None:
+            if window.repeat < SHORTEST_REPEAT:
+                self.fail(f"{path}.repeat", f"must be at least {SHORTEST_REPEAT:g}s")
+            if window.duration is not None and window.duration >= window.repeat:
+                self.fail(f"{path}.duration", "must be shorter than `repeat`")
+        return window
+
+    def _port(self, keys: Mapping[str, object], path: str, machine: Topology) -> str:
+        return str(self.value(keys, "port", path, Parameter(choice(machine.ports), None)))
+
+    def _link(self, keys: Mapping[str, object], path: str, machine: Topology) -> int:
+        link = keys["link"]
+        if isinstance(link, bool) or not isinstance(link, int) or not 0 <= link < machine.nvlinks:
+            self.fail(f"{path}.link", f"{machine.name} has NVLinks 0 to {machine.nvlinks - 1}, found {link!r}")
+        return link
+
+    def gpus(self, raw: object, path: str, machine: Topology) -> tuple[int, ...]:
+        """GPU numbers: one, a list, a range such as 0-3, or all."""
+        if raw == "all":
+            return tuple(range(machine.gpus))
+        found: list[int] = []
+        for part in raw if isinstance(raw, list) else [raw]:
+            first, dash, last = str(part).partition("-")
+            if isinstance(part, bool) or not first.isdecimal() or (dash and not last.isdecimal()):
+                self.fail(path, f"expected a GPU's number, a list, a range such as 0-3, or all; found {part!r}")
+            found += range(int(first), int(last or first) + 1)
+        if not found or max(found) >= machine.gpus or len(set(found)) < len(found):
+            self.fail(path, f"{machine.name} has GPUs 0 to {machine.gpus - 1}, each named once; found {raw!r}")
+        return tuple(found)
+
+    def _apart(self, jobs: Sequence[Job]) -> None:
+        """Two jobs must not hold a GPU at the same time: the model has no time-slicing."""
+        for number, job in enumerate(jobs):
+            for other, before in enumerate(jobs[:number]):
+                shared = set(job.gpus) & set(before.gpus)
+                if shared and job.window.at < _end(before) and before.window.at < _end(job):
+                    self.fail(f"jobs[{number}].gpus", f"GPU {min(shared)} is held by jobs[{other}] at the same time")
+
+
+def _end(job: Job) -> float:
+    return inf if job.window.duration is None else job.window.at + job.window.duration
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key

@@ -1,0 +1,128 @@
+"""Which cycle a GPU goes through at a moment: its job's phase, changed by the faults that hold then."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+from agent.backends.synthetic.levels import POWER_BRAKE, Cycle
+from agent.backends.synthetic.scenario import Fault, Job, Phase, Scenario, Window
+from agent.backends.synthetic.workloads import Worker, capped, slowed
+
+WHOLE_JOB = frozenset({"checkpoint-stall", "lost"})
+"""Faults of one GPU that make the other GPUs of its job wait for it."""
+
+PHYSICAL = WHOLE_JOB | {"straggler", "slow", "hot", "power-brake", "power-limit"}
+"""Faults that change what a GPU does; all others change only what is read."""
+
+
+class Regime(NamedTuple):
+    """What holds for a GPU until the next edge. `origin`: when the cycle began, the same for a whole job."""
+
+    key: tuple[int, ...]
+    cycle: Cycle
+    origin: float
+    resistance: float = 1.0  # of the cooling, as a multiple of the healthy one
+    inlet: float = 0.0  # celsius above the healthy inlet
+
+
+class Director:
+    """Knows the regimes of one GPU and the moments at which they change."""
+
+    def __init__(self, scenario: Scenario, gpu: int) -> None:
+        self._gpu = gpu
+        self._worker = Worker(scenario.topology, scenario.seed, gpu)
+        self._idle_watts = scenario.topology.power_idle
+        self._jobs = tuple(job for job in scenario.jobs if gpu in job.gpus)
+        peers = {peer for job in self._jobs for peer in job.gpus}
+        self._faults = tuple(
+            (number, fault)
+            for number, fault in enumerate(scenario.faults)
+            if (fault.kind in PHYSICAL and gpu in fault.gpus)
+            or (fault.kind in WHOLE_JOB and not peers.isdisjoint(fault.gpus))
+        )
+        self._cycles: dict[tuple[int, ...], Cycle] = {}
+
+    def job_at(self, t: float) -> Job | None:
+        """The job that holds the GPU."""
+        return next((job for job in self._jobs if job.window.holds(t)), None)
+
+    def next_edge(self, t: float) -> float:
+        """When something changes next; infinity when nothing ever will."""
+        windows: list[Window] = [fault.window for _, fault in self._faults]
+        for job in self._jobs:
+            windows.append(job.window)
+            windows.extend(phase.window for phase in job.phases)
+        return min((window.next_edge(t) for window in windows), default=inf)
+
+    def memory_share(self, t: float) -> float:
+        """The share of its memory that the GPU's job holds: it grows while the job is loading."""
+        job = self.job_at(t)
+        if job is None:
+            return 0.0
+        phase = _phase_at(job, t)
+        if phase is not None and phase.kind == "loading" and phase.window.duration:
+            return job.memory * min(1.0, max(0.0, t - phase.window.at) / phase.window.duration)
+        return job.memory
+
+    def regime(self, t: float) -> Regime:
+        """What the GPU goes through at `t`, and from there until the next edge."""
+        job = self.job_at(t)
+        phase = _phase_at(job, t) if job is not None else None
+        holding = [(number, fault) for number, fault in self._faults if fault.window.holds(t)]
+        mine = [(number, fault) for number, fault in holding if self._gpu in fault.gpus]
+        theirs = [
+            (number, fault)
+            for number, fault in holding
+            if fault.kind in WHOLE_JOB and job is not None and not set(job.gpus).isdisjoint(fault.gpus)
+        ]
+        key = (
+            self._jobs.index(job) if job is not None else -1,
+            job.phases.index(phase) if job is not None and phase is not None else -1,
+            *(number for number, _ in holding),
+        )
+        if key not in self._cycles:
+            self._cycles[key] = self._cycle(job, phase, [f for _, f in mine], [f for _, f in theirs])
+        origin = max(
+            [phase.window.at if phase is not None else 0.0]
+            + [fault.window.begun(t) or 0.0 for _, fault in theirs if fault.kind == "checkpoint-stall"]
+        )
+        hot = [fault.parameters for _, fault in mine if fault.kind == "hot"]
+        return Regime(
+            key,
+            self._cycles[key],
+            origin,
+            max([each["resistance"] for each in hot], default=1.0),
+            sum(each["inlet"] for each in hot),
+        )
+
+    def _cycle(self, job: Job | None, phase: Phase | None, mine: list[Fault], theirs: list[Fault]) -> Cycle:
+        if any(fault.kind == "lost" for fault in mine):
+            return self._worker.off()
+        cycle = self._base(job, phase, mine, theirs)
+        for fault in mine:
+            values = fault.parameters
+            if fault.kind == "slow":
+                cycle = slowed(cycle, values["factor"], values["factor"], floor=self._idle_watts)
+            elif fault.kind == "power-brake":
+                cycle = slowed(cycle, values["power"], values["clock"], POWER_BRAKE, self._idle_watts)
+            elif fault.kind == "power-limit":
+                cycle = capped(cycle, values["watts"])
+        return cycle
+
+    def _base(self, job: Job | None, phase: Phase | None, mine: list[Fault], theirs: list[Fault]) -> Cycle:
+        if job is None or phase is None:
+            return self._worker.idle()
+        if any(fault.kind == "lost" for fault in theirs):
+            return self._worker.spinning()
+        for fault in theirs:
+            values = fault.parameters
+            return self._worker.stalled(fault in mine, (values["every"], values["takes"]), job, self._gpu)
+        for fault in mine:
+            if fault.kind == "straggler":
+                return self._worker.allocated(fault.parameters["utilization"])
+        return self._worker.work(phase.kind, job, phase.parameters, self._gpu)
+
+
+def _phase_at(job: Job, t: float) -> Phase | None:
+    return next((phase for phase in job.phases if phase.window.holds(t)), None)

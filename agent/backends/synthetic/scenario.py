@@ -1,0 +1,110 @@
+"""What a scenario says, after it was read and checked. Nothing here reads a file or knows YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import floor, inf
+
+from agent.backends.synthetic.topology import Topology
+
+EDGE = 1e-6
+"""Two moments nearer than this are the same moment: an edge must not be lost to rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """When something holds: from `at`, for `duration` (None: for good), again every `repeat` seconds."""
+
+    at: float = 0.0
+    duration: float | None = None
+    repeat: float | None = None
+
+    def started(self, t: float) -> int:
+        """How often it has begun by `t`."""
+        if t < self.at - EDGE:
+            return 0
+        return 1 if self.repeat is None else floor((t - self.at + EDGE) / self.repeat) + 1
+
+    def begun(self, t: float) -> float | None:
+        """When the occurrence that holds at `t` began; None when none holds."""
+        times = self.started(t)
+        if not times:
+            return None
+        start = self.at + (times - 1) * (self.repeat or 0.0)
+        return start if self.duration is None or t < start + self.duration - EDGE else None
+
+    def holds(self, t: float) -> bool:
+        return self.begun(t) is not None
+
+    def elapsed(self, t: float) -> float:
+        """The time, up to `t`, in which it held."""
+        times = self.started(t)
+        if not times:
+            return 0.0
+        start = self.at + (times - 1) * (self.repeat or 0.0)
+        now = max(0.0, t - start)
+        return now if self.duration is None else (times - 1) * self.duration + min(now, self.duration)
+
+    def next_edge(self, t: float) -> float:
+        """The first moment after `t` at which it begins or ends."""
+        times = self.started(t)
+        if not times:
+            return self.at
+        start = self.at + (times - 1) * (self.repeat or 0.0)
+        if self.duration is not None and start + self.duration > t + EDGE:
+            return start + self.duration
+        return inf if self.repeat is None else start + self.repeat
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of a job: what its GPUs do. `parameters` are those of the kind, all of them present."""
+
+    kind: str
+    window: Window
+    parameters: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job on some of the node's GPUs. `memory` is its share of each GPU's memory."""
+
+    id: str
+    gpus: tuple[int, ...]
+    phases: tuple[Phase, ...]
+    window: Window
+    name: str = ""
+    user: str = ""
+    scheduler: str = "slurm"
+    parallelism: str = "data"
+    memory: float = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong, or is done to the node, while its window holds.
+
+    Of `gpus`, `port` and `link`, those that the kind needs are set. `parameters` are numbers, `options` words.
+    """
+
+    kind: str
+    window: Window
+    gpus: tuple[int, ...] = ()
+    port: str = ""
+    link: int = 0
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One node's life: what machine it is, what runs on it, what goes wrong."""
+
+    name: str
+    description: str
+    topology: Topology
+    seed: int = 1
+    jobs: tuple[Job, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    expect: tuple[str, ...] = ()

@@ -1,0 +1,190 @@
+"""One GPU's life as a chain of segments, in each of which everything has a closed form.
+
+A segment ends where the scenario has an edge, or where heat crosses a limit. Any moment can be asked for: the
+answer depends on the scenario alone, never on which moments were asked for before. Only the segments
+of the last few seconds are kept, so that a node which runs for weeks does not grow; asking for an older
+moment walks the chain again from the start, which takes one short step for each edge, not for each second.
+"""
+
+from __future__ import annotations
+
+from math import exp, inf, log
+
+from agent.backends.synthetic import levels as ch
+from agent.backends.synthetic.levels import Cycle, Levels
+from agent.backends.synthetic.noise import Ripple, share
+from agent.backends.synthetic.regime import Director, Regime
+from agent.backends.synthetic.scenario import Scenario
+from agent.backends.synthetic.workloads import slowed
+
+TAU = 25.0  # seconds: how slowly a heat sink follows its load
+SW_FLOOR = 0.55  # of the power: below it the driver alone cannot cool the GPU, and the hardware cuts in
+HW_FLOOR = 0.25
+RIPPLE = 0.015  # of the mean power
+KEPT = 5.0  # seconds of the past that stay answerable without walking again
+
+
+class Segment:
+    """A stretch with one cycle, one cooling and one throttling stage."""
+
+    __slots__ = ("_coefficient", "_offset", "_steady", "_targets", "cycle", "end", "heat", "mean", "origin",
+                 "ripple", "start")  # fmt: skip
+
+    def __init__(self, start: float, origin: float, cycle: Cycle, inlet: float, resistance: float) -> None:
+        self.start, self.end, self.origin, self.cycle = start, inf, origin, cycle
+        self.ripple = RIPPLE * cycle.mean_power
+        self._targets = [inlet + resistance * level[ch.POWER] for level in cycle.pieces]
+        self._steady = self._steady_swing()
+        self.mean = (inlet + resistance * cycle.mean_power, 0.0)
+        self.heat = 0.0
+        self._coefficient = 0.0
+        self._offset: list[float] = []
+
+    def _steady_swing(self) -> list[float]:
+        """The temperature at the start of each piece, once the swing of the cycle has settled."""
+        swing, factor = 0.0, 1.0
+        for target, duration in zip(self._targets, self.cycle.durations, strict=True):
+            keep = exp(-duration / TAU)
+            swing, factor = target + (swing - target) * keep, factor * keep
+        at, starts = swing / (1.0 - factor), []
+        for target, duration in zip(self._targets, self.cycle.durations, strict=True):
+            starts.append(at)
+            at = target + (at - target) * exp(-duration / TAU)
+        return starts
+
+    def begin(self, totals: list[float], ripple: float, temperature: float, mean: float) -> None:
+        """Join on to what was before: the integrals, the noise's integral, the temperatures."""
+        before = self.cycle.integral(self.start - self.origin)
+        self._offset = [total - each for total, each in zip(totals, before, strict=True)]
+        self._offset[ch.POWER] -= self.ripple * ripple
+        self._coefficient = temperature - self._settled(self.start)
+        target, _ = self.mean
+        self.mean = (target, mean - target)
+
+    def _settled(self, t: float) -> float:
+        _, piece, into = self.cycle.locate(t - self.origin)
+        target = self._targets[piece]
+        return target + (self._steady[piece] - target) * exp(-into / TAU)
+
+    def temperature(self, t: float) -> float:
+        return self._settled(t) + self._coefficient * exp((self.start - t) / TAU)
+
+    def mean_temperature(self, t: float) -> float:
+        """Without the swing of the cycle: what decides on throttling."""
+        target, excess = self.mean
+        return target + excess * exp((self.start - t) / TAU)
+
+    def crossing(self, limit: float) -> float:
+        """When the mean temperature will reach `limit` from below; infinity if never."""
+        target, excess = self.mean
+        if target <= limit or target + excess >= limit:
+            return inf
+        return self.start + TAU * log(excess / (limit - target))
+
+    def totals(self, t: float, ripple: float) -> list[float]:
+        sums = self.cycle.added(self._offset, t - self.origin)
+        sums[ch.POWER] += self.ripple * ripple
+        return sums
+
+    def sums(self, t: float, channels: tuple[int, ...]) -> list[float]:
+        return self.cycle.added_of(self._offset, t - self.origin, channels)
+
+
+class Track:
+    """One GPU's levels, integrals and temperature at any moment of a scenario. Not for two threads at once."""
+
+    def __init__(self, scenario: Scenario, gpu: int) -> None:
+        machine = scenario.topology
+        self.director = Director(scenario, gpu)
+        self._machine = machine
+        self._ripple = Ripple(scenario.seed, gpu, 1)
+        warmth = machine.slot_warmth[gpu % len(machine.slot_warmth)]
+        self._resistance = (machine.full_load_rise + warmth) / machine.power_limit
+        self._initial = self._history(scenario.seed, gpu)
+        self._slowed: dict[tuple[tuple[int, ...], int, float], Cycle] = {}
+        self._segments: list[Segment] = []
+
+    @staticmethod
+    def _history(seed: int, gpu: int) -> list[float]:
+        """Counters do not begin at zero on a machine that has been up for a while."""
+        initial = [0.0] * ch.WIDTH
+        initial[ch.POWER] = 1e8 * (1.0 + share(seed, gpu, 2))
+        for channel in range(ch.NVLINK_TX, ch.FABRIC_RX + 1):
+            initial[channel] = 1e12 * (1.0 + share(seed, gpu, 3, channel))
+        initial[ch.IDLE] = 3600.0 * (1.0 + share(seed, gpu, 4))
+        initial[ch.POWER_CAP] = 1800.0 * (1.0 + share(seed, gpu, 5))
+        return initial
+
+    def totals(self, t: float) -> list[float]:
+        """The integral of each channel up to `t`; joules in POWER."""
+        return self._segment(t).totals(t, self._ripple.integral(t))
+
+    def sums(self, t: float, channels: tuple[int, ...]) -> list[float]:
+        """The integrals of some channels up to `t`; not of POWER, which alone has noise on it."""
+        return self._segment(t).sums(t, channels)
+
+    def levels(self, t: float) -> Levels:
+        """The level of each channel at `t`, without noise."""
+        segment = self._segment(t)
+        return segment.cycle.at(t - segment.origin)
+
+    def power(self, t: float) -> float:
+        """Watts at `t`: the derivative of the energy."""
+        segment = self._segment(t)
+        return segment.cycle.at(t - segment.origin)[ch.POWER] + segment.ripple * self._ripple.value(t)
+
+    def temperature(self, t: float) -> float:
+        return self._segment(t).temperature(t)
+
+    def _segment(self, t: float) -> Segment:
+        segments = self._segments
+        if not segments or t < segments[0].start:
+            segments[:] = [self._first()]
+        last = segments[-1]
+        while t >= last.end:
+            last = self._after(last)
+            segments.append(last)
+        if t < last.start:
+            return next(each for each in reversed(segments) if each.start <= t)
+        while len(segments) > 1 and segments[0].end < t - KEPT:
+            del segments[0]
+        return last
+
+    def _first(self) -> Segment:
+        """The node has stood idle long enough to be in balance."""
+        idle = self._machine.inlet + self._resistance * self._machine.power_idle
+        return self._build(0.0, list(self._initial), idle, idle)
+
+    def _after(self, segment: Segment) -> Segment:
+        end = segment.end
+        totals = segment.totals(end, self._ripple.integral(end))
+        return self._build(end, totals, segment.temperature(end), segment.mean_temperature(end))
+
+    def _build(self, start: float, totals: list[float], temperature: float, mean: float) -> Segment:
+        regime = self.director.regime(start)
+        inlet = self._machine.inlet + regime.inlet
+        resistance = self._resistance * regime.resistance
+        cycle, limit = self._throttled(regime, inlet, resistance, mean)
+        segment = Segment(start, regime.origin, cycle, inlet, resistance)
+        segment.begin(totals, self._ripple.integral(start), temperature, mean)
+        segment.end = min(self.director.next_edge(start), segment.crossing(limit))
+        return segment
+
+    def _throttled(self, regime: Regime, inlet: float, resistance: float, mean: float) -> tuple[Cycle, float]:
+        """The cycle that the heat allows, and the temperature at which it will be cut further."""
+        machine, cycle = self._machine, regime.cycle
+        wanted = inlet + resistance * cycle.mean_power
+        if wanted <= machine.sw_slowdown or mean < machine.sw_slowdown - 1e-3:
+            return cycle, machine.sw_slowdown
+        hold = (machine.sw_slowdown - inlet) / (wanted - inlet)
+        if hold >= SW_FLOOR or mean < machine.slowdown - 1e-3:
+            return self._lower(regime, ch.SW_THERMAL, max(SW_FLOOR, hold)), machine.slowdown
+        hold = (machine.slowdown - inlet) / (wanted - inlet)
+        return self._lower(regime, ch.HW_THERMAL, min(SW_FLOOR, max(HW_FLOOR, hold))), inf
+
+    def _lower(self, regime: Regime, reason: int, power: float) -> Cycle:
+        key = (regime.key, reason, power)
+        if key not in self._slowed:
+            clock = power**0.6 if reason == ch.SW_THERMAL else 0.5
+            self._slowed[key] = slowed(regime.cycle, power, clock, reason)
+        return self._slowed[key]

@@ -1,0 +1,219 @@
+"""What each kind of work does to a GPU: the profiles from which cycles are made.
+
+The shapes follow measurements on 8-GPU H100 nodes: 690 W in steady training with the software power cap set
+throughout, 150 to 157 W at 100% utilization in a collective that waits, per-rail traffic even to 4% in
+data parallel work and all on two rails in pipeline parallel work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agent.backends.synthetic import levels as ch
+from agent.backends.synthetic.levels import Cycle, Levels
+from agent.backends.synthetic.noise import share, spread
+from agent.backends.synthetic.scenario import Job
+from agent.backends.synthetic.topology import Topology
+
+CAP = 0.99  # the board holds its mean a little below the limit
+CAPPED = 0.90  # from this share of the limit on, the software power cap holds the clocks
+WAITING = 0.22  # of the power limit: a kernel that spins on a flag
+CONTEXT = 0.16  # of the power limit: a process that launches nothing
+PIPELINE_RAILS = 2
+
+Shares = tuple[float, float, float, float]
+"""NVLink and fabric traffic as shares of the bandwidth: NVLink and fabric while computing, then while exchanging."""
+
+TRAFFIC: dict[str, Shares] = {
+    "data": (0.05, 0.05, 0.55, 0.60),
+    "tensor": (0.35, 0.02, 0.50, 0.12),
+    "pipeline": (0.08, 0.08, 0.20, 0.55),
+    "none": (0.0, 0.0, 0.0, 0.0),
+}
+
+
+class Worker:
+    """One GPU at work: turns what a phase says into cycles for this GPU, in watts and bytes per second."""
+
+    def __init__(self, topology: Topology, seed: int, gpu: int) -> None:
+        self._topology = topology
+        self._key = (seed, gpu)
+        self._thirst = 1.0 + 0.03 * spread(seed, gpu, 11)  # chips differ in what they draw for the same work
+        self._evenness = 1.0 + 0.015 * spread(seed, gpu, 12)
+
+    def level(
+        self,
+        power: float,
+        busy: float = 1.0,
+        *,
+        memory: float = 0.0,
+        sm: float = 0.0,
+        occupancy: float = 0.0,
+        tensor: float = 0.0,
+        dram: float = 0.0,
+        fp: tuple[float, float, float] = (0.0, 0.0, 0.0),
+        nvlink: float = 0.0,
+        pcie: tuple[float, float] = (0.001, 0.001),
+        fabric: float = 0.0,
+    ) -> Levels:
+        """Levels from shares: of the power limit, of time, of bandwidths (`pcie`: sent, received)."""
+        machine = self._topology
+        watts = min(power * self._thirst, CAP)
+        load = max(0.0, watts - 0.6) / 0.4
+        nvlink *= machine.nvlinks * machine.nvlink_speed * self._evenness
+        fabric *= machine.port_rate * self._evenness
+        return ch.levels(
+            {
+                ch.BUSY: busy, ch.MEMORY_ACTIVE: memory, ch.POWER: watts * machine.power_limit,
+                ch.SM: sm, ch.OCCUPANCY: occupancy, ch.TENSOR: tensor, ch.DRAM: dram,
+                ch.FP64: fp[0], ch.FP32: fp[1], ch.FP16: fp[2],
+                ch.NVLINK_TX: nvlink, ch.NVLINK_RX: nvlink * 0.998,
+                ch.PCIE_TX: pcie[0] * machine.pcie_speed, ch.PCIE_RX: pcie[1] * machine.pcie_speed,
+                ch.FABRIC_TX: fabric, ch.FABRIC_RX: fabric * 0.997,
+                ch.POWER_CAP: 1.0 if watts >= CAPPED else 0.0,
+                ch.CLOCK: machine.clock_sm * (1.0 - 0.22 * load),
+            }
+        )  # fmt: skip
+
+    def idle(self) -> Cycle:
+        """No process on the GPU."""
+        machine = self._topology
+        watts = machine.power_idle * (1.0 + 0.06 * spread(*self._key, 13))
+        return Cycle([(60.0, ch.levels({ch.POWER: watts, ch.IDLE: 1.0, ch.CLOCK: machine.clock_idle}))])
+
+    def off(self) -> Cycle:
+        """A GPU that is no longer there."""
+        return Cycle([(60.0, ch.levels({}))])
+
+    def allocated(self, busy: float = 0.0) -> Cycle:
+        """A process holds the GPU and does next to nothing with it."""
+        return Cycle([(60.0, self._little(busy))])
+
+    def spinning(self) -> Cycle:
+        """A collective waits for a peer: a kernel runs all the time and does nothing."""
+        return Cycle([(60.0, self._spin())])
+
+    def _spin(self) -> Levels:
+        return self.level(WAITING, memory=0.01, sm=0.18, occupancy=0.04, tensor=0.0005, dram=0.004, nvlink=1e-5)
+
+    def _little(self, busy: float, pcie: tuple[float, float] = (0.001, 0.001)) -> Levels:
+        return self.level(
+            CONTEXT + 0.5 * busy, busy, memory=0.4 * busy, sm=0.85 * busy, occupancy=0.3 * busy,
+            tensor=0.4 * busy, dram=0.4 * busy, pcie=pcie,
+        )  # fmt: skip
+
+    def work(self, kind: str, job: Job, parameters: Mapping[str, float], gpu: int) -> Cycle:
+        """The cycle of a phase of that kind."""
+        if kind == "training":
+            return Cycle(self._iteration(job, parameters, gpu))
+        if kind == "inference":
+            return self._inference(parameters)
+        if kind == "data-starved":
+            return self._starved(parameters)
+        if kind == "power-swing":
+            high = parameters["high"]
+            return Cycle([(high, self._compute(1.0, 1.0, job, gpu)), (parameters["low"], self._spin())])
+        if kind == "loading":
+            return Cycle([(60.0, self._little(0.05, pcie=(0.002, 0.25)))])
+        if kind == "waiting":
+            return self.spinning()
+        if kind == "idle":
+            return self.allocated()
+        raise AssertionError(f"no profile for the phase kind {kind}")
+
+    def _traffic(self, job: Job, gpu: int) -> Shares:
+        computing, fabric, exchanging, peak = TRAFFIC[job.parallelism]
+        if job.parallelism == "pipeline" and gpu not in (job.gpus[0], job.gpus[-1]):
+            fabric = peak = 0.0  # only the first and the last stage on a node talk to other nodes
+        if len(job.gpus) == 1:
+            computing = exchanging = 0.0
+        return computing, fabric, exchanging, peak
+
+    def _compute(self, power: float, busy: float, job: Job, gpu: int) -> Levels:
+        nvlink, fabric, _, _ = self._traffic(job, gpu)
+        return self.level(
+            power, busy, memory=0.52, sm=0.92, occupancy=0.41, tensor=0.56, dram=0.48, fp=(0.0, 0.06, 0.02),
+            nvlink=nvlink, fabric=fabric, pcie=(0.004, 0.012),
+        )  # fmt: skip
+
+    def _iteration(self, job: Job, parameters: Mapping[str, float], gpu: int) -> list[tuple[float, Levels]]:
+        """Compute, exchange gradients, a short gap on the host."""
+        power, busy, period = parameters["power"], parameters["utilization"], parameters["iteration"]
+        _, _, nvlink, fabric = self._traffic(job, gpu)
+        exchange = self.level(
+            power * 0.96, busy, memory=0.30, sm=0.60, occupancy=0.22, tensor=0.12, dram=0.33, fp=(0.0, 0.04, 0.01),
+            nvlink=nvlink, fabric=fabric, pcie=(0.006, 0.006),
+        )  # fmt: skip
+        host = self.level(power * 0.5, 0.4 * busy, memory=0.05, sm=0.10, occupancy=0.03, tensor=0.01, dram=0.05)
+        return [
+            (0.80 * period, self._compute(power, busy, job, gpu)),
+            (0.17 * period, exchange),
+            (0.03 * period, host),
+        ]
+
+    def _inference(self, parameters: Mapping[str, float]) -> Cycle:
+        """Requests come in bursts of uneven length: decoding, which is bound by memory, and short prefills."""
+        load, pieces = parameters["load"], []
+        for burst in range(6):
+            length = 1.0 + 4.0 * share(*self._key, 21, burst)
+            wish = load * (1.0 + 0.4 * spread(*self._key, 22, burst))
+            busy = min(1.0, max(0.01, wish))
+            decode = self.level(
+                CONTEXT + 0.42 * busy, busy, memory=0.55 * busy, sm=0.55 * busy, occupancy=0.2 * busy,
+                tensor=0.10 * busy, dram=0.62 * busy, fp=(0.0, 0.05 * busy, 0.01 * busy), pcie=(0.004, 0.006),
+                nvlink=0.02 * busy,
+            )  # fmt: skip
+            prefill = self.level(
+                CONTEXT + 0.72 * busy, busy, memory=0.4 * busy, sm=0.85 * busy, occupancy=0.35 * busy,
+                tensor=0.45 * busy, dram=0.4 * busy, fp=(0.0, 0.05 * busy, 0.01 * busy), pcie=(0.004, 0.02),
+                nvlink=0.05 * busy,
+            )  # fmt: skip
+            pieces += [(0.2 * length, prefill), (0.8 * length, decode)]
+        return Cycle(pieces)
+
+    def _starved(self, parameters: Mapping[str, float]) -> Cycle:
+        """A short burst of compute for each batch that arrives, then waiting for the next one."""
+        busy = parameters["utilization"]
+        burst = self.level(0.85, memory=0.5, sm=0.9, occupancy=0.4, tensor=0.5, dram=0.45, pcie=(0.004, 0.35))
+        return Cycle([(4.0 * busy, burst), (4.0 * (1.0 - busy), self._little(0.0, pcie=(0.002, 0.40)))])
+
+    def stalled(self, writer: bool, window: tuple[float, float], job: Job, gpu: int) -> Cycle:
+        """A checkpoint that one rank writes while the others wait for it: `window` is (every, takes)."""
+        every, takes = window
+        stall = self._little(0.01, pcie=(0.10, 0.002)) if writer else self._spin()
+        return Cycle([(takes, stall), (every - takes, self._compute(0.985, 1.0, job, gpu))])
+
+
+def slowed(cycle: Cycle, power: float, clock: float, reason: int | None = None, floor: float = 0.0) -> Cycle:
+    """The same work at lower clocks: `reason` is the channel that says why; None keeps silent about it.
+
+    The utilization stays as it is, because the kernels still run all the time: they only take longer.
+    """
+
+    def lower(level: Levels) -> Levels:
+        changed = list(level)
+        changed[ch.POWER] = max(min(floor, level[ch.POWER]), level[ch.POWER] * power)
+        changed[ch.CLOCK] = level[ch.CLOCK] * clock
+        changed[ch.POWER_CAP] = 0.0
+        for rate in (ch.TENSOR, ch.DRAM, ch.NVLINK_TX, ch.NVLINK_RX, ch.FABRIC_TX, ch.FABRIC_RX):
+            changed[rate] = level[rate] * clock
+        if reason is not None:
+            changed[reason] = 1.0
+        return tuple(changed)
+
+    return Cycle([(duration, lower(level)) for duration, level in zip(cycle.durations, cycle.pieces, strict=True)])
+
+
+def capped(cycle: Cycle, watts: float) -> Cycle:
+    """The same work under a lower power limit."""
+
+    def lower(level: Levels) -> Levels:
+        if level[ch.POWER] <= CAP * watts:
+            return level
+        changed = list(level)
+        changed[ch.CLOCK] = level[ch.CLOCK] * (CAP * watts / level[ch.POWER]) ** 0.5
+        changed[ch.POWER] = CAP * watts
+        changed[ch.POWER_CAP] = 1.0
+        return tuple(changed)
+
+    return Cycle([(duration, lower(level)) for duration, level in zip(cycle.durations, cycle.pieces, strict=True)])

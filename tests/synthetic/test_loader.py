@@ -1,0 +1,95 @@
+"""Scenario files are read strictly: an error names the file, the key and what was probably meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.backends.synthetic import ScenarioError, load_scenario, shipped_scenarios
+from agent.model import Lane
+
+HEAD = "description: d\ntopology: dgx-h100\n"
+JOB = "{id: a, gpus: all, phases: [{kind: training}]}"
+
+MISTAKES = [
+    ("description: d\ntopologie: dgx-h100", r"topologie: unknown key; did you mean 'topology'\?"),
+    ("description: d", "topology: is missing"),
+    ("description: d\ntopology: dgx-h10", r"topology: unknown value 'dgx-h10'; did you mean 'dgx-h100'\?"),
+    (HEAD + "seed: -1", "seed: expected a whole number"),
+    (HEAD + "jobs: 3", "jobs: expected a list"),
+    (HEAD + "jobs: [{id: a, gpus: all}]", r"jobs\[0\].phases: is missing"),
+    (HEAD + "jobs: [{id: a, gpus: all, phases: []}]", r"jobs\[0\].phases: a job needs at least one phase"),
+    (HEAD + "jobs: [{id: a, gpus: all, phases: [{kind: trainning}]}]", r"phases\[0\].kind: .*did you mean 'training'"),
+    (HEAD + "jobs: [{id: a, gpus: all, phases: [{kind: idle, powr: 1}]}]", r"phases\[0\].powr: unknown key"),
+    (
+        HEAD + "jobs: [{id: a, gpus: all, phases: [{kind: idle}, {kind: training}]}]",
+        r"phases\[0\].duration: is missing; only the last",
+    ),
+    (HEAD + "jobs: [{id: a, gpus: 6-9, phases: [{kind: idle}]}]", r"jobs\[0\].gpus: dgx-h100 has GPUs 0 to 7"),
+    (HEAD + "jobs: [{id: a, gpus: x, phases: [{kind: idle}]}]", r"jobs\[0\].gpus: expected a GPU's number"),
+    (HEAD + f"jobs: [{JOB}, {JOB}]", r"jobs\[1\].gpus: GPU 0 is held by jobs\[0\]"),
+    (HEAD + "faults: [{kind: stragler, gpu: 1}]", r"faults\[0\].kind: .*did you mean 'straggler'"),
+    (HEAD + "faults: [{kind: straggler}]", r"faults\[0\].gpu: is missing"),
+    (HEAD + "faults: [{kind: straggler, gpu: 1, utilisation: 5%}]", r"utilisation: .*did you mean 'utilization'"),
+    (HEAD + "faults: [{kind: straggler, gpu: 1, utilization: 5}]", "not between 0 and 1"),
+    (HEAD + "faults: [{kind: straggler, gpu: 1, at: soon}]", r"faults\[0\].at: expected a quantity such as 90s"),
+    (HEAD + "faults: [{kind: lost, gpu: 1, at: -3}]", r"faults\[0\].at: -3 is not between"),
+    (HEAD + "faults: [{kind: xid, gpu: 1}]", r"faults\[0\].code: is missing"),
+    (HEAD + "faults: [{kind: nvlink-down, gpu: 1, link: 18}]", "NVLinks 0 to 17"),
+    (HEAD + "faults: [{kind: ib-down, port: mlx5_9}]", r"faults\[0\].port: unknown value 'mlx5_9'"),
+    (HEAD + "faults: [{kind: ib-down, port: mlx5_1, duration: 30s, repeat: 20s}]", "must be shorter than `repeat`"),
+    (HEAD + "faults: [{kind: ib-down, port: mlx5_1, repeat: 1s}]", "repeat: must be at least 10s"),
+    (HEAD + "faults: [{kind: checkpoint-stall, gpu: 0, every: 60s, takes: 60s}]", "must be shorter than `every`"),
+    (HEAD + "faults: [{kind: missing, gpu: 0, metric: coldplate_gpu_power_wats}]", "mean 'coldplate_gpu_power_watts'"),
+    (HEAD + "faults: [{kind: missing, metric: coldplate_gpu_power_watts}]", "gpu or port: is missing"),
+    (HEAD + "faults: [{kind: missing, gpu: 1, port: mlx5_1, metric: coldplate_gpu_power_watts}]", "name only one"),
+    ("- a\n- b", "expected a mapping of keys"),
+    ("a: [", "not valid YAML"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "message"), MISTAKES)
+def test_a_mistake_is_an_error_that_says_where_it_is(write, content, message):
+    path = write(content)
+    with pytest.raises(ScenarioError, match=message) as caught:
+        load_scenario(str(path))
+    assert str(path) in str(caught.value)
+
+
+def test_an_unknown_shipped_name_brings_the_nearest_one():
+    with pytest.raises(ScenarioError, match="did you mean 'healthy-training'"):
+        load_scenario("healthy-trainin")
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(ScenarioError, match=r"gone\.yaml: cannot be read"):
+        load_scenario(str(tmp_path / "gone.yaml"))
+
+
+def test_every_shipped_scenario_loads_and_says_what_to_expect():
+    names = [name for name, description in shipped_scenarios() if description]
+    assert len(names) == 20
+    for name in names:
+        scenario = load_scenario(name)
+        assert scenario.name == name
+        assert scenario.expect
+
+
+def test_values_take_units_and_plain_numbers_alike(write):
+    content = HEAD + "faults: [{kind: node-power, at: %s, watts: %s}]"
+    first = load_scenario(str(write(content % ("2m", "2.7kW")))).faults[0]
+    second = load_scenario(str(write(content % ("120", "2700")))).faults[0]
+    assert (first.window.at, first.parameters["watts"]) == (120.0, 2700.0)
+    assert first == second
+
+
+def test_a_job_ends_with_its_last_phase(play, write):
+    node = play(
+        write("""
+        description: d
+        topology: dgx-h100
+        jobs: [{id: j, gpus: 0-3, start: 10s, phases: [{kind: training, duration: 30s}]}]
+    """)
+    )
+    busy = [node.value(0, t, "utilization_ratio") > 0 for t in (5.0, 20.0, 41.0)]
+    assert busy == [False, True, False]
+    assert [any("job_info" in key for key in node.node(t, Lane.SLOW)) for t in (5.0, 20.0, 41.0)] == busy

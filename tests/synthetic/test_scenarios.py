@@ -1,0 +1,263 @@
+"""Each shipped scenario shows, in numbers, what it says that it shows. All of it is injected, none measured."""
+
+from __future__ import annotations
+
+import math
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from agent.backends.protocol import DeviceError, SourceError
+from agent.backends.synthetic import shipped_scenarios
+from agent.backends.synthetic.document import render
+from agent.model import Kind, Lane, Reason
+
+GPUS = range(8)
+RACK_NODES, RACK_BUDGET = 4, 40_800.0
+
+
+def test_straggler_is_at_5_percent_while_its_peers_work_at_90(play):
+    node = play("straggler")
+    assert node.mean(5, "utilization_ratio", 50, 110) > 0.85
+    assert node.mean(5, "utilization_ratio", 130, 200) == pytest.approx(0.05, abs=0.02)
+    for peer in (0, 4, 7):
+        assert node.mean(peer, "utilization_ratio", 130, 200) == pytest.approx(0.9, abs=0.04)
+        assert node.mean(peer, "power_watts", 130, 200) > 0.85 * 700
+
+
+def test_peers_of_a_checkpoint_spin_at_full_utilization_and_a_quarter_of_their_power(play):
+    node = play("checkpoint-stall")
+    assert node.mean(0, "utilization_ratio", 120, 720, 3.0) < 0.05
+    for peer in range(1, 8):
+        values = node.values(peer, 200.0)
+        assert values["utilization_ratio"] == 1.0
+        assert 145 < values["power_watts"] < 160
+        assert values["tensor_active_ratio"] / values["sm_active_ratio"] < 0.05
+
+
+def test_two_jobs_differ_between_them_and_not_within(play):
+    node = play("two-jobs")
+    busy = [node.mean(gpu, "utilization_ratio", 100, 400, 2.0) for gpu in GPUS]
+    assert max(busy[:4]) < 0.15
+    assert min(busy[4:]) > 0.9
+    assert max(busy[:4]) - min(busy[:4]) < 0.15
+    jobs = {name for name in node.node(100.0, Lane.SLOW) if name.startswith("job_info/")}
+    assert len(jobs) == 2  # the short names carry no GPU
+    assert any("/5001/bob/" in name for name in jobs)
+
+
+def test_slow_gpu_is_as_busy_as_its_peers_at_60_percent_of_their_power_and_clock(play):
+    node = play("slow-gpu")
+    for metric, low, high in (
+        ("utilization_ratio", 0.95, 1.05),
+        ("power_watts", 0.5, 0.7),
+        ("clock_hertz/sm", 0.5, 0.7),
+    ):
+        assert low < node.mean(6, metric, 200, 260) / node.mean(0, metric, 200, 260) < high
+    values = node.values(6, 200.0)
+    assert not [name for name, value in values.items() if name.startswith("throttle_active/") and value]
+
+
+def test_power_brake_has_its_own_reason_and_is_not_thermal(play):
+    node = play("power-brake")
+    values = node.values(3, 100.0)
+    assert values["throttle_active/hw_power_brake"] == values["throttle_active/hw_slowdown"] == 1.0
+    assert values["throttle_active/hw_thermal_slowdown"] == values["throttle_seconds_total/thermal"] == 0.0
+    assert values["throttle_seconds_total/hw_power_brake"] == pytest.approx(40.0)
+    assert node.values(3, 700.0)["throttle_active/hw_power_brake"] == 0.0
+    assert node.values(0, 700.0)["throttle_active/hw_power_brake"] == 1.0
+
+
+def test_a_lost_gpu_raises_and_reports_xid_79_once_while_its_peers_spin(play):
+    node = play("gpu-lost")
+    node.sample(3, 59.0)
+    for t in (61.0, 62.0, 63.0):
+        with pytest.raises(DeviceError) as caught:
+            node.sample(3, t)
+        assert caught.value.reason is Reason.LOST
+    events = list(node.source.events(0.1))
+    lost = [event for event in events if event.code == 79]
+    assert [event.device for event in lost] == [node.channels[3].key]
+    assert lost[0].wall == pytest.approx(node.instant(60.0).wall)
+    assert [event.code for event in events] == [79, 45, 45, 45]
+    assert node.values(0, 70.0)["power_watts"] < 165
+    assert node.node(70.0)["node_power_watts/synthetic"] < 3500
+
+
+def test_a_hanging_read_blocks_its_own_gpu_only_and_until_close(play):
+    node = play("driver-hang")
+    ended = threading.Event()
+
+    def read() -> None:
+        with pytest.raises(DeviceError):
+            node.sample(2, 61.0)
+        ended.set()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert node.source.events(5.0)[0].code == 119
+    for gpu in set(GPUS) - {2}:
+        assert node.value(gpu, 62.0, "utilization_ratio") > 0
+    assert node.node(62.0)
+    assert not ended.wait(0.1)
+    node.source.close()
+    node.source.close()
+    assert ended.wait(5.0)
+    thread.join()
+
+
+def test_a_hang_of_limited_length_ends_by_itself(play, write):
+    node = play(
+        write("""
+        description: d
+        topology: l40s-pcie
+        faults: [{kind: hang, gpu: 0, at: 10s, duration: 45s}]
+    """)
+    )
+    with pytest.raises(DeviceError, match="Timeout") as caught:
+        node.sample(0, 54.95)
+    assert caught.value.reason is Reason.TIMEOUT
+    assert node.value(0, 55.0, "power_watts") > 0
+
+
+def test_every_read_fails_while_the_driver_is_unloaded(play, write):
+    node = play(
+        write("""
+        description: d
+        topology: l40s-pcie
+        faults: [{kind: driver-unloaded, at: 10s, duration: 10s}]
+    """)
+    )
+    for channel in node.channels:
+        with pytest.raises(SourceError, match="Driver Not Loaded"):
+            channel.read(Lane.FAST, node.instant(15.0))
+    with pytest.raises(SourceError):
+        node.source.open(node.instant(15.0))
+    assert node.source.open(node.instant(20.0))
+
+
+def test_xid_storm_reports_causes_and_followers_in_order(play):
+    node = play("xid-storm")
+    node.sample(0, 30.0)
+    assert node.source.events(0.0) == []
+    node.sample(0, 80.0)
+    codes = [event.code for event in node.source.events(0.0)]
+    assert codes == [48, 95, *[45] * 8, *[94] * 3]
+    node.sample(0, 1300.0)
+    assert [event.code for event in node.source.events(0.0)].count(95) == 2
+    assert node.value(1, 1300.0, "ecc_errors_total/uncorrected/volatile", Lane.SLOW) == 1
+
+
+def test_xids_of_the_time_before_a_restart_are_not_told_again(play):
+    node = play("xid-storm", opened_at=100.0)
+    node.sample(0, 200.0)
+    assert node.source.events(0.0) == []
+
+
+def test_ecc_errors_lead_to_a_pending_remap_and_to_a_failed_one(play):
+    node = play("ecc-remap")
+    assert node.value(4, 110.0, "ecc_errors_total/corrected/volatile", Lane.SLOW) == 25
+    four, seven = node.values(4, 400.0, Lane.SLOW), node.values(7, 400.0, Lane.SLOW)
+    assert four["row_remap_pending"] == four["recovery_action/gpu_reset"] == four["row_remaps_total/uncorrectable"] == 1
+    assert four["row_remap_failure"] == four["recovery_action/none"] == 0
+    assert seven["row_remap_failure"] == seven["recovery_action/drain_and_reset"] == 1
+    assert node.values(0, 400.0, Lane.SLOW)["recovery_action/none"] == 1
+
+
+def test_an_nvlink_collects_errors_and_goes_down(play):
+    node = play("nvlink-down")
+    assert node.value(2, 119.0, "nvlink_up/7", Lane.SLOW) == 1
+    values = node.values(2, 200.0, Lane.SLOW)
+    assert values["nvlink_up/7"] == 0
+    assert values["nvlink_errors_total/7/crc"] == values["nvlink_errors_total/crc_flit"] == 120
+    assert values["nvlink_errors_total/7/recovery"] == values["nvlink_errors_total/recovery"] == 3
+    assert sum(values[f"nvlink_up/{link}"] for link in range(18)) == 17
+
+
+def test_a_flapping_port_counts_its_drops_and_carries_nothing_while_down(play):
+    node = play("ib-flap")
+    port = "infiniband_{}/mlx5_3/1"
+    down, later, up = node.node(65.0), node.node(85.0), node.node(100.0)
+    assert (down[port.format("state_id")], up[port.format("state_id")]) == (1, 4)
+    assert (down[port.format("port_up")], up[port.format("port_up")]) == (0, 1)
+    data = port.format("port_data_transmitted_bytes_total")
+    assert down[data] == later[data] < up[data]
+    assert node.node(59.0)[port.format("link_downed_total")] == 0
+    assert node.node(320.0)[port.format("link_downed_total")] == 3
+    assert node.node(65.0, Lane.SLOW)[port.format("physical_state_id")] == 2
+
+
+def test_a_bad_cable_counts_symbol_errors_on_one_port_alone(play):
+    node = play("ib-symbol-errors")
+    values = node.node(3660.0)
+    assert values["infiniband_symbol_error_total/mlx5_6/1"] == pytest.approx(720, abs=1)
+    assert values["infiniband_link_error_recovery_total/mlx5_6/1"] > 300
+    assert sum(values[f"infiniband_symbol_error_total/mlx5_{port}/1"] for port in range(6)) == 0
+
+
+def test_rack_overrun_takes_four_nodes_over_the_budget_and_then_far_over(play):
+    node = play("rack-overrun")
+    rack = [RACK_NODES * node.node(t)["node_power_watts/synthetic"] / RACK_BUDGET for t in (100.0, 250.0, 420.0)]
+    assert rack[0] < 0.8
+    assert 1.0 < rack[1] < 1.3
+    assert rack[2] > 1.35
+
+
+def test_power_swing_moves_four_nodes_by_more_than_40_percent_of_the_budget_in_a_minute(play):
+    node = play("power-swing")
+    watts = [node.node(300.0 + second)["node_power_watts/synthetic"] for second in range(60)]
+    assert RACK_NODES * (max(watts) - min(watts)) > 0.4 * RACK_BUDGET
+    middle = (max(watts) + min(watts)) / 2
+    swings = sum(before < middle <= after for before, after in pairwise(watts))
+    assert swings == 3
+
+
+def test_data_starvation_shows_busy_pcie_and_idle_gpus(play):
+    node = play("data-starvation")
+    assert 0.15 < node.mean(0, "utilization_ratio", 60, 960, 7.0) < 0.4
+    values, later = node.values(0, 100.0), node.values(0, 200.0)
+    assert values["memory_used_bytes"] > 0.3 * values["memory_total_bytes"]
+    assert later["pcie_receive_bytes_total"] - values["pcie_receive_bytes_total"] > 1e12
+
+
+def test_sensor_gaps_spoils_single_values_and_leaves_the_rest(play):
+    node = play("sensor-gaps")
+    sample = node.sample(0, 31.0)
+    assert "memory_temperature_celsius" not in node.values(0, 31.0)
+    assert [gap.reason for gap in sample.gaps if gap.metric.name.endswith("memory_temperature_celsius")] == [
+        Reason.UNSUPPORTED
+    ]
+    assert node.value(2, 30.5, "power_instant_watts") == 1e19
+    assert math.isnan(node.value(3, 30.5, "utilization_ratio"))
+    assert node.value(4, 30.5, "memory_used_bytes") == -1
+    energy = [node.value(5, t, "energy_joules_total") for t in (29.0, 30.5, 32.0)]
+    assert energy[1] < energy[0] < energy[2]
+    received = "infiniband_port_data_received_bytes_total/mlx5_1/1"
+    assert node.node(30.5)[received] != pytest.approx(node.node(31.5)[received], rel=1e-12)
+    assert node.value(2, 31.5, "power_instant_watts") < 1000
+
+
+HONEST = [name for name, _ in shipped_scenarios() if name not in ("sensor-gaps", "driver-hang", "gpu-lost")]
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_every_reading_is_physically_possible(play, name):
+    node = play(name)
+    for t in (0.0, 0.05, 61.0, 125.0, 450.0, 3700.0):
+        for readings, _ in node.all_samples(t):
+            assert len({reading.series for reading in readings}) == len(readings)
+            for reading in readings:
+                low, high = reading.metric.span
+                assert low <= reading.value <= high, f"{reading.series!r} = {reading.value} at {t}"
+                if reading.metric.simulated and reading.metric.kind is Kind.GAUGE:
+                    assert reading.metric.simulated[0] <= reading.value <= reading.metric.simulated[1]
+
+
+def test_the_documentation_of_the_scenarios_is_current():
+    path = Path(__file__).parents[2] / "docs" / "scenarios.md"
+    text = path.read_text(encoding="utf-8")
+    assert text == render(), "write agent.backends.synthetic.document.render() to docs/scenarios.md"
+    for name, _ in shipped_scenarios():
+        assert f"| `{name}` |" in text
