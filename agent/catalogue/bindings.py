@@ -20,7 +20,7 @@ class Field:
     """A value of `nvmlDeviceGetFieldValues`: `raw * scale` is in the row's unit.
 
     `labels` are the values of the row's own labels, in order. `per_link` asks once for each link,
-    with the link number as scope.
+    with the link number as scope; a row of the GPU takes the sum of them.
     """
 
     id: int

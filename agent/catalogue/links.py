@@ -11,14 +11,16 @@ KIBI = 1024.0
 NVLINK = (
     Metric("coldplate_gpu_nvlink_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
            "Payload sent over all NVLinks of the GPU.",
-           Lane.FAST, (Field(138, KIBI, scope=ALL_LINKS), Field(202, 1.0, scope=ALL_LINKS)),
+           Lane.FAST,
+           (Field(138, KIBI, scope=ALL_LINKS), Field(202, scope=ALL_LINKS), Field(202, per_link=True)),
            span=(0, 2.0**64), simulated=(0, 1e18)),
     Metric("coldplate_gpu_nvlink_receive_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
            "Payload received over all NVLinks of the GPU.",
-           Lane.FAST, (Field(139, KIBI, scope=ALL_LINKS), Field(204, 1.0, scope=ALL_LINKS)),
+           Lane.FAST,
+           (Field(139, KIBI, scope=ALL_LINKS), Field(204, scope=ALL_LINKS), Field(204, per_link=True)),
            span=(0, 2.0**64), simulated=(0, 1e18)),
     Metric("coldplate_nvlink_up", Kind.STATE, Unit.NONE, NvLink,
-           "1 if the link is active, 0 if it is inactive or asleep.",
+           "1 if the link is active and open to traffic, 0 if it is inactive, asleep or closed.",
            Lane.SLOW, (Field(165, per_link=True),), span=(0, 1), simulated=(0, 1)),
     Metric("coldplate_nvlink_speed_bytes_per_second", Kind.GAUGE, Unit.BYTES, NvLink,
            "Speed of the link in one direction.",
@@ -48,7 +50,7 @@ NVLINK = (
 
 FABRIC = (
     Metric("coldplate_gpu_fabric_info", Kind.INFO, Unit.NONE, Gpu,
-           "The NVLink domain of the GPU: GPUs with equal cluster and clique reach each other by NVLink.",
+           "The NVLink domain of the GPU: its cluster (none on a node by itself) and its clique.",
            Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("cluster_uuid", "clique"),
            span=(1, 1), simulated=(1, 1)),
     Metric("coldplate_gpu_fabric_state", Kind.STATE, Unit.NONE, Gpu,

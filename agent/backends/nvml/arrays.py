@@ -1,0 +1,145 @@
+"""The two C arrays that NVML fills, allocated once and decoded without ctypes field access.
+
+nvidia-ml-py builds a fresh array on every call and reads each member through a Python
+`__getattribute__`; at ten samples a second on eight GPUs that costs more than the driver call. The
+layouts are those of `nvmlFieldValue_t` and `nvmlGpmMetricsGet_t` on 64-bit Linux, the only platform.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from agent.backends.nvml.errors import describe, reason_of
+from agent.model import Reason
+
+U32_ONES = 2**32 - 1
+U64_ONES = 2**64 - 1
+SENTINELS = frozenset({U32_ONES, U64_ONES})
+"""NVML_VALUE_NOT_AVAILABLE in either width: a number that means that there is none."""
+
+
+class Fault(NamedTuple):
+    """A slot that holds no value, and why. `code` is 0 when the call itself succeeded."""
+
+    reason: Reason
+    text: str
+    code: int = 0
+
+
+_FAULTS: dict[int, Fault] = {}
+
+
+def fault_of(code: int) -> Fault:
+    """The fault for a return code; made once, as a failing field fails on every sample."""
+    fault = _FAULTS.get(code)
+    if fault is None:
+        fault = _FAULTS[code] = Fault(reason_of(code), describe(code), code)
+    return fault
+
+
+Slot = int | float | Fault
+
+_NOT_FINITE = Fault(Reason.MALFORMED, "the answer is not a finite number")
+
+
+class FieldArray:
+    """An array of `nvmlFieldValue_t`, prepared with field and scope ids.
+
+    struct { u32 fieldId, scopeId; i64 timestamp, latencyUsec; u32 valueType, nvmlReturn; union value; }
+    """
+
+    RECORD = 40
+    _WORDS = RECORD // 4
+
+    def __init__(self, pairs: Sequence[tuple[int, int]]) -> None:
+        self.pairs = tuple(pairs)
+        self.count = len(self.pairs)
+        self.buffer = (ctypes.c_char * (self.RECORD * self.count))()
+        raw = memoryview(self.buffer).cast("B")
+        self._u32 = raw.cast("I")
+        u64, i64, i32 = raw.cast("Q"), raw.cast("q"), raw.cast("i")
+        # By valueType: view, items in a record, item that holds the value, the all-ones sentinel.
+        self._views = (
+            (raw.cast("d"), 5, 4, None),
+            (self._u32, 10, 8, U32_ONES),
+            (u64, 5, 4, U64_ONES),
+            (u64, 5, 4, U64_ONES),
+            (i64, 5, 4, None),
+            (i32, 10, 8, None),
+            (raw.cast("H"), 20, 16, 0xFFFF),
+        )
+        for i, (field, scope) in enumerate(self.pairs):
+            self._u32[i * self._WORDS] = field
+            self._u32[i * self._WORDS + 1] = scope
+
+    def decode(self) -> list[Slot]:
+        """The value of each slot, or why there is none."""
+        words = self._u32.tolist()
+        views = self._views
+        kinds = len(views)
+        slots: list[Slot] = []
+        for i in range(self.count):
+            code = words[i * 10 + 7]
+            kind = words[i * 10 + 6]
+            if code:
+                slots.append(fault_of(code))
+            elif kind >= kinds:
+                slots.append(Fault(Reason.MALFORMED, f"unknown value type {kind}"))
+            else:
+                view, items, offset, ones = views[kind]
+                value = view[i * items + offset]
+                if value == ones:
+                    slots.append(Fault(Reason.IMPLAUSIBLE, f"{value:#x} stands for no value"))
+                elif kind or math.isfinite(value):
+                    slots.append(value)
+                else:
+                    slots.append(_NOT_FINITE)
+        return slots
+
+
+class GpmArray:
+    """An `nvmlGpmMetricsGet_t`, prepared with metric ids; its two samples are exchanged on each use.
+
+    struct { u32 version, numMetrics; void *sample1, *sample2;
+             struct { u32 metricId, nvmlReturn; double value; char *shortName, *longName, *unit; } metrics[]; }
+    """
+
+    METRIC_MAX = 477  # NVML_GPM_METRIC_MAX of nvidia-ml-py 13.615: the whole struct, whatever a library copies
+    _HEAD = 24
+    _RECORD = 40
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        self.ids = tuple(ids)
+        self.buffer = (ctypes.c_char * (self._HEAD + self._RECORD * self.METRIC_MAX))()
+        raw = memoryview(self.buffer).cast("B")
+        self._u32, self._u64, self._f64 = raw.cast("I"), raw.cast("Q"), raw.cast("d")
+        self._u32[0] = 1  # NVML_GPM_METRICS_GET_VERSION
+        self._u32[1] = len(self.ids)
+        for i, metric in enumerate(self.ids):
+            self._u32[6 + i * 10] = metric
+
+    def between(self, earlier: int, later: int) -> GpmArray:
+        """Set the two samples, given by address."""
+        self._u64[1] = earlier
+        self._u64[2] = later
+        return self
+
+    def store(self, index: int, code: int, value: float) -> None:
+        """Write one result, as the library does; for a driver that is not the library."""
+        self._u32[6 + index * 10 + 1] = code
+        self._f64[3 + index * 5 + 1] = value
+
+    def decode(self) -> list[Slot]:
+        """The value of each metric, or why there is none."""
+        slots: list[Slot] = []
+        for i in range(len(self.ids)):
+            code = self._u32[6 + i * 10 + 1]
+            value = self._f64[3 + i * 5 + 1]
+            if code:
+                slots.append(fault_of(code))
+            else:
+                slots.append(value if math.isfinite(value) else _NOT_FINITE)
+        return slots

@@ -1,0 +1,114 @@
+"""The NVML functions that the catalogue's `Call` bindings name: how each is called and what it answers.
+
+One device call may serve several rows (both utilizations, all parts of the memory); it is made once.
+What a row must be scaled by to be in base units is said here for calls, as in the binding for fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.backends.nvml.arrays import SENTINELS, U32_ONES
+from agent.backends.nvml.driver import Device
+from agent.backends.nvml.errors import DriverError, escalate, reason_of
+from agent.catalogue.gpu import MEGA, MILLI, PERCENT
+from agent.model import Entity, Gap, Metric, Reading, Reason, Series
+
+_DOMAINS: Mapping[str, object] = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}  # nvmlClockType_t
+_GPU_SENSOR = 0  # NVML_TEMPERATURE_GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One function. `older` is its name in older drivers; `domains` maps a binding's label to an argument."""
+
+    scale: float = 1.0
+    older: str | None = None
+    args: tuple[object, ...] = ()
+    domains: Mapping[str, object] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
+    sentinels: frozenset[int] = SENTINELS
+
+
+SPECS: Mapping[str, Spec] = {
+    "nvmlDeviceGetUtilizationRates": Spec(PERCENT, parts=("gpu", "memory")),
+    "nvmlDeviceGetEncoderUtilization": Spec(PERCENT),
+    "nvmlDeviceGetDecoderUtilization": Spec(PERCENT),
+    "nvmlDeviceGetMemoryInfo_v2": Spec(older="nvmlDeviceGetMemoryInfo", parts=("total", "reserved", "free", "used")),
+    # TemperatureV gives a signed number, so a sensor without a value shows as -1: no core is that cold.
+    "nvmlDeviceGetTemperatureV": Spec(
+        older="nvmlDeviceGetTemperature", args=(_GPU_SENSOR,), sentinels=SENTINELS | {-1}
+    ),
+    "nvmlDeviceGetMarginTemperature": Spec(),  # signed, and -1 is a margin
+    "nvmlDeviceGetPowerUsage": Spec(MILLI),
+    "nvmlDeviceGetPowerManagementLimit": Spec(MILLI),
+    "nvmlDeviceGetPowerManagementDefaultLimit": Spec(MILLI),
+    "nvmlDeviceGetClockInfo": Spec(MEGA, domains=_DOMAINS),
+    "nvmlDeviceGetMaxClockInfo": Spec(MEGA, domains=_DOMAINS),
+    "nvmlDeviceGetCurrentClocksEventReasons": Spec(older="nvmlDeviceGetCurrentClocksThrottleReasons"),
+    "nvmlDeviceGetCurrPcieLinkGeneration": Spec(),
+    "nvmlDeviceGetMaxPcieLinkGeneration": Spec(),
+    "nvmlDeviceGetCurrPcieLinkWidth": Spec(),
+    "nvmlDeviceGetMaxPcieLinkWidth": Spec(),
+}
+
+
+def factors(scale: float) -> tuple[float, float]:
+    """`scale` as a multiplier and a divisor: 57 / 100 is 0.57, and 57 * 0.01 is not."""
+    return (scale, 1.0) if scale >= 1.0 else (1.0, float(round(1.0 / scale)))
+
+
+def arguments(name: str, labels: tuple[str, ...]) -> tuple[object, ...]:
+    """The arguments, after the device, of the function as a binding with these labels asks for it."""
+    spec = SPECS[name]
+    return (spec.domains[labels[0]],) if spec.domains else spec.args
+
+
+class Query:
+    """One device call, and the readings that its answer gives."""
+
+    def __init__(self, key: str, name: str, args: tuple[object, ...]) -> None:
+        """`key` names the spec; `name` is the function that this driver has."""
+        self._spec = SPECS[key]
+        self.name = name
+        self._args = args
+        self._outlets: list[tuple[str, float, float, Series]] = []
+        self._masks: list[tuple[Metric, Entity, Callable[[int], list[Reading]]]] = []
+
+    def add(self, part: str, series: Series) -> None:
+        """Take `part` of the answer ("" for an answer that is one number) as the value of `series`."""
+        self._outlets.append((part, *factors(self._spec.scale), series))
+
+    def add_mask(self, metric: Metric, entity: Entity, readings: Callable[[int], list[Reading]]) -> None:
+        """Take the answer as a bit mask that `readings` takes apart."""
+        self._masks.append((metric, entity, readings))
+
+    def read(self, device: Device, readings: list[Reading], gaps: list[Gap]) -> None:
+        """Make the call. Raises DeviceError or SourceError; any other failure costs its own readings."""
+        try:
+            answer = device.call(self.name, *self._args)
+        except DriverError as error:
+            escalate(error)
+            self._fail(gaps, reason_of(error.code), str(error))
+            return
+        for part, multiplier, divisor, series in self._outlets:
+            raw = answer[part] if part else answer
+            if raw in self._spec.sentinels:
+                gaps.append(Gap(series.metric, series.entity, Reason.IMPLAUSIBLE, _sentinel(self.name, raw)))
+            else:
+                readings.append(Reading(series, raw * multiplier / divisor))
+        for metric, entity, decode in self._masks:
+            if answer in self._spec.sentinels:
+                gaps.append(Gap(metric, entity, Reason.IMPLAUSIBLE, _sentinel(self.name, answer)))
+            else:
+                readings.extend(decode(answer))
+
+    def _fail(self, gaps: list[Gap], reason: Reason, detail: str) -> None:
+        gaps.extend(Gap(series.metric, series.entity, reason, detail) for _, _, _, series in self._outlets)
+        gaps.extend(Gap(metric, entity, reason, detail) for metric, entity, _ in self._masks)
+
+
+def _sentinel(name: str, raw: Any) -> str:
+    return f"{name}: {raw & U32_ONES if raw < 0 else raw:#x} stands for no value"

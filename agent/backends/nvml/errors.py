@@ -1,0 +1,107 @@
+"""What NVML's return codes mean to the agent: which cost one call, which a GPU, and which the whole source.
+
+Nothing here calls the library, and nothing swallows a code: each becomes a gap, a DeviceError or a
+SourceError. The numbers are NVML's own (`nvmlReturn_t`, nvidia-ml-py 13).
+"""
+
+from __future__ import annotations
+
+from agent.backends.protocol import DeviceError, SourceError
+from agent.model import Reason
+
+UNINITIALIZED = 1
+INVALID_ARGUMENT = 2
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+NOT_FOUND = 6
+DRIVER_NOT_LOADED = 9
+TIMEOUT = 10
+LIBRARY_NOT_FOUND = 12
+FUNCTION_NOT_FOUND = 13
+GPU_IS_LOST = 15
+RESET_REQUIRED = 16
+VERSION_MISMATCH = 18
+VGPU_ECC_NOT_SUPPORTED = 22
+ARGUMENT_VERSION_MISMATCH = 25
+DEPRECATED = 26
+NOT_READY = 27
+GPU_NOT_FOUND = 28
+
+_TEXTS = {
+    UNINITIALIZED: "the library is not initialised",
+    INVALID_ARGUMENT: "invalid argument",
+    NOT_SUPPORTED: "not supported",
+    NO_PERMISSION: "no permission",
+    NOT_FOUND: "not found",
+    DRIVER_NOT_LOADED: "the driver is not loaded",
+    TIMEOUT: "timeout",
+    LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 was not found",
+    FUNCTION_NOT_FOUND: "the driver is too old to have this function",
+    GPU_IS_LOST: "the GPU is lost",
+    RESET_REQUIRED: "the GPU requires a reset",
+    17: "blocked by the operating system",
+    VERSION_MISMATCH: "library and driver have different versions",
+    21: "no data",
+    ARGUMENT_VERSION_MISMATCH: "the driver does not know this version of the call",
+    DEPRECATED: "withdrawn by the driver",
+    NOT_READY: "not ready",
+    GPU_NOT_FOUND: "GPU not found",
+    29: "invalid state",
+    999: "unknown error",
+}
+
+SOURCE_CODES = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, VERSION_MISMATCH})
+"""The library must be opened anew, in a new process."""
+DEVICE_CODES = frozenset({GPU_IS_LOST, RESET_REQUIRED})
+"""The GPU as a whole is out of order."""
+UNSUPPORTED_CODES = frozenset(
+    # INVALID_ARGUMENT is what an older driver says to a field id that it does not know.
+    {INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND, VGPU_ECC_NOT_SUPPORTED, ARGUMENT_VERSION_MISMATCH, DEPRECATED}
+)
+PERMANENT_CODES = UNSUPPORTED_CODES | {NO_PERMISSION}
+"""Will not change while the library stays open: asked once, then left out."""
+
+_REASONS = {
+    **dict.fromkeys(UNSUPPORTED_CODES, Reason.UNSUPPORTED),
+    NO_PERMISSION: Reason.DENIED,
+    GPU_IS_LOST: Reason.LOST,
+    RESET_REQUIRED: Reason.LOST,
+    GPU_NOT_FOUND: Reason.LOST,
+    TIMEOUT: Reason.TIMEOUT,
+    NOT_READY: Reason.TIMEOUT,
+}
+
+
+class DriverError(Exception):
+    """One NVML call, or one field of a batch, ended with a code other than success."""
+
+    def __init__(self, call: str, code: int) -> None:
+        super().__init__(call, code)
+        self.call = call
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"{self.call}: {describe(self.code)}"
+
+
+def describe(code: int) -> str:
+    """The code in words, with its number."""
+    return f"{_TEXTS.get(code, 'NVML error')} ({code})"
+
+
+def reason_of(code: int) -> Reason:
+    """Why a reading is absent when its call ended with this code."""
+    return _REASONS.get(code, Reason.MALFORMED)
+
+
+def escalate(error: DriverError) -> None:
+    """Raise DeviceError or SourceError when the code says that more than this one call is out of order."""
+    escalate_source(error)
+    if error.code in DEVICE_CODES:
+        raise DeviceError(Reason.LOST, str(error)) from error
+
+
+def escalate_source(error: DriverError) -> None:
+    """Raise SourceError when the code says that the driver is gone; for calls that are no GPU's reading."""
+    if error.code in SOURCE_CODES:
+        raise SourceError(f"{error}; NVML must be opened anew in a new process") from error

@@ -1,0 +1,125 @@
+"""One lane's NVML fields of one GPU: a single driver call through one array made once.
+
+The call succeeds although single fields failed, so each field's own return code decides: a field that
+fails costs itself, unless its code says that the GPU or the driver is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent.backends.nvml.arrays import Fault, FieldArray, Slot
+from agent.backends.nvml.calls import factors
+from agent.backends.nvml.codes import CodeTable
+from agent.backends.nvml.driver import Device
+from agent.backends.nvml.errors import DriverError, escalate, reason_of
+from agent.catalogue.bindings import Field
+from agent.model import Entity, Gap, Metric, Reading, Reason, Series
+
+Pair = tuple[int, int]
+"""Field id and scope id."""
+
+GET = "nvmlDeviceGetFieldValues"
+
+
+class FieldBatch:
+    """The fields of a lane, and the readings that they give."""
+
+    def __init__(self) -> None:
+        self._slots: dict[Pair, int] = {}
+        self._values: list[tuple[int, float, float, Series]] = []
+        self._codes: list[tuple[int, CodeTable, Metric, Entity]] = []
+        self._sums: list[tuple[tuple[int, ...], float, float, Series]] = []
+        self._array: FieldArray | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._slots)
+
+    def _slot(self, pair: Pair) -> int:
+        self._array = None
+        return self._slots.setdefault(pair, len(self._slots))
+
+    def add(self, pair: Pair, binding: Field, series: Series) -> None:
+        """A field that is a number."""
+        self._values.append((self._slot(pair), *factors(binding.scale), series))
+
+    def add_codes(self, pair: Pair, table: CodeTable, metric: Metric, entity: Entity) -> None:
+        """A field that is a code of `table`."""
+        self._codes.append((self._slot(pair), table, metric, entity))
+
+    def add_sum(self, pairs: Sequence[Pair], binding: Field, series: Series) -> None:
+        """A number that is the sum of these fields; absent while one of them is."""
+        self._sums.append((tuple(self._slot(pair) for pair in pairs), *factors(binding.scale), series))
+
+    def read(self, device: Device, readings: list[Reading], gaps: list[Gap]) -> None:
+        """Fetch all fields. Raises DeviceError or SourceError; any other failure costs its own readings."""
+        if self._array is None:
+            self._array = FieldArray(tuple(self._slots))
+        try:
+            device.call(GET, self._array)
+        except DriverError as error:
+            escalate(error)
+            fault = Fault(reason_of(error.code), str(error))
+            slots: list[Slot] = [fault] * self._array.count
+        else:
+            slots = self._array.decode()
+        for slot, multiplier, divisor, series in self._values:
+            value = slots[slot]
+            if isinstance(value, Fault):
+                gaps.append(self._gap(slot, value, series.metric, series.entity))
+            else:
+                readings.append(Reading(series, value * multiplier / divisor))
+        if self._codes:
+            self._read_codes(slots, readings, gaps)
+        if self._sums:
+            self._read_sums(slots, readings, gaps)
+
+    def _read_codes(self, slots: list[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
+        for slot, table, metric, entity in self._codes:
+            value = slots[slot]
+            if isinstance(value, Fault):
+                gaps.append(self._gap(slot, value, metric, entity))
+            elif (known := table.get(int(value))) is not None:
+                readings.extend(known)
+            else:
+                fault = Fault(Reason.MALFORMED, f"code {int(value)} is unknown to this version")
+                gaps.append(self._gap(slot, fault, metric, entity))
+
+    def _read_sums(self, slots: list[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
+        for parts, multiplier, divisor, series in self._sums:
+            total: int | float = 0
+            for slot in parts:
+                value = slots[slot]
+                if isinstance(value, Fault):
+                    gaps.append(self._gap(slot, value, series.metric, series.entity))
+                    break
+                total += value
+            else:
+                readings.append(Reading(series, total * multiplier / divisor))
+
+    def _gap(self, slot: int, fault: Fault, metric: Metric, entity: Entity) -> Gap:
+        field, _ = list(self._slots)[slot]
+        name = f"NVML field {field}"
+        if fault.code:
+            escalate(DriverError(name, fault.code))
+        return Gap(metric, entity, fault.reason, f"{name}: {fault.text}")
+
+
+def fetch(device: Device, pairs: Sequence[Pair]) -> dict[Pair, Slot]:
+    """Each pair's value or fault, for probing: a driver that refuses the batch is asked in halves."""
+    if not pairs:
+        return {}
+    array = FieldArray(pairs)
+    try:
+        device.call(GET, array)
+    except DriverError as error:
+        escalate(error)
+        if len(pairs) == 1:
+            return {pairs[0]: Fault(reason_of(error.code), str(error), error.code)}
+        half = len(pairs) // 2
+        return fetch(device, pairs[:half]) | fetch(device, pairs[half:])
+    slots = array.decode()
+    for (field, _), slot in zip(pairs, slots, strict=True):
+        if isinstance(slot, Fault) and slot.code:
+            escalate(DriverError(f"NVML field {field}", slot.code))
+    return dict(zip(pairs, slots, strict=True))

@@ -1,0 +1,273 @@
+"""Finds out, once per GPU and opening, what the device and its driver support, and makes the plan to read it.
+
+Unsupported and denied values leave the plan and become gaps that are made here and shown in every
+sample of their lane. What failed in a way that may pass stays in the plan. A GPU is probed by its own
+thread, in its first read: one that hangs in it keeps no other GPU waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from agent.backends.nvml.arrays import Fault, Slot
+from agent.backends.nvml.calls import SPECS, Query, arguments
+from agent.backends.nvml.codes import EventReasons, field_codes
+from agent.backends.nvml.driver import Device, Driver
+from agent.backends.nvml.errors import (
+    FUNCTION_NOT_FOUND,
+    NO_PERMISSION,
+    PERMANENT_CODES,
+    DriverError,
+    describe,
+    escalate,
+    reason_of,
+)
+from agent.backends.nvml.fields import FieldBatch, Pair, fetch
+from agent.backends.nvml.gpm import GpmSampler
+from agent.backends.nvml.wants import NvmlBinding, Want, lane_of
+from agent.backends.protocol import DeviceError, SourceError
+from agent.catalogue.bindings import ALL_LINKS, Call, Field, Gpm
+from agent.model import Gap, Gpu, Lane, Metric, NvLink, Reason, Series
+
+FAST_CALLS = 7
+"""Most device calls in a fast sample: each one takes the driver's locks."""
+_CLOCK = "nvmlDeviceGetClockInfo"
+_LINK_COUNT: Pair = (91, 0)  # NVML_FI_DEV_NVLINK_LINK_COUNT
+_ELSEWHERE = frozenset({"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuFabricInfoV"})  # extras.py
+
+
+@dataclass(slots=True)
+class LanePlan:
+    """What one lane of one GPU reads, and what it cannot."""
+
+    fields: FieldBatch = field(default_factory=FieldBatch)
+    queries: list[Query] = field(default_factory=list)
+    gpm: GpmSampler | None = None
+    gaps: tuple[Gap, ...] = ()
+
+
+class Plan:
+    """What to read on one GPU, by lane."""
+
+    def __init__(self) -> None:
+        self.lanes: dict[Lane, LanePlan] = {lane: LanePlan() for lane in Lane}
+        self.mig = False
+
+
+class _Missing:
+    """What is left out: one gap for a row, entity and reason, with everything that was tried."""
+
+    def __init__(self) -> None:
+        self._tried: dict[tuple[Lane, Metric, Reason], dict[str, list[str]]] = {}
+
+    def add(self, want: Want, faults: Sequence[tuple[str, Fault]]) -> None:
+        denied = any(fault.reason is Reason.DENIED for _, fault in faults)
+        reason = Reason.DENIED if denied else faults[0][1].reason
+        texts = self._tried.setdefault((lane_of(want.metric, want.bindings[0]), want.metric, reason), {})
+        for source, fault in faults:
+            texts.setdefault(fault.text, []).append(source)
+
+    def gaps(self, lane: Lane, gpu: Gpu, served: set[Metric], note: str) -> Iterable[Gap]:
+        for (where, metric, reason), texts in self._tried.items():
+            # A link's error types come in families, one per generation: one family answering is all there is.
+            if where is not lane or (metric.entity is NvLink and metric in served):
+                continue
+            detail = "; ".join(f"{', '.join(dict.fromkeys(sources))}: {text}" for text, sources in texts.items())
+            yield Gap(metric, gpu, reason, detail + note)
+
+
+class Prober:
+    """Makes one GPU's plan."""
+
+    def __init__(self, driver: Driver, device: Device, gpu: Gpu, wanted: Sequence[Want]) -> None:
+        self._device = device
+        self._gpu = gpu
+        self._wanted = wanted
+        self._plan = Plan()
+        self._missing = _Missing()
+        self._served: set[Metric] = set()
+        self._gpm = GpmSampler(driver)
+        self._gpm_fault: Fault | None = None
+        self._queries: dict[tuple[str, tuple[object, ...]], tuple[Query, object] | Fault] = {}
+
+    def plan(self) -> Plan:
+        """Ask the device. Raises DeviceError or SourceError when it is out of order as a whole."""
+        try:
+            return self._ask()
+        except (DeviceError, SourceError):
+            self._gpm.close()
+            raise
+
+    def _ask(self) -> Plan:
+        self._plan.mig = self._mig_enabled()
+        links = fetch(self._device, [_LINK_COUNT])[_LINK_COUNT]
+        self._links: range | Fault = links if isinstance(links, Fault) else range(int(links))
+        self._slots = fetch(self._device, self._pairs())
+        self._gpm_fault = self._probe_gpm()
+        for want in self._wanted:
+            self._resolve(want)
+        self._hold_to_budget()
+        note = "; MIG is enabled" if self._plan.mig else ""
+        for lane, plan in self._plan.lanes.items():
+            plan.gaps = tuple(self._missing.gaps(lane, self._gpu, self._served, note))
+        return self._plan
+
+    def _mig_enabled(self) -> bool:
+        try:
+            return bool(self._device.call("nvmlDeviceGetMigMode") == 1)
+        except DriverError as error:
+            escalate(error)
+            return False
+
+    def _probe_gpm(self) -> Fault | None:
+        try:
+            self._gpm.probe(self._device)
+        except DriverError as error:
+            escalate(error)
+            if error.code in PERMANENT_CODES or not self._gpm.ready:
+                self._gpm.close()
+                return Fault(reason_of(error.code), str(error), error.code)
+        self._plan.lanes[Lane.FAST].gpm = self._gpm
+        return None
+
+    def _pairs(self) -> list[Pair]:
+        pairs: dict[Pair, None] = {}
+        for want in self._wanted:
+            for binding in want.bindings:
+                if isinstance(binding, Field):
+                    pairs.update(dict.fromkeys(self._scopes(binding)))
+        return list(pairs)
+
+    def _scopes(self, binding: Field) -> list[Pair]:
+        if not binding.per_link:
+            return [(binding.id, binding.scope)]
+        return [] if isinstance(self._links, Fault) else [(binding.id, link) for link in self._links]
+
+    def _resolve(self, want: Want) -> None:
+        faults: list[tuple[str, Fault]] = []
+        for binding in want.bindings:
+            if isinstance(binding, Call) and binding.name in _ELSEWHERE:
+                return
+            fault = self._take(want, binding)
+            if fault is None:
+                self._served.add(want.metric)
+                return
+            faults.append((_source(binding), fault))
+        self._missing.add(want, faults)
+
+    def _take(self, want: Want, binding: NvmlBinding) -> Fault | None:
+        """Put the binding into the plan, or say why it cannot be."""
+        plan = self._plan.lanes[lane_of(want.metric, binding)]
+        if isinstance(binding, Field):
+            return self._take_links(want, binding, plan) if binding.per_link else self._take_field(want, binding, plan)
+        if isinstance(binding, Gpm):
+            if self._gpm_fault is None:
+                self._gpm.add(binding, self._series(want))
+            return self._gpm_fault
+        return self._take_call(want, binding, plan)
+
+    def _series(self, want: Want, link: int | None = None) -> Series:
+        entity = self._gpu if link is None else NvLink(self._gpu, link)
+        labels = tuple(zip(want.metric.labels, want.labels, strict=True)) if want.metric.labels else ()
+        return Series(want.metric, entity, labels)
+
+    def _take_field(self, want: Want, binding: Field, plan: LanePlan) -> Fault | None:
+        pair = (binding.id, binding.scope)
+        fault = _permanent(self._slots[pair])
+        if fault is not None:
+            return fault
+        table = field_codes(binding.id, want.metric, self._gpu)
+        if table is not None:
+            plan.fields.add_codes(pair, table, want.metric, self._gpu)
+        else:
+            plan.fields.add(pair, binding, self._series(want))
+        return None
+
+    def _take_links(self, want: Want, binding: Field, plan: LanePlan) -> Fault | None:
+        """A field of each link; a link that is down now stays in, as long as any link offers the field."""
+        if isinstance(self._links, Fault):
+            return Fault(self._links.reason, f"the number of NVLinks is unknown, {self._links.text}")
+        pairs = self._scopes(binding)
+        if not pairs:
+            return None if want.per_link else Fault(Reason.UNSUPPORTED, "the GPU has no NVLink")
+        faults = [_permanent(self._slots[pair]) for pair in pairs]
+        able = [pair for pair, fault in zip(pairs, faults, strict=True) if fault is None]
+        if not able:
+            return faults[0]
+        if not want.per_link:
+            plan.fields.add_sum(able, binding, self._series(want))
+            return None
+        for pair in pairs:
+            entity = NvLink(self._gpu, pair[1])
+            table = field_codes(binding.id, want.metric, entity)
+            if table is not None:
+                plan.fields.add_codes(pair, table, want.metric, entity)
+            else:
+                plan.fields.add(pair, binding, self._series(want, pair[1]))
+        return None
+
+    def _take_call(self, want: Want, binding: Call, plan: LanePlan) -> Fault | None:
+        key = (binding.name, arguments(binding.name, binding.labels))
+        if key not in self._queries:
+            self._queries[key] = self._try_call(*key)
+        tried = self._queries[key]
+        if isinstance(tried, Fault):
+            return tried
+        query, answer = tried
+        spec = SPECS[binding.name]
+        part = binding.labels[0] if spec.parts else ""
+        if isinstance(answer, dict) and part not in answer:
+            return Fault(Reason.UNSUPPORTED, f"only {query.name} is there, which counts it as used")
+        if want.metric.labels and not binding.labels:
+            query.add_mask(want.metric, self._gpu, EventReasons(want.metric, self._gpu).readings)
+        else:
+            query.add(part, self._series(want))
+        if query not in plan.queries:
+            plan.queries.append(query)
+        return None
+
+    def _try_call(self, name: str, args: tuple[object, ...]) -> tuple[Query, object] | Fault:
+        older = SPECS[name].older
+        fault: Fault | None = None
+        for candidate in (name, older) if older else (name,):
+            try:
+                answer = self._device.call(candidate, *args)
+            except DriverError as error:
+                escalate(error)
+                if error.code not in PERMANENT_CODES:
+                    return Query(name, candidate, args), None  # may pass: try again on every sample
+                # Of two failures the telling one: a missing function says nothing about the device.
+                if fault is None or fault.code == FUNCTION_NOT_FOUND:
+                    fault = Fault(reason_of(error.code), describe(error.code), error.code)
+                if error.code == NO_PERMISSION:
+                    break
+            else:
+                return Query(name, candidate, args), answer
+        return fault or Fault(Reason.UNSUPPORTED, f"{name} was not tried")
+
+    def _hold_to_budget(self) -> None:
+        """Move the SM clock to the slow lane when an older driver's fallbacks fill the fast one.
+
+        The throttle counters go on telling, each sample, for how long the clock was held down.
+        """
+        fast = self._plan.lanes[Lane.FAST]
+        calls = len(fast.queries) + bool(fast.fields) + bool(self._plan.lanes[Lane.FAST].gpm)
+        if calls > FAST_CALLS:
+            moved = [query for query in fast.queries if query.name == _CLOCK]
+            fast.queries = [query for query in fast.queries if query.name != _CLOCK]
+            self._plan.lanes[Lane.SLOW].queries.extend(moved)
+
+
+def _source(binding: NvmlBinding) -> str:
+    """The binding for people, with the scope that tells a module's power from the board's."""
+    if not isinstance(binding, Field) or (binding.scope == 0 and not binding.per_link):
+        return str(binding)
+    if binding.per_link or binding.scope == ALL_LINKS:
+        return f"{binding} of {'each link' if binding.per_link else 'all links'}"
+    return f"{binding} of scope {binding.scope}"
+
+
+def _permanent(slot: Slot) -> Fault | None:
+    """The fault, if the device will not offer this field as long as the library is open."""
+    return slot if isinstance(slot, Fault) and slot.code in PERMANENT_CODES else None

@@ -1,0 +1,457 @@
+/* A stand-in for libnvidia-ml.so.1: a node of eight H100s whose calls cost nothing.
+ *
+ * For tests and benchmarks on machines without a GPU. It exports what coldplate's NVML backend and
+ * nvitop-exporter call. Values move with time, counters only grow, and a control file (the path is in the
+ * environment variable COLDPLATE_FAKE_NVML; without it the node is healthy) can break things while a
+ * program runs. One command a line:
+ *
+ *   lost N          GPU N has fallen off the bus (GPU_IS_LOST)
+ *   hang N          a call on GPU N does not return while the line is there
+ *   denied N        calls on GPU N end with NO_PERMISSION
+ *   segv            the next call on a GPU crashes the process
+ *   unloaded        every call ends with DRIVER_NOT_LOADED
+ *   mismatch        every call ends with LIB_RM_VERSION_MISMATCH
+ *   xid N CODE      an XID event on GPU N, delivered once for each such line that is appended
+ *   count N         the node has N GPUs (0 to 16)
+ *   reset-counters  energy, link bytes and throttle times start again from 0 when the line appears
+ *   freeze T        values are those of T seconds after the library was loaded
+ *
+ * Replace the file or append to it; one that is seen half-written is half obeyed. It is looked at no more
+ * than ten times a second. Layouts and names: NVIDIA's nvml.h as rendered by
+ * nvidia-ml-py; every integer type here is the header's.
+ */
+#define _GNU_SOURCE
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, DENIED = 4, NOT_FOUND = 6, UNLOADED = 9, TIMEOUT = 10, LOST = 15, MISMATCH = 18 };
+enum { MAX_GPUS = 16, LINKS = 18, MAX_XIDS = 4096 };
+#define API __attribute__((visibility("default")))
+
+typedef struct { int index; } gpu_t;
+typedef struct { uint32_t registered; int seen; } events_t;
+typedef struct { double at; } sample_t;
+typedef struct {
+    uint32_t field, scope;
+    int64_t timestamp, latency;
+    uint32_t type, code;
+    union { double d; uint32_t u32; uint64_t u64; int32_t i32; } value;
+} field_t;
+typedef struct { uint32_t id, code; double value; const char *names[3]; } metric_t;
+typedef struct { uint32_t version, count; sample_t *first, *second; metric_t metrics[]; } metrics_t;
+typedef struct { gpu_t *device; uint64_t type, data; uint32_t gpu_instance, compute_instance; } event_t;
+
+static gpu_t gpus[MAX_GPUS];
+typedef struct {
+    int count, segv, unloaded, mismatch, resets;
+    uint8_t lost[MAX_GPUS], hang[MAX_GPUS], denied[MAX_GPUS];
+    double frozen;
+} control_t;
+static control_t now_control = { .count = 8, .frozen = -1 };
+static struct { int gpu, code; } xid[MAX_XIDS];
+static volatile int xids;
+static pthread_mutex_t control_lock = PTHREAD_MUTEX_INITIALIZER;
+static double checked_at = -1, loaded_at, counters_from;
+static struct timespec control_mtime;
+static off_t control_size = -1;
+
+/* ---- time and the control file --------------------------------------------------------------- */
+
+static double monotonic(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+__attribute__((constructor)) static void load(void) {
+    loaded_at = monotonic();
+    for (int i = 0; i < MAX_GPUS; i++) gpus[i].index = i;
+}
+
+/* Seconds on which every value depends. */
+static double phase(void) {
+    return now_control.frozen >= 0 ? now_control.frozen : monotonic() - loaded_at;
+}
+
+static void parse(FILE *file) {
+    char line[256], word[32];
+    int found = 0;
+    control_t next = { .count = 8, .frozen = -1 };
+    while (fgets(line, sizeof line, file)) {
+        double number = 0;
+        int code = 0, fields = sscanf(line, "%31s %lf %d", word, &number, &code);
+        int gpu = (int)number & (MAX_GPUS - 1);
+        if (fields < 1) continue;
+        if (!strcmp(word, "lost")) next.lost[gpu] = 1;
+        else if (!strcmp(word, "hang")) next.hang[gpu] = 1;
+        else if (!strcmp(word, "denied")) next.denied[gpu] = 1;
+        else if (!strcmp(word, "segv")) next.segv = 1;
+        else if (!strcmp(word, "unloaded")) next.unloaded = 1;
+        else if (!strcmp(word, "mismatch")) next.mismatch = 1;
+        else if (!strcmp(word, "count")) next.count = number < 0 ? 0 : number > MAX_GPUS ? MAX_GPUS : (int)number;
+        else if (!strcmp(word, "freeze")) next.frozen = number;
+        else if (!strcmp(word, "reset-counters")) next.resets++;
+        else if (!strcmp(word, "xid") && found < MAX_XIDS) {
+            xid[found].gpu = gpu;
+            xid[found++].code = code;
+        }
+    }
+    int again = next.resets > now_control.resets;
+    now_control = next;
+    xids = found;
+    if (again) counters_from = phase();
+}
+
+static void look(void) {
+    double t = monotonic();
+    if (checked_at >= 0 && t - checked_at < 0.1) return;
+    if (pthread_mutex_trylock(&control_lock)) return;
+    const char *path = getenv("COLDPLATE_FAKE_NVML");
+    struct stat about;
+    checked_at = t;
+    if (path && !stat(path, &about) &&
+        (about.st_mtim.tv_sec != control_mtime.tv_sec || about.st_mtim.tv_nsec != control_mtime.tv_nsec ||
+         about.st_size != control_size)) {
+        FILE *file = fopen(path, "r");
+        if (file) {
+            control_mtime = about.st_mtim;
+            control_size = about.st_size;
+            parse(file);
+            fclose(file);
+        }
+    }
+    pthread_mutex_unlock(&control_lock);
+}
+
+static int node(void) {
+    look();
+    if (now_control.unloaded) return UNLOADED;
+    if (now_control.mismatch) return MISMATCH;
+    return OK;
+}
+
+static int on(const gpu_t *gpu) {
+    int code = node();
+    if (code) return code;
+    if (gpu < gpus || gpu >= gpus + MAX_GPUS) return INVALID;
+    if (now_control.segv) raise(SIGSEGV);
+    while (now_control.hang[gpu->index]) {
+        usleep(20000);
+        look();
+    }
+    if ((code = node())) return code;
+    if (gpu->index >= now_control.count || now_control.lost[gpu->index]) return LOST;
+    if (now_control.denied[gpu->index]) return DENIED;
+    return OK;
+}
+#define ON(gpu) do { int code_ = on(gpu); if (code_) return code_; } while (0)
+#define NODE() do { int code_ = node(); if (code_) return code_; } while (0)
+
+/* ---- the machine: everything is a function of time -------------------------------------------- */
+
+/* Load between 0 and 1 with a period of 20 s, each GPU at its own point of it. */
+static double load_of(int gpu) { return 0.5 + 0.45 * sin(phase() * 0.31415926 + gpu * 0.7); }
+/* Its integral since the counters began: always growing. */
+static double work_of(int gpu) {
+    double t = phase(), from = counters_from, w = 0.31415926, a = gpu * 0.7;
+    return 0.5 * (t - from) - 0.45 / w * (cos(w * t + a) - cos(w * from + a));
+}
+static double since(void) { return phase() - counters_from; }
+static uint32_t milliwatts(int gpu) { return (uint32_t)(90000 + 600000 * load_of(gpu)); }
+static uint64_t millijoules(int gpu) { return (uint64_t)(90000 * since() + 600000 * work_of(gpu)) + (counters_from > 0 ? 0 : 5000000000ull); }
+static uint32_t celsius(int gpu) { return (uint32_t)(32 + 40 * load_of(gpu) + gpu % 3); }
+static uint32_t megahertz(int gpu) { return (uint32_t)(1980 - 240 * load_of(gpu)); }
+static const uint64_t memory_total = 85520809984ull, memory_reserved = 551550976ull;
+static uint64_t memory_used(int gpu) { return ((uint64_t)((8 + 60 * load_of(gpu)) * 512)) << 21; }
+
+static void put32(field_t *f, uint32_t v) { f->type = 1; f->value.u32 = v; }
+static void put64(field_t *f, uint64_t v) { f->type = 3; f->value.u64 = v; }
+
+static void read_field(int gpu, field_t *f) {
+    int all = f->scope == 0xFFFFFFFF;
+    double links = all ? LINKS : 1, seconds = since(), work = work_of(gpu);
+    if ((f->field >= 138 && f->field <= 141) || (f->field >= 161 && f->field <= 166))
+        if (!all && f->scope >= LINKS) { f->code = INVALID; return; }
+    f->code = OK;
+    switch (f->field) {
+    case 3: put64(f, 2); break;
+    case 4: case 6: put64(f, 0); break;
+    case 5: put64(f, 17); break;
+    case 38: case 45: case 52: case 59: case 160: put64(f, 0); break;
+    case 74: put64(f, (uint64_t)(work * 0.2e9)); break;
+    case 75: put64(f, (uint64_t)(seconds * 0.001e9)); break;
+    case 76: case 77: case 79: put64(f, 0); break;
+    case 78: put64(f, (uint64_t)(seconds * 0.05e9)); break;
+    case 82: put32(f, celsius(gpu) + 8); break;
+    case 83: put64(f, millijoules(gpu)); break;
+    case 91: put32(f, LINKS); break;
+    case 94: put32(f, gpu); break;
+    case 138: put64(f, (uint64_t)(work * 2e6 * links)); break;
+    case 139: put64(f, (uint64_t)(work * 2.1e6 * links)); break;
+    case 140: put64(f, (uint64_t)(work * 2.2e6 * links)); break;
+    case 141: put64(f, (uint64_t)(work * 2.3e6 * links)); break;
+    case 142: case 143: case 144: case 145: put32(f, 0); break;
+    case 161: case 162: case 163: put64(f, f->scope == 3 ? 1 : 0); break;
+    case 90: case 164: put32(f, 26562); break;
+    case 165: put32(f, 1); break;
+    case 166: put32(f, 6); break;
+    case 169: case 173: case 174: case 175: case 176: case 177: case 178: case 179: case 180: case 181: case 182: case 183:
+        put32(f, f->field == 173 ? 4 : 0); break;
+    case 185: case 186: if (f->scope == 0) put32(f, milliwatts(gpu) + (f->field == 186 ? 1500 : 0)); else f->code = UNSUPPORTED; break;
+    case 187: put32(f, 200000); break;
+    case 188: case 189: case 190: case 192: put32(f, 700000); break;
+    case 197: put64(f, (uint64_t)(work * 3e9)); break;
+    case 198: put64(f, (uint64_t)(work * 5e9)); break;
+    case 230: put32(f, 0); break;
+    case 269: case 270: put64(f, (uint64_t)(seconds * 0.0005e9)); break;
+    case 271: put64(f, 0); break;
+    default: f->code = UNSUPPORTED;
+    }
+}
+
+/* ---- system ------------------------------------------------------------------------------------ */
+
+static int text(char *out, uint32_t size, const char *value) {
+    if (strlen(value) >= size) return 7;
+    strcpy(out, value);
+    return OK;
+}
+
+API int nvmlInitWithFlags(uint32_t flags) { (void)flags; NODE(); return OK; }
+API int nvmlInit_v2(void) { NODE(); return OK; }
+API int nvmlShutdown(void) { return OK; }
+API const char *nvmlErrorString(int code) { return code == OK ? "Success" : "An error of the stand-in library"; }
+API int nvmlSystemGetDriverVersion(char *out, uint32_t size) { NODE(); return text(out, size, "570.124.06"); }
+API int nvmlSystemGetNVMLVersion(char *out, uint32_t size) { NODE(); return text(out, size, "12.570.124.06"); }
+API int nvmlSystemGetCudaDriverVersion(int *out) { NODE(); *out = 12080; return OK; }
+API int nvmlSystemGetCudaDriverVersion_v2(int *out) { return nvmlSystemGetCudaDriverVersion(out); }
+API int nvmlDeviceGetCount_v2(uint32_t *out) { NODE(); *out = now_control.count; return OK; }
+
+/* ---- who a GPU is ------------------------------------------------------------------------------- */
+
+static void uuid_of(int gpu, char *out) { sprintf(out, "GPU-c01d97a7-0000-4000-8000-%012x", gpu + 1); }
+static void bus_of(int gpu, char *out) { sprintf(out, "%08X:%02X:00.0", 0, 0x1b + gpu * 0x10); }
+
+API int nvmlDeviceGetHandleByIndex_v2(uint32_t index, gpu_t **out) {
+    NODE();
+    if (index >= (uint32_t)now_control.count) return INVALID;
+    ON(&gpus[index]);
+    *out = &gpus[index];
+    return OK;
+}
+API int nvmlDeviceGetHandleByUUID(const char *uuid, gpu_t **out) {
+    char name[64];
+    NODE();
+    for (int i = 0; i < now_control.count; i++) {
+        uuid_of(i, name);
+        if (!strcmp(name, uuid)) return nvmlDeviceGetHandleByIndex_v2(i, out);
+    }
+    return NOT_FOUND;
+}
+API int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, gpu_t **out) {
+    char name[32];
+    NODE();
+    for (int i = 0; i < now_control.count; i++) {
+        bus_of(i, name);
+        if (!strcasecmp(name, bus)) return nvmlDeviceGetHandleByIndex_v2(i, out);
+    }
+    return NOT_FOUND;
+}
+API int nvmlDeviceGetIndex(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = gpu->index; return OK; }
+API int nvmlDeviceGetMinorNumber(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = gpu->index; return OK; }
+API int nvmlDeviceGetNumaNodeId(gpu_t *gpu, int *out) { ON(gpu); *out = gpu->index / 4; return OK; }
+API int nvmlDeviceGetUUID(gpu_t *gpu, char *out, uint32_t size) {
+    char name[64];
+    ON(gpu);
+    uuid_of(gpu->index, name);
+    return text(out, size, name);
+}
+API int nvmlDeviceGetSerial(gpu_t *gpu, char *out, uint32_t size) {
+    char name[32];
+    ON(gpu);
+    sprintf(name, "16503230000%02d", gpu->index);
+    return text(out, size, name);
+}
+API int nvmlDeviceGetName(gpu_t *gpu, char *out, uint32_t size) { ON(gpu); return text(out, size, "NVIDIA H100 80GB HBM3"); }
+API int nvmlDeviceGetVbiosVersion(gpu_t *gpu, char *out, uint32_t size) { ON(gpu); return text(out, size, "96.00.99.00.01"); }
+API int nvmlDeviceGetBoardPartNumber(gpu_t *gpu, char *out, uint32_t size) { ON(gpu); return text(out, size, "692-2G520-0200-000"); }
+API int nvmlDeviceGetArchitecture(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 9; return OK; }
+API int nvmlDeviceGetCudaComputeCapability(gpu_t *gpu, int *major, int *minor) { ON(gpu); *major = 9; *minor = 0; return OK; }
+API int nvmlDeviceGetPciInfo_v3(gpu_t *gpu, void *out) {
+    struct { char legacy[16]; uint32_t domain, bus, device, id, subsystem; char bus_id[32]; } *info = out;
+    ON(gpu);
+    memset(info, 0, sizeof *info);
+    info->bus = 0x1b + gpu->index * 0x10;
+    info->id = 0x233010de;
+    bus_of(gpu->index, info->bus_id);
+    memcpy(info->legacy, info->bus_id + 4, 12);
+    return OK;
+}
+
+/* ---- readings ------------------------------------------------------------------------------------ */
+
+API int nvmlDeviceGetFieldValues(gpu_t *gpu, int count, field_t *fields) {
+    struct timespec t;
+    ON(gpu);
+    clock_gettime(CLOCK_REALTIME_COARSE, &t);
+    for (int i = 0; i < count; i++) {
+        fields[i].timestamp = t.tv_sec * 1000000ll + t.tv_nsec / 1000;
+        fields[i].latency = 0;
+        read_field(gpu->index, &fields[i]);
+    }
+    return OK;
+}
+API int nvmlDeviceGetUtilizationRates(gpu_t *gpu, uint32_t *out) {
+    ON(gpu);
+    out[0] = (uint32_t)(100 * load_of(gpu->index));
+    out[1] = (uint32_t)(60 * load_of(gpu->index));
+    return OK;
+}
+API int nvmlDeviceGetEncoderUtilization(gpu_t *gpu, uint32_t *out, uint32_t *period) { ON(gpu); *out = 3; *period = 167000; return OK; }
+API int nvmlDeviceGetDecoderUtilization(gpu_t *gpu, uint32_t *out, uint32_t *period) { ON(gpu); *out = 5; *period = 167000; return OK; }
+API int nvmlDeviceGetMemoryInfo(gpu_t *gpu, uint64_t *out) {
+    ON(gpu);
+    out[0] = memory_total;
+    out[2] = memory_used(gpu->index) + memory_reserved;
+    out[1] = memory_total - out[2];
+    return OK;
+}
+API int nvmlDeviceGetMemoryInfo_v2(gpu_t *gpu, uint64_t *out) {
+    if ((uint32_t)out[0] != 0x02000028) return 25;
+    ON(gpu);
+    out[1] = memory_total;
+    out[2] = memory_reserved;
+    out[4] = memory_used(gpu->index);
+    out[3] = memory_total - memory_reserved - out[4];
+    return OK;
+}
+API int nvmlDeviceGetBAR1MemoryInfo(gpu_t *gpu, uint64_t *out) { ON(gpu); out[0] = 1ull << 37; out[2] = 1ull << 21; out[1] = out[0] - out[2]; return OK; }
+API int nvmlDeviceGetTemperature(gpu_t *gpu, uint32_t sensor, uint32_t *out) { (void)sensor; ON(gpu); *out = celsius(gpu->index); return OK; }
+API int nvmlDeviceGetTemperatureV(gpu_t *gpu, int32_t *out) {
+    if (out[0] != 0x100000C) return 25;
+    ON(gpu);
+    out[2] = celsius(gpu->index);
+    return OK;
+}
+API int nvmlDeviceGetMarginTemperature(gpu_t *gpu, int32_t *out) { ON(gpu); out[1] = 87 - (int)celsius(gpu->index); return OK; }
+API int nvmlDeviceGetClockInfo(gpu_t *gpu, uint32_t domain, uint32_t *out) {
+    ON(gpu);
+    if (domain > 3) return INVALID;
+    *out = domain == 2 ? 2619 : domain == 3 ? megahertz(gpu->index) - 200 : megahertz(gpu->index);
+    return OK;
+}
+API int nvmlDeviceGetMaxClockInfo(gpu_t *gpu, uint32_t domain, uint32_t *out) { ON(gpu); *out = domain == 2 ? 2619 : 1980; return OK; }
+API int nvmlDeviceGetCurrentClocksEventReasons(gpu_t *gpu, uint64_t *out) {
+    ON(gpu);
+    *out = load_of(gpu->index) > 0.8 ? 0x4 : load_of(gpu->index) < 0.1 ? 0x1 : 0;
+    return OK;
+}
+API int nvmlDeviceGetCurrentClocksThrottleReasons(gpu_t *gpu, uint64_t *out) { return nvmlDeviceGetCurrentClocksEventReasons(gpu, out); }
+API int nvmlDeviceGetPowerUsage(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = milliwatts(gpu->index); return OK; }
+API int nvmlDeviceGetPowerManagementLimit(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 700000; return OK; }
+API int nvmlDeviceGetPowerManagementDefaultLimit(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 700000; return OK; }
+API int nvmlDeviceGetEnforcedPowerLimit(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 700000; return OK; }
+API int nvmlDeviceGetTotalEnergyConsumption(gpu_t *gpu, uint64_t *out) { ON(gpu); *out = millijoules(gpu->index); return OK; }
+API int nvmlDeviceGetCurrPcieLinkGeneration(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 5; return OK; }
+API int nvmlDeviceGetMaxPcieLinkGeneration(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 5; return OK; }
+API int nvmlDeviceGetCurrPcieLinkWidth(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 16; return OK; }
+API int nvmlDeviceGetMaxPcieLinkWidth(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 16; return OK; }
+API int nvmlDeviceGetPcieThroughput(gpu_t *gpu, uint32_t counter, uint32_t *out) { ON(gpu); *out = (uint32_t)((counter + 3) * 1e6 * load_of(gpu->index)); return OK; }
+API int nvmlDeviceGetMigMode(gpu_t *gpu, uint32_t *current, uint32_t *pending) { ON(gpu); *current = *pending = 0; return OK; }
+API int nvmlDeviceGetMaxMigDeviceCount(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 7; return OK; }
+API int nvmlDeviceGetMigDeviceHandleByIndex(gpu_t *gpu, uint32_t index, gpu_t **out) { (void)index; (void)out; ON(gpu); return NOT_FOUND; }
+API int nvmlDeviceGetGpuFabricInfoV(gpu_t *gpu, void *out) {
+    struct { uint32_t version; uint8_t cluster[16]; uint32_t status, clique, state, health; } *info = out;
+    ON(gpu);
+    memset(info->cluster, 0, 16);
+    info->status = 0;
+    info->clique = 0;
+    info->state = 3;
+    info->health = 0;
+    return OK;
+}
+
+/* ---- performance monitoring ----------------------------------------------------------------------- */
+
+API int nvmlGpmQueryDeviceSupport(gpu_t *gpu, uint32_t *out) { ON(gpu); out[1] = 1; return OK; }
+API int nvmlGpmSampleAlloc(sample_t **out) { *out = calloc(1, sizeof **out); return OK; }
+API int nvmlGpmSampleFree(sample_t *sample) { free(sample); return OK; }
+API int nvmlGpmSampleGet(gpu_t *gpu, sample_t *sample) {
+    ON(gpu);
+    sample->at = monotonic();
+    return OK;
+}
+/* Metric N is N percent plus a slow wave; an interval of 100 ms or less gives zeroes, as on hardware. */
+API int nvmlGpmMetricsGet(metrics_t *get) {
+    if (get->version != 1) return 25;
+    int usable = get->second->at - get->first->at > 0.1;
+    for (uint32_t i = 0; i < get->count; i++) {
+        metric_t *metric = &get->metrics[i];
+        metric->code = metric->id < 477 ? OK : INVALID;
+        metric->value = usable ? metric->id + 20 * load_of(0) : 0;
+    }
+    return OK;
+}
+
+/* ---- events ----------------------------------------------------------------------------------------- */
+
+API int nvmlEventSetCreate(events_t **out) {
+    NODE();
+    *out = calloc(1, sizeof **out);
+    (*out)->seen = xids;
+    return OK;
+}
+API int nvmlEventSetFree(events_t *set) { free(set); return OK; }
+API int nvmlDeviceGetSupportedEventTypes(gpu_t *gpu, uint64_t *out) { ON(gpu); *out = 0x1f; return OK; }
+API int nvmlDeviceRegisterEvents(gpu_t *gpu, uint64_t types, events_t *set) {
+    ON(gpu);
+    if (types & 8) set->registered |= 1u << gpu->index;
+    return OK;
+}
+API int nvmlEventSetWait_v2(events_t *set, event_t *out, uint32_t milliseconds) {
+    double until = monotonic() + milliseconds * 1e-3;
+    for (;;) {
+        NODE();
+        if (set->seen > xids) set->seen = xids;
+        while (set->seen < xids) {
+            int gpu = xid[set->seen].gpu, code = xid[set->seen].code;
+            set->seen++;
+            if (set->registered & 1u << gpu) {
+                *out = (event_t){ &gpus[gpu], 8, (uint64_t)code, 0xFFFFFFFF, 0xFFFFFFFF };
+                return OK;
+            }
+        }
+        if (monotonic() >= until) return TIMEOUT;
+        usleep(10000);
+    }
+}
+
+/* ---- what nvitop-exporter asks besides ---------------------------------------------------------------- */
+
+API int nvmlDeviceGetPersistenceMode(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 1; return OK; }
+API int nvmlDeviceGetPerformanceState(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 0; return OK; }
+API int nvmlDeviceGetComputeMode(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 0; return OK; }
+API int nvmlDeviceGetDisplayMode(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 0; return OK; }
+API int nvmlDeviceGetDisplayActive(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 0; return OK; }
+API int nvmlDeviceGetFanSpeed(gpu_t *gpu, uint32_t *out) { (void)out; ON(gpu); return UNSUPPORTED; }
+API int nvmlDeviceGetTotalEccErrors(gpu_t *gpu, uint32_t type, uint32_t counter, uint64_t *out) { (void)counter; ON(gpu); *out = type ? 0 : 2; return OK; }
+API int nvmlDeviceIsMigDeviceHandle(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 0; return OK; }
+API int nvmlDeviceGetConfComputeMemSizeInfo(gpu_t *gpu, uint64_t *out) { (void)out; ON(gpu); return UNSUPPORTED; }
+static int no_processes(gpu_t *gpu, uint32_t *count) { ON(gpu); *count = 0; return OK; }
+API int nvmlDeviceGetComputeRunningProcesses_v3(gpu_t *gpu, uint32_t *count, void *out) { (void)out; return no_processes(gpu, count); }
+API int nvmlDeviceGetGraphicsRunningProcesses_v3(gpu_t *gpu, uint32_t *count, void *out) { (void)out; return no_processes(gpu, count); }
+API int nvmlDeviceGetMPSComputeRunningProcesses_v3(gpu_t *gpu, uint32_t *count, void *out) { (void)out; return no_processes(gpu, count); }
+API int nvmlDeviceGetProcessUtilization(gpu_t *gpu, void *out, uint32_t *count, uint64_t since_us) {
+    (void)out; (void)since_us;
+    return no_processes(gpu, count);
+}

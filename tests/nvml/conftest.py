@@ -1,0 +1,47 @@
+"""Opens an NvmlSource over a fake driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from agent.backends.nvml import NvmlSource
+from agent.backends.nvml.channel import GpuChannel
+from agent.backends.protocol import Sample
+from agent.model import Instant, Lane
+from tests.nvml.fake_driver import FakeDriver
+
+WALL = 1_700_000_000.0
+
+
+class Bench:
+    """One opened source and its channels, with a clock that the test moves."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self.driver = driver
+        self.source = NvmlSource(driver, wall=lambda: WALL, patience=0.2)
+        self.at = 100.0
+        self.channels: Sequence[GpuChannel] = self.source.open(Instant(self.at, WALL))
+
+    def read(self, lane: Lane = Lane.FAST, *, after: float = 1.0, gpu: int = 0) -> Sample:
+        self.at += after
+        return self.channels[gpu].read(lane, Instant(self.at, WALL + self.at))
+
+
+Open = Callable[..., Bench]
+
+
+@pytest.fixture
+def opened() -> Iterator[Open]:
+    """Opens a source over these GPUs, or over a driver made by the test."""
+    benches: list[Bench] = []
+
+    def make(*gpus: object) -> Bench:
+        driver = gpus[0] if isinstance(gpus[0], FakeDriver) else FakeDriver(*gpus)  # type: ignore[arg-type]  # either
+        benches.append(Bench(driver))
+        return benches[-1]
+
+    yield make
+    for bench in benches:
+        bench.source.close()

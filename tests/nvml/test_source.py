@@ -1,0 +1,226 @@
+"""Opening: who is there, who cannot be had, and what is told to whom when nothing works."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+from agent.backends.nvml import NvmlSource
+from agent.backends.protocol import AbsentError, DeviceError, SourceError
+from agent.model import Instant, Lane, Reason
+from tests.nvml.fake_driver import (
+    DENIED,
+    LOST,
+    MISMATCH,
+    MISSING,
+    NO_LIBRARY,
+    RESET,
+    UNINITIALIZED,
+    UNKNOWN,
+    UNLOADED,
+    UNSUPPORTED,
+    Code,
+    FakeDriver,
+    a100,
+    h100,
+)
+from tests.nvml.finding import value
+
+NOW = Instant(1.0, 2.0)
+
+
+def source(driver: FakeDriver) -> NvmlSource:
+    return NvmlSource(driver, wall=lambda: 0.0, patience=0.2)
+
+
+def test_every_gpu_is_a_channel_keyed_by_its_uuid(opened):
+    bench = opened(h100(0), h100(1))
+    assert [channel.key for channel in bench.channels] == ["GPU-00000000", "GPU-00000001"]
+    identity = bench.channels[1].identity
+    assert identity.gpu.index == "1"
+    assert identity.slot == "0000:1c:00.0"
+    assert identity.serial == "1650001"
+    assert identity.model == "NVIDIA H100 80GB HBM3"
+    facts = dict(identity.facts)
+    assert facts["driver_version"] == "570.124.06"
+    assert facts["architecture"] == "hopper"
+    assert facts["compute_capability"] == "9.0"
+    assert facts["minor"] == "1"
+    assert facts["board_part"] == ""  # this driver does not tell
+
+
+def test_devices_are_addressed_by_uuid_after_the_enumeration(opened):
+    gpu = h100()
+    driver = FakeDriver(gpu)
+    driver.system["nvmlDeviceGetHandleByUUID"] = lambda uuid: f"handle of {uuid}"
+    asked = []
+    driver.system["nvmlDeviceGetHandleByIndex_v2"] = lambda index: asked.append(index) or f"handle of {gpu.uuid}"
+    bench = opened(driver)
+    bench.read()
+    assert asked == [0]
+    assert bench.driver.log.count("nvmlDeviceGetHandleByUUID") == 1
+
+
+@pytest.mark.parametrize("code", [LOST, DENIED, UNKNOWN])
+def test_a_gpu_without_a_handle_costs_itself(opened, caplog, code):
+    driver = FakeDriver(h100(0), h100(1), h100(2))
+    driver.handles[1] = code
+    bench = opened(driver)
+    assert [channel.identity.gpu.index for channel in bench.channels] == ["0", "2"]
+    assert "GPU 1 is left out: nvmlDeviceGetHandleByIndex_v2" in caplog.text
+    assert value(bench.read(gpu=1), "coldplate_gpu_power_watts") == 412.345
+
+
+def test_a_gpu_that_tells_only_its_uuid_is_still_a_channel(opened):
+    gpu = h100()
+    for name in ("Name", "Serial", "PciInfo_v3", "VbiosVersion"):
+        gpu.calls[f"nvmlDeviceGet{name}"] = LOST
+    identity = opened(gpu).channels[0].identity
+    assert (identity.gpu.uuid, identity.slot, identity.serial, identity.model) == ("GPU-00000000", "", "", "")
+
+
+def test_a_gpu_that_hangs_while_opening_does_not_hold_up_the_others(opened, caplog):
+    release = threading.Event()
+    gpu = h100(1)
+    gpu.hook = lambda name: release.wait()
+    bench = opened(h100(0), gpu)
+    assert [channel.key for channel in bench.channels] == ["GPU-00000000"]
+    assert "no answer within 0.2 s" in caplog.text
+    release.set()
+
+
+def test_a_node_on_which_no_gpu_can_be_opened_is_a_failure_and_not_an_absence():
+    driver = FakeDriver(h100(0))
+    driver.handles[0] = DENIED
+    with pytest.raises(SourceError, match=r"none of the 1 GPUs.*no permission"):
+        source(driver).open(NOW)
+    assert driver.log[-1] == "nvmlShutdown"
+
+
+@pytest.mark.parametrize(("code", "says"), [(NO_LIBRARY, "libnvidia-ml.so.1"), (UNLOADED, "modprobe nvidia")])
+def test_a_node_without_a_driver_is_absent_with_a_remedy(code, says):
+    driver = FakeDriver(h100())
+    driver.system["nvmlInit"] = code
+    with pytest.raises(AbsentError, match=says):
+        source(driver).open(NOW)
+
+
+def test_a_driver_without_a_gpu_is_absent_and_shut_down():
+    driver = FakeDriver()
+    with pytest.raises(AbsentError, match="no GPU"):
+        source(driver).open(NOW)
+    assert driver.log[-1] == "nvmlShutdown"
+
+
+@pytest.mark.parametrize("code", [UNINITIALIZED, MISMATCH, DENIED, UNKNOWN])
+def test_a_driver_that_cannot_be_opened_is_a_failure(code):
+    driver = FakeDriver(h100())
+    driver.system["nvmlInit"] = code
+    with pytest.raises(SourceError, match="NVML cannot be opened"):
+        source(driver).open(NOW)
+
+
+def test_a_driver_that_goes_while_enumerating_ends_the_source():
+    driver = FakeDriver(h100(0), h100(1))
+    driver.handles[1] = UNLOADED
+    with pytest.raises(SourceError, match="not loaded"):
+        source(driver).open(NOW)
+
+
+@pytest.mark.parametrize("code", [UNINITIALIZED, UNLOADED, MISMATCH])
+@pytest.mark.parametrize("lane", [Lane.FAST, Lane.SLOW, Lane.COLD])
+def test_a_driver_that_goes_while_reading_ends_the_source(opened, code, lane):
+    gpu = h100()
+    bench = opened(gpu)
+    bench.read(lane)
+    gpu.failing = code
+    with pytest.raises(SourceError, match="new process"):
+        bench.read(lane)
+
+
+@pytest.mark.parametrize("code", [LOST, RESET])
+@pytest.mark.parametrize("lane", [Lane.FAST, Lane.SLOW, Lane.COLD])
+def test_a_lost_gpu_is_told_and_the_others_go_on(opened, code, lane):
+    bench = opened(h100(0), a100(1))
+    for gpu in (0, 1):
+        bench.read(lane, gpu=gpu)
+    bench.driver.gpus[0].failing = code
+    with pytest.raises(DeviceError) as caught:
+        bench.read(lane)
+    assert caught.value.reason is Reason.LOST
+    assert bench.read(lane, gpu=1).readings
+    bench.driver.gpus[0].failing = None
+    assert bench.read(lane).readings
+
+
+def test_a_single_field_that_says_lost_means_the_whole_gpu(opened):
+    gpu = h100()
+    bench = opened(gpu)
+    bench.read()
+    gpu.fields[83, 0] = LOST
+    with pytest.raises(DeviceError, match="NVML field 83"):
+        bench.read()
+
+
+def test_a_gpu_that_is_lost_before_its_first_read_is_probed_when_it_is_back(opened):
+    gpu = h100()
+    bench = opened(gpu)
+    gpu.failing = LOST
+    for _ in range(3):
+        with pytest.raises(DeviceError):
+            bench.read()
+    gpu.failing = None
+    assert value(bench.read(), "coldplate_gpu_power_watts") == 412.345
+    assert bench.driver.samples == 2
+
+
+def test_a_gpu_lost_in_the_middle_of_its_probing_leaks_nothing(opened):
+    gpu = h100()
+    gpu.calls["nvmlDeviceGetTemperatureV"] = LOST
+    bench = opened(gpu)
+    for _ in range(3):
+        with pytest.raises(DeviceError):
+            bench.read()
+    assert bench.driver.samples == 0
+
+
+def test_a_gpu_that_denies_everything_says_so(opened):
+    gpu = h100()
+    bench = opened(gpu)
+    gpu.failing = DENIED
+    with pytest.raises(DeviceError, match="/dev/nvidia") as caught:
+        bench.read()
+    assert caught.value.reason is Reason.DENIED
+
+
+def test_a_driver_without_field_values_still_gives_what_its_calls_give(opened):
+    gpu = h100()
+    gpu.calls["nvmlDeviceGetFieldValues"] = MISSING
+    sample = opened(gpu).read()
+    assert value(sample, "coldplate_gpu_power_watts") == 400.0
+    assert value(sample, "coldplate_gpu_utilization_ratio") == 0.57
+
+
+def test_mig_is_named_as_the_cause_where_the_parent_does_not_answer(opened):
+    gpu = h100()
+    gpu.calls |= {"nvmlDeviceGetMigMode": 1, "nvmlDeviceGetUtilizationRates": UNSUPPORTED}
+    gpu.calls |= {"nvmlDeviceGetMaxMigDeviceCount": 0}
+    (gap,) = [gap for gap in opened(gpu).read().gaps if gap.metric.name == "coldplate_gpu_utilization_ratio"]
+    assert gap.reason is Reason.UNSUPPORTED
+    assert "MIG" in gap.detail
+
+
+def test_importing_the_backend_does_not_load_pynvml():
+    import subprocess
+
+    code = "import sys, agent.backends.nvml; sys.exit('pynvml' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_unknown_code_is_shown_by_its_number():
+    driver = FakeDriver(h100())
+    driver.system["nvmlInit"] = Code(4711)
+    with pytest.raises(SourceError, match="4711"):
+        source(driver).open(NOW)
