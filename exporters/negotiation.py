@@ -1,0 +1,75 @@
+"""Chooses what a client gets by its Accept and Accept-Encoding headers (RFC 9110, 12.5).
+
+OpenMetrics only for those who name it, in a version that is spoken here; everybody else, browsers and
+scrapers with strange wishes included, gets Prometheus text, which is better than an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from exporters.encoder import Format
+
+_OPENMETRICS_VERSIONS = frozenset({"", "1.0.0"})
+_TEXT_VERSIONS = frozenset({"", "0.0.4", "1.0.0"})  # 1.0.0 only adds quoted names, and there are none here
+
+
+class _Wish(NamedTuple):
+    value: str
+    version: str
+    weight: float
+
+
+def choose_format(accept: str) -> Format:
+    """The format that the client likes best; OpenMetrics where it likes both the same."""
+    openmetrics = text = 0.0
+    specific: int = -1
+    for wish in _wishes(accept):
+        if wish.value == "application/openmetrics-text" and wish.version in _OPENMETRICS_VERSIONS:
+            openmetrics = max(openmetrics, wish.weight)
+        rank = _text_rank(wish)
+        if rank > specific:
+            specific, text = rank, wish.weight
+        elif rank == specific >= 0:
+            text = max(text, wish.weight)
+    return Format.OPENMETRICS if openmetrics > 0.0 and openmetrics >= text else Format.TEXT
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Whether gzip may be used: named, or covered by a star, and not with a weight of 0."""
+    weights = {wish.value: wish.weight for wish in _wishes(accept_encoding)}
+    for name in ("gzip", "x-gzip", "*"):
+        if name in weights:
+            return weights[name] > 0.0
+    return False
+
+
+def _text_rank(wish: _Wish) -> int:
+    """How exactly a wish means our text format; the most exact one decides. -1: not at all."""
+    if wish.value == "text/plain" and wish.version in _TEXT_VERSIONS:
+        return 2
+    return {"text/*": 1, "*/*": 0}.get(wish.value, -1)
+
+
+def _wishes(header: str) -> Iterator[_Wish]:
+    for item in header.split(","):
+        value, *parameters = (part.strip() for part in item.split(";"))
+        if not value:
+            continue
+        named = dict(_parameter(each) for each in parameters)
+        yield _Wish(value.lower(), named.get("version", ""), _weight(named.get("q", "1")))
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name.strip().lower(), value.strip().strip('"')
+
+
+def _weight(text: str) -> float:
+    """A weight from 0 to 1; one that is malformed counts as none given."""
+    try:
+        weight = float(text)
+    except ValueError:
+        return 1.0
+    return weight if 0.0 <= weight <= 1.0 else 1.0

@@ -1,0 +1,63 @@
+"""The snapshot as JSON, in the envelope of Prometheus's own API: for scripts, and for a person with curl."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from agent.model import BackendReport, Gap, Reading, Snapshot
+
+
+def success(snapshot: Snapshot, age: float) -> bytes:
+    """The whole snapshot; `age` in seconds."""
+    data = {
+        "sequence": snapshot.sequence,
+        "timestamp": snapshot.at.wall,
+        "monotonic": snapshot.at.mono,
+        "age": age,
+        "readings": [_reading(reading) for reading in snapshot.readings],
+        "reports": [_report(report) for report in snapshot.reports],
+        "gaps": [_gap(report.backend, gap) for report in snapshot.reports for gap in report.gaps],
+    }
+    return _encode({"status": "success", "data": data})
+
+
+def failure(kind: str, text: str) -> bytes:
+    """An error, as Prometheus's API tells it."""
+    return _encode({"status": "error", "errorType": kind, "error": text})
+
+
+def _encode(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _reading(reading: Reading) -> dict[str, Any]:
+    series = reading.series
+    return {
+        "metric": series.metric.name,
+        "labels": dict(series.all_labels),
+        "value": reading.value if math.isfinite(reading.value) else None,
+        "unit": series.metric.unit.value,
+    }
+
+
+def _report(report: BackendReport) -> dict[str, Any]:
+    return {
+        "backend": report.backend,
+        "outcome": report.outcome.value,
+        "duration": report.duration,
+        "detail": report.detail,
+        "calls": report.calls,
+    }
+
+
+def _gap(backend: str, gap: Gap) -> dict[str, Any]:
+    return {
+        "backend": backend,
+        "metric": gap.metric.name,
+        "labels": dict(gap.entity.labels),
+        "reason": gap.reason.value,
+        "detail": gap.detail,
+    }

@@ -1,0 +1,226 @@
+"""A node's worth of readings, a running server, and clients of every degree of politeness."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from http import HTTPStatus
+
+import pytest
+
+from agent import catalogue
+from agent.model import (
+    Backend,
+    BackendReport,
+    Entity,
+    Gap,
+    Gpu,
+    IbPort,
+    Instant,
+    Kind,
+    Metric,
+    Node,
+    NvLink,
+    Outcome,
+    Rack,
+    Reading,
+    Reason,
+    Series,
+    Snapshot,
+)
+from exporters.server import HttpServer
+from exporters.wire import Request, Response
+
+GPU = Gpu("0", "GPU-5b7e1c1a-0000-4000-8000-000000000000")
+_ENTITIES: tuple[Entity, ...] = (Node(), GPU, NvLink(GPU, 3), IbPort("mlx5_0", "1"), Rack("r12"), Backend("nvml"))
+ENTITY_OF = {type(entity): entity for entity in _ENTITIES}
+
+
+def reading(name: str, value: float, entity: Entity = GPU, **labels: str) -> Reading:
+    return Reading(Series(catalogue.metric(name), entity, tuple(labels.items())), value)
+
+
+def one_of_each_row() -> tuple[Reading, ...]:
+    """A reading for every row of the catalogue but the one that only a page has."""
+    rows = [row for row in catalogue.ROWS if row.name != "coldplate_sample_age_seconds"]
+    return tuple(Reading(_series(row), 1.0 if row.kind is Kind.INFO else row.span[0]) for row in rows)
+
+
+def _series(row: Metric) -> Series:
+    return Series(row, ENTITY_OF[row.entity], tuple((name, f"some {name}") for name in row.labels))
+
+
+@pytest.fixture(scope="session")
+def full_snapshot() -> Snapshot:
+    gap = Gap(catalogue.metric("coldplate_gpu_sm_active_ratio"), GPU, Reason.UNSUPPORTED, "GPM: not supported")
+    reports = (
+        BackendReport("nvml", Outcome.OK, 0.0021, gaps=(gap,), calls=40),
+        BackendReport("infiniband", Outcome.ABSENT, 0.0001, detail="no /sys/class/infiniband"),
+    )
+    return Snapshot(7, Instant(100.0, 1_700_000_000.0), one_of_each_row(), reports)
+
+
+@pytest.fixture(scope="session")
+def lint() -> Callable[[bytes], None]:
+    """Asserts that promtool has nothing to say about a page."""
+    program = shutil.which("promtool")
+    if program is None:
+        message = "promtool is not installed (Debian package prometheus): pages are not linted"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+
+    def check(page: bytes) -> None:
+        done = subprocess.run([program, "check", "metrics"], input=page, capture_output=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+    return check
+
+
+class FakeClock:
+    """Time that stands still until told otherwise."""
+
+    def __init__(self, now: float = 100.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+class Client:
+    """One raw connection to the server."""
+
+    def __init__(self, address: tuple[str, int], receive_buffer: int | None = None) -> None:
+        self.sock = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+        if receive_buffer is not None:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.sock.settimeout(5.0)
+        try:
+            self.sock.connect(address)
+        except OSError:
+            self.sock.close()
+            raise
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def rest(self) -> bytes:
+        """Everything until the server hangs up."""
+        chunks = []
+        try:
+            while chunk := self.sock.recv(65536):
+                chunks.append(chunk)
+        except ConnectionError:
+            pass
+        return b"".join(chunks)
+
+    def response(self) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """The next response, leaving the connection open. For one request at a time: it may read ahead."""
+        answer = http.client.HTTPResponse(self.sock)
+        answer.begin()
+        return answer.status, answer.headers, answer.read()
+
+    def is_cut_off(self) -> bool:
+        """Whether the server has hung up, as far as is known now."""
+        self.sock.setblocking(False)
+        try:
+            while self.sock.recv(65536):
+                pass
+            return True
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+class Running:
+    """A server under test, and its clients, which are closed with it."""
+
+    def __init__(self, server: HttpServer, stack: ExitStack) -> None:
+        self.server = server
+        self.address = ("127.0.0.1", server.addresses[0][1]) if server.addresses else ("", 0)
+        self._stack = stack
+
+    def client(self, receive_buffer: int | None = None) -> Client:
+        client = Client(self.address, receive_buffer)
+        self._stack.callback(client.close)
+        return client
+
+    def exchange(self, raw: bytes) -> bytes:
+        """Send, and read until the server hangs up."""
+        client = Client(self.address)
+        try:
+            client.send(raw)
+            return client.rest()
+        finally:
+            client.close()
+
+    def get(self, path: str = "/", **headers: str) -> tuple[int, http.client.HTTPMessage, bytes]:
+        return self.request("GET", path, **headers)
+
+    def request(self, method: str, path: str, **headers: str) -> tuple[int, http.client.HTTPMessage, bytes]:
+        connection = http.client.HTTPConnection(*self.address, timeout=5.0)
+        try:
+            connection.request(method, path, headers={name.replace("_", "-"): text for name, text in headers.items()})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+
+def hello(request: Request) -> Response:
+    return Response(HTTPStatus.OK, f"{request.method} {request.path}".encode() + request.body)
+
+
+Serve = Callable[..., Running]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts servers on a free port of the loopback; stops them at the end."""
+    with ExitStack() as stack:
+
+        def start(handler: Callable[[Request], Response] = hello, **options: float) -> Running:
+            server = HttpServer([("127.0.0.1", 0)], handler, clock=time.monotonic, **options)  # type: ignore[arg-type]
+            server.start()
+            stack.callback(server.stop)
+            return Running(server, stack)
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def enduring() -> Iterator[Running]:
+    """One server for all the examples of a property."""
+    with ExitStack() as stack:
+        server = HttpServer([("127.0.0.1", 0)], hello, clock=time.monotonic, request_timeout=0.5)
+        server.start()
+        stack.callback(server.stop)
+        yield Running(server, stack)
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], bool]], None]:
+    """Waits until something is so, for three seconds at most."""
+
+    def wait(condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + 3.0
+        while not condition():
+            assert time.monotonic() < end, "it did not come to pass"
+            time.sleep(0.005)
+
+    return wait

@@ -1,0 +1,258 @@
+"""Rude clients cost themselves: a scraper is served all the while."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from exporters.wire import Request, Response
+
+if TYPE_CHECKING:
+    from conftest import Running, Serve
+
+PAGE = b"x" * (4 * 1024 * 1024)
+GET = b"GET / HTTP/1.1\r\nHost: n\r\n\r\n"
+
+
+def page(request: object) -> Response:
+    return Response(HTTPStatus.OK, PAGE)
+
+
+def resident() -> int:
+    """Resident memory of this process, in bytes."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Rude clients must not fill the log."""
+    yield
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == []
+
+
+def test_three_hundred_silent_clients_lock_nobody_out(serve: Serve) -> None:
+    running = serve()
+    threads = threading.active_count()
+    silent = [running.client() for _ in range(300)]
+    assert running.get("/a")[2] == b"GET /a"
+    assert running.server.connections <= 64
+    assert threading.active_count() == threads
+    assert sum(client.is_cut_off() for client in silent) >= 300 - 64
+
+
+def test_three_hundred_half_requests_lock_nobody_out(serve: Serve) -> None:
+    running = serve()
+    for _ in range(300):
+        running.client().send(b"GET /metrics HTTP/1.1\r\nHost:")
+    assert running.get("/a")[2] == b"GET /a"
+    assert running.server.connections <= 64
+
+
+def test_clients_that_never_read_lock_nobody_out(serve: Serve) -> None:
+    running = serve(page, max_connections=4)
+    for _ in range(8):
+        running.client(receive_buffer=4096).send(GET)
+    start = time.monotonic()
+    assert running.get()[2] == PAGE
+    assert time.monotonic() - start < 4.0
+    assert running.server.connections <= 4
+
+
+def test_the_client_that_has_been_quiet_longest_loses_its_place(serve: Serve, eventually: Callable[..., None]) -> None:
+    running = serve(max_connections=3)
+    clients = [running.client() for _ in range(3)]
+    eventually(lambda: running.server.connections == 3)
+    clients[0].send(GET)
+    assert clients[0].response()[0] == 200  # now the second has been quiet longest
+    newcomer = running.client()
+    eventually(clients[1].is_cut_off)
+    assert not clients[0].is_cut_off()
+    assert not clients[2].is_cut_off()
+    newcomer.send(GET)
+    assert newcomer.response()[0] == 200
+
+
+def test_dripping_bytes_does_not_save_a_place(serve: Serve, eventually: Callable[..., None]) -> None:
+    running = serve(max_connections=2)
+    dripping = running.client()
+    dripping.send(b"GET ")
+    eventually(lambda: running.server.connections == 1)
+    polite = running.client()
+    eventually(lambda: running.server.connections == 2)
+    dripping.send(b"/")
+    running.client()
+    eventually(dripping.is_cut_off)
+    polite.send(GET)
+    assert polite.response()[0] == 200
+
+
+def test_a_silent_client_is_cut_off_at_the_idle_timeout(serve: Serve) -> None:
+    client = serve(idle_timeout=0.1).client()
+    assert client.rest() == b""
+
+
+def test_an_idle_connection_is_cut_off_after_its_last_answer(serve: Serve) -> None:
+    client = serve(idle_timeout=0.1).client()
+    client.send(GET)
+    assert client.response()[0] == 200
+    assert client.rest() == b""
+
+
+@pytest.mark.parametrize("drop", [b"a", b"\r\n"])
+def test_a_slow_loris_is_cut_off_counting_from_its_first_byte(serve: Serve, drop: bytes) -> None:
+    client = serve(request_timeout=0.2, idle_timeout=60.0).client()
+    start = time.monotonic()
+    while not client.is_cut_off():
+        assert time.monotonic() - start < 2.0
+        try:
+            client.sock.send(drop)
+        except ConnectionError:
+            break
+        time.sleep(0.02)
+    assert time.monotonic() - start >= 0.2
+
+
+def test_a_request_that_does_not_end_is_told_so(serve: Serve) -> None:
+    running = serve(request_timeout=0.1)
+    assert running.exchange(b"POST / HTTP/1.0\r\nContent-Length: 9\r\n\r\nhalf").startswith(b"HTTP/1.1 408")
+
+
+def test_a_client_that_never_reads_is_cut_off_at_the_write_timeout(
+    serve: Serve, eventually: Callable[..., None]
+) -> None:
+    running = serve(page, write_timeout=0.2)
+    client = running.client(receive_buffer=4096)
+    client.send(GET)
+    eventually(lambda: running.server.connections == 1)
+    eventually(lambda: running.server.connections == 0)
+    assert len(client.rest()) < len(PAGE)
+
+
+def test_clients_that_never_read_share_the_page_instead_of_copying_it(
+    serve: Serve, eventually: Callable[..., None]
+) -> None:
+    running = serve(page)
+    before = resident()
+    for _ in range(40):
+        running.client(receive_buffer=4096).send(GET * 20)
+    eventually(lambda: running.server.connections == 40)
+    assert running.get()[0] == 200
+    assert resident() - before < 16 * 1024 * 1024  # 40 copies would be 160 MiB
+
+
+def test_a_flood_of_pipelined_requests_does_not_starve_the_others(serve: Serve) -> None:
+    running = serve()
+    flooding = running.client(receive_buffer=4096)
+    flooding.sock.setblocking(False)
+    sent = 0
+    try:
+        while sent < 32 * 1024 * 1024:
+            sent += flooding.sock.send(GET * 1000)
+    except BlockingIOError:
+        pass  # the server has stopped reading, as it should
+    assert sent < 32 * 1024 * 1024
+    assert running.get("/a")[2] == b"GET /a"
+
+
+def test_a_client_with_many_expensive_requests_waits_its_turn_between_them(serve: Serve) -> None:
+    def handler(request: Request) -> Response:
+        if request.path == "/dear":
+            time.sleep(0.01)
+        return Response(HTTPStatus.OK, request.path.encode())
+
+    running = serve(handler)
+    greedy = running.client()
+    greedy.send(GET.replace(b"/ ", b"/dear ") * 100)
+    assert greedy.sock.recv(1) == b"H"  # a second of work has begun
+    start = time.monotonic()
+    assert running.get("/cheap")[2] == b"/cheap"
+    assert time.monotonic() - start < 0.5
+
+
+def test_an_idle_connection_costs_no_processor_time(serve: Serve) -> None:
+    client = serve(page).client(receive_buffer=65536)
+    client.send(GET)
+    time.sleep(0.05)  # the server has to wait for this client before it can wait for its next request
+    assert len(client.response()[2]) == len(PAGE)
+    before = time.process_time()
+    time.sleep(0.2)
+    assert time.process_time() - before < 0.1
+
+
+@pytest.mark.parametrize(
+    ("rude", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 500, b"400"),
+        (b"GET /" + b"a" * 100_000, b"414"),
+        (b"GET / HTTP/1.0\r\n" + b"A: aaaa\r\n" * 20_000, b"431"),
+        (b"POST / HTTP/1.0\r\nContent-Length: 999999\r\n\r\n" + b"x" * 200_000, b"413"),
+        (b"BREW / HTTP/1.0\r\n\r\n", b"501"),
+    ],
+)
+def test_a_rude_request_is_refused_and_the_refusal_arrives(serve: Serve, rude: bytes, status: bytes) -> None:
+    running = serve()
+    assert running.exchange(rude).startswith(b"HTTP/1.1 " + status)
+    assert running.get("/a")[0] == 200
+
+
+def test_a_client_that_goes_on_sending_after_its_refusal_is_not_reset(serve: Serve) -> None:
+    client = serve().client()
+    client.send(b"POST / HTTP/1.0\r\nContent-Length: 999999\r\n\r\n")
+    for _ in range(20):
+        client.send(b"x" * 10_000)  # a reset would make this fail, and may destroy a refusal on its way
+        time.sleep(0.002)
+    assert client.rest().startswith(b"HTTP/1.1 413")
+
+
+def test_clients_that_vanish_leave_nothing_behind(serve: Serve, eventually: Callable[..., None]) -> None:
+    running = serve(page)
+    for _ in range(30):
+        client = running.client(receive_buffer=4096)
+        client.send(GET)
+        client.close()
+    eventually(lambda: running.server.connections == 0)
+    assert running.get()[0] == 200
+
+
+pieces = st.sampled_from(
+    [
+        b"GET ",
+        b"/",
+        b" HTTP/1.1",
+        b"\r\n",
+        b"\n",
+        b"Host: n",
+        b": ",
+        b"Content-Length: ",
+        b"POST ",
+        b"5",
+        b"\x00",
+        b"\xff",
+    ]
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(noise=st.binary(max_size=300) | st.lists(pieces, max_size=40).map(b"".join))
+def test_no_bytes_bring_the_server_down(enduring: Running, noise: bytes) -> None:
+    client = enduring.client()
+    try:
+        client.send(noise)
+        client.sock.shutdown(1)
+        answer = client.rest()
+    except ConnectionError:
+        answer = b""
+    client.close()
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 ")
+    assert enduring.get("/a")[2] == b"GET /a"

@@ -1,0 +1,289 @@
+"""The pages say what the snapshot holds, judged by prometheus_client's own parsers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import Metric as ClientMetric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from agent import catalogue
+from agent.model import (
+    Alias,
+    Backend,
+    Gpu,
+    IbPort,
+    Instant,
+    Kind,
+    Lane,
+    Metric,
+    Node,
+    NvLink,
+    Rack,
+    Reading,
+    Series,
+    Snapshot,
+    Unit,
+)
+from exporters.encoder import Encoder, Format
+from exporters.families import openmetrics_kinds
+
+PARSERS = {Format.TEXT: parse_text, Format.OPENMETRICS: parse_openmetrics}
+AGE = "coldplate_sample_age_seconds"
+GPU = Gpu("0", "GPU-0")
+
+Sample = tuple[str, frozenset[tuple[str, str]]]
+
+
+def snapshot_of(*readings: Reading) -> Snapshot:
+    return Snapshot(1, Instant(0.0, 0.0), readings)
+
+
+def made(name: str, kind: Kind = Kind.GAUGE, entity: type = Gpu, help: str = "Help.", unit: Unit = Unit.NONE) -> Metric:
+    return Metric(name, kind, unit, entity, help, Lane.FAST, (), aliases=(Alias("none", "none"),))
+
+
+def render(snapshot: Snapshot, fmt: Format, age: float = 0.25) -> str:
+    return Encoder().render(snapshot, fmt, age).decode()
+
+
+def families(page: str, fmt: Format) -> list[ClientMetric]:
+    return list(PARSERS[fmt](page))
+
+
+def samples(page: str, fmt: Format) -> dict[Sample, float]:
+    found: dict[Sample, float] = {}
+    for family in families(page, fmt):
+        for sample in family.samples:
+            key = (sample.name, frozenset(sample.labels.items()))
+            assert key not in found, f"{key} appears twice"
+            found[key] = sample.value
+    return found
+
+
+def held(snapshot: Snapshot, age: float = 0.25) -> dict[Sample, float]:
+    expected: dict[Sample, float] = {(AGE, frozenset()): age}
+    for series, value in snapshot.readings:
+        expected.setdefault((series.metric.name, frozenset(series.all_labels)), value)
+    return expected
+
+
+label_values = st.text(st.characters(exclude_categories=("Cs",)), max_size=8) | st.sampled_from(
+    ['"', "\\", "\n", "\\n", '\\"', "}", "{", ",", "=", " ", "%s", "%", "100 %", "é", "#", " # ", "\r", '",a="']
+)
+gpus = st.builds(Gpu, st.integers(0, 15).map(str), label_values)
+ENTITIES = {
+    Node: st.just(Node()),
+    Gpu: gpus,
+    NvLink: st.builds(NvLink, gpus, st.integers(0, 17)),
+    IbPort: st.builds(IbPort, label_values, label_values),
+    Rack: st.builds(Rack, label_values),
+    Backend: st.builds(Backend, label_values),
+}
+numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**64)
+
+
+@st.composite
+def readings(draw: st.DrawFn) -> Reading:
+    row = draw(st.sampled_from([row for row in catalogue.ROWS if row.name != AGE]))
+    labels = tuple((name, draw(label_values)) for name in row.labels)
+    value = draw(numbers)
+    if row.kind is Kind.INFO:
+        value = 1
+    elif row.kind is Kind.COUNTER:
+        value = abs(value)
+    return Reading(Series(row, draw(ENTITIES[row.entity]), labels), value)
+
+
+snapshots = st.builds(
+    lambda held: Snapshot(1, Instant(0.0, 0.0), tuple(held)),
+    st.lists(readings(), max_size=8),
+)
+
+
+@pytest.mark.parametrize("fmt", Format)
+@given(snapshot=snapshots)
+def test_a_page_parses_to_what_the_snapshot_holds(fmt: Format, snapshot: Snapshot) -> None:
+    assert samples(render(snapshot, fmt), fmt) == held(snapshot)
+
+
+@pytest.mark.parametrize("fmt", Format)
+@given(several=st.lists(snapshots, min_size=2, max_size=4))
+def test_an_encoder_that_has_rendered_others_renders_the_same_page(fmt: Format, several: list[Snapshot]) -> None:
+    encoder = Encoder()
+    for snapshot in several:
+        assert encoder.render(snapshot, fmt, 0.25).decode() == render(snapshot, fmt)
+
+
+@given(snapshot=snapshots, turned=st.randoms())
+def test_the_page_does_not_depend_on_the_order_of_the_readings(snapshot: Snapshot, turned: object) -> None:
+    distinct = list({reading.series: reading for reading in snapshot.readings}.values())
+    shuffled = list(distinct)
+    turned.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis's Random
+    assert render(snapshot_of(*distinct), Format.TEXT) == render(snapshot_of(*shuffled), Format.TEXT)
+
+
+@pytest.mark.parametrize("fmt", Format)
+def test_every_row_of_the_catalogue_comes_out_in_catalogue_order(full_snapshot: Snapshot, fmt: Format) -> None:
+    page = render(full_snapshot, fmt)
+    shown = [line.partition("{")[0].partition(" ")[0] for line in page.splitlines() if not line.startswith("#")]
+    assert shown == [row.name for row in catalogue.ROWS]
+    assert samples(page, fmt) == held(full_snapshot)
+
+
+def test_promtool_has_nothing_to_say(full_snapshot: Snapshot, lint: Callable[[bytes], None]) -> None:
+    lint(Encoder().render(full_snapshot, Format.TEXT, 0.25))
+
+
+def test_kinds_become_the_types_of_the_text_format(full_snapshot: Snapshot) -> None:
+    page = render(full_snapshot, Format.TEXT)
+    assert "# TYPE coldplate_gpu_power_watts gauge\n" in page
+    assert "# TYPE coldplate_gpu_energy_joules_total counter\n" in page
+    assert "# TYPE coldplate_gpu_up gauge\n" in page
+    assert "# TYPE coldplate_gpu_info gauge\n" in page
+
+
+def test_kinds_become_the_types_of_openmetrics_with_units(full_snapshot: Snapshot) -> None:
+    page = render(full_snapshot, Format.OPENMETRICS)
+    assert "# TYPE coldplate_gpu_power_watts gauge\n# UNIT coldplate_gpu_power_watts watts\n" in page
+    assert "# TYPE coldplate_gpu_energy_joules counter\n# UNIT coldplate_gpu_energy_joules joules\n" in page
+    assert "# TYPE coldplate_gpu_up gauge\n# HELP" in page
+    assert "# TYPE coldplate_gpu info\n# HELP" in page
+    assert page.endswith("\n# EOF\n")
+
+
+def test_an_openmetrics_family_name_that_is_taken_falls_back_to_the_whole_name() -> None:
+    rows = [
+        made("a_total", Kind.COUNTER),
+        made("a"),
+        made("b_total", Kind.COUNTER),
+        made("b_info", Kind.INFO),
+        made("DCGM_FI_DEV_X", Kind.COUNTER),
+    ]
+    kinds = openmetrics_kinds(rows)
+    assert kinds == [
+        ("a_total", "unknown"),
+        ("a", "gauge"),
+        ("b", "counter"),
+        ("b_info", "unknown"),
+        ("DCGM_FI_DEV_X", "unknown"),
+    ]
+    snapshot = snapshot_of(*(Reading(Series(row, GPU), 1) for row in rows))
+    assert samples(render(snapshot, Format.OPENMETRICS), Format.OPENMETRICS) == held(snapshot)
+
+
+def test_rows_made_at_run_time_follow_the_known_rows_of_their_entity_by_name() -> None:
+    readings = [
+        Reading(Series(made("coldplate_zz", entity=Gpu), GPU), 1),
+        Reading(Series(catalogue.metric("coldplate_build_info"), Node()), 1),
+        Reading(Series(made("coldplate_aa", entity=Gpu), GPU), 1),
+        Reading(Series(catalogue.metric("coldplate_gpu_up"), GPU), 1),
+    ]
+    page = render(snapshot_of(*readings), Format.TEXT)
+    order = [line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")]
+    assert order == ["coldplate_gpu_up", "coldplate_aa", "coldplate_zz", AGE, "coldplate_build_info"]
+
+
+def test_two_rows_of_one_name_share_one_family() -> None:
+    first, second = made("coldplate_twin", help="First."), made("coldplate_twin", help="Second.")
+    readings = (Reading(Series(first, GPU), 1), Reading(Series(second, Gpu("1", "GPU-1")), 2))
+    page = render(snapshot_of(*readings), Format.TEXT)
+    assert page.count("# TYPE coldplate_twin") == 1
+    assert page.count("# HELP coldplate_twin First.") == 1
+    assert samples(page, Format.TEXT) == held(snapshot_of(*readings))
+
+
+def test_gpu_10_stands_after_gpu_9() -> None:
+    row = catalogue.metric("coldplate_gpu_up")
+    page = render(snapshot_of(*(Reading(Series(row, Gpu(str(n), f"GPU-{n}")), 1) for n in (10, 9, 2))), Format.TEXT)
+    lines = [line for line in page.splitlines() if line.startswith("coldplate_gpu_up")]
+    assert [line.split('"')[1] for line in lines] == ["2", "9", "10"]
+
+
+def test_a_series_that_appears_twice_is_shown_once_with_its_first_value() -> None:
+    row = catalogue.metric("coldplate_gpu_up")
+    again = Series(row, Node(), GPU.labels)  # the same labels by another way
+    page = render(
+        snapshot_of(Reading(Series(row, GPU), 1), Reading(Series(row, GPU), 0), Reading(again, 0)), Format.TEXT
+    )
+    assert samples(page, Format.TEXT) == {(AGE, frozenset()): 0.25, ("coldplate_gpu_up", frozenset(GPU.labels)): 1}
+
+
+def test_a_label_name_that_appears_twice_is_shown_once() -> None:
+    series = Series(catalogue.metric("coldplate_gpu_up"), GPU, (("gpu", "other"), ("slot", "1")))
+    page = render(snapshot_of(Reading(series, 1)), Format.TEXT)
+    assert 'coldplate_gpu_up{gpu="0",uuid="GPU-0",slot="1"} 1\n' in page
+
+
+def test_the_age_of_the_page_wins_over_one_in_the_snapshot() -> None:
+    stale = Reading(Series(catalogue.metric(AGE), Node()), 9.0)
+    assert samples(render(snapshot_of(stale), Format.TEXT, 0.5), Format.TEXT) == {(AGE, frozenset()): 0.5}
+
+
+def test_an_empty_snapshot_gives_a_page_with_the_age_alone() -> None:
+    for fmt in Format:
+        assert samples(render(snapshot_of(), fmt), fmt) == {(AGE, frozenset()): 0.25}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (0.0, "0.0"),
+        (-0.5, "-0.5"),
+        (45.0, "45.0"),
+        (412.337, "412.337"),
+        (18446744073709551615, "18446744073709551615"),
+        (1e16, "1e+16"),
+        (True, "1.0"),
+        (math.inf, "+Inf"),
+        (-math.inf, "-Inf"),
+        (math.nan, "NaN"),
+    ],
+)
+@pytest.mark.parametrize("fmt", Format)
+def test_values_are_spelled_as_the_formats_want_them(fmt: Format, value: float, shown: str) -> None:
+    row = catalogue.metric("coldplate_gpu_power_watts")
+    other = Reading(Series(row, Gpu("1", "GPU-1")), 7)
+    page = render(snapshot_of(Reading(Series(row, GPU), value), other), fmt)
+    assert f'coldplate_gpu_power_watts{{gpu="0",uuid="GPU-0"}} {shown}\n' in page
+    assert 'coldplate_gpu_power_watts{gpu="1",uuid="GPU-1"} 7' in page
+    assert len(samples(page, fmt)) == 3
+
+
+@pytest.mark.parametrize("fmt", Format)
+def test_help_is_escaped(fmt: Format) -> None:
+    text = 'Back\\slash, "quotes", 100 % and\nnew lines.'
+    page = render(snapshot_of(Reading(Series(made("coldplate_odd", help=text), GPU), 1)), fmt)
+    assert {family.name: family.documentation for family in families(page, fmt)}["coldplate_odd"] == text
+
+
+def test_a_label_value_that_is_no_unicode_does_not_cost_the_page() -> None:
+    series = Series(catalogue.metric("coldplate_gpu_up"), Gpu("0", "GPU-\udcff"))
+    assert 'uuid="GPU-?"' in render(snapshot_of(Reading(series, 1)), Format.TEXT)
+
+
+def test_the_encoder_remembers_no_series_that_is_gone() -> None:
+    encoder = Encoder()
+    row = catalogue.metric("coldplate_gpu_up")
+    for number in range(50):
+        encoder.render(snapshot_of(Reading(Series(row, Gpu("0", f"GPU-{number}")), 1)), Format.TEXT, 0.0)
+    assert encoder.cached == 2  # the GPU and the age
+
+
+def test_new_values_of_the_same_series_are_shown() -> None:
+    encoder, series = Encoder(), Series(catalogue.metric("coldplate_gpu_power_watts"), GPU)
+    for value in (400.0, 401.5):
+        page = encoder.render(snapshot_of(Reading(series, value)), Format.TEXT, 0.0).decode()
+        assert samples(page, Format.TEXT)["coldplate_gpu_power_watts", frozenset(GPU.labels)] == value
+
+
+def test_no_two_rows_of_the_catalogue_share_an_openmetrics_family() -> None:
+    kinds = openmetrics_kinds(catalogue.ROWS)
+    fallen_back = [row.name for row, (_, kind) in zip(catalogue.ROWS, kinds, strict=True) if kind == "unknown"]
+    assert fallen_back == []

@@ -1,0 +1,109 @@
+"""Where the server listens, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from http import HTTPStatus
+
+import pytest
+
+from exporters.server import BindError, HttpServer
+from exporters.wire import Request, Response
+
+
+def answer(request: Request) -> Response:
+    return Response(HTTPStatus.OK, b"here")
+
+
+def server_on(*listen: tuple[str, int]) -> HttpServer:
+    return HttpServer(listen, answer, clock=time.monotonic)
+
+
+def answers(family: int, host: str, port: int) -> bool:
+    with socket.socket(family) as client:
+        client.settimeout(3.0)
+        client.connect((host, port))
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        return client.recv(100).startswith(b"HTTP/1.1 200")
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with closing(socket.create_server(("127.0.0.1", 0))) as holder:
+        yield holder.getsockname()[1]
+
+
+def refusal(*listen: tuple[str, int]) -> str:
+    server = server_on(*listen)
+    with pytest.raises(BindError) as caught:
+        server.start()
+    server.stop()
+    assert server.addresses == []
+    text = str(caught.value)
+    assert "\n" not in text
+    assert "--web.listen-address" in text
+    return text
+
+
+def test_the_empty_host_means_every_interface_of_both_families() -> None:
+    server = server_on(("", 0))
+    server.start()
+    try:
+        ((_, port),) = server.addresses
+        assert port != 0
+        assert answers(socket.AF_INET, "127.0.0.1", port)
+        if socket.has_dualstack_ipv6() and os.path.exists("/proc/net/if_inet6"):
+            assert answers(socket.AF_INET6, "::1", port)
+    finally:
+        server.stop()
+
+
+def test_several_addresses_are_served_and_each_has_its_port() -> None:
+    server = server_on(("127.0.0.1", 0), ("localhost", 0))
+    server.start()
+    try:
+        ports = [port for _, port in server.addresses]
+        assert len(set(ports)) == 2
+        assert all(answers(socket.AF_INET, "127.0.0.1", port) for port in ports)
+    finally:
+        server.stop()
+
+
+def test_a_port_in_use_is_named_with_the_remedy(taken: int) -> None:
+    text = refusal(("127.0.0.1", taken))
+    assert f"127.0.0.1:{taken}" in text
+    assert "in use" in text
+    assert f"sport = :{taken}" in text
+
+
+def test_when_one_address_fails_the_others_are_given_back(taken: int) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        free = probe.getsockname()[1]
+    refusal(("127.0.0.1", free), ("127.0.0.1", taken))
+    socket.create_server(("127.0.0.1", free)).close()
+
+
+def test_an_address_of_no_interface_is_named() -> None:
+    assert "192.0.2.1:1234" in refusal(("192.0.2.1", 1234))  # RFC 5737: nobody's
+
+
+def test_a_host_that_does_not_resolve_is_named() -> None:
+    assert "no.such.host.invalid:19400" in refusal(("no.such.host.invalid", 19400))
+
+
+def test_a_port_that_does_not_exist_is_named() -> None:
+    assert "70000" in refusal(("127.0.0.1", 70000))
+
+
+def test_a_stopped_server_can_be_started_again() -> None:
+    server = server_on(("127.0.0.1", 0))
+    for _ in range(2):
+        server.start()
+        assert answers(socket.AF_INET, *server.addresses[0])
+        server.stop()
+        server.stop()
+    assert server.addresses == []
