@@ -38,6 +38,7 @@ bench: .venv/bench.stamp programs ## Measure against peers and print ratios
 
 generate: .venv/dev.stamp ## Write the generated documents anew
 	$(BIN)/coldplate render metrics --out docs/metrics.md
+	$(BIN)/coldplate render scenarios --out docs/scenarios.md
 
 hardware: .venv/dev.stamp ## Check the agent against nvidia-smi on a machine with a GPU
 	$(BIN)/python -m tests.hardware $(ARGS)

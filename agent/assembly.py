@@ -8,13 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from agent.backends.host import HostBackend
 from agent.backends.infiniband import InfinibandBackend
-from agent.backends.kmsg import KmsgBackend
+from agent.backends.kmsg import DeviceReader, KmsgBackend, inherited
 from agent.backends.power import PowerBackend, RedfishConfig
 from agent.backends.protocol import Backend, Sample
 from agent.backends.topology import nearest_hcas
-from agent.config import Config, ConfigError
+from agent.config import BackendsConfig, Config, ConfigError
 from agent.engine import Engine, Facts
 from agent.model import GpuIdentity, Instant, Lane
 from agent.sampler.inventory import Inventory
@@ -106,15 +108,29 @@ def _backends(
     if wanted.infiniband:
         made.append(InfinibandBackend(options.sysfs))
     if wanted.devices != "none":
-        made.append(KmsgBackend())
+        made.append(_kernel_log())
         made.append(TopologyBackend(options.sysfs, gpus))
     if set(wanted.power) - {"estimate"}:
-        redfish = wanted.redfish
-        bmc = None
-        if redfish is not None:
-            bmc = RedfishConfig(redfish.url, redfish.username, redfish.password_file, redfish.ca_file, redfish.verify)
-        made.append(PowerBackend(wanted.power, str(options.sysfs), redfish=bmc))
+        made.append(PowerBackend(wanted.power, str(options.sysfs), redfish=_bmc(wanted)))
     return made
+
+
+def _kernel_log() -> KmsgBackend:
+    """The kernel log: handed over as standard input by systemd, else opened."""
+    if inherited(0):
+        return KmsgBackend("standard input", lambda path: DeviceReader(path, 0))
+    return KmsgBackend()
+
+
+def _bmc(wanted: BackendsConfig) -> RedfishConfig | None:
+    """The BMC to ask, if one is configured. Raises ConfigError."""
+    redfish = wanted.redfish
+    if redfish is None or "redfish" not in wanted.power:
+        return None
+    try:
+        return RedfishConfig(**msgspec.structs.asdict(redfish))
+    except ValueError as error:
+        raise ConfigError(f"backends.redfish: {error}") from error
 
 
 def scenario_of(config: Config) -> str | None:

@@ -67,8 +67,12 @@ def _parser() -> argparse.ArgumentParser:
         help="write the sample to FILE for node_exporter's textfile collector, atomically",
     )
 
-    render = commands.add_parser("render", help="print a document that is generated from the catalogue")
-    render.add_argument("what", choices=("metrics",), help="metrics: the reference of all metrics, as Markdown")
+    render = commands.add_parser("render", help="print a document that is generated from what the agent knows")
+    render.add_argument(
+        "what",
+        choices=("metrics", "scenarios"),
+        help="metrics: the reference of all metrics; scenarios: the synthetic devices; both as Markdown",
+    )
     render.add_argument("--out", type=Path, metavar="FILE", help="write to FILE instead of standard output")
     return parser
 
@@ -171,9 +175,7 @@ def _once(arguments: argparse.Namespace) -> int:
 
 
 def _render(arguments: argparse.Namespace) -> int:
-    from exporters.document import render
-
-    text = render()
+    text = _document(arguments.what)
     if arguments.out is None:
         sys.stdout.write(text)
         return 0
@@ -182,6 +184,16 @@ def _render(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise ConfigError(f"--out: {arguments.out}: {error.strerror}") from error
     return 0
+
+
+def _document(what: str) -> str:
+    if what == "scenarios":
+        from agent.backends.synthetic import document
+
+        return document.render()
+    from exporters.document import render
+
+    return render()
 
 
 COMMANDS = {"run": _run, "once": _once, "render": _render}

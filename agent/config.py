@@ -48,6 +48,7 @@ class RedfishConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password_file: str | None = None
     ca_file: str | None = None
     verify: bool = True
+    chassis: str | None = None
 
 
 class BackendsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

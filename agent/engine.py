@@ -5,6 +5,7 @@ It belongs to the roof, since it reads the clock and owns the worker process. On
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import select
@@ -185,10 +186,8 @@ class Engine:
                 self.supervisor.step(self._clock().mono)
 
     def _wake(self) -> None:
-        try:
+        with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups already
             os.write(self._wake_in, b".")
-        except BlockingIOError:
-            pass  # the pipe is full of wake-ups already
 
     def _collect(self) -> None:
         for runner in self._runners:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agent.catalogue import BY_NAME
+from agent.catalogue.bindings import Derived
 from agent.model import Entity, Gap, Lane, Metric, NvLink, Reading, Reason, Series
 
 MISSING = BY_NAME["coldplate_metric_missing"]
@@ -46,6 +47,13 @@ class MissingSeries:
 
 
 def gaps_for(block: Block, reason: Reason, detail: str) -> list[Gap]:
-    """A gap for each metric of a block whose readings are withdrawn, and the gaps that it had."""
-    withdrawn = {(reading.metric, reading.entity): None for reading in block.readings}
+    """A gap for each metric of a block whose readings are withdrawn, and the gaps that it had.
+
+    What the agent computes from a missing metric, such as its rolling mean, is not missed apart.
+    """
+    withdrawn = {
+        (reading.series.metric, reading.series.entity): None
+        for reading in block.readings
+        if not isinstance(reading.series.metric.origin[0], Derived)
+    }
     return [Gap(metric, entity, reason, detail) for metric, entity in withdrawn] + list(block.gaps)

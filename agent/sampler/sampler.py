@@ -155,6 +155,8 @@ class Sampler:
             trouble = self._trouble.get(channel)
             if trouble is not None:
                 return trouble
+            if channel not in self._channels:
+                return _Trouble(Reason.LOST, "the driver does not show the device any more")
             fast = now - self._fast_at.get(channel, block.at)
             if fast > self.settings.patience(Lane.FAST):
                 return _Trouble(Reason.TIMEOUT, f"no answer for {fast:.1f} s")

@@ -1,0 +1,116 @@
+"""A real daemon in a process of its own, on a free port of the loopback interface."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+ROOT = Path(__file__).resolve().parents[2]
+Page = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+class RunningDaemon:
+    """`coldplate run` with the given arguments; what it logs goes to a file."""
+
+    def __init__(self, arguments: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> None:
+        self.log = log
+        with log.open("w") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "agent.cli", "run", "--web.listen-address", "127.0.0.1:0", *arguments],
+                stderr=file,
+                stdin=subprocess.DEVNULL,
+                cwd=ROOT,
+                env={**os.environ, **(environment or {})},
+            )
+        self.url = ""
+
+    def await_url(self) -> None:
+        """Wait until it serves."""
+        self.url = self._await_url()
+
+    def _await_url(self) -> str:
+        for _ in range(300):
+            match = re.search(r"http://127\.0\.0\.1:(\d+)/", self.log.read_text())
+            if match:
+                self.port = int(match[1])
+                return f"http://127.0.0.1:{match[1]}"
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise AssertionError(f"the daemon does not serve:\n{self.log.read_text()}")
+
+    def get(self, path: str = "/metrics") -> str:
+        with urllib.request.urlopen(self.url + path, timeout=5) as answer:
+            return answer.read().decode()
+
+    def page(self) -> Page:
+        return {
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(self.get())
+            for sample in family.samples
+        }
+
+    def family(self, name: str, label: str = "gpu") -> dict[str, float]:
+        """Values of one metric by one of its labels."""
+        return {dict(labels).get(label, ""): value for (each, labels), value in self.page().items() if each == name}
+
+    def until(self, what: str, holds: Callable[[], bool], seconds: float) -> float:
+        """Wait until something holds; how long it took."""
+        began = time.monotonic()
+        while time.monotonic() - began < seconds:
+            if holds():
+                return time.monotonic() - began
+            time.sleep(0.05)
+        raise AssertionError(f"not within {seconds} s: {what}\n{self.log.read_text()}")
+
+    @property
+    def worker_pid(self) -> int:
+        """The only child of the daemon."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            children += (task / "children").read_text().split()
+        return int(children[0])
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(5)
+                raise
+        return self.process.returncode
+
+
+Start = Callable[..., RunningDaemon]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts daemons, and ends them with the test."""
+    running: list[RunningDaemon] = []
+
+    def start(*arguments: str, config: str = "", environment: dict[str, str] | None = None) -> RunningDaemon:
+        if config:
+            path = tmp_path / f"coldplate-{len(running)}.yaml"
+            path.write_text(config)
+            arguments = (*arguments, "--config.file", str(path))
+        daemon = RunningDaemon(arguments, tmp_path / f"daemon-{len(running)}.log", environment)
+        running.append(daemon)
+        daemon.await_url()
+        return daemon
+
+    yield start
+    for daemon in running:
+        daemon.stop()

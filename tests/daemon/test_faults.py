@@ -1,0 +1,112 @@
+"""What a sick GPU, a hung driver and a dead worker do to the page: as little as possible, and visibly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\n"
+SCENARIO = """\
+description: a fault soon after the start
+topology: dgx-h100
+seed: 1
+jobs:
+  - {id: "1", name: train, user: ada, gpus: all, parallelism: data, memory: 0.8, phases: [{kind: training}]}
+faults:
+"""
+
+
+def scenario(tmp_path: Path, *faults: str) -> str:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SCENARIO + "".join(f"  - {{{fault}}}\n" for fault in faults))
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", ["hang", "lost"])
+def test_a_sick_gpu_costs_itself_only(start, tmp_path: Path, kind: str) -> None:
+    daemon = start("--scenario", scenario(tmp_path, f"kind: {kind}, gpu: 3, at: 1s"), config=FAST)
+    took = daemon.until("GPU 3 is down", lambda: daemon.family("coldplate_gpu_up")["3"] == 0, 6)
+    assert took < 6  # the fault comes a second after the start, and is to show within five
+    time.sleep(1)
+    slowest = 0.0
+    for _ in range(20):
+        began = time.monotonic()
+        daemon.get()
+        slowest = max(slowest, time.monotonic() - began)
+        ages = daemon.family("coldplate_gpu_sample_age_seconds")
+        assert all(age < 0.5 for gpu, age in ages.items() if gpu != "3"), ages
+        time.sleep(0.05)
+    assert slowest < 0.5  # milliseconds; the bound is for a busy machine
+    up = daemon.family("coldplate_gpu_up")
+    assert up == {**dict.fromkeys("01234567", 1.0), "3": 0.0}
+    power = daemon.family("coldplate_gpu_power_watts")
+    assert set(power) == set("0124567")
+    assert "3" in daemon.family("coldplate_gpu_info")
+    reasons = daemon.family("coldplate_metric_missing", "reason")
+    assert {"hang": "timeout", "lost": "lost"}[kind] in reasons
+    assert daemon.get("/-/ready")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_worker_that_dies_is_back_within_seconds_and_no_counter_falls(start, number: int) -> None:
+    daemon = start("--scenario", "healthy-training", config=FAST)
+    time.sleep(1)
+    before = daemon.page()
+    first = daemon.worker_pid
+    os.kill(first, number)
+    daemon.until(
+        "another worker's samples",
+        lambda: (
+            daemon.family("coldplate_worker_restarts_total", "")[""] == 1
+            and daemon.family("coldplate_worker_up", "")[""] == 1
+            and max(daemon.family("coldplate_gpu_sample_age_seconds").values()) < 0.5
+        ),
+        10,
+    )
+    assert daemon.worker_pid != first
+    for _ in range(10):
+        after = daemon.page()
+        fell = [
+            key for key, value in after.items() if key[0].endswith("_total") and value < before.get(key, float("-inf"))
+        ]
+        assert fell == []
+        before = {**before, **after}
+        time.sleep(0.25)
+    assert daemon.family("coldplate_gpu_up") == dict.fromkeys("01234567", 1.0)
+
+
+def test_a_stopped_worker_is_replaced_and_the_page_stays(start) -> None:
+    """SIGSTOP is the nearest that a test comes to a whole driver that hangs."""
+    daemon = start("--scenario", "idle", config="sampling: {fast: 250ms, slow: 1s, cold: 2s, deadline: 500ms}\n")
+    pid = daemon.worker_pid
+    os.kill(pid, signal.SIGSTOP)
+    daemon.until("all GPUs are down", lambda: set(daemon.family("coldplate_gpu_up").values()) == {0.0}, 5)
+    assert "coldplate_gpu_power_watts" not in {name for name, _ in daemon.page()}
+    assert daemon.family("coldplate_node_memory_total_bytes", "")
+    os.kill(pid, signal.SIGCONT)
+    daemon.until("all GPUs are up", lambda: set(daemon.family("coldplate_gpu_up").values()) == {1.0}, 10)
+
+
+def test_garbage_of_a_sensor_is_left_out_counted_and_never_shown(start, tmp_path: Path) -> None:
+    faults = [
+        "kind: sentinel, gpu: 2, at: 1s, metric: coldplate_gpu_power_instant_watts, value: huge",
+        "kind: sentinel, gpu: 3, at: 1s, metric: coldplate_gpu_utilization_ratio, value: nan",
+        "kind: counter-back, gpu: 5, at: 2s, duration: 250ms, metric: coldplate_gpu_energy_joules_total, by: 50000",
+    ]
+    daemon = start("--scenario", scenario(tmp_path, *faults), config=FAST)
+    daemon.until(
+        "both causes are counted",
+        lambda: set(daemon.family("coldplate_readings_rejected_total", "cause")) == {"range", "step"},
+        10,
+    )
+    page = daemon.page()
+    assert all(abs(value) < 1e18 for value in page.values())  # neither NaN nor a sentinel
+    assert set(daemon.family("coldplate_gpu_power_instant_watts")) == set("0134567")
+    assert set(daemon.family("coldplate_gpu_utilization_ratio")) == set("0124567")
+    missing = {dict(labels)["metric"] for name, labels in page if name == "coldplate_metric_missing"
+               if dict(labels)["reason"] == "implausible"}  # fmt: skip
+    assert missing >= {"coldplate_gpu_power_instant_watts", "coldplate_gpu_utilization_ratio"}

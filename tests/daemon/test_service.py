@@ -1,0 +1,212 @@
+"""The daemon as a service: start, reload, stop, systemd's messages, and mistakes of the person who runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def coldplate(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "agent.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=ROOT,
+        check=False,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_well_and_takes_its_worker_along(start, number: int) -> None:
+    daemon = start("--scenario", "idle")
+    worker = daemon.worker_pid
+    assert daemon.stop(number) == 0
+    assert not Path(f"/proc/{worker}").exists()
+    assert "Traceback" not in daemon.log.read_text()
+
+
+def test_a_worker_does_not_outlive_a_daemon_that_was_killed(start) -> None:
+    daemon = start("--scenario", "idle")
+    worker = daemon.worker_pid
+    daemon.stop(signal.SIGKILL)
+    deadline = time.monotonic() + 8
+    while Path(f"/proc/{worker}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{worker}").exists()
+
+
+def test_the_first_lines_say_what_is_sampled_and_that_it_is_synthetic(start) -> None:
+    daemon = start("--scenario", "two-jobs")
+    lines = daemon.log.read_text().splitlines()
+    assert "SYNTHETIC devices: nothing they show is real" in lines[0]
+    assert "scenario=two-jobs" in lines[0]
+    assert any("sampling 8 GPUs: NVIDIA H100" in line for line in lines)
+    assert 'coldplate_synthetic_info{scenario="two-jobs"} 1' in daemon.get()
+
+
+def test_without_a_gpu_the_real_host_is_sampled_and_the_absence_is_told(start) -> None:
+    daemon = start("--backend", "none")
+    names = {name for name, _ in daemon.page()}
+    assert "coldplate_node_memory_total_bytes" in names
+    assert not any(name.startswith("coldplate_gpu_") for name in names)
+    assert "coldplate_worker_up" not in names
+
+
+def test_a_reload_takes_effect_and_a_bad_file_keeps_the_running_configuration(start, tmp_path: Path) -> None:
+    daemon = start(config="backends: {devices: none}\n")
+    path = next(tmp_path.glob("*.yaml"))
+    assert daemon.family("coldplate_sampling_interval_seconds", "lane")["slow"] == 15
+    path.write_text(
+        "backends: {devices: none}\nsampling: {slow: 3s}\nmetrics: {exclude: ['coldplate_node_network_*']}\n"
+    )
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.until("3 s", lambda: daemon.family("coldplate_sampling_interval_seconds", "lane")["slow"] == 3, 5)
+    assert not any(name.startswith("coldplate_node_network_") for name, _ in daemon.page())
+    path.write_text("sampling: {slow: soon}\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.until("a failed reload", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 0, 5)
+    assert daemon.family("coldplate_sampling_interval_seconds", "lane")["slow"] == 3
+    assert "sampling.slow: 'soon' is no duration" in daemon.log.read_text()
+    path.write_text("backends: {devices: none}\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.until("a good reload", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 1, 5)
+
+
+def test_a_reload_over_http_answers_what_is_wrong_with_the_file(start, tmp_path: Path) -> None:
+    daemon = start("--web.enable-lifecycle", config="backends: {devices: none}\n")
+    path = next(tmp_path.glob("*.yaml"))
+    path.write_text("smapling: {}\n")
+    request = urllib.request.Request(daemon.url + "/-/reload", method="POST", data=b"")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=5)
+    with caught.value as answer:
+        assert answer.code == 500
+        assert "did you mean 'sampling'?" in answer.read().decode()
+
+
+def test_systemd_hears_ready_watchdog_reloading_and_stopping(start, tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(address)
+        listener.settimeout(8)
+        daemon = start("--backend", "none", environment={"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "3000000"})
+        heard = listener.recv(4096).decode()
+        while "READY=1" not in heard:
+            heard = listener.recv(4096).decode()
+        assert "STATUS=0 GPUs" in heard
+        while "WATCHDOG=1" not in heard:
+            heard = listener.recv(4096).decode()
+        daemon.process.send_signal(signal.SIGHUP)
+        while "RELOADING=1" not in heard:
+            heard = listener.recv(4096).decode()
+        assert "MONOTONIC_USEC=" in heard
+        while "READY=1" not in heard:
+            heard = listener.recv(4096).decode()
+        daemon.process.terminate()
+        while "STOPPING=1" not in heard:
+            heard = listener.recv(4096).decode()
+
+
+def test_the_watchdog_hears_nothing_while_the_sampling_loop_stands_still(start, tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(address)
+        listener.settimeout(8)
+        config = "backends: {devices: none}\nsampling: {fast: 30s, slow: 30s}\n"
+        start(config=config, environment={"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "300000"})
+        pings = 0
+        listener.settimeout(2)
+        with pytest.raises(TimeoutError):
+            while True:
+                pings += "WATCHDOG=1" in listener.recv(4096).decode()
+        assert pings <= 1  # one for the one tick that there was
+
+
+def test_json_logs_are_json(start) -> None:
+    daemon = start("--backend", "none", "--log.format", "json")
+    lines = [json.loads(line) for line in daemon.log.read_text().splitlines()]
+    assert any(line["msg"] == "serving" and line["url"].startswith("http://") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--config.file", "/nowhere.yaml"], "/nowhere.yaml: cannot be read: No such file or directory"),
+        (["run", "--scenario", "stragler"], "straggler"),
+        (["run", "--backend", "nvml", "--scenario", "idle"], "--scenario needs --backend synthetic"),
+        (["run", "--path.sysfs", "/nowhere"], "--path.sysfs: /nowhere is no directory"),
+        (["run", "--web.listen-address", "nonsense"], "'nonsense' is no address"),
+        (["run", "--backend", "none", "--web.telemetry-path", "metrics"], "must begin with '/'"),
+        (["run", "--bakend", "nvml"], "unrecognized arguments"),
+        (["once", "--backend", "none", "--textfile", "/nowhere/x.prom"], "--textfile: /nowhere/x.prom"),
+        (["render", "metrics", "--out", "/nowhere/x.md"], "--out: /nowhere/x.md: No such file or directory"),
+        ([], "COMMAND"),
+    ],
+)
+def test_a_mistake_is_one_clear_line_and_status_2(arguments: list[str], message: str) -> None:
+    ended = coldplate(*arguments)
+    assert ended.returncode == 2, ended.stderr
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_metric_pattern_that_matches_nothing_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("metrics: {exclude: [coldplate_gpu_pwer_watts]}\n")
+    ended = coldplate("run", "--config.file", str(path))
+    assert (ended.returncode, "did you mean 'coldplate_gpu_power_watts'?" in ended.stderr) == (2, True)
+
+
+def test_a_port_in_use_is_named_with_the_remedy() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = coldplate("run", "--backend", "none", "--web.listen-address", f"127.0.0.1:{port}")
+    assert ended.returncode == 2
+    assert f"127.0.0.1:{port}" in ended.stderr
+    assert "--web.listen-address" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_once_prints_an_exposition_or_json_and_writes_a_textfile(tmp_path: Path) -> None:
+    text = coldplate("once", "--scenario", "straggler")
+    assert text.returncode == 0, text.stderr
+    assert text.stdout.count("\ncoldplate_gpu_power_watts{") == 8
+    document = json.loads(coldplate("once", "--backend", "none", "--format", "json").stdout)
+    assert document["status"] == "success"
+    target = tmp_path / "coldplate.prom"
+    assert coldplate("once", "--backend", "none", "--textfile", str(target)).returncode == 0
+    assert "coldplate_node_memory_total_bytes" in target.read_text()
+
+
+def test_help_and_version_are_there() -> None:
+    for arguments in (["--help"], ["run", "--help"], ["once", "--help"], ["render", "--help"], ["--version"]):
+        ended = coldplate(*arguments)
+        assert ended.returncode == 0
+        assert "coldplate" in ended.stdout
+
+
+def test_the_daemon_ends_its_output_quietly_when_nobody_reads(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "agent.cli", "once", "--backend", "none"],
+        stdout=writer, stderr=subprocess.PIPE, text=True, timeout=30, cwd=ROOT, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert "Traceback" not in ended.stderr

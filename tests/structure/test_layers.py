@@ -1,0 +1,120 @@
+"""The layers of docs/architecture.md, enforced on the imports of every module."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("agent", "exporters", "alerts", "dashboards")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+ROOF = {"agent.cli", "agent.daemon", "agent.engine", "agent.assembly", "agent.once", "agent.selection",
+        "agent.worker.__main__", "agent.systemd"}  # fmt: skip
+
+MAY_IMPORT = (
+    # (modules, what of ours they may import); the first line that matches counts
+    (r"agent\.model|agent\.quantities|agent\.logs|agent\.systemd|agent|agent\.backends|agent\.worker", r""),
+    (r"agent\.catalogue(\..*)?", r"agent\.model|agent\.catalogue(\..*)?"),
+    (r"agent\.backends\.protocol", r"agent\.model"),
+    (r"agent\.backends\.(?P<own>\w+)(\..*)?", r"agent\.model|agent\.catalogue(\..*)?|agent\.backends\.protocol|OWN"),
+    (r"agent\.sampler(\..*)?", r"agent\.model|agent\.catalogue(\..*)?|agent\.backends\.protocol|agent\.sampler(\..*)?"),
+    (r"agent\.worker\.(wire|loop|supervisor)",
+     r"agent\.model|agent\.catalogue(\..*)?|agent\.backends\.protocol|agent\.worker\.(wire|loop)"),
+    (r"agent\.config", r"agent\.model|agent\.quantities|agent"),
+    (r"exporters(\..*)?", r"agent\.model|agent\.catalogue(\..*)?|exporters(\..*)?"),
+    (r"alerts(\..*)?", r"agent\.model|agent\.catalogue(\..*)?|alerts(\..*)?"),
+    (r"dashboards(\..*)?", r"agent\.model|agent\.catalogue(\..*)?|dashboards(\..*)?"),
+)  # fmt: skip
+
+FENCED = {
+    "pynvml": r"agent\.backends\.nvml(\..*)?",
+    "prometheus_client": r"exporters(\..*)?",
+    "promql_parser": r"alerts(\..*)?",
+    "grafanalib": r"dashboards(\..*)?",
+    "subprocess": r"agent\.worker\.supervisor",
+}
+
+CLOCKS = {("time", "time"), ("time", "monotonic"), ("time", "perf_counter"), ("datetime", "now"),
+          ("datetime", "utcnow"), ("date", "today"), ("time", "time_ns"), ("time", "monotonic_ns")}  # fmt: skip
+
+
+def name_of(path: Path) -> str:
+    dotted = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return dotted.removesuffix(".__init__")
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports, wherever in the file."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            module = node.module or ""
+            for alias in node.names:
+                inner = ROOT / Path(*module.split("."), alias.name)
+                is_module = inner.is_dir() or inner.with_suffix(".py").exists()
+                found.add(f"{module}.{alias.name}" if is_module else module)
+    return found
+
+
+def ours(names: set[str]) -> set[str]:
+    return {name for name in names if name.split(".")[0] in PACKAGES}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
+    name = name_of(path)
+    if name in ROOF:
+        return
+    for pattern, allowed in MAY_IMPORT:
+        match = re.fullmatch(pattern, name)
+        if match:
+            own = match.groupdict().get("own")
+            rule = allowed.replace("OWN", rf"agent\.backends\.{own}(\..*)?") if own else allowed
+            illegal = {each for each in ours(imports(path)) if not re.fullmatch(rule, each)}
+            assert not illegal, f"{name} may not import {illegal}"
+            return
+    pytest.fail(f"{name} belongs to no layer: add it to the table, and to docs/architecture.md")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_nothing_but_the_roof_imports_the_roof(path: Path) -> None:
+    if name_of(path) not in ROOF:
+        assert not imports(path) & ROOF
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_third_party_names_stay_behind_their_fences(path: Path) -> None:
+    for library, allowed in FENCED.items():
+        if any(each.split(".")[0] == library for each in imports(path)):
+            assert re.fullmatch(allowed, name_of(path)), f"{name_of(path)} imports {library}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_nothing_below_the_roof_reads_a_clock(path: Path) -> None:
+    if name_of(path) in ROOF:
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            assert (node.value.id, node.attr) not in CLOCKS, f"{path}:{node.lineno} reads a clock"
+
+
+def test_packaging_holds_no_python() -> None:
+    """A package of that name would shadow the library `packaging`."""
+    assert list((ROOT / "packaging").rglob("*.py")) == []
+
+
+def test_the_top_level_is_what_the_readme_says() -> None:
+    allowed = {"pyproject.toml", "agent", "exporters", "dashboards", "alerts", "packaging", "tests", "README.md",
+               "Makefile", "LICENSE", "CHANGELOG.md", "docs", ".ci", ".gitignore"}  # fmt: skip
+    import subprocess
+
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode == 0:
+        assert {line.split("/")[0] for line in listed.stdout.splitlines()} <= allowed
