@@ -1,0 +1,269 @@
+"""What goes wrong on real nodes, and that each fault costs exactly itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.backends.protocol import Sample
+from agent.catalogue import metric
+from agent.catalogue.infiniband import PORT_UP, STATE_ID
+from agent.model import Gap, Instant, Lane, Reason
+
+BROKEN = (
+    ("vl15_dropped_total", Reason.UNSUPPORTED, "VL15_dropped: Is a directory"),
+    ("port_errors_received_total", Reason.UNSUPPORTED, "port_rcv_errors: says 'N/A (no PMA)'"),
+    ("port_discards_transmitted_total", Reason.MALFORMED, "port_xmit_discards: is empty"),
+    ("symbol_error_total", Reason.MALFORMED, "symbol_error: says '-1'"),
+    ("port_transmit_wait_total", Reason.MALFORMED, "port_xmit_wait: says 'garbage'"),
+    ("port_packets_received_total", Reason.MALFORMED, "port_rcv_packets: says '18446744073709551616'"),
+    ("rate_bytes_per_second", Reason.MALFORMED, "rate: says '400 furlongs'"),
+    ("physical_state_id", Reason.MALFORMED, "phys_state: says '5'"),
+)
+
+
+@pytest.mark.parametrize(("row", "reason", "detail"), BROKEN)
+def test_a_file_that_cannot_be_understood_is_a_gap_that_names_it(tree, opened, page, row, reason, detail) -> None:
+    gap = page(opened(tree("broken-port"))).gap(row, "mlx5_0")
+    assert gap.reason is reason
+    assert detail in gap.detail
+    assert "/mlx5_0/ports/1/" in gap.detail
+
+
+def test_broken_files_cost_exactly_themselves(tree, opened, page) -> None:
+    shown = page(opened(tree("broken-port")))
+    assert len(shown.gaps) == len(BROKEN)
+    well = {each.metric for each in shown.readings if each.entity.device == "mlx5_1"}
+    ill = {each.metric for each in shown.readings if each.entity.device == "mlx5_0"}
+    assert well - ill == {metric(f"coldplate_infiniband_{row}") for row, _, _ in BROKEN}
+
+
+ERRORS = (
+    (errno.EINVAL, Reason.UNSUPPORTED),
+    (errno.EOPNOTSUPP, Reason.UNSUPPORTED),
+    (errno.EACCES, Reason.DENIED),
+    (errno.EPERM, Reason.DENIED),
+    (errno.EMFILE, Reason.DENIED),
+    (errno.ETIMEDOUT, Reason.TIMEOUT),
+    (errno.EIO, Reason.LOST),
+    (errno.ENODEV, Reason.LOST),
+    (errno.ESTALE, Reason.LOST),
+)
+
+
+def failing(file: str, code: int) -> Callable[[int, int, int], bytes]:
+    """A pread that answers one file with an error, as a driver does."""
+
+    def pread(fd: int, size: int, offset: int) -> bytes:
+        if os.readlink(f"/proc/self/fd/{fd}").endswith(file):
+            raise OSError(code, os.strerror(code))
+        return os.pread(fd, size, offset)
+
+    return pread
+
+
+@pytest.mark.parametrize(("code", "reason"), ERRORS)
+@pytest.mark.parametrize("lane", [Lane.FAST, Lane.SLOW])
+def test_what_the_driver_answers_becomes_the_reason(tree, opened, now, lane, code, reason) -> None:
+    file = "mlx5_0/ports/1/counters/" + ("link_downed" if lane is Lane.FAST else "VL15_dropped")
+    good = len(opened(sysfs := tree("dgx-h100")).read(lane, now).readings)
+    sample = opened(sysfs, pread=failing(file, code)).read(lane, now)
+    (gap,) = sample.gaps
+    assert gap.reason is reason
+    assert gap.detail.endswith(f"{file}: {os.strerror(code)}")
+    assert len(sample.readings) == good - 1
+
+
+def test_an_unreadable_state_leaves_link_up_unknown_but_keeps_the_count(tree, opened, now) -> None:
+    sample = opened(tree("dgx-h100"), pread=failing("mlx5_0/ports/1/state", errno.EIO)).read(Lane.FAST, now)
+    assert {(gap.metric, gap.reason) for gap in sample.gaps} == {(STATE_ID, Reason.LOST), (PORT_UP, Reason.LOST)}
+    events = [r for r in sample.readings if r.metric.name.endswith("link_down_events_total")]
+    assert len(events) == 9
+
+
+def test_facts_that_nobody_may_read_are_a_gap(tree, opened, now) -> None:
+    sysfs = tree("dgx-h100")
+
+    def pread(fd: int, size: int, offset: int) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    sample = opened(sysfs, pread=pread).read(Lane.COLD, now)
+    assert not sample.readings
+    assert {gap.reason for gap in sample.gaps} == {Reason.DENIED}
+    assert len(sample.gaps) == 9
+
+
+def test_a_file_missing_from_a_port_that_is_there_is_unsupported(unpack, opened, page) -> None:
+    sysfs = unpack("dgx-h100", "mlx5_0")
+    (sysfs / "class/infiniband/mlx5_0/ports/1/phys_state").unlink()
+    assert page(opened(sysfs)).gap("physical_state_id", "mlx5_0").reason is Reason.UNSUPPORTED
+
+
+def test_a_device_without_ports_is_a_gap_and_its_neighbours_are_read(unpack, opened, now) -> None:
+    sysfs = unpack("dgx-h100", "mlx5_0", "mlx5_3")
+    shutil.rmtree((sysfs / "class/infiniband/mlx5_0").resolve() / "ports")
+    sample = opened(sysfs).read(Lane.SLOW, now)
+    (gap,) = sample.gaps
+    assert gap.detail.endswith("mlx5_0/ports: No such file or directory")
+    assert len({each.entity for each in sample.readings}) == 1
+
+
+class Node:
+    """A node whose adapters come and go."""
+
+    def __init__(self, sysfs: Path) -> None:
+        self.sysfs = sysfs
+        self.links = sysfs / "class" / "infiniband"
+
+    def set_state(self, state: str, device: str = "mlx5_0") -> None:
+        (self.links / device / "ports/1/state").write_text(f"{state}\n")
+
+    def unplug(self, device: str = "mlx5_0") -> None:
+        home = (self.links / device).resolve()
+        (self.links / device).unlink()
+        home.rename(home.with_name("gone"))
+
+    def plug(self, device: str = "mlx5_0") -> None:
+        """The device is back with new files: what was open on the old ones stays dead."""
+        (home,) = self.sysfs.glob("devices/**/gone")
+        shutil.copytree(home, home.with_name(device), symlinks=True)
+        shutil.rmtree(home)
+        (self.links / device).symlink_to(home.with_name(device))
+
+
+@pytest.fixture
+def node(unpack) -> Node:
+    return Node(unpack("dgx-h100", "mlx5_0", "mlx5_3"))
+
+
+def of(sample: Sample, device: str = "mlx5_0") -> dict[str, float | Reason]:
+    """What a sample says of one device: a value or a reason, by the row's suffix."""
+    said: dict[str, float | Reason] = {}
+    for each in [*sample.readings, *sample.gaps]:
+        if each.entity.device == device:
+            suffix = each.metric.name.removeprefix("coldplate_infiniband_")
+            assert suffix not in said, f"{suffix} is both there and missing"
+            said[suffix] = each.reason if isinstance(each, Gap) else each.value
+    return said
+
+
+def dead(fd: int, size: int, offset: int) -> bytes:
+    """A pread as of sysfs: a descriptor of an attribute whose device was removed answers ENODEV."""
+    file = os.readlink(f"/proc/self/fd/{fd}")
+    if "/gone/" in file or file.endswith(" (deleted)"):
+        raise OSError(errno.ENODEV, "No such device")
+    return os.pread(fd, size, offset)
+
+
+def test_a_device_that_vanishes_is_lost_in_its_files_and_nobody_elses(node, opened, now) -> None:
+    backend = opened(node.sysfs, pread=dead)
+    before = of(backend.read(Lane.FAST, now))
+    node.unplug()
+    for _ in range(2):
+        sample = backend.read(Lane.FAST, now)
+        after = of(sample)
+        assert after.keys() == before.keys()
+        assert {value for name, value in after.items() if name != "link_down_events_total"} == {Reason.LOST}
+        assert of(sample, "mlx5_3")["port_up"] == 1
+        assert set(of(backend.read(Lane.SLOW, now)).values()) == {Reason.LOST}
+
+
+def test_a_device_that_comes_back_is_read_again_at_once(node, opened, now) -> None:
+    backend = opened(node.sysfs, pread=dead)
+    before = of(backend.read(Lane.FAST, now))
+    node.unplug()
+    backend.read(Lane.SLOW, now)
+    backend.read(Lane.FAST, now)
+    node.plug()
+    assert of(backend.read(Lane.FAST, now)) == before
+
+
+def test_a_device_that_was_replaced_between_two_reads_leaves_no_gap(node, opened, now) -> None:
+    backend = opened(node.sysfs, pread=dead)
+    before = backend.read(Lane.FAST, now)
+    node.unplug()
+    node.plug()
+    after = backend.read(Lane.FAST, now)
+    assert (after.readings, after.gaps) == (before.readings, before.gaps)
+    assert after.calls == before.calls + 9, "each file of the device is tried, and opened anew"
+
+
+def test_a_driver_that_is_unloaded_is_lost_not_absent(node, opened, now) -> None:
+    backend = opened(node.sysfs, pread=dead)
+    backend.read(Lane.FAST, now)
+    node.links.rename(node.links.with_name("away"))
+    (node.sysfs / "devices").rename(node.sysfs / "gone")
+    for lane in (Lane.SLOW, Lane.FAST, Lane.COLD):
+        sample = backend.read(lane, now)
+        assert {gap.entity.device for gap in sample.gaps if gap.reason is Reason.LOST} >= {"mlx5_0", "mlx5_3"}
+
+
+def test_a_new_port_is_found_by_the_slow_lane(node, opened, now) -> None:
+    node.unplug()
+    backend = opened(node.sysfs)
+    assert of(backend.read(Lane.FAST, now)) == {}
+    node.plug()
+    assert of(backend.read(Lane.FAST, now)) == {}
+    backend.read(Lane.SLOW, now)
+    assert of(backend.read(Lane.FAST, now))["port_up"] == 1
+
+
+def test_files_that_a_driver_adds_or_takes_away_are_followed(node, opened, now, held) -> None:
+    backend = opened(node.sysfs)
+    first = backend.read(Lane.SLOW, now)
+    counters = node.links / "mlx5_0/ports/1/hw_counters"
+    (counters / "out_of_buffer").unlink()
+    (counters / "brand_new").write_text("5\n")
+    second = backend.read(Lane.SLOW, now)
+    assert of(first).keys() - of(second).keys() == {"out_of_buffer_drops_total"}
+    assert of(second)["brand_new_total"] == 5
+    kept = {each.series: each.series for each in first.readings}
+    assert [each.series for each in second.readings if kept.get(each.series) is not each.series] == [
+        each.series for each in second.readings if each.metric.name.endswith("brand_new_total")
+    ]
+    assert len(held(node.sysfs)) == len(second.readings)
+
+
+def test_a_directory_that_may_not_be_listed_is_tried_file_by_file(node, opened, now) -> None:
+    counters = (node.links / "mlx5_0/ports/1/counters").resolve()
+    shutil.rmtree(counters)
+    counters.write_text("a file: listing it fails like a directory without permission\n")
+    sample = opened(node.sysfs).read(Lane.FAST, now)
+    gaps = [gap for gap in sample.gaps if gap.metric.name.endswith("link_downed_total")]
+    assert len(gaps) == 1
+    assert of(sample)["port_up"] == 1
+
+
+def test_leaving_the_active_state_is_counted_once_for_each_time(node, opened, now) -> None:
+    backend = opened(node.sysfs)
+
+    def events(state: str) -> tuple[object, object]:
+        node.set_state(state)
+        said = of(backend.read(Lane.FAST, now))
+        return said["link_down_events_total"], said["port_up"]
+
+    steps = ["4: ACTIVE", "1: DOWN", "1: DOWN", "2: INIT", "4: ACTIVE", "4: ACTIVE", "5: ACTIVE_DEFER", "4: ACTIVE"]
+    assert [events(step) for step in steps] == [(0, 1), (1, 0), (1, 0), (1, 0), (1, 1), (1, 1), (2, 0), (2, 1)]
+    assert of(backend.read(Lane.FAST, now), "mlx5_3")["link_down_events_total"] == 0
+
+
+def test_a_port_that_was_down_from_the_start_has_no_event(node, opened, now) -> None:
+    node.set_state("1: DOWN")
+    assert of(opened(node.sysfs).read(Lane.FAST, now))["link_down_events_total"] == 0
+
+
+def test_the_count_survives_a_reload_of_the_driver(node, opened, now) -> None:
+    backend = opened(node.sysfs, pread=dead)
+    for state in ("4: ACTIVE", "1: DOWN", "4: ACTIVE"):
+        node.set_state(state)
+        backend.read(Lane.FAST, now)
+    node.unplug()
+    assert of(backend.read(Lane.FAST, now))["link_down_events_total"] == 1
+    node.plug()
+    node.set_state("1: DOWN")
+    assert of(backend.read(Lane.FAST, Instant(200.0, 1_800_000_100.0)))["link_down_events_total"] == 2

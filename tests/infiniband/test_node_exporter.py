@@ -1,0 +1,112 @@
+"""The real node_exporter reads the same trees: every sample that it shows, we show with the same value."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from agent.catalogue.infiniband import FILES
+
+PROGRAM = "prometheus-node-exporter"
+PROFILE = "node_infiniband"
+
+Scrape = Callable[[Path], list[Sample]]
+
+
+@pytest.fixture
+def scrape() -> Iterator[Scrape]:
+    """Starts node_exporter on a sysfs, scrapes it once; ended after the test."""
+    program = shutil.which(PROGRAM)
+    if program is None:
+        message = f"{PROGRAM} is not installed: the comparison with node_exporter is left out"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    running: list[subprocess.Popen[bytes]] = []
+
+    def run(sysfs: Path) -> list[Sample]:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        running.append(
+            subprocess.Popen(
+                [program, f"--web.listen-address={address}", f"--path.sysfs={sysfs}",
+                 "--collector.disable-defaults", "--collector.infiniband"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )
+        )  # fmt: skip
+        page = fetch(f"http://{address}/metrics")
+        return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+
+    yield run
+    for process in running:
+        process.terminate()
+        process.wait(timeout=5)
+
+
+def fetch(url: str) -> str:
+    for _ in range(200):
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.read().decode()
+        except urllib.error.URLError:
+            time.sleep(0.02)
+    raise AssertionError(f"{PROGRAM} does not answer at {url}")
+
+
+UNREADABLE = ("irdma0", "rdmap0s29", "rxe0")
+"""Devices without board_id or counters, for any of which node_exporter 1.5 shows nothing at all."""
+
+
+@pytest.mark.parametrize(("fixture", "least"), [("dgx-h100", 9 * 24), ("odd-drivers", 100)])
+def test_every_sample_of_node_exporter_has_an_equal_one_of_ours(unpack, opened, page, scrape, fixture, least) -> None:
+    sysfs = unpack(fixture)
+    for device in UNREADABLE:
+        (sysfs / "class/infiniband" / device).unlink(missing_ok=True)
+    ours: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for reading in page(opened(sysfs)).readings:
+        for alias in reading.metric.aliases:
+            if alias.profile == PROFILE:
+                sample = (dict(reading.series.all_labels), reading.value * alias.factor)
+                ours.setdefault(alias.name, []).append(sample)
+    theirs = [sample for sample in scrape(sysfs) if sample.name.startswith(PROFILE)]
+    differences = []
+    for sample in theirs:
+        # Its info has no port label, so one of its samples stands for all ports of a device.
+        values = {value for labels, value in ours.get(sample.name, ()) if sample.labels.items() <= labels.items()}
+        if sample.name == "node_infiniband_lifespan_seconds":
+            values = {float(int(value)) for value in values}  # it divides integers, and shows 0 for 0.01 s
+        if {float(value) for value in values} != {sample.value}:
+            differences.append((sample.name, sample.labels, sample.value, values))
+    assert differences == []
+    assert len(theirs) >= least
+
+
+def test_rows_have_node_exporters_names_for_the_same_files() -> None:
+    """The program in reach may be too old to show hw_counters, so the names are compared with a list too."""
+    lines = (Path(__file__).parent / "fixtures" / "node-exporter-names.txt").read_text().splitlines()
+    theirs = dict(line.split() for line in lines if not line.startswith("#"))
+    ours = {}
+    for row in FILES:
+        assert [alias.profile for alias in row.aliases] == [PROFILE]
+        suffix = row.aliases[0].name.removeprefix(f"{PROFILE}_")
+        assert row.name == f"coldplate_infiniband_{suffix}"
+        ours[suffix] = row.origin[0].path
+    assert ours == theirs
+
+
+def test_one_bad_file_takes_all_from_node_exporter_and_nothing_else_from_us(tree, opened, page, scrape) -> None:
+    sysfs = tree("broken-port")
+    assert [sample for sample in scrape(sysfs) if sample.name.startswith(PROFILE)] == []
+    assert len(page(opened(sysfs)).readings) > 80

@@ -1,0 +1,204 @@
+"""What a healthy node shows."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from agent.backends.infiniband import InfinibandBackend
+from agent.backends.protocol import AbsentError, Backend
+from agent.catalogue import BY_NAME
+from agent.catalogue.infiniband import DIRECTORIES, LINK_DOWN_EVENTS, PORT_UP, ROWS, driver_counter
+from agent.model import IbPort, Kind, Lane
+
+FIXTURES = ("dgx-h100", "odd-drivers")
+
+
+def test_the_backend_says_what_it_is(tmp_path: Path) -> None:
+    backend: Backend = InfinibandBackend(tmp_path)
+    assert backend.name == "infiniband"
+    assert backend.lanes == {Lane.FAST, Lane.SLOW, Lane.COLD}
+
+
+@pytest.mark.parametrize("lane", [Lane.FAST, Lane.SLOW, Lane.COLD])
+def test_a_node_without_infiniband_is_absent_and_the_text_names_the_path(tmp_path, opened, now, lane) -> None:
+    with pytest.raises(AbsentError, match=f"{tmp_path}/class/infiniband does not exist"):
+        opened(tmp_path).read(lane, now)
+
+
+def test_a_loaded_core_without_a_device_is_absent(tmp_path, opened, now) -> None:
+    (tmp_path / "class" / "infiniband").mkdir(parents=True)
+    with pytest.raises(AbsentError, match="shows no port"):
+        opened(tmp_path).read(Lane.FAST, now)
+
+
+@pytest.mark.parametrize("fixture", FIXTURES)
+def test_every_file_below_the_counter_directories_of_every_port_is_exported(tree, opened, page, fixture) -> None:
+    sysfs = tree(fixture)
+    shown = page(opened(sysfs))
+    files = {
+        (device.name, port.name, f"{directory}/{file}")
+        for device in (sysfs / "class" / "infiniband").iterdir()
+        for port in (device / "ports").iterdir()
+        for directory in DIRECTORIES
+        if (port / directory).is_dir()
+        for file in os.listdir(port / directory)
+    }
+    read = {
+        (each.entity.device, each.entity.port, file.path)
+        for each in [*shown.readings, *shown.gaps]
+        for file in each.metric.origin
+        if hasattr(file, "path") and (each.entity.device, each.entity.port, file.path) in files
+    }
+    assert read == files
+    assert len(files) > 100
+
+
+@pytest.mark.parametrize("fixture", FIXTURES)
+def test_no_series_appears_twice_and_each_is_in_its_rows_lane(tree, opened, now, fixture) -> None:
+    backend = opened(tree(fixture))
+    samples = {lane: backend.read(lane, now).readings for lane in (Lane.FAST, Lane.SLOW, Lane.COLD)}
+    counts = Counter((each.metric.name, each.series.all_labels) for group in samples.values() for each in group)
+    assert [series for series, count in counts.items() if count > 1] == []
+    assert all(each.metric.lane is lane for lane, group in samples.items() for each in group)
+
+
+def test_values_are_in_base_units(tree, opened, page) -> None:
+    shown = page(opened(tree("dgx-h100")))
+    port = {"device": "mlx5_0", "port": "1"}
+    assert shown.value("port_data_received_bytes_total", **port) == 4 * 732645709237039
+    assert shown.value("port_packets_received_total", **port) == 715474325426
+    assert shown.value("rate_bytes_per_second", **port) == 50_000_000_000
+    assert shown.value("state_id", **port) == 4
+    assert shown.value("physical_state_id", **port) == 5
+    assert shown.value("port_up", **port) == 1
+    assert shown.value("lifespan_seconds", **port) == 0.01
+    assert shown.value("link_downed_total", **port) == 2
+    assert shown.value("symbol_error_total", device="mlx5_3") == 0, "zero is a value"
+    assert shown.gaps == []
+
+
+def test_counters_stay_exact_integers_beyond_what_a_float_holds(unpack, opened, page) -> None:
+    sysfs = unpack("dgx-h100", "mlx5_0")
+    widest = 2**64 - 1
+    (sysfs / "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data").write_text(f"{widest}\n")
+    value = page(opened(sysfs)).value("port_data_transmitted_bytes_total", device="mlx5_0")
+    assert value == 4 * widest
+    assert type(value) is int
+
+
+def test_the_facts_of_a_port_are_labels(tree, opened, page) -> None:
+    shown = page(opened(tree("dgx-h100")))
+    assert shown.values("info") == [1] * 9
+    assert shown.value(
+        "info", device="mlx5_1", port="1", board_id="MT_0000000834", firmware_version="28.39.2048",
+        hca_type="MT4129", link_layer="Ethernet",
+    ) == 1  # fmt: skip
+
+
+def test_a_fact_that_the_driver_does_not_tell_is_an_empty_label(tree, opened, page) -> None:
+    assert page(opened(tree("odd-drivers"))).value("info", device="irdma0", firmware_version="1.52", hca_type="") == 1
+
+
+def test_the_info_series_follows_a_firmware_update(unpack, opened, now) -> None:
+    sysfs = unpack("dgx-h100", "mlx5_0", "mlx5_3")
+    backend = opened(sysfs)
+    before = backend.read(Lane.COLD, now).readings
+    (sysfs / "class/infiniband/mlx5_0/fw_ver").write_text("28.43.1014\n")
+    after = backend.read(Lane.COLD, now).readings
+    assert before[0].series is not after[0].series
+    assert ("firmware_version", "28.43.1014") in after[0].labels
+    assert all(one.series is other.series for one, other in zip(before[1:], after[1:], strict=True))
+
+
+def test_a_series_is_made_once(tree, opened, now) -> None:
+    backend = opened(tree("dgx-h100"))
+    for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+        first, second = backend.read(lane, now).readings, backend.read(lane, now).readings
+        assert first
+        assert all(one.series is other.series for one, other in zip(first, second, strict=True))
+
+
+def test_two_ports_of_one_adapter_are_two(tree, opened, page) -> None:
+    shown = page(opened(tree("odd-drivers")))
+    assert shown.value("port_up", device="mlx4_0", port="1") == 1
+    assert shown.value("port_up", device="mlx4_0", port="2") == 0
+    assert shown.value("legacy_data_received_bytes_total", device="mlx4_0", port="2") == 4 * 2460436784
+
+
+def test_a_drivers_own_counters_come_under_their_file_names(tree, opened, page) -> None:
+    shown = page(opened(tree("odd-drivers")))
+    assert shown.value("rx_tidfull_er_32_total", device="hfi1_0") == 5
+    assert shown.value("misc_csr_parity_err_total", device="hfi1_0") == 0
+    assert shown.value("ip4in_octets_total", device="irdma0") == 1234567890123
+    assert shown.value("active_qps", device="bnxt_re0") == 40, "a level is a gauge, not a counter"
+
+
+def test_an_adapter_without_standard_counters_feeds_the_standard_rows(tree, opened, page) -> None:
+    shown = page(opened(tree("odd-drivers")))
+    assert shown.value("port_data_received_bytes_total", device="rdmap0s29") == 123456789, "bytes already, not words"
+    assert shown.value("port_packets_transmitted_total", device="rdmap0s29") == 40002
+    assert shown.value("link_downed_total", device="rxe0") == 2
+
+
+def test_an_adapter_with_both_feeds_the_standard_row_once_and_shows_the_other_too(tree, opened, page) -> None:
+    shown = page(opened(tree("odd-drivers")))
+    assert shown.value("port_data_received_bytes_total", device="bnxt_re0") == 4000
+    assert shown.value("rx_bytes_total", device="bnxt_re0") == 4321
+
+
+def test_a_standard_file_that_says_not_available_gives_way_to_the_drivers_own(unpack, opened, page) -> None:
+    sysfs = unpack("odd-drivers", "rdmap0s29")
+    counters = sysfs / "class/infiniband/rdmap0s29/ports/1/counters"
+    counters.mkdir()
+    (counters / "port_rcv_data").write_text("N/A (no PMA)\n")
+    shown = page(opened(sysfs))
+    assert shown.value("port_data_received_bytes_total", device="rdmap0s29") == 123456789
+    assert shown.gap("port_rcv_data_total", "rdmap0s29").detail.endswith("says 'N/A (no PMA)'")
+
+
+def test_each_path_has_one_row_and_names_never_collide() -> None:
+    files = ("tx-drops", "tx_drops", "Tx.Drops", "link_downed", "info", ",", "", "x_total", "x")
+    paths = [f"{directory}/{file}" for directory in DIRECTORIES for file in files]
+    rows = [driver_counter(path) for path in paths]
+    assert rows == [driver_counter(path) for path in paths]
+    names = {row.name for row in rows}
+    assert len(names) == len(paths)
+    assert names.isdisjoint(BY_NAME)
+    assert all(row.name.endswith("_total") == (row.kind is Kind.COUNTER) for row in rows)
+
+
+def test_the_rows_are_in_the_catalogue_and_read_as_sentences() -> None:
+    for row in ROWS:
+        assert BY_NAME[row.name] is row
+        assert row.help.endswith(".")
+        assert len(row.help) <= 120, row.name
+        assert row.name.endswith("_total") == (row.kind is Kind.COUNTER), row.name
+
+
+def test_calls_count_the_files_that_were_read(tree, opened, now) -> None:
+    sample = opened(tree("dgx-h100")).read(Lane.FAST, now)
+    derived = [each for each in sample.readings if each.metric in (PORT_UP, LINK_DOWN_EVENTS)]
+    assert len(derived) == 2 * 9
+    assert sample.calls == len(sample.readings) - len(derived) == 9 * 9
+
+
+def test_descriptors_are_kept_within_the_budget_and_given_back(tree, opened, page, now, held) -> None:
+    sysfs = tree("dgx-h100")
+    backend = opened(sysfs, descriptors=5)
+    first, second = page(backend), page(backend)
+    assert first.readings == second.readings
+    assert len(held(sysfs)) == 9 * 9 + 5
+    backend.close()
+    backend.close()
+    assert held(sysfs) == []
+    assert backend.read(Lane.FAST, now).readings, "a closed backend opens again"
+
+
+def test_a_port_belongs_to_an_ib_port_entity(tree, opened, now) -> None:
+    entities = {each.entity for each in opened(tree("dgx-h100")).read(Lane.FAST, now).readings}
+    assert IbPort("mlx5_11", "1") in entities
+    assert len(entities) == 9
