@@ -47,6 +47,7 @@ class TopologyBackend:
 
     name = "topology"
     lanes = frozenset({Lane.COLD})
+    shortest = 1.0
 
     def __init__(self, sysfs: Path, gpus: Callable[[], list[GpuIdentity]]) -> None:
         self._sysfs = sysfs

@@ -6,10 +6,12 @@ for signals and speak to systemd, and pets the watchdog only while the sampling 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
 import platform
+import select
 import signal
 import socket
 import sys
@@ -58,7 +60,8 @@ class Daemon:
         self._selection = Selection(self.config.metrics.include, self.config.metrics.exclude)
         self._reloaded = Reload(True, clock().wall)
         self._wanted: set[str] = set()
-        self._woken = threading.Event()
+        # A pipe and not an Event: a handler that runs while the main thread holds the Event's lock would wait for itself.
+        self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.engine: Engine = build_engine(self.config, options, clock, self._facts)
         try:
             site = Site(self._view())
@@ -82,8 +85,7 @@ class Daemon:
         gc.freeze()
         announced, sequence = False, 0
         while "stop" not in self._wanted:
-            self._woken.wait(self._nap())
-            self._woken.clear()
+            self._wait(self._nap())
             if "reload" in self._wanted:
                 self._wanted.discard("reload")
                 self.reload()
@@ -124,6 +126,16 @@ class Daemon:
             log.exception("the sampling loop failed; ending")
             os._exit(1)
 
+    def _want(self, what: str) -> None:
+        """Ask the main thread for something; for signal handlers and other threads."""
+        self._wanted.add(what)
+        with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups already
+            os.write(self._wake_in, b".")
+
+    def _wait(self, seconds: float) -> None:
+        if select.select((self._wake_out,), (), (), seconds)[0]:
+            os.read(self._wake_out, 4096)
+
     def _nap(self) -> float:
         if self.engine.latest is None:
             return 0.05
@@ -132,8 +144,7 @@ class Daemon:
     def _on_signals(self) -> None:
         def ask(what: str) -> Callable[[int, FrameType | None], None]:
             def handler(_signal: int, _frame: FrameType | None) -> None:
-                self._wanted.add(what)
-                self._woken.set()
+                self._want(what)
 
             return handler
 
@@ -188,11 +199,9 @@ class Daemon:
             config = self._read_config()
             Selection(config.metrics.include, config.metrics.exclude)
         except ConfigError as error:
-            self._wanted.add("reload")
-            self._woken.set()
+            self._want("reload")
             return False, str(error)
-        self._wanted.add("reload")
-        self._woken.set()
+        self._want("reload")
         return True, "reloading"
 
     def readiness(self) -> tuple[bool, str]:

@@ -86,6 +86,7 @@ class HostBackend:
 
     name = "host"
     lanes = frozenset({Lane.SLOW})
+    shortest = 1.0
 
     def __init__(self, procfs: str = "/proc", sysfs: str = "/sys") -> None:
         # psutil has no other way to be told the root: it is a setting of the module, so of the process.

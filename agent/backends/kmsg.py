@@ -142,6 +142,7 @@ class KmsgBackend:
 
     name = "kmsg"
     lanes = frozenset({Lane.FAST})
+    shortest = 1.0
 
     def __init__(self, path: str = "/dev/kmsg", opener: Callable[[str], LogReader] = DeviceReader) -> None:
         self._path = path

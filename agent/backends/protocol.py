@@ -72,6 +72,8 @@ class Backend(Protocol):
 
     name: str
     lanes: frozenset[Lane]
+    shortest: float
+    """Seconds between two reads of one lane below which there is nothing new to be had."""
 
     def read(self, lane: Lane, now: Instant) -> Sample:
         """Read the rows of one lane.

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Sequence
+from operator import is_
 
 from agent.catalogue import BY_NAME, ROLLING
-from agent.model import Gap, Kind, Lane, Reading, Reason, Series
+from agent.model import Entity, Gap, Kind, Lane, Metric, Reading, Reason, Series
 from agent.sampler.counters import Counter
 from agent.sampler.rolling import RollingWindow
 
 UTILIZATION = BY_NAME["coldplate_gpu_utilization_ratio"]
 BUSY = BY_NAME["coldplate_gpu_busy_seconds_total"]
+GPU_POWER = BY_NAME["coldplate_gpu_power_watts"]
+NODE_POWER = BY_NAME["coldplate_node_power_watts"]
+NOTED = (GPU_POWER, NODE_POWER)
+"""Gauges that other parts of the sampler compute with."""
 LONGEST_STRIDE = 3.0
 """Periods of the lane that one reading may stand for: beyond, nobody knows what the GPU did meanwhile."""
 
@@ -39,13 +44,14 @@ class Integral:
 class Column:
     """What is done with one series: made once, kept as long as the agent runs."""
 
-    __slots__ = ("counter", "highest", "integral", "lowest", "rolled", "rolling", "series", "window")
+    __slots__ = ("counter", "highest", "integral", "lowest", "noted", "rolled", "rolling", "series", "window")
 
     def __init__(self, series: Series, window: float, sampled_fast: bool) -> None:
         metric = series.metric
         self.series = series
         self.lowest, self.highest = metric.span
         self.counter = Counter(metric.unit) if metric.kind is Kind.COUNTER else None
+        self.noted = metric in NOTED
         self.rolling: tuple[Series, ...] = ()
         self.rolled: tuple[Reading, ...] = ()
         self.window: RollingWindow | None = None
@@ -72,8 +78,10 @@ class Conditioner:
     def __init__(self, window: float) -> None:
         self._window = window
         self._columns: dict[Series, Column] = {}
-        self._layouts: dict[object, list[Column]] = {}
+        self._layouts: dict[object, tuple[list[Series], list[Column]]] = {}
         self.rejected: Tally[str] = Tally()
+        self.noted: dict[Metric, dict[Entity, tuple[float, float]]] = {metric: {} for metric in NOTED}
+        """For the noted gauges, when each entity's last good value was read, and the value."""
 
     def set_window(self, window: float) -> None:
         """Use another span for the rolling statistics, which begin anew."""
@@ -91,16 +99,11 @@ class Conditioner:
         `key` names the channel and lane, whose series are mostly the same from sample to sample. Rolling
         statistics are made of what comes in the fast lane: four values a minute have none worth showing.
         """
-        columns = self._layouts.get(key)
-        if columns is None or len(columns) != len(readings):
-            columns = self._lay_out(key, readings, lane)
+        columns = self._columns_of(key, readings, lane)
         shown: list[Reading] = []
         gaps: list[Gap] = []
-        for position, reading in enumerate(readings):
+        for column, reading in zip(columns, readings, strict=True):
             series, value = reading
-            column = columns[position]
-            if column.series is not series:
-                column = columns[position] = self._column(series, lane)
             if not column.lowest <= value <= column.highest:  # NaN is never within
                 gaps.append(self._reject(series, "range", f"{value!r} is outside {series.metric.span}"))
                 continue
@@ -112,6 +115,8 @@ class Conditioner:
                 shown.append(reading if rebased is value else Reading(series, rebased))
                 continue
             shown.append(reading)
+            if column.noted:
+                self.noted[series.metric][series.entity] = (at, value)
             if column.window is not None:
                 column.roll(at, value)
                 shown.extend(column.rolled)
@@ -120,17 +125,19 @@ class Conditioner:
                 shown.append(Reading(column.integral.series, column.integral.total))
         return shown, gaps
 
-    def _lay_out(self, key: object, readings: Sequence[Reading], lane: Lane) -> list[Column]:
-        columns = [self._column(reading.series, lane) for reading in readings]
-        self._layouts[key] = columns
+    def _columns_of(self, key: object, readings: Sequence[Reading], lane: Lane) -> list[Column]:
+        series = [reading[0] for reading in readings]
+        known = self._layouts.get(key)
+        if known is not None and len(known[0]) == len(series) and all(map(is_, known[0], series)):
+            return known[1]
+        columns = [self._column(each, lane) for each in series]
+        self._layouts[key] = (series, columns)
         return columns
 
     def _column(self, series: Series, lane: Lane) -> Column:
         column = self._columns.get(series)
-        if column is None:
+        if column is None:  # equal series of a source that was opened anew go on where they were
             column = self._columns[series] = Column(series, self._window, lane is Lane.FAST)
-        # A source that was opened anew makes its series anew; equal ones go on where they were.
-        column.series = series
         return column
 
     def _reject(self, series: Series, cause: str, detail: str) -> Gap:

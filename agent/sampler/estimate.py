@@ -10,21 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.catalogue import BY_NAME
-from agent.model import Gpu, Node, Reading, Series
+from agent.model import Node, Reading, Series
 
-GPU_POWER = BY_NAME["coldplate_gpu_power_watts"]
 SERIES = Series(BY_NAME["coldplate_node_power_watts"], Node(), (("source", "estimate"),))
 
 FACTOR = 1.1
 WATTS_PER_GPU = 1700.0 / 8
 
 
-def estimate(readings: Sequence[Reading], gpus: Sequence[Gpu]) -> Reading | None:
-    """The node's power; None unless the power of every GPU of the inventory is known.
+def estimate(powers: Sequence[float | None]) -> Reading | None:
+    """The node's power from that of each of its GPUs, in watts; None unless all of them are known.
 
     A sum without one of the GPUs would understate, just when something is wrong with the node.
     """
-    power = {reading.entity: reading.value for reading in readings if reading.series.metric is GPU_POWER}
-    if not gpus or any(gpu not in power for gpu in gpus):
+    known = [power for power in powers if power is not None]
+    if not known or len(known) < len(powers):
         return None
-    return Reading(SERIES, FACTOR * sum(power[gpu] for gpu in gpus) + WATTS_PER_GPU * len(gpus))
+    return Reading(SERIES, FACTOR * sum(known) + WATTS_PER_GPU * len(known))

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from queue import SimpleQueue
 
 from agent.backends.protocol import AbsentError, Backend, Sample
@@ -37,21 +38,32 @@ class Runner:
         self._done = done
         self._orders: SimpleQueue[tuple[Lane, ...] | None] = SimpleQueue()
         self._owed: set[Lane] = set()
+        self._asked: dict[Lane, float] = {}
+        self._absent = False
         self._finished: deque[Read] = deque()
         self._failing = ""
         self.busy = False
         self._thread = threading.Thread(target=self._run, name=f"backend-{backend.name}", daemon=True)
         self._thread.start()
 
-    def ask(self, lanes: tuple[Lane, ...]) -> bool:
-        """Read those of the lanes that the backend has; True if a read is now in flight."""
-        self._owed.update(lane for lane in lanes if lane in self.backend.lanes)
+    def ask(self, lanes: tuple[Lane, ...], now: float) -> bool:
+        """Read those of the lanes that the backend has and that may have news; True if a read is now in flight.
+
+        Hardware that was absent is looked for again once in a cold lane, not ten times a second.
+        """
+        if not self._absent or Lane.COLD in lanes:
+            self._owed.update(lane for lane in lanes if lane in self.backend.lanes and self._has_news(lane, now))
         if self._owed and not self.busy:
             self.busy = True
             due = tuple(lane for lane in Lane if lane in self._owed)
             self._owed.clear()
+            self._asked.update(dict.fromkeys(due, now))
             self._orders.put(due)
         return self.busy
+
+    def _has_news(self, lane: Lane, now: float) -> bool:
+        # A twentieth of tolerance: ticks come a little early or late.
+        return now - self._asked.get(lane, -inf) >= 0.95 * self.backend.shortest
 
     def take(self) -> list[Read]:
         """The reads that have ended since the last call."""
@@ -85,5 +97,6 @@ class Runner:
             outcome, detail = Outcome.FAILED, f"{type(error).__name__}: {error}"
             if detail != self._failing:
                 log.exception("backend %s failed", self.backend.name)
+        self._absent = outcome is Outcome.ABSENT
         self._failing = detail if outcome is Outcome.FAILED else ""
         return Read(self.backend.name, lane, began.mono, self._clock().mono - began.mono, outcome, sample, detail)

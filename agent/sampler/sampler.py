@@ -5,14 +5,15 @@ It reads no clock and touches no device; the loop above it says what came and wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from agent.backends.protocol import ChannelError, LaneSample
 from agent.catalogue import BY_NAME
 from agent.model import Backend, Gap, GpuIdentity, Instant, Lane, Outcome, Reading, Reason, Series, Snapshot
 from agent.sampler.blocks import Block, Key, MissingSeries, gaps_for
-from agent.sampler.condition import Conditioner
+from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
 from agent.sampler.estimate import estimate
 from agent.sampler.health import Health, OwnFacts
 from agent.sampler.inventory import Inventory
@@ -22,7 +23,6 @@ from agent.sampler.settings import Settings
 from agent.sampler.xids import XidLedger
 
 REJECTED = BY_NAME["coldplate_readings_rejected_total"]
-NODE_POWER = BY_NAME["coldplate_node_power_watts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,17 @@ class _Trouble:
 class Sampler:
     """All state of sampling between two ticks. Belongs to one thread."""
 
-    def __init__(self, settings: Settings, inventory: Inventory, devices: str) -> None:
+    def __init__(self, settings: Settings, inventory: Inventory, devices: str, paces: Mapping[str, float]) -> None:
+        """`devices` names the worker's source; `paces` are the seconds between two reads of the other backends."""
         self.settings = settings
+        self._paces = paces
         self.inventory = inventory
         self.presence = Presence(inventory)
         self.health = Health()
         self.xids = XidLedger(inventory)
         self._devices = devices
         self._conditioners: dict[str, Conditioner] = {}
+        self._estimates = Conditioner(settings.window)
         self._blocks: dict[Key, Block] = {}
         self._missing: dict[Key, tuple[Sequence[Gap], list[Reading]]] = {}
         self._missing_series = MissingSeries()
@@ -56,7 +59,7 @@ class Sampler:
     def reconfigure(self, settings: Settings) -> None:
         """Go on with other settings; history and counters stay."""
         self.settings = settings
-        for conditioner in self._conditioners.values():
+        for conditioner in (*self._conditioners.values(), self._estimates):
             conditioner.set_window(settings.window)
 
     def channels(self, channels: Sequence[tuple[str, GpuIdentity | None]]) -> None:
@@ -65,6 +68,7 @@ class Sampler:
         self._trouble.clear()
         identities = [identity for _, identity in channels if identity is not None]
         self.inventory.enumerate(identities, self.settings.expected_gpus)
+        self.xids.inventory_changed()
 
     def take_lane(self, sample: LaneSample) -> None:
         """One lane of one device."""
@@ -119,7 +123,7 @@ class Sampler:
             if block_gaps:
                 gaps.setdefault(key[0], []).extend(block_gaps)
                 readings.extend(self._missing_readings(key, block, block_gaps))
-        readings.extend(self._node_power(now.mono, readings))
+        readings.extend(self._node_power(now.mono))
         patience = self.settings.patience(Lane.FAST)
         readings.extend(self.presence.readings(now.mono, patience, self.settings.expected_gpus))
         readings.extend(self.xids.readings())
@@ -161,9 +165,13 @@ class Sampler:
             if fast > self.settings.patience(Lane.FAST):
                 return _Trouble(Reason.TIMEOUT, f"no answer for {fast:.1f} s")
         age = now - block.at
-        if age > self.settings.patience(lane):
+        if age > self._patience(backend, lane):
             return _Trouble(Reason.TIMEOUT, f"{backend} did not finish a {lane.value} read for {age:.1f} s")
         return None
+
+    def _patience(self, backend: str, lane: Lane) -> float:
+        """Seconds after which a backend's last read says nothing about the present any more."""
+        return max(self.settings.patience(lane), 3 * self._paces.get(backend, 0.0))
 
     def _missing_readings(self, key: Key, block: Block, gaps: Sequence[Gap]) -> list[Reading]:
         known = self._missing.get(key)
@@ -174,17 +182,30 @@ class Sampler:
             self._missing[key] = (gaps, made)
         return made
 
-    def _node_power(self, now: float, readings: Sequence[Reading]) -> list[Reading]:
+    def _node_power(self, now: float) -> list[Reading]:
+        """An estimate, where nothing measures the node."""
         if not self.settings.estimate_power or not self._channels:
             return []
-        if any(reading.series.metric is NODE_POWER for reading in readings):
-            return []
-        made = estimate(readings, [identity.gpu for identity in self.inventory.gpus.values()])
+        for backend, conditioner in self._conditioners.items():
+            patience = self._patience(backend, Lane.FAST)
+            if any(now - at <= patience for at, _ in conditioner.noted[NODE_POWER].values()):
+                return []
+        made = estimate(self._gpu_power(now, self.settings.patience(Lane.FAST)))
         if made is None:
             return []
-        conditioner = self._conditioners.setdefault("estimate", Conditioner(self.settings.window))
-        shown, _ = conditioner.pass_on("estimate", now, (made,), Lane.FAST, self.settings.fast)
+        shown, _ = self._estimates.pass_on("estimate", now, (made,), Lane.FAST, self.settings.fast)
         return shown
+
+    def _gpu_power(self, now: float, patience: float) -> list[float | None]:
+        """The power of each GPU of the inventory; None where it is not known now."""
+        conditioner = self._conditioners.get(self._devices)
+        noted = conditioner.noted[GPU_POWER] if conditioner is not None else {}
+        power: list[float | None] = []
+        for identity in self.inventory.gpus.values():
+            at, value = noted.get(identity.gpu, (-inf, 0.0))
+            fresh = now - at <= patience and identity.gpu.uuid not in self._trouble
+            power.append(value if fresh else None)
+        return power
 
     def _rejections(self) -> list[Reading]:
         rows = []

@@ -31,8 +31,14 @@ class Settings:
 
     def period(self, lane: Lane) -> float:
         """Seconds between two samples of a lane; events come with the fast one."""
-        return {Lane.SLOW: self.slow, Lane.COLD: self.cold}.get(lane, self.fast)
+        if lane is Lane.SLOW:
+            return self.slow
+        return self.cold if lane is Lane.COLD else self.fast
 
     def patience(self, lane: Lane) -> float:
         """Seconds after which a lane's last sample says nothing about the present any more."""
-        return max(self.deadline, 3 * self.period(lane)) if lane is Lane.FAST else 2 * self.period(lane) + self.deadline
+        if lane is Lane.SLOW:
+            return 2 * self.slow + self.deadline
+        if lane is Lane.COLD:
+            return 2 * self.cold + self.deadline
+        return max(self.deadline, 3 * self.fast)

@@ -32,6 +32,11 @@ class XidLedger:
         self._last: dict[tuple[Gpu, int], float] = {}
         self._unpaired: dict[tuple[Gpu, int], list[tuple[str, float]]] = {}
         self._series: dict[tuple[Gpu, int], tuple[Series, Series]] = {}
+        self._rows: list[Reading] | None = None
+
+    def inventory_changed(self) -> None:
+        """The inventory may know other GPUs than before."""
+        self._rows = None
 
     def enter(self, xid: Xid) -> None:
         """Count one report, unless it is the second one of an error that was counted."""
@@ -45,6 +50,7 @@ class XidLedger:
                 waiting.remove(one)
                 return
         waiting.append((xid.reporter, xid.wall))
+        self._rows = None
         self._counts[key] = self._counts.get(key, 0) + 1
         self._last[key] = max(xid.wall, self._last.get(key, 0.0))
         facts = {"xid": xid.code, "gpu": gpu.index, "uuid": gpu.uuid, "reporter": xid.reporter, "text": xid.text}
@@ -52,6 +58,11 @@ class XidLedger:
 
     def readings(self) -> list[Reading]:
         """The counters of every known GPU, and when each code that occurred was last seen."""
+        if self._rows is None:
+            self._rows = self._make_rows()
+        return self._rows
+
+    def _make_rows(self) -> list[Reading]:
         for identity in self._inventory.gpus.values():
             for code in ZEROED:
                 self._counts.setdefault((identity.gpu, code), 0)

@@ -24,7 +24,9 @@ log = logging.getLogger("coldplate.worker")
 OPEN_PATIENCE = 90.0
 """Seconds that opening a source may take: without persistence mode the driver wakes each GPU first."""
 TERM_PATIENCE = 8.0
-FIRST_DELAY, LONGEST_DELAY, ABSENT_DELAY = 0.5, 30.0, 60.0
+FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
+NEVER_SEEN_DELAY, GONE_DELAY = 60.0, 5.0
+"""Longest delays between looks for a driver: one that never was here, and one that was and is being replaced."""
 SOUND_AFTER = 60.0
 """A worker that ran this long starts again without the delay that earlier failures earned."""
 
@@ -63,6 +65,7 @@ class Supervisor:
         self.garbage = 0
         self.refusal: Refusal | None = None
         self._starts = 0
+        self._seen = False
         self._unread: list[Message] = []
         self.downfall: str | None = None
         """How the last worker ended, until somebody takes note and clears it; None for one that found no devices."""
@@ -121,7 +124,9 @@ class Supervisor:
                 continue
             self._heard = now
             if isinstance(message, Hello):
-                self._state, self._since, self.refusal = "running", now, None
+                if self.refusal is not None and self.refusal.absent:
+                    self._delay = FIRST_DELAY  # what was earned by looking for a driver says nothing about this worker
+                self._state, self._since, self.refusal, self._seen = "running", now, None, True
             elif isinstance(message, Refusal):
                 self._refused(message)
             if message is not None:
@@ -171,10 +176,10 @@ class Supervisor:
         self._unread = self.receive(now)  # its last words, among them why it left
         self._close_pipes()
         sound = self._state == "running" and now - self._since > SOUND_AFTER
+        delay = FIRST_DELAY if sound else self._delay
         if self.refusal is not None and self.refusal.absent:
-            delay = ABSENT_DELAY
+            self._delay = min(delay * 2, GONE_DELAY if self._seen else NEVER_SEEN_DELAY)
         else:
-            delay = FIRST_DELAY if sound else self._delay
             self._delay = min(delay * 2, LONGEST_DELAY)
             how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
             log.warning("device worker %s; starting it again in %.1f s", how, delay)

@@ -35,6 +35,7 @@ class InfinibandBackend:
 
     name = "infiniband"
     lanes = frozenset({Lane.FAST, Lane.SLOW, Lane.COLD})
+    shortest = 0.0
 
     def __init__(
         self,

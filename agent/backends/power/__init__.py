@@ -41,6 +41,7 @@ class PowerBackend:
 
     name = "power"
     lanes = frozenset({Lane.FAST})
+    shortest = 1.0
 
     def __init__(
         self,

@@ -1,0 +1,152 @@
+"""The daemon on a driver library: a stand-in written in C, loaded through the real binding."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\nbackends: {power: [estimate], infiniband: false}\n"
+
+
+def stand_in() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("nvml_build", ROOT / "tests/fakes/nvml/build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+BUILD = stand_in()
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if BUILD.compiler() is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("no C compiler, and CI=true")
+        pytest.skip("no C compiler")
+    directory = tmp_path_factory.mktemp("nvml")
+    BUILD.build(directory)
+    return directory
+
+
+class Node:
+    """A daemon on the stand-in, and the file that tells the stand-in what to do."""
+
+    def __init__(self, start, library: Path, tmp_path: Path, config: str = FAST) -> None:
+        self.control = tmp_path / "control"
+        self.control.touch()
+        self.state = tmp_path / "state"
+        environment = {"LD_LIBRARY_PATH": str(library), BUILD.CONTROL: str(self.control)}
+        config += f"state_dir: {self.state}\n"
+        self.daemon = start("--backend", "nvml", config=config, environment=environment)
+
+    def command(self, *lines: str) -> None:
+        BUILD.command(self.control, *lines)
+
+    def up(self) -> dict[str, float]:
+        return self.daemon.family("coldplate_gpu_up")
+
+    def until_up(self, expected: dict[str, float], seconds: float) -> float:
+        return self.daemon.until(f"up is {expected}", lambda: self.up() == expected, seconds)
+
+
+ALL = dict.fromkeys("01234567", 1.0)
+
+
+def falls(before, after) -> list[object]:
+    return [key for key, value in after.items() if key[0].endswith("_total") and value < before.get(key, -1)]
+
+
+def test_eight_gpus_are_read_with_seven_calls_each(start, library: Path, tmp_path: Path) -> None:
+    node = Node(start, library, tmp_path, "sampling: {fast: 250ms, slow: 30s, cold: 60s}\n")
+    node.until_up(ALL, 5)
+    time.sleep(1)
+    before, ticks = node.daemon.page(), node.daemon.family("coldplate_ticks_total", "")[""]
+    time.sleep(3)
+    after, later = node.daemon.page(), node.daemon.family("coldplate_ticks_total", "")[""]
+    calls = ("coldplate_driver_calls_total", (("backend", "nvml"),))
+    assert (after[calls] - before[calls]) / (later - ticks) <= 7 * 8
+    assert len(node.daemon.family("coldplate_gpu_sm_active_ratio")) == 8
+    assert falls(before, after) == []
+
+
+@pytest.mark.parametrize("fault", ["lost", "hang"])
+def test_one_sick_gpu_leaves_the_others_and_comes_back(start, library: Path, tmp_path: Path, fault: str) -> None:
+    node = Node(start, library, tmp_path)
+    node.until_up(ALL, 5)
+    node.command(f"{fault} 3")
+    assert node.until_up({**ALL, "3": 0.0}, 6) < 5
+    assert set(node.daemon.family("coldplate_gpu_power_watts")) == set("0124567")
+    assert "3" in node.daemon.family("coldplate_gpu_info")
+    ages = node.daemon.family("coldplate_gpu_sample_age_seconds")
+    assert max(age for gpu, age in ages.items() if gpu != "3") < 0.5
+    node.command()
+    node.until_up(ALL, 5)
+
+
+@pytest.mark.parametrize("fault", ["unloaded", "mismatch", "segv"])
+def test_a_driver_that_goes_and_comes_back_is_read_again_and_no_counter_falls(
+    start, library: Path, tmp_path: Path, fault: str
+) -> None:
+    node = Node(start, library, tmp_path)
+    node.until_up(ALL, 5)
+    time.sleep(1)
+    before = node.daemon.page()
+    node.command(fault)
+    node.daemon.until("all are down", lambda: node.up() == dict.fromkeys("01234567", 0.0), 8)
+    assert node.daemon.family("coldplate_node_memory_total_bytes", "")  # the host goes on
+    node.command("reset-counters")
+    assert node.until_up(ALL, 10) < 10
+    for _ in range(8):
+        after = node.daemon.page()
+        assert falls(before, after) == []
+        before = {**before, **after}
+        time.sleep(0.25)
+    energy = node.daemon.family("coldplate_gpu_energy_joules_total")
+    assert len(energy) == 8
+
+
+def test_an_xid_is_counted_from_zero(start, library: Path, tmp_path: Path) -> None:
+    node = Node(start, library, tmp_path)
+    node.until_up(ALL, 5)
+    key = ("coldplate_gpu_xid_errors_total", "79")
+
+    def count() -> float:
+        return sum(
+            value for (name, labels), value in node.daemon.page().items() if (name, dict(labels).get("xid")) == key
+        )
+
+    assert count() == 0
+    node.command("xid 2 79")
+    node.daemon.until("the XID is counted", lambda: count() == 1, 5)
+
+
+def test_a_gpu_that_is_missing_after_a_restart_is_seen(start, library: Path, tmp_path: Path) -> None:
+    node = Node(start, library, tmp_path)
+    node.until_up(ALL, 5)
+    assert node.daemon.stop() == 0
+    node.command("count 7")
+    environment = {"LD_LIBRARY_PATH": str(library), BUILD.CONTROL: str(node.control)}
+    later = start("--backend", "nvml", config=FAST + f"state_dir: {node.state}\n", environment=environment)
+    later.until("GPU 7 is missing", lambda: later.family("coldplate_gpu_up") == {**ALL, "7": 0.0}, 5)
+    assert later.family("coldplate_gpus_expected", "")[""] == 8
+    assert "GPU missing" in later.log.read_text()
+
+
+def test_a_driver_that_comes_after_the_agent_is_found(start, library: Path, tmp_path: Path) -> None:
+    control = tmp_path / "control"
+    BUILD.command(control, "unloaded")
+    environment = {"LD_LIBRARY_PATH": str(library), BUILD.CONTROL: str(control)}
+    daemon = start("--backend", "nvml", config=FAST, environment=environment)
+    assert not daemon.family("coldplate_gpu_up")
+    assert "the NVIDIA driver is not loaded" in daemon.log.read_text()
+    BUILD.command(control)
+    daemon.until("the GPUs are there", lambda: daemon.family("coldplate_gpu_up") == ALL, 10)
