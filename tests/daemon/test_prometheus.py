@@ -1,0 +1,136 @@
+"""Against programs that nobody here wrote: a real Prometheus, promtool, node_exporter."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def need(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{program} is missing, and CI=true")
+        pytest.skip(f"{program} is not installed")
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return answer.read().decode()
+
+
+@contextmanager
+def program(command: list[str], url: str, log: Path) -> Iterator[None]:
+    """A server that is waited for, and ended."""
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        for _ in range(200):
+            try:
+                fetch(url)
+                break
+            except OSError:
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def sysfs_fixtures() -> ModuleType:
+    path = ROOT / "tests/infiniband/conftest.py"
+    spec = importlib.util.spec_from_file_location("sysfs_fixtures", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("arguments", [("--scenario", "healthy-training"), ("--backend", "none")])
+def test_promtool_finds_nothing_wrong_with_the_page(start, arguments: tuple[str, ...]) -> None:
+    promtool = need("promtool")
+    daemon = start(*arguments)
+    page = daemon.get()
+    checked = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+def test_a_real_prometheus_scrapes_it_and_gpu_presence_can_be_queried(start, tmp_path: Path) -> None:
+    prometheus = need("prometheus")
+    daemon = start("--scenario", "straggler", config="sampling: {fast: 250ms, slow: 1s, cold: 2s}\n")
+    port = free_port()
+    config = tmp_path / "prometheus.yml"
+    config.write_text(
+        "global: {scrape_interval: 500ms, scrape_timeout: 500ms}\n"
+        "scrape_configs:\n"
+        "  - job_name: coldplate\n"
+        f"    static_configs: [{{targets: ['127.0.0.1:{daemon.port}']}}]\n"
+    )
+    command = [
+        prometheus, f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]  # fmt: skip
+
+    def query(expression: str) -> list[dict[str, object]]:
+        text = fetch(f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
+        return json.loads(text)["data"]["result"]
+
+    with program(command, f"http://127.0.0.1:{port}/-/ready", tmp_path / "prometheus.log"):
+        daemon.until("two scrapes", lambda: bool(query("rate(coldplate_gpu_energy_joules_total[5s]) > 0")), 15)
+        assert len(query("coldplate_gpu_up == 1")) == 8
+        assert query('up{job="coldplate"}')[0]["value"][1] == "1"
+        joined = query("coldplate_gpu_power_watts * on (gpu, uuid) group_left (job_id) coldplate_gpu_job_info")
+        assert len(joined) == 8
+        scraped = query("scrape_samples_scraped")[0]["value"][1]
+        assert int(scraped) == sum(not line.startswith("#") for line in daemon.get().splitlines())
+
+
+def test_a_captured_sysfs_tree_shows_what_node_exporter_shows(start, tmp_path: Path) -> None:
+    exporter = need("prometheus-node-exporter")
+    tree = tmp_path / "sys"
+    fixtures = sysfs_fixtures()
+    fixtures.unpack_archive(fixtures.FIXTURES / "dgx-h100.txt", tree)
+    daemon = start("--backend", "none", "--path.sysfs", str(tree))
+    port = free_port()
+    command = [
+        exporter, f"--web.listen-address=127.0.0.1:{port}", f"--path.sysfs={tree}",
+        "--collector.disable-defaults", "--collector.infiniband",
+    ]  # fmt: skip
+    with program(command, f"http://127.0.0.1:{port}/", tmp_path / "exporter.log"):
+        theirs = fetch(f"http://127.0.0.1:{port}/metrics")
+    ours = daemon.page()
+    compared = 0
+    for family in text_string_to_metric_families(theirs):
+        for sample in family.samples:
+            if sample.name.startswith("node_infiniband_") and not sample.name.endswith("_info"):
+                name = sample.name.replace("node_", "coldplate_", 1)
+                assert ours[name, tuple(sorted(sample.labels.items()))] == sample.value, name
+                compared += 1
+    assert compared > 100
+    hardware = {name for name, _ in ours if name.startswith("coldplate_infiniband_")}
+    assert "coldplate_infiniband_out_of_sequence_packets_received_total" in hardware
