@@ -60,7 +60,7 @@ class Daemon:
         self._selection = Selection(self.config.metrics.include, self.config.metrics.exclude)
         self._reloaded = Reload(True, clock().wall)
         self._wanted: set[str] = set()
-        # A pipe and not an Event: a handler that runs while the main thread holds the Event's lock would wait for itself.
+        # A pipe and not an Event: a handler that interrupts the main thread inside Event.wait would wait for itself.
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.engine: Engine = build_engine(self.config, options, clock, self._facts)
         try:

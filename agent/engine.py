@@ -193,6 +193,7 @@ class Engine:
                 # The worker is gone: bury it now, or this descriptor would end every wait at once.
                 self._receive()
                 self.supervisor.step(self._clock().mono)
+                self._breathe()  # it may take a moment between closing its pipe and being gone
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups already

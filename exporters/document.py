@@ -39,7 +39,7 @@ has no series: never 0, and never a placeholder. `coldplate_metric_missing` says
 * **Lane** is how often the value is read: `fast`, `slow` and `cold` are the periods under `sampling` in the
   configuration (1 s, 15 s and 60 s by default), `event` is when it happens.
 * **Origin**: several sources are alternatives, the first that a device supports is used, or one for each label value.
-* **Also as**: the name under which a compatibility profile shows the same value, times the factor.
+* **Also as**: what a neighbouring exporter (in brackets) calls the same value, times the factor.
 """
 
 

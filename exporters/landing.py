@@ -91,7 +91,7 @@ def _sections(facts: Facts) -> Iterator[str]:
     if facts.synthetic is not None:
         yield (
             f'<p class="banner" role="alert">Synthetic devices, scenario {_escape(facts.synthetic)}:'
-            " nothing on this node's pages is real.</p>\n"
+            " nothing they show is real.</p>\n"
         )
     devices = _devices(facts.snapshot)
     yield _summary(facts, devices)
@@ -106,7 +106,7 @@ def _summary(facts: Facts, devices: dict[Gpu, dict[str, str | float]]) -> str:
     ready, text = facts.readiness
     answering = sum(1 for values in devices.values() if values.get(_UP) == 1)
     tiles = [
-        ("State", f'<span class="{"good" if ready else "bad"}">{_escape(text)}</span>'),
+        ("State", f'<span class="{"good" if ready else "bad"}">{_escape("ready" if ready else text)}</span>'),
         ("GPUs", f"{answering} of {len(devices)} answer" if devices else "none"),
         ("Series", "none yet" if facts.snapshot is None else str(len(facts.snapshot.readings))),
         ("Sample age", "no sample yet" if facts.age is None else f"{facts.age:.1f} s"),
