@@ -114,3 +114,26 @@ def test_closing_ends_a_back_off_at_once(opened):
     bench.source.close()
     thread.join(5.0)
     assert not thread.is_alive()
+
+
+def test_a_set_that_a_gpu_is_being_registered_with_is_not_freed(watched):
+    """The source may close while a GPU hangs in its registration: the library would write into freed memory."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hang(name: str) -> None:
+        if name == "nvmlDeviceRegisterEvents":
+            reached.set()
+            go_on.wait(5.0)
+
+    gpu = watched.driver.gpus[0]
+    gpu.hook = hang
+    thread = threading.Thread(target=watched.watch.watch, args=(f"handle of {gpu.uuid}", gpu.uuid))
+    thread.start()
+    assert reached.wait(5.0)
+    watched.watch.close()
+    assert "nvmlEventSetFree" not in watched.driver.log
+    go_on.set()
+    thread.join(5.0)
+    before = len(watched.driver.log)
+    watched.watch.watch(f"handle of {gpu.uuid}", gpu.uuid)
+    assert watched.driver.log[before:] == []

@@ -34,6 +34,8 @@ class EventWatch:
         self._registered = False
         self._told = ""
         self._busy = threading.Lock()
+        self._guard = threading.Lock()
+        self._registering = 0
         self._closed = False
 
     def open(self) -> None:
@@ -50,17 +52,23 @@ class EventWatch:
         self._register(handle, uuid)
 
     def _register(self, handle: object, uuid: str) -> None:
-        if self._set is None:
-            return
+        with self._guard:
+            events = self._set
+            if events is None:
+                return
+            self._registering += 1
         try:
             if not self._driver.call("nvmlDeviceGetSupportedEventTypes", handle) & XID_CRITICAL_ERROR:
                 log.info("%s does not offer XID events", uuid)
                 return
-            self._driver.call("nvmlDeviceRegisterEvents", handle, XID_CRITICAL_ERROR, self._set)
+            self._driver.call("nvmlDeviceRegisterEvents", handle, XID_CRITICAL_ERROR, events)
         except DriverError as error:
             log.warning("%s is left out of the XID events: %s", uuid, error)
         else:
             self._registered = True
+        finally:
+            with self._guard:
+                self._registering -= 1
 
     def wait(self, timeout: float) -> Sequence[Xid]:
         """Events of at most `timeout` seconds. Raises SourceError."""
@@ -102,8 +110,14 @@ class EventWatch:
             self._register(handle, uuid)
 
     def _free(self) -> None:
-        events, self._set = self._set, None
-        if events is not None:
+        with self._guard:
+            events, self._set = self._set, None
+            in_use = self._registering > 0
+        if events is not None and in_use:
+            # A GPU that hangs while it is registered holds up nobody, and the set stays for it: the library
+            # would write into freed memory.
+            log.info("the event set is left to the library: a GPU is still being registered with it")
+        elif events is not None:
             try:
                 self._driver.call("nvmlEventSetFree", events)
             except DriverError as error:

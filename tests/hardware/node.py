@@ -1,0 +1,61 @@
+"""One opened NVML source, read by hand lane by lane, and the laws that every sample must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from agent.backends.nvml import NvmlSource
+from agent.backends.nvml.channel import GpuChannel
+from agent.backends.nvml.driver import Driver
+from agent.backends.protocol import Sample
+from agent.model import GpuIdentity, Instant, Lane
+
+LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
+FAST_CALLS = 7
+"""Most device calls of a fast sample, as docs/performance.md promises."""
+
+Key = tuple[str, tuple[tuple[str, str], ...]]
+"""A metric's name and the series' own labels; a link's number counts as one."""
+
+
+class Node:
+    """The GPUs of this machine. Raises AbsentError or SourceError when they cannot be opened."""
+
+    def __init__(self, driver: Driver | None, clock: Callable[[], Instant]) -> None:
+        self._clock = clock
+        self.source = NvmlSource(driver, wall=lambda: clock().wall)
+        self.channels: Sequence[GpuChannel] = self.source.open(clock())
+        self.identities: list[GpuIdentity] = [each.identity for each in self.channels if each.identity is not None]
+
+    def read(self, gpu: int, lane: Lane) -> Sample:
+        return self.channels[gpu].read(lane, self._clock())
+
+    def close(self) -> None:
+        self.source.close()
+
+
+def values_of(sample: Sample) -> dict[Key, float]:
+    """The sample's values by name and labels."""
+    found: dict[Key, float] = {}
+    for reading in sample.readings:
+        link = getattr(reading.entity, "link", None)
+        labels = reading.labels if link is None else (("link", str(link)), *reading.labels)
+        found[reading.metric.name, labels] = reading.value
+    return found
+
+
+def violations(sample: Sample, lane: Lane) -> list[str]:
+    """What is wrong with a sample by itself: values out of range, or a fast sample that costs too many calls."""
+    found = []
+    for reading in sample.readings:
+        low, high = reading.metric.span
+        if not low <= reading.value <= high:
+            found.append(f"{reading.series!r} is {reading.value!r}, outside {low:g} to {high:g}")
+    if lane is Lane.FAST and sample.calls > FAST_CALLS:
+        found.append(f"a fast sample made {sample.calls} device calls, more than {FAST_CALLS}")
+    return found
+
+
+def families(samples: Sequence[Sample]) -> list[str]:
+    """Names of the metrics that have a value."""
+    return sorted({reading.metric.name for sample in samples for reading in sample.readings})

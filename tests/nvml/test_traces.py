@@ -1,0 +1,95 @@
+"""Every trace under traces/ is played through the source and held to the laws.
+
+A trace is what one machine's driver answered (`make hardware ARGS='--record FILE'`). A trace whose name
+begins with `standin-` comes from the stand-in library: it proves the way, and nothing about hardware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.backends.protocol import Sample
+from agent.catalogue import is_counter
+from agent.model import Instant, Lane
+from tests.hardware.node import FAST_CALLS, LANES, Node, families, violations
+from tests.hardware.replay import ReplayDriver, Trace
+
+TRACES = sorted((Path(__file__).parent / "traces").glob("*.jsonl"))
+STEP = 0.25
+"""Seconds between replayed samples: GPM gives a mean for each."""
+
+
+class Replayed:
+    """A trace, and the samples that a source made of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.trace = Trace(path)
+        self.driver = ReplayDriver(self.trace)
+        self._at = 1000.0
+        self.node = Node(self.driver, lambda: Instant(self._at, 1e9 + self._at))
+        turns = sum(line["call"] == "nvmlDeviceGetUtilizationRates" for line in self.trace.calls)
+        self.samples: list[tuple[int, Lane, Sample]] = []
+        for turn in range(max(3, turns // max(1, len(self.node.channels)))):
+            self._at += STEP
+            for gpu in range(len(self.node.channels)):
+                for lane in LANES if turn in (0, 2) else (Lane.FAST,):
+                    self.samples.append((gpu, lane, self.node.read(gpu, lane)))
+
+    def of(self, lane: Lane) -> list[Sample]:
+        return [sample for _, which, sample in self.samples if which is lane]
+
+
+@pytest.fixture(scope="module", params=TRACES, ids=lambda path: path.stem)
+def replayed(request: pytest.FixtureRequest) -> Iterator[Replayed]:
+    replayed = Replayed(request.param)
+    yield replayed
+    replayed.node.close()
+
+
+def test_there_is_a_trace() -> None:
+    assert TRACES
+
+
+def test_a_stand_in_says_that_it_is_one(replayed: Replayed) -> None:
+    assert replayed.trace.provenance["stand_in"] is replayed.path.name.startswith("standin-")
+    assert {"GPUs", "driver", "date", "coldplate", "command"} <= set(replayed.trace.provenance)
+    assert replayed.path.stat().st_size <= 200_000
+
+
+def test_every_reading_is_possible_and_every_fast_sample_is_cheap(replayed: Replayed) -> None:
+    first = dict.fromkeys(range(len(replayed.node.channels)), True)
+    for gpu, lane, sample in replayed.samples:
+        probing = lane is Lane.FAST and first[gpu]
+        first[gpu] = first[gpu] and lane is not Lane.FAST
+        assert violations(Sample(sample.readings) if probing else sample, lane) == []
+    assert max(sample.calls for sample in replayed.of(Lane.FAST)[len(first) :]) <= FAST_CALLS
+
+
+def test_every_metric_that_the_machine_showed_is_shown(replayed: Replayed) -> None:
+    for lane in LANES:
+        assert set(replayed.trace.shown[lane.value]) <= set(families(replayed.of(lane)))
+    expected = {"coldplate_gpu_power_watts", "coldplate_gpu_temperature_celsius", "coldplate_gpu_memory_total_bytes"}
+    assert expected <= set(families(replayed.of(Lane.FAST)))
+
+
+def test_nothing_is_read_that_recording_did_not_read(replayed: Replayed) -> None:
+    """A newer agent may ask for more; then this trace cannot say what the machine answers, and is recorded anew."""
+    assert replayed.driver.unknown == set()
+
+
+def test_counters_of_a_healthy_machine_only_grow(replayed: Replayed) -> None:
+    last: dict[object, float] = {}
+    for sample in replayed.of(Lane.FAST):
+        for reading in sample.readings:
+            if is_counter(reading.metric):
+                assert reading.value >= last.get(reading.series, 0.0), reading.series
+                last[reading.series] = reading.value
+    assert last
+
+
+def test_every_gap_says_why(replayed: Replayed) -> None:
+    assert all(gap.detail for _, _, sample in replayed.samples for gap in sample.gaps)
