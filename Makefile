@@ -14,12 +14,12 @@ help: ## Show the targets
 	@echo "  ARGS=... is passed on: make run ARGS='--scenario straggler', make test ARGS='-k encoder'"
 
 run: .venv/run.stamp ## Run the daemon: on real GPUs where there is a driver, else on a synthetic node
-	@if [ -n "$(ARGS)" ] || $(BIN)/python -c 'import ctypes; ctypes.CDLL("libnvidia-ml.so.1")' 2>/dev/null; then \
+	@case "$(ARGS)" in *--backend*|*--scenario*|*--config*) exec $(BIN)/coldplate run $(ARGS);; esac; \
+	if $(BIN)/python -c 'import ctypes; ctypes.CDLL("libnvidia-ml.so.1")' 2>/dev/null; then \
 		exec $(BIN)/coldplate run $(ARGS); \
-	else \
-		echo "No NVIDIA driver here: running a synthetic node. For this machine alone: make run ARGS='--backend none'"; \
-		exec $(BIN)/coldplate run --backend synthetic; \
-	fi
+	fi; \
+	echo "No NVIDIA driver here: running a synthetic node. For this machine alone: make run ARGS='--backend none'"; \
+	exec $(BIN)/coldplate run --backend synthetic $(ARGS)
 
 test: .venv/dev.stamp programs ## Run the tests
 	$(BIN)/python -m pytest $(ARGS)

@@ -21,7 +21,9 @@ from agent.engine import Engine, Facts
 from agent.model import GpuIdentity, Instant, Lane
 from agent.sampler.inventory import Inventory
 from agent.sampler.settings import RackSettings, Settings
+from agent.selection import Selection
 from agent.worker.supervisor import Supervisor, WorkerOptions
+from exporters.site import RESERVED_PATHS
 
 log = logging.getLogger("coldplate")
 
@@ -77,7 +79,29 @@ def load_settings(config: Config) -> Settings:
     )
 
 
-def build_engine(config: Config, options: Options, clock: Callable[[], Instant], facts: Facts) -> Engine:
+def check(config: Config) -> Selection:
+    """Everything that a start would refuse; a reload must refuse it too. Raises ConfigError."""
+    for address in config.web.listen:
+        parse_address(address)
+    if config.web.telemetry_path in RESERVED_PATHS:
+        raise ConfigError(f"web.telemetry_path: {config.web.telemetry_path} has another use; choose another path")
+    _bmc(config.backends)
+    if config.backends.devices == "synthetic":
+        _checked_scenario(config)
+    return Selection(config.metrics.include, config.metrics.exclude)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of `host:port`, `:port` or `[address]:port`. Raises ConfigError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise ConfigError(f"web.listen: {text!r} is no address; write host:port, :port or [IPv6 address]:port")
+    return host.strip("[]"), int(port)
+
+
+def build_engine(
+    config: Config, options: Options, clock: Callable[[], Instant], facts: Facts, keep_inventory: bool = True
+) -> Engine:
     """All sources that the configuration asks for. Raises ConfigError."""
     synthetic = config.backends.devices == "synthetic"
     devices = "synthetic" if synthetic else "nvml"
@@ -91,7 +115,7 @@ def build_engine(config: Config, options: Options, clock: Callable[[], Instant],
             log_format=options.log_format,
         )
         supervisor = Supervisor(worker, SILENCE)
-    inventory = Inventory(None if synthetic or supervisor is None else _inventory_path(config))
+    inventory = Inventory(None if synthetic or supervisor is None else _inventory_path(config), keep_inventory)
     backends = _backends(config, options, synthetic, lambda: list(inventory.gpus.values()))
     return Engine(load_settings(config), supervisor, devices, backends, inventory, clock, facts)
 

@@ -1,4 +1,4 @@
-"""The command line: `coldplate run`, `once`, `render metrics`."""
+"""The command line: `coldplate run`, `once`, `render`."""
 
 from __future__ import annotations
 
@@ -128,10 +128,7 @@ def _add_sources(parser: argparse.ArgumentParser, level: str) -> None:
 
 def _read_config(arguments: argparse.Namespace) -> Config:
     """The file's configuration with the command line laid over it. Raises ConfigError."""
-    path = arguments.config_file
-    if path is None and DEFAULT_FILE.exists():
-        path = DEFAULT_FILE
-    config = load(path)
+    config = load(arguments.config_file or DEFAULT_FILE, must_exist=arguments.config_file is not None)
     backends, web = config.backends, config.web
     devices = arguments.backend or ("synthetic" if arguments.scenario else None)
     if devices is not None:

@@ -118,13 +118,13 @@ _QUANTITIES: dict[str, Callable[[object], float]] = {
 }
 
 
-def load(path: Path | None) -> Config:
-    """The configuration of a file, or the defaults without one. Raises ConfigError."""
-    if path is None:
-        return Config()
+def load(path: Path, must_exist: bool = True) -> Config:
+    """The configuration of a file; the defaults where there may be none. Raises ConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, FileNotFoundError) and not must_exist:
+            return Config()
         reason = error.strerror if isinstance(error, OSError) else f"not UTF-8 ({error.reason})"
         raise ConfigError(f"{path}: cannot be read: {reason}; give another file with --config.file") from error
     return parse(text, str(path))
@@ -134,6 +134,7 @@ def parse(text: str, name: str) -> Config:
     """The configuration of a text; `name` is told in errors. Raises ConfigError."""
     try:
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        place = _Places(name, tree)
         raw = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -141,8 +142,9 @@ def parse(text: str, name: str) -> Config:
         problem = getattr(error, "problem", None) or str(error).replace("\n", " ")
         raise ConfigError(f"{name}{line}: is no YAML: {problem}") from error
     except RecursionError as error:
-        raise ConfigError(f"{name}: is nested too deeply to be a configuration") from error
-    place = _Places(name, tree)
+        raise ConfigError(f"{name}: is nested too deeply, or within itself, to be a configuration") from error
+    except ValueError as error:
+        raise ConfigError(f"{name}: has a value that is none: {error}; put it in quotes if it is a text") from error
     if raw is None:
         return Config()
     if not isinstance(raw, dict):

@@ -22,12 +22,11 @@ from dataclasses import dataclass, replace
 from types import FrameType
 
 from agent import __version__, logs
-from agent.assembly import Options, build_engine, load_settings
+from agent.assembly import Options, build_engine, check, load_settings, parse_address
 from agent.config import Config, ConfigError
 from agent.engine import Engine
 from agent.model import Instant, Lane, Outcome, Snapshot
 from agent.sampler.health import OwnFacts
-from agent.selection import Selection
 from agent.systemd import Notifier
 from exporters.server import HttpServer
 from exporters.site import Site, View
@@ -57,16 +56,14 @@ class Daemon:
         self._read_config = read_config
         self._notifier = notifier
         self.config = read_config()
-        self._selection = Selection(self.config.metrics.include, self.config.metrics.exclude)
+        self._booted = self.config
+        self._selection = check(self.config)
         self._reloaded = Reload(True, clock().wall)
         self._wanted: set[str] = set()
         # A pipe and not an Event: a handler that interrupts the main thread inside Event.wait would wait for itself.
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.engine: Engine = build_engine(self.config, options, clock, self._facts)
-        try:
-            site = Site(self._view())
-        except ValueError as error:
-            raise ConfigError(f"web.telemetry_path: {error}") from error
+        site = Site(self._view())
         web = self.config.web
         self.server = HttpServer(
             [parse_address(each) for each in web.listen],
@@ -78,12 +75,15 @@ class Daemon:
     def run(self) -> int:
         """Serve until told to stop; the exit status. Raises BindError."""
         self._on_signals()
+        scenario = self._options.scenario_name
+        if scenario is not None:
+            log.warning("SYNTHETIC devices: nothing they show is real", extra={"facts": {"scenario": scenario}})
         self.server.start()
         loop = threading.Thread(target=self._sample, name="sampler", daemon=True)
         loop.start()
         gc.collect()
         gc.freeze()
-        announced, sequence = False, 0
+        announced = False
         while "stop" not in self._wanted:
             self._wait(self._nap())
             if "reload" in self._wanted:
@@ -93,9 +93,8 @@ class Daemon:
             if snapshot is not None and not announced:
                 announced = True
                 self._announce(snapshot)
-            if snapshot is not None and snapshot.sequence != sequence:
-                sequence = snapshot.sequence
-                self._notifier.send(WATCHDOG=1, STATUS=self._status(snapshot))
+            if snapshot is not None:
+                self._notifier.alive(self.engine.heartbeat, self._status(snapshot))
         self._shut_down(loop)
         return 0
 
@@ -104,13 +103,13 @@ class Daemon:
         self._notifier.send(RELOADING=1, MONOTONIC_USEC=int(clock().mono * 1e6))
         try:
             config = self._read_config()
-            selection = Selection(config.metrics.include, config.metrics.exclude)
+            selection = check(config)
         except ConfigError as error:
             self._reloaded = replace(self._reloaded, good=False, message=str(error))
             log.error("configuration not reloaded, the running one stays in force: %s", error)
         else:
-            for key in _needs_restart(self.config, config):
-                log.warning("%s has changed: takes effect at the next restart", key)
+            for key in _needs_restart(self._booted, config):
+                log.warning("%s differs from what the agent was started with: takes effect at the next restart", key)
             self.config = config
             self._selection = selection
             self.engine.reconfigure(load_settings(config))
@@ -162,24 +161,17 @@ class Daemon:
         log.info("stopped")
 
     def _facts(self) -> OwnFacts:
-        schedule = self.engine.schedule
-        supervisor = self.engine.supervisor
-        there = supervisor is not None and not (supervisor.refusal is not None and supervisor.refusal.absent)
         return OwnFacts(
             version=__version__,
             python=platform.python_version(),
             scenario=self._options.scenario_name,
-            ticks=schedule.ticks,
-            ticks_missed=schedule.missed,
-            worker_up=supervisor.running if supervisor is not None and there else None,
-            worker_restarts=supervisor.restarts if supervisor is not None else 0,
             reload_ok=self._reloaded.good,
             reload_at=self._reloaded.at,
         )
 
     def _view(self) -> View:
         return View(
-            node=self.config.node.name or socket.gethostname(),
+            node=_title(self.config),
             version=__version__,
             synthetic=self._options.scenario_name,
             telemetry_path=self.config.web.telemetry_path,
@@ -196,8 +188,7 @@ class Daemon:
     def _request_reload(self) -> tuple[bool, str]:
         """Check the file now, for the answer's sake, and let the main thread do the work."""
         try:
-            config = self._read_config()
-            Selection(config.metrics.include, config.metrics.exclude)
+            check(self._read_config())
         except ConfigError as error:
             self._want("reload")
             return False, str(error)
@@ -219,13 +210,7 @@ class Daemon:
         return True, f"the last sample is {max(age, 0.0):.1f} s old"
 
     def _announce(self, snapshot: Snapshot) -> None:
-        """Say what is sampled, on the first lines, and tell systemd that it may start what depends on it."""
-        scenario = self._options.scenario_name
-        if scenario is not None:
-            log.warning("SYNTHETIC devices: nothing they show is real", extra={"facts": {"scenario": scenario}})
-        models = [identity.model for identity in self.engine.sampler.identities]
-        for model in dict.fromkeys(models):
-            log.info("sampling %d GPUs: %s", models.count(model), model)
+        """Say what is sampled and where it is served, and tell systemd that it may start what depends on it."""
         ports = {reading.entity for reading in snapshot.readings if reading.metric.name.startswith("coldplate_infini")}
         for report in snapshot.reports:
             facts = {"outcome": report.outcome.value, **({"detail": report.detail} if report.detail else {})}
@@ -242,17 +227,17 @@ class Daemon:
         return f"{gpus}{kind} GPUs, {len(snapshot.readings)} series"
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `host:port`, `:port` or `[address]:port`. Raises ConfigError."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        raise ConfigError(f"web.listen: {text!r} is no address; write host:port, :port or [IPv6 address]:port")
-    return host.strip("[]"), int(port)
+def _title(config: Config) -> str:
+    """Who this node is, for people."""
+    node = config.node
+    rack = node.rack or config.rack.name
+    parts = [node.name or socket.gethostname(), f"rack {rack}" if rack else "", node.cluster or ""]
+    return ", ".join(part for part in parts if part)
 
 
 def _needs_restart(old: Config, new: Config) -> list[str]:
     """Keys that a reload cannot change: they shape processes, sockets and files."""
-    live = {"backends": {"expected_gpus", "power"}, "web": set(), "node": set()}
+    live = {"backends": {"expected_gpus"}, "web": set(), "node": {"rack"}}
     changed = []
     for section, free in live.items():
         before, after = getattr(old, section), getattr(new, section)

@@ -11,6 +11,7 @@ import os
 import select
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from agent.backends.own import OwnProcesses
 from agent.backends.protocol import Backend, ChannelError, LaneSample
@@ -29,6 +30,8 @@ log = logging.getLogger("coldplate.sampler")
 EVERY_LANE = (Lane.FAST, Lane.SLOW, Lane.COLD)
 PATIENT_SHARE = 0.8
 """Share of a tick for which answers are waited for; what comes later is shown by the next snapshot."""
+HEARTBEAT = 1.0
+"""Longest seconds between two rounds of the loop."""
 PROMPT = 0.2
 """A backend whose last read took longer than this many seconds is not waited for."""
 GATHER = 0.002
@@ -68,7 +71,8 @@ class Engine:
         self.sampler = Sampler(settings, inventory, devices, paces)
         self.schedule = Schedule(settings, clock().mono)
         self.latest: Snapshot | None = None
-        self.listeners: list[Callable[[Snapshot], None]] = []
+        self.heartbeat = 0
+        """Grows as long as the loop goes round, also between two ticks that are far apart."""
 
     def run(self) -> None:
         """Sample until `stop`."""
@@ -111,7 +115,6 @@ class Engine:
 
     def tick(self) -> None:
         """One tick of the fast lane, and of those lanes that are due with it."""
-        self._take_settings()
         now = self._clock()
         lanes = self.schedule.take(now.mono)
         self._pending.clear()
@@ -137,7 +140,7 @@ class Engine:
         settings, self._reconfigured = self._reconfigured, None
         if settings is not None:
             self.sampler.reconfigure(settings)
-            self.schedule.reconfigure(settings)
+            self.schedule.reconfigure(settings, self._clock().mono)
 
     def _ask_devices(self, lanes: Sequence[Lane], now: float) -> None:
         if self.supervisor is None:
@@ -146,6 +149,7 @@ class Engine:
         self.supervisor.step(now)
         if self.supervisor.downfall is not None:
             self.sampler.health.outcome(self.devices, Outcome.FAILED, self.supervisor.downfall)
+            self.sampler.refused(self.supervisor.downfall)
             self.supervisor.downfall = None
         if self.supervisor.ask(lanes, now):
             self._pending.update(key for key in self.sampler.channel_keys if self.sampler.expects(key, now))
@@ -153,10 +157,21 @@ class Engine:
     def _publish(self, lanes: Sequence[Lane]) -> None:
         now = self._clock()
         if Lane.SLOW in lanes:
-            self.sampler.take_readings("agent", Lane.SLOW, now.mono, self._own.read(self._pids()))
-        self.latest = self.sampler.snapshot(now, self._facts())
-        for listener in self.listeners:
-            listener(self.latest)
+            self.sampler.take_own(now.mono, self._own.read(self._pids()))
+        self.latest = self.sampler.snapshot(now, self._own_facts())
+
+    def _own_facts(self) -> OwnFacts:
+        facts = replace(self._facts(), ticks=self.schedule.ticks, ticks_missed=self.schedule.missed)
+        supervisor = self.supervisor
+        if supervisor is None:
+            return facts
+        absent = supervisor.refusal is not None and supervisor.refusal.absent
+        return replace(
+            facts,
+            worker_up=None if absent else supervisor.running,
+            worker_restarts=supervisor.restarts,
+            worker_garbage=supervisor.garbage,
+        )
 
     def _pids(self) -> Mapping[str, int]:
         pids = {"main": os.getpid()}
@@ -170,7 +185,11 @@ class Engine:
             left = until - self._clock().mono
             if left <= 0:
                 return
-            self._wait(left)
+            self.heartbeat += 1
+            self._wait(min(left, HEARTBEAT))
+            if self._reconfigured is not None:
+                self._take_settings()
+                until = min(until, self.schedule.next_tick)
             self._receive()
             self._collect()
             if self._pending:
@@ -222,7 +241,7 @@ class Engine:
             self.sampler.take_error(message)
         elif isinstance(message, Hello):
             self.sampler.channels(message.channels)
-            health.outcome(self.devices, Outcome.OK, "")
+            health.opened(self.devices)
             if self.supervisor is not None:
                 self.supervisor.ask(EVERY_LANE, self._clock().mono)
         elif isinstance(message, Refusal):
@@ -236,3 +255,4 @@ class Engine:
     def _refused(self, refusal: Refusal) -> None:
         outcome = Outcome.ABSENT if refusal.absent else Outcome.FAILED
         self.sampler.health.outcome(self.devices, outcome, refusal.detail)
+        self.sampler.refused(refusal.detail)

@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 
 from agent import __version__
-from agent.assembly import Options, build_engine
+from agent.assembly import Options, build_engine, check
 from agent.config import Config, ConfigError
 from agent.model import Instant, Snapshot
 from agent.sampler.health import OwnFacts
-from agent.selection import Selection
 from exporters.encoder import Encoder, Format
 from exporters.page import age_of
 from exporters.snapshot_json import success
@@ -24,9 +23,9 @@ def _clock() -> Instant:
 
 def sample_once(config: Config, options: Options, style: str, textfile: Path | None) -> int:
     """Take the sample and show it as `style`: text, openmetrics or json. Raises ConfigError."""
-    selection = Selection(config.metrics.include, config.metrics.exclude)
+    selection = check(config)
     facts = OwnFacts(__version__, platform.python_version(), options.scenario_name, reload_at=_clock().wall)
-    engine = build_engine(config, options, _clock, lambda: facts)
+    engine = build_engine(config, options, _clock, lambda: facts, keep_inventory=False)
     try:
         snapshot = selection.apply(engine.once())
     finally:

@@ -13,12 +13,19 @@ class Notifier:
 
     def __init__(self, environment: Mapping[str, str], pid: int) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
+        self._heartbeat: int | None = None
         wanted = environment.get("WATCHDOG_USEC", "")
         meant_for = environment.get("WATCHDOG_PID", str(pid))
         self.watchdog: float | None = None
         """Seconds within which systemd wants a sign of life, or None."""
         if wanted.isdigit() and int(wanted) > 0 and meant_for == str(pid):
             self.watchdog = int(wanted) / 1e6
+
+    def alive(self, heartbeat: int, status: str) -> None:
+        """Feed the watchdog if `heartbeat` has changed since the last call: a loop that stands still must be seen."""
+        if heartbeat != self._heartbeat:
+            self._heartbeat = heartbeat
+            self.send(WATCHDOG=1, STATUS=status)
 
     def send(self, **facts: object) -> None:
         """Send assignments, such as READY=1. A socket that is gone is no reason to stop."""

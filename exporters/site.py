@@ -46,6 +46,10 @@ class View:
     telemetry_path: str = "/metrics"
 
 
+RESERVED_PATHS = ("/-/healthy", "/-/ready", "/-/reload", "/api/v1/snapshot")
+"""Paths that the metrics cannot have."""
+
+
 class Site:
     """The handler for the server. Raises ValueError for a telemetry path that cannot be served."""
 

@@ -21,9 +21,14 @@ class OwnProcesses:
         self._tick = os.sysconf("SC_CLK_TCK")
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._series: dict[str, tuple[Series, Series]] = {}
+        self._spent: dict[str, tuple[int, float, float]] = {}
+        """By role: the process, its seconds so far, and those of the processes that had the role before."""
 
     def read(self, pids: Mapping[str, int]) -> list[Reading]:
-        """Readings of each process that is still there; `pids` by role."""
+        """Readings of each process that is still there; `pids` by role.
+
+        A role's seconds go on growing when another process takes it over.
+        """
         rows = []
         for role, pid in pids.items():
             try:
@@ -34,8 +39,15 @@ class OwnProcesses:
             except (OSError, ValueError, IndexError):
                 continue  # it ended since
             cpu, memory = self._series.get(role) or self._make(role)
-            rows += [Reading(cpu, seconds), Reading(memory, resident)]
+            rows += [Reading(cpu, self._total(role, pid, seconds)), Reading(memory, resident)]
         return rows
+
+    def _total(self, role: str, pid: int, seconds: float) -> float:
+        known, last, before = self._spent.get(role, (pid, 0.0, 0.0))
+        if known != pid:
+            before += last
+        self._spent[role] = (pid, seconds, before)
+        return before + seconds
 
     def _make(self, role: str) -> tuple[Series, Series]:
         labels = (("process", role),)

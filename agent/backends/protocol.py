@@ -88,7 +88,7 @@ class Backend(Protocol):
 
 
 class Channel(Protocol):
-    """One device of a `DeviceSource`, sampled by one thread with one read in flight at most."""
+    """One device of a `DeviceSource`, with one read in flight at most; reads may come from different threads."""
 
     key: str
     """Unique and stable: the GPU's UUID, or a name such as `fabric`."""
@@ -96,7 +96,7 @@ class Channel(Protocol):
     """None for a channel that is no GPU."""
 
     def read(self, lane: Lane, now: Instant) -> Sample:
-        """Read one lane of this device. May hang: only this channel's thread is lost then.
+        """Read one lane of this device. May hang: only the thread that reads is lost then.
 
         Raises DeviceError when the device is out of order as a whole, and SourceError when the
         source is.

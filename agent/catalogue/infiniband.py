@@ -48,7 +48,7 @@ def _row(
 def _count(suffix: str, help: str, *files: str, lane: Lane = Lane.SLOW) -> Metric:
     bindings = tuple(PortFile(file) for file in files)
     return _row(f"{suffix}_total", Kind.COUNTER, Unit.NONE, help, lane, *bindings,
-                span=(0, 2.0**64), simulated=(0, 1e12))  # fmt: skip
+                span=(0, 2.0**63), simulated=(0, 1e12))  # fmt: skip
 
 
 def _data(suffix: str, help: str, *files: PortFile, lane: Lane = Lane.SLOW) -> Metric:
@@ -250,7 +250,7 @@ def _driver_row(path: str) -> Metric:
     return Metric(
         name, Kind.GAUGE if level else Kind.COUNTER, Unit.NONE, IbPort,
         f"The driver's {'value' if level else 'counter'} {path}.",
-        Lane.SLOW, (PortFile(path),), span=(0, 2.0**64),
+        Lane.SLOW, (PortFile(path),), span=(0, 2.0**63),
     )  # fmt: skip
 
 

@@ -22,6 +22,8 @@ class Block:
     at: float
     readings: Sequence[Reading]
     gaps: Sequence[Gap]
+    withdrawn: Sequence[Reading] = ()
+    """The readings that there were before a failure took them; they say what is missing."""
 
 
 class MissingSeries:
@@ -46,14 +48,25 @@ class MissingSeries:
         return series
 
 
-def gaps_for(block: Block, reason: Reason, detail: str) -> list[Gap]:
-    """A gap for each metric of a block whose readings are withdrawn, and the gaps that it had.
+def withdrawn(block: Block, at: float, reason: Reason, detail: str) -> Block:
+    """The block after a read that failed at `at`: its readings are gaps now, with the newest reason."""
+    readings = block.readings or block.withdrawn
+    return Block(at, (), missed(readings, reason, detail), readings)
+
+
+def missed(readings: Sequence[Reading], reason: Reason, detail: str) -> list[Gap]:
+    """A gap for each metric of these readings.
 
     What the agent computes from a missing metric, such as its rolling mean, is not missed apart.
     """
-    withdrawn = {
+    metrics = {
         (reading.series.metric, reading.series.entity): None
-        for reading in block.readings
+        for reading in readings
         if not isinstance(reading.series.metric.origin[0], Derived)
     }
-    return [Gap(metric, entity, reason, detail) for metric, entity in withdrawn] + list(block.gaps)
+    return [Gap(metric, entity, reason, detail) for metric, entity in metrics]
+
+
+def gaps_for(block: Block, reason: Reason, detail: str) -> list[Gap]:
+    """The gaps of a block that is not shown any more: those for its readings, and its own."""
+    return missed(block.readings, reason, detail) + list(block.gaps)

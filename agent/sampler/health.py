@@ -34,6 +34,7 @@ class OwnFacts:
     ticks_missed: int = 0
     worker_up: bool | None = None
     worker_restarts: int = 0
+    worker_garbage: int = 0
     reload_ok: bool = True
     reload_at: float = 0.0
 
@@ -66,6 +67,11 @@ class Health:
         if sample.lane is Lane.FAST:
             record.slowest[sample.channel] = sample.duration
             record.duration = max(record.slowest.values())
+
+    def opened(self, backend: str) -> None:
+        """A worker opened its source anew: what its devices took before says nothing now."""
+        self.outcome(backend, Outcome.OK, "")
+        self._records[backend].slowest.clear()
 
     def outcome(self, backend: str, outcome: Outcome, detail: str) -> None:
         """Note an outcome that no read brought, such as a driver that is not there."""
@@ -124,6 +130,10 @@ class Health:
         if facts.worker_up is not None:
             rows.append(self.reading("coldplate_worker_up", node, int(facts.worker_up)))
             rows.append(self.reading("coldplate_worker_restarts_total", node, facts.worker_restarts))
+        if facts.worker_garbage:
+            worker = Backend("worker")
+            cause = (("cause", "garbage"),)
+            rows.append(self.reading("coldplate_readings_rejected_total", worker, facts.worker_garbage, cause))
         if settings.rack is not None:
             rack = Rack(settings.rack.name)
             if settings.rack.power_budget is not None:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ VERSION = 1
 
 
 class Inventory:
-    """GPUs by slot. `path` is the file that keeps them, or None to remember nothing."""
+    """GPUs by slot. `path` is the file that keeps them, or None to remember nothing; `keep` lets it be written."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, keep: bool = True) -> None:
         self._path = path
+        self._keep = keep
         self.gpus: dict[str, GpuIdentity] = {}
         self.replaced: dict[str, tuple[str, str]] = {}
         """Slot to the UUID and serial of the GPU that was there before."""
@@ -69,19 +71,20 @@ class Inventory:
 
     def _load(self, path: Path) -> None:
         try:
-            text = path.read_text(encoding="utf-8")
+            self._parse(json.loads(path.read_bytes()))
         except FileNotFoundError:
             return
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             log.warning("cannot read the GPU inventory %s: %s; GPUs missing since before are not known", path, error)
-            return
-        try:
-            self._parse(json.loads(text))
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            aside = path.with_suffix(".damaged")
-            log.warning("the GPU inventory %s is damaged (%s); set aside as %s, learning anew", path, error, aside)
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             self.gpus.clear()
             self.replaced.clear()
+            self._set_aside(path, error)
+
+    def _set_aside(self, path: Path, error: Exception) -> None:
+        aside = path.with_suffix(".damaged")
+        log.warning("the GPU inventory %s is damaged (%s); set aside as %s, learning anew", path, error, aside)
+        if self._keep:
             with contextlib.suppress(OSError):
                 path.replace(aside)
 
@@ -97,7 +100,7 @@ class Inventory:
             self.replaced[str(slot)] = (str(uuid), str(serial))
 
     def _save(self) -> None:
-        if self._path is None:
+        if self._path is None or not self._keep:
             return
         rows = [
             {"slot": slot, "index": each.gpu.index, "uuid": each.gpu.uuid, "serial": each.serial,
@@ -105,18 +108,24 @@ class Inventory:
             for slot, each in sorted(self.gpus.items())
         ]  # fmt: skip
         text = json.dumps({"version": VERSION, "gpus": rows, "replaced": self.replaced}, indent=1)
-        fresh = self._path.with_suffix(".new")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with fresh.open("w", encoding="utf-8") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._path)
-        except OSError as error:
-            log.warning(
-                "cannot write the GPU inventory %s: %s; a restart will not know missing GPUs", self._path, error
-            )
+        # In a thread, since a state disk that hangs must not stop the sampling; it is waited for a moment.
+        writer = threading.Thread(target=_write, args=(self._path, text + "\n"), daemon=True)
+        writer.start()
+        writer.join(1.0)
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace the file in one step, readable for whoever runs the agent next."""
+    fresh = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        log.warning("cannot write the GPU inventory %s: %s; a restart will not know missing GPUs", path, error)
 
 
 def _facts(identity: GpuIdentity) -> dict[str, str]:

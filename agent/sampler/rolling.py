@@ -15,7 +15,7 @@ BUCKETS = 60
 class RollingWindow:
     """Statistics of one series. Times in seconds on the monotonic clock."""
 
-    __slots__ = ("_bucket", "_count", "_counts", "_highest", "_index", "_lowest", "_sum", "_sums", "max", "mean", "min")
+    __slots__ = ("_bucket", "_counts", "_highest", "_index", "_lowest", "_sums", "max", "mean", "min")
 
     def __init__(self, window: float) -> None:
         self._bucket = window / BUCKETS
@@ -24,8 +24,6 @@ class RollingWindow:
         self._sums = array("d", [0.0]) * BUCKETS
         self._counts = array("L", [0]) * BUCKETS
         self._index = -1
-        self._sum = 0.0
-        self._count = 0
         self.min = self.mean = self.max = 0.0
 
     def add(self, at: float, value: float) -> bool:

@@ -47,7 +47,7 @@ class Runner:
         self._thread.start()
 
     def ask(self, lanes: tuple[Lane, ...], now: float) -> bool:
-        """Read those of the lanes that the backend has and that may have news; True if a read is now in flight.
+        """Read those of the lanes that the backend has and that may have news; True if that began a read.
 
         Hardware that was absent is looked for again once in a cold lane, not ten times a second.
         """
@@ -59,7 +59,8 @@ class Runner:
             self._owed.clear()
             self._asked.update(dict.fromkeys(due, now))
             self._orders.put(due)
-        return self.busy
+            return True
+        return False
 
     def _has_news(self, lane: Lane, now: float) -> bool:
         # A twentieth of tolerance: ticks come a little early or late.

@@ -5,14 +5,15 @@ It reads no clock and touches no device; the loop above it says what came and wh
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from agent.backends.protocol import ChannelError, LaneSample
 from agent.catalogue import BY_NAME
-from agent.model import Backend, Gap, GpuIdentity, Instant, Lane, Outcome, Reading, Reason, Series, Snapshot
-from agent.sampler.blocks import Block, Key, MissingSeries, gaps_for
+from agent.model import Backend, Gap, GpuIdentity, Instant, Lane, Node, Outcome, Reading, Reason, Series, Snapshot
+from agent.sampler.blocks import Block, Key, MissingSeries, gaps_for, withdrawn
 from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
 from agent.sampler.estimate import estimate
 from agent.sampler.health import Health, OwnFacts
@@ -21,6 +22,8 @@ from agent.sampler.presence import Presence
 from agent.sampler.runner import Read
 from agent.sampler.settings import Settings
 from agent.sampler.xids import XidLedger
+
+log = logging.getLogger("coldplate.devices")
 
 REJECTED = BY_NAME["coldplate_readings_rejected_total"]
 
@@ -31,6 +34,10 @@ class _Trouble:
 
     reason: Reason
     detail: str
+
+
+GONE = _Trouble(Reason.LOST, "the driver does not show the device")
+AGE = BY_NAME["coldplate_gpu_sample_age_seconds"]
 
 
 class Sampler:
@@ -52,13 +59,16 @@ class Sampler:
         self._missing_series = MissingSeries()
         self._channels: dict[str, GpuIdentity | None] = {}
         self._trouble: dict[str, _Trouble] = {}
+        self._refusal: _Trouble | None = None
         self._fast_at: dict[str, float] = {}
         self._rejected: dict[tuple[str, str], Series] = {}
+        self._told: dict[str, bool] = {}
         self._sequence = 0
 
     def reconfigure(self, settings: Settings) -> None:
         """Go on with other settings; history and counters stay."""
         self.settings = settings
+        self._enumerate()
         for conditioner in (*self._conditioners.values(), self._estimates):
             conditioner.set_window(settings.window)
 
@@ -66,9 +76,15 @@ class Sampler:
         """A worker opened its source and shows these channels."""
         self._channels = dict(channels)
         self._trouble.clear()
-        identities = [identity for _, identity in channels if identity is not None]
-        self.inventory.enumerate(identities, self.settings.expected_gpus)
-        self.xids.inventory_changed()
+        self._refusal = None
+        models = [identity.model for identity in self.identities]
+        for model in dict.fromkeys(models):
+            log.info("sampling %d GPUs: %s", models.count(model), model)
+        self._enumerate()
+
+    def refused(self, detail: str) -> None:
+        """The devices cannot be read at all, for this reason."""
+        self._refusal = _Trouble(Reason.LOST, detail)
 
     def take_lane(self, sample: LaneSample) -> None:
         """One lane of one device."""
@@ -87,8 +103,8 @@ class Sampler:
             self.presence.lost(error.channel)
         block = self._blocks.get((self._devices, error.channel, error.lane))
         if block is not None and error.lane is not Lane.FAST:
-            gaps = gaps_for(block, error.reason, error.detail)
-            self._blocks[self._devices, error.channel, error.lane] = Block(error.mono, (), gaps)
+            key = (self._devices, error.channel, error.lane)
+            self._blocks[key] = withdrawn(block, error.mono, error.reason, error.detail)
 
     def take_read(self, read: Read) -> None:
         """One lane of one backend of the main process."""
@@ -101,12 +117,11 @@ class Sampler:
         elif read.outcome is Outcome.ABSENT:
             self._blocks.pop(key, None)
         elif key in self._blocks:
-            gaps = gaps_for(self._blocks[key], Reason.MALFORMED, read.detail)
-            self._blocks[key] = Block(read.mono, (), gaps)
+            self._blocks[key] = withdrawn(self._blocks[key], read.mono, Reason.MALFORMED, read.detail)
 
-    def take_readings(self, name: str, lane: Lane, at: float, readings: Sequence[Reading]) -> None:
-        """Readings that the daemon made itself."""
-        self._store((name, "", lane), at, readings, ())
+    def take_own(self, at: float, readings: Sequence[Reading]) -> None:
+        """What the agent measured of itself: shown as it is."""
+        self._blocks["agent", "", Lane.SLOW] = Block(at, readings, ())
 
     def snapshot(self, now: Instant, facts: OwnFacts) -> Snapshot:
         """The node as it is known now."""
@@ -123,9 +138,13 @@ class Sampler:
             if block_gaps:
                 gaps.setdefault(key[0], []).extend(block_gaps)
                 readings.extend(self._missing_readings(key, block, block_gaps))
-        readings.extend(self._node_power(now.mono))
+        for backend, extra in ((self._devices, self._unseen()), ("estimate", self._node_power(now.mono, readings))):
+            if extra:
+                gaps.setdefault(backend, []).extend(extra)
+                readings.extend(self._missing_series.of(extra))
         patience = self.settings.patience(Lane.FAST)
         readings.extend(self.presence.readings(now.mono, patience, self.settings.expected_gpus))
+        self._tell_changes(now.mono, patience)
         readings.extend(self.xids.readings())
         readings.extend(self.health.backend_readings(now.mono))
         readings.extend(self.health.own_readings(facts, self.settings))
@@ -160,10 +179,10 @@ class Sampler:
             if trouble is not None:
                 return trouble
             if channel not in self._channels:
-                return _Trouble(Reason.LOST, "the driver does not show the device any more")
+                return GONE
             fast = now - self._fast_at.get(channel, block.at)
             if fast > self.settings.patience(Lane.FAST):
-                return _Trouble(Reason.TIMEOUT, f"no answer for {fast:.1f} s")
+                return self._refusal or _Trouble(Reason.TIMEOUT, f"no answer for {fast:.1f} s")
         age = now - block.at
         if age > self._patience(backend, lane):
             return _Trouble(Reason.TIMEOUT, f"{backend} did not finish a {lane.value} read for {age:.1f} s")
@@ -182,19 +201,69 @@ class Sampler:
             self._missing[key] = (gaps, made)
         return made
 
-    def _node_power(self, now: float) -> list[Reading]:
-        """An estimate, where nothing measures the node."""
-        if not self.settings.estimate_power or not self._channels:
+    def _enumerate(self) -> None:
+        """Hold what the driver shows against the inventory, and forget the readings of what neither knows."""
+        if self._channels:
+            self.inventory.enumerate(self.identities, self.settings.expected_gpus)
+            for identity in self.inventory.gpus.values():
+                if identity.gpu.uuid not in self._channels:
+                    self.presence.lost(identity.gpu.uuid)
+        known = {identity.gpu.uuid for identity in self.inventory.gpus.values()} | set(self._channels)
+        for key in [key for key in self._blocks if key[1] and key[1] not in known]:
+            del self._blocks[key]
+        self.xids.inventory_changed()
+
+    def _unseen(self) -> list[Gap]:
+        """A gap with the reason for each GPU that never gave a sample, since it has no reading to withdraw."""
+        gaps = []
+        for identity in self.inventory.gpus.values():
+            gpu = identity.gpu
+            if gpu.uuid not in self._fast_at:
+                trouble = self._why_down(gpu.uuid)
+                if trouble is not None:
+                    gaps.append(Gap(AGE, gpu, trouble.reason, trouble.detail))
+        return gaps
+
+    def _why_down(self, channel: str) -> _Trouble | None:
+        """What is known of why a device gives nothing."""
+        if channel in self._trouble:
+            return self._trouble[channel]
+        return self._refusal if channel in self._channels else GONE
+
+    def _tell_changes(self, now: float, patience: float) -> None:
+        """A log line for each GPU that went down or came back."""
+        for identity in self.inventory.gpus.values():
+            uuid = identity.gpu.uuid
+            up = self.presence.is_up(uuid, now, patience)
+            if up is self._told.get(uuid, True):
+                continue
+            if not up and uuid not in self._fast_at and self._why_down(uuid) is None:
+                continue  # its first sample is still to come
+            self._told[uuid] = up
+            facts = {"gpu": identity.gpu.index, "uuid": uuid, "slot": identity.slot}
+            if up:
+                log.info("GPU is back", extra={"facts": facts})
+            else:
+                trouble = self._why_down(uuid) or _Trouble(Reason.TIMEOUT, "no answer in time")
+                facts.update(reason=trouble.reason.value, detail=trouble.detail)
+                log.warning("GPU is down", extra={"facts": facts})
+
+    def _node_power(self, now: float, readings: list[Reading]) -> list[Gap]:
+        """Add an estimate where nothing measures the node; a gap where it cannot be made."""
+        if not self.settings.estimate_power or not self.inventory.gpus:
             return []
         for backend, conditioner in self._conditioners.items():
             patience = self._patience(backend, Lane.FAST)
             if any(now - at <= patience for at, _ in conditioner.noted[NODE_POWER].values()):
                 return []
-        made = estimate(self._gpu_power(now, self.settings.patience(Lane.FAST)))
+        power = self._gpu_power(now, self.settings.patience(Lane.FAST))
+        made = estimate(power)
         if made is None:
-            return []
+            unknown = f"the power of {power.count(None)} of {len(power)} GPUs is not known"
+            return [Gap(NODE_POWER, Node(), Reason.LOST, f"nothing measures it, and {unknown}")]
         shown, _ = self._estimates.pass_on("estimate", now, (made,), Lane.FAST, self.settings.fast)
-        return shown
+        readings.extend(shown)
+        return []
 
     def _gpu_power(self, now: float, patience: float) -> list[float | None]:
         """The power of each GPU of the inventory; None where it is not known now."""

@@ -20,8 +20,9 @@ class Schedule:
     def next_tick(self) -> float:
         return self._next
 
-    def reconfigure(self, settings: Settings) -> None:
-        """Go on with other periods; the slower lanes are due no later than the new periods say."""
+    def reconfigure(self, settings: Settings, now: float) -> None:
+        """Go on with other periods; nothing is due later than the new periods say."""
+        self._next = min(self._next, now + settings.fast)
         for lane, due in self._due.items():
             self._due[lane] = min(due, self._next + settings.period(lane))
         self._settings = settings

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from operator import is_
 
-from agent.backends.protocol import Channel, DeviceError, SourceError
+from agent.backends.protocol import Channel, DeviceError, Sample, SourceError
 from agent.model import Gap, Instant, Lane, Reading, Reason, Series, Xid
 from agent.worker.wire import encode, encode_gaps, encode_series
 
@@ -41,6 +41,7 @@ class Post:
         self._clock = clock
         self._layouts: dict[Lane, list[Series]] = {}
         self._gaps: dict[Lane, Sequence[Gap]] = {}
+        self._failing = ""
 
     def read(self) -> None:
         """Read the lanes that are owed, and send what they gave. Raises SourceError."""
@@ -52,17 +53,21 @@ class Post:
     def _read(self, lane: Lane) -> None:
         began = self._clock()
         try:
-            sample = self.channel.read(lane, began)
+            self._tell(lane, began, self.channel.read(lane, began))
+            self._failing = ""
         except SourceError:
             raise
         except DeviceError as error:
             self._error(lane, began, error.reason, error.detail)
-            return
         except Exception as error:
-            # Whatever a binding did not foresee costs this device's sample, and is told in full.
-            log.exception("reading %s of %s failed", lane.value, self.channel.key)
-            self._error(lane, began, Reason.MALFORMED, f"{type(error).__name__}: {error}")
-            return
+            # Whatever a binding did not foresee costs this device's sample, and is told once in full.
+            detail = f"{type(error).__name__}: {error}"
+            if detail != self._failing:
+                log.exception("reading %s of %s failed", lane.value, self.channel.key)
+            self._failing = detail
+            self._error(lane, began, Reason.MALFORMED, detail)
+
+    def _tell(self, lane: Lane, began: Instant, sample: Sample) -> None:
         self._send_changes(lane, sample.readings, sample.gaps)
         took = self._clock().mono - began.mono
         values = [reading[1] for reading in sample.readings]
@@ -74,12 +79,12 @@ class Post:
         layout = [reading[0] for reading in readings]
         known = self._layouts.get(lane)
         if known is None or len(known) != len(layout) or not all(map(is_, known, layout)):
-            self._layouts[lane] = layout
             self._send(encode("layout", self._number, lane.value, encode_series(layout)))
+            self._layouts[lane] = layout
         last = self._gaps.get(lane, ())
         if last is not gaps and list(last) != list(gaps):
-            self._gaps[lane] = gaps
             self._send(encode("gaps", self._number, lane.value, encode_gaps(gaps)))
+            self._gaps[lane] = gaps
 
     def _error(self, lane: Lane, began: Instant, reason: Reason, detail: str) -> None:
         self._send(encode("error", self._number, lane.value, began.mono, reason.value, detail))

@@ -15,7 +15,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
+from agent.backends.protocol import ChannelError, LaneSample
 from agent.model import Lane
 from agent.worker.wire import MAX_LINE, Decoder, Hello, Message, Refusal, WireError
 
@@ -25,6 +27,9 @@ OPEN_PATIENCE = 90.0
 """Seconds that opening a source may take: without persistence mode the driver wakes each GPU first."""
 TERM_PATIENCE = 8.0
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
+ROOT = str(Path(__file__).resolve().parents[2])
+BOOT = "import sys, runpy; sys.path.insert(0, {root!r}); runpy.run_module('agent.worker', run_name='__main__')"
+"""Runs this very package, isolated: `python -m` would run whatever `agent` lies in the current directory."""
 NEVER_SEEN_DELAY, GONE_DELAY = 60.0, 5.0
 """Longest delays between looks for a driver: one that never was here, and one that was and is being replaced."""
 SOUND_AFTER = 60.0
@@ -66,6 +71,7 @@ class Supervisor:
         self.refusal: Refusal | None = None
         self._starts = 0
         self._seen = False
+        self._reason = ""
         self._unread: list[Message] = []
         self.downfall: str | None = None
         """How the last worker ended, until somebody takes note and clears it; None for one that found no devices."""
@@ -118,9 +124,14 @@ class Supervisor:
         for line in self._lines():
             try:
                 message = self._decoder.decode(line)
+                if isinstance(message, (LaneSample, ChannelError)) and message.mono > now:
+                    raise WireError(f"a sample of the future: {message.mono} s, and it is {now} s")
             except WireError as error:
                 self.garbage += 1
-                log.warning("device worker sent garbage: %s", error)
+                # The first is told; a worker gone mad would fill the journal with the others.
+                log.log(
+                    logging.WARNING if self.garbage == 1 else logging.DEBUG, "device worker sent garbage: %s", error
+                )
                 continue
             self._heard = now
             if isinstance(message, Hello):
@@ -149,7 +160,7 @@ class Supervisor:
         self._process = None
 
     def _start(self, now: float) -> None:
-        command = [sys.executable, "-m", "agent.worker", self._options.argument()]
+        command = [sys.executable, "-I", "-c", BOOT.format(root=ROOT), self._options.argument()]
         try:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, bufsize=0
@@ -164,7 +175,7 @@ class Supervisor:
         os.set_blocking(process.stdout.fileno(), False)
         os.set_blocking(process.stdin.fileno(), False)
         self._process, self._state, self._since, self._killed = process, "starting", now, False
-        self._decoder, self._buffer = Decoder(), b""
+        self._decoder, self._buffer, self._reason = Decoder(), b"", ""
         self._heard = self._asked = now
         self._starts += 1
         if self._starts > 1 and (self.refusal is None or not self.refusal.absent):
@@ -180,10 +191,10 @@ class Supervisor:
         if self.refusal is not None and self.refusal.absent:
             self._delay = min(delay * 2, GONE_DELAY if self._seen else NEVER_SEEN_DELAY)
         else:
-            self._delay = min(delay * 2, LONGEST_DELAY)
-            how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+            self._delay = min(delay * 2, GONE_DELAY if self._seen else LONGEST_DELAY)
+            how = f"was killed: {signal.strsignal(-status) or -status}" if status < 0 else f"ended with status {status}"
             log.warning("device worker %s; starting it again in %.1f s", how, delay)
-            self.downfall = f"the device worker {how}"
+            self.downfall = self._reason or f"the device worker {how}"
         self._process, self._state, self._start_at = None, "down", now + delay
 
     def _refused(self, refusal: Refusal) -> None:
@@ -198,6 +209,7 @@ class Supervisor:
 
     def _dismiss(self, now: float, why: str) -> None:
         log.warning("device worker %s; ending it", why)
+        self._reason = self.downfall = f"the device worker {why}"
         self._terminate()
         self._state, self._since = "stopping", now
 
@@ -209,8 +221,8 @@ class Supervisor:
         descriptor = self.descriptor
         if descriptor is None:
             return []
-        parts = [self._buffer]
-        while True:
+        parts, taken = [self._buffer], 0
+        while taken < MAX_LINE:  # a worker that writes faster than we read must not keep us here
             try:
                 data = os.read(descriptor, 1 << 16)
             except BlockingIOError:
@@ -220,6 +232,7 @@ class Supervisor:
             if not data:
                 break
             parts.append(data)
+            taken += len(data)
         *lines, self._buffer = b"".join(parts).split(b"\n")
         if len(self._buffer) > MAX_LINE:
             self.garbage += 1

@@ -14,6 +14,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from math import isfinite
 from typing import Any
 
 from agent.backends.protocol import ChannelError, LaneSample
@@ -116,6 +117,13 @@ def decode_identity(row: list[Any]) -> tuple[str, GpuIdentity | None]:
     raise WireError(f"no channel: {row!r:.80}")
 
 
+def _finite(number: float) -> float:
+    """A time: one that is not finite would never be old."""
+    if not isfinite(number):
+        raise WireError(f"no time: {number!r}")
+    return float(number)
+
+
 @dataclass(frozen=True, slots=True)
 class Hello:
     """The source is open; these are its channels, in the order in which they are numbered."""
@@ -149,7 +157,7 @@ class Decoder:
             return self._decode(json.loads(line))
         except WireError:
             raise
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             raise WireError(f"{type(error).__name__}: {error}") from error
 
     def _decode(self, message: list[Any]) -> Message | None:
@@ -166,9 +174,9 @@ class Decoder:
             return None
         if kind == "error":
             _, channel, lane, mono, reason, detail = message
-            return ChannelError(self._channels[channel], Lane(lane), float(mono), Reason(reason), str(detail))
+            return ChannelError(self._channels[channel], Lane(lane), _finite(mono), Reason(reason), str(detail))
         if kind == "xid":
-            return tuple(Xid(str(d), int(c), float(w), str(r), str(t)) for d, c, w, r, t in message[1])
+            return tuple(Xid(str(d), int(c), _finite(w), str(r), str(t)) for d, c, w, r, t in message[1])
         if kind == "hello":
             channels = tuple(decode_identity(row) for row in message[2])
             self._channels = tuple(key for key, _ in channels)
@@ -188,8 +196,8 @@ class Decoder:
         return LaneSample(
             self._channels[channel],
             Lane(lane),
-            float(mono),
-            float(duration),
+            _finite(mono),
+            _finite(duration),
             int(calls),
             tuple(map(_MAKE_READING, _OF_READING, zip(layout, values, strict=True))),
             self._gaps.get((channel, lane), ()),

@@ -18,7 +18,8 @@ def refusal(text: str) -> str:
 
 
 def test_everything_is_optional() -> None:
-    assert parse("", "c.yaml") == parse("# nothing\n", "c.yaml") == load(None) == Config()
+    assert parse("", "c.yaml") == parse("# nothing\n", "c.yaml") == Config()
+    assert load(Path("/nowhere/at/all.yaml"), must_exist=False) == Config()
     assert parse("sampling:\nweb:\n", "c.yaml") == Config()
 
 
@@ -56,6 +57,9 @@ def test_quantities_take_units() -> None:
         ("web: {max_connections: 0}", "c.yaml:1: web.max_connections: must be between 1 and 10000"),
         ("- a", "c.yaml:1: must be a mapping of sections, such as `sampling: {fast: 1s}`"),
         ("a: [", "c.yaml:1: is no YAML: expected the node content, but found '<stream end>'"),
+        ("node: &a {name: x, rack: *a}", "c.yaml: is nested too deeply, or within itself, to be a configuration"),
+        ("node: {name: 2024-99-99}", ("c.yaml: has a value that is none: month must be in 1..12; "
+                                     "put it in quotes if it is a text")),
         ("web: {}\nweb: {}", "c.yaml:2: web: the key is there twice"),
     ],
 )  # fmt: skip

@@ -51,7 +51,7 @@ def test_a_sick_gpu_costs_itself_only(start, tmp_path: Path, kind: str) -> None:
     assert daemon.get("/-/ready")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGRTMIN + 6])
 def test_a_worker_that_dies_is_back_within_seconds_and_no_counter_falls(start, number: int) -> None:
     daemon = start("--scenario", "healthy-training", config=FAST)
     time.sleep(1)

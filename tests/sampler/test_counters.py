@@ -29,6 +29,10 @@ def test_one_garbage_value_upwards_costs_itself_only() -> None:
     assert feed(Counter(Unit.JOULES), 9000, 9100, 2**60, 9300) == [9000, 9100, None, 9300]
 
 
+def test_a_sentinel_in_a_count_of_errors_costs_itself_only() -> None:
+    assert feed(Counter(Unit.NONE), 5, 5, 2**32 - 1, 6, 6) == [5, 5, None, 6, 6]
+
+
 def test_a_leap_that_lasts_is_the_driver_setting_itself_right_and_adds_nothing() -> None:
     assert feed(Counter(Unit.JOULES), 100, 200, 10**9, 10**9 + 100) == [100, 200, None, 300]
 

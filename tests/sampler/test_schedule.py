@@ -32,10 +32,17 @@ def test_a_tick_a_little_late_is_no_missed_tick() -> None:
     assert schedule.ticks == 100
 
 
+def test_a_quicker_lane_does_not_wait_for_the_tick_of_the_old_one() -> None:
+    schedule = Schedule(Settings(fast=60, slow=60, cold=60), 0.0)
+    schedule.take(0.0)
+    schedule.reconfigure(Settings(fast=1), 5.0)
+    assert schedule.next_tick == 6.0
+
+
 def test_a_shorter_period_takes_effect_at_once() -> None:
     schedule = Schedule(Settings(slow=15, cold=3600), 0.0)
     schedule.take(0.0)
-    schedule.reconfigure(Settings(slow=2, cold=4))
+    schedule.reconfigure(Settings(slow=2, cold=4), 0.0)
     lanes = [schedule.take(float(tick)) for tick in range(1, 7)]
     assert any(Lane.COLD in each for each in lanes)
     assert sum(Lane.SLOW in each for each in lanes) >= 2

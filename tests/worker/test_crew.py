@@ -12,7 +12,7 @@ import pytest
 
 from agent.backends.protocol import DeviceError, Sample, SourceError
 from agent.catalogue import BY_NAME
-from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Series
+from agent.model import Gpu, GpuIdentity, Instant, Lane, Rack, Reading, Reason, Series
 from agent.worker.crew import Crew, Post
 
 POWER = BY_NAME["coldplate_gpu_power_watts"]
@@ -141,6 +141,18 @@ def test_a_lost_device_and_an_unforeseen_error_are_told_and_cost_their_channel_o
     errors = {message[1]: message[4:] for message in bench.sent if message[0] == "error"}
     assert errors == {0: ["lost", "GPU is lost"], 1: ["malformed", "ZeroDivisionError: surprise"]}
     assert bench.samples() == [2]
+
+
+def test_a_sample_that_cannot_be_sent_costs_its_channel_only_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    strange = FakeChannel("a")
+    strange._series = Series(POWER, Rack("no entity of a worker"))
+    bench = Bench(strange, FakeChannel("b"))
+    for _ in range(5):
+        bench.crew.order({Lane.FAST})
+        bench.settle(lambda: not bench.crew.busy)
+    assert bench.samples() == [1] * 5
+    assert strange.reads == 5
+    assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
 def test_a_source_that_broke_is_told() -> None:

@@ -84,13 +84,22 @@ def test_every_entity_that_a_worker_reads_survives(entity: Gpu | NvLink | IbPort
         b'["layout",0,"fast",[["coldplate_nonsense",["gpu","0","u"],[]]]]',
         b'["hello","nvml",[["a","b"]]]',
         b'["error",7,"fast",1,"lost",""]',
+        b'["error",0,"fast",NaN,"lost",""]',
+        b'["sample",0,"fast",NaN,0.1,0,[]]',
+        b'["sample",0,"fast",1,0,Infinity,[]]',
+        b'["sample",0,"fast",1' + b"0" * 400 + b",0,0,[]]",
+        b'["xid",[["u",Infinity,1,"nvml",""]]]',
         b"[" * 100_000,
         b"\xff\xfe\x00",
     ],
 )
 def test_garbage_is_refused_with_an_error_of_ours(line: bytes) -> None:
+    decoder = open_decoder()
+    decoder.decode(encode("layout", 0, "fast", []))
+    if b"[1]" in line:
+        decoder = open_decoder()
     with pytest.raises(WireError):
-        open_decoder().decode(line)
+        decoder.decode(line)
 
 
 def test_a_value_that_is_no_number_is_refused() -> None:

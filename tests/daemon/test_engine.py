@@ -1,0 +1,107 @@
+"""The sampling loop: who is waited for, and what its heartbeat says."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+
+from agent.backends.protocol import Sample
+from agent.engine import Engine
+from agent.model import Instant, Lane
+from agent.sampler.health import OwnFacts
+from agent.sampler.inventory import Inventory
+from agent.sampler.settings import Settings
+from agent.systemd import Notifier
+
+
+def clock() -> Instant:
+    return Instant(time.monotonic(), time.time())
+
+
+class SlowBackend:
+    """A backend whose third read hangs until it is told otherwise."""
+
+    name = "slow"
+    lanes = frozenset({Lane.FAST})
+    shortest = 0.0
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.release = threading.Event()
+
+    def read(self, lane: Lane, now: Instant) -> Sample:
+        self.reads += 1
+        if self.reads == 3:
+            self.release.wait(10)
+        return Sample()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_backend_that_hangs_delays_one_snapshot_and_not_every_one() -> None:
+    backend = SlowBackend()
+    engine = Engine(Settings(fast=0.25), None, "nvml", [backend], Inventory(None), clock, lambda: OwnFacts("0", "3"))
+    took = []
+    for _ in range(6):
+        began = time.monotonic()
+        engine.tick()
+        took.append(time.monotonic() - began)
+        time.sleep(0.05)
+    backend.release.set()
+    engine.stop()
+    engine.close(time.sleep)
+    assert [each > 0.15 for each in took] == [False, False, True, False, False, False]
+
+
+def test_the_heartbeat_stops_when_the_loop_stands_still() -> None:
+    still = threading.Event()
+
+    def facts() -> OwnFacts:
+        if still.is_set():
+            time.sleep(1.5)
+        return OwnFacts("0", "3")
+
+    engine = Engine(Settings(fast=0.1), None, "nvml", [], Inventory(None), clock, facts)
+    loop = threading.Thread(target=engine.run)
+    loop.start()
+    time.sleep(0.3)
+    beats = engine.heartbeat
+    assert beats > 0
+    still.set()
+    time.sleep(0.3)
+    stuck = engine.heartbeat
+    time.sleep(0.6)
+    assert engine.heartbeat == stuck
+    still.clear()
+    engine.stop()
+    loop.join(5)
+    engine.close(time.sleep)
+
+
+def test_the_watchdog_is_fed_only_when_the_heartbeat_changed(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(address)
+        listener.setblocking(False)
+        notifier = Notifier({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1000"}, os.getpid())
+        for heartbeat in (1, 1, 1, 2, 2):
+            notifier.alive(heartbeat, "well")
+        heard = []
+        while True:
+            try:
+                heard.append(listener.recv(4096))
+            except BlockingIOError:
+                break
+    assert len(heard) == 2
+    assert heard[0] == b"WATCHDOG=1\nSTATUS=well"
+
+
+def test_without_systemd_nothing_is_said() -> None:
+    notifier = Notifier({}, os.getpid())
+    assert notifier.watchdog is None
+    notifier.send(READY=1)
+    assert Notifier({"WATCHDOG_USEC": "5", "WATCHDOG_PID": "1"}, os.getpid()).watchdog is None

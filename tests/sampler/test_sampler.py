@@ -1,0 +1,195 @@
+"""The snapshot: what is shown, what is withdrawn, and what is said about it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from agent.backends.protocol import ChannelError, LaneSample, Sample
+from agent.catalogue import BY_NAME
+from agent.model import (
+    Backend,
+    Gap,
+    Gpu,
+    GpuIdentity,
+    Instant,
+    Lane,
+    Node,
+    Outcome,
+    Reading,
+    Reason,
+    Series,
+    Snapshot,
+)
+from agent.sampler.health import OwnFacts
+from agent.sampler.inventory import Inventory
+from agent.sampler.runner import Read
+from agent.sampler.sampler import Sampler
+from agent.sampler.settings import RackSettings, Settings
+
+FACTS = OwnFacts("0", "3")
+POWER = BY_NAME["coldplate_gpu_power_watts"]
+NODE_POWER = BY_NAME["coldplate_node_power_watts"]
+
+
+def identity(number: int) -> GpuIdentity:
+    return GpuIdentity(Gpu(str(number), f"GPU-{number}"), f"0000:{number:02x}:00.0", f"S{number}", "H100")
+
+
+class Rig:
+    """A sampler of two GPUs whose clock the test turns."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.sampler = Sampler(settings or Settings(), Inventory(None), "nvml", {"power": 1.0})
+        self.identities = [identity(0), identity(1)]
+        self.series = {each.gpu.uuid: Series(POWER, each.gpu) for each in self.identities}
+        self.open(*self.identities)
+
+    def open(self, *identities: GpuIdentity) -> None:
+        self.sampler.channels([(each.gpu.uuid, each) for each in identities])
+
+    def sample(self, uuid: str, at: float, watts: float = 500.0, *gaps: Gap) -> None:
+        self.sampler.take_lane(
+            LaneSample(uuid, Lane.FAST, at, 0.001, 7, (Reading(self.series[uuid], watts),), tuple(gaps))
+        )
+
+    def fail(self, uuid: str, at: float, reason: Reason, detail: str = "why") -> None:
+        self.sampler.take_error(ChannelError(uuid, Lane.FAST, at, reason, detail))
+
+    def see(self, at: float) -> Snapshot:
+        return self.sampler.snapshot(Instant(at, 1e9 + at), FACTS)
+
+    def values(self, at: float, name: str, label: str = "uuid") -> dict[str, float]:
+        found = [reading for reading in self.see(at).readings if reading.metric.name == name]
+        return {dict(reading.series.all_labels).get(label, ""): reading.value for reading in found}
+
+    def missing(self, at: float) -> dict[tuple[str, str], str]:
+        """Reason by GPU and metric."""
+        rows = [reading for reading in self.see(at).readings if reading.metric.name == "coldplate_metric_missing"]
+        labels = [dict(row.series.all_labels) for row in rows]
+        return {(each.get("uuid", ""), each["metric"]): each["reason"] for each in labels}
+
+
+def test_a_silent_gpu_is_withdrawn_with_its_reason_and_the_other_stays() -> None:
+    rig = Rig()
+    rig.sample("GPU-0", 0.0)
+    rig.sample("GPU-1", 0.0)
+    rig.sample("GPU-0", 4.0)
+    assert rig.values(4.0, "coldplate_gpu_power_watts") == {"GPU-0": 500.0}
+    assert rig.values(4.0, "coldplate_gpu_up") == {"GPU-0": 1, "GPU-1": 0}
+    assert rig.missing(4.0)["GPU-1", "coldplate_gpu_power_watts"] == "timeout"
+    assert ("GPU-1", "coldplate_gpu_power_max_watts") not in rig.missing(4.0)
+
+
+def test_a_lost_gpu_is_down_at_once_and_back_with_its_first_sample() -> None:
+    rig = Rig()
+    rig.sample("GPU-0", 0.0)
+    rig.fail("GPU-0", 1.0, Reason.LOST)
+    assert rig.values(1.0, "coldplate_gpu_up")["GPU-0"] == 0
+    assert rig.missing(1.0)["GPU-0", "coldplate_gpu_power_watts"] == "lost"
+    rig.sample("GPU-0", 2.0)
+    assert rig.values(2.0, "coldplate_gpu_up")["GPU-0"] == 1
+
+
+def test_a_gpu_that_fails_from_its_first_read_says_why() -> None:
+    rig = Rig()
+    rig.fail("GPU-0", 0.0, Reason.DENIED, "run as root")
+    assert rig.missing(0.0)["GPU-0", "coldplate_gpu_sample_age_seconds"] == "denied"
+    details = [gap.detail for report in rig.see(0.0).reports for gap in report.gaps]
+    assert "run as root" in details or not rig.see(0.0).reports
+
+
+def test_a_driver_that_went_is_the_reason_and_not_a_timeout() -> None:
+    rig = Rig()
+    rig.sample("GPU-0", 0.0)
+    rig.sampler.refused("the driver is not loaded")
+    assert rig.missing(5.0)["GPU-0", "coldplate_gpu_power_watts"] == "lost"
+
+
+def test_a_gpu_that_the_driver_no_longer_shows_keeps_its_identity() -> None:
+    rig = Rig()
+    rig.sample("GPU-1", 0.0)
+    rig.open(identity(0))
+    assert rig.values(0.5, "coldplate_gpu_up") == {"GPU-0": 0, "GPU-1": 0}
+    assert rig.missing(0.5)["GPU-1", "coldplate_gpu_power_watts"] == "lost"
+    assert set(rig.values(0.5, "coldplate_gpu_info")) == {"GPU-0", "GPU-1"}
+
+
+def test_going_down_and_coming_back_are_told_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    with caplog.at_level(logging.INFO):
+        rig.sample("GPU-0", 0.0)
+        rig.see(0.0)
+        for at in (4.0, 5.0, 6.0):
+            rig.see(at)
+        rig.sample("GPU-0", 7.0)
+        rig.see(7.0)
+        rig.see(7.5)
+    said = [record.message for record in caplog.records if record.message.startswith("GPU is")]
+    assert said == ["GPU is down", "GPU is back"]
+
+
+def test_a_reload_that_expects_fewer_gpus_forgets_the_missing_one() -> None:
+    rig = Rig()
+    rig.sample("GPU-1", 0.0)
+    rig.open(identity(0))
+    rig.sampler.reconfigure(Settings(expected_gpus=1))
+    assert set(rig.values(1.0, "coldplate_gpu_up")) == {"GPU-0"}
+    assert not any(uuid == "GPU-1" for uuid, _ in rig.missing(1.0))
+
+
+def test_node_power_is_estimated_where_nothing_measures_it_and_says_so() -> None:
+    rig = Rig()
+    rig.sample("GPU-0", 0.0, 600.0)
+    rig.sample("GPU-1", 0.0, 400.0)
+    assert rig.values(0.5, "coldplate_node_power_watts", "source") == {"estimate": 1.1 * 1000 + 2 * 212.5}
+
+
+def test_an_estimate_without_one_of_the_gpus_is_a_gap_and_not_a_smaller_number() -> None:
+    rig = Rig()
+    rig.sample("GPU-0", 0.0, 600.0)
+    assert rig.values(0.5, "coldplate_node_power_watts", "source") == {}
+    assert rig.missing(0.5)["", "coldplate_node_power_watts"] == "lost"
+
+
+def test_a_measured_node_power_replaces_the_estimate() -> None:
+    rig = Rig()
+    rig.sample("GPU-0", 0.0)
+    rig.sample("GPU-1", 0.0)
+    measured = Reading(Series(NODE_POWER, Node(), (("source", "hwmon"),)), 7000.0)
+    rig.sampler.take_read(Read("power", Lane.FAST, 0.0, 0.01, Outcome.OK, Sample([measured])))
+    assert rig.values(1.0, "coldplate_node_power_watts", "source") == {"hwmon": 7000.0}
+
+
+def test_a_backend_that_fails_costs_itself_and_its_newest_reason_counts() -> None:
+    rig = Rig()
+    measured = Reading(Series(NODE_POWER, Node(), (("source", "hwmon"),)), 7000.0)
+    rig.sampler.take_read(Read("power", Lane.FAST, 0.0, 0.01, Outcome.OK, Sample([measured])))
+    for at, detail in ((1.0, "first"), (2.0, "second")):
+        rig.sampler.take_read(Read("power", Lane.FAST, at, 0.01, Outcome.FAILED, Sample(), detail))
+    report = next(report for report in rig.see(2.0).reports if report.backend == "power")
+    assert (report.outcome, [gap.detail for gap in report.gaps]) == (Outcome.FAILED, ["second"])
+    assert rig.values(2.0, "coldplate_backend_up", "backend") == {"power": 0}
+
+
+def test_absent_hardware_is_no_failure() -> None:
+    rig = Rig()
+    rig.sampler.take_read(Read("infiniband", Lane.FAST, 0.0, 0.0, Outcome.ABSENT, Sample(), "no /sys/class/infiniband"))
+    assert rig.values(1.0, "coldplate_backend_up", "backend") == {}
+    assert rig.values(1.0, "coldplate_backend_info", "outcome") == {"absent": 1}
+
+
+def test_the_rack_of_the_configuration_is_shown() -> None:
+    rig = Rig(Settings(rack=RackSettings("r12", 40_800.0, 4)))
+    assert rig.values(0.0, "coldplate_rack_power_budget_watts", "rack") == {"r12": 40_800.0}
+    assert rig.values(0.0, "coldplate_rack_nodes_expected", "rack") == {"r12": 4}
+
+
+def test_no_series_is_there_twice() -> None:
+    rig = Rig(Settings(rack=RackSettings("r12", 40_800.0, 4)))
+    rig.sample("GPU-0", 0.0)
+    rig.fail("GPU-1", 0.0, Reason.LOST)
+    series = [reading.series for reading in rig.see(1.0).readings]
+    assert len(series) == len(set(series))
+    assert Backend("nvml").labels == (("backend", "nvml"),)
