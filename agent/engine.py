@@ -146,13 +146,19 @@ class Engine:
         if self.supervisor is None:
             return
         self._receive()
+        self._tend_worker(now)
+        if self.supervisor.ask(lanes, now):
+            self._pending.update(key for key in self.sampler.channel_keys if self.sampler.expects(key, now))
+
+    def _tend_worker(self, now: float) -> None:
+        """Start or end the worker as its state asks, and take note of one that fell."""
+        if self.supervisor is None:
+            return
         self.supervisor.step(now)
         if self.supervisor.downfall is not None:
             self.sampler.health.outcome(self.devices, Outcome.FAILED, self.supervisor.downfall)
             self.sampler.refused(self.supervisor.downfall)
             self.supervisor.downfall = None
-        if self.supervisor.ask(lanes, now):
-            self._pending.update(key for key in self.sampler.channel_keys if self.sampler.expects(key, now))
 
     def _publish(self, lanes: Sequence[Lane]) -> None:
         now = self._clock()
@@ -192,6 +198,7 @@ class Engine:
                 until = min(until, self.schedule.next_tick)
             self._receive()
             self._collect()
+            self._tend_worker(self._clock().mono)
             if self._pending:
                 # The answers of eight GPUs come within a millisecond: take them together, not one wake-up each.
                 self._breathe()
@@ -208,11 +215,10 @@ class Engine:
         for ready, event in poll.poll(seconds * 1000):
             if ready == self._wake_out:
                 os.read(self._wake_out, 4096)
-            elif event & select.POLLHUP and self.supervisor is not None:
-                # The worker is gone: bury it now, or this descriptor would end every wait at once.
-                self._receive()
-                self.supervisor.step(self._clock().mono)
-                self._breathe()  # it may take a moment between closing its pipe and being gone
+            elif event & select.POLLHUP:
+                # Until the worker is buried this descriptor ends every wait at once, and a process takes a
+                # moment between closing its pipe and being gone.
+                self._breathe()
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups already

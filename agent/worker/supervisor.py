@@ -63,8 +63,8 @@ class Supervisor:
         self._since = 0.0
         self._start_at = 0.0
         self._delay = FIRST_DELAY
-        self._heard = 0.0
-        self._asked = 0.0
+        self._unanswered: float | None = None
+        """When the first order was given that nothing has come back for."""
         self._killed = False
         self.restarts = 0
         self.garbage = 0
@@ -99,8 +99,8 @@ class Supervisor:
             self._bury(now)
         elif self._state == "starting" and now - self._since > OPEN_PATIENCE:
             self._dismiss(now, f"did not open its source within {OPEN_PATIENCE:.0f} s")
-        elif self._state == "running" and self._asked > self._heard and now - self._heard > self._silence:
-            self._dismiss(now, f"was silent for {now - self._heard:.1f} s")
+        elif self._state == "running" and self._unanswered is not None and now - self._unanswered > self._silence:
+            self._dismiss(now, f"was silent for {now - self._unanswered:.1f} s")
         elif self._state == "stopping" and not self._killed and now - self._since > TERM_PATIENCE:
             log.warning("device worker ignores SIGTERM; killing it", extra={"facts": {"pid": self._process.pid}})
             self._process.kill()
@@ -115,7 +115,8 @@ class Supervisor:
             os.write(self._process.stdin.fileno(), order.encode())
         except OSError:
             return False  # full or broken pipe: `step` will see why
-        self._asked = now
+        if self._unanswered is None:
+            self._unanswered = now
         return True
 
     def receive(self, now: float) -> list[Message]:
@@ -133,7 +134,7 @@ class Supervisor:
                     logging.WARNING if self.garbage == 1 else logging.DEBUG, "device worker sent garbage: %s", error
                 )
                 continue
-            self._heard = now
+            self._unanswered = None
             if isinstance(message, Hello):
                 if self.refusal is not None and self.refusal.absent:
                     self._delay = FIRST_DELAY  # what was earned by looking for a driver says nothing about this worker
@@ -176,7 +177,7 @@ class Supervisor:
         os.set_blocking(process.stdin.fileno(), False)
         self._process, self._state, self._since, self._killed = process, "starting", now, False
         self._decoder, self._buffer, self._reason = Decoder(), b"", ""
-        self._heard = self._asked = now
+        self._unanswered = None
         self._starts += 1
         if self._starts > 1 and (self.refusal is None or not self.refusal.absent):
             self.restarts += 1

@@ -69,11 +69,12 @@ def test_eight_gpus_are_read_with_seven_calls_each(start, library: Path, tmp_pat
     node = Node(start, library, tmp_path, "sampling: {fast: 250ms, slow: 30s, cold: 60s}\n")
     node.until_up(ALL, 5)
     time.sleep(1)
-    before, ticks = node.daemon.page(), node.daemon.family("coldplate_ticks_total", "")[""]
+    before = node.daemon.page()
     time.sleep(3)
-    after, later = node.daemon.page(), node.daemon.family("coldplate_ticks_total", "")[""]
+    after = node.daemon.page()
     calls = ("coldplate_driver_calls_total", (("backend", "nvml"),))
-    assert (after[calls] - before[calls]) / (later - ticks) <= 7 * 8
+    ticks = ("coldplate_ticks_total", ())
+    assert (after[calls] - before[calls]) / (after[ticks] - before[ticks]) <= 7 * 8
     assert len(node.daemon.family("coldplate_gpu_sm_active_ratio")) == 8
     assert falls(before, after) == []
 
