@@ -33,6 +33,9 @@ from exporters.site import Site, View
 
 log = logging.getLogger("coldplate")
 
+SWITCH = 0.0005
+"""Seconds after which a thread that computes lets another one in."""
+
 
 def clock() -> Instant:
     """The one clock of the daemon."""
@@ -81,6 +84,8 @@ class Daemon:
         self.server.start()
         loop = threading.Thread(target=self._sample, name="sampler", daemon=True)
         loop.start()
+        # A scrape that comes while a tick is being worked on waits for the interpreter this long, not 5 ms.
+        sys.setswitchinterval(SWITCH)
         gc.collect()
         gc.freeze()
         announced = False
@@ -138,7 +143,7 @@ class Daemon:
     def _nap(self) -> float:
         if self.engine.latest is None:
             return 0.05
-        return min(self._notifier.watchdog / 3, 1.0) if self._notifier.watchdog else 1.0
+        return min(self._notifier.watchdog / 3, 10.0) if self._notifier.watchdog else 60.0
 
     def _on_signals(self) -> None:
         def ask(what: str) -> Callable[[int, FrameType | None], None]:

@@ -34,8 +34,8 @@ HEARTBEAT = 1.0
 """Longest seconds between two rounds of the loop."""
 PROMPT = 0.2
 """A backend whose last read took longer than this many seconds is not waited for."""
-GATHER = 0.002
-"""Seconds in which answers gather before they are taken."""
+GATHER = 0.005
+"""Seconds in which answers gather before they are taken: one wake-up for all GPUs, not one for each."""
 OPENING = 5.0
 """Seconds that the first snapshot waits for the devices to be opened."""
 
@@ -125,6 +125,8 @@ class Engine:
                 self._pending.add(name)
         settings = self.sampler.settings
         limit = min(settings.deadline, PATIENT_SHARE * settings.fast)
+        if self._pending:
+            self._breathe()
         self._pump(now.mono + limit, lambda: not self._pending)
         self._publish(lanes)
 
@@ -198,10 +200,10 @@ class Engine:
                 until = min(until, self.schedule.next_tick)
             self._receive()
             self._collect()
-            self._tend_worker(self._clock().mono)
             if self._pending:
-                # The answers of eight GPUs come within a millisecond: take them together, not one wake-up each.
                 self._breathe()
+            else:
+                self._tend_worker(self._clock().mono)
 
     def _breathe(self) -> None:
         select.select((), (), (), GATHER)

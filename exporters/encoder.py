@@ -1,9 +1,9 @@
 """Renders a snapshot as Prometheus text 0.0.4 or OpenMetrics 1.0.0.
 
 The page is rendered on every sample that somebody scrapes, so everything that stays the same from
-sample to sample (names, labels, HELP, TYPE, order) is laid out once, as one template; a render fills
-in the values. prometheus_client takes some twenty times as long for the same page; its parsers prove
-in the tests that this encoder says the same.
+sample to sample (names, labels, HELP, TYPE, order) is laid out once, as a template for each family; a
+render fills in the values of the families that changed. prometheus_client takes some twenty times as
+long for the same page; its parsers prove in the tests that this encoder says the same.
 
 It refuses to judge: it shows every reading that the snapshot holds, and invents none.
 """
@@ -27,6 +27,7 @@ class Format(Enum):
 
 
 _Values = tuple[float, ...]
+_SERIES_OF, _VALUE_OF = itemgetter(0), itemgetter(1)
 _PLAIN = frozenset({int, float})
 
 
@@ -39,16 +40,37 @@ class _Word(str):
         return str(self)
 
 
+class _Chunk:
+    """One family of a page: its head and its lines, and how it last came out."""
+
+    __slots__ = ("_made", "_pick", "_template", "_values")
+
+    def __init__(self, places: Sequence[int], template: bytes) -> None:
+        self._pick = _picker(places)
+        self._template = template
+        self._values: _Values | None = None
+        self._made = b""
+
+    def render(self, values: _Values) -> bytes:
+        """The family with these values of the page; most families are sampled seldom and come out as before."""
+        own = self._pick(values)
+        if own != self._values:
+            # Readings are finite numbers. A bool or an infinity that slips in must not cost the page.
+            plain = _PLAIN.issuperset(map(type, own)) and isfinite(sum(own))
+            self._made = self._template % (own if plain else tuple(map(_spelled, own)))
+            self._values = own if plain else None
+        return self._made
+
+
 class _Layout:
     """Everything about a page but its values; good for as long as the same series come in the same order."""
 
-    __slots__ = ("families", "pick", "series", "templates")
+    __slots__ = ("chunks", "families", "series")
 
     def __init__(self, series: tuple[Series, ...]) -> None:
         self.series = series
         self.families = group(series)
-        self.pick = _picker([place for family in self.families for place in family.members])
-        self.templates: dict[Format, bytes] = {}
+        self.chunks: dict[Format, list[_Chunk]] = {}
 
 
 class Encoder:
@@ -69,14 +91,13 @@ class Encoder:
         layout = self._layout
         if layout.series != series:
             layout = self._lay_out(series)
-        template = layout.templates.get(fmt)
-        if template is None:
-            template = layout.templates[fmt] = self._template(layout, fmt)
-        values = layout.pick(values)
-        # Readings are finite numbers. A bool or an infinity that slips in must not cost the page.
-        if _PLAIN.issuperset(map(type, values)) and isfinite(sum(values)):
-            return template % values
-        return template % tuple(map(_spelled, values))
+        chunks = layout.chunks.get(fmt)
+        if chunks is None:
+            chunks = layout.chunks[fmt] = self._chunks(layout, fmt)
+        parts = [chunk.render(values) for chunk in chunks]
+        if fmt is Format.OPENMETRICS:
+            parts.append(b"# EOF\n")
+        return b"".join(parts)
 
     def _lay_out(self, series: tuple[Series, ...]) -> _Layout:
         known = self._prefixes
@@ -84,23 +105,18 @@ class Encoder:
         self._layout = _Layout(series)
         return self._layout
 
-    def _template(self, layout: _Layout, fmt: Format) -> bytes:
+    def _chunks(self, layout: _Layout, fmt: Format) -> list[_Chunk]:
         heads = _openmetrics_heads(layout.families) if fmt is Format.OPENMETRICS else _text_heads(layout.families)
-        parts: list[bytes] = []
+        chunks = []
         for head, family in zip(heads, layout.families, strict=True):
-            parts.append(_escape_percent(_encode(head)))
-            parts.extend(self._prefixes[layout.series[place]] for place in family.members)
-        if fmt is Format.OPENMETRICS:
-            parts.append(b"# EOF\n")
-        return b"".join(parts)
+            lines = [self._prefixes[layout.series[place]] for place in family.members]
+            chunks.append(_Chunk(family.members, b"".join((_escape_percent(_encode(head)), *lines))))
+        return chunks
 
 
 def _columns(readings: Sequence[Reading], age: float) -> tuple[tuple[Series, ...], _Values]:
     """Series and values, the age first: it wins over one that a snapshot might bring along."""
-    if not readings:
-        return (AGE_SERIES,), (age,)
-    series, values = zip(*readings, strict=True)
-    return (AGE_SERIES, *series), (age, *values)
+    return (AGE_SERIES, *map(_SERIES_OF, readings)), (age, *map(_VALUE_OF, readings))
 
 
 def _picker(places: Sequence[int]) -> Callable[[_Values], _Values]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Sequence
+from itertools import repeat
 from operator import is_
 
 from agent.catalogue import BY_NAME, ROLLING
@@ -23,6 +24,11 @@ NOTED = (GPU_POWER, NODE_POWER)
 """Gauges that other parts of the sampler compute with."""
 LONGEST_STRIDE = 3.0
 """Periods of the lane that one reading may stand for: beyond, nobody knows what the GPU did meanwhile."""
+
+
+# Makes a reading without a call of Python code: this is done for hundreds at each tick.
+_MAKE = tuple.__new__
+_READING = repeat(Reading)
 
 
 class Integral:
@@ -69,7 +75,7 @@ class Column:
         assert self.window is not None
         if self.window.add(at, value):
             statistics = (self.window.min, self.window.mean, self.window.max)
-            self.rolled = tuple(map(Reading, self.rolling, statistics))
+            self.rolled = tuple(map(_MAKE, _READING, zip(self.rolling, statistics, strict=True)))
 
 
 class Conditioner:
@@ -107,10 +113,15 @@ class Conditioner:
             if not column.lowest <= value <= column.highest:  # NaN is never within
                 gaps.append(self._reject(series, "range", f"{value!r} is outside {series.metric.span}"))
                 continue
-            if column.counter is not None:
-                rebased = column.counter.feed(at, value)
+            counter = column.counter
+            if counter is not None:
+                if value == counter.still:  # most counters stand still most of the time
+                    counter.at = at
+                    shown.append(reading)
+                    continue
+                rebased = counter.feed(at, value)
                 if rebased is None:
-                    gaps.append(self._reject(series, "step", f"{value!r} does not follow {column.counter.shown!r}"))
+                    gaps.append(self._reject(series, "step", f"{value!r} does not follow {counter.shown!r}"))
                     continue
                 shown.append(reading if rebased is value else Reading(series, rebased))
                 continue

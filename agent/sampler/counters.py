@@ -26,12 +26,15 @@ FASTEST = {
 class Counter:
     """One counter's state. `shown` is what was last exposed."""
 
-    __slots__ = ("_at", "_fastest", "_offset", "_raw", "_suspect", "_suspect_at", "shown")
+    __slots__ = ("_fastest", "_offset", "_raw", "_suspect", "_suspect_at", "at", "shown", "still")
 
     def __init__(self, unit: Unit) -> None:
         self._fastest = FASTEST.get(unit, inf)
         self._raw: float | None = None
-        self._at = 0.0
+        self.at = 0.0
+        """When the last good value was read."""
+        self.still: float | None = None
+        """The raw value that, if it comes again, is shown as it is: the caller may then only set `at`."""
         self._offset: float = 0
         self._suspect: float | None = None
         self._suspect_at = 0.0
@@ -39,14 +42,13 @@ class Counter:
 
     def feed(self, at: float, raw: float) -> float | None:
         """The value to show for a raw one read at `at` (monotonic seconds); None if it is suspect."""
-        if self._raw is None:
-            return self._accept(at, raw)
-        if self._follows(raw - self._raw, at - self._at):
+        # The usual case in one go: a node has hundreds of counters, and each comes here at every tick.
+        if self._raw is None or 0 <= raw - self._raw <= self._fastest * (at - self.at + 1.0):
             return self._accept(at, raw)
         if self._suspect is not None and self._follows(raw - self._suspect, at - self._suspect_at):
             self._rebase(self._suspect)
             return self._accept(at, raw)
-        self._suspect, self._suspect_at = raw, at
+        self._suspect, self._suspect_at, self.still = raw, at, None
         return None
 
     def _follows(self, step: float, seconds: float) -> bool:
@@ -54,10 +56,14 @@ class Counter:
         return 0 <= step <= self._fastest * (seconds + 1.0)
 
     def _accept(self, at: float, raw: float) -> float:
-        self._raw, self._at, self._suspect = raw, at, None
-        # Rounding of a large offset must not make the sum fall by its last bit.
-        self.shown = max(raw + self._offset, self.shown) if self._offset else raw
-        return self.shown
+        self._raw, self.at, self._suspect = raw, at, None
+        if not self._offset:
+            self.still = raw
+        else:
+            # Rounding of a large offset must not make the sum fall by its last bit.
+            raw = max(raw + self._offset, self.shown)
+        self.shown = raw
+        return raw
 
     def _rebase(self, start: float) -> None:
         """Go on from the value last shown, now that the device counts from `start`.

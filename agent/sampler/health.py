@@ -19,8 +19,15 @@ class _Record:
     duration: float = 0.0
     good_at: float | None = None
     calls: int = 0
-    reads: Tally[Outcome] = field(default_factory=Tally)
+    reads: Tally[str] = field(default_factory=Tally)
+    """Reads by the outcome's value."""
     slowest: dict[str, float] = field(default_factory=dict)
+    series: dict[str, Series] = field(default_factory=dict)
+
+    @property
+    def took(self) -> float:
+        """Seconds of the last read; for the devices, those of the slowest of them."""
+        return max(self.slowest.values()) if self.slowest else self.duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,7 @@ class Health:
         record.outcome, record.detail = read.outcome, read.detail
         record.duration = read.duration
         record.calls += read.sample.calls
-        record.reads[read.outcome] += 1
+        record.reads[read.outcome.value] += 1
         if read.outcome is Outcome.OK:
             record.good_at = read.mono
 
@@ -61,12 +68,11 @@ class Health:
         record = self._records.setdefault(backend, _Record())
         record.outcome, record.detail = Outcome.OK, ""
         record.calls += sample.calls
-        record.reads[Outcome.OK] += 1
+        record.reads[Outcome.OK.value] += 1
         if record.good_at is None or sample.mono > record.good_at:
             record.good_at = sample.mono
         if sample.lane is Lane.FAST:
             record.slowest[sample.channel] = sample.duration
-            record.duration = max(record.slowest.values())
 
     def opened(self, backend: str) -> None:
         """A worker opened its source anew: what its devices took before says nothing now."""
@@ -78,12 +84,12 @@ class Health:
         record = self._records.setdefault(backend, _Record())
         record.outcome, record.detail = outcome, detail
         if outcome is not Outcome.OK:
-            record.reads[outcome] += 1
+            record.reads[outcome.value] += 1
 
     def reports(self, gaps: dict[str, list[Gap]]) -> tuple[BackendReport, ...]:
         """One report for each backend; `gaps` by backend."""
         return tuple(
-            BackendReport(name, record.outcome, record.duration, record.detail, tuple(gaps.get(name, ())), record.calls)
+            BackendReport(name, record.outcome, record.took, record.detail, tuple(gaps.get(name, ())), record.calls)
             for name, record in sorted(self._records.items())
         )
 
@@ -97,18 +103,26 @@ class Health:
 
     def backend_readings(self, now: float) -> list[Reading]:
         """Each backend's series; a backend without hardware has its info series only."""
-        rows = []
+        rows: list[Reading] = []
         for name, record in self._records.items():
-            entity = Backend(name)
-            rows.append(self.reading("coldplate_backend_info", entity, 1, (("outcome", record.outcome.value),)))
+
+            def show(metric: str, value: float, outcome: str = "", name: str = name, record: _Record = record) -> None:
+                key = metric + outcome
+                series = record.series.get(key)
+                if series is None:
+                    labels = (("outcome", outcome),) if outcome else ()
+                    series = record.series[key] = Series(BY_NAME[metric], Backend(name), labels)
+                rows.append(Reading(series, value))
+
+            show("coldplate_backend_info", 1, record.outcome.value)
             if record.outcome is not Outcome.ABSENT:
-                rows.append(self.reading("coldplate_backend_up", entity, int(record.outcome is Outcome.OK)))
-                rows.append(self.reading("coldplate_backend_duration_seconds", entity, record.duration))
-                rows.append(self.reading("coldplate_driver_calls_total", entity, record.calls))
-            if record.good_at is not None and record.outcome is not Outcome.ABSENT:
-                rows.append(self.reading("coldplate_backend_age_seconds", entity, max(now - record.good_at, 0.0)))
+                show("coldplate_backend_up", int(record.outcome is Outcome.OK))
+                show("coldplate_backend_duration_seconds", record.took)
+                show("coldplate_driver_calls_total", record.calls)
+                if record.good_at is not None:
+                    show("coldplate_backend_age_seconds", max(now - record.good_at, 0.0))
             for outcome, count in record.reads.items():
-                rows.append(self.reading("coldplate_backend_reads_total", entity, count, (("outcome", outcome.value),)))
+                show("coldplate_backend_reads_total", count, outcome)
         return rows
 
     def own_readings(self, facts: OwnFacts, settings: Settings) -> list[Reading]:

@@ -128,8 +128,9 @@ class Sampler:
         self._sequence += 1
         readings: list[Reading] = []
         gaps: dict[str, list[Gap]] = {}
+        devices: dict[str, _Trouble | None] = {}
         for key, block in self._blocks.items():
-            trouble = self._withdrawn(key, block, now.mono)
+            trouble = self._withdrawn(key, block, now.mono, devices)
             if trouble is None:
                 readings.extend(block.readings)
                 block_gaps = block.gaps
@@ -171,21 +172,29 @@ class Sampler:
         shown, rejected = conditioner.pass_on(key, at, readings, key[2], self.settings.period(key[2]))
         self._blocks[key] = Block(at, shown, [*gaps, *rejected] if rejected else gaps)
 
-    def _withdrawn(self, key: Key, block: Block, now: float) -> _Trouble | None:
-        """Why a block's readings are not shown any more, or None."""
+    def _withdrawn(self, key: Key, block: Block, now: float, devices: dict[str, _Trouble | None]) -> _Trouble | None:
+        """Why a block's readings are not shown any more, or None; `devices` keeps the verdict on each of them."""
         backend, channel, lane = key
         if channel:
-            trouble = self._trouble.get(channel)
+            if channel not in devices:
+                devices[channel] = self._device_trouble(channel, block, now)
+            trouble = devices[channel]
             if trouble is not None:
                 return trouble
-            if channel not in self._channels:
-                return GONE
-            fast = now - self._fast_at.get(channel, block.at)
-            if fast > self.settings.patience(Lane.FAST):
-                return self._refusal or _Trouble(Reason.TIMEOUT, f"no answer for {fast:.1f} s")
         age = now - block.at
         if age > self._patience(backend, lane):
             return _Trouble(Reason.TIMEOUT, f"{backend} did not finish a {lane.value} read for {age:.1f} s")
+        return None
+
+    def _device_trouble(self, channel: str, block: Block, now: float) -> _Trouble | None:
+        trouble = self._trouble.get(channel)
+        if trouble is not None:
+            return trouble
+        if channel not in self._channels:
+            return GONE
+        fast = now - self._fast_at.get(channel, block.at)
+        if fast > self.settings.patience(Lane.FAST):
+            return self._refusal or _Trouble(Reason.TIMEOUT, f"no answer for {fast:.1f} s")
         return None
 
     def _patience(self, backend: str, lane: Lane) -> float:

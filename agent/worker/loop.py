@@ -18,6 +18,10 @@ EXIT_ABSENT = 3
 EXIT_SOURCE = 4
 
 
+EVENT_WAIT = 2.0
+"""Seconds of one wait for events: a shutdown waits for it to end."""
+
+
 class Terminated(BaseException):
     """Raised in the main thread by the handler of SIGTERM, to end a blocking read."""
 
@@ -79,7 +83,7 @@ class WorkerLoop:
     def _follow_events(self) -> None:
         while not self._stopping.is_set():
             try:
-                events = self._source.events(1.0)
+                events = self._source.events(EVENT_WAIT)
             except SourceError as error:
                 self._broken(error)
                 return

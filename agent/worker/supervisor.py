@@ -27,6 +27,9 @@ OPEN_PATIENCE = 90.0
 """Seconds that opening a source may take: without persistence mode the driver wakes each GPU first."""
 TERM_PATIENCE = 8.0
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
+AHEAD = 1.0
+"""Seconds that a sample may be ahead of the time at which reading the pipe began: more is garbage, and would
+never grow old."""
 ROOT = str(Path(__file__).resolve().parents[2])
 BOOT = "import sys, runpy; sys.path.insert(0, {root!r}); runpy.run_module('agent.worker', run_name='__main__')"
 """Runs this very package, isolated: `python -m` would run whatever `agent` lies in the current directory."""
@@ -125,7 +128,7 @@ class Supervisor:
         for line in self._lines():
             try:
                 message = self._decoder.decode(line)
-                if isinstance(message, (LaneSample, ChannelError)) and message.mono > now:
+                if isinstance(message, (LaneSample, ChannelError)) and message.mono > now + AHEAD:
                     raise WireError(f"a sample of the future: {message.mono} s, and it is {now} s")
             except WireError as error:
                 self.garbage += 1

@@ -109,7 +109,7 @@ def test_slow_and_cold_lanes_hold_what_changes_seldom(opened):
     assert value(slow, "coldplate_gpu_pcie_replays_total") == 3.0
     assert value(cold, "coldplate_gpu_power_limit_default_watts") == 700.0
     assert values(cold, "coldplate_gpu_clock_limit_hertz")[("sm",)] == 1.98e9
-    assert values(cold, "coldplate_nvlink_speed_bytes_per_second")[("17",)] == 26562e6
+    assert values(cold, "coldplate_gpu_nvlink_speed_bytes_per_second")[()] == 18 * 26562e6
 
 
 def test_the_recovery_action_in_force_is_one_and_every_other_is_zero(opened):

@@ -152,7 +152,7 @@ def constant(row: Metric, machine: Topology, key: Key) -> float:
         ("coldplate_gpu_fabric_state", "completed"): 1.0,
         ("coldplate_gpu_recovery_action", "none"): 1.0,
         ("coldplate_nvlink_up",): 1.0,
-        ("coldplate_nvlink_speed_bytes_per_second",): machine.nvlink_speed,
+        ("coldplate_gpu_nvlink_speed_bytes_per_second",): machine.nvlinks * machine.nvlink_speed,
     }
     if key in facts:
         return facts[key]
