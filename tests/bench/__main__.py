@@ -1,0 +1,117 @@
+"""`make bench`: coldplate beside its peers on this machine, as ratios of one run.
+
+Exit status 0 if everything was measured, whether targets are met or not; 1 if something could not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from types import FrameType
+
+from tests.bench import encoder, memory, sampling, scrapes
+from tests.bench.report import CannotRunError, Line, Progress, Section, Verdict, table
+from tests.bench.rig import NODE_EXPORTER, QUICK, Pace, Rig
+
+MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
+    "sampling": sampling.every_second,
+    "fast": sampling.ten_times_a_second,
+    "memory": memory.resident,
+    "scrapes": scrapes.beside_node_exporter,
+    "unscraped": scrapes.once_a_second,
+    "encoder": encoder.beside_prometheus_client,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure what was asked for, and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure coldplate beside its peers.")
+    parser.add_argument("--only", action="append", choices=MEASUREMENTS, help="measure this alone; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="take little time: tries the benchmark, proves nothing")
+    parsed = parser.parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    progress = Progress()
+    names = parsed.only or list(MEASUREMENTS)
+    try:
+        sections = _measure(names, QUICK if parsed.quick else Pace(), progress)
+    except KeyboardInterrupt:
+        progress.say("stopped; every program that was started has been ended")
+        return 130
+    print(table(sections))
+    print(f"\n{_machine()}")
+    if parsed.quick:
+        print("--quick: these figures prove nothing.")
+    return 0 if all(section.complete for section in sections) else 1
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _measure(names: Sequence[str], pace: Pace, progress: Progress) -> list[Section]:
+    sections: list[Section] = []
+    progress.say(f"setting up; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors")
+    try:
+        with Rig(pace, progress) as rig:
+            for file in rig.uncompiled:
+                progress.say(f"no byte-code: {file}; memory and start will look worse than installed")
+            sections.extend(_one(name, rig) for name in names)
+    except CannotRunError as error:
+        sections.append(_failed("setting up", error))
+    return sections
+
+
+def _one(name: str, rig: Rig) -> Section:
+    try:
+        return MEASUREMENTS[name](rig)
+    except CannotRunError as error:
+        return _failed(name, error)
+
+
+def _failed(name: str, error: CannotRunError) -> Section:
+    return Section(name, (Line("could not run", str(error), "", Verdict.NOT_RUN),))
+
+
+def _machine() -> str:
+    model = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if "model name" in line
+    ]
+    load = ", ".join(f"{each:.2f}" for each in os.getloadavg())
+    peers = [f"{name} {_version(name)}" for name in ("nvitop-exporter", "prometheus_client")]
+    return (
+        f"{os.cpu_count()} processors ({model[0] if model else 'unknown'}), Linux {platform.release()}, "
+        f"Python {platform.python_version()}; load average at the end {load}\n"
+        f"beside {', '.join(peers)}, node_exporter {_node_exporter()}"
+    )
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "(missing)"
+
+
+def _node_exporter() -> str:
+    program = shutil.which(NODE_EXPORTER)
+    if program is None:
+        return "(missing)"
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    found = re.search(r"version ([0-9.]+)", done.stdout + done.stderr)
+    return found[1] if found else "of unknown version"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

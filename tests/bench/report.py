@@ -1,0 +1,102 @@
+"""What a measurement says, the table in which it stands, and the lines that tell what is going on meanwhile."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Verdict(Enum):
+    """How a line stands to its target. A missed target is news, not an error."""
+
+    MET = "met"
+    MISSED = "MISSED"
+    NONE = ""
+    NOT_RUN = "NOT RUN"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One figure. `target` is empty where there is none."""
+
+    what: str
+    result: str
+    target: str = ""
+    verdict: Verdict = Verdict.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What one measurement gave."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be measured."""
+        return all(line.verdict is not Verdict.NOT_RUN for line in self.lines)
+
+
+class CannotRunError(Exception):
+    """Something that a measurement needs is not here; the text says what, and how to get it."""
+
+
+def at_most(what: str, value: float, limit: float, show: Callable[[float], str]) -> Line:
+    """A figure that is to stay at or below its limit."""
+    return Line(what, show(value), f"<= {show(limit)}", Verdict.MET if value <= limit else Verdict.MISSED)
+
+
+def at_least(what: str, value: float, limit: float, show: Callable[[float], str]) -> Line:
+    """A figure that is to reach its limit."""
+    return Line(what, show(value), f">= {show(limit)}", Verdict.MET if value >= limit else Verdict.MISSED)
+
+
+def times(value: float) -> str:
+    """A ratio, to three digits that count."""
+    return f"{value:.3g} x" if value < 100 else f"{value:.0f} x"
+
+
+def percent(value: float) -> str:
+    return f"{value:.2f} %"
+
+
+def mebibytes(value: float) -> str:
+    return f"{value:.1f} MiB"
+
+
+def count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms"
+
+
+def table(sections: Sequence[Section]) -> str:
+    """The sections as text for people."""
+    lines = [line for section in sections for line in section.lines]
+    what = max((len(line.what) for line in lines), default=0)
+    # A reason why something did not run is a sentence: it does not widen the column of figures.
+    result = max((len(line.result) for line in lines if line.verdict is not Verdict.NOT_RUN), default=0)
+    target = max((len(line.target) for line in lines), default=0)
+    rows = []
+    for section in sections:
+        rows += ["", section.title]
+        for line in section.lines:
+            row = f"  {line.what:<{what}}  {line.result:<{result}}  {line.target:<{target}}  {line.verdict.value}"
+            rows.append(row.rstrip())
+    return "\n".join(rows)
+
+
+class Progress:
+    """Says on standard error what is being measured, and how far the whole run is."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def say(self, text: str) -> None:
+        print(f"[{time.monotonic() - self._began:4.0f} s] {text}", file=sys.stderr, flush=True)
