@@ -1,4 +1,4 @@
-"""The command line: `coldplate run`, `once`, `render`."""
+"""The command line: `coldplate run`, `once`, `render`, `rules`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from agent import __version__, logs
+from agent import __version__, logs, rules_cli
 from agent.config import DEVICES, Config, ConfigError, load
 
 EXIT_USAGE = 2
@@ -74,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         help="metrics: the reference of all metrics; scenarios: the synthetic devices; both as Markdown",
     )
     render.add_argument("--out", type=Path, metavar="FILE", help="write to FILE instead of standard output")
+    rules_cli.add_parser(commands)
     return parser
 
 
@@ -193,7 +194,7 @@ def _document(what: str) -> str:
     return render()
 
 
-COMMANDS = {"run": _run, "once": _once, "render": _render}
+COMMANDS = {"run": _run, "once": _once, "render": _render, "rules": rules_cli.run}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,1 +1,1 @@
-"""The rules engine: Prometheus rules, evaluated on the node. None is shipped in this version."""
+"""Prometheus rules: read, checked, evaluated and unit-tested. The daemon of this version does not evaluate any yet."""

@@ -1,0 +1,96 @@
+"""`coldplate rules check` and `coldplate rules test`: promtool's commands of those names, without a Prometheus.
+
+Verdicts and exit statuses are promtool's: 0 when all is well, 1 when a file or a test fails. What is right
+goes to standard output, what is wrong to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from alerts.rulefile import RuleFile
+    from alerts.unittests.document import Document
+
+EXIT_FAILED = 1
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the `rules` command to those of coldplate."""
+    rules = commands.add_parser(
+        "rules",
+        help="check and test Prometheus rule files",
+        description="Check and test Prometheus rule files. This version does not evaluate rules in the daemon yet.",
+    )
+    actions = rules.add_subparsers(dest="action", metavar="ACTION", required=True)
+    check = actions.add_parser(
+        "check",
+        help="say whether rule files can be loaded",
+        description="Say whether rule files can be loaded, and what is wrong with those that cannot. "
+        "Exit status: 0 all can, 1 one cannot.",
+    )
+    check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="rule file")
+    test = actions.add_parser(
+        "test",
+        help="run unit tests of rules",
+        description="Run unit tests of rules, in the format of promtool test rules. "
+        "Exit status: 0 all pass, 1 one fails.",
+    )
+    test.add_argument("files", nargs="+", type=Path, metavar="FILE", help="unit-test file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs a `rules` command; its exit status."""
+    one = _check if arguments.action == "check" else _test
+    verdicts = [one(path) for path in arguments.files]
+    return 0 if all(verdicts) else EXIT_FAILED
+
+
+def _check(path: Path) -> bool:
+    from alerts import rulefile
+
+    print(f"Checking {path}", flush=True)
+    try:
+        rules = rulefile.load(path)
+    except rulefile.RuleFileError as error:
+        return _fail(f"  {problem}" for problem in error.problems)
+    for warning in rules.warnings:
+        print(f"  WARNING: {warning}")
+    print(f"  SUCCESS: {rules.rule_count} rules found\n")
+    return True
+
+
+def _test(path: Path) -> bool:
+    from alerts.rulefile import RuleFileError
+    from alerts.unittests import document, runner
+
+    print(f"Unit Testing:  {path}", flush=True)
+    try:
+        tests = document.load(path)
+        rules = _rules_of(tests)
+    except (document.TestFileError, RuleFileError) as error:
+        return _fail(f"  {problem}" for problem in error.problems)
+    failed = runner.run(tests, rules)
+    if failed:
+        return _fail(str(each) for each in failed)
+    print("  SUCCESS\n")
+    return True
+
+
+def _rules_of(tests: Document) -> list[RuleFile]:
+    from alerts import rulefile
+
+    for pattern in tests.unmatched:
+        print(f"  WARNING: no file match pattern {pattern}", file=sys.stderr)
+    return [rulefile.load(path, default_step=tests.interval) for path in dict.fromkeys(tests.rule_files)]
+
+
+def _fail(lines: Iterable[str]) -> bool:
+    sys.stdout.flush()
+    print("  FAILED:", *lines, sep="\n", file=sys.stderr, flush=True)
+    print(flush=True)
+    return False

@@ -1,0 +1,45 @@
+"""Durations as Prometheus writes them in rule files (`1m30s`, `2h`, `0`), in seconds.
+
+Not the configuration's quantities: those allow fractions and one unit, these allow several units and no
+fraction.
+"""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = (("y", 31_536_000_000), ("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000),
+          ("ms", 1))  # fmt: skip
+_SHAPE = re.compile("".join(rf"(?:(?P<{unit}>[0-9]+){unit})?" for unit, _ in _UNITS))
+_WHOLE = ("y", "w")  # written only when nothing is left over: 90d reads better than 12w6d
+_LONGEST = 2**63 // 1_000_000  # milliseconds: Go counts nanoseconds in 64 bits
+
+
+def parse(text: str) -> float:
+    """Seconds of a duration. Raises ValueError with the remedy."""
+    match = _SHAPE.fullmatch(text)
+    if text == "0":
+        return 0.0
+    if not text or match is None:
+        raise ValueError(
+            f"{text!r} is no duration; write whole numbers with units, largest first, such as 90s or 1h30m"
+        )
+    total = sum(int(match[unit] or 0) * factor for unit, factor in _UNITS)
+    if total >= _LONGEST:
+        raise ValueError(f"{text!r} is too long a duration; the longest is 292y")
+    return total / 1000
+
+
+def show(seconds: float) -> str:
+    """A duration as Prometheus prints it."""
+    left = round(seconds * 1000)
+    if left == 0:
+        return "0s"
+    parts = []
+    for unit, factor in _UNITS:
+        if unit in _WHOLE and left % factor:
+            continue
+        count, left = divmod(left, factor)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts)

@@ -1,0 +1,122 @@
+"""The life of one alert, as a pure function with Prometheus's states.
+
+`step` is given what is known of an alert, what this evaluation said about it, and the time; it gives what is
+known now, and the transition if there was one. It keeps nothing, reads no clock, and knows neither queries
+nor templates nor receivers. The table that it implements is Prometheus's own `AlertingRule.Eval`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Union
+
+from agent.model import Alert, Labels, Phase, Transition
+
+RETENTION = 15 * 60.0
+"""Seconds for which a resolved alert is remembered, so that its end can be told again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a rule asks before its alerts fire and before they resolve: `for` and `keep_firing_for`, in seconds."""
+
+    rule: str
+    hold: float = 0.0
+    keep: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """This evaluation has the element: its labels (the alert's identity), value and annotations."""
+
+    labels: Labels
+    value: float
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+class Silence(Enum):
+    """This evaluation has no such element, or there was no evaluation to speak of."""
+
+    CLEAR = "clear"  # false, or the series is gone: the same to Prometheus
+    FAILED = "failed"  # the query failed: nothing is known, so nothing changes
+
+
+Condition = Union[Holds, Silence]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """All that must be kept of an alert from one evaluation to the next.
+
+    `missing_since` is the first evaluation without the element, while `keep_firing_for` bridges it.
+    """
+
+    alert: Alert
+    missing_since: float | None = None
+
+
+Step = tuple[Union[Record, None], Union[Transition, None]]
+
+
+def step(record: Record | None, condition: Condition, now: float, terms: Terms) -> Step:
+    """What an alert becomes at `now`, in wall seconds, and its transition; (None, None) when there is no alert."""
+    if condition is Silence.FAILED:
+        return record, None
+    if isinstance(condition, Holds):
+        if record is None or record.alert.phase is Phase.RESOLVED:
+            return _begin(record, condition, now, terms)
+        return _continue(record, condition, now, terms)
+    if record is None or record.alert.phase is Phase.PENDING:
+        return None, None
+    if record.alert.phase is Phase.RESOLVED:
+        return _remember(record, now)
+    return _miss(record, now, terms)
+
+
+def _reached(since: float, now: float, span: float) -> bool:
+    """Whether `span` seconds have gone by, in whole milliseconds: Prometheus's timestamps have no finer part."""
+    return round((now - since) * 1000) >= round(span * 1000)
+
+
+def _begin(record: Record | None, condition: Holds, now: float, terms: Terms) -> Step:
+    """A new incident, also where an old one is still remembered."""
+    fires = _reached(now, now, terms.hold)
+    alert = Alert(
+        rule=terms.rule,
+        labels=condition.labels,
+        phase=Phase.FIRING if fires else Phase.PENDING,
+        value=condition.value,
+        active_at=now,
+        fired_at=now if fires else None,
+        annotations=condition.annotations,
+    )
+    return Record(alert), Transition(alert, record.alert.phase if record else None, now)
+
+
+def _continue(record: Record, condition: Holds, now: float, terms: Terms) -> Step:
+    before = record.alert.phase
+    alert = replace(record.alert, value=condition.value, annotations=condition.annotations)
+    held = _reached(alert.active_at, now, terms.hold)
+    if before is Phase.PENDING and held:
+        alert = replace(alert, phase=Phase.FIRING, fired_at=now)
+    elif before is Phase.FIRING and not held:  # a reload made `for` longer: as Prometheus 3, it has to be served
+        alert = replace(alert, phase=Phase.PENDING, fired_at=None)
+    return Record(alert), None if alert.phase is before else Transition(alert, before, now)
+
+
+def _miss(record: Record, now: float, terms: Terms) -> Step:
+    """A firing alert whose element is not there: kept for a while, or resolved."""
+    since = now if record.missing_since is None else record.missing_since
+    if terms.keep > 0 and not _reached(since, now, terms.keep):
+        return replace(record, missing_since=since), None
+    alert = replace(record.alert, phase=Phase.RESOLVED, resolved_at=now)
+    return Record(alert), Transition(alert, Phase.FIRING, now)
+
+
+def _remember(record: Record, now: float) -> Step:
+    resolved_at = record.alert.resolved_at
+    assert resolved_at is not None, "a resolved alert knows when"
+    over = round((now - resolved_at) * 1000) > round(RETENTION * 1000)
+    return (None if over else record), None

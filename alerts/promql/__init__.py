@@ -1,0 +1,38 @@
+"""PromQL, evaluated over samples in memory with the semantics of Prometheus 3.
+
+`compile_query` reads a query once and refuses what cannot be evaluated; the `Query` it gives is then evaluated at any
+number of instants, against any source of samples. Nothing here reads a clock, keeps samples (but for `Storage`, which
+is told to) or knows of rules. Native histograms, and the functions for them, are not offered.
+"""
+
+from __future__ import annotations
+
+from alerts.promql.errors import EvaluationError, PromqlError
+from alerts.promql.labels import Labels, make_labels
+from alerts.promql.matchers import Matcher
+from alerts.promql.query import Query, compile_query
+from alerts.promql.selectors import Selector
+from alerts.promql.staleness import STALE, is_stale
+from alerts.promql.storage import InstantSource, Source, Storage
+from alerts.promql.values import Sample, Scalar, String, Value, Vector
+
+__all__ = [
+    "STALE",
+    "EvaluationError",
+    "InstantSource",
+    "Labels",
+    "Matcher",
+    "PromqlError",
+    "Query",
+    "Sample",
+    "Scalar",
+    "Selector",
+    "Source",
+    "Storage",
+    "String",
+    "Value",
+    "Vector",
+    "compile_query",
+    "is_stale",
+    "make_labels",
+]

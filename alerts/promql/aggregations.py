@@ -1,0 +1,143 @@
+"""Aggregation operators: a vector divided into groups, and each group made into one element or a few."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from alerts.promql import numbers
+from alerts.promql.errors import EvaluationError
+from alerts.promql.labels import METRIC_NAME, NO_LABELS, Labels, drop_labels, keep_labels, set_labels
+from alerts.promql.plan import Elements, LabelSpace, Moment, ScalarPlan, VectorPlan
+
+REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
+    "sum": numbers.kahan_sum,
+    "avg": numbers.mean,
+    "min": numbers.smallest,
+    "max": numbers.largest,
+    "count": lambda values: float(len(values)),
+    "group": lambda _values: 1.0,
+    "stddev": lambda values: numbers.square_root(numbers.variance(values)),
+    "stdvar": numbers.variance,
+}
+SELECTIONS = ("topk", "bottomk")
+AGGREGATIONS = (*REDUCTIONS, *SELECTIONS, "quantile", "count_values")
+
+_LARGEST_COUNT = 2.0**63
+
+
+class Grouping(NamedTuple):
+    """`by` or `without` some labels; without a clause everything is one group."""
+
+    without: bool
+    labels: tuple[str, ...]
+
+    def derive(self, labels: Labels) -> Labels:
+        """Return the labels of the group to which an element belongs."""
+        if self.without:
+            return drop_labels(labels, frozenset(self.labels) | {METRIC_NAME})
+        return keep_labels(labels, frozenset(self.labels))
+
+    @property
+    def single(self) -> bool:
+        """Whether there is only one group."""
+        return not self.without and not self.labels
+
+
+def reduction(
+    space: LabelSpace,
+    reduce: Callable[[Sequence[float]], float],
+    vector: VectorPlan,
+    grouping: Grouping,
+) -> VectorPlan:
+    """Plan an aggregation that makes one number of the values of each group."""
+    groups = _grouped(space, vector, grouping)
+    return VectorPlan(lambda moment: [(labels, reduce(values)) for labels, values in groups(moment)])
+
+
+def quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan, grouping: Grouping) -> VectorPlan:
+    """Plan the quantile of each group."""
+    groups = _grouped(space, vector, grouping)
+
+    def run(moment: Moment) -> Elements:
+        wanted = share.run(moment)
+        return [(labels, numbers.quantile(wanted, values)) for labels, values in groups(moment)]
+
+    return VectorPlan(run)
+
+
+def _grouped(
+    space: LabelSpace, vector: VectorPlan, grouping: Grouping
+) -> Callable[[Moment], list[tuple[Labels, list[float]]]]:
+    inner = vector.run
+    if grouping.single:
+
+        def one_group(moment: Moment) -> list[tuple[Labels, list[float]]]:
+            values = [value for _, value in inner(moment)]
+            return [(space.canonical(NO_LABELS), values)] if values else []
+
+        return one_group
+
+    derive = space.derivation(grouping.derive)
+
+    def groups(moment: Moment) -> list[tuple[Labels, list[float]]]:
+        found: dict[int, tuple[Labels, list[float]]] = {}
+        for labels, value in inner(moment):
+            group = derive(labels)
+            known = found.get(id(group))
+            if known is None:
+                found[id(group)] = (group, [value])
+            else:
+                known[1].append(value)
+        return list(found.values())
+
+    return groups
+
+
+def selection(
+    space: LabelSpace, vector: VectorPlan, count: ScalarPlan, grouping: Grouping, *, largest: bool
+) -> VectorPlan:
+    """Plan `topk` or `bottomk`: the elements of each group with the largest or smallest values, NaN last."""
+    derive = space.derivation(grouping.derive)
+    inner = vector.run
+
+    def rank(element: tuple[Labels, float]) -> tuple[bool, float]:
+        value = element[1]
+        return (True, 0.0) if value != value else (False, -value if largest else value)
+
+    def run(moment: Moment) -> Elements:
+        wanted = _element_count(count.run(moment))
+        if wanted < 1:
+            return []
+        groups: dict[int, Elements] = {}
+        for element in inner(moment):
+            groups.setdefault(id(derive(element[0])), []).append(element)
+        return [element for group in groups.values() for element in sorted(group, key=rank)[:wanted]]
+
+    return VectorPlan(run)
+
+
+def _element_count(value: float) -> int:
+    if math.isnan(value):
+        raise EvaluationError("Parameter value is NaN")
+    if value >= _LARGEST_COUNT:
+        raise EvaluationError(f"Scalar value {value:g} overflows int64")
+    if value <= -_LARGEST_COUNT:
+        raise EvaluationError(f"Scalar value {value:g} underflows int64")
+    return int(value)
+
+
+def count_values(space: LabelSpace, vector: VectorPlan, label: str, grouping: Grouping) -> VectorPlan:
+    """Plan `count_values`: one element for each different value of each group, the value being a label."""
+    derive = space.derivation(grouping.derive)
+    inner = vector.run
+
+    def run(moment: Moment) -> Elements:
+        counts: dict[Labels, int] = {}
+        for labels, value in inner(moment):
+            made = space.canonical(set_labels(derive(labels), [(label, numbers.format_value(value))]))
+            counts[made] = counts.get(made, 0) + 1
+        return [(labels, float(count)) for labels, count in counts.items()]
+
+    return VectorPlan(run)

@@ -1,0 +1,26 @@
+"""The two ways in which a query fails.
+
+`PromqlError` is a query that cannot be compiled: it is wrong, or it uses what this evaluator does not offer. It is
+raised when a rule file loads, so that nothing is discovered while an alert should fire. `EvaluationError` is a query
+that is well formed but meets data that it must not combine; the words are Prometheus's, so that a search finds them.
+"""
+
+from __future__ import annotations
+
+
+class PromqlError(ValueError):
+    """A query that is refused, with the construct and, where it can be had, its place in the text."""
+
+    def __init__(self, problem: str, *, construct: str = "", position: tuple[int, int] | None = None) -> None:
+        where = "" if position is None else f"line {position[0]}, column {position[1]}: "
+        super().__init__(where + problem)
+        self.problem = problem
+        self.construct = construct
+        self.position = position
+
+
+class EvaluationError(Exception):
+    """A query that met samples it must not combine, as Prometheus would report it."""
+
+
+SAME_LABELSET = "vector cannot contain metrics with the same labelset"

@@ -1,0 +1,120 @@
+"""Which plan a function call is compiled to, by the shape of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import promql_parser as parser
+
+from alerts.promql import instant_functions as instant
+from alerts.promql import range_functions as ranges
+from alerts.promql.errors import PromqlError
+from alerts.promql.histogram import histogram_quantile
+from alerts.promql.label_functions import label_join, label_replace
+from alerts.promql.matchers import Matcher
+from alerts.promql.modifiers import matchers_of
+from alerts.promql.plan import MatrixPlan, Plan, VectorPlan
+from alerts.promql.selectors import timestamp_selector
+
+if TYPE_CHECKING:
+    from alerts.promql.compiler import Compiler
+
+Arguments = list[parser.Expr]
+
+
+def compile_function(compiler: Compiler, call: parser.Call) -> Plan:
+    """Plan a function call."""
+    name, arguments = call.func.name, list(call.args)
+    space = compiler.space
+    if name in ranges.RANGE_FUNCTIONS:
+        keep_name = name in ranges.NAME_KEEPERS
+        matrix = compiler.matrix(arguments[0])
+        return ranges.range_function(space, ranges.RANGE_FUNCTIONS[name], matrix, keep_name=keep_name)
+    if name in instant.VALUE_FUNCTIONS:
+        return instant.each_value(space, instant.VALUE_FUNCTIONS[name], compiler.vector(arguments[0]))
+    if name in instant.BOUNDED_FUNCTIONS:
+        bounds = [compiler.scalar(each) for each in arguments[1:]]
+        return instant.with_bounds(space, instant.BOUNDED_FUNCTIONS[name], compiler.vector(arguments[0]), bounds)
+    if name in instant.DATE_FUNCTIONS:
+        vector = compiler.vector(arguments[0]) if arguments else instant.vector_of(space, instant.time_plan())
+        return instant.each_value(space, instant.DATE_FUNCTIONS[name], vector)
+    if name in _SPECIAL:
+        return _SPECIAL[name](compiler, arguments)
+    raise PromqlError(f"function {name}() is not supported", construct=name)
+
+
+def _quantile_over_time(compiler: Compiler, arguments: Arguments) -> Plan:
+    share, matrix = compiler.scalar(arguments[0]), compiler.matrix(arguments[1])
+    return ranges.range_function(compiler.space, ranges.quantile_over_time, matrix, share)
+
+
+def _predict_linear(compiler: Compiler, arguments: Arguments) -> Plan:
+    matrix, ahead = compiler.matrix(arguments[0]), compiler.scalar(arguments[1])
+    return ranges.range_function(compiler.space, ranges.predict_linear, matrix, ahead)
+
+
+def _absent(compiler: Compiler, arguments: Arguments) -> Plan:
+    argument = _unwrapped(arguments[0])
+    matchers: tuple[Matcher, ...] = ()
+    if isinstance(argument, parser.VectorSelector):
+        matchers = matchers_of(argument)
+    elif isinstance(argument, parser.MatrixSelector):
+        matchers = matchers_of(argument.vector_selector)
+    plan = compiler.compile(argument)
+    assert isinstance(plan, (VectorPlan, MatrixPlan)), "the parser lets nothing else through"
+    return instant.absent(compiler.space, matchers, plan)
+
+
+def _timestamp(compiler: Compiler, arguments: Arguments) -> Plan:
+    argument = _unwrapped(arguments[0])
+    if isinstance(argument, parser.VectorSelector):
+        return timestamp_selector(compiler.space, *compiler.instant(argument))
+    return instant.timestamps(compiler.space, compiler.vector(argument))
+
+
+def _label_replace(compiler: Compiler, arguments: Arguments) -> Plan:
+    target, replacement, source, pattern = (compiler.string(each) for each in arguments[1:])
+    _check_regex(pattern)
+    return label_replace(compiler.space, compiler.vector(arguments[0]), target, replacement, source, pattern)
+
+
+def _check_regex(pattern: str) -> None:
+    """Have the parser's own regular expressions, whose dialect is RE2's, look at a pattern."""
+    quoted = pattern.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    try:
+        parser.parse(f'x{{x=~"{quoted}"}}')
+    except ValueError as error:
+        raise PromqlError(f"label_replace(): {error}", construct="label_replace") from None
+
+
+def _label_join(compiler: Compiler, arguments: Arguments) -> Plan:
+    target, separator, *sources = (compiler.string(each) for each in arguments[1:])
+    return label_join(compiler.space, compiler.vector(arguments[0]), target, separator, sources)
+
+
+def _histogram_quantile(compiler: Compiler, arguments: Arguments) -> Plan:
+    return histogram_quantile(compiler.space, compiler.scalar(arguments[0]), compiler.vector(arguments[1]))
+
+
+def _unwrapped(node: parser.Expr) -> parser.Expr:
+    while isinstance(node, parser.ParenExpr):
+        node = node.expr
+    return node
+
+
+_SPECIAL: dict[str, Callable[[Compiler, Arguments], Plan]] = {
+    "absent": _absent,
+    "absent_over_time": _absent,
+    "histogram_quantile": _histogram_quantile,
+    "label_join": _label_join,
+    "label_replace": _label_replace,
+    "predict_linear": _predict_linear,
+    "quantile_over_time": _quantile_over_time,
+    "scalar": lambda compiler, arguments: instant.scalar_of(compiler.vector(arguments[0])),
+    "sort": lambda compiler, arguments: instant.sorted_vector(compiler.vector(arguments[0]), descending=False),
+    "sort_desc": lambda compiler, arguments: instant.sorted_vector(compiler.vector(arguments[0]), descending=True),
+    "time": lambda _compiler, _arguments: instant.time_plan(),
+    "timestamp": _timestamp,
+    "vector": lambda compiler, arguments: instant.vector_of(compiler.space, compiler.scalar(arguments[0])),
+}

@@ -1,0 +1,184 @@
+"""Functions of an instant vector that look at one element at a time, and those of the vector as a whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+
+from alerts.promql import numbers
+from alerts.promql.labels import METRIC_NAME, NO_LABELS, Labels, drop_name
+from alerts.promql.matchers import Matcher
+from alerts.promql.plan import (
+    Elements,
+    LabelSpace,
+    MatrixPlan,
+    Moment,
+    ScalarPlan,
+    VectorPlan,
+    refuse_same_labels,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+ValueFunction = Callable[[float], float]
+
+
+def _sign(value: float) -> float:
+    if value > 0:
+        return 1.0
+    return -1.0 if value < 0 else value  # zero and NaN are their own signs
+
+
+VALUE_FUNCTIONS: dict[str, ValueFunction] = {
+    "abs": abs,
+    "ceil": numbers.ceil,
+    "floor": numbers.floor,
+    "sgn": _sign,
+    "sqrt": numbers.square_root,
+    "exp": numbers.exponential,
+    "ln": lambda value: numbers.logarithm(math.log, value),
+    "log2": lambda value: numbers.logarithm(math.log2, value),
+    "log10": lambda value: numbers.logarithm(math.log10, value),
+}
+
+
+def _month_days(day: datetime) -> int:
+    following = datetime(day.year + day.month // 12, day.month % 12 + 1, 1, tzinfo=timezone.utc)
+    return (following - timedelta(days=1)).day
+
+
+def _date_function(part: Callable[[datetime], int]) -> ValueFunction:
+    def function(value: float) -> float:
+        try:
+            return float(part(_EPOCH + timedelta(seconds=math.trunc(value))))
+        except (OverflowError, ValueError):
+            return math.nan  # NaN, an infinity, or a year that the calendar here does not have
+
+    return function
+
+
+DATE_FUNCTIONS: dict[str, ValueFunction] = {
+    "minute": _date_function(lambda at: at.minute),
+    "hour": _date_function(lambda at: at.hour),
+    "day_of_month": _date_function(lambda at: at.day),
+    "day_of_week": _date_function(lambda at: at.isoweekday() % 7),
+    "day_of_year": _date_function(lambda at: at.timetuple().tm_yday),
+    "days_in_month": _date_function(_month_days),
+    "month": _date_function(lambda at: at.month),
+    "year": _date_function(lambda at: at.year),
+}
+
+
+def each_value(space: LabelSpace, function: ValueFunction, vector: VectorPlan) -> VectorPlan:
+    """Plan a function of each element's value; the metric's name is lost."""
+    nameless = space.derivation(drop_name)
+    inner = vector.run
+    return VectorPlan(
+        lambda moment: refuse_same_labels([(nameless(labels), function(value)) for labels, value in inner(moment)])
+    )
+
+
+def with_bounds(
+    space: LabelSpace, function: Callable[..., ValueFunction | None], vector: VectorPlan, bounds: list[ScalarPlan]
+) -> VectorPlan:
+    """Plan a function of each element's value and some numbers, such as `clamp` and `round`.
+
+    From the numbers `function` makes what is done to each value, or None if the result is empty.
+    """
+    nameless = space.derivation(drop_name)
+    inner = vector.run
+
+    def run(moment: Moment) -> Elements:
+        elements = inner(moment)
+        apply = function(*(bound.run(moment) for bound in bounds))
+        if apply is None:
+            return []
+        return refuse_same_labels([(nameless(labels), apply(value)) for labels, value in elements])
+
+    return VectorPlan(run)
+
+
+def _clamp(lower: float, upper: float) -> ValueFunction | None:
+    if upper < lower:
+        return None
+    return lambda value: numbers.maximum(lower, numbers.minimum(upper, value))
+
+
+def _round(nearest: float = 1.0) -> ValueFunction:
+    # The inverse, because a division by 0.1 is less exact than a multiplication by 10.
+    inverse = numbers.divide(1.0, nearest)
+    return lambda value: numbers.divide(numbers.floor(value * inverse + 0.5), inverse)
+
+
+BOUNDED_FUNCTIONS: dict[str, Callable[..., ValueFunction | None]] = {
+    "clamp": _clamp,
+    "clamp_min": lambda lower: lambda value: numbers.maximum(lower, value),
+    "clamp_max": lambda upper: lambda value: numbers.minimum(upper, value),
+    "round": _round,
+}
+
+
+def time_plan() -> ScalarPlan:
+    """Plan `time()`: the instant of the evaluation."""
+    return ScalarPlan(lambda moment: moment.at_ms / 1000)
+
+
+def vector_of(space: LabelSpace, scalar: ScalarPlan) -> VectorPlan:
+    """Plan `vector(s)`: a number as the one element without labels."""
+    run = scalar.run
+    return VectorPlan(lambda moment: [(space.canonical(NO_LABELS), run(moment))])
+
+
+def scalar_of(vector: VectorPlan) -> ScalarPlan:
+    """Plan `scalar(v)`: the only element's value, NaN unless there is exactly one."""
+    inner = vector.run
+
+    def run(moment: Moment) -> float:
+        elements = inner(moment)
+        return elements[0][1] if len(elements) == 1 else math.nan
+
+    return ScalarPlan(run)
+
+
+def sorted_vector(vector: VectorPlan, *, descending: bool) -> VectorPlan:
+    """Plan `sort` or `sort_desc`; NaN comes last in both."""
+    inner = vector.run
+
+    def rank(element: tuple[Labels, float]) -> tuple[bool, float]:
+        value = element[1]
+        return (True, 0.0) if value != value else (False, -value if descending else value)
+
+    return VectorPlan(lambda moment: sorted(inner(moment), key=rank))
+
+
+def timestamps(space: LabelSpace, vector: VectorPlan) -> VectorPlan:
+    """Plan `timestamp` of anything but a selector, whose elements all are of the evaluation's instant."""
+    nameless = space.derivation(drop_name)
+    inner = vector.run
+    return VectorPlan(
+        lambda moment: refuse_same_labels([(nameless(labels), moment.at_ms / 1000) for labels, _ in inner(moment)])
+    )
+
+
+def absent(space: LabelSpace, matchers: tuple[Matcher, ...], plan: VectorPlan | MatrixPlan) -> VectorPlan:
+    """Plan `absent` or `absent_over_time`: one element if there is none, with what labels the selector fixes."""
+    labels = space.canonical(_fixed_labels(matchers))
+
+    def run(moment: Moment) -> Elements:
+        found = plan.run(moment)
+        present = found.windows if not isinstance(found, list) else found
+        return [] if present else [(space.canonical(labels), 1.0)]
+
+    return VectorPlan(run)
+
+
+def _fixed_labels(matchers: tuple[Matcher, ...]) -> Labels:
+    """Return the labels of which a selector says, once only, that they equal a value."""
+    names = [matcher.name for matcher in matchers]
+    fixed = {
+        matcher.name: matcher.value
+        for matcher in matchers
+        if matcher.operator == "=" and matcher.name != METRIC_NAME and names.count(matcher.name) == 1
+    }
+    return tuple(sorted((name, value) for name, value in fixed.items() if value))

@@ -1,0 +1,64 @@
+"""Label sets: immutable tuples of (name, value), sorted by name, without empty values.
+
+An empty value and a missing label are the same thing in Prometheus, so the empty ones are never stored. The metric
+name is the label `__name__`. Everything here makes new tuples; nothing remembers them (see `plan.LabelSpace`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+METRIC_NAME = "__name__"
+BUCKET_BOUND = "le"
+
+Labels = tuple[tuple[str, str], ...]
+
+NO_LABELS: Labels = ()
+
+
+def make_labels(labels: Mapping[str, str], name: str = "") -> Labels:
+    """Make a label set from a mapping, with the metric's name where one is given."""
+    pairs = dict(labels)
+    if name:
+        pairs[METRIC_NAME] = name
+    return tuple(sorted((key, value) for key, value in pairs.items() if value))
+
+
+def label_value(labels: Labels, name: str) -> str:
+    """Return the value of a label, the empty string where it is missing."""
+    for key, value in labels:
+        if key == name:
+            return value
+    return ""
+
+
+def keep_labels(labels: Labels, names: frozenset[str]) -> Labels:
+    """Return only the named labels."""
+    return tuple(pair for pair in labels if pair[0] in names)
+
+
+def drop_labels(labels: Labels, names: frozenset[str]) -> Labels:
+    """Return all but the named labels."""
+    return tuple(pair for pair in labels if pair[0] not in names)
+
+
+def drop_name(labels: Labels) -> Labels:
+    """Return all but the metric's name."""
+    return tuple(pair for pair in labels if pair[0] != METRIC_NAME)
+
+
+def set_labels(labels: Labels, changes: Iterable[tuple[str, str]]) -> Labels:
+    """Return the label set with some labels set; an empty value removes the label."""
+    pairs = dict(labels)
+    pairs.update(changes)
+    return tuple(sorted((key, value) for key, value in pairs.items() if value))
+
+
+def format_labels(labels: Labels) -> str:
+    """Write a label set the way that Prometheus writes one in its errors."""
+    return "{" + ", ".join(f"{name}={_quote(value)}" for name, value in labels) + "}"
+
+
+def _quote(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

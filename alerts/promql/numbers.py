@@ -1,0 +1,231 @@
+"""Arithmetic as Go and Prometheus do it: no exception for what IEEE 754 has an answer to, and Kahan's summation.
+
+Python raises where Go returns an infinity or a NaN; each function here gives Go's answer.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from itertools import chain
+from operator import add
+
+NAN = math.nan
+INF = math.inf
+
+
+def divide(left: float, right: float) -> float:
+    """Divide; by zero gives an infinity, or NaN for zero by zero."""
+    try:
+        return left / right
+    except ZeroDivisionError:
+        if left == 0 or left != left:
+            return NAN
+        return math.copysign(INF, left) * math.copysign(1.0, right)
+
+
+def modulo(left: float, right: float) -> float:
+    """Return the remainder with the sign of the dividend."""
+    try:
+        return math.fmod(left, right)
+    except ValueError:
+        return NAN
+
+
+def power(left: float, right: float) -> float:
+    """Raise to a power."""
+    try:
+        return math.pow(left, right)
+    except OverflowError:
+        odd = math.fmod(right, 2.0) in (1.0, -1.0)
+        return -INF if left < 0 and odd else INF
+    except ValueError:
+        if left == 0:  # zero to a negative power
+            odd = math.fmod(right, 2.0) in (1.0, -1.0)
+            return math.copysign(INF, left) if odd else INF
+        return NAN
+
+
+def exponential(value: float) -> float:
+    """Return e to the power of the value."""
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return INF
+
+
+def logarithm(function: Callable[[float], float], value: float) -> float:
+    """Take a logarithm; of zero it is minus infinity, of a negative number NaN."""
+    if value > 0:
+        return function(value)
+    return -INF if value == 0 else NAN
+
+
+def square_root(value: float) -> float:
+    """Take the square root; NaN below zero."""
+    return math.sqrt(value) if value >= 0 else NAN
+
+
+def floor(value: float) -> float:
+    """Round down, leaving NaN and the infinities."""
+    return math.copysign(float(math.floor(value)), value) if math.isfinite(value) else value
+
+
+def ceil(value: float) -> float:
+    """Round up, leaving NaN and the infinities."""
+    return math.copysign(float(math.ceil(value)), value) if math.isfinite(value) else value
+
+
+def minimum(left: float, right: float) -> float:
+    """Return the smaller one; NaN if either is, unless the other is minus infinity."""
+    if left == -INF or right == -INF:
+        return -INF
+    return NAN if left != left or right != right else min(left, right)
+
+
+def maximum(left: float, right: float) -> float:
+    """Return the larger one; NaN if either is, unless the other is infinity."""
+    if left == INF or right == INF:
+        return INF
+    return NAN if left != left or right != right else max(left, right)
+
+
+def format_value(value: float) -> str:
+    """Write a number in the shortest way that reads back the same, never with an exponent."""
+    if value != value:
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    mantissa, _, exponent = repr(value).removesuffix(".0").partition("e")
+    return _shifted(mantissa, int(exponent)) if exponent else mantissa
+
+
+def _shifted(mantissa: str, exponent: int) -> str:
+    """Write a number with an exponent as one without."""
+    sign = "-" if mantissa.startswith("-") else ""
+    whole, _, fraction = mantissa.removeprefix("-").partition(".")
+    digits = whole + fraction
+    if exponent < 0:
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
+    return sign + digits.ljust(exponent + 1, "0")
+
+
+def kahan(increment: float, total: float, carry: float) -> tuple[float, float]:
+    """Add with Neumaier's variant of Kahan's summation, as Prometheus does."""
+    new = total + increment
+    if math.isinf(new):
+        return new, 0.0
+    if abs(total) >= abs(increment):
+        return new, carry + ((total - new) + increment)
+    return new, carry + ((increment - new) + total)
+
+
+def _plain_sum(values: Iterable[float]) -> float:
+    return reduce(add, values, 0.0)
+
+
+# From 3.12 on the built-in sum compensates by itself; the plain total is wanted here.
+_total: Callable[[Iterable[float]], float] = sum if sys.version_info < (3, 12) else _plain_sum
+
+
+def compensated(values: Sequence[float]) -> tuple[float, float]:
+    """Sum as a loop of `kahan` would: the plain total and what rounding lost on the way.
+
+    The lost part is the exact difference between the values and their plain total, which `fsum` finds at C speed.
+    """
+    total = _total(values)
+    if math.isfinite(total):
+        try:
+            return total, math.fsum(chain(values, (-total,)))
+        except OverflowError:
+            pass  # sums near the largest number go the long way
+    total = carry = 0.0
+    for value in values:
+        total, carry = kahan(value, total, carry)
+    return total, carry
+
+
+def kahan_sum(values: Sequence[float]) -> float:
+    """Return the compensated sum."""
+    total, carry = compensated(values)
+    return total if math.isinf(total) else total + carry
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean of at least one value, through a running mean where the sum would overflow."""
+    count = len(values)
+    total, carry = compensated(values)
+    if not math.isinf(total) and total == total:
+        return total / count + carry / count
+    return _running_mean(values)
+
+
+def _running_mean(values: Sequence[float]) -> float:
+    total, carry = values[0], 0.0
+    running = False
+    for count, value in enumerate(values[1:], start=2):
+        if not running:
+            new_total, new_carry = kahan(value, total, carry)
+            if not math.isinf(new_total):
+                total, carry = new_total, new_carry
+                continue
+            running = True
+            total /= count - 1
+            carry /= count - 1
+        share = (count - 1) / count
+        total, carry = kahan(value / count, share * total, share * carry)
+    return total + carry if running else total / len(values) + carry / len(values)
+
+
+def variance(values: Sequence[float]) -> float:
+    """Return the population variance by Welford's method."""
+    average = total = 0.0
+    for count, value in enumerate(values, start=1):
+        delta = value - average
+        average += delta / count
+        total += delta * (value - average)
+    return total / len(values) if math.isfinite(values[0]) else NAN
+
+
+def compensated_variance(values: Sequence[float]) -> float:
+    """Return the population variance by Welford's method with compensated sums, as the `_over_time` functions do."""
+    average = average_carry = total = total_carry = 0.0
+    for count, value in enumerate(values, start=1):
+        delta = value - (average + average_carry)
+        average, average_carry = kahan(delta / count, average, average_carry)
+        total, total_carry = kahan(delta * (value - (average + average_carry)), total, total_carry)
+    return (total + total_carry) / len(values)
+
+
+def quantile(share: float, values: Sequence[float]) -> float:
+    """Return the quantile, interpolated between neighbours; NaN values count as the smallest."""
+    if not values or share != share:
+        return NAN
+    if share < 0:
+        return -INF
+    if share > 1:
+        return INF
+    numbers = sorted(value for value in values if value == value)
+    ordered = [NAN] * (len(values) - len(numbers)) + numbers
+    rank = share * (len(ordered) - 1)
+    lower = max(0, math.floor(rank))
+    upper = min(len(ordered) - 1, lower + 1)
+    weight = rank - math.floor(rank)
+    return ordered[lower] * (1 - weight) + ordered[upper] * weight
+
+
+def largest(values: Sequence[float]) -> float:
+    """Return the largest value; NaN only if there is nothing else."""
+    # A comparison with NaN is false, so NaN can only win from the first place.
+    if values[0] != values[0]:
+        return max((value for value in values if value == value), default=NAN)
+    return max(values)
+
+
+def smallest(values: Sequence[float]) -> float:
+    """Return the smallest value; NaN only if there is nothing else."""
+    if values[0] != values[0]:
+        return min((value for value in values if value == value), default=NAN)
+    return min(values)

@@ -1,0 +1,61 @@
+"""A compiled query: evaluate it at an instant, and ask what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alerts.promql.compiler import compile_text
+from alerts.promql.plan import LabelSpace, Moment, ScalarPlan, StringPlan, VectorPlan
+from alerts.promql.selectors import Selector, newest_by_select
+from alerts.promql.storage import InstantSource, Source, to_milliseconds
+from alerts.promql.values import Sample, Scalar, String, Value
+
+DEFAULT_STEP = 60.0
+
+
+class Query:
+    """A query that has been compiled; it keeps nothing of the samples that it has seen."""
+
+    __slots__ = ("_plan", "_space", "selectors", "text")
+
+    def __init__(
+        self,
+        text: str,
+        plan: ScalarPlan | VectorPlan | StringPlan,
+        space: LabelSpace,
+        selectors: Sequence[Selector],
+    ) -> None:
+        self.text = text
+        self.selectors = tuple(selectors)
+        self._plan = plan
+        self._space = space
+
+    def evaluate(self, source: Source, at: float) -> Value:
+        """Evaluate at an instant (seconds since the epoch, taken to the millisecond)."""
+        if isinstance(self._plan, StringPlan):
+            return String(self._plan.text)
+        at_ms = to_milliseconds(at)
+        newest = source.newest if isinstance(source, InstantSource) else newest_by_select(source)
+        self._space.trim()
+        moment = Moment(source, newest, at_ms, at_ms)
+        if isinstance(self._plan, ScalarPlan):
+            return Scalar(self._plan.run(moment))
+        now = at_ms / 1000
+        return [Sample(labels, now, value) for labels, value in self._plan.run(moment)]
+
+    @property
+    def remembered_label_sets(self) -> int:
+        """How many label sets the query remembers, for whoever accounts for memory."""
+        return self._space.size()
+
+    def __repr__(self) -> str:
+        return f"Query({self.text!r})"
+
+
+def compile_query(text: str, *, default_step: float = DEFAULT_STEP) -> Query:
+    """Compile a query; `default_step` is the step of subqueries that name none, in seconds.
+
+    Raises `PromqlError` for text that is no query and for whatever this evaluator does not offer.
+    """
+    compiled = compile_text(text, default_step_ms=to_milliseconds(default_step))
+    return Query(text, compiled.plan, compiled.space, compiled.selectors)

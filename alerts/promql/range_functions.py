@@ -1,0 +1,192 @@
+"""Functions of a range vector: each makes one number of the samples of a window, or nothing.
+
+`rate`, `increase` and `delta` extrapolate to the edges of the range as Prometheus 3 does: a gap at an edge that is
+wider than the samples' usual distance first shrinks to half that distance, and only then may the point at which a
+counter was zero come closer still.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import islice, pairwise
+from operator import gt, ne
+from typing import NamedTuple
+
+from alerts.promql import numbers
+from alerts.promql.labels import drop_name
+from alerts.promql.plan import Elements, LabelSpace, MatrixPlan, Moment, ScalarPlan, VectorPlan, refuse_same_labels
+
+Floats = Sequence[float]
+
+
+class Span(NamedTuple):
+    """The range around a window, and the function's numeric argument, where it has one."""
+
+    start_ms: int
+    end_ms: int
+    at_ms: int
+    argument: float
+
+
+RangeFunction = Callable[[Floats, Floats, Span], "float | None"]
+
+
+def range_function(
+    space: LabelSpace,
+    function: RangeFunction,
+    matrix: MatrixPlan,
+    argument: ScalarPlan | None = None,
+    *,
+    keep_name: bool = False,
+) -> VectorPlan:
+    """Plan a function over the windows of a range vector."""
+    derive = space.derivation((lambda labels: labels) if keep_name else drop_name)
+    inner = matrix.run
+
+    def run(moment: Moment) -> Elements:
+        windows, start_ms, end_ms = inner(moment)
+        span = Span(start_ms, end_ms, moment.at_ms, 0.0 if argument is None else argument.run(moment))
+        found: Elements = []
+        for labels, times, values in windows:
+            value = function(times, values, span)
+            if value is not None:
+                found.append((derive(labels), value))
+        return refuse_same_labels(found)
+
+    return VectorPlan(run)
+
+
+def _seconds(start: float, end: float) -> float:
+    """Return a difference of times that is exact to the millisecond, whatever the size of the times."""
+    return round((end - start) * 1000) / 1000
+
+
+def _counter_increase(values: Floats) -> float:
+    """Return the rise of a counter, whose every fall is a start from zero."""
+    floats = list(values)
+    rise = floats[-1] - floats[0]
+    # Sorting what is in order only compares neighbours: the quickest way to see that nothing fell.
+    if sorted(floats) != floats:
+        for before, after in pairwise(floats):
+            if after < before:
+                rise += before
+    return rise
+
+
+def _extrapolated(times: Floats, values: Floats, span: Span, *, counter: bool, seconds: float = 1.0) -> float | None:
+    """Return the change over the range, or per second if the range's seconds are given."""
+    if len(values) < 2:
+        return None
+    change = _counter_increase(values) if counter else values[-1] - values[0]
+    sampled = _seconds(times[0], times[-1])
+    spacing = sampled / (len(values) - 1)
+    to_start = _seconds(span.start_ms / 1000, times[0])
+    to_end = _seconds(times[-1], span.end_ms / 1000)
+    if to_start >= spacing * 1.1:
+        to_start = spacing / 2
+    if counter and change > 0 and values[0] >= 0:
+        to_start = min(to_start, sampled * (values[0] / change))
+    if to_end >= spacing * 1.1:
+        to_end = spacing / 2
+    return change * ((sampled + to_start + to_end) / sampled / seconds)
+
+
+def rate(times: Floats, values: Floats, span: Span) -> float | None:
+    """Return the increase of a counter per second."""
+    return _extrapolated(times, values, span, counter=True, seconds=(span.end_ms - span.start_ms) / 1000)
+
+
+def increase(times: Floats, values: Floats, span: Span) -> float | None:
+    """Return the increase of a counter over the range."""
+    return _extrapolated(times, values, span, counter=True)
+
+
+def delta(times: Floats, values: Floats, span: Span) -> float | None:
+    """Return the change of a gauge over the range."""
+    return _extrapolated(times, values, span, counter=False)
+
+
+def idelta(_times: Floats, values: Floats, _span: Span) -> float | None:
+    """Return the change between the last two samples."""
+    return values[-1] - values[-2] if len(values) > 1 else None
+
+
+def irate(times: Floats, values: Floats, _span: Span) -> float | None:
+    """Return the increase of a counter per second between the last two samples."""
+    if len(values) < 2:
+        return None
+    rise = values[-1] if values[-1] < values[-2] else values[-1] - values[-2]
+    return rise / _seconds(times[-2], times[-1])
+
+
+def changes(_times: Floats, values: Floats, _span: Span) -> float:
+    """Return how often the value changed; NaN after NaN is no change."""
+    found = sum(map(ne, values, islice(values, 1, None)))
+    if found and any(map(ne, values, values)):
+        pairs = pairwise(values)
+        found = sum(before != after and (before == before or after == after) for before, after in pairs)
+    return float(found)
+
+
+def resets(_times: Floats, values: Floats, _span: Span) -> float:
+    """Return how often the value fell."""
+    return float(sum(map(gt, values, islice(values, 1, None))))
+
+
+def deriv(times: Floats, values: Floats, _span: Span) -> float | None:
+    """Return the slope of the line of least squares."""
+    return _line(times, values, times[0])[0] if len(values) > 1 else None
+
+
+def predict_linear(times: Floats, values: Floats, span: Span) -> float | None:
+    """Return where the line of least squares will be, `argument` seconds after the evaluation."""
+    if len(values) < 2:
+        return None
+    slope, intercept = _line(times, values, span.at_ms / 1000)
+    return slope * span.argument + intercept
+
+
+def _line(times: Floats, values: Floats, origin: float) -> tuple[float, float]:
+    """Return slope and intercept of the line of least squares."""
+    if all(value == values[0] for value in values):
+        return (0.0, values[0]) if math.isfinite(values[0]) else (math.nan, math.nan)
+    count = float(len(values))
+    distances = [_seconds(origin, time) for time in times]
+    sum_x = _both(numbers.compensated(distances))
+    sum_y = _both(numbers.compensated(values))
+    sum_xy = _both(numbers.compensated([x * y for x, y in zip(distances, values, strict=True)]))
+    sum_x2 = _both(numbers.compensated([x * x for x in distances]))
+    slope = numbers.divide(sum_xy - sum_x * sum_y / count, sum_x2 - sum_x * sum_x / count)
+    return slope, sum_y / count - slope * sum_x / count
+
+
+def _both(parts: tuple[float, float]) -> float:
+    return parts[0] + parts[1]
+
+
+def quantile_over_time(_times: Floats, values: Floats, span: Span) -> float:
+    """Return the quantile `argument` of the values."""
+    return numbers.quantile(span.argument, values)
+
+
+RANGE_FUNCTIONS: dict[str, RangeFunction] = {
+    "rate": rate,
+    "irate": irate,
+    "increase": increase,
+    "delta": delta,
+    "idelta": idelta,
+    "deriv": deriv,
+    "changes": changes,
+    "resets": resets,
+    "avg_over_time": lambda _times, values, _span: numbers.mean(values),
+    "min_over_time": lambda _times, values, _span: numbers.smallest(values),
+    "max_over_time": lambda _times, values, _span: numbers.largest(values),
+    "sum_over_time": lambda _times, values, _span: numbers.kahan_sum(values),
+    "count_over_time": lambda _times, values, _span: float(len(values)),
+    "stddev_over_time": lambda _times, values, _span: numbers.square_root(numbers.compensated_variance(values)),
+    "stdvar_over_time": lambda _times, values, _span: numbers.compensated_variance(values),
+    "last_over_time": lambda _times, values, _span: values[-1],
+    "present_over_time": lambda _times, _values, _span: 1.0,
+}
+NAME_KEEPERS = ("last_over_time",)

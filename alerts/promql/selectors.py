@@ -1,0 +1,116 @@
+"""Plans for what reads samples: instant selectors, range selectors and subqueries.
+
+Ranges and the five-minute look-back are open on the left, as in Prometheus 3. A staleness marker ends a series for
+instant selectors and is invisible to range selectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from alerts.promql.errors import SAME_LABELSET, EvaluationError
+from alerts.promql.labels import METRIC_NAME, Labels
+from alerts.promql.matchers import Matcher
+from alerts.promql.plan import LOOKBACK_MS, Elements, LabelSpace, Matrix, MatrixPlan, Moment, VectorPlan
+from alerts.promql.staleness import is_stale, without_markers
+from alerts.promql.storage import Newest, Source
+
+
+class Timing(NamedTuple):
+    """When a selector or subquery looks: `offset` back from the evaluation, or from the whole query's instant."""
+
+    offset_ms: int
+    at_query: bool
+
+    def end_ms(self, moment: Moment) -> int:
+        """Return the newest instant that is looked at."""
+        return (moment.query_ms if self.at_query else moment.at_ms) - self.offset_ms
+
+
+class Selector(NamedTuple):
+    """What a query reads: series by their matchers, from `reach` seconds before the evaluation."""
+
+    matchers: tuple[Matcher, ...]
+    reach: float
+
+
+def newest_by_select(source: Source) -> Callable[[tuple[Matcher, ...], float, float], list[Newest]]:
+    """Give the newest samples of a source that only has `select`."""
+
+    def newest(matchers: tuple[Matcher, ...], start: float, end: float) -> list[Newest]:
+        windows = source.select(matchers, start, end)
+        return [(labels, times[-1], values[-1]) for labels, times, values in windows]
+
+    return newest
+
+
+def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
+    """Plan an instant selector."""
+    adopt = space.adopt
+    samples = _newest_samples(matchers, timing)
+
+    def run(moment: Moment) -> Elements:
+        return [
+            (adopt(labels), value)
+            for labels, _, value in samples(moment)
+            if value == value or not is_stale(value)  # only a NaN can be the marker
+        ]
+
+    return VectorPlan(run)
+
+
+def timestamp_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
+    """Plan `timestamp(selector)`: the times of the samples instead of their values."""
+    samples = _newest_samples(matchers, timing)
+    nameless = space.derivation(lambda labels: tuple(pair for pair in labels if pair[0] != METRIC_NAME))
+
+    def run(moment: Moment) -> Elements:
+        return [(nameless(space.adopt(labels)), at) for labels, at, value in samples(moment) if not is_stale(value)]
+
+    return VectorPlan(run)
+
+
+def _newest_samples(matchers: tuple[Matcher, ...], timing: Timing) -> Callable[[Moment], list[Newest]]:
+    def samples(moment: Moment) -> list[Newest]:
+        end = timing.end_ms(moment)
+        return moment.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000)
+
+    return samples
+
+
+def range_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing, range_ms: int) -> MatrixPlan:
+    """Plan a range selector."""
+
+    def run(moment: Moment) -> Matrix:
+        end = timing.end_ms(moment)
+        windows = []
+        for labels, all_times, all_values in moment.source.select(matchers, (end - range_ms) / 1000, end / 1000):
+            times, values = without_markers(all_times, all_values)
+            if times:
+                windows.append((space.adopt(labels), times, values))
+        return Matrix(windows, end - range_ms, end)
+
+    return MatrixPlan(run)
+
+
+def subquery(inner: Callable[[Moment], Elements], timing: Timing, range_ms: int, step_ms: int) -> MatrixPlan:
+    """Plan a subquery: the inner query at every multiple of the step within the range."""
+
+    def run(moment: Moment) -> Matrix:
+        end = timing.end_ms(moment)
+        start = end - range_ms
+        series: dict[int, tuple[Labels, list[float], list[float]]] = {}
+        for at_ms in range((start // step_ms + 1) * step_ms, end + 1, step_ms):
+            step = moment._replace(at_ms=at_ms)
+            for labels, value in inner(step):
+                window = series.get(id(labels))
+                if window is None:
+                    window = series[id(labels)] = (labels, [], [])
+                if window[1] and window[1][-1] == at_ms / 1000:
+                    raise EvaluationError(SAME_LABELSET)
+                window[1].append(at_ms / 1000)
+                window[2].append(value)
+        return Matrix(list(series.values()), start, end)
+
+    return MatrixPlan(run)

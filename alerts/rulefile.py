@@ -1,0 +1,278 @@
+"""Reads rule files in Prometheus's format, strictly, and refuses what cannot be evaluated before anything runs.
+
+Everything wrong with a file is told at once, each with file, line, group, rule and remedy. Queries and
+templates are compiled here. A file that Prometheus 3 refuses is refused here too; beyond that, one alert
+identity given twice in a file is an error, since the two would contradict each other at the receiver.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Union
+
+import yaml
+
+from alerts.lifecycle import Terms
+from alerts.promql import PromqlError, Query, compile_query
+from alerts.template import Template, TemplateError, compile_template
+from alerts.yamlnodes import Problem, Reader, is_null, line_of
+
+GROUP_KEYS = ("name", "interval", "limit", "query_offset", "labels", "rules")
+DEFAULT_STEP = 60.0
+RULE_KEYS = ("record", "alert", "expr", "for", "keep_firing_for", "labels", "annotations")
+
+_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+Pairs = tuple[tuple[str, str], ...]
+Templates = tuple[tuple[str, Template], ...]
+
+
+class RuleFileError(Exception):
+    """A rule file cannot be used; `problems` are all that is wrong with it."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(each) for each in self.problems))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordingRule:
+    """A rule that writes the result of its query as new series."""
+
+    name: str
+    query: Query
+    expression: str
+    labels: Pairs
+    line: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AlertingRule:
+    """A rule whose query's results are alerts."""
+
+    name: str
+    query: Query
+    expression: str
+    terms: Terms
+    labels: Templates
+    annotations: Templates
+    line: int
+
+
+Rule = Union[RecordingRule, AlertingRule]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RuleGroup:
+    """Rules that are evaluated in order, at one time. `interval` is None where the file leaves it open;
+    `limit` 0 is none; `query_offset` in seconds."""
+
+    name: str
+    file: str
+    rules: tuple[Rule, ...]
+    line: int
+    interval: float | None = None
+    limit: int = 0
+    query_offset: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RuleFile:
+    """The groups of a file. `warnings` are what Prometheus, too, loads with a warning only."""
+
+    path: str
+    groups: tuple[RuleGroup, ...]
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def rule_count(self) -> int:
+        return sum(len(group.rules) for group in self.groups)
+
+
+def load(path: Path, *, default_step: float = DEFAULT_STEP) -> RuleFile:
+    """The rules of a file; `default_step` is that of subqueries which name none. Raises RuleFileError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"not UTF-8 ({error.reason})"
+        raise RuleFileError([Problem(str(path), 0, "", f"cannot be read: {reason}")]) from error
+    return parse(text, str(path), default_step=default_step)
+
+
+def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP) -> RuleFile:
+    """The rules of a text; `name` is told in errors. Raises RuleFileError."""
+    reader = Reader(name)
+    tree = reader.compose(text)
+    loader = _Loader(reader, default_step)
+    groups = loader.groups(tree) if tree is not None else ()
+    if reader.problems:
+        raise RuleFileError(sorted(reader.problems, key=lambda each: each.line))
+    return RuleFile(name, groups, tuple(loader.warnings))
+
+
+class _Loader:
+    def __init__(self, reader: Reader, default_step: float) -> None:
+        self._reader = reader
+        self._default_step = default_step
+        self._seen: dict[object, int] = {}
+        self.warnings: list[Problem] = []
+
+    def groups(self, tree: yaml.Node) -> tuple[RuleGroup, ...]:
+        reader = self._reader
+        found: dict[str, RuleGroup] = {}
+        for node in reader.items(reader.fields(tree, ("groups",), "").get("groups"), "groups"):
+            group = self._group(node)
+            if not group.name:
+                reader.fail(node, "group", "name: is missing; give every group a name")
+            elif group.name in found:
+                text = f"name: is repeated in the same file (line {found[group.name].line}); give it another name"
+                reader.fail(node, f"group {group.name!r}", text)
+            found[group.name] = group
+        return tuple(found.values())
+
+    def _group(self, node: yaml.Node) -> RuleGroup:
+        reader = self._reader
+        name = self._group_name(node)
+        where = f"group {name!r}"
+        fields = reader.fields(node, GROUP_KEYS, where)
+        labels = self._labels(fields.get("labels"), where)
+        rules = [
+            self._rule(each, f"{where}, rule {number}", labels)
+            for number, each in enumerate(reader.items(fields.get("rules"), f"{where}, rules"), 1)
+        ]
+        return RuleGroup(
+            name=name,
+            file=reader.file,
+            rules=tuple(rule for rule in rules if rule is not None),
+            line=line_of(node),
+            interval=reader.duration(fields.get("interval"), f"{where}, interval") or None,
+            limit=reader.integer(fields.get("limit"), f"{where}, limit"),
+            query_offset=reader.duration(fields.get("query_offset"), f"{where}, query_offset") or 0.0,
+        )
+
+    def _group_name(self, node: yaml.Node) -> str:
+        """The name alone, before anything is judged: every message wants it."""
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        for key, value in pairs:
+            if key.value == "name" and isinstance(value, yaml.ScalarNode) and not is_null(value):
+                return str(value.value)
+        return ""
+
+    def _rule(self, node: yaml.Node, where: str, shared: Mapping[str, tuple[str, yaml.Node]]) -> Rule | None:
+        reader = self._reader
+        before = len(reader.problems)
+        fields = reader.fields(node, RULE_KEYS, where)
+        record = reader.text(fields.get("record"), f"{where}, record")
+        alert = reader.text(fields.get("alert"), f"{where}, alert")
+        if record and alert:
+            reader.fail(node, where, "only one of 'record' and 'alert' must be set; make two rules of it")
+        elif not record and not alert:
+            reader.fail(node, where, "one of 'record' or 'alert' must be set")
+        where += f", alert {alert!r}" if alert else f", record {record!r}" if record else ""
+        query = self._query(fields.get("expr"), node, where)
+        labels = {**shared, **self._labels(fields.get("labels"), where)}
+        rule = (
+            self._alerting(alert, query, fields, labels, where)
+            if alert and not record
+            else self._recording(record, query, fields, labels, where)
+        )
+        if len(reader.problems) > before:
+            return None
+        self._check_identity(rule, node, labels, where)
+        return rule
+
+    def _query(self, node: yaml.Node | None, rule: yaml.Node, where: str) -> Query | None:
+        text = self._reader.text(node, f"{where}, expr")
+        if not text:
+            self._reader.fail(node or rule, where, "expr: is missing; give the rule an expression")
+            return None
+        try:
+            return compile_query(text, default_step=self._default_step)
+        except PromqlError as error:
+            self._reader.fail(node, where, f"expr: {error}")
+            return None
+
+    def _labels(self, node: yaml.Node | None, where: str) -> dict[str, tuple[str, yaml.Node]]:
+        labels = self._reader.strings(node, f"{where}, labels")
+        for name, (_, value) in labels.items():
+            if not _LABEL.fullmatch(name) or name == "__name__":
+                remedy = "use letters, digits and _, not beginning with a digit"
+                self._reader.fail(value, where, f"labels: invalid label name {name!r}; {remedy}")
+        return labels
+
+    def _recording(
+        self,
+        name: str,
+        query: Query | None,
+        fields: Mapping[str, yaml.Node],
+        labels: Mapping[str, tuple[str, yaml.Node]],
+        where: str,
+    ) -> RecordingRule | None:
+        for key in ("for", "keep_firing_for", "annotations"):
+            if key in fields and name:
+                self._reader.fail(fields[key], where, f"{key}: invalid in a recording rule; remove it")
+        if name and not _METRIC.fullmatch(name):
+            text = f"record: invalid metric name {name!r}; use letters, digits, _ and :, not beginning with a digit"
+            self._reader.fail(fields["record"], where, text)
+        if query is None:
+            return None
+        pairs = tuple(sorted((label, text) for label, (text, _) in labels.items()))
+        return RecordingRule(name, query, str(fields["expr"].value), pairs, line_of(fields.get("record")))
+
+    def _alerting(
+        self,
+        name: str,
+        query: Query | None,
+        fields: Mapping[str, yaml.Node],
+        labels: Mapping[str, tuple[str, yaml.Node]],
+        where: str,
+    ) -> AlertingRule | None:
+        reader = self._reader
+        hold = reader.duration(fields.get("for"), f"{where}, for") or 0.0
+        keep = reader.duration(fields.get("keep_firing_for"), f"{where}, keep_firing_for") or 0.0
+        annotations = reader.strings(fields.get("annotations"), f"{where}, annotations")
+        for label, (_, node) in annotations.items():
+            if not _LABEL.fullmatch(label):
+                reader.fail(node, where, f"annotations: invalid annotation name {label!r}; use letters, digits and _")
+        compiled_labels = self._templates(labels, f"{where}, label")
+        compiled_annotations = self._templates(annotations, f"{where}, annotation")
+        if query is None:
+            return None
+        terms, line = Terms(name, hold, keep), line_of(fields.get("alert"))
+        return AlertingRule(name, query, str(fields["expr"].value), terms, compiled_labels, compiled_annotations, line)
+
+    def _templates(self, texts: Mapping[str, tuple[str, yaml.Node]], where: str) -> Templates:
+        compiled = []
+        for name, (text, node) in sorted(texts.items()):
+            try:
+                template = compile_template(text)
+                for query in template.queries:
+                    compile_query(query)
+                compiled.append((name, template))
+            except TemplateError as error:
+                self._reader.fail(node, f"{where} {name!r}", f"template: {error}")
+            except PromqlError as error:
+                self._reader.fail(node, f"{where} {name!r}", f"template: query: {error}")
+        return tuple(compiled)
+
+    def _check_identity(
+        self, rule: Rule | None, node: yaml.Node, labels: Mapping[str, tuple[str, yaml.Node]], where: str
+    ) -> None:
+        if rule is None:
+            return
+        kind = "alert" if isinstance(rule, AlertingRule) else "record"
+        identity = (kind, rule.name, tuple(sorted((name, text) for name, (text, _) in labels.items())))
+        first = self._seen.get(identity)
+        if first is None:
+            self._seen[identity] = line_of(node)
+            return
+        if kind == "alert":
+            text = f"has the name and labels of the alert at line {first}; give one of them another name or label"
+            self._reader.fail(node, where, text)
+        else:
+            text = f"records the same metric with the same labels as line {first}; their results may collide"
+            self.warnings.append(Problem(self._reader.file, line_of(node), where, text))

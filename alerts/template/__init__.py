@@ -1,0 +1,68 @@
+"""The Go templates of labels and annotations: the subset that rules really use.
+
+A template is compiled when its file is read; whatever is not supported is refused then, by name and place.
+No Go, no HTML, and no `define`: those are for Prometheus's consoles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Union
+
+from alerts.template.errors import RenderError, TemplateError
+from alerts.template.nodes import Branch, Constant, Function, Group, Node, Pipeline, Text
+from alerts.template.parser import parse
+from alerts.template.render import Ask, render
+from alerts.template.values import Element, Root
+
+__all__ = ["Ask", "Element", "RenderError", "Root", "Template", "TemplateError", "compile_template"]
+
+
+class Template:
+    """A compiled template. `queries` are the PromQL texts that it asks for by a literal `query "..."`."""
+
+    __slots__ = ("_nodes", "_text", "queries", "source")
+
+    def __init__(self, source: str, nodes: tuple[Node, ...]) -> None:
+        self.source = source
+        self.queries = tuple(dict.fromkeys(_queries(nodes)))
+        self._nodes = nodes
+        self._text = "".join(each.text for each in nodes if isinstance(each, Text)) if _is_text(nodes) else None
+
+    def render(self, root: Root, ask: Ask) -> str:
+        """The text for one alert. Raises RenderError."""
+        return self._text if self._text is not None else render(self._nodes, root, ask)
+
+
+def compile_template(source: str) -> Template:
+    """Compiles a template. Raises TemplateError."""
+    try:
+        return Template(source, parse(source))
+    except RecursionError:
+        raise TemplateError("is nested too deeply") from None
+
+
+def _is_text(nodes: tuple[Node, ...]) -> bool:
+    return all(isinstance(each, Text) for each in nodes)
+
+
+def _queries(nodes: Sequence[Node]) -> Iterator[str]:
+    for node in nodes:
+        if not isinstance(node, Text):
+            yield from _asked(node.pipeline)
+        if isinstance(node, Branch):
+            yield from _queries(node.body)
+            yield from _queries(node.otherwise)
+
+
+def _asked(pipeline: Pipeline) -> Iterator[str]:
+    before: Union[Constant, None] = None
+    for command in pipeline.commands:
+        if command[0] == Function("query"):
+            given = command[1] if len(command) > 1 else before
+            if isinstance(given, Constant) and isinstance(given.value, str):
+                yield given.value
+        before = command[0] if len(command) == 1 and isinstance(command[0], Constant) else None
+        for operand in command:
+            if isinstance(operand, Group):
+                yield from _asked(operand.pipeline)

@@ -1,0 +1,113 @@
+"""The notation of series in unit tests: `m{gpu="0"}` and `1+2x3 _x2 stale`.
+
+promtool's grammar, with its corners: `axn` gives n + 1 samples, `_xn` gives n gaps, `a+bxn` adds up step by step
+(so its rounding errors add up too), and `NaNx3` is refused, because promtool reads one word there. Native
+histograms (`{{...}}`) are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Union
+
+from alerts.promql.labels import Labels, make_labels
+from alerts.promql.staleness import STALE
+
+NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_WORDS = {"nan": math.nan, "inf": math.inf}
+_ITEM = re.compile(
+    rf"""(?P<blank>_)(?:x(?P<gaps>[0-9]+))?
+       | (?P<start>[+-]?(?:{NUMBER}|[A-Za-z][A-Za-z0-9_:]*))
+         (?:(?P<step>[+-](?:{NUMBER}|[A-Za-z][A-Za-z0-9_:]*))?x(?P<times>[0-9]+))?""",
+    re.VERBOSE,
+)
+_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+_METRIC = re.compile(rf"\s*({_NAME})?\s*(?:\{{(.*)\}}\s*)?", re.DOTALL)
+_PAIR = re.compile(
+    r"""\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)\s*(,|$)""", re.DOTALL
+)
+_EXAMPLE = """'up{job="a"}'"""
+_LONGEST = 10_000_000  # samples of one series: a slip of the finger must not take the machine's memory
+
+Samples = Sequence[Union[float, None]]
+
+
+def series(text: str) -> Labels:
+    """The labels of an input series: as a metric, but with something in it, and no space before the brace."""
+    if not text.strip() or re.match(rf"\s*{_NAME}\s+\{{", text):
+        raise ValueError(f"series: {text!r} is no series; write a name with labels, such as {_EXAMPLE}")
+    return metric(text)
+
+
+def metric(text: str) -> Labels:
+    """The labels of a metric, its name among them; none of an empty text. Raises ValueError with the remedy."""
+    match = _METRIC.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no series; write a name with labels, such as {_EXAMPLE}")
+    pairs: dict[str, str] = {}
+    left = (match[2] or "").strip()
+    while left:
+        pair = _PAIR.match(left)
+        if pair is None:
+            raise ValueError(f'{text!r}: {left!r} is no label; write name="value", parted by commas')
+        pairs[pair[1]] = _unquoted(pair[2])
+        left = left[pair.end() :].strip()
+    if match[1] and "__name__" in pairs:
+        raise ValueError(f"{text!r}: the metric name must not be set twice")
+    return make_labels(pairs, match[1] or "")
+
+
+def _unquoted(text: str) -> str:
+    if text.startswith("`"):
+        return text[1:-1]
+    inner = text[1:-1]
+    if text.startswith("'"):
+        inner = inner.replace("\\'", "'").replace('"', '\\"')
+    try:
+        return str(json.loads(f'"{inner}"', strict=False))
+    except ValueError:
+        raise ValueError(f"{text}: the escape is not supported; put the text in backquotes") from None
+
+
+def values(text: str) -> Samples:
+    """The samples of a series, one for each interval; None where there is none. Raises ValueError with the remedy."""
+    samples: list[float | None] = []
+    for item in text.split():
+        samples.extend(_item(item))
+        if len(samples) > _LONGEST:
+            raise ValueError(f"{item!r} makes more than {_LONGEST} samples; use a longer interval")
+    return samples
+
+
+def _item(item: str) -> Iterator[float | None]:
+    match = _ITEM.fullmatch(item)
+    if match is None:
+        hint = (
+            "native histograms are not supported" if item.startswith("{{") else "write values such as 1 2+3x4 _x5 stale"
+        )
+        raise ValueError(f"{item!r} cannot be read; {hint}")
+    count = int(match["gaps"] or match["times"] or 0)
+    if count > _LONGEST:
+        raise ValueError(f"{item!r} makes more than {_LONGEST} samples; use a longer interval")
+    if match["blank"]:
+        yield from [None] * (count if match["gaps"] else 1)
+        return
+    value = _number(match["start"], item)
+    increment = _number(match["step"], item) if match["step"] else None
+    for _ in range(count + 1 if match["times"] else 1):
+        yield value
+        value = value if increment is None else value + increment
+
+
+def _number(text: str, item: str) -> float:
+    word = text.lstrip("+-")
+    if not word[0].isalpha():
+        return float(text)
+    if text == "stale":
+        return STALE
+    if word.lower() in _WORDS:
+        return -_WORDS[word.lower()] if text.startswith("-") else _WORDS[word.lower()]
+    raise ValueError(f"{item!r}: {word!r} is no value; write a number, NaN, Inf, -Inf, stale or _")

@@ -1,0 +1,141 @@
+"""Runs unit tests of rules as promtool does: evaluates every group from time 0 on in steps of the evaluation
+interval, compares the alerts that fire at the times that cases name, and asks the queries at the end.
+
+What a query sees ends with the last step: samples after it are not there, in promtool neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from agent.model import Labels
+from alerts import durations
+from alerts.group import Group, Surroundings
+from alerts.promql import EvaluationError, PromqlError, Scalar, compile_query
+from alerts.promql.storage import Storage
+from alerts.rulefile import RuleFile
+from alerts.unittests import difference
+from alerts.unittests.document import AlertCase, Document, ExpectedAlert, QueryCase, Test
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A case that did not hold, or a rule that could not be evaluated. `detail` has the lines that tell how."""
+
+    file: str
+    line: int
+    test: str
+    what: str
+    detail: tuple[str, ...]
+
+    def __str__(self) -> str:
+        name = f" test {self.test!r}," if self.test else ""
+        lines = [f"    {self.file}:{self.line}:{name} {self.what}", *(f"        {each}" for each in self.detail)]
+        return "\n".join(lines)
+
+
+def run(document: Document, files: Sequence[RuleFile]) -> list[Failed]:
+    """What does not hold; nothing when all is well."""
+    return [failed for test in document.tests for failed in _Run(document, files, test).failures()]
+
+
+class _Run:
+    """One test: its own series, its own groups."""
+
+    def __init__(self, document: Document, files: Sequence[RuleFile], test: Test) -> None:
+        self._document = document
+        self._test = test
+        self._storage = Storage()
+        self._given = _Given(test, self._storage)
+        order = {name: position for position, name in enumerate(document.order)}
+        surroundings = Surroundings(dict(test.external_labels), test.external_url)
+        groups = [Group(rules, surroundings) for file in files for rules in file.groups]
+        self._groups = sorted(groups, key=lambda group: order.get(group.name, 0))
+
+    def _failed(self, line: int, what: str, detail: Sequence[str]) -> Failed:
+        return Failed(self._document.path, line, self._test.name, what, tuple(detail))
+
+    def failures(self) -> Iterator[Failed]:
+        cases = sorted(self._test.alerts, key=lambda case: case.at)
+        step, end = round(self._document.interval * 1000), round(self._test.end * 1000)
+        for now in range(0, end + 1, step):
+            broken = list(self._evaluate(now / 1000))
+            yield from broken
+            if broken:
+                return
+            while cases and round(cases[0].at * 1000) < now + step:
+                yield from self._check_alerts(cases.pop(0))
+        for query in self._test.queries:
+            yield from self._check_query(query)
+
+    def _evaluate(self, at: float) -> Iterator[Failed]:
+        self._given.append_until(at)
+        for group in self._groups:
+            for failure in group.evaluate(self._storage, at).failures:
+                what = f"group: {failure.group}, rule: {failure.rule}, time: {durations.show(at)}"
+                yield self._failed(self._test.line, what, [f"err: {failure.error}"])
+
+    def _check_alerts(self, case: AlertCase) -> Iterator[Failed]:
+        got = sorted(
+            ExpectedAlert(alert.labels, tuple(sorted(alert.annotations.items())))
+            for group in self._groups
+            for alert in group.firing()
+            if alert.rule == case.name
+        )
+        if got != list(case.expected):
+            what = f"alertname: {case.name}, time: {durations.show(case.at)}"
+            yield self._failed(case.line, what, difference.of_alerts(case.expected, got))
+
+    def _check_query(self, case: QueryCase) -> Iterator[Failed]:
+        what = f"expr: {case.expression!r}, time: {durations.show(case.at)}"
+        try:
+            result = compile_query(case.expression, default_step=self._document.interval).evaluate(
+                self._storage, case.at
+            )
+        except (PromqlError, EvaluationError) as error:
+            yield self._failed(case.line, what, [f"err: {error}"])
+            return
+        got: list[tuple[Labels, float]]
+        if isinstance(result, Scalar):
+            got = [((), result.value)]
+        elif isinstance(result, list):
+            got = sorted(((sample.labels, sample.value) for sample in result), key=_by_labels)
+        else:
+            yield self._failed(case.line, what, ["err: rule result is not a vector or scalar"])
+            return
+        expected = sorted(case.expected, key=_by_labels)
+        if not _same(expected, got):
+            yield self._failed(case.line, what, difference.of_samples(expected, got))
+
+
+class _Given:
+    """The series that a test gives, written to the storage as time goes by."""
+
+    def __init__(self, test: Test, storage: Storage) -> None:
+        self._storage = storage
+        self._series = test.series
+        self._interval = round(test.interval * 1000)
+        self._next = 0
+
+    def append_until(self, at: float) -> None:
+        """Appends every sample up to a time."""
+        last = round(at * 1000) // self._interval
+        for labels, samples in self._series:
+            for position in range(self._next, min(last + 1, len(samples))):
+                value = samples[position]
+                if value is not None:
+                    self._storage.append(labels, position * self._interval / 1000, value)
+        self._next = last + 1
+
+
+def _by_labels(sample: tuple[Labels, float]) -> Labels:
+    return sample[0]
+
+
+def _same(expected: Sequence[tuple[Labels, float]], got: Sequence[tuple[Labels, float]]) -> bool:
+    """Exactly the same, as promtool compares: a NaN equals nothing, not even itself."""
+    if len(expected) != len(got):
+        return False
+    pairs = zip(expected, got, strict=True)
+    return all(left[0] == right[0] and left[1] == right[1] for left, right in pairs)

@@ -1,0 +1,122 @@
+"""A rule file that cannot be used says where, why, and what to do; one that can is what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from alerts import durations, rulefile
+from alerts.rulefile import AlertingRule, RecordingRule, RuleFileError
+
+RULE = "groups:\n- name: g\n  rules:\n  - alert: Hot\n    expr: t > 80\n"
+
+WRONG = {
+    "groups:\n- name: g\n  intervall: 1m\n": "f.yml:3: group 'g': intervall: unknown key; did you mean 'interval'?",
+    "groups:\n- name: g\n  zzz: 1m\n": "f.yml:3: group 'g': zzz: unknown key; valid here: name, interval,",
+    f"{RULE}    fro: 1m\n": "f.yml:6: group 'g', rule 1: fro: unknown key; did you mean 'for'?",
+    f"{RULE}    for: 1.5m\n": "f.yml:6: group 'g', rule 1, alert 'Hot', for: '1.5m' is no duration; write whole",
+    f"{RULE}    for: 999999y\n": "'999999y' is too long a duration",
+    f"{RULE}    record: hot\n": "f.yml:4: group 'g', rule 1: only one of 'record' and 'alert' must be set",
+    f"{RULE}    labels: {{a-b: c}}\n": "f.yml:6: group 'g', rule 1, alert 'Hot': labels: invalid label name 'a-b'; use",
+    f"{RULE}    labels: [a]\n": "f.yml:6: group 'g', rule 1, alert 'Hot', labels: must be a mapping",
+    f"{RULE}    annotations:\n      summary: ok\n      text: '{{{{ humanise $value }}}}'\n": (
+        "f.yml:8: group 'g', rule 1, alert 'Hot', annotation 'text': template: column 4: function 'humanise' not"
+    ),
+    f"{RULE}    annotations:\n      n: '{{{{ query `up ==` }}}}'\n": "annotation 'n': template: query: ",
+    f"{RULE}  - alert: Hot\n    expr: t > 90\n": (
+        "f.yml:6: group 'g', rule 2, alert 'Hot': has the name and labels of the alert at line 4; give one of them"
+    ),
+    f"{RULE}- name: g\n": "f.yml:6: group 'g': name: is repeated in the same file (line 2); give it another name",
+    f"{RULE}- rules: []\n": "f.yml:6: group: name: is missing",
+    "groups:\n- name: g\n  rules:\n  - alert: Hot\n    expr: ratee(t[5m])\n": "f.yml:5: group 'g', rule 1, alert",
+    "groups:\n- name: g\n  rules:\n  - record: a b\n    expr: t\n": "record 'a b': record: invalid metric name 'a b'",
+    "groups:\n- name: g\n  rules:\n  - record: ab\n": "f.yml:4: group 'g', rule 1, record 'ab': expr: is missing",
+    "groups:\n- name: [g\n": "f.yml:3: is no YAML: ",
+    "groups: []\n---\ngroups: []\n": "is no YAML: but found another document",
+    "groups:\n- name: g\n  limit: 1\n  limit: 2\n": "f.yml:4: group 'g': limit: the key is there twice; remove one",
+    "groups:\n- name: g\n  limit: few\n": "f.yml:3: group 'g', limit: 'few' is no whole number",
+    "groups: 7\n": "f.yml:1: groups: must be a list",
+    "7\n": "f.yml:1: must be a mapping",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_mistake_is_told_with_its_place_and_remedy(text: str) -> None:
+    with pytest.raises(RuleFileError) as caught:
+        rulefile.parse(text, "f.yml")
+    assert WRONG[text] in str(caught.value)
+
+
+def test_every_mistake_of_a_file_is_told_in_the_order_of_its_lines() -> None:
+    text = RULE + "    for: soon\n    labels: {a-b: c}\n- name: h\n  limits: 3\n"
+    with pytest.raises(RuleFileError) as caught:
+        rulefile.parse(text, "f.yml")
+    assert [problem.line for problem in caught.value.problems] == [6, 7, 9]
+
+
+def test_a_query_that_cannot_be_compiled_is_told_with_its_construct() -> None:
+    with pytest.raises(RuleFileError) as caught:
+        rulefile.parse(RULE.replace("t > 80", "absent_overtime(t[5m]) > 80"), "f.yml")
+    assert "absent_overtime" in str(caught.value)
+
+
+def test_the_same_recording_twice_is_a_warning_as_for_prometheus() -> None:
+    rules = "".join(f"  - record: r\n    expr: {expression}\n" for expression in ("a", "b"))
+    loaded = rulefile.parse("groups:\n- name: g\n  rules:\n" + rules, "f.yml")
+    (warning,) = map(str, loaded.warnings)
+    assert warning.startswith("f.yml:6: group 'g', rule 2, record 'r': records the same metric with the same labels as")
+
+
+def test_two_alerts_on_one_line_are_two_alerts() -> None:
+    with pytest.raises(RuleFileError, match="has the name and labels of the alert at line 1"):
+        rulefile.parse("groups: [{name: g, rules: [{alert: A, expr: up}, {alert: A, expr: down}]}]", "f.yml")
+
+
+def test_a_file_is_what_it_says() -> None:
+    loaded = rulefile.parse(
+        "groups:\n- name: g\n  interval: 1m30s\n  limit: 5\n  query_offset: 10s\n  labels: {team: hpc, tier: a}\n"
+        "  rules:\n  - {record: 'a:b', expr: sum(t), labels: {x: 'y'}}\n"
+        "  - {alert: Hot, expr: t > 80, for: 2m, keep_firing_for: 1h, labels: {tier: b}}\n",
+        "f.yml",
+    )
+    (group,) = loaded.groups
+    assert (group.name, group.interval, group.limit, group.query_offset) == ("g", 90.0, 5, 10.0)
+    recording, alerting = group.rules
+    assert isinstance(recording, RecordingRule)
+    assert isinstance(alerting, AlertingRule)
+    assert recording.labels == (("team", "hpc"), ("tier", "a"), ("x", "y"))
+    assert (alerting.terms.hold, alerting.terms.keep, alerting.expression) == (120.0, 3600.0, "t > 80")
+    assert [(name, template.source) for name, template in alerting.labels] == [("team", "hpc"), ("tier", "b")]
+    assert (recording.line, alerting.line, loaded.rule_count) == (8, 9, 2)
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    (tmp_path / "latin.yml").write_bytes(b"groups: [{name: \xe9}]")
+    for name, reason in (("none.yml", "No such file"), ("latin.yml", "not UTF-8"), (".", "directory")):
+        with pytest.raises(RuleFileError, match=reason):
+            rulefile.load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "shown"),
+    [
+        ("0", 0, "0s"),
+        ("5m", 300, "5m"),
+        ("90s", 90, "1m30s"),
+        ("1h30m", 5400, "1h30m"),
+        ("1500ms", 1.5, "1s500ms"),
+        ("14d", 1209600, "2w"),
+        ("90d", 7776000, "90d"),
+        ("1y1d", 31622400, "366d"),
+    ],
+)
+def test_durations_are_read_and_shown_as_prometheus_does(text: str, seconds: float, shown: str) -> None:
+    assert durations.parse(text) == seconds
+    assert durations.show(seconds) == shown
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "1m1h", "-5m", "5 m", "1.5h", "5M"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        durations.parse(text)

@@ -1,0 +1,319 @@
+"""What is Prometheus 3's alone, or cannot be asked over an API: edges of ranges, staleness, extrapolation, purity."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alerts.promql import (
+    STALE,
+    EvaluationError,
+    Labels,
+    Matcher,
+    Scalar,
+    Storage,
+    String,
+    Value,
+    compile_query,
+    is_stale,
+    make_labels,
+)
+
+
+def stored(name: str, points: dict[float, float], **labels: str) -> Storage:
+    storage = Storage()
+    for at, value in points.items():
+        storage.append(make_labels(labels, name), at, value)
+    return storage
+
+
+def value_of(query: str, storage: Storage, at: float) -> float | None:
+    """The one element's value, or None for an empty vector."""
+    elements = compile_query(query).evaluate(storage, at)
+    assert isinstance(elements, list)
+    assert len(elements) < 2
+    return elements[0].value if elements else None
+
+
+STEADY = {15.0 * step: 15.0 * step for step in range(100)}
+
+
+def test_a_range_leaves_out_the_sample_at_its_left_edge() -> None:
+    assert value_of("count_over_time(m[1m])", stored("m", STEADY), 300.0) == 4.0
+    assert value_of("count_over_time(m[5m])", stored("m", STEADY), 600.0) == 20.0
+
+
+def test_the_look_back_leaves_out_the_sample_that_is_exactly_five_minutes_old() -> None:
+    storage = stored("m", {0.0: 7.0})
+    assert value_of("m", storage, 299.999) == 7.0
+    assert value_of("m", storage, 300.0) is None
+
+
+def test_edges_are_exact_at_todays_times_with_milliseconds() -> None:
+    storage = stored("m", {1_763_640_000.123: 1.0})
+    assert value_of("m", storage, 1_763_640_300.122) == 1.0
+    assert value_of("m", storage, 1_763_640_300.123) is None
+    assert value_of("m", storage, 1_763_640_000.123) == 1.0
+    assert value_of("m", storage, 1_763_640_000.122) is None
+
+
+def test_a_subquery_leaves_out_the_step_at_its_left_edge() -> None:
+    assert value_of("count_over_time(vector(1)[5m:1m])", Storage(), 600.0) == 5.0
+    assert value_of("sum_over_time(vector(time())[2m:1m])", Storage(), 600.0) == 1140.0
+
+
+def test_a_subquery_without_a_step_takes_the_default_step() -> None:
+    query = compile_query("count_over_time(vector(1)[1m:])", default_step=10)
+    assert query.evaluate(Storage(), 61.0)[0].value == 6.0
+
+
+def test_a_subquery_before_the_epoch_steps_as_well() -> None:
+    assert value_of("count_over_time(vector(1)[5m:1m])", Storage(), 60.0) == 5.0
+
+
+def test_a_marker_ends_a_series_at_once_and_is_no_sample_of_a_range() -> None:
+    storage = stored("m", {0.0: 1.0, 15.0: 2.0})
+    labels = make_labels({}, "m")
+    storage.mark_stale(labels, 30.0)
+    assert value_of("m", storage, 29.0) == 2.0
+    assert value_of("m", storage, 30.0) is None
+    assert value_of("absent(m)", storage, 30.0) == 1.0
+    assert value_of("count_over_time(m[1m])", storage, 31.0) == 2.0
+    assert value_of("last_over_time(m[1m])", storage, 31.0) == 2.0
+    storage.append(labels, 45.0, 3.0)
+    assert value_of("m", storage, 45.0) == 3.0
+    assert value_of("changes(m[1m])", storage, 46.0) == 2.0
+
+
+def test_a_series_is_marked_once_and_only_if_it_is_there() -> None:
+    storage = stored("m", {0.0: 1.0})
+    storage.mark_stale(make_labels({}, "m"), 15.0)
+    storage.mark_stale(make_labels({}, "m"), 30.0)
+    storage.mark_stale(make_labels({}, "other"), 30.0)
+    (window,) = storage.select((Matcher("__name__", "=", "m"),), -1.0, 99.0)
+    assert list(window[1]) == [0.0, 15.0]
+    assert len(storage) == 1
+
+
+def test_an_ordinary_nan_is_a_value_and_no_marker() -> None:
+    assert is_stale(STALE)
+    assert struct.pack(">d", STALE).hex() == "7ff0000000000002"
+    assert not is_stale(math.nan)
+    assert not is_stale(0.0)
+    storage = stored("m", {0.0: math.nan})
+    value = value_of("m", storage, 1.0)
+    assert value is not None
+    assert math.isnan(value)
+    assert value_of("count_over_time(m[1m])", storage, 1.0) == 1.0
+
+
+def test_zero_is_a_value() -> None:
+    storage = stored("m", {0.0: 0.0})
+    assert value_of("m == 0", storage, 1.0) == 0.0
+    assert value_of("m or vector(5)", storage, 1.0) == 0.0
+
+
+def test_rate_extrapolates_to_the_edges_of_a_left_open_range() -> None:
+    # 15 s to 60 s are sampled; the gap of 15 s before them counts, and the sum is the whole minute.
+    assert value_of("increase(m[1m])", stored("m", STEADY), 60.0) == 60.0
+    assert value_of("rate(m[1m])", stored("m", STEADY), 60.0) == 45.0 * (60.0 / 45.0 / 60.0)
+
+
+def test_a_wide_gap_before_a_counter_counts_half_a_step_before_its_zero_is_sought() -> None:
+    # Begins at 600 s with 12, so was zero 12 s earlier. The gap is wide: half of 15 s is the most that is added.
+    storage = stored("m", {600.0 + 15 * step: 12.0 + 15 * step for step in range(5)})
+    assert value_of("increase(m[10m])", storage, 660.0) == 60.0 * (60.0 + 7.5) / 60.0
+    near = stored("m", {600.0 + 15 * step: 3.0 + 15 * step for step in range(5)})
+    assert value_of("increase(m[10m])", near, 660.0) == 60.0 * (60.0 + 3.0) / 60.0
+
+
+def test_delta_does_not_seek_a_zero() -> None:
+    storage = stored("m", {600.0 + 15 * step: 3.0 + 15 * step for step in range(5)})
+    assert value_of("delta(m[10m])", storage, 660.0) == 60.0 * (60.0 + 7.5) / 60.0
+
+
+def test_a_counter_that_is_born_has_no_increase_yet() -> None:
+    storage = stored("m", {0.0: 1.0})
+    assert value_of("increase(m[10m])", storage, 1.0) is None
+    assert value_of("(m unless m offset 10m) > 0", storage, 1.0) == 1.0
+
+
+def test_a_sum_keeps_what_plain_addition_loses() -> None:
+    storage = Storage()
+    for index, value in enumerate((1e100, 1.0, -1e100, 1.0)):
+        storage.append(make_labels({"i": str(index)}, "m"), 0.0, value)
+        storage.append(make_labels({}, "n"), float(index), value)
+    assert value_of("sum(m)", storage, 1.0) == 2.0
+    assert value_of("sum_over_time(n[1m])", storage, 4.0) == 2.0
+    assert value_of("avg_over_time(n[1m])", storage, 4.0) == 0.5
+
+
+def test_the_mean_of_equal_values_is_that_value() -> None:
+    for value in (0.7, 0.1, 1 / 3, 1e-300):
+        storage = stored("m", {float(at): value for at in range(20)})
+        assert value_of("avg_over_time(m[1m])", storage, 20.0) == value
+
+
+def test_the_mean_survives_a_sum_that_would_overflow() -> None:
+    storage = stored("m", {0.0: 1.5e308, 1.0: 1.5e308, 2.0: 0.0})
+    value = value_of("avg_over_time(m[1m])", storage, 3.0)
+    assert value is not None
+    assert math.isclose(value, 1e308)
+
+
+@pytest.mark.parametrize("query", ["stddev(m)", "stdvar(m)", "stddev_over_time(m[1m])"])
+def test_the_deviation_of_an_infinity_is_not_a_number(query: str) -> None:
+    value = value_of(query, stored("m", {0.0: math.inf}), 1.0)
+    assert value is not None
+    assert math.isnan(value)
+
+
+def test_atan2_loses_the_name() -> None:
+    (sample,) = compile_query("m atan2 m").evaluate(stored("m", {0.0: 1.0}, a="b"), 1.0)
+    assert sample.labels == (("a", "b"),)
+
+
+def test_a_dot_matches_a_newline_and_a_dollar_only_the_end() -> None:
+    storage = stored("m", {0.0: 1.0}, text="one\ntwo")
+    assert value_of('m{text=~"one.two"}', storage, 1.0) == 1.0
+    assert value_of('m{text=~"one.two$"}', storage, 1.0) == 1.0
+    assert value_of('m{text=~"one"}', storage, 1.0) is None
+    assert value_of('m{text=~"one$"}', stored("m", {0.0: 1.0}, text="one\n"), 1.0) is None
+
+
+@pytest.mark.parametrize("count", ["NaN", "1e30", "-1e30"])
+def test_a_count_of_elements_that_is_no_count_is_an_error(count: str) -> None:
+    with pytest.raises(EvaluationError):
+        compile_query(f"topk({count}, m)").evaluate(stored("m", {0.0: 1.0}), 1.0)
+
+
+def test_an_error_of_matching_names_the_group_the_side_and_the_series() -> None:
+    storage = Storage()
+    for gpu in ("0", "1"):
+        storage.append(make_labels({"gpu": gpu, "node": "n"}, "m"), 0.0, 1.0)
+    storage.append(make_labels({"node": "n"}, "one"), 0.0, 1.0)
+    with pytest.raises(EvaluationError) as caught:
+        compile_query("one * on(node) m").evaluate(storage, 1.0)
+    assert str(caught.value) == (
+        'found duplicate series for the match group {node="n"} on the right hand-side of the operation: '
+        '[{__name__="m", gpu="1", node="n"}, {__name__="m", gpu="0", node="n"}];many-to-many matching not allowed: '
+        "matching labels must be unique on one side"
+    )
+    with pytest.raises(EvaluationError, match="many-to-one matching must be explicit"):
+        compile_query("m * on(node) one").evaluate(storage, 1.0)
+    with pytest.raises(EvaluationError, match="vector cannot contain metrics with the same labelset"):
+        compile_query('label_replace(m, "gpu", "", "", "")').evaluate(storage, 1.0)
+
+
+def test_an_error_leaves_the_query_usable() -> None:
+    storage = Storage()
+    storage.append(make_labels({"gpu": "0"}, "m"), 0.0, 1.0)
+    query = compile_query("m * on() m")
+    assert len(query.evaluate(storage, 1.0)) == 1
+    storage.append(make_labels({"gpu": "1"}, "m"), 0.0, 1.0)
+    with pytest.raises(EvaluationError):
+        query.evaluate(storage, 1.0)
+    storage.drop_before(0.5)
+    storage.append(make_labels({"gpu": "1"}, "m"), 1.0, 3.0)
+    assert query.evaluate(storage, 1.0)[0].value == 9.0
+
+
+def test_scalars_and_texts_come_as_such() -> None:
+    assert compile_query("1 + time()").evaluate(Storage(), 5.5) == Scalar(6.5)
+    assert compile_query('"text"').evaluate(Storage(), 5.5) == String("text")
+
+
+class OnlySelect:
+    """A source with nothing but windows."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.select = storage.select
+
+
+def test_a_source_needs_only_windows() -> None:
+    storage = stored("m", STEADY, gpu="0")
+    for text in ("m", "timestamp(m)", "rate(m[1m])", "m offset 30s", "absent(m)"):
+        query = compile_query(text)
+        assert query.evaluate(OnlySelect(storage), 307.0) == query.evaluate(storage, 307.0)
+
+
+def test_series_that_come_and_go_do_not_fill_the_memory_of_a_query() -> None:
+    query = compile_query("sum by (i) (m)")
+    storage = Storage()
+    for turn in range(40_000):
+        storage.append(make_labels({"i": str(turn)}, "m"), float(turn), 1.0)
+        storage.drop_before(float(turn))
+        (sample,) = query.evaluate(storage, float(turn))
+        assert sample.labels == (("i", str(turn)),)
+    assert query.remembered_label_sets < 20_000
+
+
+LABELS = st.fixed_dictionaries(
+    {"gpu": st.sampled_from("012"), "node": st.sampled_from("ab"), "job": st.sampled_from("xy")}
+)
+VECTORS = st.lists(st.tuples(LABELS, st.floats(-1e6, 1e6)), max_size=12)
+
+
+def instant(elements: list[tuple[dict[str, str], float]]) -> Storage:
+    storage = Storage()
+    for labels, value in {make_labels(labels, "m"): value for labels, value in elements}.items():
+        storage.append(labels, 0.0, value)
+    return storage
+
+
+def by_labels(value: Value) -> dict[Labels, float]:
+    assert isinstance(value, list)
+    return {sample.labels: sample.value for sample in value}
+
+
+@given(VECTORS)
+def test_a_sum_of_sums_is_the_sum(elements: list[tuple[dict[str, str], float]]) -> None:
+    storage = instant(elements)
+    direct = value_of("sum(m)", storage, 1.0)
+    staged = value_of("sum(sum by (node, job) (m))", storage, 1.0)
+    assert (direct is None) == (staged is None)
+    if direct is not None and staged is not None:
+        assert math.isclose(direct, staged, rel_tol=1e-9, abs_tol=1e-6)
+
+
+@given(VECTORS)
+def test_a_vector_is_its_part_and_the_rest(elements: list[tuple[dict[str, str], float]]) -> None:
+    storage = instant(elements)
+    whole = by_labels(compile_query("m").evaluate(storage, 1.0))
+    assert by_labels(compile_query("(m > 0) or (m <= 0)").evaluate(storage, 1.0)) == whole
+    assert by_labels(compile_query("(m and (m > 0)) or (m unless (m > 0))").evaluate(storage, 1.0)) == whole
+    assert by_labels(compile_query("m or m").evaluate(storage, 1.0)) == whole
+    assert by_labels(compile_query("topk(99, m)").evaluate(storage, 1.0)) == whole
+
+
+@given(VECTORS)
+def test_by_some_labels_is_without_the_others(elements: list[tuple[dict[str, str], float]]) -> None:
+    storage = instant(elements)
+    by = by_labels(compile_query("avg by (node) (m)").evaluate(storage, 1.0))
+    assert by == by_labels(compile_query("avg without (gpu, job) (m)").evaluate(storage, 1.0))
+
+
+@given(st.lists(st.integers(0, 1000), min_size=2, max_size=30), st.integers(1, 10**6))
+def test_the_rate_of_a_counter_does_not_depend_on_when_it_is_read(steps: list[int], shift: int) -> None:
+    def rate(start: float) -> float | None:
+        total, points = 10_000.0, {}
+        for index, step in enumerate(steps):
+            total += step
+            points[start + 15.0 * index] = total
+        return value_of("rate(m[5m])", stored("m", points), start + 15.0 * len(steps))
+
+    assert rate(0.0) == rate(float(shift))
+
+
+@given(VECTORS, st.sampled_from(["m", "sum by (node) (m)", "m - on(gpu, node, job) m", "max_over_time(m[1m:1s])"]))
+def test_evaluation_is_pure(elements: list[tuple[dict[str, str], float]], text: str) -> None:
+    storage, query = instant(elements), compile_query(text)
+    first = query.evaluate(storage, 1.0)
+    query.evaluate(instant([({"gpu": "9", "node": "z", "job": "q"}, 1.0)]), 1.0)
+    query.evaluate(storage, 1000.0)
+    assert query.evaluate(storage, 1.0) == first
+    assert compile_query(text).evaluate(storage, 1.0) == first
