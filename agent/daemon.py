@@ -63,6 +63,7 @@ class Daemon:
         self._selection = check(self.config)
         self._reloaded = Reload(True, clock().wall)
         self._wanted: set[str] = set()
+        self._announced = False
         # A pipe and not an Event: a handler that interrupts the main thread inside Event.wait would wait for itself.
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.engine: Engine = build_engine(self.config, options, clock, self._facts)
@@ -88,15 +89,14 @@ class Daemon:
         sys.setswitchinterval(SWITCH)
         gc.collect()
         gc.freeze()
-        announced = False
         while "stop" not in self._wanted:
             self._wait(self._nap())
             if "reload" in self._wanted:
                 self._wanted.discard("reload")
                 self.reload()
             snapshot = self.engine.latest
-            if snapshot is not None and not announced:
-                announced = True
+            if snapshot is not None and not self._announced:
+                self._announced = True
                 self._announce(snapshot)
             if snapshot is not None:
                 self._notifier.alive(self.engine.heartbeat, self._status(snapshot))
@@ -141,7 +141,7 @@ class Daemon:
             os.read(self._wake_out, 4096)
 
     def _nap(self) -> float:
-        if self.engine.latest is None:
+        if not self._announced:
             return 0.05
         return min(self._notifier.watchdog / 3, 10.0) if self._notifier.watchdog else 60.0
 
