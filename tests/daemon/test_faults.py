@@ -68,7 +68,7 @@ def test_a_worker_that_dies_is_back_within_seconds_and_no_counter_falls(start, n
         10,
     )
     assert daemon.worker_pid != first
-    for _ in range(10):
+    for _ in range(5):
         after = daemon.page()
         fell = [
             key for key, value in after.items() if key[0].endswith("_total") and value < before.get(key, float("-inf"))

@@ -106,7 +106,7 @@ def test_a_driver_that_goes_and_comes_back_is_read_again_and_no_counter_falls(
     assert node.daemon.family("coldplate_node_memory_total_bytes", "")  # the host goes on
     node.command("reset-counters")
     assert node.until_up(ALL, 10) < 10
-    for _ in range(8):
+    for _ in range(4):
         after = node.daemon.page()
         assert falls(before, after) == []
         before = {**before, **after}

@@ -1,0 +1,113 @@
+"""The rule pack against the catalogue, its runbooks, and the conventions that readers of alerts rely on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.catalogue import BY_NAME
+from alerts.rulefile import AlertingRule, RecordingRule, RuleFile
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES = sorted((ROOT / "alerts" / "rules").glob("*.yml"))
+RUNBOOKS = ROOT / "docs" / "runbooks"
+SEVERITIES = {"info", "warning", "critical"}
+OF_PROMETHEUS = {"up"}
+SECTIONS = ("## What it means, and why it matters", "## Do first", "## Confirm", "## Look-alikes", "## Escalate")
+QUERY_IN_TEMPLATE = re.compile(r'printf "([a-z_:0-9]+)\{')
+
+
+def alerting(pack: list[RuleFile]) -> Iterator[AlertingRule]:
+    for file in pack:
+        for group in file.groups:
+            yield from (rule for rule in group.rules if isinstance(rule, AlertingRule))
+
+
+def recording(pack: list[RuleFile]) -> Iterator[RecordingRule]:
+    for file in pack:
+        for group in file.groups:
+            yield from (rule for rule in group.rules if isinstance(rule, RecordingRule))
+
+
+def names_read(rule: AlertingRule | RecordingRule) -> set[str]:
+    return {
+        matcher.value
+        for selector in rule.query.selectors
+        for matcher in selector.matchers
+        if matcher.name == "__name__"
+    }
+
+
+@pytest.mark.parametrize("path", RULES, ids=[path.stem for path in RULES])
+def test_promtool_and_coldplate_load_every_file(path: Path, promtool: Any, coldplate: Any) -> None:
+    assert (promtool("check", path), coldplate("check", path)) == (0, 0)
+
+
+def test_every_metric_that_a_rule_reads_is_in_the_catalogue_or_recorded_in_the_same_group(
+    pack: list[RuleFile],
+) -> None:
+    unknown = []
+    for file in pack:
+        for group in file.groups:
+            recorded: set[str] = set()
+            for rule in group.rules:
+                known = BY_NAME.keys() | OF_PROMETHEUS | recorded
+                unknown += [f"{rule.name}: {name}" for name in sorted(names_read(rule) - known)]
+                if isinstance(rule, RecordingRule):
+                    recorded.add(rule.name)
+    assert unknown == []
+
+
+def test_every_metric_that_an_annotation_asks_for_is_recorded(pack: list[RuleFile]) -> None:
+    asked = set(QUERY_IN_TEMPLATE.findall((ROOT / "alerts" / "rules" / "imbalance.yml").read_text()))
+    assert asked == {"job:busy_power_ratio:median"}
+    assert asked <= {rule.name for rule in recording(pack)}
+
+
+def test_every_recording_rule_is_named_by_level_metric_and_operation(pack: list[RuleFile]) -> None:
+    wrong = [r.name for r in recording(pack) if not re.fullmatch(r"(gpu|job|port):[a-z][a-z0-9_]*:[a-z0-9_]+", r.name)]
+    assert wrong == []
+
+
+def test_every_alert_has_a_severity_and_says_what_to_do(pack: list[RuleFile]) -> None:
+    for rule in alerting(pack):
+        assert re.fullmatch(r"([A-Z][a-z0-9]*)+", rule.name)
+        labels = {name: template.render for name, template in rule.labels}
+        assert set(labels) == {"severity"}, rule.name
+        assert {name for name, _ in rule.annotations} == {"summary", "description", "runbook_url"}, rule.name
+
+
+def test_every_severity_is_one_of_three_and_every_runbook_is_the_alerts_own() -> None:
+    for path in RULES:
+        for block in path.read_text().split("- alert: ")[1:]:
+            name = block.split("\n", 1)[0]
+            severity = re.search(r"^ *severity: (\w+)$", block, re.MULTILINE)
+            assert severity is not None, name
+            assert severity[1] in SEVERITIES, name
+            assert f"runbook_url: docs/runbooks/{name}.md\n" in block + "\n", name
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert(pack: list[RuleFile]) -> None:
+    names = [rule.name for rule in alerting(pack)]
+    assert len(names) == len(set(names))
+    assert {path.stem for path in RUNBOOKS.glob("*.md")} - {"README"} == set(names)
+
+
+def test_every_runbook_has_every_section(pack: list[RuleFile]) -> None:
+    for rule in alerting(pack):
+        text = (RUNBOOKS / f"{rule.name}.md").read_text()
+        assert text.startswith(f"# {rule.name}\n")
+        assert [section for section in SECTIONS if section not in text] == [], rule.name
+
+
+def test_every_alert_has_a_case_that_fires_and_one_that_is_silent(pack: list[RuleFile]) -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "alerts" / "tests").glob("*.yml"))
+    silent = set(re.findall(r"alertname: (\w+), exp_alerts: \[\]", tests))
+    firing = set(re.findall(r"alertname: (\w+)\n +exp_alerts:\n +- exp_labels", tests))
+    names = {rule.name for rule in alerting(pack)}
+    assert firing == names
+    assert silent >= names
