@@ -23,9 +23,10 @@ from types import FrameType
 
 from agent import __version__, logs
 from agent.assembly import Options, build_engine, check, load_settings, parse_address
+from agent.clock import clock
 from agent.config import Config, ConfigError
 from agent.engine import Engine
-from agent.model import Instant, Lane, Outcome, Snapshot
+from agent.model import Lane, Outcome, Snapshot
 from agent.sampler.health import OwnFacts
 from agent.systemd import Notifier
 from exporters.server import HttpServer
@@ -35,11 +36,6 @@ log = logging.getLogger("coldplate")
 
 SWITCH = 0.0005
 """Seconds after which a thread that computes lets another one in."""
-
-
-def clock() -> Instant:
-    """The one clock of the daemon."""
-    return Instant(time.monotonic(), time.time())
 
 
 @dataclass(slots=True)

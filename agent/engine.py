@@ -76,8 +76,7 @@ class Engine:
 
     def run(self) -> None:
         """Sample until `stop`."""
-        self._await_devices()
-        self.schedule = Schedule(self.sampler.settings, self._clock().mono)
+        self._begin()
         while not self._stopping.is_set():
             self._pump(self.schedule.next_tick, lambda: False)
             if not self._stopping.is_set():
@@ -85,8 +84,7 @@ class Engine:
 
     def once(self) -> Snapshot:
         """A snapshot of every lane, after two ticks: rates over an interval need both its ends."""
-        self._await_devices()
-        self.schedule = Schedule(self.sampler.settings, self._clock().mono)
+        self._begin()
         self.tick()
         self._pump(self.schedule.next_tick, lambda: False)
         self.tick()
@@ -130,13 +128,13 @@ class Engine:
         self._pump(now.mono + limit, lambda: not self._pending)
         self._publish(lanes)
 
-    def _await_devices(self) -> None:
-        """Give the worker time to open its devices, so that the first page shows them."""
-        if self.supervisor is None:
-            return
+    def _begin(self) -> None:
+        """Give the worker time to open its devices, so that the first page shows them, and lay the grid from then."""
         supervisor = self.supervisor
-        supervisor.step(self._clock().mono)
-        self._pump(self._clock().mono + OPENING, lambda: supervisor.running or supervisor.refusal is not None)
+        if supervisor is not None:
+            supervisor.step(self._clock().mono)
+            self._pump(self._clock().mono + OPENING, lambda: supervisor.running or supervisor.refusal is not None)
+        self.schedule = Schedule(self.sampler.settings, self._clock().mono)
 
     def _take_settings(self) -> None:
         settings, self._reconfigured = self._reconfigured, None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from agent.catalogue import gpu, infiniband, links, node, own, rack
 from agent.catalogue.bindings import Derived
-from agent.model import Kind, Metric
+from agent.model import Metric
 
 STATISTICS = ("min", "mean", "max")
 
@@ -46,8 +46,3 @@ if len(BY_NAME) != len(ROWS):
 def metric(name: str) -> Metric:
     """The row of that name. Raises KeyError when there is none."""
     return BY_NAME[name]
-
-
-def is_counter(row: Metric) -> bool:
-    """Whether the row only ever grows."""
-    return row.kind is Kind.COUNTER

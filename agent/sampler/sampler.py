@@ -101,9 +101,9 @@ class Sampler:
             self._trouble[error.channel] = _Trouble(error.reason, error.detail)
         if error.reason is Reason.LOST:
             self.presence.lost(error.channel)
-        block = self._blocks.get((self._devices, error.channel, error.lane))
+        key = (self._devices, error.channel, error.lane)
+        block = self._blocks.get(key)
         if block is not None and error.lane is not Lane.FAST:
-            key = (self._devices, error.channel, error.lane)
             self._blocks[key] = withdrawn(block, error.mono, error.reason, error.detail)
 
     def take_read(self, read: Read) -> None:

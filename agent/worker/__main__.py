@@ -16,8 +16,8 @@ import time
 from types import FrameType
 
 from agent.backends.protocol import DeviceSource
+from agent.clock import clock
 from agent.logs import set_up
-from agent.model import Instant
 from agent.worker.loop import Terminated, WorkerLoop
 
 
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     # Orders come on 0 and messages leave on a copy of 1, so that a stray print of a library goes to the log.
     messages = os.dup(1)
     os.dup2(2, 1)
-    loop = WorkerLoop(_source(options), 0, messages, lambda: Instant(time.monotonic(), time.time()))
+    loop = WorkerLoop(_source(options), 0, messages, clock)
     gc.freeze()
     return loop.run()
 

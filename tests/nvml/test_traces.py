@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.backends.protocol import Sample
-from agent.catalogue import is_counter
-from agent.model import Instant, Lane
+from agent.model import Instant, Kind, Lane
 from tests.hardware.node import FAST_CALLS, LANES, Node, families, violations
 from tests.hardware.replay import ReplayDriver, Trace
 
@@ -85,7 +84,7 @@ def test_counters_of_a_healthy_machine_only_grow(replayed: Replayed) -> None:
     last: dict[object, float] = {}
     for sample in replayed.of(Lane.FAST):
         for reading in sample.readings:
-            if is_counter(reading.metric):
+            if reading.metric.kind is Kind.COUNTER:
                 assert reading.value >= last.get(reading.series, 0.0), reading.series
                 last[reading.series] = reading.value
     assert last

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("agent", "exporters", "alerts", "dashboards")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
-ROOF = {"agent.cli", "agent.daemon", "agent.engine", "agent.assembly", "agent.once", "agent.selection",
+ROOF = {"agent.cli", "agent.clock", "agent.daemon", "agent.engine", "agent.assembly", "agent.once", "agent.selection",
         "agent.rules_cli", "agent.worker.__main__", "agent.systemd"}  # fmt: skip
 
 MAY_IMPORT = (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-GIB = 2.0**30
 MIB = 2.0**20
 MHZ = 1e6
 GIGABIT = 1e9 / 8

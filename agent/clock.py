@@ -1,0 +1,12 @@
+"""The one clock: the roof reads it, and hands it down as an argument."""
+
+from __future__ import annotations
+
+import time
+
+from agent.model import Instant
+
+
+def clock() -> Instant:
+    """This moment, on both clocks."""
+    return Instant(time.monotonic(), time.time())
