@@ -76,12 +76,15 @@ class Compiler:
     def __init__(self, default_step_ms: int) -> None:
         self.space: LabelSpace = LabelSpace()
         self._default_step_ms = default_step_ms
-        self._reach_ms: dict[tuple[Matcher, ...], int] = {}
+        self._reach_ms: dict[tuple[Matcher, ...], tuple[int, int]] = {}  # and the history, see `Selector`
         self._outer_ms = 0  # how far back the subqueries around the current node already look
 
     def needs(self) -> list[selectors.Selector]:
         """Return each different selector with how far back it reads."""
-        return [selectors.Selector(matchers, reach / 1000) for matchers, reach in self._reach_ms.items()]
+        return [
+            selectors.Selector(matchers, reach / 1000, history / 1000)
+            for matchers, (reach, history) in self._reach_ms.items()
+        ]
 
     def compile(self, node: parser.Expr | None) -> Plan:
         """Plan a node of any kind."""
@@ -138,19 +141,19 @@ class Compiler:
     def instant(self, node: parser.VectorSelector) -> tuple[tuple[Matcher, ...], selectors.Timing]:
         """Return matchers and timing of an instant selector, and note that it reads its look-back."""
         matchers, timing = matchers_of(node), timing_of(node)
-        self._note(matchers, timing, LOOKBACK_MS)
+        self._note(matchers, timing, LOOKBACK_MS, 0)
         return matchers, timing
 
     def _range(self, node: parser.MatrixSelector) -> MatrixPlan:
         matchers, timing = matchers_of(node.vector_selector), timing_of(node.vector_selector)
         range_ms = milliseconds(node.range)
-        self._note(matchers, timing, range_ms)
+        self._note(matchers, timing, range_ms, range_ms)
         return selectors.range_selector(self.space, matchers, timing, range_ms)
 
-    def _note(self, matchers: tuple[Matcher, ...], timing: selectors.Timing, range_ms: int) -> None:
-        outer = 0 if timing.at_query else self._outer_ms
-        reach = max(outer + timing.offset_ms + range_ms, 0)
-        self._reach_ms[matchers] = max(self._reach_ms.get(matchers, 0), reach)
+    def _note(self, matchers: tuple[Matcher, ...], timing: selectors.Timing, reach_ms: int, range_ms: int) -> None:
+        ago = (0 if timing.at_query else self._outer_ms) + timing.offset_ms
+        reach, history = self._reach_ms.get(matchers, (0, 0))
+        self._reach_ms[matchers] = (max(reach, ago + reach_ms), max(history, ago + range_ms))
 
     def _subquery(self, node: parser.SubqueryExpr) -> MatrixPlan:
         timing, range_ms = timing_of(node), milliseconds(node.range)

@@ -13,10 +13,11 @@ _TOKEN = re.compile(
     r"""(?P<skip>\s+|\#[^\n]*)
       | (?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`[^`]*`)
       | (?P<word>[A-Za-z_:][\w:]*)
-      | (?P<number>[0-9.][\w.]*)
+      | (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-][0-9]+|[0-9.][\w.]*)
       | (?P<sign>=~|!~|==|!=|<=|>=|.)""",
     re.VERBOSE | re.DOTALL,
 )
+_DECIMAL = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _CLOSING = {"(": ")", "{": "}", "[": "]"}
 # What may follow an unfinished query so that it becomes a whole one, before the open brackets are closed.
 _COMPLETIONS = ("", "x", "1", '"x"', "(x)", "(x)(x)", "1m", '="x"', ":", "(x[1m])", "x[1m]", "1,x")
@@ -28,6 +29,30 @@ def tokens(text: str) -> Iterator[tuple[str, int, str]]:
     for found in _TOKEN.finditer(text):
         if found.lastgroup != "skip":
             yield str(found.lastgroup), found.start(), found.group()
+
+
+def number_literals(text: str) -> Iterator[tuple[int, str, float]]:
+    """Return offset, text and value of each number, without its sign; ranges, offsets and other durations are none."""
+    in_brackets = False
+    before = ""
+    for kind, offset, token in tokens(text):
+        if token in ("[", "]"):
+            in_brackets = token == "["
+        elif kind == "number" and not in_brackets and before not in ("offset", "@"):
+            value = _value_of(token)
+            if value is not None:
+                yield offset, token, value
+        if token not in ("+", "-"):
+            before = token.lower()
+
+
+def _value_of(token: str) -> float | None:
+    """Return the value of a number as Prometheus reads it: base 16 after `0x`, base 8 after `0`, else decimal."""
+    if re.fullmatch(r"0[xX][0-9a-fA-F]+", token):
+        return float(int(token, 16))
+    if re.fullmatch(r"0[0-7]+", token):
+        return float(int(token, 8))
+    return float(token) if _DECIMAL.fullmatch(token) else None
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:

@@ -29,10 +29,15 @@ class Timing(NamedTuple):
 
 
 class Selector(NamedTuple):
-    """What a query reads: series by their matchers, from `reach` seconds before the evaluation."""
+    """What a query reads: series by their matchers, from `reach` seconds before the evaluation.
+
+    Of the samples within that reach, those of the last `history` seconds are all looked at, and of the older ones the
+    newest at most: an instant selector without an offset has a reach of five minutes and no history.
+    """
 
     matchers: tuple[Matcher, ...]
     reach: float
+    history: float
 
 
 def newest_by_select(source: Source) -> Callable[[tuple[Matcher, ...], float, float], list[Newest]]:
