@@ -6,15 +6,14 @@ knew the one before. Nothing that a GPU measured is kept here, only what it is.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from agent.durable import replace_file, set_aside
 from agent.model import Gpu, GpuIdentity
 
 log = logging.getLogger("coldplate.inventory")
@@ -82,11 +81,8 @@ class Inventory:
             self._set_aside(path, error)
 
     def _set_aside(self, path: Path, error: Exception) -> None:
-        aside = path.with_suffix(".damaged")
-        log.warning("the GPU inventory %s is damaged (%s); set aside as %s, learning anew", path, error, aside)
-        if self._keep:
-            with contextlib.suppress(OSError):
-                path.replace(aside)
+        aside = f"set aside as {set_aside(path)}" if self._keep else "left alone"
+        log.warning("the GPU inventory %s is damaged (%s); %s, learning anew", path, error, aside)
 
     def _parse(self, document: dict[str, Any]) -> None:
         if document["version"] != VERSION:
@@ -115,15 +111,8 @@ class Inventory:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file in one step, readable for whoever runs the agent next."""
-    fresh = path.with_suffix(".new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        replace_file(path, text.encode())
     except OSError as error:
         log.warning("cannot write the GPU inventory %s: %s; a restart will not know missing GPUs", path, error)
 
