@@ -70,6 +70,14 @@ class Phase(Enum):
     RESOLVED = "resolved"
 
 
+class RuleHealth(Enum):
+    """How a rule's last evaluation ended, in the words of Prometheus's API."""
+
+    UNKNOWN = "unknown"  # not evaluated yet
+    OK = "ok"
+    FAILED = "err"
+
+
 Labels = tuple[tuple[str, str], ...]
 """Label pairs in the order in which they are exposed."""
 
@@ -326,3 +334,39 @@ class Transition:
     alert: Alert
     before: Phase | None
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RuleReport:
+    """How one rule is doing. Texts are as in the rule file, templates unrendered.
+
+    `hold` and `keep` are `for` and `keep_firing_for` in seconds, `evaluated_at` is in wall seconds (None
+    before the first evaluation), `duration` in seconds. `alerts` are those pending or firing; a recording
+    rule has none.
+    """
+
+    name: str
+    alerting: bool
+    query: str
+    labels: Labels = ()
+    annotations: Labels = ()
+    hold: float = 0.0
+    keep: float = 0.0
+    health: RuleHealth = RuleHealth.UNKNOWN
+    error: str = ""
+    evaluated_at: float | None = None
+    duration: float = 0.0
+    alerts: tuple[Alert, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    """How one group of rules is doing; `interval` in seconds, `limit` 0 is none."""
+
+    name: str
+    file: str
+    interval: float
+    limit: int = 0
+    evaluated_at: float | None = None
+    duration: float = 0.0
+    rules: tuple[RuleReport, ...] = ()

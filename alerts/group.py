@@ -6,36 +6,21 @@ its series too, and the failure is told. Samples and stale markers are written e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import NamedTuple, Protocol
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
 
-from agent.model import Alert, Labels, Phase, Transition
-from alerts.lifecycle import Condition, Holds, Record, Silence, step
-from alerts.promql import EvaluationError, PromqlError, Query, Sample, Scalar, compile_query
-from alerts.promql.labels import drop_name, set_labels
-from alerts.promql.storage import OutOfOrderError, Source
-from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleGroup, Templates
-from alerts.template import Element, RenderError, Root
+from agent.model import Alert, GroupReport, Labels, Phase, RuleHealth, RuleReport, Transition
+from alerts.lifecycle import Record
+from alerts.promql import EvaluationError
+from alerts.promql.storage import OutOfOrderError
+from alerts.rulefile import Identity, Rule, RuleGroup
+from alerts.work import Alerting, Recording, RuleError, Store, Surroundings, Written, work_of
 
-ALERTS = "ALERTS"
-ALERTS_FOR_STATE = "ALERTS_FOR_STATE"
+__all__ = ["Failure", "Group", "Outcome", "Store", "Surroundings"]
 
-
-class Store(Source, Protocol):
-    """Where samples come from, and where rules write theirs."""
-
-    def append(self, labels: Labels, at: float, value: float) -> None: ...
-
-    def mark_stale(self, labels: Labels, at: float) -> None: ...
-
-
-class Surroundings(NamedTuple):
-    """What templates know beside the alert."""
-
-    external_labels: Mapping[str, str] = {}
-    external_url: str = ""
-
+log = logging.getLogger("coldplate.rules")
 
 _ALONE = Surroundings()
 
@@ -55,171 +40,157 @@ class Outcome(NamedTuple):
     failures: tuple[Failure, ...]
 
 
-class RuleError(Exception):
-    """A rule's result cannot be used."""
-
-
-Written = list[tuple[Labels, float]]
-
-
 class Group:
-    """A group at work. `failures` counts failed evaluations by rule, in the order of the rules."""
+    """A group at work. `timer` gives seconds, and measures how long rules take."""
 
-    def __init__(self, rules: RuleGroup, surroundings: Surroundings = _ALONE) -> None:
+    def __init__(
+        self, rules: RuleGroup, surroundings: Surroundings = _ALONE, timer: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self.name = rules.name
         self.rules = rules
-        self.failures = [0] * len(rules.rules)
-        self._states: list[_Recording | _Alerting] = [_state_of(rule, rules, surroundings) for rule in rules.rules]
-        self._written: list[dict[Labels, None]] = [{} for _ in rules.rules]
+        self.evaluated_at: float | None = None
+        self.duration = 0.0
+        self._timer = timer
+        self._works = [work_of(rule, rules, surroundings) for rule in rules.rules]
+        self._orphans: dict[Labels, None] = {}
+        """Series that rules wrote which are no longer in the group."""
 
     def evaluate(self, store: Store, at: float) -> Outcome:
         """Evaluates every rule at a time in wall seconds; writes their samples to the store."""
         stamp = at - self.rules.query_offset
         transitions: list[Transition] = []
         failures: list[Failure] = []
-        for position, state in enumerate(self._states):
-            try:
-                written = state.evaluate(store, at, stamp, transitions)
-                self._write(store, position, written, stamp)
-            except (EvaluationError, RuleError) as error:
-                self.failures[position] += 1
-                failures.append(Failure(self.name, state.rule.name, str(error)))
+        began = self._timer()
+        for work in self._works:
+            before = self._timer()
+            error = self._work(work, store, at, stamp, transitions)
+            work.duration, work.evaluated_at = self._timer() - before, at
+            work.health, work.error = (RuleHealth.FAILED, error) if error else (RuleHealth.OK, "")
+            if error:
+                work.failures += 1
+                failures.append(Failure(self.name, work.rule.name, error))
+        self._end(store, self._orphans, stamp)
+        self._orphans = {}
+        self.duration, self.evaluated_at = self._timer() - began, at
         return Outcome(tuple(transitions), tuple(failures))
 
-    def _write(self, store: Store, position: int, written: Written, stamp: float) -> None:
-        refused = ""
-        returned: dict[Labels, None] = {}
-        for labels, value in written:
-            try:
-                store.append(labels, stamp, value)
-                returned[labels] = None
-            except OutOfOrderError as error:
-                refused = str(error)
-        for labels in self._written[position]:
-            if labels not in returned:
-                store.mark_stale(labels, stamp)
-        self._written[position] = returned
-        if refused:
-            raise RuleError(refused)
+    def _work(
+        self, work: Recording | Alerting, store: Store, at: float, stamp: float, transitions: list[Transition]
+    ) -> str:
+        """Evaluates one rule; what went wrong, or nothing."""
+        try:
+            _write(work, store, work.evaluate(store, at, stamp, transitions), stamp)
+        except (EvaluationError, RuleError) as error:
+            return str(error)
+        except Exception as error:
+            # A defect of ours. It must not take the other rules along, and is counted as any failure.
+            if work.health is not RuleHealth.FAILED:
+                log.exception("rule %s of group %s: internal error", work.rule.name, self.name)
+            return f"internal error: {type(error).__name__}: {error}"
+        return ""
+
+    def adopt(self, before: Group) -> None:
+        """Takes over what an earlier version of the group remembers, rule by rule with the same name and labels."""
+        known: dict[Identity, list[Recording | Alerting]] = {}
+        for work in before._works:
+            known.setdefault(work.rule.identity, []).append(work)
+        self.evaluated_at, self.duration = before.evaluated_at, before.duration
+        for mine in self._works:
+            same = known.get(mine.rule.identity)
+            if not same:
+                continue
+            old = same.pop(0)
+            mine.health, mine.error, mine.failures = old.health, old.error, old.failures
+            mine.evaluated_at, mine.duration, mine.written = old.evaluated_at, old.duration, old.written
+            if isinstance(mine, Alerting) and isinstance(old, Alerting):
+                mine.records, mine.patience = old.records, old.patience
+        self._orphans = dict(before._orphans)
+        for left in known.values():
+            for work in left:
+                self._orphans.update(work.written)
+
+    def retire(self, store: Store, at: float) -> None:
+        """Ends the series that the group wrote: it is evaluated no more."""
+        for work in self._works:
+            self._end(store, work.written, at)
+        self._end(store, self._orphans, at)
+
+    def _end(self, store: Store, series: Iterable[Labels], stamp: float) -> None:
+        for labels in series:
+            store.mark_stale(labels, stamp)
+
+    def restore(self, saved: Mapping[Identity, Mapping[Labels, Record]], patience: Callable[[Rule], float]) -> None:
+        """Takes in what was remembered before a restart; `patience` gives until when a rule may not know yet."""
+        for work in self._works:
+            records = saved.get(work.rule.identity)
+            if records and isinstance(work, Alerting):
+                work.records = dict(records)
+                work.patience = dict.fromkeys(records, patience(work.rule))
+
+    def remembered(self) -> Iterator[tuple[Identity, Record]]:
+        """All that must survive a restart."""
+        for work in self._works:
+            if isinstance(work, Alerting):
+                for record in work.records.values():
+                    yield work.rule.identity, record
+
+    def shift(self, move: Callable[[Record], Record]) -> None:
+        """Changes the times of what is remembered: the clock was set."""
+        for work in self._works:
+            if isinstance(work, Alerting):
+                work.records = {labels: move(record) for labels, record in work.records.items()}
 
     def alerts(self) -> list[Alert]:
         """The alerts that are pending, firing, or resolved a short while ago, rule by rule."""
-        return [record.alert for records in self.records() for record in records.values()]
+        return [record.alert for _, record in self.remembered()]
 
     def firing(self) -> list[Alert]:
         """The alerts that fire."""
         return [alert for alert in self.alerts() if alert.phase is Phase.FIRING]
 
-    def records(self) -> list[Mapping[Labels, Record]]:
-        """What is remembered of alerts, one mapping for each alerting rule."""
-        return [state.records for state in self._states if isinstance(state, _Alerting)]
+    @property
+    def failures(self) -> list[int]:
+        """Failed evaluations, by rule, in the order of the rules."""
+        return [work.failures for work in self._works]
+
+    def report(self, interval: float) -> GroupReport:
+        """How the group and its rules are doing; `interval` is that which the group runs at."""
+        rules = tuple(_report(work) for work in self._works)
+        return GroupReport(
+            self.name, self.rules.file, interval, self.rules.limit, self.evaluated_at, self.duration, rules
+        )
 
 
-def _state_of(rule: Rule, group: RuleGroup, surroundings: Surroundings) -> _Recording | _Alerting:
-    if isinstance(rule, RecordingRule):
-        return _Recording(rule, group.limit)
-    return _Alerting(rule, group.limit, surroundings)
-
-
-def _vector(query: Query, store: Store, stamp: float) -> Sequence[Sample]:
-    """A query's result as samples: a scalar is one without labels."""
-    result = query.evaluate(store, stamp)
-    if isinstance(result, list):
-        return result
-    if isinstance(result, Scalar):
-        return [Sample((), stamp, result.value)]
-    raise RuleError("rule result is not a vector or scalar")
-
-
-class _Recording:
-    def __init__(self, rule: RecordingRule, limit: int) -> None:
-        self.rule = rule
-        self._limit = limit
-        self._changes = (*rule.labels, ("__name__", rule.name))
-
-    def evaluate(self, store: Store, at: float, stamp: float, transitions: list[Transition]) -> Written:
-        del at, transitions  # a recording rule has no alerts
-        found = _vector(self.rule.query, store, stamp)
-        written = [(set_labels(sample.labels, self._changes), sample.value) for sample in found]
-        if len({labels for labels, _ in written}) < len(written):
-            raise RuleError("vector contains metrics with the same labelset after applying rule labels")
-        if 0 < self._limit < len(written):
-            raise RuleError(f"exceeded limit of {self._limit} with {len(written)} series")
-        return written
-
-
-class _Alerting:
-    def __init__(self, rule: AlertingRule, limit: int, surroundings: Surroundings) -> None:
-        self.rule = rule
-        self.records: dict[Labels, Record] = {}
-        self._limit = limit
-        self._surroundings = surroundings
-
-    def evaluate(self, store: Store, at: float, stamp: float, transitions: list[Transition]) -> Written:
-        holding = self._holding(store, stamp)
-        found: list[Transition] = []
-        records: dict[Labels, Record] = {}
-        for labels in {**self.records, **holding}:
-            condition: Condition = holding.get(labels, Silence.CLEAR)
-            record, transition = step(self.records.get(labels), condition, at, self.rule.terms)
-            if record is not None:
-                records[labels] = record
-            if transition is not None:
-                found.append(transition)
-        active = [record.alert for record in records.values() if record.alert.phase is not Phase.RESOLVED]
-        if 0 < self._limit < len(active):
-            self.records = {}
-            raise RuleError(f"exceeded limit of {self._limit} with {len(active)} alerts")
-        self.records = records
-        transitions.extend(found)
-        return list(_series(active))
-
-    def _holding(self, store: Store, stamp: float) -> dict[Labels, Holds]:
-        """The elements of the query's result, by the identity of their alerts."""
-        holding: dict[Labels, Holds] = {}
-        asked = _Asker(store, stamp)
-        for sample in _vector(self.rule.query, store, stamp):
-            root = Root(dict(sample.labels), sample.value, *self._surroundings)
-            own = [*_expanded(self.rule.labels, root, asked), ("alertname", self.rule.name)]
-            labels = set_labels(drop_name(sample.labels), own)
-            if labels in holding:
-                raise RuleError("vector contains metrics with the same labelset after applying alert labels")
-            holding[labels] = Holds(labels, sample.value, dict(_expanded(self.rule.annotations, root, asked)))
-        return holding
-
-
-def _series(alerts: Iterable[Alert]) -> Iterable[tuple[Labels, float]]:
-    """The series that tell of alerts that are pending or firing."""
-    for alert in alerts:
-        yield set_labels(alert.labels, (("__name__", ALERTS), ("alertstate", alert.phase.value))), 1.0
-        yield set_labels(alert.labels, (("__name__", ALERTS_FOR_STATE),)), float(int(alert.active_at))
-
-
-def _expanded(templates: Templates, root: Root, asked: _Asker) -> Iterable[tuple[str, str]]:
-    """Templates rendered for one alert; one that cannot be rendered says so in its place, as Prometheus does."""
-    for name, template in templates:
+def _write(work: Recording | Alerting, store: Store, written: Written, stamp: float) -> None:
+    refused = ""
+    returned: dict[Labels, None] = {}
+    for labels, value in written:
         try:
-            yield name, template.render(root, asked)
-        except RenderError as error:
-            yield name, f"<error expanding template: {error}>"
+            store.append(labels, stamp, value)
+            returned[labels] = None
+        except OutOfOrderError as error:
+            refused = str(error)
+    for labels in work.written:
+        if labels not in returned:
+            store.mark_stale(labels, stamp)
+    work.written = returned
+    if refused:
+        raise RuleError(refused)
 
 
-@lru_cache(maxsize=256)
-def _compiled(text: str) -> Query:
-    """The text of a template's query is often made of labels, so it is known at the evaluation only."""
-    return compile_query(text)
-
-
-class _Asker:
-    """Answers the `query` of templates, at the time of the evaluation."""
-
-    def __init__(self, store: Store, stamp: float) -> None:
-        self._store = store
-        self._stamp = stamp
-
-    def __call__(self, text: str) -> Sequence[Element]:
-        try:
-            found = _vector(_compiled(text), self._store, self._stamp)
-        except (EvaluationError, PromqlError, RuleError) as error:
-            raise RenderError(f"error calling query: {error}") from error
-        return [Element(dict(sample.labels), sample.value) for sample in found]
+def _report(work: Recording | Alerting) -> RuleReport:
+    rule = work.rule
+    if isinstance(work, Recording):
+        report = RuleReport(rule.name, False, rule.expression.strip(), work.rule.labels)
+    else:
+        report = RuleReport(
+            rule.name,
+            True,
+            rule.expression.strip(),
+            tuple((name, template.source) for name, template in work.rule.labels),
+            tuple((name, template.source) for name, template in work.rule.annotations),
+            work.rule.terms.hold,
+            work.rule.terms.keep,
+            alerts=work.active,
+        )
+    return replace(report, health=work.health, error=work.error, evaluated_at=work.evaluated_at, duration=work.duration)

@@ -25,10 +25,12 @@ DEFAULT_STEP = 60.0
 RULE_KEYS = ("record", "alert", "expr", "for", "keep_firing_for", "labels", "annotations")
 
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 Pairs = tuple[tuple[str, str], ...]
 Templates = tuple[tuple[str, Template], ...]
+Identity = tuple[str, Pairs]
+"""By which a rule is known again after a change of its file: its name, and its labels as they are written."""
 
 
 class RuleFileError(Exception):
@@ -49,6 +51,10 @@ class RecordingRule:
     labels: Pairs
     line: int
 
+    @property
+    def identity(self) -> Identity:
+        return self.name, self.labels
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlertingRule:
@@ -61,6 +67,10 @@ class AlertingRule:
     labels: Templates
     annotations: Templates
     line: int
+
+    @property
+    def identity(self) -> Identity:
+        return self.name, tuple((name, template.source) for name, template in self.labels)
 
 
 Rule = Union[RecordingRule, AlertingRule]
@@ -199,7 +209,7 @@ class _Loader:
     def _labels(self, node: yaml.Node | None, where: str) -> dict[str, tuple[str, yaml.Node]]:
         labels = self._reader.strings(node, f"{where}, labels")
         for name, (_, value) in labels.items():
-            if not _LABEL.fullmatch(name) or name == "__name__":
+            if not LABEL_NAME.fullmatch(name) or name == "__name__":
                 remedy = "use letters, digits and _, not beginning with a digit"
                 self._reader.fail(value, where, f"labels: invalid label name {name!r}; {remedy}")
         return labels
@@ -236,7 +246,7 @@ class _Loader:
         keep = reader.duration(fields.get("keep_firing_for"), f"{where}, keep_firing_for") or 0.0
         annotations = reader.strings(fields.get("annotations"), f"{where}, annotations")
         for label, (_, node) in annotations.items():
-            if not _LABEL.fullmatch(label):
+            if not LABEL_NAME.fullmatch(label):
                 reader.fail(node, where, f"annotations: invalid annotation name {label!r}; use letters, digits and _")
         compiled_labels = self._templates(labels, f"{where}, label")
         compiled_annotations = self._templates(annotations, f"{where}, annotation")

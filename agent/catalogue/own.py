@@ -71,19 +71,43 @@ SAMPLER = (
            Lane.FAST, (Derived("configuration"),)),
 )  # fmt: skip
 
-ALERTS = (
+RULES = (
     Metric("coldplate_alert", Kind.STATE, Unit.NONE, Node,
-           "1 for each alert that is pending or firing; needs the rules engine, not in this version.",
-           Lane.FAST, (Derived("rules engine"),), labels=("alertname", "alertstate", "severity"), span=(1, 1)),
+           "1 for each alert that is pending or firing, with the alert's own labels.",
+           Lane.FAST, (Derived("rule engine"),), labels=("alertname", "alertstate", "severity"), span=(1, 1)),
+    Metric("coldplate_rule_evaluations_total", Kind.COUNTER, Unit.NONE, Node,
+           "Rules evaluated on the node, by group.",
+           Lane.FAST, (Derived("rule engine"),), labels=("rule_group",)),
     Metric("coldplate_rule_evaluation_failures_total", Kind.COUNTER, Unit.NONE, Node,
-           "Rule evaluations that failed; needs the rules engine, not in this version.",
-           Lane.FAST, (Derived("rules engine"),), labels=("rule_group",)),
-    Metric("coldplate_notifications_total", Kind.COUNTER, Unit.NONE, Node,
-           "Notifications sent; needs the rules engine, not in this version.",
-           Lane.FAST, (Derived("notifiers"),), labels=("notifier",)),
-    Metric("coldplate_notifications_dropped_total", Kind.COUNTER, Unit.NONE, Node,
-           "Notifications given up; needs the rules engine, not in this version.",
-           Lane.FAST, (Derived("notifiers"),), labels=("notifier",)),
+           "Rule evaluations on the node that failed, by group; /api/v1/rules has the errors.",
+           Lane.FAST, (Derived("rule engine"),), labels=("rule_group",)),
+    Metric("coldplate_rule_evaluation_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
+           "Time spent on evaluating rules on the node, by group.",
+           Lane.FAST, (Derived("rule engine"),), labels=("rule_group",)),
+    Metric("coldplate_rule_window_series", Kind.GAUGE, Unit.NONE, Node,
+           "Series that are kept in memory because a rule reads them.",
+           Lane.FAST, (Derived("rule engine"),), simulated=(0, 10_000)),
+    Metric("coldplate_rule_window_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "Memory that the samples of those series take.",
+           Lane.FAST, (Derived("rule engine"),), simulated=(0, 2**26)),
+    Metric("coldplate_rule_window_dropped_total", Kind.COUNTER, Unit.NONE, Node,
+           "Samples that a rule reads and that did not fit into the memory set aside for them.",
+           Lane.FAST, (Derived("rule engine"),)),
 )  # fmt: skip
 
-ROWS = BACKENDS + SAMPLER + ALERTS
+NOTIFICATIONS = (
+    Metric("coldplate_notifications_total", Kind.COUNTER, Unit.NONE, Node,
+           "Alerts delivered to a receiver.",
+           Lane.FAST, (Derived("notifiers"),), labels=("notifier", "url")),
+    Metric("coldplate_notifications_dropped_total", Kind.COUNTER, Unit.NONE, Node,
+           "Alerts that a receiver never got: refused by it, outdated before they could be sent, or too many.",
+           Lane.FAST, (Derived("notifiers"),), labels=("notifier", "url")),
+    Metric("coldplate_notification_failures_total", Kind.COUNTER, Unit.NONE, Node,
+           "Attempts to reach a receiver that failed; what they carried is tried again.",
+           Lane.FAST, (Derived("notifiers"),), labels=("notifier", "url")),
+    Metric("coldplate_notifications_queued", Kind.GAUGE, Unit.NONE, Node,
+           "Alerts that wait to be delivered to a receiver.",
+           Lane.FAST, (Derived("notifiers"),), labels=("notifier", "url"), simulated=(0, 10_000)),
+)  # fmt: skip
+
+ROWS = BACKENDS + SAMPLER + RULES + NOTIFICATIONS

@@ -162,4 +162,4 @@ def test_memory_is_bounded_by_the_alerts_that_were_there_lately(storage: Storage
         storage.append(make_labels({"gpu": str(minute)}, "t"), minute * 60.0, 90)
         rules.evaluate(storage, minute * 60.0)
         storage.append(make_labels({"gpu": str(minute)}, "t"), minute * 60.0 + 1, 10)
-    assert len(rules.records()[0]) == 17  # one fires, and sixteen minutes' worth is remembered
+    assert len(rules.alerts()) == 17  # one fires, and sixteen minutes' worth is remembered

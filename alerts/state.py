@@ -1,0 +1,160 @@
+"""What is remembered of alerts, as a file: so that a restart or a crash neither forgets nor repeats an incident.
+
+The file is a line with the format and a checksum, then JSON. It is replaced in one step; one that is damaged is set
+aside, never fatal. How old it is tells how long the agent was down, and that time does not count as pending.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agent.durable import replace_file, set_aside
+from agent.model import Alert, Labels, Phase
+from alerts.lifecycle import Record
+from alerts.rulefile import Identity
+
+log = logging.getLogger("coldplate.rules")
+
+FORMAT = "coldplate-alerts-1"
+OUTAGE_TOLERANCE = 3600.0
+"""Seconds of downtime after which alerts start anew, as Prometheus's --rules.alert.for-outage-tolerance."""
+
+Records = Mapping[str, Mapping[Identity, Mapping[Labels, Record]]]
+"""By the group's name, the rule's identity and the alert's labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The memory of all groups at a wall second. `source` names the devices: a drill's alerts are not the node's."""
+
+    at: float
+    source: str
+    records: Records = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return sum(len(alerts) for rules in self.records.values() for alerts in rules.values())
+
+
+class StateError(ValueError):
+    """The content of a state file cannot be used."""
+
+
+def encode(at: float, source: str, records: Iterable[tuple[str, Identity, Record]]) -> bytes:
+    """The content of a state file."""
+    rows = [_row(group, identity, record) for group, identity, record in records]
+    body = json.dumps({"at": at, "source": source, "alerts": rows}, indent=1, ensure_ascii=False).encode() + b"\n"
+    return f"{FORMAT} {zlib.crc32(body):08x}\n".encode() + body
+
+
+def decode(content: bytes) -> Saved:
+    """What a state file says. Raises StateError."""
+    head, _, body = content.partition(b"\n")
+    name, _, checksum = head.decode("ascii", "replace").partition(" ")
+    if name != FORMAT:
+        raise StateError(f"does not begin with {FORMAT}")
+    if checksum != f"{zlib.crc32(body):08x}":
+        raise StateError("its checksum is wrong")
+    try:
+        document = json.loads(body)
+        records: dict[str, dict[Identity, dict[Labels, Record]]] = {}
+        for row in document["alerts"]:
+            record = _record(row)
+            identity = (str(row["rule"]), _pairs(row["rule_labels"]))
+            records.setdefault(str(row["group"]), {}).setdefault(identity, {})[record.alert.labels] = record
+        return Saved(float(document["at"]), str(document["source"]), records)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise StateError(f"its content is not understood: {type(error).__name__}: {error}") from error
+
+
+def read(path: Path) -> Saved | None:
+    """What the file remembers; None where there is no file, or none that can be used."""
+    try:
+        return decode(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("cannot read the state of alerts %s: %s; alerts start anew", path, error)
+    except StateError as error:
+        log.warning("the state of alerts %s: %s; set aside as %s, alerts start anew", path, error, set_aside(path))
+    return None
+
+
+def write(path: Path, content: bytes) -> bool:
+    """Replaces the file; whether that worked. The log says why not."""
+    try:
+        replace_file(path, content)
+    except OSError as error:
+        log.warning("cannot write the state of alerts %s: %s; a restart would start alerts anew", path, error)
+        return False
+    return True
+
+
+def after_downtime(record: Record, down: float) -> Record:
+    """A record as it is after so many seconds without evaluation: they count neither for `for` nor for its kin."""
+    alert = record.alert
+    if alert.phase is Phase.PENDING:
+        alert = replace(alert, active_at=alert.active_at + down)
+    since = None if record.missing_since is None else record.missing_since + down
+    return Record(alert, since)
+
+
+def shifted(record: Record, seconds: float) -> Record:
+    """A record after the clock was set: everything happened as long ago as before."""
+
+    def move(at: float | None) -> float | None:
+        return None if at is None else at + seconds
+
+    alert = record.alert
+    moved = replace(
+        alert, active_at=alert.active_at + seconds, fired_at=move(alert.fired_at), resolved_at=move(alert.resolved_at)
+    )
+    return Record(moved, move(record.missing_since))
+
+
+def _row(group: str, identity: Identity, record: Record) -> dict[str, Any]:
+    alert = record.alert
+    return {
+        "group": group,
+        "rule": identity[0],
+        "rule_labels": identity[1],
+        "labels": alert.labels,
+        "phase": alert.phase.value,
+        "value": repr(float(alert.value)),  # JSON has no infinity
+        "active_at": alert.active_at,
+        "fired_at": alert.fired_at,
+        "resolved_at": alert.resolved_at,
+        "missing_since": record.missing_since,
+        "annotations": dict(alert.annotations),
+    }
+
+
+def _record(row: Mapping[str, Any]) -> Record:
+    phase = Phase(row["phase"])
+    alert = Alert(
+        rule=str(row["rule"]),
+        labels=_pairs(row["labels"]),
+        phase=phase,
+        value=float(row["value"]),
+        active_at=float(row["active_at"]),
+        fired_at=_time(row["fired_at"]),
+        resolved_at=_time(row["resolved_at"]),
+        annotations={str(name): str(text) for name, text in row["annotations"].items()},
+    )
+    if (alert.fired_at is None) != (phase is Phase.PENDING) or (alert.resolved_at is None) == (phase is Phase.RESOLVED):
+        raise ValueError(f"an alert that is {phase.value} has other times than that")
+    return Record(alert, _time(row["missing_since"]))
+
+
+def _pairs(pairs: Iterable[Iterable[str]]) -> Labels:
+    return tuple((str(name), str(value)) for name, value in pairs)
+
+
+def _time(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,82 @@
+"""What the rules read: which series, and for how long their samples are needed.
+
+Worked out from the selectors of the compiled queries, once when rules are loaded. A recording rule's result counts
+only where another rule reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from alerts.promql import Query, Selector, compile_query
+from alerts.promql.labels import METRIC_NAME, Labels, label_value
+from alerts.promql.matchers import match_all, wanted_name
+from alerts.rulefile import AlertingRule, Rule, RuleGroup
+
+
+class Needs:
+    """The selectors of rule groups, by the metric name that they want."""
+
+    def __init__(self, groups: Iterable[RuleGroup]) -> None:
+        self._by_name: dict[str | None, list[tuple[Selector, float]]] = {}
+        for group in groups:
+            for rule in group.rules:
+                for query in queries_of(rule):
+                    for selector in query.selectors:
+                        history = max(selector.history + group.query_offset, 0.0)
+                        self._by_name.setdefault(wanted_name(selector.matchers), []).append((selector, history))
+
+    def history_of(self, labels: Labels) -> float | None:
+        """Seconds for which all samples of a series are needed, 0 for the newest one alone; None if nobody reads it."""
+        name = label_value(labels, METRIC_NAME)
+        wanting = [
+            history
+            for key in (name, None)
+            for selector, history in self._by_name.get(key, ())
+            if match_all(selector.matchers, labels)
+        ]
+        return max(wanting, default=None)
+
+    def names(self) -> frozenset[str]:
+        """The metric names that are read, but for selectors that leave the name open."""
+        return frozenset(name for name in self._by_name if name is not None)
+
+
+def queries_of(rule: Rule) -> Iterable[Query]:
+    """A rule's own query, and those that its templates ask by a literal text."""
+    yield rule.query
+    if isinstance(rule, AlertingRule):
+        for _, template in (*rule.labels, *rule.annotations):
+            for text in template.queries:
+                yield compile_query(text)
+
+
+def memory_of(groups: Iterable[RuleGroup]) -> Mapping[Rule, float]:
+    """How many seconds back each rule sees, through the recording rules that it reads as well.
+
+    So long after a start without history may a rule's silence mean that it does not know yet.
+    """
+    rules = [rule for group in groups for rule in group.rules]
+    recordings: dict[str, list[Rule]] = {}
+    for rule in rules:
+        if not isinstance(rule, AlertingRule):
+            recordings.setdefault(rule.name, []).append(rule)
+    known: dict[Rule, float] = {}
+
+    def memory(rule: Rule, above: tuple[Rule, ...]) -> float:
+        if rule in above:  # rules may read each other's last result
+            return 0.0
+        if rule not in known:
+            known[rule] = max(
+                (
+                    selector.history + max((memory(each, (*above, rule)) for each in read_from(selector)), default=0.0)
+                    for selector in rule.query.selectors
+                ),
+                default=0.0,
+            )
+        return known[rule]
+
+    def read_from(selector: Selector) -> list[Rule]:
+        return recordings.get(wanted_name(selector.matchers) or "", [])
+
+    return {rule: memory(rule, ()) for rule in rules}

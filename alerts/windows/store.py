@@ -1,0 +1,223 @@
+"""Keeps the samples of those series that some rule reads, for as long as it reads them, within a fixed memory.
+
+A snapshot is to this store what a scrape is to Prometheus: each of its readings becomes a sample at the time of the
+round, and a series that is no longer there ends at once. Target labels are added as a scrape would add them, so that
+rules see on the node what they see on the server. What does not fit is left out and counted, never what is there
+already: the memory that a series will need is set aside when it comes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from agent.model import Reading, Series
+from alerts.promql import STALE, is_stale
+from alerts.promql.index import Index
+from alerts.promql.labels import Labels, make_labels
+from alerts.promql.matchers import Matcher
+from alerts.promql.storage import Newest, Window, is_newer, newest_of, to_milliseconds, windows_of
+from alerts.windows.needs import Needs
+
+CAPACITY = 64 * 2**20
+"""Bytes that all windows together may take."""
+LOOKBACK = 300.0
+SERIES_BYTES = 700
+"""Measured: two arrays, the label set, and the entries that find it, of one series without history."""
+SAMPLE_BYTES = 18
+"""Two doubles, and what arrays hold in reserve."""
+_SLACK = 64
+"""Samples by which a window may exceed its history before it is cut."""
+_SWEEP = 16
+"""Rounds between two times that windows are cut."""
+_REMEMBERED = 50_000
+"""Series and label sets that may be remembered as read by no rule."""
+
+
+class _Window:
+    """The samples of one series. `live` while the last round's readings had it."""
+
+    __slots__ = ("fed", "history", "labels", "live", "reserved", "times", "values")
+
+    def __init__(self, labels: Labels, history: float, reserved: int) -> None:
+        self.labels = labels
+        self.history = history
+        self.reserved = reserved
+        self.times: array[float] = array("d")
+        self.values: array[float] = array("d")
+        self.live = False
+        self.fed = 0
+        """The number of the round whose readings brought the newest sample."""
+
+    def put(self, at: float, value: float) -> None:
+        if self.history == 0.0 and self.times:
+            self.times[0] = at
+            self.values[0] = value
+        else:
+            self.times.append(at)
+            self.values.append(value)
+
+    def cut(self, now: float) -> None:
+        """Drop what is older than the history, but for the newest of it, which an instant selector may want."""
+        spare = bisect_right(self.times, now - self.history) - 1
+        if spare >= _SLACK or spare > len(self.times) // 8:
+            del self.times[:spare]
+            del self.values[:spare]
+
+    def end(self, at: float) -> None:
+        if not is_stale(self.values[-1]):
+            self.put(at, STALE)
+
+
+class Windows:
+    """The store that rule groups evaluate on.
+
+    `target` are the labels that a scrape would add to every series, `period` the seconds between two rounds,
+    `capacity` is in bytes.
+    """
+
+    def __init__(self, needs: Needs, target: Labels, period: float, capacity: int = CAPACITY) -> None:
+        self.dropped = 0
+        """Samples that a rule reads and that were left out for want of memory."""
+        self.bytes = 0
+        """About what all windows take, when they were last cut."""
+        self._target = dict(target)
+        self._index: Index[_Window] = Index()
+        self._round = 0
+        self._live: list[_Window] = []
+        self.rewire(needs, period, capacity)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def rewire(self, needs: Needs, period: float, capacity: int = CAPACITY) -> None:
+        """Serve other rules: what they read and was here stays, what nobody reads any more goes."""
+        self._needs = needs
+        self._period = period
+        self._capacity = capacity
+        self._sampled: dict[Series, _Window | None] = {}
+        self._unread: set[Labels] = set()
+        self._refused: set[Labels] = set()
+        for window in list(self._index):
+            history = needs.history_of(window.labels)
+            if history is None:
+                self._index.remove(window)
+                continue
+            window.history = history
+            window.reserved = self._price(history)
+            if history == 0.0:
+                del window.times[:-1]
+                del window.values[:-1]
+        self._reserved = sum(window.reserved for window in self._index)
+        self._live = [window for window in self._index if window.live]
+
+    def take(self, readings: Iterable[Reading], at: float) -> None:
+        """Take in the readings of one round, in wall seconds; series that are not among them end.
+
+        Rounds come in the order of their times.
+        """
+        at = to_milliseconds(at) / 1000
+        self._round += 1
+        number, sampled, fed = self._round, self._sampled, 0
+        for series, value in readings:
+            window = sampled.get(series, _UNMET)
+            if window is _UNMET:
+                window = self._meet(series)
+            if window is None or window.fed == number:
+                continue
+            if not window.live:
+                window.live = True
+                self._live.append(window)
+            window.fed = number
+            window.put(at, value)
+            fed += 1
+        self.dropped += len(self._refused)
+        if fed != len(self._live):
+            self._end_missing(at)
+        if number % _SWEEP == 0:
+            self._sweep(at)
+
+    def append(self, labels: Labels, at: float, value: float) -> None:
+        """Add a sample that a rule wrote, if a rule reads it. Raises OutOfOrderError."""
+        window = self._window(labels)
+        if window is None:
+            return
+        at = to_milliseconds(at) / 1000
+        if not window.times or is_newer(window.times[-1], window.values[-1], at, value):
+            window.put(at, value)
+
+    def mark_stale(self, labels: Labels, at: float) -> None:
+        """End a series; one that is not here, or has ended, is left alone."""
+        window = self._index.get(labels)
+        if window is not None:
+            window.end(to_milliseconds(at) / 1000)
+
+    def select(self, matchers: tuple[Matcher, ...], start: float, end: float) -> list[Window]:
+        """See `alerts.promql.Source`."""
+        return windows_of(self._index.matching(matchers), start, end)
+
+    def newest(self, matchers: tuple[Matcher, ...], start: float, end: float) -> list[Newest]:
+        """See `alerts.promql.InstantSource`."""
+        return newest_of(self._index.matching(matchers), start, end)
+
+    def shift(self, seconds: float) -> None:
+        """Move the whole past in time: the clock was set, and what lies between two samples did not change."""
+        for window in self._index:
+            window.times = array("d", (to_milliseconds(time + seconds) / 1000 for time in window.times))
+
+    def _meet(self, series: Series) -> _Window | None:
+        """The window of a series that was not asked for since the rules were loaded, or since there was no room."""
+        labels = make_labels({**dict(series.all_labels), **self._target}, series.metric.name)
+        window = self._sampled[series] = self._window(labels)
+        return window
+
+    def _window(self, labels: Labels) -> _Window | None:
+        """The window of a label set; None if no rule reads it, or there is no room."""
+        window = self._index.get(labels)
+        if window is not None or labels in self._unread or labels in self._refused:
+            return window
+        history = self._needs.history_of(labels)
+        if history is None:
+            self._unread.add(labels)
+            return None
+        price = self._price(history)
+        if self._reserved + price > self._capacity:
+            self._refused.add(labels)
+            return None
+        self._reserved += price
+        return self._index.add(_Window(labels, history, price))
+
+    def _price(self, history: float) -> int:
+        """Bytes that a series with this history takes in the long run."""
+        samples = 1.0 if history == 0.0 else history / self._period * 9 / 8 + _SLACK
+        return SERIES_BYTES + int(SAMPLE_BYTES * samples)
+
+    def _end_missing(self, at: float) -> None:
+        for window in self._live:
+            if window.fed != self._round:
+                window.live = False
+                window.end(at)
+        self._live = [window for window in self._live if window.live]
+
+    def _sweep(self, at: float) -> None:
+        """Cut what is too old, and forget series that ended longer ago than anybody looks back."""
+        gone = set()
+        samples = 0
+        for window in list(self._index):
+            if window.times[-1] <= at - window.history - LOOKBACK:
+                gone.add(window.labels)
+                self._index.remove(window)
+                self._reserved -= window.reserved
+            elif window.history:
+                window.cut(at)
+            samples += len(window.times)
+        self.bytes = SERIES_BYTES * len(self._index) + SAMPLE_BYTES * samples
+        if gone or len(self._sampled) > 2 * len(self._live) + _REMEMBERED or len(self._unread) > _REMEMBERED:
+            # Met anew at the next round: those that ended may come back, those without room may find some.
+            self._sampled = {}
+            self._unread = set()
+            self._refused = set()
+
+
+_UNMET = _Window((), 0.0, 0)

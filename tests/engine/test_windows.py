@@ -1,0 +1,151 @@
+"""The windows: what rules read is there for as long as they read it, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+
+import pytest
+
+from agent.model import Reading
+from alerts.promql import Sample, Storage, is_stale, make_labels
+from alerts.promql.storage import OutOfOrderError
+from alerts.windows import Needs, Windows
+from alerts.windows.store import SERIES_BYTES
+from tests.engine.conftest import START, Node, ruleset
+
+TARGET = (("instance", "n:19400"), ("job", "coldplate"))
+QUERIES = (
+    "a", "a > 3", 'a{gpu="1"}', "a offset 20s", "sum by (gpu) (a) + on (gpu) b", "rate(a[30s])", "increase(b[50s])",
+    "max_over_time(a[15s] offset 40s)", "avg_over_time((a * 2)[40s:10s])", "changes(a[1m])", "absent(b)",
+    "absent_over_time(b[20s])", "count({__name__=~'a|b'})", "last_over_time(b[45s])", "deriv(a[25s])", "a @ end()",
+    "max_over_time(rate(a[20s])[40s:5s])", 'b{gpu!="0"} unless a',
+)  # fmt: skip
+
+
+def windows(queries: str, **options: int) -> Windows:
+    return Windows(Needs(ruleset(queries).groups), TARGET, 1.0, **options)
+
+
+def rules_of(*queries: str) -> str:
+    return ", ".join(f'{{record: "r{number}", expr: {json.dumps(query)}}}' for number, query in enumerate(queries))
+
+
+def names(found: Windows) -> set[str]:
+    every = found.select((), -math.inf, math.inf)
+    return {f"{dict(labels)['__name__']}/{dict(labels).get('gpu')}" for labels, _, _ in every}
+
+
+def comparable(result: object) -> object:
+    if not isinstance(result, list):
+        return result
+    return sorted((sample.labels, repr(sample.value)) for sample in result if isinstance(sample, Sample))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_query_sees_in_the_windows_what_it_would_see_in_a_store_that_keeps_everything(seed: int, node: Node) -> None:
+    dice = random.Random(seed)
+    rules = ruleset(rules_of(*QUERIES))
+    queries = [rule.query for group in rules.groups for rule in group.rules]
+    kept, everything = Windows(Needs(rules.groups), TARGET, 1.0), Storage()
+    live: set[tuple[tuple[str, str], ...]] = set()
+    at = START.wall
+    for _ in range(150):
+        at += dice.choice([1.0, 1.0, 1.0, 1.013, 2.0, 7.0])
+        there = [(name, gpu) for name in "ab" for gpu in "012" if dice.random() < 0.93]
+        readings = [node.reading(name, gpu, float(dice.randrange(9))) for name, gpu in there]
+        kept.take(readings, at)
+        now = set()
+        for reading in readings:
+            labels = make_labels({**dict(reading.series.all_labels), **dict(TARGET)}, reading.metric.name)
+            everything.append(labels, at, reading.value)
+            now.add(labels)
+        for labels in live - now:
+            everything.mark_stale(labels, at)
+        live = now
+        for query in queries:
+            assert comparable(query.evaluate(kept, at)) == comparable(query.evaluate(everything, at)), query.text
+
+
+def test_only_what_a_rule_reads_is_kept(node: Node) -> None:
+    kept = windows(rules_of("a{gpu='1'}", "rate(b[1m])"))
+    kept.take([node.reading(name, gpu, 1.0) for name in "abc" for gpu in "01"], START.wall)
+    assert names(kept) == {"a/1", "b/0", "b/1"}
+
+
+def test_a_series_that_only_its_newest_sample_is_read_of_keeps_one(node: Node) -> None:
+    kept = windows(rules_of("a", "rate(b[10s])"))
+    for second in range(400):
+        kept.take([node.reading("a", "0", 1.0), node.reading("b", "0", 1.0)], START.wall + second)
+    lengths = {dict(labels)["__name__"]: len(times) for labels, times, _ in kept.select((), 0.0, math.inf)}
+    assert lengths["a"] == 1
+    assert 10 <= lengths["b"] < 100
+
+
+def test_a_series_ends_the_moment_that_it_leaves_the_snapshot_and_may_come_back(node: Node) -> None:
+    kept = windows(rules_of("a"))
+    kept.take([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)], START.wall)
+    kept.take([node.reading("a", "1", 2.0)], START.wall + 1)
+    values = {dict(labels)["gpu"]: value for labels, _, value in kept.newest((), 0.0, math.inf)}
+    assert is_stale(values["0"]) and values["1"] == 2.0
+    kept.take([node.reading("a", "0", 3.0), node.reading("a", "1", 3.0)], START.wall + 2)
+    assert {value for _, _, value in kept.newest((), 0.0, math.inf)} == {3.0}
+
+
+def test_series_that_ended_are_forgotten_when_nobody_can_look_back_at_them(node: Node) -> None:
+    kept = windows(rules_of("rate(a[1m])"))
+    kept.take([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)], START.wall)
+    for second in range(1, 400):
+        kept.take([node.reading("a", "1", 1.0)], START.wall + second)
+        if second < 360:
+            assert len(kept) == 2
+    assert names(kept) == {"a/1"}
+
+
+def test_what_does_not_fit_is_left_out_and_counted_and_what_is_there_stays(node: Node) -> None:
+    kept = windows(rules_of("a"), capacity=3 * (SERIES_BYTES + 18))
+    readings = [node.reading("a", str(gpu), 1.0) for gpu in range(5)]
+    kept.take(readings, START.wall)
+    kept.take(readings, START.wall + 1)
+    assert (len(kept), kept.dropped) == (3, 4)
+
+
+def test_room_that_becomes_free_is_given_to_those_who_wait(node: Node) -> None:
+    kept = windows(rules_of("a"), capacity=SERIES_BYTES + 18)
+    kept.take([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)], START.wall)
+    for second in range(1, 340):
+        kept.take([node.reading("a", "1", 1.0)], START.wall + second)
+    assert names(kept) == {"a/1"}
+    assert kept.dropped < 340
+
+
+def test_a_reload_keeps_the_history_that_is_still_read_and_drops_the_rest(node: Node) -> None:
+    kept = windows(rules_of("rate(a[1m])", "b"))
+    for second in range(60):
+        kept.take([node.reading("a", "0", second), node.reading("b", "0", 1.0)], START.wall + second)
+    kept.rewire(Needs(ruleset(rules_of("increase(a[50s])", "c")).groups), 1.0)
+    assert names(kept) == {"a/0"}
+    (window,) = kept.select((), 0.0, math.inf)
+    assert len(window[1]) == 60
+    kept.take([node.reading("a", "0", 60), node.reading("c", "0", 1.0)], START.wall + 60)
+    assert names(kept) == {"a/0", "c/0"}
+
+
+def test_what_rules_write_is_kept_only_where_a_rule_reads_it() -> None:
+    kept = windows(rules_of("r1", "ALERTS{alertstate='firing'}"))
+    kept.append(make_labels({}, "r1"), START.wall, 1.0)
+    kept.append(make_labels({}, "r0"), START.wall, 1.0)
+    kept.append(make_labels({"alertstate": "pending"}, "ALERTS"), START.wall, 1.0)
+    assert names(kept) == {"r1/None"}
+    with pytest.raises(OutOfOrderError):
+        kept.append(make_labels({}, "r1"), START.wall - 1, 1.0)
+    kept.mark_stale(make_labels({}, "r1"), START.wall + 1)
+    assert is_stale(kept.newest((), 0.0, math.inf)[0][2])
+
+
+def test_a_reading_given_twice_counts_once(node: Node) -> None:
+    kept = windows(rules_of("rate(a[1m])"))
+    twice: list[Reading] = [node.reading("a", "0", 1.0), node.reading("a", "0", 2.0)]
+    kept.take(twice, START.wall)
+    assert [list(values) for _, _, values in kept.select((), 0.0, math.inf)] == [[1.0]]
