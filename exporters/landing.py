@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.model import BackendReport, Gpu, Outcome, Snapshot
+from agent.model import BackendReport, Gpu, GroupReport, Outcome, Snapshot
+from exporters import landing_alerts
+from exporters.markup import escape, table
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#16202a;--soft:#5b6875;--line:#dce2e8;--paper:#fff;--wash:#f4f6f8;
@@ -32,12 +34,14 @@ table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.35rem .75rem .35rem 0;border-bottom:1px solid var(--line)}
 th{color:var(--soft);font-weight:500;font-size:.8rem}
 td.n,th.n{text-align:right}
+td.since{white-space:nowrap}
+td.where{color:var(--soft);font-size:.85rem;overflow-wrap:anywhere}
 .good{color:var(--good)}
 .bad{color:var(--bad);font-weight:600}
 ul{padding-left:1.2rem}
 """
 
-STYLE_HASH = "sha256-ERW6p9jxYpgNa8EhCE9rLTxdSo1Hxp7+pFWTOyB8po4="
+STYLE_HASH = "sha256-2ghqZ2sDSMDai+ip3mIj2a5X9H2TE/+WJDwBUdNA0Y4="
 """Of STYLE: the one style sheet that the policy lets a browser apply. A test proves that it is right."""
 
 _POLICY = (
@@ -63,7 +67,7 @@ _INFO = "coldplate_gpu_info"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the page shows; `age` in seconds, None before the first sample."""
+    """What the page shows; `age` in seconds, None before the first sample; `groups` None without a rules engine."""
 
     node: str
     version: str
@@ -72,16 +76,17 @@ class Facts:
     snapshot: Snapshot | None
     age: float | None
     readiness: tuple[bool, str]
+    groups: tuple[GroupReport, ...] | None = None
 
 
 def render(facts: Facts) -> str:
     """The HTML document."""
-    node = _escape(facts.node)
+    node = escape(facts.node)
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>coldplate on {node}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>coldplate <small>{_escape(facts.version)} on {node}</small></h1>\n"
+        f"<h1>coldplate <small>{escape(facts.version)} on {node}</small></h1>\n"
         + "".join(_sections(facts))
         + "</main>\n</body>\n</html>\n"
     )
@@ -90,11 +95,13 @@ def render(facts: Facts) -> str:
 def _sections(facts: Facts) -> Iterator[str]:
     if facts.synthetic is not None:
         yield (
-            f'<p class="banner" role="alert">Synthetic devices, scenario {_escape(facts.synthetic)}:'
+            f'<p class="banner" role="alert">Synthetic devices, scenario {escape(facts.synthetic)}:'
             " nothing they show is real.</p>\n"
         )
     devices = _devices(facts.snapshot)
     yield _summary(facts, devices)
+    if facts.groups is not None:
+        yield landing_alerts.section(facts.groups, None if facts.snapshot is None else facts.snapshot.at.wall)
     if devices:
         yield _gpu_table(devices)
     if facts.snapshot is not None:
@@ -106,11 +113,13 @@ def _summary(facts: Facts, devices: dict[Gpu, dict[str, str | float]]) -> str:
     ready, text = facts.readiness
     answering = sum(1 for values in devices.values() if values.get(_UP) == 1)
     tiles = [
-        ("State", f'<span class="{"good" if ready else "bad"}">{_escape("ready" if ready else text)}</span>'),
+        ("State", f'<span class="{"good" if ready else "bad"}">{escape("ready" if ready else text)}</span>'),
         ("GPUs", f"{answering} of {len(devices)} answer" if devices else "none"),
         ("Series", "none yet" if facts.snapshot is None else str(len(facts.snapshot.readings))),
         ("Sample age", "no sample yet" if facts.age is None else f"{facts.age:.1f} s"),
     ]
+    if facts.groups is not None:
+        tiles.append(("Alerts", landing_alerts.tile(facts.groups)))
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>\n"
 
 
@@ -135,19 +144,15 @@ def _gpu_table(devices: dict[Gpu, dict[str, str | float]]) -> str:
         _gpu_row(gpu, values)
         for gpu, values in sorted(devices.items(), key=lambda item: (len(item[0].index), item[0].index, item[0].uuid))
     )
-    return _table("GPUs", f"<th>GPU</th><th>Model</th><th>Answers</th>{heads}", rows)
+    return table("GPUs", f"<th>GPU</th><th>Model</th><th>Answers</th>{heads}", rows)
 
 
 def _gpu_row(gpu: Gpu, values: dict[str, str | float]) -> str:
-    model = _escape(str(values.get(_INFO, "–")))
+    model = escape(str(values.get(_INFO, "–")))
     cells = "".join(
         f'<td class="n">{_quantity(values.get(name), factor, unit)}</td>' for name, _, factor, unit in _GPU_COLUMNS
     )
-    return f"<tr><td>{_escape(gpu.index)}</td><td>{model}</td><td>{_up(values.get(_UP))}</td>{cells}</tr>\n"
-
-
-def _table(title: str, heads: str, rows: str) -> str:
-    return f'<h2>{title}</h2>\n<div class="scroll"><table>\n<tr>{heads}</tr>\n{rows}</table></div>\n'
+    return f"<tr><td>{escape(gpu.index)}</td><td>{model}</td><td>{_up(values.get(_UP))}</td>{cells}</tr>\n"
 
 
 def _up(value: str | float | None) -> str:
@@ -164,13 +169,13 @@ def _quantity(value: str | float | None, factor: float, unit: str) -> str:
 
 def _backend_table(reports: tuple[BackendReport, ...]) -> str:
     rows = "".join(
-        f"<tr><td>{_escape(report.backend)}</td><td>{_outcome(report.outcome)}</td>"
+        f"<tr><td>{escape(report.backend)}</td><td>{_outcome(report.outcome)}</td>"
         f'<td class="n">{report.duration * 1e3:.1f} ms</td><td class="n">{len(report.gaps)}</td>'
-        f"<td>{_escape(report.detail)}</td></tr>\n"
+        f"<td>{escape(report.detail)}</td></tr>\n"
         for report in reports
     )
     heads = '<th>Backend</th><th>Outcome</th><th class="n">Last read</th><th class="n">Missing</th><th>Detail</th>'
-    return _table("Backends", heads, rows)
+    return table("Backends", heads, rows)
 
 
 def _outcome(outcome: Outcome) -> str:
@@ -184,13 +189,8 @@ def _links(telemetry_path: str) -> str:
         ("/-/healthy", "whether the process lives"),
         ("/-/ready", "whether the last sample is fresh"),
         ("/api/v1/snapshot", "the last sample as JSON, with the reason for each missing metric"),
+        ("/api/v1/alerts", "the alerts that are pending or firing, in Prometheus's JSON"),
+        ("/api/v1/rules", "the rules and how their last evaluation went, in Prometheus's JSON"),
     )
-    items = "".join(f'<li><a href="{_escape(path)}">{_escape(path)}</a> {what}</li>\n' for path, what in targets)
+    items = "".join(f'<li><a href="{escape(path)}">{escape(path)}</a> {what}</li>\n' for path, what in targets)
     return f"<h2>Pages</h2>\n<ul>\n{items}</ul>\n"
-
-
-def _escape(text: str) -> str:
-    """As html.escape; that module brings a table of two thousand entities along."""
-    for raw, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#x27;")):
-        text = text.replace(raw, safe)
-    return text

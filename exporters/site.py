@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from agent.model import Snapshot
-from exporters import landing, snapshot_json
+from agent.model import GroupReport, Snapshot
+from exporters import envelope, landing, rules_json, snapshot_json
 from exporters.encoder import Encoder
 from exporters.negotiation import accepts_gzip, choose_format
 from exporters.page import PageCache, age_of
@@ -33,7 +33,8 @@ class View:
     `readiness` gives whether the last sample is fresh, and why not. `reload` asks for a reload and gives
     whether it went well, with a text; it is None where reloading over HTTP is not enabled. It runs in
     the server's thread and must be quick. `clock` is the clock of the snapshots' `mono`. `synthetic`
-    names the scenario when the devices are not real.
+    names the scenario when the devices are not real. `rules` gives how every group of rules is doing, again
+    in the server's thread; it is None where there is no rules engine.
     """
 
     latest: Callable[[], Snapshot | None]
@@ -44,9 +45,10 @@ class View:
     reload: Callable[[], tuple[bool, str]] | None = None
     synthetic: str | None = None
     telemetry_path: str = "/metrics"
+    rules: Callable[[], tuple[GroupReport, ...]] | None = None
 
 
-RESERVED_PATHS = ("/-/healthy", "/-/ready", "/-/reload", "/api/v1/snapshot")
+RESERVED_PATHS = ("/-/healthy", "/-/ready", "/-/reload", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules")
 """Paths that the metrics cannot have."""
 
 
@@ -62,6 +64,8 @@ class Site:
             "/-/ready": (_READ, self._ready),
             "/-/reload": (_WRITE, self._reload),
             "/api/v1/snapshot": (_READ, self._snapshot),
+            "/api/v1/alerts": (_READ, self._alerts),
+            "/api/v1/rules": (_READ, self._rules),
         }
         path = view.telemetry_path
         if not path.startswith("/") or (path in self._routes and path != "/"):
@@ -113,8 +117,22 @@ class Site:
         del request
         snapshot = self._view.latest()
         if snapshot is None:
-            return Response(HTTPStatus.SERVICE_UNAVAILABLE, snapshot_json.failure("unavailable", _NOT_YET), _JSON)
+            return Response(HTTPStatus.SERVICE_UNAVAILABLE, envelope.failure("unavailable", _NOT_YET), _JSON)
         return Response(HTTPStatus.OK, snapshot_json.success(snapshot, age_of(snapshot, self._view.clock())), _JSON)
+
+    def _groups(self) -> tuple[GroupReport, ...]:
+        return () if self._view.rules is None else self._view.rules()
+
+    def _alerts(self, request: Request) -> Response:
+        del request
+        return Response(HTTPStatus.OK, rules_json.alerts(self._groups()), _JSON)
+
+    def _rules(self, request: Request) -> Response:
+        try:
+            selection = rules_json.selection_of(request.query)
+        except rules_json.ParameterError as error:
+            return Response(HTTPStatus.BAD_REQUEST, envelope.failure("bad_data", str(error)), _JSON)
+        return Response(HTTPStatus.OK, rules_json.rules(self._groups(), selection), _JSON)
 
     def _landing(self, request: Request) -> Response:
         del request
@@ -128,6 +146,7 @@ class Site:
             snapshot=snapshot,
             age=None if snapshot is None else age_of(snapshot, view.clock()),
             readiness=view.readiness(),
+            groups=None if view.rules is None else view.rules(),
         )
         return Response(HTTPStatus.OK, landing.render(facts).encode("utf-8", "replace"), _HTML, landing.HEADERS)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from agent.model import BackendReport, Gap, Reading, Snapshot
+from exporters import envelope
 
 
 def success(snapshot: Snapshot, age: float) -> bytes:
@@ -21,16 +20,7 @@ def success(snapshot: Snapshot, age: float) -> bytes:
         "reports": [_report(report) for report in snapshot.reports],
         "gaps": [_gap(report.backend, gap) for report in snapshot.reports for gap in report.gaps],
     }
-    return _encode({"status": "success", "data": data})
-
-
-def failure(kind: str, text: str) -> bytes:
-    """An error, as Prometheus's API tells it."""
-    return _encode({"status": "error", "errorType": kind, "error": text})
-
-
-def _encode(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+    return envelope.success(data)
 
 
 def _reading(reading: Reading) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def test_the_telemetry_path_may_be_the_root(view: View) -> None:
     assert b"# TYPE" in get(Site(replace(view, telemetry_path="/")), "/").body
 
 
-@pytest.mark.parametrize("path", ["metrics", "", "/-/healthy", "/api/v1/snapshot"])
+@pytest.mark.parametrize("path", ["metrics", "", "/-/healthy", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules"])
 def test_an_impossible_telemetry_path_is_refused(view: View, path: str) -> None:
     with pytest.raises(ValueError, match="telemetry path"):
         Site(replace(view, telemetry_path=path))

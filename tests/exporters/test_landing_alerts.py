@@ -1,0 +1,153 @@
+"""What the page at `/` says about alerts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from agent.model import Alert, GroupReport, Instant, Phase, RuleHealth, RuleReport, Snapshot
+from exporters.landing_alerts import MAX_ROWS, MAX_TEXT
+from exporters.site import Site, View
+from exporters.wire import Request
+
+NOW = 1_700_000_000.0
+
+
+def alert(
+    name: str,
+    phase: Phase = Phase.FIRING,
+    age: float = 60.0,
+    summary: str | None = None,
+    **labels: str,
+) -> Alert:
+    pairs = tuple(sorted({"alertname": name, **labels}.items()))
+    annotations = {} if summary is None else {"summary": summary}
+    return Alert(name, pairs, phase, 1.0, NOW - age, annotations=annotations)
+
+
+def page(*alerts: Alert, failed: int = 0, sampled: bool = True, rules: bool = True) -> str:
+    """The page of a node with one rule for these alerts, one recording rule, and some that fail."""
+    broken = RuleReport("Broken", True, "x", health=RuleHealth.FAILED, error="no")
+    reports = (RuleReport("A", True, "x", alerts=alerts), RuleReport("r", False, "x"), *(broken,) * failed)
+    snapshot = Snapshot(1, Instant(100.0, NOW), ())
+    view = View(
+        latest=lambda: snapshot if sampled else None,
+        readiness=lambda: (True, "fresh"),
+        clock=lambda: 100.0,
+        node="node-17",
+        version="1.2.3",
+        rules=(lambda: (GroupReport("g", "f.yml", 15.0, rules=reports),)) if rules else None,
+    )
+    return Site(view)(Request("GET", "/")).body.decode()
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of the table of alerts, without their markup."""
+    section = re.search(r"<h2>Alerts</h2>.*?</table>", text, re.DOTALL)
+    assert section is not None
+    lines = re.findall(r"<tr>(.*?)</tr>", section[0])[1:]
+    return [[re.sub("<[^>]*>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", line)] for line in lines]
+
+
+def tile(text: str) -> str:
+    found = re.search(r"<dt>Alerts</dt><dd>(.*?)</dd>", text)
+    assert found is not None
+    return found[1]
+
+
+def test_an_alert_is_shown_with_what_a_person_needs() -> None:
+    text = page(
+        alert(
+            "GpuHot", age=11_520.0, summary="GPU 0 is hot", gpu="0", severity="critical", instance="n:19400", job="gpus"
+        )
+    )
+    assert rows(text) == [["firing", "critical", "GpuHot", "gpu=&quot;0&quot;", "3 h 12 min", "GPU 0 is hot"]]
+    assert tile(text) == '<span class="bad">1 firing</span>'
+
+
+def test_what_an_alert_does_not_have_is_absent() -> None:
+    assert rows(page(alert("Bare", Phase.PENDING))) == [["pending", "–", "Bare", "–", "1 min", "–"]]
+
+
+def test_firing_comes_before_pending_and_the_worst_and_oldest_first() -> None:
+    text = page(
+        alert("P", Phase.PENDING, 900.0, severity="critical"),
+        alert("Info", age=900.0, severity="info"),
+        alert("Young", age=10.0, severity="warning"),
+        alert("Odd", age=20.0, severity="page"),
+        alert("Old", age=300.0, severity="warning"),
+        alert("Worst", age=1.0, severity="critical"),
+        alert("Over", Phase.RESOLVED),
+    )
+    assert [row[2] for row in rows(text)] == ["Worst", "Old", "Odd", "Young", "Info", "P"]
+    assert tile(text) == '<span class="bad">5 firing, 1 pending</span>'
+
+
+def test_the_tile_is_calm_when_nothing_fires() -> None:
+    assert tile(page(alert("P", Phase.PENDING))) == "1 pending"
+    assert tile(page()) == "none"
+
+
+@pytest.mark.parametrize(
+    ("age", "words"),
+    [
+        (-5.0, "0 s"),
+        (0.4, "0 s"),
+        (59.9, "59 s"),
+        (60.0, "1 min"),
+        (3599.0, "59 min"),
+        (3600.0, "1 h 0 min"),
+        (86_400.0 * 2 + 3600 * 5, "2 d 5 h"),
+    ],
+)
+def test_ages_are_told_in_words(age: float, words: str) -> None:
+    assert rows(page(alert("A", age=age)))[0][4] == words
+
+
+def test_before_the_first_sample_no_age_is_known() -> None:
+    assert rows(page(alert("A"), sampled=False))[0][4] == "–"
+
+
+def test_peace_is_told_with_the_number_of_rules_that_keep_it() -> None:
+    text = page(alert("Over", Phase.RESOLVED))
+    assert "<p>No alert is pending or firing. 2 rules are evaluated.</p>" in text
+    assert "failed" not in text
+
+
+@pytest.mark.parametrize(("failed", "words"), [(1, "1 rule has failed"), (3, "3 rules have failed")])
+@pytest.mark.parametrize("alerts", [(), (alert("A"),)])
+def test_rules_that_fail_are_told_whether_or_not_something_fires(
+    failed: int, words: str, alerts: tuple[Alert, ...]
+) -> None:
+    text = page(*alerts, failed=failed)
+    assert f'<span class="bad">{words} at the last evaluation</span>: <a href="/api/v1/rules">' in text
+
+
+def test_without_a_rules_engine_there_is_no_section() -> None:
+    text = page(rules=False)
+    assert "<h2>Alerts" not in text
+    assert "<dt>Alerts" not in text
+
+
+def test_the_page_stays_small_whatever_the_rules_do() -> None:
+    many = [alert("A", summary="x" * 10_000, gpu=f"{number:06}" + "y" * 10_000) for number in range(MAX_ROWS + 7)]
+    text = page(*many)
+    assert len(rows(text)) == MAX_ROWS
+    assert "<p>and 7 more, at " in text
+    assert tile(text) == f'<span class="bad">{MAX_ROWS + 7} firing</span>'
+    assert max(len(cell) for row in rows(text) for cell in row) <= MAX_TEXT + len("&quot;")
+    assert "more, at" not in page(*many[:MAX_ROWS])
+
+
+def test_nothing_from_a_rule_becomes_markup() -> None:
+    nasty = "<script>alert('x')</script>"
+    text = page(alert(nasty, summary=nasty, severity=nasty, gpu=nasty, **{nasty: nasty}))
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") == 6, "severity, alert, three times in its labels, summary"
+
+
+def test_the_page_leads_to_the_whole_lists() -> None:
+    text = page()
+    assert 'href="/api/v1/alerts"' in text
+    assert 'href="/api/v1/rules"' in text
