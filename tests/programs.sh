@@ -34,9 +34,10 @@ install() { # install PROGRAM PACKAGE...: these have no services
 
 bring promtool prometheus
 bring prometheus-node-exporter prometheus-node-exporter
+bring prometheus-alertmanager prometheus-alertmanager # amtool is in it
 install cc gcc libc6-dev
 [ "${CI:-}" = true ] && install systemd-analyze systemd
-for program in promtool prometheus prometheus-node-exporter cc systemd-analyze; do
+for program in promtool prometheus prometheus-node-exporter prometheus-alertmanager amtool cc systemd-analyze; do
 	command -v "$program" >/dev/null || echo "missing: $program; the tests that need it are left out" >&2
 done
 exit 0

@@ -1,0 +1,269 @@
+"""Carries notices to one HTTP receiver, in a thread of its own that nothing else ever waits for.
+
+What a server does not take because of itself (away, slow, busy, its 5xx, a login refused) is tried again, less and
+less often and never given up; newer states take the place of what waits. What it refuses because of the content
+(400) is sent alert by alert, and only those refused alone are given up: Alertmanager has stored the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agent.model import Instant, Labels
+from alerts.notify.link import Answer, Link, UnreachableError
+from alerts.notify.mailbox import CAPACITY, Mailbox
+from alerts.notify.notice import Notice
+from alerts.notify.receiver import Counts
+from alerts.notify.target import Target
+
+_log = logging.getLogger("coldplate.notify")
+
+ABOUT_CONTENT = frozenset({400, 413, 422})
+"""Statuses that say that something in this very batch is wrong, or too much; all others are about the server."""
+SHOWN = 200
+"""Characters of a server's answer that are shown."""
+LAST_WORD = 0.5
+"""Seconds that a thread has to end, once its connection was cut."""
+REMEMBERED = 1000
+"""Refused alerts of which is remembered that they were logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much at once, and how long to wait after failures: from `first` seconds, doubled up to `longest`."""
+
+    first: float = 1.0
+    longest: float = 30.0
+    batch: int = 64
+    capacity: int = CAPACITY
+
+
+def jitter() -> float:
+    """A random number from 0 to 1, without the memory that the module `random` takes."""
+    return int.from_bytes(os.urandom(4), "big") / 0xFFFFFFFF
+
+
+class _Rhythm:
+    """How many notices to send next, and when."""
+
+    def __init__(self, pace: Pace, jitter: Callable[[], float]) -> None:
+        self._pace = pace
+        self._jitter = jitter
+        self._failures = 0
+        self._size = pace.batch
+        self._alone = 0
+        self.not_before = float("-inf")
+
+    def limit(self) -> int:
+        if self._alone:
+            self._alone -= 1
+            return 1
+        return self._size
+
+    def reached(self) -> None:
+        self._failures = 0
+        self._size = min(self._pace.batch, self._size * 2)
+
+    def refused(self, number: int) -> None:
+        """The next ones are sent one by one."""
+        self._alone = number
+
+    def failed(self, now: float) -> None:
+        """Wait, and send less: it may be one alert that the server fails at, and the others must get past it."""
+        self._failures += 1
+        self._size = max(1, self._size // 2)
+        pause = min(self._pace.longest, self._pace.first * 2.0 ** min(self._failures - 1, 30))
+        self.not_before = now + pause * (0.5 + 0.5 * self._jitter())
+
+
+class _RefusedError(Exception):
+    """The content is at fault, not the server."""
+
+
+class HttpReceiver:
+    """What the HTTP receivers share: all but the address and the encoding. The thread starts with the first notice."""
+
+    name = "http"
+    repeats = True
+    expires = True
+
+    def __init__(
+        self,
+        target: Target,
+        path: str,
+        clock: Callable[[], Instant],
+        pace: Pace | None = None,
+        jitter: Callable[[], float] = jitter,
+    ) -> None:
+        pace = pace or Pace()
+        self.target = target
+        self.counts = Counts()
+        self._clock = clock
+        self._link = Link(target, path, lambda: clock().mono)
+        self._rhythm = _Rhythm(pace, jitter)
+        self._wake = threading.Condition()  # guards the mailbox and what follows
+        self._mailbox = Mailbox(pace.capacity, self.expires)
+        self._in_hand = 0
+        self._end: float | None = None
+        self._thread: threading.Thread | None = None
+        self._away = False  # from here on, the thread's own
+        self._refusals: dict[Labels, None] = {}
+
+    def encode(self, notices: Sequence[Notice]) -> bytes:
+        raise NotImplementedError
+
+    @property
+    def url(self) -> str:
+        return self.target.url
+
+    @property
+    def queued(self) -> int:
+        with self._wake:
+            return len(self._mailbox) + self._in_hand
+
+    def put(self, notices: Sequence[Notice], at: float) -> None:
+        del at  # a notice says until when it holds
+        with self._wake:
+            if self._end is not None:
+                self.counts.add(dropped=len(notices))
+                return
+            self.counts.add(dropped=self._mailbox.put(notices))
+            if self._thread is None:
+                self._start()
+            self._wake.notify_all()
+
+    def stop(self, grace: float) -> None:
+        with self._wake:
+            self._end = self._clock().mono + grace
+            self._rhythm.not_before = float("-inf")
+            self._wake.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(grace)
+            if thread.is_alive():
+                self._link.abort()
+                thread.join(LAST_WORD)
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"notify {self.name}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no thread to give; the next notice asks again
+            self.counts.add(failed=1)
+        else:
+            self._thread = thread
+
+    def _run(self) -> None:
+        while batch := self._next():
+            try:
+                self._attempt(batch)
+            except _RefusedError as refusal:
+                self._refuse(batch, refusal)
+            except Exception as error:  # whatever it was, it costs one attempt and not the thread
+                self._postpone(batch, error)
+        self._link.close()
+        with self._wake:
+            left = self._mailbox.clear()
+            self.counts.add(dropped=left)
+        if left:
+            _log.warning("alerts not delivered", extra={"facts": {"url": self.url, "number": left}})
+
+    def _next(self) -> list[Notice]:
+        """Waits for the next batch; none when it is time to end."""
+        with self._wake:
+            while True:
+                now = self._clock()
+                if self._end is not None and (now.mono >= self._end or not self._mailbox):
+                    return []
+                pause = self._rhythm.not_before - now.mono
+                if pause > 0:
+                    self._wake.wait(pause if self._end is None else min(pause, self._end - now.mono))
+                    continue
+                batch, outdated = self._mailbox.take(self._rhythm.limit(), now.wall) if self._mailbox else ([], 0)
+                self.counts.add(dropped=outdated)
+                if batch:
+                    self._in_hand = len(batch)
+                    return batch
+                if self._end is None:
+                    self._wake.wait()
+
+    def _attempt(self, batch: Sequence[Notice]) -> None:
+        try:
+            body = self.encode(batch)
+        except Exception as error:
+            raise _RefusedError(f"cannot be written as JSON: {error}") from error
+        until = self._clock().mono + self.target.timeout
+        answer = self._link.post(body, until if self._end is None else min(until, self._end))
+        if answer.status in ABOUT_CONTENT:
+            raise _RefusedError(f"HTTP status {answer.status}: {answer.text[:SHOWN]}")
+        if not 200 <= answer.status < 300:
+            raise UnreachableError(_explain(answer))
+        self.counts.add(sent=len(batch))
+        self._settle(batch, postponed=False)
+        self._back()
+        for notice in batch if self._refusals else ():
+            self._refusals.pop(notice.alert.labels, None)
+
+    def _refuse(self, batch: list[Notice], refusal: Exception) -> None:
+        """Try each alone, or give up the one that was."""
+        self.counts.add(failed=1)
+        alone = len(batch) == 1
+        if alone:
+            self.counts.add(dropped=1)
+            self._tell_refusal(batch[0].alert.labels, refusal)
+        else:
+            self._rhythm.refused(len(batch))
+        self._settle(batch, postponed=not alone, first=True)
+        self._back()
+
+    def _postpone(self, batch: list[Notice], error: Exception) -> None:
+        known = isinstance(error, UnreachableError)
+        if not known:
+            self._link.close()  # nobody knows in which state it is
+        self.counts.add(failed=1)
+        with self._wake:
+            self._rhythm.failed(self._clock().mono)
+        self._settle(batch, postponed=True)
+        if not self._away:
+            self._away = True
+            facts = {"notifier": self.name, "url": self.url, "error": str(error) or type(error).__name__}
+            _log.warning("cannot deliver alerts; trying on", extra={"facts": facts}, exc_info=None if known else error)
+
+    def _settle(self, batch: list[Notice] | Sequence[Notice], postponed: bool, first: bool = False) -> None:
+        """A batch is in hand no more."""
+        with self._wake:
+            self._in_hand = 0
+            if postponed:
+                self.counts.add(dropped=self._mailbox.give_back(list(batch), first))
+
+    def _back(self) -> None:
+        """The server has answered."""
+        self._rhythm.reached()
+        if self._away:
+            self._away = False
+            _log.info("delivers alerts again", extra={"facts": {"notifier": self.name, "url": self.url}})
+
+    def _tell_refusal(self, labels: Labels, refusal: Exception) -> None:
+        """Log it, but not at each repetition."""
+        if labels in self._refusals:
+            return
+        if len(self._refusals) >= REMEMBERED:
+            self._refusals.clear()
+        self._refusals[labels] = None
+        pairs = ",".join(f'{name}="{value}"' for name, value in labels)
+        facts = {"notifier": self.name, "url": self.url, "labels": f"{{{pairs}}}", "answer": str(refusal)}
+        _log.warning("alert refused", extra={"facts": facts})
+
+
+def _explain(answer: Answer) -> str:
+    if 300 <= answer.status < 400:
+        return (
+            f"redirected to {answer.text[:SHOWN]!r} (HTTP status {answer.status}), which is not followed: set that url"
+        )
+    if answer.status in (401, 403):
+        return f"login refused (HTTP status {answer.status}): {answer.text[:SHOWN]}"
+    return f"HTTP status {answer.status}: {answer.text[:SHOWN]}"

@@ -1,0 +1,209 @@
+"""Decides after each evaluation which alerts are told to whom.
+
+For receivers that repeat, this is Prometheus's `needsSending` and `sendAlerts`. The others are told once that an
+incident fires and once that it is over. Nothing is delivered here, and nothing here waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from agent.model import Alert, Labels, Phase
+from alerts.notify.notice import Notice
+from alerts.notify.receiver import Counts, Receiver
+
+__all__ = ["RESEND", "Counts", "Dispatcher", "Receiver"]
+
+RESEND = 60.0
+"""Prometheus's --rules.alert.resend-delay, in seconds."""
+VALID_FOR = 4
+"""Two evaluations or deliveries may fail before an alert that fires is taken to have ended."""
+
+State = tuple[Phase, int, int]
+"""A phase of one incident: with when it fired and when it was resolved, in milliseconds."""
+
+
+class _Known:
+    """What has been told about one alert. `told` are the identities of the receivers that know its state."""
+
+    __slots__ = ("alert", "sent_at", "state", "told")
+
+    def __init__(self, alert: Alert, state: State) -> None:
+        self.alert = alert
+        self.state = state
+        self.sent_at: float | None = None
+        self.told: frozenset[int] = frozenset()
+
+
+class Dispatcher:
+    """Knows what was told when. `resend` in seconds; external labels are given to alerts that lack them."""
+
+    def __init__(self, receivers: Sequence[Receiver], resend: float = RESEND, external_labels: Labels = ()) -> None:
+        self._lock = threading.Lock()  # a reload comes from another thread than the evaluations
+        self._groups: dict[str, dict[Labels, _Known]] = {}
+        self._restored: dict[Labels, State] = {}
+        self._receivers = tuple(receivers)
+        self._resend = resend
+        self._external = external_labels
+
+    @property
+    def receivers(self) -> tuple[Receiver, ...]:
+        return self._receivers
+
+    def consider(
+        self, group: str, alerts: Iterable[Alert], at: float, interval: float, failed: Collection[str] = ()
+    ) -> None:
+        """Tell what is to be told of a group that was evaluated at `at`, in wall seconds, and is every `interval`.
+
+        `alerts` are all of the group's: pending, firing, and resolved ones for as long as they are remembered. Those
+        of the rules named in `failed` are kept in mind but not told again: nothing is known of them.
+        """
+        with self._lock:
+            before = self._groups.get(group, {})
+            after: dict[Labels, _Known] = {}
+            post = _Post(self._receivers, self._external, at + VALID_FOR * max(interval, self._resend))
+            for alert in _distinct(alerts):
+                known = before.get(alert.labels)
+                if alert.rule in failed:
+                    if known is not None:
+                        after[alert.labels] = known
+                elif alert.phase is not Phase.PENDING:
+                    after[alert.labels] = self._tell(known, alert, at, post)
+            self._groups[group] = after
+            _end(before, after, at, post)
+            post.hand_over(at)
+
+    def already_told(self, alerts: Iterable[Alert]) -> None:
+        """Mark incidents, restored at the start, as known to the receivers that are told only of changes."""
+        with self._lock:
+            self._restored.update((alert.labels, _state(alert)) for alert in alerts if alert.phase is not Phase.PENDING)
+
+    def forget(self, group: str, at: float | None = None) -> None:
+        """Forget a group that is no longer evaluated; with a time, the incidents that are told once end then."""
+        with self._lock:
+            before = self._groups.pop(group, {})
+            if at is not None:
+                post = _Post(self._receivers, self._external, at)
+                _end(before, {}, at, post)
+                post.hand_over(at)
+
+    def reconfigure(self, receivers: Sequence[Receiver], resend: float, external_labels: Labels) -> None:
+        """Take over a changed configuration; what was told when is remembered. Stopping receivers is the caller's.
+
+        A receiver that is new is told what fires, and not of what had already ended.
+        """
+        with self._lock:
+            kept = frozenset(map(id, self._receivers)) & frozenset(map(id, receivers))
+            everyone = frozenset(map(id, receivers))
+            for known in (each for group in self._groups.values() for each in group.values()):
+                known.told = everyone if known.state[0] is Phase.RESOLVED else known.told & kept
+            self._receivers = tuple(receivers)
+            self._resend = resend
+            self._external = external_labels
+
+    def stop(self, grace: float) -> None:
+        """Stop all receivers, side by side."""
+        stops = [threading.Thread(target=each.stop, args=(grace,), daemon=True) for each in self._receivers]
+        for stop in stops:
+            stop.start()
+        for stop in stops:
+            stop.join()
+
+    def _tell(self, known: _Known | None, alert: Alert, at: float, post: _Post) -> _Known:
+        """Post what has to be told of an alert that is not pending; what is known of it then."""
+        state = _state(alert)
+        if known is None or known.state != state:
+            known = _Known(alert, state)
+            if self._restored.pop(alert.labels, None) == state:
+                known.told = post.everyone
+        known.alert = alert
+        if _needs_sending(known.sent_at, at, self._resend):
+            known.sent_at = at
+            post.repeat(alert)
+        if known.told != post.everyone:
+            post.once(alert, known.told)
+            known.told = post.everyone
+        return known
+
+
+def _needs_sending(sent_at: float | None, at: float, resend: float) -> bool:
+    """Prometheus's rule of the same name, in whole milliseconds as its timestamps are.
+
+    It sends what was resolved after `sent_at`; here a new state has not been sent at all, which comes to the same, but
+    not where the clock was set back. By how much that was is unknown: then, everything is sent.
+    """
+    if sent_at is None:
+        return True
+    sent, now = _ms(sent_at), _ms(at)
+    return sent + _ms(resend) < now or now < sent
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _state(alert: Alert) -> State:
+    return alert.phase, _ms(alert.fired_at or 0.0), _ms(alert.resolved_at or 0.0)
+
+
+_WEIGHT = {Phase.PENDING: 0, Phase.RESOLVED: 1, Phase.FIRING: 2}
+
+
+def _distinct(alerts: Iterable[Alert]) -> Collection[Alert]:
+    """One alert for each label set: two rules may bring about the same one, which fires while either does."""
+    found: dict[Labels, Alert] = {}
+    for alert in alerts:
+        other = found.get(alert.labels)
+        if other is None or _WEIGHT[alert.phase] > _WEIGHT[other.phase]:
+            found[alert.labels] = alert
+    return found.values()
+
+
+def _end(before: dict[Labels, _Known], after: dict[Labels, _Known], at: float, post: _Post) -> None:
+    """Tell the end of incidents that vanished without one: their rule is gone, or they are pending again.
+
+    Alertmanager finds out by itself, from endsAt; who was told once would take them to fire for ever.
+    """
+    for labels, known in before.items():
+        if labels not in after and known.state[0] is Phase.FIRING:
+            post.once(replace(known.alert, phase=Phase.RESOLVED, resolved_at=at), post.everyone - known.told)
+
+
+class _Post:
+    """The notices of one evaluation, by receiver."""
+
+    def __init__(self, receivers: Sequence[Receiver], external: Labels, valid_until: float) -> None:
+        self.everyone = frozenset(map(id, receivers))
+        self._receivers = receivers
+        self._external = external
+        self._valid_until = valid_until
+        self._notices: list[list[Notice]] = [[] for _ in receivers]
+
+    def repeat(self, alert: Alert) -> None:
+        """For those that are told again and again."""
+        self._add(alert, [position for position, each in enumerate(self._receivers) if each.repeats])
+
+    def once(self, alert: Alert, told: frozenset[int]) -> None:
+        """For those that are told of changes, but for those that know."""
+        news = [not each.repeats and id(each) not in told for each in self._receivers]
+        self._add(alert, [position for position, wanted in enumerate(news) if wanted])
+
+    def hand_over(self, at: float) -> None:
+        for receiver, notices in zip(self._receivers, self._notices, strict=True):
+            if notices:
+                receiver.put(notices, at)
+
+    def _add(self, alert: Alert, chosen: Collection[int]) -> None:
+        if chosen:
+            notice = Notice(replace(alert, labels=_with(alert.labels, self._external)), self._valid_until)
+            for position in chosen:
+                self._notices[position].append(notice)
+
+
+def _with(labels: Labels, external: Labels) -> Labels:
+    """The labels and those external ones that they lack, in order; an empty label is a missing one."""
+    pairs = {name: value for name, value in external if value}
+    pairs.update((name, value) for name, value in labels if value)
+    return tuple(sorted(pairs.items()))

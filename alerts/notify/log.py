@@ -1,0 +1,98 @@
+"""Alerts as log lines: one when an incident fires and one when it is over.
+
+Under systemd they go to the journal with fields of their own, `journalctl COLDPLATE_ALERTNAME=GpuHot`; elsewhere, and
+where the journal does not take them, they are lines like all others. There is no queue: a line is written at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Sequence
+
+from agent.model import Alert, Phase
+from alerts.notify.journal import Journal, field_name
+from alerts.notify.notice import Notice
+from alerts.notify.receiver import Counts
+
+_log = logging.getLogger("coldplate.alert")
+
+_LEVELS = {"critical": logging.ERROR, "warning": logging.WARNING}
+"""Of an alert that fires, by its severity."""
+_PRIORITIES = {logging.ERROR: "3", logging.WARNING: "4", logging.INFO: "6"}
+"""Of syslog(3)."""
+_TAKEN = frozenset({"ts", "level", "logger", "msg", "trace", "alertstate", "value", "runbook_url"})
+"""Keys of a log line that a label must not replace."""
+
+
+class LogReceiver:
+    """The log. Counts a line that the journal did not take as failed and, since it is written elsewhere, as sent."""
+
+    name = "log"
+    url = ""
+    repeats = False
+    queued = 0
+
+    def __init__(self, journal: Journal | None = None) -> None:
+        self.counts = Counts()
+        self._journal = journal
+
+    def put(self, notices: Sequence[Notice], at: float) -> None:
+        del at  # lines have the time at which they are written
+        for notice in notices:
+            self._write(notice.alert)
+
+    def stop(self, grace: float) -> None:
+        del grace  # nothing waits
+
+    def _write(self, alert: Alert) -> None:
+        labels = dict(alert.labels)
+        firing = alert.phase is Phase.FIRING
+        level = _LEVELS.get(labels.get("severity", ""), logging.INFO) if firing else logging.INFO
+        if not _log.isEnabledFor(level):
+            return
+        message = _message(alert, labels)
+        if not self._to_journal(alert, labels, level, message):
+            _log.log(level, "%s", message, extra={"facts": _facts(alert, labels)})
+        self.counts.add(sent=1)
+
+    def _to_journal(self, alert: Alert, labels: dict[str, str], level: int, message: str) -> bool:
+        if self._journal is None:
+            return False
+        try:
+            self._journal.send(_fields(alert, labels, level, message))
+        except OSError:
+            self.counts.add(failed=1)
+            return False
+        return True
+
+
+def _message(alert: Alert, labels: dict[str, str]) -> str:
+    name = labels.get("alertname", alert.rule)
+    summary = alert.annotations.get("summary") or alert.annotations.get("description", "")
+    return f"{alert.phase.value}: {name}: {summary}" if summary else f"{alert.phase.value}: {name}"
+
+
+def _facts(alert: Alert, labels: dict[str, str]) -> dict[str, object]:
+    facts: dict[str, object] = {"alertname": alert.rule, "alertstate": alert.phase.value}
+    if "severity" in labels:
+        facts["severity"] = labels["severity"]
+    facts.update((f"label_{name}" if name in _TAKEN else name, value) for name, value in labels.items())
+    facts["value"] = alert.value if math.isfinite(alert.value) else str(alert.value)
+    if "runbook_url" in alert.annotations:
+        facts["runbook_url"] = alert.annotations["runbook_url"]
+    return facts
+
+
+def _fields(alert: Alert, labels: dict[str, str], level: int, message: str) -> Iterator[tuple[str, str]]:
+    yield "MESSAGE", message
+    yield "PRIORITY", _PRIORITIES[level]
+    yield "SYSLOG_IDENTIFIER", "coldplate"
+    yield "COLDPLATE_ALERTNAME", labels.get("alertname", alert.rule)
+    yield "COLDPLATE_ALERTSTATE", alert.phase.value
+    yield "COLDPLATE_SEVERITY", labels.get("severity", "")
+    yield "COLDPLATE_VALUE", str(alert.value)
+    if "runbook_url" in alert.annotations:
+        yield "COLDPLATE_RUNBOOK_URL", alert.annotations["runbook_url"]
+    for name, value in alert.labels:
+        yield field_name(f"COLDPLATE_LABEL_{name}"), value

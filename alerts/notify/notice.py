@@ -1,0 +1,29 @@
+"""What is handed to a receiver: an alert, and until when it may be taken to fire. Writes no format but times."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+from agent.model import Alert
+
+
+class Notice(NamedTuple):
+    """An alert on its way; its labels include the external ones. `valid_until` is in wall seconds."""
+
+    alert: Alert
+    valid_until: float
+
+
+def rfc3339(wall: float) -> str:
+    """A time in UTC with milliseconds, the finest part that Prometheus's own times have."""
+    moment = datetime.fromtimestamp(round(wall * 1000) / 1000, timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def texts(alert: Alert) -> dict[str, dict[str, str]]:
+    """Labels and annotations as JSON wants them. An empty label is a missing one, to Alertmanager too."""
+    return {
+        "labels": {name: value for name, value in alert.labels if value},
+        "annotations": {name: str(value) for name, value in alert.annotations.items()},
+    }

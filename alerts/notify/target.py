@@ -1,0 +1,97 @@
+"""Where an HTTP receiver is and how to log in there; refuses what could not work or would give a password away."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A receiver's address. The files hold the password or the token alone, and are read for each connection.
+
+    `timeout` in seconds is for a whole exchange, from the connection to the end of the answer. Raises ValueError.
+    """
+
+    url: str
+    username: str = ""
+    password_file: str | None = None
+    bearer_token_file: str | None = None
+    ca_file: str | None = None
+    verify: bool = True
+    timeout: float = 10.0
+
+    def __post_init__(self) -> None:
+        parts = split_url(self.url)
+        if bool(self.username) != bool(self.password_file):
+            raise ValueError(f"url {self.url!r}: username and password_file belong together; give both or neither")
+        if self.username and self.bearer_token_file:
+            raise ValueError(f"url {self.url!r}: give either username and password_file or bearer_token_file")
+        secret = self.username or self.bearer_token_file
+        if secret and parts.scheme == "http" and parts.hostname not in LOOPBACK:
+            raise ValueError(f"url {self.url!r}: would send the credentials in clear; use https")
+        if self.ca_file and parts.scheme == "http":
+            raise ValueError(f"url {self.url!r}: ca_file is for https; use https, or leave it out")
+        if not 0 < self.timeout < float("inf"):
+            raise ValueError(f"url {self.url!r}: timeout {self.timeout}: want a number of seconds above 0")
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.url).port or (443 if self.tls else 80)
+
+    @property
+    def tls(self) -> bool:
+        return urlsplit(self.url).scheme == "https"
+
+    @property
+    def path(self) -> str:
+        """The path of the URL, without a slash at its end; empty for the root."""
+        return urlsplit(self.url).path.rstrip("/")
+
+    def authorization(self) -> dict[str, str]:
+        """The header to log in with, if any. Raises OSError or ValueError for a file that cannot be used."""
+        if self.bearer_token_file:
+            token = _secret(self.bearer_token_file)
+            if not token.isascii():
+                raise ValueError(f"{self.bearer_token_file}: a token is ASCII")
+            return {"Authorization": f"Bearer {token}"}
+        if self.password_file:
+            login = f"{self.username}:{_secret(self.password_file)}".encode()
+            return {"Authorization": f"Basic {base64.b64encode(login).decode('ascii')}"}
+        return {}
+
+
+def split_url(url: str) -> SplitResult:
+    """The parts of a URL, if it can be used; an error never shows a password."""
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise ValueError("url: want printable ASCII without spaces; write anything else as %XX")
+    if "?" in url or "#" in url:
+        raise ValueError("url: want none of ? and #; a secret goes into bearer_token_file")
+    try:
+        parts = urlsplit(url)
+        if "@" in parts.netloc:
+            raise ValueError("holds credentials; use username and password_file")
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"url: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ValueError(f"url {url!r}: want http://HOST:PORT or https://HOST:PORT, and a path if need be")
+    return parts
+
+
+def _secret(file: str) -> str:
+    try:
+        text = Path(file).read_text(encoding="utf-8").strip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: is not UTF-8 text") from error
+    if not text or not text.isprintable():
+        raise ValueError(f"{file}: want one line of text, and nothing else")
+    return text

@@ -1,0 +1,84 @@
+"""Alerts to a webhook, in the format of Alertmanager's own, so that what receives those can receive these.
+
+There is no grouping: a post holds what has changed since the last. Nothing is repeated, and so a firing alert
+carries no end and never becomes too old to be told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from agent.model import Alert, Instant, Labels, Phase
+from alerts.notify.delivery import HttpReceiver, Pace, jitter
+from alerts.notify.notice import Notice, rfc3339, texts
+from alerts.notify.target import Target
+
+NO_TIME = "0001-01-01T00:00:00Z"
+"""Go's zero time, which Alertmanager sends as the end of an alert that fires."""
+
+_FNV_OFFSET = 0xCBF29CE484222325
+_FNV_PRIME = 0x100000001B3
+
+
+def fingerprint(labels: Labels) -> str:
+    """The alert's identity as Alertmanager writes it: FNV-1a over names and values, each ended by 0xff."""
+    state = _FNV_OFFSET
+    for name, value in sorted(pair for pair in labels if pair[1]):
+        for byte in b"%b\xff%b\xff" % (name.encode("utf-8", "replace"), value.encode("utf-8", "replace")):
+            state = (state ^ byte) * _FNV_PRIME & 0xFFFFFFFFFFFFFFFF
+    return f"{state:016x}"
+
+
+class Webhook(HttpReceiver):
+    """One webhook. `external_url` is where coldplate's own pages are found."""
+
+    name = "webhook"
+    repeats = False
+    expires = False
+
+    def __init__(
+        self,
+        target: Target,
+        clock: Callable[[], Instant],
+        external_url: str = "",
+        pace: Pace | None = None,
+        jitter: Callable[[], float] = jitter,
+    ) -> None:
+        super().__init__(target, target.path or "/", clock, pace, jitter)
+        self.external_url = external_url
+
+    def encode(self, notices: Sequence[Notice]) -> bytes:
+        alerts = [notice.alert for notice in notices]
+        documents = [texts(alert) for alert in alerts]
+        message = {
+            "receiver": "coldplate",
+            "status": "firing" if any(alert.phase is Phase.FIRING for alert in alerts) else "resolved",
+            "alerts": [self._alert(alert) for alert in alerts],
+            "groupLabels": {},
+            "commonLabels": _common([each["labels"] for each in documents]),
+            "commonAnnotations": _common([each["annotations"] for each in documents]),
+            "externalURL": self.external_url,
+            "version": "4",
+            "groupKey": "{}:{}",
+            "truncatedAlerts": 0,
+        }
+        return json.dumps(message).encode("ascii")
+
+    def _alert(self, alert: Alert) -> dict[str, object]:
+        if alert.fired_at is None:
+            raise ValueError("an alert that has not fired")
+        return {
+            "status": alert.phase.value,
+            **texts(alert),
+            "startsAt": rfc3339(alert.fired_at),
+            "endsAt": NO_TIME if alert.resolved_at is None else rfc3339(alert.resolved_at),
+            "generatorURL": self.external_url,
+            "fingerprint": fingerprint(alert.labels),
+        }
+
+
+def _common(each: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The pairs that all have."""
+    first, *others = each
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}

@@ -1,0 +1,374 @@
+"""Receivers of every temper on the loopback, and the real Alertmanager."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.model import Alert, Instant, Phase
+from alerts.notify.delivery import Pace
+from alerts.notify.dispatch import Counts
+from alerts.notify.notice import Notice
+
+SWIFT = Pace(first=0.02, longest=0.08)
+"""So that a test need not wait."""
+
+
+def clock() -> Instant:
+    return Instant(time.monotonic(), time.time())
+
+
+def make_alert(
+    name: str = "GpuHot",
+    fired_at: float | None = 1000.0,
+    resolved_at: float | None = None,
+    annotations: dict[str, str] | None = None,
+    value: float = 91.0,
+    **labels: str,
+) -> Alert:
+    phase = Phase.PENDING if fired_at is None else Phase.FIRING if resolved_at is None else Phase.RESOLVED
+    pairs = tuple(sorted({"alertname": name, **labels}.items()))
+    active_at = 900.0 if fired_at is None else fired_at
+    return Alert(name, pairs, phase, value, active_at, fired_at, resolved_at, annotations or {})
+
+
+def make_notice(*arguments: Any, valid_for: float = 240.0, **labels: Any) -> Notice:
+    return Notice(make_alert(*arguments, **labels), time.time() + valid_for)
+
+
+def wait_until(condition: Callable[[], object], within: float = 5.0) -> None:
+    end = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.005)
+
+
+class Ear:
+    """A receiver that remembers what it was handed: (labels, phase, valid_until) and when."""
+
+    url = ""
+    queued = 0
+
+    def __init__(self, name: str = "ear", repeats: bool = True) -> None:
+        self.name = name
+        self.repeats = repeats
+        self.counts = Counts()
+        self.heard: list[tuple[float, Notice]] = []
+        self.stopped: list[float] = []
+
+    def put(self, notices: Sequence[Notice], at: float) -> None:
+        self.heard.extend((at, notice) for notice in notices)
+
+    def stop(self, grace: float) -> None:
+        self.stopped.append(grace)
+
+    def phases(self) -> list[tuple[float, str]]:
+        return [(at, notice.alert.phase.value) for at, notice in self.heard]
+
+
+class Post:
+    """One request as it came in."""
+
+    def __init__(self, path: str, headers: dict[str, str], body: bytes) -> None:
+        self.path = path
+        self.headers = headers
+        self.json: Any = json.loads(body)
+
+    @property
+    def alerts(self) -> list[dict[str, Any]]:
+        return self.json if isinstance(self.json, list) else self.json["alerts"]
+
+    @property
+    def names(self) -> list[str]:
+        return [alert["labels"]["alertname"] for alert in self.alerts]
+
+
+Answer = tuple[int, bytes]
+
+
+class Listener:
+    """An HTTP server that answers as it is told, and keeps what was posted."""
+
+    def __init__(self) -> None:
+        self.posts: list[Post] = []
+        self.connections = 0
+        self.answer: Callable[[Post], Answer] = lambda post: (200, b"")
+        self.headers: dict[str, str] = {}
+        self.gate = threading.Event()
+        self.gate.set()
+        self.hang_up = False
+        self.url = ""
+        self.port = 0
+
+    @property
+    def accepted(self) -> list[Post]:
+        return [post for post in self.posts if self.answer(post)[0] == 200]
+
+    def received(self) -> list[str]:
+        """The names of the alerts of all posts."""
+        return [name for post in self.posts for name in post.names]
+
+
+def _handler(listener: Listener) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = 10
+
+        def setup(self) -> None:
+            super().setup()
+            listener.connections += 1
+
+        def do_POST(self) -> None:
+            post = Post(self.path, dict(self.headers.items()), self.rfile.read(int(self.headers["Content-Length"])))
+            listener.posts.append(post)
+            listener.gate.wait(5)
+            status, text = listener.answer(post)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            for name, value in listener.headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(text)
+            self.close_connection = listener.hang_up  # without having said so
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+        def handle(self) -> None:
+            with contextlib.suppress(ConnectionError):
+                super().handle()
+
+    return Handler
+
+
+Listen = Callable[..., Listener]
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, port: int, listener: Listener) -> None:
+        self.open: list[socket.socket] = []
+        super().__init__(("127.0.0.1", port), _handler(listener))
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        self.open.append(connection)
+        return connection, address
+
+
+@pytest.fixture
+def listen() -> Iterator[Listen]:
+    """Starts listeners: `listen(port=..., context=...)`; they end with the test."""
+    with ExitStack() as stack:
+
+        def start(port: int = 0, context: Any = None) -> Listener:
+            listener = Listener()
+            server = _Server(port, listener)
+            if context is not None:
+                server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+            thread.start()
+
+            def stop() -> None:
+                listener.gate.set()
+                server.shutdown()
+                thread.join()
+                for connection in server.open:
+                    with contextlib.suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
+                server.server_close()
+
+            stack.callback(stop)
+            listener.port = server.server_address[1]
+            listener.url = f"{'http' if context is None else 'https'}://127.0.0.1:{listener.port}"
+            return listener
+
+        yield start
+
+
+@pytest.fixture
+def listener(listen: Listen) -> Listener:
+    return listen()
+
+
+@pytest.fixture
+def receive() -> Iterator[Callable[..., Any]]:
+    """Makes HTTP receivers, `receive(Alertmanager, url, ...)`, and stops them at the end."""
+    from alerts.notify.target import Target
+
+    made: list[Any] = []
+
+    def build(kind: Any, url: str, timeout: float = 2.0, pace: Pace = SWIFT, options: Any = None, **target: Any) -> Any:
+        made.append(kind(Target(url, timeout=timeout, **target), clock, pace=pace, **(options or {})))
+        return made[-1]
+
+    yield build
+    for each in made:
+        each.stop(0)
+
+
+class Raw:
+    """A TCP server that does to each connection what it is told."""
+
+    def __init__(self, treat: Callable[[socket.socket], None]) -> None:
+        self._treat = treat
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._serve, daemon=True)]
+        self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
+        self.connections = 0
+        self._threads[0].start()
+
+    def stop(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        for connection in self._open:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        self._server.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._open.append(connection)
+            self._threads.append(threading.Thread(target=self._handle, args=(connection,), daemon=True))
+            self._threads[-1].start()
+
+    def _handle(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            while connection.recv(65536):
+                self._treat(connection)
+
+
+@pytest.fixture
+def raw() -> Iterator[Callable[[Callable[[socket.socket], None]], Raw]]:
+    """Starts such servers; they end with the test."""
+    with ExitStack() as stack:
+
+        def start(treat: Callable[[socket.socket], None]) -> Raw:
+            server = Raw(treat)
+            stack.callback(server.stop)
+            return server
+
+        yield start
+
+
+def need(program: str, *others: str) -> str:
+    for name in (program, *others):
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    message = f"{program} is not installed (Debian package prometheus-alertmanager)"
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{message}, and CI=true")
+    pytest.skip(f"{message}: NOTHING compares the notifiers with the real Alertmanager here")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class RealAlertmanager:
+    """A running Alertmanager and its amtool."""
+
+    def __init__(self, directory: Path, webhook: str = "") -> None:
+        self._program = need("prometheus-alertmanager", "alertmanager")
+        self._amtool = need("amtool")
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/some/prefix"
+        config = {
+            "route": {"receiver": "r", "group_by": ["alertname"], "group_wait": "0s", "group_interval": "1s"},
+            "receivers": [{"name": "r", "webhook_configs": [{"url": webhook}] if webhook else []}],
+        }
+        (directory / "config.yml").write_text(json.dumps(config))
+
+    def start(self) -> None:
+        command = [
+            self._program, f"--config.file={self._directory / 'config.yml'}", f"--storage.path={self._directory}",
+            f"--web.listen-address=127.0.0.1:{self.port}", "--cluster.listen-address=",
+            "--web.route-prefix=/some/prefix",
+        ]  # fmt: skip
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        wait_until(self._is_ready, 10)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def alerts(self) -> list[dict[str, Any]]:
+        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=5) as answer:
+            return json.load(answer)  # type: ignore[no-any-return]
+
+    def listed(self) -> list[dict[str, str]]:
+        """The labels of what amtool shows."""
+        done = subprocess.run(
+            [self._amtool, "alert", "query", f"--alertmanager.url={self.url}", "--output=json"],
+            capture_output=True, check=True,
+        )  # fmt: skip
+        return [alert["labels"] for alert in json.loads(done.stdout)]
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None and self._process.poll() is None, (self._directory / "log").read_text()
+        try:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5):
+                return True
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+
+@pytest.fixture
+def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RealAlertmanager]]:
+    """Starts Alertmanagers, below a path prefix as behind a proxy: `alertmanager(webhook=URL)`."""
+    with ExitStack() as stack:
+
+        def start(webhook: str = "") -> RealAlertmanager:
+            running = RealAlertmanager(tmp_path_factory.mktemp("alertmanager"), webhook)
+            stack.callback(running.stop)
+            running.start()
+            return running
+
+        yield start
+
+
+class Helpers:
+    """What tests need beside the fixtures: importlib mode has no imports between test files."""
+
+    alert = staticmethod(make_alert)
+    notice = staticmethod(make_notice)
+    wait_until = staticmethod(wait_until)
+    clock = staticmethod(clock)
+    free_port = staticmethod(free_port)
+    Ear = Ear
+
+
+@pytest.fixture(scope="session")
+def h() -> Helpers:
+    return Helpers()

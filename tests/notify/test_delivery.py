@@ -1,0 +1,454 @@
+"""Delivery over HTTP to servers that are well, away, slow, wrong or hostile."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from alerts.notify.alertmanager import Alertmanager
+from alerts.notify.delivery import Pace
+from alerts.notify.notice import Notice, rfc3339
+from alerts.notify.webhook import Webhook
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture):
+    """What was logged, as (level, message)."""
+    caplog.set_level(logging.INFO, "coldplate.notify")
+    return lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+AWAY, BACK = ("WARNING", "cannot deliver alerts; trying on"), ("INFO", "delivers alerts again")
+
+
+def many(h, number: int) -> list[Notice]:
+    return [h.notice(f"A{each}") for each in range(number)]
+
+
+def test_batches_of_64_go_over_one_connection(listener, receive, h) -> None:
+    receiver = receive(Alertmanager, f"{listener.url}/behind/a/proxy/")
+    receiver.put(many(h, 150), time.time())
+    h.wait_until(lambda: receiver.counts.sent == 150)
+    assert sorted(len(post.alerts) for post in listener.posts) == [22, 64, 64]
+    assert listener.received() == [f"A{each}" for each in range(150)]
+    assert listener.connections == 1
+    assert {post.path for post in listener.posts} == {"/behind/a/proxy/api/v2/alerts"}
+    assert listener.posts[0].headers["Content-Type"] == "application/json"
+    assert listener.posts[0].headers["Host"] == f"127.0.0.1:{listener.port}"
+    assert receiver.queued == 0
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 401, 403, 404, 408, 302])
+def test_what_a_server_does_not_take_is_tried_until_it_does(listener, receive, told, h, status: int) -> None:
+    answers = [status] * 3
+    listener.answer = lambda post: (answers.pop() if answers else 200, b"not now")
+    receiver = receive(Alertmanager, listener.url)
+    receiver.put(many(h, 3), time.time())
+    h.wait_until(lambda: receiver.counts.sent == 3)
+    assert set(listener.received()[-3:]) == {"A0", "A1", "A2"} or len(listener.posts) > 4
+    assert receiver.counts.dropped == 0
+    assert receiver.counts.failed in (2, 3)  # a login refused on a kept connection is tried at once on a new one
+    h.wait_until(lambda: told() == [AWAY, BACK])
+
+
+def test_a_server_that_is_away_is_logged_once_and_gets_the_newest_state_when_it_is_back(
+    listen, receive, told, h
+) -> None:
+    port = h.free_port()
+    receiver = receive(Webhook, f"http://127.0.0.1:{port}")
+    receiver.put([h.notice("A"), h.notice("B")], 0.0)
+    h.wait_until(lambda: receiver.counts.failed >= 3)
+    receiver.put([h.notice("A", 1000.0, 1010.0)], 0.0)
+    listener = listen(port)
+    h.wait_until(lambda: receiver.counts.sent == 2)
+    told_of = {alert["labels"]["alertname"]: alert["status"] for post in listener.posts for alert in post.alerts}
+    assert told_of == {"A": "resolved", "B": "firing"}
+    h.wait_until(lambda: told() == [AWAY, BACK])
+
+
+def test_of_a_refused_batch_only_what_is_refused_alone_is_dropped(listener, receive, caplog, h) -> None:
+    listener.answer = lambda post: (400, b"bad: " + b"x" * 500) if "A7" in post.names else (200, b"")
+    receiver = receive(Alertmanager, listener.url)
+    notices = many(h, 20)
+    receiver.put(notices, time.time())
+    h.wait_until(lambda: receiver.counts.sent == 19 and receiver.counts.dropped == 1)
+    assert {name for post in listener.accepted for name in post.names} == {f"A{n}" for n in range(20)} - {"A7"}
+    assert len(listener.posts) == 21
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.facts["labels"] == '{alertname="A7"}'
+    assert record.facts["answer"] == "HTTP status 400: bad: " + "x" * 195
+    receiver.put([notices[7]], time.time())
+    h.wait_until(lambda: receiver.counts.dropped == 2)
+    assert len(caplog.records) == 1  # Alertmanager is sent it every minute
+
+
+def test_a_refused_batch_is_split_although_the_server_goes_away_meanwhile(listener, receive, h) -> None:
+    answers = [400, 200, 500]
+    listener.answer = lambda post: (answers.pop(0) if answers else 400 if "A1" in post.names else 200, b"")
+    receiver = receive(Alertmanager, listener.url)
+    receiver.put(many(h, 3), time.time())
+    h.wait_until(lambda: receiver.counts.sent == 2 and receiver.counts.dropped == 1)
+
+
+def test_an_alert_at_which_the_server_fails_does_not_hold_up_the_others(listener, receive, h) -> None:
+    listener.answer = lambda post: (500, b"panic") if "A3" in post.names else (200, b"")
+    receiver = receive(Webhook, listener.url, pace=Pace(first=0.001, longest=0.002))
+    receiver.put(many(h, 100), 0.0)
+    h.wait_until(lambda: receiver.counts.sent == 99)
+    assert (receiver.queued, receiver.counts.dropped) == (1, 0)
+
+
+def test_what_cannot_be_written_costs_itself_alone(listener, receive, h) -> None:
+    receiver = receive(Alertmanager, listener.url)
+    bad = [h.notice("Endless", 1e300), h.notice("Pending", None), h.notice("NaN", float("nan"))]
+    receiver.put([h.notice("A"), *bad, h.notice("B", annotations={"text": "\udcff"})], time.time())
+    h.wait_until(lambda: receiver.counts.sent == 2 and receiver.counts.dropped == 3)
+    assert listener.received() == ["A", "B"]
+
+
+def test_putting_never_waits_for_a_server_that_hangs(listener, receive, h) -> None:
+    listener.gate.clear()
+    receiver = receive(Alertmanager, listener.url, timeout=0.2)
+    longest = 0.0
+    for each in range(300):
+        start = time.monotonic()
+        receiver.put([h.notice(f"A{each}")], 0.0)
+        longest = max(longest, time.monotonic() - start)
+        time.sleep(0.001)
+    assert longest < 0.15
+    h.wait_until(lambda: receiver.counts.failed >= 1)
+    assert receiver.queued == 300
+    listener.gate.set()
+    h.wait_until(lambda: receiver.counts.sent == 300)
+
+
+def trickle(start: bytes, drop: bytes):
+    """Sends a start, and then a little every 20 ms, for ever."""
+
+    def treat(connection: socket.socket) -> None:
+        connection.sendall(start)
+        while True:
+            connection.sendall(drop)
+            time.sleep(0.02)
+
+    return treat
+
+
+HOSTILE = {
+    "a status that never ends": trickle(b"HTTP/1.1 2", b"0"),
+    "headers that never end": trickle(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
+    "continue, for ever": trickle(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "a refusal that never ends": trickle(b"HTTP/1.1 500 No\r\n\r\n", b"x"),
+    "silence": lambda connection: None,
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_an_exchange_ends_in_time_whatever_the_server_does(raw, receive, told, h, how: str) -> None:
+    server = raw(HOSTILE[how])
+    receiver = receive(Alertmanager, server.url, timeout=0.15)
+    receiver.put([h.notice("A")], 0.0)
+    h.wait_until(lambda: receiver.counts.failed == 1, within=1.0)
+    assert receiver.queued == 1
+    h.wait_until(lambda: told() == [AWAY])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 \xff\r\n\r\n", b"\0" * 70_000, b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200],
+)
+def test_an_answer_that_is_none_is_a_failure_and_no_more(raw, receive, told, h, answer: bytes) -> None:
+    def treat(connection: socket.socket) -> None:
+        connection.sendall(answer)
+        connection.shutdown(socket.SHUT_RDWR)
+
+    receiver = receive(Alertmanager, raw(treat).url)
+    receiver.put([h.notice("A")], 0.0)
+    h.wait_until(lambda: receiver.counts.failed >= 2)
+    h.wait_until(lambda: told() == [AWAY])
+
+
+@pytest.mark.parametrize("length", [b"", b"Content-Length: 900000000\r\n"])
+def test_an_endless_body_of_a_good_answer_is_cut_off_and_the_alert_delivered(raw, receive, h, length: bytes) -> None:
+    def treat(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n" + length + b"\r\n")
+        while True:
+            connection.sendall(b"x" * 65536)
+
+    server = raw(treat)
+    receiver = receive(Alertmanager, server.url, timeout=60.0)
+    for number in (1, 2):
+        receiver.put([h.notice(f"A{number}")], 0.0)
+        h.wait_until(lambda: receiver.counts.sent == number)  # noqa: B023
+    assert (server.connections, receiver.counts.failed) == (2, 0)
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_no_failure(listener, receive, h) -> None:
+    listener.hang_up = True
+    receiver = receive(Alertmanager, listener.url)
+    for number in (1, 2, 3):
+        receiver.put([h.notice(f"A{number}")], 0.0)
+        h.wait_until(lambda: receiver.counts.sent == number)  # noqa: B023
+        time.sleep(0.02)
+    assert (listener.connections, receiver.counts.failed) == (3, 0)
+
+
+def test_a_redirect_is_not_followed(listen, receive, caplog, h) -> None:
+    here, there = listen(), listen()
+    here.answer = lambda post: (307, b"")
+    here.headers["Location"] = f"{there.url}/api/v2/alerts"
+    receiver = receive(Alertmanager, here.url)
+    receiver.put([h.notice("A")], 0.0)
+    h.wait_until(lambda: receiver.counts.failed >= 2)
+    assert there.posts == []
+    assert f"redirected to '{there.url}/api/v2/alerts'" in caplog.records[0].facts["error"]
+
+
+def test_a_token_that_is_rotated_is_taken_up(listener, receive, tmp_path, told, h) -> None:
+    token = tmp_path / "token"
+    token.write_text("old\n")
+    valid = "old"
+    listener.answer = lambda post: (200 if post.headers.get("Authorization") == f"Bearer {valid}" else 401, b"")
+    receiver = receive(Alertmanager, listener.url, bearer_token_file=str(token))
+    receiver.put([h.notice("A")], 0.0)
+    h.wait_until(lambda: receiver.counts.sent == 1)
+    token.write_text("new\n")
+    valid = "new"
+    receiver.put([h.notice("B")], 0.0)
+    h.wait_until(lambda: receiver.counts.sent == 2)
+    assert receiver.counts.failed == 0
+    token.unlink()
+    valid = "newer"
+    receiver.put([h.notice("C")], 0.0)
+    h.wait_until(lambda: receiver.counts.failed >= 1)
+    token.write_text("newer")
+    h.wait_until(lambda: receiver.counts.sent == 3)
+    h.wait_until(lambda: told() == [AWAY, BACK])
+
+
+def test_a_user_logs_in(listener, receive, tmp_path, h) -> None:
+    password = tmp_path / "password"
+    password.write_text("Sesam, öffne dich\n", encoding="utf-8")
+    receiver = receive(Webhook, f"{listener.url}/hook", username="coldplate", password_file=str(password))
+    receiver.put([h.notice("A")], 0.0)
+    h.wait_until(lambda: receiver.counts.sent == 1)
+    assert listener.posts[0].headers["Authorization"] == "Basic Y29sZHBsYXRlOlNlc2FtLCDDtmZmbmUgZGljaA=="
+    assert "Sesam" not in receiver.url
+
+
+def test_a_certificate_must_be_trusted_unless_told_otherwise(listen, receive, tmp_path, caplog, h) -> None:
+    import ssl
+
+    import trustme
+
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    listener = listen(context=context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    wary = receive(Alertmanager, listener.url)
+    wary.put([h.notice("Secret")], 0.0)
+    h.wait_until(lambda: wary.counts.failed == 1)
+    h.wait_until(lambda: caplog.records)
+    assert "set ca_file" in caplog.records[0].facts["error"]
+    wary.stop(0)
+    for options in ({"ca_file": str(tmp_path / "ca.pem")}, {"verify": False}):
+        receiver = receive(Alertmanager, listener.url, **options)
+        for name in "AB":
+            receiver.put([h.notice(name)], 0.0)
+        h.wait_until(lambda: receiver.counts.sent == 2)  # noqa: B023
+        assert receiver.counts.failed == 0
+    assert "Secret" not in listener.received()
+
+
+def test_what_no_longer_holds_is_not_sent_to_alertmanager_but_to_a_webhook(listener, receive, h) -> None:
+    old = [h.notice("Old", valid_for=-0.001), h.notice("Over", 1000.0, 1010.0, valid_for=-0.001)]
+    receivers = [receive(Alertmanager, listener.url), receive(Webhook, listener.url)]
+    for receiver in receivers:
+        receiver.put(old, 0.0)
+    h.wait_until(lambda: [each.counts.sent for each in receivers] == [1, 2])
+    assert [each.counts.dropped for each in receivers] == [1, 0]
+    assert sorted(listener.received()) == ["Old", "Over", "Over"]
+
+
+def test_too_many_are_counted_and_the_newest_kept(listener, receive, h) -> None:
+    listener.gate.clear()
+    receiver = receive(Alertmanager, listener.url, pace=Pace(capacity=10))
+    receiver.put([h.notice("First")], 0.0)
+    h.wait_until(lambda: listener.posts)
+    receiver.put(many(h, 25), 0.0)
+    assert (receiver.counts.dropped, receiver.queued) == (15, 11)
+    listener.gate.set()
+    h.wait_until(lambda: receiver.counts.sent == 11)
+    assert listener.received() == ["First", *(f"A{each}" for each in range(15, 25))]
+
+
+@pytest.mark.parametrize(("chance", "factor"), [(0.0, 0.5), (1.0, 1.0)])
+def test_the_pauses_double_up_to_the_longest_and_are_jittered(listener, receive, h, chance, factor) -> None:
+    came: list[float] = []
+    listener.answer = lambda post: (came.append(time.monotonic()) or 500, b"")
+    pace = Pace(first=0.06, longest=0.12)
+    receiver = receive(Alertmanager, listener.url, pace=pace, options={"jitter": lambda: chance})
+    receiver.put([h.notice("A")], 0.0)
+    h.wait_until(lambda: len(came) >= 5)
+    receiver.stop(0)
+    pauses = [later - earlier for earlier, later in pairwise(came[:5])]
+    wanted = [factor * each for each in (0.06, 0.12, 0.12, 0.12)]
+    assert all(pause >= least for pause, least in zip(pauses, wanted, strict=True))
+    assert sum(pauses) < sum(wanted) + 0.15
+
+
+def test_after_a_success_the_pauses_are_short_again(listener, receive, h) -> None:
+    answers = [500, 500, 500, 500, 200, 500]
+    listener.answer = lambda post: (answers.pop(0) if answers else 200, b"")
+    pace = Pace(first=0.03, longest=60.0)
+    receiver = receive(Alertmanager, listener.url, pace=pace, options={"jitter": lambda: 1.0})
+    receiver.put([h.notice("A")], 0.0)
+    h.wait_until(lambda: receiver.counts.sent == 1)
+    start = time.monotonic()
+    receiver.put([h.notice("B")], 0.0)
+    h.wait_until(lambda: receiver.counts.sent == 2)
+    assert time.monotonic() - start < 0.4  # it would be half a second
+
+
+def test_what_waits_is_delivered_at_the_end_even_within_a_pause(listener, receive, h) -> None:
+    status = 500
+    listener.answer = lambda post: (status, b"")
+    receiver = receive(Alertmanager, listener.url, pace=Pace(first=60.0, longest=60.0))
+    receiver.put(many(h, 100), time.time())
+    h.wait_until(lambda: receiver.counts.failed == 1)
+    status = 200
+    receiver.stop(3.0)
+    assert (receiver.counts.sent, receiver.counts.dropped, receiver.queued) == (100, 0, 0)
+    receiver.put(many(h, 2), time.time())
+    assert receiver.counts.dropped == 2
+
+
+def test_the_end_is_not_held_up_by_a_server_that_hangs(raw, receive, told, h) -> None:
+    asked: list[socket.socket] = []
+    receiver = receive(Alertmanager, raw(asked.append).url, timeout=30.0)
+    receiver.put(many(h, 100), time.time())
+    h.wait_until(lambda: asked)
+    assert receiver.queued == 100
+    start = time.monotonic()
+    receiver.stop(0.1)
+    assert time.monotonic() - start < 1.0
+    assert receiver.counts.dropped == 100
+    assert told()[-1] == ("WARNING", "alerts not delivered")
+
+
+def test_a_kept_connection_outlives_the_time_of_an_exchange(listener, receive, h) -> None:
+    receiver = receive(Alertmanager, listener.url, timeout=0.1)
+    for number in (1, 2):
+        receiver.put([h.notice(f"A{number}")], 0.0)
+        h.wait_until(lambda: receiver.counts.sent == number)  # noqa: B023
+        time.sleep(0.12)
+    assert (listener.connections, receiver.counts.failed) == (1, 0)
+
+
+def test_an_error_that_nobody_thought_of_costs_an_attempt_and_not_the_thread(
+    listener, receive, monkeypatch, told, h
+) -> None:
+    errors = [MemoryError(), RuntimeError("odd"), KeyError("x")]
+    connect = socket.create_connection
+
+    def fail(*arguments, **options):
+        if errors:
+            raise errors.pop()
+        return connect(*arguments, **options)
+
+    monkeypatch.setattr(socket, "create_connection", fail)
+    receiver = receive(Alertmanager, listener.url)
+    receiver.put([h.notice("A")], 0.0)
+    h.wait_until(lambda: receiver.counts.sent == 1)
+    assert (receiver.counts.failed, receiver.counts.dropped) == (3, 0)
+    h.wait_until(lambda: told() == [AWAY, BACK])
+
+
+def test_a_thread_that_cannot_be_had_is_asked_for_again(listener, receive, monkeypatch, h) -> None:
+    import threading
+
+    def exhausted(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    receiver = receive(Alertmanager, listener.url)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", exhausted)
+        receiver.put([h.notice("A")], 0.0)
+    assert receiver.queued == 1
+    receiver.put([h.notice("B")], 0.0)
+    h.wait_until(lambda: receiver.counts.sent == 2)
+
+
+ALONE = """
+import sys, time
+from agent.model import Alert, Instant, Phase
+from alerts.notify.alertmanager import Alertmanager
+from alerts.notify.dispatch import Dispatcher
+from alerts.notify.log import LogReceiver
+from alerts.notify.target import Target
+from alerts.notify.webhook import Webhook
+clock = lambda: Instant(time.monotonic(), time.time())
+receivers = [kind(Target(sys.argv[1]), clock) for kind in (Alertmanager, Webhook)]
+dispatcher = Dispatcher(receivers)
+dispatcher.consider("g", [], time.time(), 1.0)
+heavy = {"http.client", "ssl", "email", "random"} & set(sys.modules)
+assert not heavy, heavy
+dispatcher.consider("g", [Alert("A", (("alertname", "A"),), Phase.FIRING, 1.0, 0.0, 0.0)], time.time(), 1.0)
+time.sleep(0.2)
+assert receivers[0].queued == 1
+"""
+
+
+def test_a_process_is_light_until_there_is_something_to_send_and_ends_although_a_server_hangs(raw) -> None:
+    server = raw(lambda connection: None)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", ALONE, server.url],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=5, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_webhooks_post_says_what_its_alerts_have_in_common(listener, receive, h) -> None:
+    receiver = receive(Webhook, f"{listener.url}/hook", options={"external_url": "http://node7:19400"})
+    notes = {"summary": "hot", "runbook_url": "r"}
+    receiver.put(
+        [
+            h.notice("GpuHot", 1000.5, 1010.25, gpu="0", node="n7", annotations={**notes, "summary": "cold"}),
+            h.notice("GpuHot", 1000.0, gpu="1", node="n7", empty="", annotations=notes),
+        ],
+        0.0,
+    )
+    h.wait_until(lambda: receiver.counts.sent == 2)
+    (post,) = listener.posts
+    assert post.path == "/hook"
+    first, second = post.json.pop("alerts")
+    assert post.json == {
+        "receiver": "coldplate", "status": "firing", "groupLabels": {}, "version": "4", "groupKey": "{}:{}",
+        "commonLabels": {"alertname": "GpuHot", "node": "n7"}, "commonAnnotations": {"runbook_url": "r"},
+        "externalURL": "http://node7:19400", "truncatedAlerts": 0,
+    }  # fmt: skip
+    assert (first["status"], first["startsAt"], first["endsAt"]) == (
+        "resolved", "1970-01-01T00:16:40.500Z", "1970-01-01T00:16:50.250Z",
+    )  # fmt: skip
+    assert second["labels"] == {"alertname": "GpuHot", "gpu": "1", "node": "n7"}
+    assert (second["status"], second["endsAt"]) == ("firing", "0001-01-01T00:00:00Z")
+    assert first["generatorURL"] == "http://node7:19400"
+
+
+@pytest.mark.parametrize(
+    ("wall", "text"),
+    [(0.0, "1970-01-01T00:00:00.000Z"), (1.2345, "1970-01-01T00:00:01.234Z"), (1.9996, "1970-01-01T00:00:02.000Z")],
+)
+def test_times_are_in_whole_milliseconds(wall: float, text: str) -> None:
+    assert rfc3339(wall) == text

@@ -1,0 +1,162 @@
+"""Alerts as log lines, and as messages to the journal read back from its socket."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from alerts.notify.dispatch import Dispatcher
+from alerts.notify.journal import Journal, field_name, find_journal
+from alerts.notify.log import LogReceiver
+from alerts.notify.notice import Notice
+
+
+class Journald:
+    """The journal's end of the socket."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(path)
+        self._socket.setblocking(False)
+
+    def read(self) -> list[tuple[str, str]]:
+        """One message, taken apart as systemd's Native Journal Protocol says."""
+        data = self._socket.recv(1 << 20)
+        fields = []
+        while data:
+            line, _, rest = data.partition(b"\n")
+            name, equals, value = line.partition(b"=")
+            if equals:
+                data = rest
+            else:
+                size = int.from_bytes(rest[:8], "little")
+                value, data = rest[8 : 8 + size], rest[8 + size :]
+                assert data[:1] == b"\n"
+                data = data[1:]
+            fields.append((name.decode(), value.decode()))
+        return fields
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def journald(tmp_path: Path) -> Iterator[Journald]:
+    server = Journald(str(tmp_path / "journal"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO)
+    return caplog
+
+
+SUMMARY = {"summary": "GPU 0 is at 91°C", "runbook_url": "docs/runbooks/GpuHot.md"}
+
+
+def test_an_alert_is_a_line_with_its_labels_as_facts(lines, h) -> None:
+    receiver = LogReceiver()
+    receiver.put([Notice(h.alert(severity="critical", gpu="0", level="top", annotations=SUMMARY), 0.0)], 0.0)
+    (record,) = lines.records
+    assert (record.name, record.levelname) == ("coldplate.alert", "ERROR")
+    assert record.getMessage() == "firing: GpuHot: GPU 0 is at 91°C"
+    assert record.facts == {
+        "alertname": "GpuHot", "alertstate": "firing", "severity": "critical", "gpu": "0", "label_level": "top",
+        "value": 91.0, "runbook_url": "docs/runbooks/GpuHot.md",
+    }  # fmt: skip
+    assert receiver.counts.sent == 1
+
+
+@pytest.mark.parametrize(
+    ("severity", "resolved_at", "level"),
+    [("critical", None, "ERROR"), ("warning", None, "WARNING"), ("info", None, "INFO"), ("critical", 1010.0, "INFO")],
+)
+def test_the_level_is_by_severity_while_it_fires(
+    lines, h, severity: str, resolved_at: float | None, level: str
+) -> None:
+    LogReceiver().put([Notice(h.alert(severity=severity, resolved_at=resolved_at), 0.0)], 0.0)
+    assert [record.levelname for record in lines.records] == [level]
+
+
+def test_there_is_one_line_for_each_change_and_none_for_pending(lines, h) -> None:
+    dispatcher = Dispatcher([LogReceiver()], resend=1.0)
+    for at, alert in enumerate([h.alert(fired_at=None), *[h.alert()] * 3, *[h.alert(resolved_at=1010.0)] * 3]):
+        dispatcher.consider("g", [alert], 1000.0 + 5 * at, 1.0)
+    assert [record.getMessage() for record in lines.records] == ["firing: GpuHot", "resolved: GpuHot"]
+
+
+def test_the_journal_gets_fields_and_the_log_no_second_line(lines, journald, h) -> None:
+    notes = {**SUMMARY, "summary": "line one\nline two"}
+    receiver = LogReceiver(Journal(journald.path))
+    receiver.put([Notice(h.alert(severity="warning", gpu="0", tür="zu", annotations=notes), 0.0)], 0.0)
+    assert journald.read() == [
+        ("MESSAGE", "firing: GpuHot: line one\nline two"),
+        ("PRIORITY", "4"),
+        ("SYSLOG_IDENTIFIER", "coldplate"),
+        ("COLDPLATE_ALERTNAME", "GpuHot"),
+        ("COLDPLATE_ALERTSTATE", "firing"),
+        ("COLDPLATE_SEVERITY", "warning"),
+        ("COLDPLATE_VALUE", "91.0"),
+        ("COLDPLATE_RUNBOOK_URL", "docs/runbooks/GpuHot.md"),
+        ("COLDPLATE_LABEL_ALERTNAME", "GpuHot"),
+        ("COLDPLATE_LABEL_GPU", "0"),
+        ("COLDPLATE_LABEL_SEVERITY", "warning"),
+        ("COLDPLATE_LABEL_T_R", "zu"),
+    ]
+    assert lines.records == []
+    assert (receiver.counts.sent, receiver.counts.failed) == (1, 0)
+
+
+def test_what_the_log_level_leaves_out_the_journal_does_not_get_either(caplog, journald, h) -> None:
+    caplog.set_level(logging.ERROR)
+    LogReceiver(Journal(journald.path)).put([Notice(h.alert(severity="warning"), 0.0)], 0.0)
+    with pytest.raises(BlockingIOError):
+        journald.read()
+
+
+def test_a_journal_that_is_gone_full_or_overcharged_costs_nothing_but_the_fields(lines, journald, tmp_path, h) -> None:
+    away = LogReceiver(Journal(str(tmp_path / "nobody")))
+    away.put([h.notice("Gone")], 0.0)
+    long = LogReceiver(Journal(journald.path))
+    long.put([h.notice("Long", annotations={"summary": "x" * 5_000_000})], 0.0)
+    full = LogReceiver(Journal(journald.path))
+    for _ in range(10_000):
+        full.put([h.notice("Full")], 0.0)
+        if full.counts.failed:
+            break
+    assert [record.getMessage()[:13] for record in lines.records] == ["firing: Gone", "firing: Long:", "firing: Full"]
+    assert [each.counts.failed for each in (away, long, full)] == [1, 1, 1]
+    assert full.counts.dropped == 0
+
+
+def test_the_journal_is_used_where_standard_error_leads_there(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    try:
+        status = os.fstat(write)
+        stream = f"{status.st_dev}:{status.st_ino}"
+        assert find_journal({"JOURNAL_STREAM": stream}, write) is not None
+        assert find_journal({"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino + 1}"}, write) is None
+        assert find_journal({"JOURNAL_STREAM": "nonsense"}, write) is None
+        assert find_journal({}, write) is None
+    finally:
+        os.close(read)
+        os.close(write)
+    assert find_journal({"JOURNAL_STREAM": stream}, write) is None
+
+
+@given(st.text(min_size=1, max_size=100))
+@example("x" * 100)
+def test_a_field_has_a_name_that_journald_takes(name: str) -> None:
+    field = field_name(f"COLDPLATE_LABEL_{name}")
+    assert 16 < len(field) <= 64
+    assert set(field) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")

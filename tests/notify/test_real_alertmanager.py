@@ -1,0 +1,120 @@
+"""The real Alertmanager and its amtool as the judges of what is sent."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+import pytest
+
+from alerts.notify.alertmanager import Alertmanager
+from alerts.notify.dispatch import Dispatcher
+from alerts.notify.webhook import Webhook, fingerprint
+
+AWKWARD = {
+    "gpu": "0",
+    "uuid": "GPU-5b7e1c1a-0000-4000-8000-000000000000",
+    "severity": "critical",
+    "text": 'quote " backslash \\ newline \n tab \t euro € \U0001f525',
+    "empty": "",
+}
+
+
+def seconds(text: str) -> float:
+    """Go leaves out the zeros at the end of a fraction, which 3.10 does not read."""
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
+
+
+def test_an_alert_arrives_with_identical_labels_and_is_gone_when_it_resolves(alertmanager, receive, h) -> None:
+    real = alertmanager()
+    receiver = receive(Alertmanager, real.url, options={"external_url": "http://node7:19400/"})
+    dispatcher = Dispatcher([receiver], external_labels=(("cluster", "c1"), ("severity", "none")))
+    now = round(time.time(), 3)
+    firing = h.alert("GpuHot", fired_at=now - 5, annotations={"summary": "hot ✓", "n": ""}, **AWKWARD)
+    dispatcher.consider("g", [firing], now, 1.0)
+    h.wait_until(lambda: receiver.counts.sent == 1)
+    labels = {"alertname": "GpuHot", "cluster": "c1", **{name: value for name, value in AWKWARD.items() if value}}
+    assert real.listed() == [labels]
+    (stored,) = real.alerts()
+    assert stored["labels"] == labels
+    assert stored["annotations"]["summary"] == "hot ✓"
+    assert stored["generatorURL"] == "http://node7:19400/"
+    assert seconds(stored["startsAt"]) == pytest.approx(now - 5)
+    assert seconds(stored["endsAt"]) == pytest.approx(now + 240)
+    assert stored["fingerprint"] == fingerprint(tuple(labels.items()))
+
+    resolved = h.alert("GpuHot", fired_at=now - 5, resolved_at=now + 0.01, **AWKWARD)
+    time.sleep(0.01)
+    dispatcher.consider("g", [resolved], now + 0.01, 1.0)
+    h.wait_until(lambda: receiver.counts.sent == 2)
+    assert real.listed() == []
+    assert (receiver.counts.dropped, receiver.counts.failed) == (0, 0)
+
+
+def test_two_instances_each_get_every_alert(alertmanager, receive, h) -> None:
+    reals = [alertmanager(), alertmanager()]
+    receivers = [receive(Alertmanager, real.url) for real in reals]
+    Dispatcher(receivers).consider("g", [h.alert("A", fired_at=time.time())], time.time(), 1.0)
+    h.wait_until(lambda: all(receiver.counts.sent == 1 for receiver in receivers))
+    assert [real.listed() for real in reals] == [[{"alertname": "A"}]] * 2
+
+
+def test_an_alertmanager_that_restarts_knows_again_what_fires(alertmanager, receive, h) -> None:
+    real = alertmanager()
+    receiver = receive(Alertmanager, real.url)
+    dispatcher = Dispatcher([receiver], resend=60.0)
+    now = time.time()
+    told, untold = h.alert("Told", fired_at=now), h.alert("Untold", fired_at=now)
+    dispatcher.consider("g", [told], now, 1.0)
+    h.wait_until(lambda: receiver.counts.sent == 1)
+    real.stop()  # and it remembers no alerts
+    dispatcher.consider("g", [told, untold], now + 1, 1.0)
+    h.wait_until(lambda: receiver.counts.failed >= 2)
+    assert receiver.queued == 1
+    real.start()
+    dispatcher.consider("g", [told, untold], now + 61, 1.0)
+    h.wait_until(lambda: len(real.alerts()) == 2)
+    assert sorted(labels["alertname"] for labels in real.listed()) == ["Told", "Untold"]
+    assert receiver.counts.dropped == 0
+
+
+def test_what_alertmanager_refuses_costs_itself_alone(alertmanager, receive, h) -> None:
+    real = alertmanager()
+    receiver = receive(Alertmanager, real.url)
+    now = time.time()
+    bad = h.alert("Bad", fired_at=now, **{"not-a-name": "x"})
+    receiver.put([h.notice("A", now), h.notice("B", now)], now)
+    Dispatcher([receiver]).consider("g", [h.alert("C", fired_at=now), bad, h.alert("D", fired_at=now)], now, 1.0)
+    h.wait_until(lambda: receiver.counts.sent == 4 and receiver.counts.dropped == 1)
+    assert sorted(labels["alertname"] for labels in real.listed()) == ["A", "B", "C", "D"]
+
+
+def test_the_webhook_says_what_alertmanagers_own_webhook_says(alertmanager, receive, listener, h) -> None:
+    """One alert is told to Alertmanager, which tells a webhook, and to our own: the two must read alike."""
+    real = alertmanager(webhook=f"{listener.url}/theirs")
+    receivers = [receive(Alertmanager, real.url), receive(Webhook, f"{listener.url}/ours")]
+    dispatcher = Dispatcher(receivers)
+    now = round(time.time(), 3) - 10.0
+    firing = h.alert("GpuHot", fired_at=now, annotations={"summary": "hot"}, **AWKWARD)
+    dispatcher.consider("g", [firing], now + 10, 1.0)
+    h.wait_until(lambda: {post.path for post in listener.posts} == {"/theirs", "/ours"})
+    dispatcher.consider("g", [firing], now + 80, 1.0)  # to Alertmanager only, which has told it already
+    h.wait_until(lambda: receivers[0].counts.sent == 2 and receivers[1].queued == 0)
+    resolved = h.alert("GpuHot", fired_at=now, resolved_at=now + 5, annotations={"summary": "hot"}, **AWKWARD)
+    dispatcher.consider("g", [resolved], now + 81, 1.0)
+    h.wait_until(lambda: len(listener.posts) == 4)
+    assert [post.path for post in listener.posts].count("/ours") == 2
+    for status in ("firing", "resolved"):
+        theirs, ours = (
+            next(post.json for post in listener.posts if post.path == path and post.json["status"] == status)
+            for path in ("/theirs", "/ours")
+        )
+        assert list(ours) == list(theirs)
+        for message in (theirs, ours):
+            for alert in message["alerts"]:
+                alert.pop("generatorURL")  # theirs is Prometheus's
+                for name in ("startsAt", "endsAt"):
+                    alert[name] = seconds(alert[name])
+        same = ("status", "alerts", "commonLabels", "commonAnnotations", "version", "truncatedAlerts")
+        assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
