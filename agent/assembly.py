@@ -42,6 +42,8 @@ class Options:
     log_level: str = "info"
     log_format: str = "logfmt"
     scenario_name: str | None = None
+    folder: Path = Path()
+    """Where relative paths of the configuration begin: the folder of its file."""
 
 
 class TopologyBackend:
@@ -100,7 +102,12 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def build_engine(
-    config: Config, options: Options, clock: Callable[[], Instant], facts: Facts, keep_inventory: bool = True
+    config: Config,
+    options: Options,
+    clock: Callable[[], Instant],
+    facts: Facts,
+    published: Callable[[], None] = lambda: None,
+    keep_inventory: bool = True,
 ) -> Engine:
     """All sources that the configuration asks for. Raises ConfigError."""
     synthetic = config.backends.devices == "synthetic"
@@ -115,9 +122,12 @@ def build_engine(
             log_format=options.log_format,
         )
         supervisor = Supervisor(worker, SILENCE)
-    inventory = Inventory(None if synthetic or supervisor is None else _inventory_path(config), keep_inventory)
+    kept = None if synthetic or supervisor is None else state_file(config, "inventory.json")
+    if kept is None and not synthetic and supervisor is not None:
+        log.info("no state directory: GPUs that go missing while the agent is down will not be noticed")
+    inventory = Inventory(kept, keep_inventory)
     backends = _backends(config, options, synthetic, lambda: list(inventory.gpus.values()))
-    return Engine(load_settings(config), supervisor, devices, backends, inventory, clock, facts)
+    return Engine(load_settings(config), supervisor, devices, backends, inventory, clock, facts, published)
 
 
 def _backends(
@@ -175,14 +185,11 @@ def _checked_scenario(config: Config) -> str:
     return name
 
 
-def _inventory_path(config: Config) -> Path | None:
-    """Where the inventory is kept: `state_dir`, systemd's state directory, or the default one if it is there."""
+def state_file(config: Config, name: str) -> Path | None:
+    """Where a file that outlives the process is kept: `state_dir`, systemd's state directory, or the default one."""
     if config.state_dir is not None:
-        return Path(config.state_dir) / "inventory.json"
+        return Path(config.state_dir) / name
     given = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
     if given:
-        return Path(given) / "inventory.json"
-    if os.access(STATE_DIRECTORY, os.W_OK):
-        return STATE_DIRECTORY / "inventory.json"
-    log.info("no state directory: GPUs that go missing while the agent is down will not be noticed")
-    return None
+        return Path(given) / name
+    return STATE_DIRECTORY / name if os.access(STATE_DIRECTORY, os.W_OK) else None

@@ -67,18 +67,27 @@ def _parser() -> argparse.ArgumentParser:
         help="write the sample to FILE for node_exporter's textfile collector, atomically",
     )
 
-    render = commands.add_parser("render", help="print a document that is generated from what the agent knows")
+    render = commands.add_parser(
+        "render", help="write a document or rule files that are generated from what the agent knows"
+    )
     render.add_argument(
         "what",
-        choices=("metrics", "scenarios"),
-        help="metrics: the reference of all metrics; scenarios: the synthetic devices; both as Markdown",
+        choices=("metrics", "scenarios", "rules"),
+        help="metrics: the reference of all metrics; scenarios: the synthetic devices; both as Markdown; "
+        "rules: the rule files as the configuration has them, for a Prometheus server",
     )
-    render.add_argument("--out", type=Path, metavar="FILE", help="write to FILE instead of standard output")
+    render.add_argument(
+        "--out",
+        type=Path,
+        metavar="PATH",
+        help="write to this file instead of standard output; with rules: into this directory, which must be given",
+    )
+    _add_config_file(render)
     rules_cli.add_parser(commands)
     return parser
 
 
-def _add_sources(parser: argparse.ArgumentParser, level: str) -> None:
+def _add_config_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config.file",
         dest="config_file",
@@ -86,6 +95,10 @@ def _add_sources(parser: argparse.ArgumentParser, level: str) -> None:
         metavar="FILE",
         help=f"configuration file (default {DEFAULT_FILE} if it is there; every key has a default)",
     )
+
+
+def _add_sources(parser: argparse.ArgumentParser, level: str) -> None:
+    _add_config_file(parser)
     parser.add_argument(
         "--backend",
         choices=DEVICES,
@@ -127,9 +140,19 @@ def _add_sources(parser: argparse.ArgumentParser, level: str) -> None:
     )
 
 
+def _load(arguments: argparse.Namespace) -> Config:
+    """The file's configuration. Raises ConfigError."""
+    return load(arguments.config_file or DEFAULT_FILE, must_exist=arguments.config_file is not None)
+
+
+def _folder(arguments: argparse.Namespace) -> Path:
+    """Where relative paths of the configuration begin."""
+    return (arguments.config_file or DEFAULT_FILE).absolute().parent
+
+
 def _read_config(arguments: argparse.Namespace) -> Config:
     """The file's configuration with the command line laid over it. Raises ConfigError."""
-    config = load(arguments.config_file or DEFAULT_FILE, must_exist=arguments.config_file is not None)
+    config = _load(arguments)
     backends, web = config.backends, config.web
     devices = arguments.backend or ("synthetic" if arguments.scenario else None)
     if devices is not None:
@@ -158,7 +181,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from agent.assembly import Options, scenario_of
 
     options = Options(arguments.sysfs, arguments.procfs, arguments.log_level, arguments.log_format)
-    options = replace(options, scenario_name=scenario_of(_read_config(arguments)))
+    options = replace(options, scenario_name=scenario_of(_read_config(arguments)), folder=_folder(arguments))
     return daemon.run(options, lambda: _read_config(arguments))
 
 
@@ -172,7 +195,17 @@ def _once(arguments: argparse.Namespace) -> int:
     return sample_once(config, options, arguments.format, arguments.textfile)
 
 
+def _render_rules(arguments: argparse.Namespace) -> int:
+    from agent.alerting import load_files
+
+    if arguments.out is None:
+        raise ConfigError("render rules: give the directory for the files with --out DIR")
+    return rules_cli.render(load_files(_load(arguments), _folder(arguments)), arguments.out)
+
+
 def _render(arguments: argparse.Namespace) -> int:
+    if arguments.what == "rules":
+        return _render_rules(arguments)
     text = _document(arguments.what)
     if arguments.out is None:
         sys.stdout.write(text)

@@ -8,6 +8,7 @@ have are unknown to it, and it says so.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,52 @@ class RackConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes_expected: int | None = None
 
 
+class OverrideConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"hold": "for"}):
+    """What an alert of the rule files shall have instead; `hold` and `keep_firing_for` in seconds.
+
+    `thresholds` replaces numbers of the query by others, `expr` the whole query.
+    """
+
+    hold: float | None = None
+    keep_firing_for: float | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    thresholds: dict[float, float] = {}
+    expr: str | None = None
+
+
+class RulesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The rules that the agent evaluates; `interval` in seconds, `memory` in bytes."""
+
+    files: tuple[str, ...] = ("builtin",)
+    interval: float = 1.0
+    disable: tuple[str, ...] = ()
+    override: dict[str, OverrideConfig] = {}
+    memory: float = 64 * 2.0**20
+
+
+class ReceiverConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where notifications go, and how to log in there; every URL gets every alert."""
+
+    urls: tuple[str, ...] = ()
+    username: str = ""
+    password_file: str | None = None
+    bearer_token_file: str | None = None
+    ca_file: str | None = None
+    verify: bool = True
+    timeout: float = 10.0
+
+
+class NotifyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who is told of alerts; `resend` in seconds, `labels` are added to alerts that lack them."""
+
+    log: bool = True
+    alertmanager: ReceiverConfig = ReceiverConfig()
+    webhook: ReceiverConfig = ReceiverConfig()
+    resend: float = 60.0
+    labels: dict[str, str] = {}
+
+
 class WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where and how the agent is served."""
 
@@ -95,6 +142,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backends: BackendsConfig = BackendsConfig()
     metrics: MetricsConfig = MetricsConfig()
     rack: RackConfig = RackConfig()
+    rules: RulesConfig = RulesConfig()
+    notify: NotifyConfig = NotifyConfig()
     web: WebConfig = WebConfig()
     state_dir: str | None = None
 
@@ -103,8 +152,6 @@ DEVICES = ("auto", "nvml", "synthetic", "none")
 POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
 
 _LATER = {
-    "rules": "this version evaluates no rules",
-    "notify": "this version sends no notifications",
     "recorder": "this version has no flight recorder",
     "jobs": "this version finds no jobs by itself",
     "metrics.compatibility": "this version has no compatibility profiles",
@@ -112,10 +159,20 @@ _LATER = {
     "web.config_file": "this version serves plain HTTP only",
 }
 
-_QUANTITIES: dict[str, Callable[[object], float]] = {
+_QUANTITIES: dict[str, Callable[[object], object]] = {
     **{f"sampling.{key}": quantities.duration for key in ("fast", "slow", "cold", "deadline", "window")},
     "rack.power_budget": quantities.power,
+    "rules.interval": quantities.duration,
+    "rules.memory": quantities.size,
+    "rules.override.*.for": quantities.duration,
+    "rules.override.*.keep_firing_for": quantities.duration,
+    "rules.override.*.thresholds": quantities.numbers,
+    "notify.resend": quantities.duration,
+    "notify.alertmanager.timeout": quantities.duration,
+    "notify.webhook.timeout": quantities.duration,
 }
+
+_ANY_ALERT = re.compile(r"^(rules\.override\.).+(\.\w+)$")
 
 
 def load(path: Path, must_exist: bool = True) -> Config:
@@ -186,7 +243,7 @@ class _Places:
 
 
 def _struct_of(kind: Any) -> type[msgspec.Struct] | None:
-    """The section type of a field's annotation, which may be optional."""
+    """The section type of a field's annotation, which may be optional or a mapping to it."""
     for each in (kind, *getattr(kind, "__args__", ())):
         if isinstance(each, type) and issubclass(each, msgspec.Struct):
             return each
@@ -194,13 +251,19 @@ def _struct_of(kind: Any) -> type[msgspec.Struct] | None:
 
 
 def _check_keys(raw: Mapping[Any, Any], struct: type[msgspec.Struct], path: str, place: _Places) -> None:
-    fields = {field.name: field.type for field in msgspec.structs.fields(struct)}
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
     for key, value in raw.items():
         inner = f"{path}.{key}".lstrip(".")
         if key not in fields:
             raise ConfigError(f"{place.of(inner)}: {inner}: {_unknown(str(key), inner, list(fields))}")
         section = _struct_of(fields[key])
-        if section is not None and isinstance(value, dict):
+        if section is None or not isinstance(value, dict):
+            continue
+        if getattr(fields[key], "__origin__", None) is dict:
+            for name, each in value.items():
+                if isinstance(each, dict):
+                    _check_keys(each, section, f"{inner}.{name}", place)
+        else:
             _check_keys(value, section, inner, place)
 
 
@@ -217,9 +280,10 @@ def _convert_quantities(raw: dict[Any, Any], path: str, place: _Places) -> dict[
         inner = f"{path}.{key}".lstrip(".")
         if value is None and inner.count(".") == 0 and inner != "state_dir":
             continue  # an empty section is a section of defaults
-        if inner in _QUANTITIES and value is not None:
+        quantity = _QUANTITIES.get(_ANY_ALERT.sub(r"\1*\2", inner))
+        if quantity is not None and value is not None:
             try:
-                converted[key] = _QUANTITIES[inner](value)
+                converted[key] = quantity(value)
             except ValueError as error:
                 raise ConfigError(f"{place.of(inner)}: {inner}: {error}") from error
         else:
@@ -257,6 +321,15 @@ def _check_values(config: Config, place: _Places) -> None:
         fail("rack.name", f"{config.rack.name!r} differs from node.rack {config.node.rack!r}; give one of them")
     if config.rack.power_budget is not None and not (config.rack.name or config.node.rack):
         fail("rack.power_budget", "a budget needs the rack's name in rack.name or node.rack")
+    if not 1 <= config.rules.interval <= 60:
+        fail("rules.interval", f"{config.rules.interval:g}s is out of range; use 1s to 60s")
+    if config.rules.memory < 2**20:
+        fail("rules.memory", "is too little for any window; give 1MiB or more")
+    if not 1 <= config.notify.resend <= 3600:
+        fail("notify.resend", f"{config.notify.resend:g}s is out of range; use 1s to 1h")
+    for key in ("alertmanager", "webhook"):
+        if not 0.1 <= getattr(config.notify, key).timeout <= 60:
+            fail(f"notify.{key}.timeout", "is out of range; use 100ms to 60s")
     if not config.web.listen:
         fail("web.listen", "must name an address, such as ':19400'")
     if not config.web.telemetry_path.startswith("/"):

@@ -13,7 +13,6 @@ import os
 import platform
 import select
 import signal
-import socket
 import sys
 import threading
 import time
@@ -22,10 +21,13 @@ from dataclasses import dataclass, replace
 from types import FrameType
 
 from agent import __version__, logs
-from agent.assembly import Options, build_engine, check, load_settings, parse_address
+from agent.alerting import Alerting, Receivers, check_alerting, load_alerting, node_name, source_of, target_labels
+from agent.assembly import Options, build_engine, check, load_settings, parse_address, state_file
 from agent.clock import clock
 from agent.config import Config, ConfigError
 from agent.engine import Engine
+from agent.judge import Judge
+from agent.keeper import Keeper
 from agent.model import Lane, Outcome, Snapshot
 from agent.sampler.health import OwnFacts
 from agent.systemd import Notifier
@@ -62,7 +64,9 @@ class Daemon:
         self._announced = False
         # A pipe and not an Event: a handler that interrupts the main thread inside Event.wait would wait for itself.
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self.engine: Engine = build_engine(self.config, options, clock, self._facts)
+        self._receivers = Receivers(clock)
+        self.judge = self._make_judge(load_alerting(self.config, options.folder, self._receivers))
+        self.engine: Engine = build_engine(self.config, options, clock, self._facts, self.judge.snapshot_taken)
         site = Site(self._view())
         web = self.config.web
         self.server = HttpServer(
@@ -81,6 +85,7 @@ class Daemon:
         self.server.start()
         loop = threading.Thread(target=self._sample, name="sampler", daemon=True)
         loop.start()
+        self.judge.start()
         # A scrape that comes while a tick is being worked on waits for the interpreter this long, not 5 ms.
         sys.setswitchinterval(SWITCH)
         gc.collect()
@@ -105,6 +110,7 @@ class Daemon:
         try:
             config = self._read_config()
             selection = check(config)
+            alerting = load_alerting(config, self._options.folder, self._receivers)
         except ConfigError as error:
             self._reloaded = replace(self._reloaded, good=False, message=str(error))
             log.error("configuration not reloaded, the running one stays in force: %s", error)
@@ -114,6 +120,7 @@ class Daemon:
             self.config = config
             self._selection = selection
             self.engine.reconfigure(load_settings(config))
+            self.judge.reconfigure(alerting)
             self._reloaded = Reload(True, clock().wall)
             log.info("configuration reloaded")
         self._notifier.send(READY=1)
@@ -157,6 +164,7 @@ class Daemon:
         self._notifier.send(STOPPING=1)
         self.engine.stop()
         loop.join(5.0)
+        self.judge.stop()
         self.server.stop()
         self.engine.close(time.sleep)
         log.info("stopped")
@@ -168,7 +176,20 @@ class Daemon:
             scenario=self._options.scenario_name,
             reload_ok=self._reloaded.good,
             reload_at=self._reloaded.at,
+            judgement=self.judge.readings,
         )
+
+    def _make_judge(self, alerting: Alerting) -> Judge:
+        path = state_file(self.config, "alerts.state")
+        if path is None and alerting.rules.files:
+            log.info("no state directory: alerts will start anew after a restart")
+        keeper = None if path is None else Keeper(path, source_of(self.config))
+        return Judge(
+            alerting, target_labels(self.config), clock, lambda: self.engine.latest, self._sampling_period, keeper
+        )
+
+    def _sampling_period(self) -> float:
+        return self.engine.sampler.settings.fast
 
     def _view(self) -> View:
         return View(
@@ -177,6 +198,7 @@ class Daemon:
             synthetic=self._options.scenario_name,
             telemetry_path=self.config.web.telemetry_path,
             latest=self._latest,
+            rules=self.judge.reports,
             readiness=self.readiness,
             reload=self._request_reload if self.config.web.enable_lifecycle else None,
             clock=time.monotonic,
@@ -189,7 +211,9 @@ class Daemon:
     def _request_reload(self) -> tuple[bool, str]:
         """Check the file now, for the answer's sake, and let the main thread do the work."""
         try:
-            check(self._read_config())
+            config = self._read_config()
+            check(config)
+            check_alerting(config, self._options.folder)
         except ConfigError as error:
             self._want("reload")
             return False, str(error)
@@ -232,7 +256,7 @@ def _title(config: Config) -> str:
     """Who this node is, for people."""
     node = config.node
     rack = node.rack or config.rack.name
-    parts = [node.name or socket.gethostname(), f"rack {rack}" if rack else "", node.cluster or ""]
+    parts = [node_name(config), f"rack {rack}" if rack else "", node.cluster or ""]
     return ", ".join(part for part in parts if part)
 
 

@@ -44,7 +44,10 @@ Clock = Callable[[], Instant]
 
 
 class Engine:
-    """Runs the sources and makes the snapshots. `facts` tells what only the daemon knows."""
+    """Runs the sources and makes the snapshots.
+
+    `facts` tells what only the daemon knows; `published` is called after each snapshot, and must return at once.
+    """
 
     def __init__(
         self,
@@ -55,9 +58,11 @@ class Engine:
         inventory: Inventory,
         clock: Clock,
         facts: Facts,
+        published: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock = clock
         self._facts = facts
+        self._published = published
         self.supervisor = supervisor
         self.devices = devices
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -165,6 +170,7 @@ class Engine:
         if Lane.SLOW in lanes:
             self.sampler.take_own(now.mono, self._own.read(self._pids()))
         self.latest = self.sampler.snapshot(now, self._own_facts())
+        self._published()
 
     def _own_facts(self) -> OwnFacts:
         facts = replace(self._facts(), ticks=self.schedule.ticks, ticks_missed=self.schedule.missed)

@@ -34,3 +34,19 @@ def power(value: object) -> float:
 def size(value: object) -> float:
     """Bytes. Raises ValueError with the remedy."""
     return _parse(value, _SIZES, "size", "1GiB")
+
+
+def numbers(value: object) -> dict[float, float]:
+    """A mapping from numbers to numbers; YAML takes `1e8` for a text. Raises ValueError with the remedy."""
+    if not isinstance(value, dict):
+        raise ValueError("must be a mapping from one number to another, such as {0.5: 0.4}")
+    return {_number(before): _number(after) for before, after in value.items()}
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(f"{value!r} is no number")
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is no number") from None

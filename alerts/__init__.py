@@ -1,1 +1,1 @@
-"""Prometheus rules: read, checked, evaluated and unit-tested. The daemon of this version does not evaluate any yet."""
+"""Prometheus rules: read, checked, unit-tested, evaluated on the node, and told to whoever must know."""

@@ -95,7 +95,7 @@ class RuleEngine:
     def round(self, snapshot: Snapshot | None, now: Instant) -> list[Evaluation]:
         """Take in what the node looks like, and evaluate what is due."""
         at = self._time(now)
-        if snapshot is not None:
+        if snapshot is not None and self._slots:
             age = Reading(SAMPLE_AGE, max(now.mono - snapshot.at.mono, 0.0))
             self.windows.take((*snapshot.readings, age), at)
         done = []

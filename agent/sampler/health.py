@@ -44,6 +44,8 @@ class OwnFacts:
     worker_garbage: int = 0
     reload_ok: bool = True
     reload_at: float = 0.0
+    judgement: tuple[Reading, ...] = ()
+    """The rule engine's own series."""
 
 
 class Health:
@@ -154,4 +156,5 @@ class Health:
                 rows.append(self.reading("coldplate_rack_power_budget_watts", rack, settings.rack.power_budget))
             if settings.rack.nodes_expected is not None:
                 rows.append(self.reading("coldplate_rack_nodes_expected", rack, settings.rack.nodes_expected))
+        rows.extend(facts.judgement)
         return rows

@@ -35,24 +35,24 @@ def number_literals(text: str) -> Iterator[tuple[int, str, float]]:
     """Return offset, text and value of each number, without its sign; ranges, offsets and other durations are none."""
     in_brackets = False
     before = ""
-    for kind, offset, token in tokens(text):
-        if token in ("[", "]"):
-            in_brackets = token == "["
+    for kind, start, written in tokens(text):
+        if written in ("[", "]"):
+            in_brackets = written == "["
         elif kind == "number" and not in_brackets and before not in ("offset", "@"):
-            value = _value_of(token)
+            value = _value_of(written)
             if value is not None:
-                yield offset, token, value
-        if token not in ("+", "-"):
-            before = token.lower()
+                yield start, written, value
+        if written not in ("+", "-"):
+            before = written.lower()
 
 
-def _value_of(token: str) -> float | None:
+def _value_of(written: str) -> float | None:
     """Return the value of a number as Prometheus reads it: base 16 after `0x`, base 8 after `0`, else decimal."""
-    if re.fullmatch(r"0[xX][0-9a-fA-F]+", token):
-        return float(int(token, 16))
-    if re.fullmatch(r"0[0-7]+", token):
-        return float(int(token, 8))
-    return float(token) if _DECIMAL.fullmatch(token) else None
+    if re.fullmatch(r"0[xX][0-9a-fA-F]+", written):
+        return float(int(written, 16))
+    if re.fullmatch(r"0[0-7]+", written):
+        return float(int(written, 8))
+    return float(written) if _DECIMAL.fullmatch(written) else None
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:

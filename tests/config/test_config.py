@@ -35,7 +35,21 @@ def test_quantities_take_units() -> None:
         ("\nsampling:\n  fats: 1s\n", "c.yaml:3: sampling.fats: unknown key; did you mean 'fast'?"),
         ("web: {zzz: 1}", ("c.yaml:1: web.zzz: unknown key; valid here: listen, telemetry_path, "
                           "enable_lifecycle, max_connections")),
-        ("rules: {files: []}", "c.yaml:1: rules: this version evaluates no rules; remove the key"),
+        ("recorder: {flight: 15m}", "c.yaml:1: recorder: this version has no flight recorder; remove the key"),
+        ("rules: {files: builtin}", "c.yaml:1: rules.files: expected `array`, got `str`"),
+        ("rules: {interval: 100ms}", "c.yaml:1: rules.interval: 0.1s is out of range; use 1s to 60s"),
+        ("rules: {memory: 1kB}", "c.yaml:1: rules.memory: is too little for any window; give 1MiB or more"),
+        ("rules:\n  override:\n    Hot: {fur: 1m}",
+         "c.yaml:3: rules.override.Hot.fur: unknown key; did you mean 'for'?"),
+        ("rules: {override: {Hot: {for: 5}}}",
+         ("c.yaml:1: rules.override.Hot.for: 5 is no duration; write a number with one of the units "
+          "ms, s, m, h, d, such as 15s")),
+        ("rules: {override: {Hot: {thresholds: {a: 1}}}}", "c.yaml:1: rules.override.Hot.thresholds: 'a' is no number"),
+        ("rules: {override: {Hot: {thresholds: 5}}}",
+         "c.yaml:1: rules.override.Hot.thresholds: must be a mapping from one number to another, such as {0.5: 0.4}"),
+        ("notify: {alertmanager: {url: x}}", "c.yaml:1: notify.alertmanager.url: unknown key; did you mean 'urls'?"),
+        ("notify: {resend: 0s}", "c.yaml:1: notify.resend: 0s is out of range; use 1s to 1h"),
+        ("notify: {webhook: {timeout: 5m}}", "c.yaml:1: notify.webhook.timeout: is out of range; use 100ms to 60s"),
         ("rack:\n  name: r\n  peers: []", ("c.yaml:3: rack.peers: this version does not read other nodes of the rack; "
                                           "remove the key")),
         ("sampling: {fast: 1}", ("c.yaml:1: sampling.fast: 1 is no duration; write a number with one of the units "

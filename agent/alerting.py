@@ -1,0 +1,161 @@
+"""What the configuration says of rules and of who is told about alerts, made into the parts that do it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from agent.config import Config, ConfigError, OverrideConfig, ReceiverConfig
+from agent.model import Instant, Labels
+from alerts import packs
+from alerts.engine import Ruleset
+from alerts.group import Surroundings
+from alerts.notify.alertmanager import Alertmanager
+from alerts.notify.journal import find_journal
+from alerts.notify.log import LogReceiver
+from alerts.notify.receiver import Receiver
+from alerts.notify.target import Target
+from alerts.notify.webhook import Webhook
+from alerts.overrides import Override, OverrideError, apply
+from alerts.promql.labels import make_labels
+from alerts.rulefile import RuleFile, RuleFileError
+
+SCRAPE_JOB = "coldplate"
+"""The job that the Prometheus configuration in the documentation scrapes this agent with."""
+
+Key = tuple[type, Target, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Alerting:
+    """All that the configuration says of rules and of who is told; `resend` in seconds."""
+
+    rules: Ruleset
+    receivers: tuple[Receiver, ...]
+    resend: float
+    external_labels: Labels
+
+
+class Receivers:
+    """Makes receivers, and gives the same one again for the same address, with what waits in it."""
+
+    def __init__(self, clock: Callable[[], Instant]) -> None:
+        self._clock = clock
+        self._log = LogReceiver(find_journal(os.environ))
+        self._known: dict[Key, Alertmanager | Webhook] = {}
+
+    def make(self, config: Config, external_url: str) -> tuple[Receiver, ...]:
+        """The receivers that the configuration names. Raises ConfigError."""
+        notify = config.notify
+        keys = [
+            *_keys("alertmanager", Alertmanager, notify.alertmanager, external_url),
+            *_keys("webhook", Webhook, notify.webhook, external_url),
+        ]
+        made = {key: self._known.get(key) or self._begin(key) for key in keys}
+        self._known = made
+        return (*((self._log,) if notify.log else ()), *made.values())
+
+    def _begin(self, key: Key) -> Alertmanager | Webhook:
+        kind, target, external_url = key
+        receiver: Alertmanager | Webhook = kind(target, self._clock, external_url)
+        return receiver
+
+
+def _keys(name: str, kind: type, config: ReceiverConfig, external_url: str) -> list[Key]:
+    common = msgspec.structs.asdict(config)
+    urls = common.pop("urls")
+    keys: list[Key] = []
+    for url in urls:
+        try:
+            keys.append((kind, Target(url, **common), external_url))
+        except ValueError as error:
+            raise ConfigError(f"notify.{name}: {error}") from error
+    return keys
+
+
+def load_rules(config: Config, folder: Path) -> Ruleset:
+    """The rules of the configuration, changed as it wants; relative paths begin at `folder`. Raises ConfigError."""
+    return Ruleset(
+        load_files(config, folder),
+        config.rules.interval,
+        Surroundings(external_labels(config), external_url(config)),
+        int(config.rules.memory),
+    )
+
+
+def load_files(config: Config, folder: Path) -> tuple[RuleFile, ...]:
+    """The rule files, with what the configuration changes in them. Raises ConfigError."""
+    rules = config.rules
+    try:
+        files = packs.load_all(rules.files, folder, default_step=rules.interval)
+        overrides = {name: _override(each) for name, each in rules.override.items()}
+        return apply(files, rules.disable, overrides, default_step=rules.interval)
+    except RuleFileError as error:
+        problems = "".join(f"\n  {problem}" for problem in error.problems)
+        raise ConfigError(f"rules.files: a rule file cannot be used:{problems}") from error
+    except OverrideError as error:
+        raise ConfigError(f"rules.{error}") from error
+    except ValueError as error:
+        raise ConfigError(f"rules.files: {error}") from error
+
+
+def _override(config: OverrideConfig) -> Override:
+    return Override(
+        hold=config.hold,
+        keep=config.keep_firing_for,
+        labels=config.labels,
+        annotations=config.annotations,
+        thresholds=tuple(config.thresholds.items()),
+        expr=config.expr,
+    )
+
+
+def node_name(config: Config) -> str:
+    return config.node.name or socket.gethostname()
+
+
+def target_labels(config: Config) -> Labels:
+    """The labels that a Prometheus server would give this agent: rules see on the node what they see there."""
+    return make_labels({"instance": instance(config), "job": SCRAPE_JOB})
+
+
+def instance(config: Config) -> str:
+    """Host and port, as a Prometheus server names the target that it scrapes by the host's name."""
+    port = config.web.listen[0].rpartition(":")[2]
+    return f"{node_name(config)}:{port}" if port not in ("", "0") else node_name(config)
+
+
+def external_url(config: Config) -> str:
+    """Where the agent's own pages are."""
+    return f"http://{instance(config)}"
+
+
+def external_labels(config: Config) -> dict[str, str]:
+    """The labels that alerts get when they leave the node: where it stands, and what the configuration adds."""
+    node = {"cluster": config.node.cluster or "", "rack": config.node.rack or config.rack.name or ""}
+    return {name: value for name, value in {**node, **config.notify.labels}.items() if value}
+
+
+def load_alerting(config: Config, folder: Path, receivers: Receivers) -> Alerting:
+    """Everything at once. Raises ConfigError."""
+    rules = load_rules(config, folder)
+    made = receivers.make(config, external_url(config))
+    return Alerting(rules, made, config.notify.resend, make_labels(external_labels(config)))
+
+
+def check_alerting(config: Config, folder: Path) -> None:
+    """Whether all of it could be used; begins nothing. Raises ConfigError."""
+    load_rules(config, folder)
+    _keys("alertmanager", Alertmanager, config.notify.alertmanager, "")
+    _keys("webhook", Webhook, config.notify.webhook, "")
+
+
+def source_of(config: Config) -> str:
+    """Which devices alerts are about: those of a drill are not the node's."""
+    backends = config.backends
+    return f"synthetic {backends.scenario or ''}".strip() if backends.devices == "synthetic" else "devices"

@@ -1,0 +1,168 @@
+"""The evaluation of rules, in a thread of its own: takes each snapshot, evaluates what is due, tells, remembers.
+
+Sampling never waits for it: it is told that there is a snapshot, and reads it when it likes. Where snapshots
+come faster than rules are evaluated it leaves some out; where none comes it goes on with the last one, as a
+Prometheus server does that scrapes a page which stands still.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from agent.alerting import Alerting
+from agent.keeper import Keeper
+from agent.model import GroupReport, Instant, Labels, Reading, Snapshot
+from alerts.engine import Evaluation, RuleEngine
+from alerts.exposition import Exposition
+from alerts.notify.dispatch import Dispatcher
+from alerts.notify.receiver import Receiver
+
+log = logging.getLogger("coldplate.rules")
+
+PROMPT = 0.9
+"""Share of the interval after which a new snapshot begins a round."""
+PATIENT = 1.25
+"""Share of the interval after which a round begins without one, where snapshots come at least as often."""
+CLOSING = 2.0
+"""Seconds that notifications have to leave at the end."""
+
+
+class Judge:
+    """Runs the rule engine. `latest` gives the last snapshot, `period` the seconds between two of them."""
+
+    def __init__(
+        self,
+        alerting: Alerting,
+        target: Labels,
+        clock: Callable[[], Instant],
+        latest: Callable[[], Snapshot | None],
+        period: Callable[[], float],
+        keeper: Keeper | None = None,
+    ) -> None:
+        self._clock = clock
+        self._latest = latest
+        self._period = period
+        self._keeper = keeper
+        self._exposition = Exposition(target)
+        self._fresh = threading.Event()
+        self._stopping = threading.Event()
+        self._wanted: Alerting | None = None
+        self._broken = ""
+        self._failing: set[tuple[str, str]] = set()
+        self._engine = RuleEngine(alerting.rules, target, clock(), time.perf_counter)
+        self._dispatcher = Dispatcher(alerting.receivers, alerting.resend, alerting.external_labels)
+        self._thread = threading.Thread(target=self._run, name="rules", daemon=True)
+        self.readings: tuple[Reading, ...] = ()
+        """The engine's own series after the last round; swapped by reference, for any thread."""
+
+    def start(self) -> None:
+        """Take up what an earlier run remembered, and begin."""
+        if self._keeper is not None:
+            self._keeper.load(self._engine, self._clock())
+            self._dispatcher.already_told(record.alert for _, _, record in self._engine.remembered())
+        self._show()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, keep what must be remembered, and give notifications a moment to leave."""
+        self._stopping.set()
+        self._fresh.set()
+        self._thread.join(CLOSING)
+        if self._keeper is not None and not self._thread.is_alive():
+            self._keeper.close(self._engine, self._clock())
+        self._dispatcher.stop(CLOSING)
+
+    def snapshot_taken(self) -> None:
+        """There is a new snapshot. For the sampling thread: returns at once."""
+        self._fresh.set()
+
+    def reconfigure(self, alerting: Alerting) -> None:
+        """Evaluate other rules, tell other receivers, from the next round on. For any thread."""
+        self._wanted = alerting
+
+    def reports(self) -> tuple[GroupReport, ...]:
+        """How groups and rules are doing. For any thread."""
+        return self._engine.reports()
+
+    def _run(self) -> None:
+        began = self._clock().mono
+        while self._await_round(began):
+            now = self._clock()
+            began = now.mono
+            try:
+                self._round(now)
+            except Exception as error:
+                self._survive(error)
+
+    def _await_round(self, began: float) -> bool:
+        """Wait until the next round is due; False when there is none any more."""
+        interval = self._engine.interval
+        if self._stopping.wait(max(began + PROMPT * interval - self._clock().mono, 0.0)):
+            return False
+        self._fresh.clear()
+        share = PATIENT if self._period() <= interval else 1.0
+        self._fresh.wait(max(began + share * interval - self._clock().mono, 0.0))
+        return not self._stopping.is_set()
+
+    def _round(self, now: Instant) -> None:
+        alerting, self._wanted = self._wanted, None
+        if alerting is not None:
+            self._take_up(alerting, now)
+        snapshot = self._latest()
+        if snapshot is None:
+            return
+        done = self._engine.round(snapshot, now)
+        for each in done:
+            self._tell(each)
+        if self._keeper is not None:
+            self._keeper.after(self._engine, done, now)
+        self._show()
+        self._broken = ""
+
+    def _tell(self, done: Evaluation) -> None:
+        failed = {failure.rule for failure in done.outcome.failures}
+        self._note_failing(done)
+        group = done.group
+        self._exposition.count(group.name, len(group.rules.rules), len(done.outcome.failures), group.duration)
+        self._dispatcher.consider(done.key, group.alerts(), done.at, done.interval, failed)
+
+    def _note_failing(self, done: Evaluation) -> None:
+        """Say once that a rule fails, and once that it does no more."""
+        failing = {(done.key, failure.rule) for failure in done.outcome.failures}
+        for failure in done.outcome.failures:
+            if (done.key, failure.rule) not in self._failing:
+                facts = {"rule_group": failure.group, "rule": failure.rule, "error": failure.error}
+                log.warning("a rule fails; its alerts stay as they are", extra={"facts": facts})
+        mended = {each for each in self._failing - failing if each[0] == done.key}
+        for _, rule in mended:
+            log.info("a rule works again", extra={"facts": {"rule_group": done.group.name, "rule": rule}})
+        self._failing = (self._failing - mended) | failing
+
+    def _show(self) -> None:
+        self.readings = self._exposition.readings(
+            self._engine.reports(), self._engine.windows, self._dispatcher.receivers
+        )
+
+    def _take_up(self, alerting: Alerting, now: Instant) -> None:
+        before = self._dispatcher.receivers
+        for ended in self._engine.reload(alerting.rules, now):
+            self._dispatcher.forget(ended, self._engine.time(now))
+        self._dispatcher.reconfigure(alerting.receivers, alerting.resend, alerting.external_labels)
+        _stop([each for each in before if each not in alerting.receivers])
+
+    def _survive(self, error: Exception) -> None:
+        """A defect of ours must not end the evaluation for good; it is counted as a failed rule is."""
+        text = f"{type(error).__name__}: {error}"
+        if text != self._broken:
+            log.error("a round of the rule engine failed; going on with the next one", exc_info=error)
+        self._broken = text
+        self._exposition.count("engine", 0, 1, 0.0)
+
+
+def _stop(receivers: Sequence[Receiver]) -> None:
+    """Let receivers that the configuration no longer has deliver what they hold, without waiting for them."""
+    for each in receivers:
+        threading.Thread(target=each.stop, args=(CLOSING,), name="farewell", daemon=True).start()

@@ -1,0 +1,104 @@
+"""Keeps the state of alerts in a file, so that a restart or a crash loses none.
+
+The file is written in a thread of its own, since a disk that hangs must not stop the evaluation. Only the newest
+content counts; what was not yet written when the next one came is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.model import Instant, Phase
+from alerts import state
+from alerts.engine import Evaluation, RuleEngine
+
+log = logging.getLogger("coldplate.rules")
+
+EVERY = 5.0
+"""Seconds between two writes while some alert waits for time to pass: so much of it may be lost to a crash."""
+CLOSING = 2.0
+"""Seconds that the last write may take."""
+
+
+class Writer:
+    """A thread that writes one file. It is started with the first content."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._wanted: bytes | None = None
+        self._stopping = False
+        self._work = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def write(self, content: bytes) -> None:
+        """Have the file say this, soon."""
+        with self._work:
+            self._wanted = content
+            self._work.notify()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="state", daemon=True)
+            self._thread.start()
+
+    def stop(self, seconds: float) -> None:
+        """Write what is left, and end; a disk that takes longer than this many seconds is not waited for."""
+        with self._work:
+            self._stopping = True
+            self._work.notify()
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._work:
+                self._work.wait_for(lambda: self._wanted is not None or self._stopping)
+                content, self._wanted = self._wanted, None
+            if content is None:
+                return
+            state.write(self._path, content)
+
+
+class Keeper:
+    """Decides when the state is written. `source` names the devices: a drill's alerts are not the node's."""
+
+    def __init__(self, path: Path, source: str) -> None:
+        self._path = path
+        self._source = source
+        self._writer = Writer(path)
+        self._written_at = 0.0
+        self._count = 0
+
+    def load(self, engine: RuleEngine, now: Instant) -> None:
+        """Give the engine what an earlier run remembered, unless that is too long ago to mean anything."""
+        saved = state.read(self._path)
+        if saved is None or not saved.count:
+            return
+        down = engine.time(now) - saved.at
+        if saved.source != self._source:
+            log.info("alerts of %s are not taken up: this run samples %s", saved.source, self._source)
+        elif down > state.OUTAGE_TOLERANCE:
+            log.warning("alerts start anew: those remembered are %.0f minutes old", down / 60)
+        else:
+            self._count = engine.restore(saved, now)
+            facts = {"alerts": self._count, "of": saved.count, "down": f"{max(down, 0.0):.1f}s"}
+            log.info("alerts taken up where they were", extra={"facts": facts})
+
+    def after(self, engine: RuleEngine, done: Sequence[Evaluation], now: Instant) -> None:
+        """Write what changed in a round."""
+        if not done:
+            return
+        records = [record for _, _, record in engine.remembered()]
+        changed = len(records) != self._count or any(each.outcome.transitions for each in done)
+        waiting = any(each.alert.phase is Phase.PENDING or each.missing_since is not None for each in records)
+        if changed or (waiting and now.mono - self._written_at >= EVERY):
+            self._count = len(records)
+            self._written_at = now.mono
+            self._writer.write(state.encode(engine.time(now), self._source, engine.remembered()))
+
+    def close(self, engine: RuleEngine, now: Instant) -> None:
+        """Write the last state, if there is anything to remember or to forget."""
+        if self._count or any(True for _ in engine.remembered()):
+            self._writer.write(state.encode(engine.time(now), self._source, engine.remembered()))
+        self._writer.stop(CLOSING)

@@ -1,0 +1,81 @@
+"""The rule engine's own series: alerts, evaluations, windows, notifications. They become part of the next snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from agent.catalogue import BY_NAME
+from agent.model import Alert, GroupReport, Labels, Node, Reading, Series
+from alerts.notify.receiver import Receiver
+from alerts.windows import Windows
+
+_REMEMBERED = 10_000
+
+
+class Exposition:
+    """Makes the readings; each series is made once.
+
+    `target` are the labels that a scrape will add: an alert's own copy of them would only be renamed by it.
+    """
+
+    def __init__(self, target: Labels) -> None:
+        self._target = frozenset(target)
+        self._series: dict[tuple[str, Labels], Series] = {}
+        self._evaluated: dict[str, list[float]] = {}
+
+    def count(self, group: str, rules: int, failed: int, seconds: float) -> None:
+        """Note one evaluation of a group."""
+        totals = self._evaluated.setdefault(group, [0.0, 0.0, 0.0])
+        totals[0] += rules
+        totals[1] += failed
+        totals[2] += seconds
+
+    def readings(
+        self, reports: Iterable[GroupReport], windows: Windows, receivers: Sequence[Receiver]
+    ) -> tuple[Reading, ...]:
+        """All of the engine's series as they are now."""
+        return (
+            *self._alerts(reports),
+            *self._groups(),
+            self._reading("coldplate_rule_window_series", len(windows)),
+            self._reading("coldplate_rule_window_bytes", windows.bytes),
+            self._reading("coldplate_rule_window_dropped_total", windows.dropped),
+            *self._notifications(receivers),
+        )
+
+    def _alerts(self, reports: Iterable[GroupReport]) -> Iterator[Reading]:
+        for report in reports:
+            for rule in report.rules:
+                for alert in rule.alerts:
+                    yield self._reading("coldplate_alert", 1, self._labels(alert))
+
+    def _labels(self, alert: Alert) -> Labels:
+        """The name and the state first, then what the alert is about."""
+        rest = tuple(pair for pair in alert.labels if pair[0] not in ("alertname", "alertstate"))
+        state = (("alertname", alert.rule), ("alertstate", alert.phase.value))
+        return (*state, *(pair for pair in rest if pair not in self._target))
+
+    def _groups(self) -> Iterator[Reading]:
+        for group, (rules, failed, seconds) in self._evaluated.items():
+            labels = (("rule_group", group),)
+            yield self._reading("coldplate_rule_evaluations_total", rules, labels)
+            yield self._reading("coldplate_rule_evaluation_failures_total", failed, labels)
+            yield self._reading("coldplate_rule_evaluation_seconds_total", seconds, labels)
+
+    def _notifications(self, receivers: Sequence[Receiver]) -> Iterator[Reading]:
+        for receiver in receivers:
+            labels = (("notifier", receiver.name), *((("url", receiver.url),) if receiver.url else ()))
+            counts = receiver.counts
+            yield self._reading("coldplate_notifications_total", counts.sent, labels)
+            yield self._reading("coldplate_notifications_dropped_total", counts.dropped, labels)
+            yield self._reading("coldplate_notification_failures_total", counts.failed, labels)
+            yield self._reading("coldplate_notifications_queued", receiver.queued, labels)
+
+    def _reading(self, name: str, value: float, labels: Labels = ()) -> Reading:
+        key = (name, labels)
+        series = self._series.get(key)
+        if series is None:
+            if len(self._series) >= _REMEMBERED:
+                self._series.clear()
+            series = self._series[key] = Series(BY_NAME[name], Node(), labels)
+        return Reading(series, value)

@@ -1,0 +1,202 @@
+"""Changes that the configuration makes to alerts of rule files, so that nobody has to edit a file that is shipped.
+
+An override is for every alert of its name. What it cannot do is an error that begins with the key below `rules.`: a
+name that no alert has, a number that the query does not contain, a query or template that cannot be compiled. A
+recording rule is never changed or left out, since other rules read it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+from alerts.promql import PromqlError, Query, compile_query
+from alerts.promql.numbers import format_value
+from alerts.promql.position import number_literals
+from alerts.rulefile import LABEL_NAME, AlertingRule, RecordingRule, Rule, RuleFile, RuleGroup, Templates
+from alerts.template import Template, TemplateError, compile_template
+
+
+class OverrideError(ValueError):
+    """An override cannot be applied; the text begins with its key below `rules.` and names the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """What the alerts of one name shall have instead; None and what is empty leave them as they are.
+
+    `hold` and `keep` are `for` and `keep_firing_for` in seconds. A label or annotation of empty text is taken from the
+    alert, a label also where the query's result has it. `thresholds` are pairs: every number of the query that equals
+    the first becomes the second. `expr` is a whole query; it excludes `thresholds`.
+    """
+
+    hold: float | None = None
+    keep: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    thresholds: tuple[tuple[float, float], ...] = ()
+    expr: str | None = None
+
+
+def apply(
+    files: Sequence[RuleFile], disable: Sequence[str], overrides: Mapping[str, Override], *, default_step: float
+) -> tuple[RuleFile, ...]:
+    """The files with alerts changed and left out; `default_step` is for queries that change. Raises OverrideError.
+
+    `disable` holds names of alerts, and patterns with `*`. A group that is left without rules goes as well.
+    """
+    rules = [rule for file in files for group in file.groups for rule in group.rules]
+    _refuse_unknown_names(rules, disable, overrides)
+    changes = {name: _Change(name, each, default_step) for name, each in overrides.items()}
+    for change in changes.values():
+        change.refuse_unknown_numbers(rules)
+
+    def changed(rule: Rule) -> Rule:
+        return changes[rule.name].of(rule) if isinstance(rule, AlertingRule) and rule.name in changes else rule
+
+    applied = []
+    for file in files:
+        file = replace(file, groups=_groups(file, [[changed(rule) for rule in group.rules] for group in file.groups]))
+        _refuse_same_identity(file, overrides)
+        applied.append(_without(file, disable))
+    return tuple(applied)
+
+
+def _groups(file: RuleFile, rules: Sequence[Sequence[Rule]]) -> tuple[RuleGroup, ...]:
+    """The groups of a file with other rules; those without any are left out."""
+    pairs = zip(file.groups, rules, strict=True)
+    return tuple(replace(group, rules=tuple(each)) for group, each in pairs if each)
+
+
+def _without(file: RuleFile, disable: Sequence[str]) -> RuleFile:
+    """The file without the alerts that are disabled."""
+    kept = [
+        [rule for rule in group.rules if isinstance(rule, RecordingRule) or not _is_disabled(rule.name, disable)]
+        for group in file.groups
+    ]
+    return replace(file, groups=_groups(file, kept))
+
+
+def _is_disabled(name: str, disable: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in disable)
+
+
+def _refuse_unknown_names(rules: Sequence[Rule], disable: Sequence[str], overridden: Collection[str]) -> None:
+    alerts = {rule.name for rule in rules if isinstance(rule, AlertingRule)}
+    records = {rule.name for rule in rules if isinstance(rule, RecordingRule)} - alerts
+    for pattern in disable:
+        if not any(fnmatchcase(name, pattern) for name in alerts):
+            raise OverrideError(f"disable: {_unknown(pattern, alerts, records)}")
+    for name in overridden:
+        if name not in alerts:
+            raise OverrideError(f"override.{name}: {_unknown(name, alerts, records)}")
+
+
+def _unknown(name: str, alerts: Collection[str], records: Collection[str]) -> str:
+    if name in records:
+        return f"{name!r} is a recording rule, which other rules read; name alerts only"
+    near = difflib.get_close_matches(name, sorted(alerts), 3, 0.5)
+    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"alerts are: {', '.join(sorted(alerts))}"
+    return f"no alert of the rule files is named {name!r}; {remedy}"
+
+
+class _Change:
+    """An override at work on the rules of its name."""
+
+    def __init__(self, name: str, override: Override, default_step: float) -> None:
+        self._name = name
+        self._key = f"override.{name}"
+        self._override = override
+        self._default_step = default_step
+        self._numbers = dict(override.thresholds)
+        if override.expr is not None and override.thresholds:
+            raise OverrideError(f"{self._key}.expr: excludes thresholds; write the numbers into the query")
+        if any(new != new for new in self._numbers.values()):
+            raise OverrideError(f"{self._key}.thresholds: nan is never reached; give a number")
+
+    def of(self, rule: AlertingRule) -> AlertingRule:
+        """The rule as it shall be."""
+        given = self._override
+        expression = self._with_numbers(rule.expression) if given.expr is None else given.expr
+        hold = rule.terms.hold if given.hold is None else given.hold
+        keep = rule.terms.keep if given.keep is None else given.keep
+        return replace(
+            rule,
+            query=rule.query if expression == rule.expression else self._compiled(expression),
+            expression=expression,
+            terms=replace(rule.terms, hold=hold, keep=keep),
+            labels=self._with_texts(rule.labels, given.labels, "labels"),
+            annotations=tuple(
+                pair for pair in self._with_texts(rule.annotations, given.annotations, "annotations")
+                if pair[1].source or pair[0] not in given.annotations
+            ),
+        )  # fmt: skip
+
+    def refuse_unknown_numbers(self, rules: Sequence[Rule]) -> None:
+        """Refuses a threshold that stands in no query of the name."""
+        queries = [rule.expression for rule in rules if isinstance(rule, AlertingRule) and rule.name == self._name]
+        there = {value: text for query in queries for _, text, value in number_literals(query)}
+        for old in self._numbers:
+            if old not in there:
+                has = f"its numbers are {', '.join(there.values())}" if there else "it has none; override expr instead"
+                sign = ", without a sign" if old < 0 and there else ""
+                raise OverrideError(f"{self._key}.thresholds: the query has no number {format_value(old)}; {has}{sign}")
+
+    def _with_numbers(self, expression: str) -> str:
+        """The query with numbers replaced, and all else as it is."""
+        pieces, end = [], 0
+        for offset, text, value in number_literals(expression):
+            if value in self._numbers:
+                pieces += [expression[end:offset], _literal(self._numbers[value])]
+                end = offset + len(text)
+        return "".join(pieces) + expression[end:]
+
+    def _compiled(self, expression: str) -> Query:
+        try:
+            return compile_query(expression, default_step=self._default_step)
+        except PromqlError as error:
+            key = "thresholds" if self._override.expr is None else "expr"
+            raise OverrideError(f"{self._key}.{key}: {error}") from error
+
+    def _with_texts(self, templates: Templates, given: Mapping[str, str], key: str) -> Templates:
+        """The labels or annotations with some of them replaced, in the order of a rule file that is read."""
+        compiled = {name: self._template(name, text, f"{self._key}.{key}") for name, text in given.items()}
+        return tuple(sorted({**dict(templates), **compiled}.items(), key=lambda pair: pair[0]))
+
+    def _template(self, name: str, text: str, key: str) -> Template:
+        if not LABEL_NAME.fullmatch(name) or name == "__name__":
+            remedy = "use letters, digits and _, not beginning with a digit"
+            raise OverrideError(f"{key}: {name!r} is no name of a label or annotation; {remedy}")
+        try:
+            template = compile_template(text)
+            for query in template.queries:
+                compile_query(query)
+        except TemplateError as error:
+            raise OverrideError(f"{key}.{name}: template: {error}") from error
+        except PromqlError as error:
+            raise OverrideError(f"{key}.{name}: template: query: {error}") from error
+        return template
+
+
+def _literal(value: float) -> str:
+    """A number as a query has it; a negative one in brackets, since a power binds closer than a sign."""
+    text = format_value(value)
+    return f"({text})" if text.startswith(("-", "+")) else text
+
+
+def _refuse_same_identity(file: RuleFile, overridden: Collection[str]) -> None:
+    """Refuses two alerts of one name and the same labels, of which a receiver would see one that contradicts itself."""
+    seen: dict[object, AlertingRule] = {}
+    for group in file.groups:
+        for rule in group.rules:
+            if not isinstance(rule, AlertingRule) or rule.name not in overridden:
+                continue
+            identity = (rule.name, tuple((name, each.source) for name, each in rule.labels if each.source))
+            first = seen.setdefault(identity, rule)
+            if first is not rule:
+                raise OverrideError(
+                    f"override.{rule.name}.labels: the alerts at lines {first.line} and {rule.line} of {file.path} "
+                    "would have the same labels; leave one by which they differ"
+                )

@@ -1,0 +1,78 @@
+"""Writes a rule file from rules that were loaded and perhaps changed: the text from which the same rules are loaded.
+
+Labels that a group shared are written with each rule, which older Prometheus servers can read, too.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+
+import yaml
+
+from alerts import durations
+from alerts.rulefile import AlertingRule, Rule, RuleFile, RuleGroup
+
+_Node = Mapping[str, object]
+_ODD_BREAKS = frozenset("\x85\u2028\u2029")
+"""What YAML takes for the end of a line beside the usual; only quotes keep it as it is."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as they stand, and never refers from one place to another."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        del data  # whatever it is, it stands where it is meant
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    if _ODD_BREAKS & set(text) or text.endswith("\n\n") or text == "\n":
+        style = '"'  # a block that ends with empty lines would take in those that follow it
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def write(file: RuleFile) -> str:
+    """The text of a rule file, in Prometheus's format."""
+    if not file.groups:
+        return "groups: []\n"
+    return "groups:\n" + "\n".join(_group(group) for group in file.groups)
+
+
+def _group(group: RuleGroup) -> str:
+    head: dict[str, object] = {"name": group.name}
+    if group.interval is not None:
+        head["interval"] = durations.show(group.interval)
+    if group.limit:
+        head["limit"] = group.limit
+    if group.query_offset:
+        head["query_offset"] = durations.show(group.query_offset)
+    if not group.rules:
+        return _item({**head, "rules": []})
+    rules = "\n".join(_item(_rule(rule)) for rule in group.rules)
+    return f"{_item(head)}  rules:\n{re.sub('^(?=.)', '  ', rules, flags=re.MULTILINE)}"
+
+
+def _rule(rule: Rule) -> _Node:
+    if not isinstance(rule, AlertingRule):
+        recording: dict[str, object] = {"record": rule.name, "expr": rule.expression}
+        return {**recording, "labels": dict(rule.labels)} if rule.labels else recording
+    fields: dict[str, object] = {"alert": rule.name, "expr": rule.expression}
+    if rule.terms.hold:
+        fields["for"] = durations.show(rule.terms.hold)
+    if rule.terms.keep:
+        fields["keep_firing_for"] = durations.show(rule.terms.keep)
+    for key, templates in (("labels", rule.labels), ("annotations", rule.annotations)):
+        if templates:
+            fields[key] = {name: template.source for name, template in templates}
+    return fields
+
+
+def _item(fields: _Node) -> str:
+    """One item of a list, its keys in the order given, and no line broken that was whole."""
+    return yaml.dump([dict(fields)], Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)

@@ -1,0 +1,248 @@
+"""What a configuration changes in rule files: exactly what it says, or an error that names the key and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alerts import packs, rulefile
+from alerts.group import Group
+from alerts.overrides import Override, OverrideError, apply
+from alerts.promql import Storage, compile_query, make_labels
+from alerts.promql.position import number_literals
+from alerts.rulefile import AlertingRule, RuleFile
+
+TEXT = """
+groups:
+- name: heat
+  interval: 5s
+  limit: 9
+  query_offset: 1s
+  rules:
+  - {record: 'gpu:t:max', expr: 'max by (gpu) (t)'}
+  - alert: Hot
+    expr: |
+      rate(gpu:t:max{zone="80"}[5m] offset 1m)
+        > 80  # and not 90
+    for: 5m
+    keep_firing_for: 1m
+    labels: {severity: warning, team: hpc}
+    annotations: {summary: 'at {{ $value }}', runbook_url: docs/Hot.md}
+  - {alert: Hot, expr: 'gpu:t:max > 9e1', labels: {severity: critical}}
+- name: dust
+  rules:
+  - {alert: Dusty, expr: fan > 0.95}
+  - {alert: DustyFilter, expr: filter > 0.5}
+"""
+
+
+def files() -> list[RuleFile]:
+    return [rulefile.parse(TEXT, "/etc/coldplate/heat.yml")]
+
+
+def changed(overrides: Mapping[str, Override], disable: tuple[str, ...] = ()) -> RuleFile:
+    (file,) = apply(files(), disable, overrides, default_step=60.0)
+    return file
+
+
+def alerts(file: RuleFile, name: str) -> list[AlertingRule]:
+    rules = [rule for group in file.groups for rule in group.rules if rule.name == name]
+    assert all(isinstance(rule, AlertingRule) for rule in rules)
+    return rules  # type: ignore[return-value]  # just asserted, which mypy cannot follow through a comprehension
+
+
+def texts(templates: Any) -> dict[str, str]:
+    return {name: template.source for name, template in templates}
+
+
+def test_without_overrides_the_rules_are_the_very_same_ones() -> None:
+    given = files()
+    (file,) = apply(given, (), {}, default_step=60.0)
+    assert [each.rules for each in file.groups] == [each.rules for each in given[0].groups]
+    assert (file.path, file.warnings) == (given[0].path, given[0].warnings)
+
+
+def test_every_alert_of_the_name_gets_what_is_overridden_and_keeps_the_rest() -> None:
+    file = changed({"Hot": Override(hold=600.0, annotations={"owner": "{{ $labels.gpu }}"})})
+    first, second = alerts(file, "Hot")
+    assert (first.terms.rule, first.terms.hold, first.terms.keep) == ("Hot", 600.0, 60.0)
+    assert (second.terms.hold, second.terms.keep) == (600.0, 0.0)
+    assert texts(first.annotations) == {
+        "owner": "{{ $labels.gpu }}", "runbook_url": "docs/Hot.md", "summary": "at {{ $value }}"
+    }  # fmt: skip
+    assert texts(second.annotations) == {"owner": "{{ $labels.gpu }}"}
+    assert texts(first.labels) == {"severity": "warning", "team": "hpc"}
+    assert (first.expression, first.line) == (alerts(files()[0], "Hot")[0].expression, 9)
+    group = file.groups[0]
+    assert (group.name, group.interval, group.limit, group.query_offset) == ("heat", 5.0, 9, 1.0)
+
+
+def test_zero_overrides_a_duration_and_none_does_not() -> None:
+    (first, _) = alerts(changed({"Hot": Override(hold=0.0)}), "Hot")
+    assert (first.terms.hold, first.terms.keep) == (0.0, 60.0)
+    (first, _) = alerts(changed({"Hot": Override(keep=0.0)}), "Hot")
+    assert (first.terms.hold, first.terms.keep) == (300.0, 0.0)
+
+
+def test_an_empty_text_takes_an_annotation_away() -> None:
+    first, _ = alerts(changed({"Hot": Override(annotations={"runbook_url": ""})}), "Hot")
+    assert texts(first.annotations) == {"summary": "at {{ $value }}"}
+
+
+def test_an_empty_text_takes_a_label_from_the_alert_whether_the_rule_or_the_result_has_it() -> None:
+    file = changed({"Dusty": Override(labels={"gpu": "", "team": "{{ $labels.rack }}-hpc"})})
+    storage = Storage()
+    storage.append(make_labels({"gpu": "3", "rack": "r12"}, "fan"), 100.0, 0.99)
+    group = Group(file.groups[1])
+    group.evaluate(storage, 100.0)
+    (alert,) = group.firing()
+    assert dict(alert.labels) == {"alertname": "Dusty", "rack": "r12", "team": "r12-hpc"}
+
+
+def test_a_threshold_replaces_numbers_and_nothing_else() -> None:
+    first, second = alerts(changed({"Hot": Override(thresholds=((80.0, 82.5),))}), "Hot")
+    expected = 'rate(gpu:t:max{zone="80"}[5m] offset 1m)\n  > 82.5  # and not 90\n'
+    assert (first.expression, first.query.text) == (expected, expected)
+    assert second.expression == "gpu:t:max > 9e1"
+
+
+def test_a_threshold_that_only_one_alert_of_the_name_has_changes_that_one() -> None:
+    first, second = alerts(changed({"Hot": Override(thresholds=((90.0, 95.0),))}), "Hot")
+    assert "> 80 " in first.expression
+    assert second.expression == "gpu:t:max > 95"
+
+
+@pytest.mark.parametrize(
+    ("query", "old", "new", "expected"),
+    [
+        ("a > 1e8", 1e8, 2e9, "a > 2000000000"),
+        ("a > 0x1f", 31.0, 32.0, "a > 32"),
+        ("a > 017", 15.0, 16.0, "a > 16"),
+        ("a > .5", 0.5, 0.4, "a > 0.4"),
+        ("a > 5.", 5.0, 6.0, "a > 6"),
+        ("a > 5e-3", 0.005, 0.001, "a > 0.001"),
+        ("a - 5 > -5", 5.0, 7.0, "a - 7 > -7"),
+        ("a ^ 2 > 3", 2.0, -2.0, "a ^ (-2) > 3"),
+        ("a > 3 and b > 4", 3.0, 4.0, "a > 4 and b > 4"),
+        ("sum_over_time(a[5m:1m]) > 5", 5.0, 6.0, "sum_over_time(a[5m:1m]) > 6"),
+        ("sum_over_time(a[300:60] offset 300) > 300", 300.0, 6.0, "sum_over_time(a[300:60] offset 300) > 6"),
+        ("a offset -300 > 300", 300.0, 6.0, "a offset -300 > 6"),
+        ("a5:5 > 5 # 5", 5.0, 6.0, "a5:5 > 6 # 5"),
+        ("""a{b="5",c=~'5|6',d!=`5`} > 5""", 5.0, 6.0, """a{b="5",c=~'5|6',d!=`5`} > 6"""),
+        ("quantile(0.5, a) > 0.5", 0.5, 0.6, "quantile(0.6, a) > 0.6"),
+    ],
+)
+def test_what_is_a_number_of_a_query_is_replaced_where_it_stands(
+    query: str, old: float, new: float, expected: str
+) -> None:
+    text = f"groups: [{{name: g, rules: [{{alert: A, expr: {query!r}}}]}}]".replace("\\'", "''")
+    (file,) = apply([rulefile.parse(text, "f")], (), {"A": Override(thresholds=((old, new),))}, default_step=60.0)
+    (rule,) = alerts(file, "A")
+    assert (rule.expression, rule.query.text) == (expected, expected)
+
+
+def test_several_thresholds_are_replaced_at_once_and_never_twice() -> None:
+    text = "groups: [{name: g, rules: [{alert: A, expr: 'a > 1 < 2'}]}]"
+    override = Override(thresholds=((1.0, 2.0), (2.0, 1.0)))
+    (file,) = apply([rulefile.parse(text, "f")], (), {"A": override}, default_step=60.0)
+    assert alerts(file, "A")[0].expression == "a > 2 < 1"
+
+
+@given(st.floats(min_value=0, allow_nan=False, allow_infinity=False), st.floats(allow_nan=False))
+def test_any_number_can_take_the_place_of_any_other(old: float, new: float) -> None:
+    text = f"groups: [{{name: g, rules: [{{alert: A, expr: 'vector({old!r})'}}]}}]"
+    override = Override(thresholds=((old, new),))
+    (file,) = apply([rulefile.parse(text, "f")], (), {"A": override}, default_step=60.0)
+    (sample,) = alerts(file, "A")[0].query.evaluate(Storage(), 0.0)  # type: ignore[misc]  # a vector, by the query
+    assert sample.value == new
+
+
+@given(st.floats(min_value=0, allow_nan=False, allow_infinity=False))
+def test_a_number_of_a_query_has_the_value_that_the_query_has(value: float) -> None:
+    for text in (repr(value), f"{value:e}", f"{value:E}"):
+        ((offset, found, read),) = number_literals(text)
+        assert (offset, found) == (0, text)
+        assert read == compile_query(text).evaluate(Storage(), 0.0).value  # type: ignore[union-attr]  # a scalar
+
+
+def test_an_expression_takes_the_place_of_the_query() -> None:
+    first, second = alerts(changed({"Hot": Override(expr="increase(u[5m:]) > 7")}), "Hot")
+    assert first.expression == second.expression == first.query.text == "increase(u[5m:]) > 7"
+    (selector,) = first.query.selectors
+    assert selector.reach == 600.0
+    assert first.terms.hold == 300.0
+
+
+def test_disabled_alerts_are_gone_recording_rules_stay_and_an_empty_group_goes() -> None:
+    file = changed({}, disable=("Hot", "Dusty*"))
+    assert [(group.name, [rule.name for rule in group.rules]) for group in file.groups] == [("heat", ["gpu:t:max"])]
+    assert changed({}, disable=("*",)).rule_count == 1
+    assert [rule.name for rule in changed({}, disable=("Dusty",)).groups[1].rules] == ["DustyFilter"]
+
+
+def test_an_alert_may_be_overridden_and_disabled() -> None:
+    assert alerts(changed({"Hot": Override(hold=1.0)}, disable=("Hot",)), "Hot") == []
+
+
+WRONG: list[tuple[dict[str, Override], tuple[str, ...], str]] = [
+    ({"Hott": Override()}, (), "override.Hott: no alert of the rule files is named 'Hott'; did you mean 'Hot'?"),
+    ({"Zzz": Override()}, (), "override.Zzz: no alert of the rule files is named 'Zzz'; alerts are: Dusty, Dusty"),
+    ({"gpu:t:max": Override()}, (), "override.gpu:t:max: 'gpu:t:max' is a recording rule, which other rules read"),
+    ({}, ("hot",), "disable: no alert of the rule files is named 'hot'; did you mean 'Hot'?"),
+    ({}, ("Hot", "gpu:*"), "disable: no alert of the rule files is named 'gpu:*'; alerts are: "),
+    ({"Hot": Override(thresholds=((85.0, 1.0),))}, (),
+     "override.Hot.thresholds: the query has no number 85; its numbers are 80, 9e1"),
+    ({"Hot": Override(thresholds=((-80.0, 1.0),))}, (), "no number -80; its numbers are 80, 9e1, without a sign"),
+    ({"Hot": Override(thresholds=((80.0, float("nan")),))}, (), "override.Hot.thresholds: nan is never reached"),
+    ({"Hot": Override(expr="t > 1", thresholds=((80.0, 1.0),))}, (), "override.Hot.expr: excludes thresholds; write"),
+    ({"Hot": Override(expr="ratee(t[5m])")}, (), "override.Hot.expr: line 1, column 1: "),
+    ({"Hot": Override(expr="t >")}, (), "override.Hot.expr: line 1, column 4: syntax error"),
+    ({"Hot": Override(expr="")}, (), "override.Hot.expr: "),
+    ({"Hot": Override(labels={"team": "{{ $value"})}, (), "override.Hot.labels.team: template: "),
+    ({"Hot": Override(annotations={"n": "{{ query `up ==` }}"})}, (), "override.Hot.annotations.n: template: query: "),
+    ({"Hot": Override(labels={"a-b": "c"})}, (), "override.Hot.labels: 'a-b' is no name of a label or annotation; use"),
+    ({"Hot": Override(labels={"__name__": "c"})}, (), "override.Hot.labels: '__name__' is no name"),
+    ({"Hot": Override(labels={"severity": "info", "team": ""})}, (),
+     "override.Hot.labels: the alerts at lines 9 and 17 of /etc/coldplate/heat.yml would have the same labels; leave"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("overrides", "disable", "message"), WRONG, ids=[message[:44] for *_, message in WRONG])
+def test_what_cannot_be_applied_is_told_with_its_key_and_remedy(
+    overrides: dict[str, Override], disable: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(OverrideError) as caught:
+        changed(overrides, disable)
+    text = str(caught.value)
+    assert message in text
+    assert text.startswith(("override.", "disable: "))
+
+
+def test_a_query_without_numbers_says_so() -> None:
+    text = "groups: [{name: g, rules: [{alert: A, expr: a == b}]}]"
+    with pytest.raises(OverrideError, match="the query has no number 1; it has none; override expr instead"):
+        apply([rulefile.parse(text, "f")], (), {"A": Override(thresholds=((1.0, 2.0),))}, default_step=60.0)
+
+
+def test_thresholds_of_the_shipped_pack_can_be_tuned() -> None:
+    pack = packs.load_all([packs.BUILTIN], None, 60.0)
+    overrides = {
+        "GpuHot": Override(hold=600.0, labels={"severity": "info"}, thresholds=((5.0, 8.0), (85.0, 80.0))),
+        "GpuImbalance": Override(thresholds=((0.5, 0.4),)),
+        "InfinibandCongestion": Override(thresholds=((1e8, 2e8),)),
+        "GpuPcieReplays": Override(expr="increase(gpu:pcie_replays_total:each1m[10m]) > 600"),
+    }
+    tuned = apply(pack, ("GpuXid*", "GpuAllocatedIdle"), overrides, default_step=60.0)
+    rules = {rule.name: rule for file in tuned for group in file.groups for rule in group.rules}
+    hot = rules["GpuHot"].expression
+    assert "[2m]) <= 8)" in hot
+    assert "(8 - (" in hot
+    assert "_mean_celsius >= 80) - 80" in hot
+    assert "(job:utilization_ratio:max_mean5m >= 0.7) - 0.4" in rules["GpuImbalance"].expression
+    assert "[5m]) > 200000000" in rules["InfinibandCongestion"].expression
+    assert "GpuXidInfo" not in rules
+    assert "gpu:xid_errors:changed2m" in rules

@@ -1,0 +1,82 @@
+"""From the entries of a configuration to rule files: each is found, or an error says what was looked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from alerts import packs
+from alerts.rulefile import RuleFileError
+
+RULES = "groups: [{{name: {name}, rules: [{{alert: A, expr: up}}]}}]"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "sub[1]").mkdir()
+    for name in ("a.yml", "b.yml", "sub[1]/c.yml"):
+        (tmp_path / name).write_text(RULES.format(name=Path(name).stem))
+    return tmp_path
+
+
+def test_builtin_is_the_shipped_pack_in_the_order_of_its_names() -> None:
+    found = packs.find("builtin", Path("/nowhere"))
+    assert found == packs.builtin_files()
+    assert [path.name for path in found] == sorted(path.name for path in found)
+    assert {"thermal.yml", "agent.yml"} <= {path.name for path in found}
+    assert all(path.is_file() for path in found)
+
+
+def test_an_entry_is_relative_to_the_configuration_and_may_be_a_pattern(folder: Path) -> None:
+    assert packs.find("a.yml", folder) == [folder / "a.yml"]
+    assert packs.find("*.yml", folder) == [folder / "a.yml", folder / "b.yml"]
+    assert packs.find(f"{folder}/[b].yml", Path("/nowhere")) == [folder / "b.yml"]
+    assert packs.find("*.yml", folder / "sub[1]") == [folder / "sub[1]" / "c.yml"]
+    assert packs.find("sub[1]/c.yml", folder) == [folder / "sub[1]" / "c.yml"]
+
+
+def test_without_a_configuration_file_an_entry_is_relative_to_where_one_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    assert packs.find("a.*", None) == [Path("a.yml")]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("none.yml", r"'none.yml' matches no file \(.*/none.yml\); name a rule file, a pattern such as 'rules/\*.yml'"),
+        ("*.yaml", r"'\*.yaml' matches no file"),
+        ("sub*", r"'sub\*' matches no file"),
+        ("sub[1]", r"'sub\[1\]' is a directory; name its files, such as 'sub\[1\]/\*.yml'"),
+        ("bultin", r"or 'builtin'"),
+    ],
+)
+def test_an_entry_that_names_no_file_is_an_error(folder: Path, entry: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        packs.load_all(["builtin", entry], folder, 60.0)
+
+
+def test_a_file_that_several_entries_name_is_loaded_once(folder: Path) -> None:
+    (folder / "link.yml").symlink_to(folder / "a.yml")
+    loaded = packs.load_all(["b.yml", "*.yml", str(folder / "a.yml")], folder, 60.0)
+    assert [file.groups[0].name for file in loaded] == ["b", "a"]
+    assert [file.path for file in loaded] == [str(folder / "b.yml"), str(folder / "a.yml")]
+
+
+def test_the_problems_of_all_files_are_told_at_once(folder: Path) -> None:
+    (folder / "x.yml").write_text("groups: 7")
+    (folder / "y.yml").write_text("groups: [{name: g, intervall: 1m}]")
+    with pytest.raises(RuleFileError) as caught:
+        packs.load_all(["*.yml"], folder, 60.0)
+    assert [Path(each.file).name for each in caught.value.problems] == ["x.yml", "y.yml"]
+
+
+def test_the_default_step_is_that_of_subqueries_that_name_none(folder: Path) -> None:
+    (folder / "a.yml").write_text("groups: [{name: g, rules: [{record: r, expr: 'sum_over_time(vector(1)[1m:])'}]}]")
+    (file,) = packs.load_all(["a.yml"], folder, 15.0)
+    from alerts.promql import Storage
+
+    (sample,) = file.groups[0].rules[0].query.evaluate(Storage(), 60.0)  # type: ignore[misc]  # a vector, by the query
+    assert sample.value == 4.0

@@ -1,0 +1,164 @@
+"""Rules as files for a Prometheus server: the same rules when they are read again, and nobody's file overwritten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.config import ConfigError
+from agent.rules_cli import MARK, render
+from alerts import packs, rulefile
+from alerts.lifecycle import Terms
+from alerts.overrides import Override, apply
+from alerts.promql import compile_query
+from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleFile, RuleGroup
+from alerts.rulewriter import write
+from alerts.template import compile_template
+
+TEXT = """groups:
+- name: heat
+  interval: 1m30s
+  limit: 9
+  query_offset: 10s
+  rules:
+  - record: gpu:t:max
+    expr: |
+      max by (gpu) (
+        t
+      )
+    labels:
+      team: hpc
+
+  - alert: Hot
+    expr: gpu:t:max > 80
+    for: 5m
+    keep_firing_for: 1h
+    labels:
+      severity: '1'
+    annotations:
+      summary: '{{ $labels.gpu }} is at {{ $value }}: hot'
+
+- name: none
+  rules: []
+
+- name: dust
+  rules:
+  - alert: Dusty
+    expr: fan > 0.95
+"""
+
+
+def told(rule: Rule) -> tuple[object, ...]:
+    """All that a rule says, but for its line."""
+    if not isinstance(rule, AlertingRule):
+        return rule.name, rule.expression, rule.query.text, rule.labels
+    templates = [[(name, each.source) for name, each in pairs] for pairs in (rule.labels, rule.annotations)]
+    return rule.name, rule.expression, rule.query.text, rule.terms, templates
+
+
+def all_told(file: RuleFile) -> list[tuple[object, ...]]:
+    return [(g.name, g.interval, g.limit, g.query_offset, [told(rule) for rule in g.rules]) for g in file.groups]
+
+
+def test_a_file_is_written_as_a_person_would_write_it() -> None:
+    assert write(rulefile.parse(TEXT, "f")) == TEXT
+    assert write(RuleFile("f", ())) == "groups: []\n"
+
+
+def test_what_a_group_shared_is_written_with_each_rule() -> None:
+    shared = rulefile.parse("groups: [{name: g, labels: {a: b}, rules: [{record: r, expr: up}]}]", "f")
+    assert "    labels:\n      a: b\n" in write(shared)
+    assert all_told(rulefile.parse(write(shared), "f")) == all_told(shared)
+
+
+@pytest.mark.parametrize("path", packs.builtin_files(), ids=lambda path: path.stem)
+def test_the_shipped_files_are_the_same_rules_when_they_are_read_again(path: Path) -> None:
+    loaded = rulefile.load(path)
+    assert all_told(rulefile.parse(write(loaded), "f")) == all_told(loaded)
+
+
+texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="{}"), max_size=30) | st.text(
+    " \n\t:#-'\"|>!&*%@`\\,[]~=\x85\u2028\ufeffa0", max_size=12
+)
+
+
+@given(st.lists(texts, min_size=1, max_size=3), st.text(" \n", max_size=4), st.integers(0, 10**9))
+def test_any_text_is_the_same_when_it_is_read_again(values: list[str], space: str, milliseconds: int) -> None:
+    annotations = tuple((f"a{number}", compile_template(value)) for number, value in enumerate(values))
+    query = compile_query(f"{space}up{space} > {space}0{space}")
+    rule = AlertingRule("A", query, query.text, Terms("A", milliseconds / 1000, 5.0), (), annotations, 1)
+    other = AlertingRule("B", query, query.text, Terms("B"), annotations, (), 2)
+    group = RuleGroup("g", "f", (rule, other, RecordingRule("r", query, query.text, (), 3)), 1, 0.001)
+    file = RuleFile("f", (group, RuleGroup("h", "f", (rule,), 9)))
+    text = write(file).replace("alert: A", "alert: C", 1)  # one identity twice is refused
+    assert str(all_told(rulefile.parse(text, "f"))) == str(all_told(file)).replace("'A'", "'C'", 2)
+
+
+def test_promtool_and_coldplate_load_what_is_written(tmp_path: Path, promtool: Any, coldplate: Any) -> None:
+    overrides = {"GpuHot": Override(hold=1.5, labels={"severity": "", "team": "hpc"}, thresholds=((5.0, -8.0),))}
+    files = apply(packs.load_all([packs.BUILTIN], None, 60.0), ("GpuXid*",), overrides, default_step=60.0)
+    assert render(files, tmp_path / "made" / "here") == 0
+    written = sorted((tmp_path / "made" / "here").iterdir())
+    assert [path.name for path in written] == [path.name for path in packs.builtin_files()]
+    for path, file in zip(written, files, strict=True):
+        assert path.read_text().startswith(f"{MARK}\n# From {file.path}\ngroups:")
+        assert all_told(rulefile.load(path)) == all_told(file)
+        assert promtool("check", path).status == 0
+        assert coldplate("check", path).status == 0
+
+
+def test_it_says_what_it_wrote_and_may_write_it_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [rulefile.parse(TEXT, "/a/heat.yml"), rulefile.parse("groups: []", "/b/heat.yml")]
+    for _ in range(2):
+        assert render(files, tmp_path) == 0
+        assert capsys.readouterr().out.splitlines() == [
+            f"{tmp_path}/heat.yml: 3 rules from /a/heat.yml",
+            f"{tmp_path}/heat-2.yml: 0 rules from /b/heat.yml",
+        ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["heat-2.yml", "heat.yml"]
+    assert rulefile.load(tmp_path / "heat-2.yml").groups == ()
+
+
+def test_a_numbered_name_gives_way_to_a_file_that_has_it(tmp_path: Path) -> None:
+    names = ["/a/x.yml", "/a/x-2.yml", "/b/x.yml", "/c/x.yml"]
+    render([rulefile.parse("groups: []", name) for name in names], tmp_path)
+    origins = {path.name: path.read_text().splitlines()[1] for path in tmp_path.iterdir()}
+    assert origins == {
+        "x.yml": "# From /a/x.yml", "x-2.yml": "# From /a/x-2.yml",
+        "x-3.yml": "# From /b/x.yml", "x-4.yml": "# From /c/x.yml",
+    }  # fmt: skip
+
+
+def test_a_file_that_somebody_else_wrote_is_never_overwritten_and_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "dust.yml").write_text("groups: []\n")
+    files = [rulefile.parse(TEXT, "/a/heat.yml"), rulefile.parse(TEXT, "/a/dust.yml")]
+    with pytest.raises(ConfigError, match=r"--out: .*dust.yml was not written by this command; move it"):
+        render(files, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["dust.yml"]
+    assert (tmp_path / "dust.yml").read_text() == "groups: []\n"
+
+
+def test_what_is_left_from_an_earlier_time_is_told_and_what_is_others_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    render([rulefile.parse(TEXT, "/a/old.yml")], tmp_path)
+    (tmp_path / "mine.yml").write_text("groups: []\n")
+    capsys.readouterr()
+    render([rulefile.parse(TEXT, "/a/new.yml")], tmp_path)
+    said = capsys.readouterr().err
+    assert said == f"{tmp_path}/old.yml: left from an earlier time; remove it lest a server loads it, too\n"
+
+
+def test_a_place_that_cannot_be_written_to_is_a_mistake_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"--out: .*file is no directory"):
+        render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path / "file")
+    with pytest.raises(ConfigError, match=r"--out: .*: Not a directory"):
+        render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path / "file" / "inner")
+    (tmp_path / "heat.yml").mkdir()
+    with pytest.raises(ConfigError, match=r"heat.yml was not written by this command"):
+        render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path)

@@ -1,0 +1,185 @@
+"""Alerts from the devices to whoever is told: with a real Alertmanager, over crashes, and with receivers that fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+HOT = """
+groups:
+- name: drill
+  rules:
+  - alert: Warm
+    expr: coldplate_gpu_temperature_celsius{gpu="3"} > 0
+    for: 6s
+    labels: {severity: warning}
+    annotations: {summary: "GPU {{ $labels.gpu }} is warm"}
+  - alert: WarmAtOnce
+    expr: coldplate_gpu_temperature_celsius{gpu="4"} > 0
+    labels: {severity: info}
+"""
+
+STRAGGLER = """
+description: One GPU without work from the beginning, for a quarter of a minute.
+topology: dgx-h100
+seed: 5
+jobs:
+  - {id: "6001", name: moe-pretrain, user: ada, gpus: all, parallelism: data, memory: 0.84,
+     phases: [{kind: training, utilization: 0.92}]}
+faults:
+  - {kind: straggler, gpu: 5, at: 0s, duration: 16s, utilization: 5%}
+"""
+
+SOON = """
+sampling: {window: 3s}
+rules:
+  override:
+    GpuImbalanceSharp: {for: 2s, keep_firing_for: 1s}
+notify:
+  alertmanager: {urls: ["%s"]}
+  resend: 1s
+"""
+
+
+def need(*names: str) -> str:
+    """A program under one of its names."""
+    for name in names:
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{names[0]} is missing, and CI=true")
+    pytest.skip(f"{names[0]} is not installed: NOTHING shows here that alerts arrive at an Alertmanager")
+
+
+class Alertmanager:
+    """A real one on the loopback interface, which can be stopped and started again with what it remembers."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        self.url = f"http://127.0.0.1:{port}"
+        config = folder / "alertmanager.yml"
+        config.write_text("route: {receiver: none}\nreceivers: [{name: none}]\n")
+        self._command = [
+            need("prometheus-alertmanager", "alertmanager"), f"--config.file={config}",
+            f"--storage.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
+        ]  # fmt: skip
+        self._amtool = need("amtool")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(200):
+            try:
+                urllib.request.urlopen(f"{self.url}/-/ready", timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise AssertionError("Alertmanager does not come up")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(10)
+            self._process = None
+
+    def query(self) -> list[dict[str, dict[str, str]]]:
+        """What `amtool alert query` lists."""
+        command = [self._amtool, f"--alertmanager.url={self.url}", "alert", "query", "--output=json"]
+        done = subprocess.run(command, capture_output=True, check=True, timeout=10)
+        return json.loads(done.stdout) or []
+
+
+@pytest.fixture
+def alertmanager(tmp_path: Path) -> Iterator[Alertmanager]:
+    one = Alertmanager(tmp_path)
+    one.start()
+    yield one
+    one.stop()
+
+
+def test_a_straggler_is_listed_at_alertmanager_survives_its_restart_and_resolves(
+    start: Callable[..., object], alertmanager: Alertmanager, tmp_path: Path
+) -> None:
+    scenario = tmp_path / "drill.yaml"
+    scenario.write_text(STRAGGLER)
+    daemon = start("--scenario", str(scenario), config=SOON % alertmanager.url)
+
+    def imbalance() -> list[dict[str, dict[str, str]]]:
+        return [each for each in alertmanager.query() if each["labels"]["alertname"] == "GpuImbalanceSharp"]
+
+    daemon.until("the imbalance at Alertmanager", imbalance, 20)
+    (alert,) = imbalance()
+    assert alert["labels"]["gpu"] == "5"
+    assert alert["labels"]["job_id"] == "6001"
+    assert alert["labels"]["instance"].startswith(socket.gethostname())
+    told = " ".join(alert["annotations"].values())
+    assert "GPU 5" in told and "6001" in told and "uneven" in told
+    alertmanager.stop()
+    daemon.until("a failed attempt", lambda: failures(daemon) > 0, 10)
+    alertmanager.start()
+    daemon.until("the imbalance again", imbalance, 10)
+    daemon.until("its end", lambda: not imbalance(), 40)
+    assert "Traceback" not in daemon.log.read_text()
+
+
+def failures(daemon) -> float:
+    return daemon.family("coldplate_notification_failures_total", "notifier")["alertmanager"]
+
+
+# -- crashes ----------------------------------------------------------------------------------------------------------
+
+
+def alerts(daemon) -> dict[str, dict[str, str]]:
+    return {each["labels"]["alertname"]: each for each in json.loads(daemon.get("/api/v1/alerts"))["data"]["alerts"]}
+
+
+def test_alerts_go_on_after_a_crash_while_one_is_pending_and_while_one_fires(
+    start: Callable[..., object], tmp_path: Path
+) -> None:
+    (tmp_path / "drill.yml").write_text(HOT)
+    config = f"rules: {{files: [drill.yml]}}\nstate_dir: {tmp_path / 'state'}\n"
+    first = start("--scenario", "idle", config=config)
+    first.until("both alerts", lambda: len(alerts(first)) == 2, 10)
+    first.until("the state file", (tmp_path / "state" / "alerts.state").exists, 5)
+    time.sleep(1.5)
+    before = alerts(first)
+    assert {name: alert["state"] for name, alert in before.items()} == {"Warm": "pending", "WarmAtOnce": "firing"}
+    first.stop(signal.SIGKILL)
+
+    time.sleep(6.5)  # longer than Warm waits: time in which nobody looked must not make it fire
+    second = start("--scenario", "idle", config=config)
+    second.until("both alerts again", lambda: len(alerts(second)) == 2, 10)
+    after = alerts(second)
+    assert {name: alert["state"] for name, alert in after.items()} == {"Warm": "pending", "WarmAtOnce": "firing"}
+    assert after["WarmAtOnce"]["activeAt"] == before["WarmAtOnce"]["activeAt"]
+    assert after["Warm"]["activeAt"] > before["Warm"]["activeAt"]
+    second.until("Warm to fire", lambda: alerts(second)["Warm"]["state"] == "firing", 8)
+    log = second.log.read_text()
+    assert "alerts taken up where they were" in log
+    assert "firing: WarmAtOnce" not in log  # the same incident: told before
+    assert "firing: Warm" in log
+
+    fires = alerts(second)["Warm"]["activeAt"]
+    second.until("both in the file", lambda: state_of(tmp_path).count('"firing"') == 2, 5)
+    second.stop(signal.SIGKILL)
+    third = start("--scenario", "idle", config=config)
+    third.until("both alerts once more", lambda: len(alerts(third)) == 2, 10)
+    assert {alert["state"] for alert in alerts(third).values()} == {"firing"}
+    assert alerts(third)["Warm"]["activeAt"] == fires
+
+
+def state_of(folder: Path) -> str:
+    return (folder / "state" / "alerts.state").read_text()
