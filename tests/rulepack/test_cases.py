@@ -19,9 +19,9 @@ BREAKS = {
     "another label expected": (r"(exp_labels: \{)", r'\1stray: "1", '),
 }
 
-SLOW = {"imbalance.test", "presence.test"}
+SLOW = {"imbalance.test"}
 FOR_SLOW = "another summary expected"
-"""The one break of the files whose cases take seconds."""
+"""The one break of the file whose cases take seconds."""
 
 of_each_file = pytest.mark.parametrize("path", CASES, ids=[path.name.partition(".")[0] for path in CASES])
 
