@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # of typing only since Python 3.11
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("agent", "exporters")
+PACKAGES = ("agent", "alerts", "exporters")
 NODE_EXPORTER = "prometheus-node-exporter"
 NVITOP = "nvitop-exporter"
 START_PATIENCE = 30.0

