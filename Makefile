@@ -7,7 +7,7 @@ PROGRAMS := $(CURDIR)/.programs/usr/bin
 export PATH := $(PATH):$(PROGRAMS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench generate hardware clean programs
+.PHONY: help run test check format bench score generate hardware clean programs
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs where there is a driver, el
 	exec $(BIN)/coldplate run --backend synthetic $(ARGS)
 
 test: .venv/dev.stamp programs ## Run the tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 check: .venv/dev.stamp ## Check format, style and types
 	$(BIN)/ruff format --check .
@@ -35,6 +35,9 @@ format: .venv/dev.stamp ## Format the code
 
 bench: .venv/bench.stamp programs ## Measure against peers and print ratios
 	$(BIN)/python -m tests.bench $(ARGS)
+
+score: .venv/dev.stamp ## Play every scenario and write docs/detection.md
+	$(BIN)/python -m tests.score $(ARGS)
 
 generate: .venv/dev.stamp ## Write the generated documents anew
 	$(BIN)/coldplate render metrics --out docs/metrics.md

@@ -29,6 +29,8 @@ from agent.engine import Engine
 from agent.judge import Judge
 from agent.keeper import Keeper
 from agent.model import Lane, Outcome, Snapshot
+from agent.peering import load_rack, make_watch
+from agent.rack.watch import Options as RackOptions
 from agent.sampler.health import OwnFacts
 from agent.systemd import Notifier
 from exporters.server import HttpServer
@@ -65,8 +67,9 @@ class Daemon:
         # A pipe and not an Event: a handler that interrupts the main thread inside Event.wait would wait for itself.
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._receivers = Receivers(clock)
+        self.rack = make_watch(self.config, self._rack_options(self.config), clock)
         self.judge = self._make_judge(load_alerting(self.config, options.folder, self._receivers))
-        self.engine: Engine = build_engine(self.config, options, clock, self._facts, self.judge.snapshot_taken)
+        self.engine: Engine = build_engine(self.config, options, clock, self._facts, self._snapshot_taken)
         site = Site(self._view())
         web = self.config.web
         self.server = HttpServer(
@@ -82,9 +85,12 @@ class Daemon:
         scenario = self._options.scenario_name
         if scenario is not None:
             log.warning("SYNTHETIC devices: nothing they show is real", extra={"facts": {"scenario": scenario}})
+        if self.config.rules.files and state_file(self.config, "alerts.state") is None:
+            log.info("no state directory: alerts will start anew after a restart")
         self.server.start()
         loop = threading.Thread(target=self._sample, name="sampler", daemon=True)
         loop.start()
+        self.rack.start()
         self.judge.start()
         # A scrape that comes while a tick is being worked on waits for the interpreter this long, not 5 ms.
         sys.setswitchinterval(SWITCH)
@@ -120,6 +126,7 @@ class Daemon:
             self.config = config
             self._selection = selection
             self.engine.reconfigure(load_settings(config))
+            self.rack.reconfigure(self._rack_options(config))
             self.judge.reconfigure(alerting)
             self._reloaded = Reload(True, clock().wall)
             log.info("configuration reloaded")
@@ -165,6 +172,7 @@ class Daemon:
         self.engine.stop()
         loop.join(5.0)
         self.judge.stop()
+        self.rack.stop()
         self.server.stop()
         self.engine.close(time.sleep)
         log.info("stopped")
@@ -177,15 +185,29 @@ class Daemon:
             reload_ok=self._reloaded.good,
             reload_at=self._reloaded.at,
             judgement=self.judge.readings,
+            rack=self.rack.readings(clock()),
         )
+
+    def _snapshot_taken(self) -> None:
+        """For the sampling thread: returns at once."""
+        if self.engine.latest is not None:
+            self.rack.observe(self.engine.latest)
+        self.judge.snapshot_taken()
+
+    def _rack_options(self, config: Config) -> RackOptions:
+        return load_rack(config, self._options.folder, load_settings(config).patience(Lane.FAST))
 
     def _make_judge(self, alerting: Alerting) -> Judge:
         path = state_file(self.config, "alerts.state")
-        if path is None and alerting.rules.files:
-            log.info("no state directory: alerts will start anew after a restart")
         keeper = None if path is None else Keeper(path, source_of(self.config))
         return Judge(
-            alerting, target_labels(self.config), clock, lambda: self.engine.latest, self._sampling_period, keeper
+            alerting,
+            target_labels(self.config),
+            clock,
+            lambda: self.engine.latest,
+            self._sampling_period,
+            keeper,
+            self.rack.foreign,
         )
 
     def _sampling_period(self) -> float:
@@ -199,6 +221,7 @@ class Daemon:
             telemetry_path=self.config.web.telemetry_path,
             latest=self._latest,
             rules=self.judge.reports,
+            rack=self.rack.report,
             readiness=self.readiness,
             reload=self._request_reload if self.config.web.enable_lifecycle else None,
             clock=time.monotonic,
