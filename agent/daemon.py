@@ -199,7 +199,7 @@ class Daemon:
 
     def _make_judge(self, alerting: Alerting) -> Judge:
         path = state_file(self.config, "alerts.state")
-        keeper = None if path is None else Keeper(path, source_of(self.config))
+        keeper = None if path is None else Keeper(path.parent, source_of(self.config))
         return Judge(
             alerting,
             target_labels(self.config),

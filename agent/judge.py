@@ -31,7 +31,10 @@ CLOSING = 2.0
 
 
 class Judge:
-    """Runs the rule engine. `latest` gives the last snapshot, `period` the seconds between two of them."""
+    """Runs the rule engine. `latest` gives the last snapshot, `period` the seconds between two of them.
+
+    `foreign` gives what is known of other nodes at a moment, for rules that look beyond this one.
+    """
 
     def __init__(
         self,
@@ -41,11 +44,13 @@ class Judge:
         latest: Callable[[], Snapshot | None],
         period: Callable[[], float],
         keeper: Keeper | None = None,
+        foreign: Callable[[Instant], Sequence[Reading]] = lambda _: (),
     ) -> None:
         self._clock = clock
         self._latest = latest
         self._period = period
         self._keeper = keeper
+        self._foreign = foreign
         self._exposition = Exposition(target)
         self._fresh = threading.Event()
         self._stopping = threading.Event()
@@ -114,7 +119,7 @@ class Judge:
         snapshot = self._latest()
         if snapshot is None:
             return
-        done = self._engine.round(snapshot, now)
+        done = self._engine.round(snapshot, now, self._foreign(now))
         for each in done:
             self._tell(each)
         if self._keeper is not None:

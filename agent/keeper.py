@@ -14,11 +14,14 @@ from pathlib import Path
 from agent.model import Instant, Phase
 from alerts import state
 from alerts.engine import Evaluation, RuleEngine
+from alerts.windows import archive
 
 log = logging.getLogger("coldplate.rules")
 
 EVERY = 5.0
 """Seconds between two writes while some alert waits for time to pass: so much of it may be lost to a crash."""
+WINDOWS_EVERY = 15.0
+"""Seconds between two writes of the windows while some alert is pending or firing; they are written at the end, too."""
 CLOSING = 2.0
 """Seconds that the last write may take."""
 
@@ -63,27 +66,35 @@ class Writer:
 class Keeper:
     """Decides when the state is written. `source` names the devices: a drill's alerts are not the node's."""
 
-    def __init__(self, path: Path, source: str) -> None:
-        self._path = path
+    def __init__(self, folder: Path, source: str) -> None:
+        self._alerts = folder / "alerts.state"
+        self._windows = folder / "windows.state"
         self._source = source
-        self._writer = Writer(path)
-        self._written_at = 0.0
+        self._alert_writer = Writer(self._alerts)
+        self._window_writer = Writer(self._windows)
+        self._alerts_at = self._windows_at = 0.0
         self._count = 0
 
     def load(self, engine: RuleEngine, now: Instant) -> None:
         """Give the engine what an earlier run remembered, unless that is too long ago to mean anything."""
-        saved = state.read(self._path)
+        saved = state.read(self._alerts, state.decode)
+        windows = state.read(self._windows, archive.decode)
+        if windows is not None and self._is_ours(windows.source, engine.time(now) - windows.at):
+            engine.restore_windows(windows, now)
         if saved is None or not saved.count:
             return
         down = engine.time(now) - saved.at
         if saved.source != self._source:
             log.info("alerts of %s are not taken up: this run samples %s", saved.source, self._source)
-        elif down > state.OUTAGE_TOLERANCE:
+        elif not self._is_ours(saved.source, down):
             log.warning("alerts start anew: those remembered are %.0f minutes old", down / 60)
         else:
             self._count = engine.restore(saved, now)
             facts = {"alerts": self._count, "of": saved.count, "down": f"{max(down, 0.0):.1f}s"}
             log.info("alerts taken up where they were", extra={"facts": facts})
+
+    def _is_ours(self, source: str, down: float) -> bool:
+        return source == self._source and down <= state.OUTAGE_TOLERANCE
 
     def after(self, engine: RuleEngine, done: Sequence[Evaluation], now: Instant) -> None:
         """Write what changed in a round."""
@@ -92,13 +103,27 @@ class Keeper:
         records = [record for _, _, record in engine.remembered()]
         changed = len(records) != self._count or any(each.outcome.transitions for each in done)
         waiting = any(each.alert.phase is Phase.PENDING or each.missing_since is not None for each in records)
-        if changed or (waiting and now.mono - self._written_at >= EVERY):
+        if changed or (waiting and now.mono - self._alerts_at >= EVERY):
             self._count = len(records)
-            self._written_at = now.mono
-            self._writer.write(state.encode(engine.time(now), self._source, engine.remembered()))
+            self._alerts_at = now.mono
+            self._write_alerts(engine, now)
+        if now.mono - self._windows_at >= WINDOWS_EVERY and any(
+            each.alert.phase is not Phase.RESOLVED for each in records
+        ):
+            self._windows_at = now.mono
+            self._write_windows(engine, now)
 
     def close(self, engine: RuleEngine, now: Instant) -> None:
-        """Write the last state, if there is anything to remember or to forget."""
+        """Write the last state."""
         if self._count or any(True for _ in engine.remembered()):
-            self._writer.write(state.encode(engine.time(now), self._source, engine.remembered()))
-        self._writer.stop(CLOSING)
+            self._write_alerts(engine, now)
+        if engine.reports():
+            self._write_windows(engine, now)
+        self._alert_writer.stop(CLOSING)
+        self._window_writer.stop(CLOSING)
+
+    def _write_alerts(self, engine: RuleEngine, now: Instant) -> None:
+        self._alert_writer.write(state.encode(engine.time(now), self._source, engine.remembered()))
+
+    def _write_windows(self, engine: RuleEngine, now: Instant) -> None:
+        self._window_writer.write(archive.encode(engine.time(now), self._source, engine.windows.kept()))

@@ -7,7 +7,7 @@ clock: when the wall clock is set, the whole past moves along, so that neither `
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import floor
 from pathlib import PurePath
@@ -20,7 +20,7 @@ from alerts.group import Group, Outcome, Surroundings
 from alerts.lifecycle import Record
 from alerts.rulefile import Identity, RuleFile, RuleGroup
 from alerts.windows import Needs, Windows
-from alerts.windows.needs import memory_of
+from alerts.windows.archive import Archive
 from alerts.windows.store import CAPACITY
 
 log = logging.getLogger("coldplate.rules")
@@ -92,12 +92,15 @@ class RuleEngine:
         """Seconds between two rounds."""
         return self._rules.interval
 
-    def round(self, snapshot: Snapshot | None, now: Instant) -> list[Evaluation]:
-        """Take in what the node looks like, and evaluate what is due."""
+    def round(self, snapshot: Snapshot | None, now: Instant, foreign: Iterable[Reading] = ()) -> list[Evaluation]:
+        """Take in what the node looks like, and evaluate what is due.
+
+        `foreign` are readings of other nodes as they are now, that bring the labels which a scrape would add to them.
+        """
         at = self._time(now)
         if snapshot is not None and self._slots:
             age = Reading(SAMPLE_AGE, max(now.mono - snapshot.at.mono, 0.0))
-            self.windows.take((*snapshot.readings, age), at)
+            self.windows.take((*snapshot.readings, age), at, foreign)
         done = []
         for slot in self._slots:
             if slot.due - now.mono <= self.interval / 2:
@@ -131,15 +134,18 @@ class RuleEngine:
         at = self._time(now)
         down = at - saved.at
         change = state.after_downtime if down >= 0 else state.shifted
-        memory = memory_of(self._rules.groups)
         for slot in self._slots:
             rules = saved.records.get(slot.key, {})
             slot.group.restore(
                 {key: {labels: change(record, down) for labels, record in kept.items()} for key, kept in rules.items()},
-                lambda rule: at + max(memory[rule], SETTLING),
+                at + SETTLING,
             )
             slot.report = slot.group.report(slot.interval)
         return sum(1 for _ in self.remembered())
+
+    def restore_windows(self, archive: Archive, now: Instant) -> None:
+        """Take up the windows of an earlier run, before the first round."""
+        self.windows.restore(archive.series, min(self._time(now) - archive.at, 0.0))
 
     def remembered(self) -> Iterator[tuple[str, Identity, Record]]:
         """All that must survive a restart: group, rule, and what is known of an alert."""

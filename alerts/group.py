@@ -15,7 +15,7 @@ from agent.model import Alert, GroupReport, Labels, Phase, RuleHealth, RuleRepor
 from alerts.lifecycle import Record
 from alerts.promql import EvaluationError
 from alerts.promql.storage import OutOfOrderError
-from alerts.rulefile import Identity, Rule, RuleGroup
+from alerts.rulefile import Identity, RuleGroup
 from alerts.work import Alerting, Recording, RuleError, Store, Surroundings, Written, work_of
 
 __all__ = ["Failure", "Group", "Outcome", "Store", "Surroundings"]
@@ -119,13 +119,13 @@ class Group:
         for labels in series:
             store.mark_stale(labels, stamp)
 
-    def restore(self, saved: Mapping[Identity, Mapping[Labels, Record]], patience: Callable[[Rule], float]) -> None:
-        """Takes in what was remembered before a restart; `patience` gives until when a rule may not know yet."""
+    def restore(self, saved: Mapping[Identity, Mapping[Labels, Record]], until: float) -> None:
+        """Takes in what was remembered before a restart; silence does not end any of it before `until`."""
         for work in self._works:
             records = saved.get(work.rule.identity)
             if records and isinstance(work, Alerting):
                 work.records = dict(records)
-                work.patience = dict.fromkeys(records, patience(work.rule))
+                work.patience = dict.fromkeys(records, until)
 
     def remembered(self) -> Iterator[tuple[Identity, Record]]:
         """All that must survive a restart."""

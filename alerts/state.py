@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 import logging
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from agent.durable import replace_file, set_aside
+from agent.durable import DamagedError, replace_file, seal, set_aside, unseal
 from agent.model import Alert, Labels, Phase
 from alerts.lifecycle import Record
 from alerts.rulefile import Identity
 
 log = logging.getLogger("coldplate.rules")
+
+T = TypeVar("T")
 
 FORMAT = "coldplate-alerts-1"
 OUTAGE_TOLERANCE = 3600.0
@@ -42,25 +43,16 @@ class Saved:
         return sum(len(alerts) for rules in self.records.values() for alerts in rules.values())
 
 
-class StateError(ValueError):
-    """The content of a state file cannot be used."""
-
-
 def encode(at: float, source: str, records: Iterable[tuple[str, Identity, Record]]) -> bytes:
     """The content of a state file."""
     rows = [_row(group, identity, record) for group, identity, record in records]
-    body = json.dumps({"at": at, "source": source, "alerts": rows}, indent=1, ensure_ascii=False).encode() + b"\n"
-    return f"{FORMAT} {zlib.crc32(body):08x}\n".encode() + body
+    text = json.dumps({"at": at, "source": source, "alerts": rows}, indent=1, ensure_ascii=False)
+    return seal(FORMAT, text.encode() + b"\n")
 
 
 def decode(content: bytes) -> Saved:
-    """What a state file says. Raises StateError."""
-    head, _, body = content.partition(b"\n")
-    name, _, checksum = head.decode("ascii", "replace").partition(" ")
-    if name != FORMAT:
-        raise StateError(f"does not begin with {FORMAT}")
-    if checksum != f"{zlib.crc32(body):08x}":
-        raise StateError("its checksum is wrong")
+    """What a state file says. Raises DamagedError."""
+    body = unseal(FORMAT, content)
     try:
         document = json.loads(body)
         records: dict[str, dict[Identity, dict[Labels, Record]]] = {}
@@ -70,28 +62,29 @@ def decode(content: bytes) -> Saved:
             records.setdefault(str(row["group"]), {}).setdefault(identity, {})[record.alert.labels] = record
         return Saved(float(document["at"]), str(document["source"]), records)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise StateError(f"its content is not understood: {type(error).__name__}: {error}") from error
+        raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
 
 
-def read(path: Path) -> Saved | None:
-    """What the file remembers; None where there is no file, or none that can be used."""
+def read(path: Path, understand: Callable[[bytes], T]) -> T | None:
+    """What a file says; None where there is no file, or none that can be used."""
     try:
-        return decode(path.read_bytes())
+        return understand(path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
-        log.warning("cannot read the state of alerts %s: %s; alerts start anew", path, error)
-    except StateError as error:
-        log.warning("the state of alerts %s: %s; set aside as %s, alerts start anew", path, error, set_aside(path))
+        log.warning("cannot read %s: %s; alerts start without what it remembers", path, error)
+    except DamagedError as error:
+        aside = set_aside(path)
+        log.warning("%s: %s; set aside as %s, alerts start without what it remembers", path, error, aside)
     return None
 
 
 def write(path: Path, content: bytes) -> bool:
-    """Replaces the file; whether that worked. The log says why not."""
+    """Replaces a file; whether that worked. The log says why not."""
     try:
         replace_file(path, content)
     except OSError as error:
-        log.warning("cannot write the state of alerts %s: %s; a restart would start alerts anew", path, error)
+        log.warning("cannot write %s: %s; a restart would not know of alerts", path, error)
         return False
     return True
 

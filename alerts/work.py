@@ -95,8 +95,8 @@ class Recording(Work):
 class Alerting(Work):
     """An alerting rule at work.
 
-    `patience` gives the time until which a restored alert is not ended by silence: the rule sees less of the past than
-    it did before the restart, so it may not know yet.
+    `patience` gives the time until which an alert that was restored is not ended by silence: some source may not have
+    answered yet.
     """
 
     def __init__(self, rule: AlertingRule, limit: int, surroundings: Surroundings) -> None:

@@ -6,7 +6,7 @@ only where another rule reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from alerts.promql import Query, Selector, compile_query
 from alerts.promql.labels import METRIC_NAME, Labels, label_value
@@ -49,34 +49,3 @@ def queries_of(rule: Rule) -> Iterable[Query]:
         for _, template in (*rule.labels, *rule.annotations):
             for text in template.queries:
                 yield compile_query(text)
-
-
-def memory_of(groups: Iterable[RuleGroup]) -> Mapping[Rule, float]:
-    """How many seconds back each rule sees, through the recording rules that it reads as well.
-
-    So long after a start without history may a rule's silence mean that it does not know yet.
-    """
-    rules = [rule for group in groups for rule in group.rules]
-    recordings: dict[str, list[Rule]] = {}
-    for rule in rules:
-        if not isinstance(rule, AlertingRule):
-            recordings.setdefault(rule.name, []).append(rule)
-    known: dict[Rule, float] = {}
-
-    def memory(rule: Rule, above: tuple[Rule, ...]) -> float:
-        if rule in above:  # rules may read each other's last result
-            return 0.0
-        if rule not in known:
-            known[rule] = max(
-                (
-                    selector.history + max((memory(each, (*above, rule)) for each in read_from(selector)), default=0.0)
-                    for selector in rule.query.selectors
-                ),
-                default=0.0,
-            )
-        return known[rule]
-
-    def read_from(selector: Selector) -> list[Rule]:
-        return recordings.get(wanted_name(selector.matchers) or "", [])
-
-    return {rule: memory(rule, ()) for rule in rules}

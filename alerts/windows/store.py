@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from agent.model import Reading, Series
 from alerts.promql import STALE, is_stale
@@ -18,6 +18,7 @@ from alerts.promql.index import Index
 from alerts.promql.labels import Labels, make_labels
 from alerts.promql.matchers import Matcher
 from alerts.promql.storage import Newest, Window, is_newer, newest_of, to_milliseconds, windows_of
+from alerts.windows.archive import Kept
 from alerts.windows.needs import Needs
 
 CAPACITY = 64 * 2**20
@@ -112,18 +113,28 @@ class Windows:
         self._reserved = sum(window.reserved for window in self._index)
         self._live = [window for window in self._index if window.live]
 
-    def take(self, readings: Iterable[Reading], at: float) -> None:
+    def take(self, readings: Iterable[Reading], at: float, foreign: Iterable[Reading] = ()) -> None:
         """Take in the readings of one round, in wall seconds; series that are not among them end.
 
-        Rounds come in the order of their times.
+        `foreign` are readings of other nodes, that bring their own target labels. Rounds come in the order of their
+        times.
         """
         at = to_milliseconds(at) / 1000
         self._round += 1
+        fed = self._feed(readings, at, self._target) + self._feed(foreign, at, {})
+        self.dropped += len(self._refused)
+        if fed != len(self._live):
+            self._end_missing(at)
+        if self._round % _SWEEP == 0:
+            self._sweep(at)
+
+    def _feed(self, readings: Iterable[Reading], at: float, target: Mapping[str, str]) -> int:
+        """Put each reading where it belongs; how many were wanted."""
         number, sampled, fed = self._round, self._sampled, 0
         for series, value in readings:
             window = sampled.get(series, _UNMET)
             if window is _UNMET:
-                window = self._meet(series)
+                window = self._meet(series, target)
             if window is None or window.fed == number:
                 continue
             if not window.live:
@@ -132,11 +143,7 @@ class Windows:
             window.fed = number
             window.put(at, value)
             fed += 1
-        self.dropped += len(self._refused)
-        if fed != len(self._live):
-            self._end_missing(at)
-        if number % _SWEEP == 0:
-            self._sweep(at)
+        return fed
 
     def append(self, labels: Labels, at: float, value: float) -> None:
         """Add a sample that a rule wrote, if a rule reads it. Raises OutOfOrderError."""
@@ -166,9 +173,32 @@ class Windows:
         for window in self._index:
             window.times = array("d", (to_milliseconds(time + seconds) / 1000 for time in window.times))
 
-    def _meet(self, series: Series) -> _Window | None:
+    def kept(self) -> Iterator[Kept]:
+        """Everything that is here, for the archive."""
+        for window in self._index:
+            yield Kept(window.labels, window.live, window.times, window.values)
+
+    def restore(self, series: Iterable[Kept], step: float = 0.0) -> None:
+        """Take in an archive, as far as rules still read it and before the first round; `step` as in `shift`.
+
+        Series that were live end with the first round, if that does not have them.
+        """
+        for each in series:
+            window = self._window(each.labels)
+            if window is None or window.times:
+                continue
+            window.times, window.values = each.times, each.values
+            if window.history == 0.0:
+                del window.times[:-1]
+                del window.values[:-1]
+            window.live = each.live
+        self._live = [window for window in self._index if window.live]
+        if step:
+            self.shift(step)
+
+    def _meet(self, series: Series, target: Mapping[str, str]) -> _Window | None:
         """The window of a series that was not asked for since the rules were loaded, or since there was no room."""
-        labels = make_labels({**dict(series.all_labels), **self._target}, series.metric.name)
+        labels = make_labels({**dict(series.all_labels), **target}, series.metric.name)
         window = self._sampled[series] = self._window(labels)
         return window
 

@@ -9,6 +9,7 @@ import pytest
 from agent.model import Alert, Phase, RuleHealth
 from alerts import state
 from alerts.engine import RuleEngine, Ruleset
+from alerts.windows import archive
 from tests.engine.conftest import START, Node, later, ruleset
 
 TARGET = (("instance", "n:19400"), ("job", "coldplate"))
@@ -184,22 +185,50 @@ def test_a_firing_alert_fires_on_as_the_same_incident(node: Node) -> None:
     assert again.rounds(121, 121, COOL_NODE) == ["121: resolved"]
 
 
-def test_windows_that_must_fill_anew_do_not_end_an_alert(node: Node) -> None:
-    rules = "{record: 'r', expr: 'rate(t[40s])'}, {alert: Rising, expr: 'max_over_time(r[20s]) > 0.9', for: 5s}"
-    run = Run(ruleset(rules), node)
+RISING = "{record: 'r', expr: 'rate(t[40s])'}, {alert: Rising, expr: 'max_over_time(r[20s]) > 0.9', for: 5s}"
+
+
+def restarted(run: Run, rules: Ruleset, node: Node, ended: float, begins: float) -> Run:
+    """Another engine with what the one before it left."""
+    content = archive.encode(run.engine.time(later(ended)), "devices", run.engine.windows.kept())
+    again = Run(rules, node, begins)
+    again.engine.restore_windows(archive.decode(content), later(begins))
+    again.engine.restore(run.saved(ended), later(begins))
+    return again
+
+
+def test_windows_go_on_after_a_restart_as_if_there_had_been_a_gap(node: Node) -> None:
+    run = Run(ruleset(RISING), node)
     for second in range(60):
         run.rounds(second, second, {("t", "0"): float(second)})
-    again = Run(ruleset(rules), node, 65)
-    again.engine.restore(run.saved(59), later(65))
+    again = restarted(run, ruleset(RISING), node, 59, 65)
     told = []
     for second in range(65, 200):
         told += again.rounds(second, second, {("t", "0"): float(second)})
     assert told == []
-    # and once it knows, silence means that it is over
-    assert again.rounds(200, 280, {("t", "0"): 199.0})[0].endswith("resolved")
+    # and it ends as if there had been no restart
+    undisturbed = Run(ruleset(RISING), node)
+    for second in range(200):
+        undisturbed.rounds(second, second, {("t", "0"): float(second)})
+    stands_still = {("t", "0"): 199.0}
+    assert again.rounds(200, 280, stands_still) == undisturbed.rounds(200, 280, stands_still)
 
 
-def test_an_alert_that_ended_while_the_agent_was_down_ends_once_the_windows_know(node: Node) -> None:
+def test_a_series_that_is_gone_after_a_restart_ends_with_the_first_round(node: Node) -> None:
+    rules = ruleset("{alert: There, expr: 'absent(t)', keep_firing_for: 1s}")
+    run = Run(rules, node)
+    run.rounds(0, 5, HOT_NODE)
+    assert restarted(run, rules, node, 5, 8).rounds(8, 8, {}) == ["8: firing"]
+
+
+def test_windows_of_rules_that_are_gone_are_not_taken_up(node: Node) -> None:
+    run = Run(ruleset(RISING), node)
+    run.rounds(0, 5, HOT_NODE)
+    again = restarted(run, ruleset("{alert: Other, expr: u > 1}"), node, 5, 8)
+    assert len(again.engine.windows) == 0
+
+
+def test_an_alert_that_ended_while_the_agent_was_down_ends_once_every_source_has_had_time(node: Node) -> None:
     run = Run(ruleset(HOT), node)
     run.rounds(0, 12, HOT_NODE)
     again = Run(ruleset(HOT), node, 20)

@@ -74,14 +74,14 @@ def test_a_damaged_file_is_set_aside_with_a_warning(
     path = tmp_path / "alerts.state"
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):
-        assert state.read(path) is None
+        assert state.read(path, state.decode) is None
     assert not path.exists()
     assert (tmp_path / "alerts.damaged").read_bytes() == content
     assert "set aside" in caplog.text and str(path) in caplog.text
 
 
 def test_a_file_that_is_not_there_is_no_reason_to_warn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert state.read(tmp_path / "none") is None
+    assert state.read(tmp_path / "none", state.decode) is None
     assert not caplog.records
 
 

@@ -1,0 +1,74 @@
+"""The windows as a file, so that rules see after a restart what they saw before it, with a gap as long as it took.
+
+A line with the form and a checksum, a line of JSON that names the series, and then times and values of each as
+doubles of this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from agent.durable import DamagedError, seal, unseal
+from agent.model import Labels
+
+FORM = "coldplate-windows-1"
+_WIDTH = 8
+
+
+class Kept(NamedTuple):
+    """The samples of one series. `live` while the snapshot had it; what a rule wrote is not."""
+
+    labels: Labels
+    live: bool
+    times: array[float]
+    values: array[float]
+
+
+class Archive(NamedTuple):
+    """The windows at a wall second; `source` names the devices."""
+
+    at: float
+    source: str
+    series: tuple[Kept, ...]
+
+
+def encode(at: float, source: str, series: Iterable[Kept]) -> bytes:
+    """The content of the file."""
+    kept = list(series)
+    rows = [[each.labels, each.live, len(each.times)] for each in kept]
+    head = json.dumps({"at": at, "source": source, "order": sys.byteorder, "series": rows})
+    parts = [head.encode("ascii"), b"\n"]
+    for each in kept:
+        parts += (each.times.tobytes(), each.values.tobytes())
+    return seal(FORM, b"".join(parts))
+
+
+def decode(content: bytes) -> Archive:
+    """What a file says. Raises DamagedError."""
+    head, _, samples = unseal(FORM, content).partition(b"\n")
+    try:
+        document = json.loads(head)
+        if document["order"] != sys.byteorder:
+            raise ValueError(f"was written by a machine of {document['order']} byte order")
+        return Archive(float(document["at"]), str(document["source"]), tuple(_series(document["series"], samples)))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
+
+
+def _series(rows: Any, samples: bytes) -> Iterable[Kept]:
+    place = 0
+    for pairs, live, count in rows:
+        size = int(count) * _WIDTH
+        if size <= 0 or place + 2 * size > len(samples):
+            raise ValueError("has fewer samples than it says")
+        times, values = array("d", samples[place : place + size]), array("d", samples[place + size : place + 2 * size])
+        if any(before >= after for before, after in pairwise(times)):
+            raise ValueError("has samples out of order")
+        labels = tuple((str(name), str(value)) for name, value in pairs)
+        yield Kept(labels, bool(live), times, values)
+        place += 2 * size
