@@ -26,6 +26,8 @@ PROMPT = 0.9
 """Share of the interval after which a new snapshot begins a round."""
 PATIENT = 1.25
 """Share of the interval after which a round begins without one, where snapshots come at least as often."""
+ENGINE = "engine"
+"""The group under which failures are counted that are no rule's."""
 CLOSING = 2.0
 """Seconds that notifications have to leave at the end."""
 
@@ -52,6 +54,7 @@ class Judge:
         self._keeper = keeper
         self._foreign = foreign
         self._exposition = Exposition(target)
+        self._exposition.count(ENGINE, 0, 0, 0.0)  # a counter that is born with its first failure hides it
         self._fresh = threading.Event()
         self._stopping = threading.Event()
         self._wanted: Alerting | None = None
@@ -164,7 +167,7 @@ class Judge:
         if text != self._broken:
             log.error("a round of the rule engine failed; going on with the next one", exc_info=error)
         self._broken = text
-        self._exposition.count("engine", 0, 1, 0.0)
+        self._exposition.count(ENGINE, 0, 1, 0.0)
 
 
 def _stop(receivers: Sequence[Receiver]) -> None:

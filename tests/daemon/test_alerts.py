@@ -8,12 +8,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 HOT = """
 groups:
@@ -179,6 +182,53 @@ def test_alerts_go_on_after_a_crash_while_one_is_pending_and_while_one_fires(
     third.until("both alerts once more", lambda: len(alerts(third)) == 2, 10)
     assert {alert["state"] for alert in alerts(third).values()} == {"firing"}
     assert alerts(third)["Warm"]["activeAt"] == fires
+
+
+# -- configuration ----------------------------------------------------------------------------------------------------
+
+
+def test_a_broken_rule_file_ends_a_start_with_everything_that_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "bad.yml").write_text(HOT.replace("for: 6s", "for: soon").replace('{gpu="4"}', '{gpu="4"'))
+    (tmp_path / "c.yaml").write_text("rules: {files: [bad.yml]}\n")
+    command = [
+        sys.executable,
+        "-m",
+        "agent.cli",
+        "run",
+        "--scenario",
+        "idle",
+        "--config.file",
+        str(tmp_path / "c.yaml"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=ROOT, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert f"{tmp_path}/bad.yml:7: " in done.stderr and "'soon' is no duration" in done.stderr
+    assert f"{tmp_path}/bad.yml:11: " in done.stderr and "WarmAtOnce" in done.stderr
+
+
+def test_a_reload_changes_rules_keeps_alerts_and_refuses_what_is_broken(
+    start: Callable[..., object], tmp_path: Path
+) -> None:
+    rules = tmp_path / "drill.yml"
+    rules.write_text(HOT)
+    daemon = start("--scenario", "idle", config="rules: {files: [drill.yml]}\n")
+    daemon.until("an alert", lambda: "WarmAtOnce" in alerts(daemon), 10)
+    since = alerts(daemon)["WarmAtOnce"]["activeAt"]
+
+    rules.write_text(HOT.replace("expr:", "exprr:"))
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.until("the refusal", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 0, 5)
+    assert "drill.yml:5" in daemon.log.read_text()
+    assert alerts(daemon)["WarmAtOnce"]["activeAt"] == since
+
+    rules.write_text(HOT.replace("Warm\n", "Lukewarm\n").replace("for: 6s", "for: 0s"))
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.until("the new rule", lambda: "Lukewarm" in alerts(daemon), 10)
+    assert alerts(daemon)["WarmAtOnce"]["activeAt"] == since
+    assert "Warm" not in alerts(daemon)
+    shown = {"Lukewarm": 1.0, "WarmAtOnce": 1.0}
+    daemon.until("it on the page", lambda: daemon.family("coldplate_alert", "alertname") == shown, 5)
 
 
 def state_of(folder: Path) -> str:
