@@ -19,7 +19,7 @@ BREAKS = {
     "another label expected": (r"(exp_labels: \{)", r'\1stray: "1", '),
 }
 
-SLOW = {"imbalance.test"}
+SLOW = {"imbalance.test", "rack.test", "rack-state.test"}
 FOR_SLOW = "another summary expected"
 """The one break of the file whose cases take seconds."""
 
