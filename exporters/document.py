@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 
-from agent.catalogue import ROLLING, gpu, infiniband, links, node, own, rack
+from agent.catalogue import ROLLING, gpu, infiniband, jobs, links, node, own, rack
 from agent.model import Backend, Gpu, IbPort, Lane, Metric, Node, NvLink, Rack
 
 _MODULES: tuple[tuple[str, ModuleType], ...] = (
     ("GPU", gpu),
+    ("Jobs", jobs),
     ("Links", links),
     ("InfiniBand", infiniband),
     ("Node", node),

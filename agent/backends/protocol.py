@@ -34,13 +34,26 @@ class SourceError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process that computes on a GPU. `pid` is the host's, `instance` the MIG GPU instance; None is not known."""
+
+    pid: int
+    memory: int | None = None
+    instance: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
-    """What one read gave. `calls` counts driver calls or file reads, for the agent's own metrics."""
+    """What one read gave. `calls` counts driver calls or file reads, for the agent's own metrics.
+
+    `processes` are all that compute on the device; None where this read did not ask, or could not learn it.
+    """
 
     readings: Sequence[Reading] = ()
     gaps: Sequence[Gap] = ()
     events: Sequence[Xid] = ()
     calls: int = 0
+    processes: tuple[GpuProcess, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,7 @@ class LaneSample:
     calls: int
     readings: tuple[Reading, ...]
     gaps: tuple[Gap, ...]
+    processes: tuple[GpuProcess, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,11 +252,4 @@ MIG = (
            span=(0.0, 2.0**44)),
 )  # fmt: skip
 
-JOBS = (
-    Metric("coldplate_gpu_job_info", Kind.INFO, Unit.NONE, Gpu,
-           "The job that holds the GPU; join on gpu and uuid.",
-           Lane.SLOW, (Source("the scenario of a synthetic node"),),
-           labels=("scheduler", "job_id", "user", "name", "mig"), span=(1, 1), simulated=(1, 1)),
-)  # fmt: skip
-
-ROWS = PRESENCE + WORK + MEMORY + POWER + THROTTLING + FAULTS + MIG + JOBS
+ROWS = PRESENCE + WORK + MEMORY + POWER + THROTTLING + FAULTS + MIG

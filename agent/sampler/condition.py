@@ -12,7 +12,7 @@ from itertools import repeat
 from operator import is_
 
 from agent.catalogue import BY_NAME, ROLLING
-from agent.model import Entity, Gap, Kind, Lane, Metric, Reading, Reason, Series
+from agent.model import Entity, Gap, Kind, Lane, Metric, Node, Reading, Reason, Series
 from agent.sampler.counters import Counter
 from agent.sampler.rolling import RollingWindow
 
@@ -22,6 +22,8 @@ GPU_POWER = BY_NAME["coldplate_gpu_power_watts"]
 NODE_POWER = BY_NAME["coldplate_node_power_watts"]
 NOTED = (GPU_POWER, NODE_POWER)
 """Gauges that other parts of the sampler compute with."""
+ROOM = 5_000
+"""Columns that are remembered before those of series that are gone are forgotten."""
 LONGEST_STRIDE = 3.0
 """Periods of the lane that one reading may stand for: beyond, nobody knows what the GPU did meanwhile."""
 
@@ -56,7 +58,7 @@ class Column:
         metric = series.metric
         self.series = series
         self.lowest, self.highest = metric.span
-        self.counter = Counter(metric.unit) if metric.kind is Kind.COUNTER else None
+        self.counter = Counter(metric.unit, metric.entity is Node) if metric.kind is Kind.COUNTER else None
         self.noted = metric in NOTED
         self.rolling: tuple[Series, ...] = ()
         self.rolled: tuple[Reading, ...] = ()
@@ -85,6 +87,7 @@ class Conditioner:
         self._window = window
         self._columns: dict[Series, Column] = {}
         self._layouts: dict[object, tuple[list[Series], list[Column]]] = {}
+        self._room = ROOM
         self.rejected: Tally[str] = Tally()
         self.noted: dict[Metric, dict[Entity, tuple[float, float]]] = {metric: {} for metric in NOTED}
         """For the noted gauges, when each entity's last good value was read, and the value."""
@@ -149,7 +152,15 @@ class Conditioner:
         column = self._columns.get(series)
         if column is None:  # equal series of a source that was opened anew go on where they were
             column = self._columns[series] = Column(series, self._window, lane is Lane.FAST)
+            if len(self._columns) > self._room:
+                self._forget()
         return column
+
+    def _forget(self) -> None:
+        """Drop the columns of series that no source shows any more: jobs come and go for as long as the agent runs."""
+        shown = {each for series, _ in self._layouts.values() for each in series}
+        self._columns = {series: column for series, column in self._columns.items() if series in shown}
+        self._room = max(ROOM, 2 * len(self._columns))
 
     def _reject(self, series: Series, cause: str, detail: str) -> Gap:
         self.rejected[cause] += 1

@@ -21,6 +21,8 @@ FASTEST = {
     # Packets, of 64 bytes at 400 Gb/s; errors and events are far fewer.
     Unit.NONE: 1e9,
 }
+NODE_JOULES = 100_000.0
+"""The same for what counts a whole node's energy, or a job's: no node draws 100 kW."""
 
 
 class Counter:
@@ -28,8 +30,8 @@ class Counter:
 
     __slots__ = ("_fastest", "_offset", "_raw", "_suspect", "_suspect_at", "at", "shown", "still")
 
-    def __init__(self, unit: Unit) -> None:
-        self._fastest = FASTEST.get(unit, inf)
+    def __init__(self, unit: Unit, of_node: bool = False) -> None:
+        self._fastest = NODE_JOULES if of_node and unit is Unit.JOULES else FASTEST.get(unit, inf)
         self._raw: float | None = None
         self.at = 0.0
         """When the last good value was read."""

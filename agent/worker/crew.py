@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from operator import is_
 
-from agent.backends.protocol import Channel, DeviceError, Sample, SourceError
+from agent.backends.protocol import Channel, DeviceError, GpuProcess, Sample, SourceError
 from agent.model import Gap, Instant, Lane, Reading, Reason, Series, Xid
-from agent.worker.wire import encode, encode_gaps, encode_series
+from agent.worker.wire import encode, encode_gaps, encode_processes, encode_series
 
 log = logging.getLogger("coldplate.worker")
 
@@ -41,6 +41,7 @@ class Post:
         self._clock = clock
         self._layouts: dict[Lane, list[Series]] = {}
         self._gaps: dict[Lane, Sequence[Gap]] = {}
+        self._processes: dict[Lane, tuple[GpuProcess, ...] | None] = {}
         self._failing = ""
 
     def read(self) -> None:
@@ -69,6 +70,9 @@ class Post:
 
     def _tell(self, lane: Lane, began: Instant, sample: Sample) -> None:
         self._send_changes(lane, sample.readings, sample.gaps)
+        if sample.processes != self._processes.get(lane):
+            self._send(encode("processes", self._number, lane.value, encode_processes(sample.processes)))
+            self._processes[lane] = sample.processes
         took = self._clock().mono - began.mono
         values = [reading[1] for reading in sample.readings]
         self._send(encode("sample", self._number, lane.value, began.mono, round(took, 6), sample.calls, values))

@@ -2,9 +2,9 @@
 
 JSON, because a worker whose library scribbled over its memory may write anything: the reader must be
 able to refuse every byte string without harm. What seldom changes (the channels, the series of a
-channel's lane, its gaps) is sent when it changes; a sample is then a list of numbers.
+channel's lane, its gaps, its processes) is sent when it changes; a sample is then a list of numbers.
 
-Worker to main: `hello`, `absent`, `failed`, `layout`, `gaps`, `sample`, `error`, `xid`.
+Worker to main: `hello`, `absent`, `failed`, `layout`, `gaps`, `processes`, `sample`, `error`, `xid`.
 Main to worker: the lanes of a tick, such as `fast slow`, or `stop`.
 """
 
@@ -17,7 +17,7 @@ from itertools import repeat
 from math import isfinite
 from typing import Any
 
-from agent.backends.protocol import ChannelError, LaneSample
+from agent.backends.protocol import ChannelError, GpuProcess, LaneSample
 from agent.catalogue import BY_NAME
 from agent.model import (
     Entity,
@@ -100,6 +100,21 @@ def decode_gaps(rows: list[Any]) -> tuple[Gap, ...]:
     )
 
 
+def encode_processes(processes: Sequence[GpuProcess] | None) -> list[list[object]] | None:
+    return None if processes is None else [[each.pid, each.memory, each.instance] for each in processes]
+
+
+def decode_processes(rows: list[Any] | None) -> tuple[GpuProcess, ...] | None:
+    return None if rows is None else tuple(_process(row) for row in rows)
+
+
+def _process(row: list[Any]) -> GpuProcess:
+    match row:
+        case [int(pid), int() | None as memory, int() | None as instance]:
+            return GpuProcess(pid, memory, instance)
+    raise WireError(f"no process: {row!r:.80}")
+
+
 def encode_identity(key: str, identity: GpuIdentity | None) -> list[object]:
     if identity is None:
         return [key]
@@ -144,12 +159,13 @@ Message = Hello | Refusal | LaneSample | ChannelError | tuple[Xid, ...]
 
 
 class Decoder:
-    """Turns lines into messages, remembering each channel's layouts and gaps."""
+    """Turns lines into messages, remembering each channel's layouts, gaps and processes."""
 
     def __init__(self) -> None:
         self._channels: tuple[str, ...] = ()
         self._layouts: dict[tuple[int, str], tuple[Series, ...]] = {}
         self._gaps: dict[tuple[int, str], tuple[Gap, ...]] = {}
+        self._processes: dict[tuple[int, str], tuple[GpuProcess, ...] | None] = {}
 
     def decode(self, line: bytes) -> Message | None:
         """The message of a line; None if it only changed what is remembered. Raises WireError."""
@@ -171,6 +187,10 @@ class Decoder:
         if kind == "gaps":
             _, channel, lane, rows = message
             self._gaps[channel, lane] = decode_gaps(rows)
+            return None
+        if kind == "processes":
+            _, channel, lane, rows = message
+            self._processes[channel, lane] = decode_processes(rows)
             return None
         if kind == "error":
             _, channel, lane, mono, reason, detail = message
@@ -201,4 +221,5 @@ class Decoder:
             int(calls),
             tuple(map(_MAKE_READING, _OF_READING, zip(layout, values, strict=True))),
             self._gaps.get((channel, lane), ()),
+            self._processes.get((channel, lane)),
         )

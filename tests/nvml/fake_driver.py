@@ -51,6 +51,7 @@ class FakeGpu:
             "nvmlDeviceGetMigMode": UNSUPPORTED,
             "nvmlDeviceGetSupportedEventTypes": 0x1F,
             "nvmlDeviceRegisterEvents": None,
+            "nvmlDeviceGetComputeRunningProcesses_v3": [],
             "nvmlGpmQueryDeviceSupport": 0,
         }
 

@@ -237,3 +237,21 @@ def test_without_a_library_the_node_is_absent(start: Start, tmp_path: Path) -> N
     )
     assert "libnvidia-ml.so.1" in child.said()["text"]
     child.end()
+
+
+LIST_PROCESSES = """
+channels = source.open(now())
+import pynvml
+h = pynvml.nvmlDeviceGetHandleByIndex(1)
+binding = sorted((each.pid, each.usedGpuMemory) for each in pynvml.nvmlDeviceGetComputeRunningProcesses_v3(h))
+ours = [channel.read(Lane.SLOW, now()).processes for channel in channels[:2]]
+tell(binding=binding, ours=[[(each.pid, each.memory, each.instance) for each in some] for some in ours])
+"""
+
+
+@pytest.mark.parametrize("count", [0, 3, 64, 65, 200])
+def test_processes_are_those_that_the_binding_lists(start: Start, count: int) -> None:
+    told = start(LIST_PROCESSES, *(f"process 1 {1000 + number}" for number in range(count))).said()
+    assert told["ours"][0] == []
+    assert told["ours"][1] == [[*each, None] for each in told["binding"]]
+    assert told["binding"] == [[1000 + number, 2**30] for number in range(count)]

@@ -9,6 +9,7 @@ from agent.backends.nvml.errors import DriverError
 from agent.backends.nvml.fabric import FabricReader
 from agent.backends.nvml.mig import MigReader
 from agent.backends.nvml.probe import LanePlan, Plan, Prober
+from agent.backends.nvml.processes import ProcessReader
 from agent.backends.nvml.wants import Want
 from agent.backends.protocol import DeviceError, Sample
 from agent.model import Gap, GpuIdentity, Instant, Lane, Reading, Reason
@@ -27,6 +28,7 @@ class GpuChannel:
         self._plan: Plan | None = None
         self._fabric = FabricReader(self._device, self._gpu)
         self._mig = MigReader(driver, self._device, self._gpu)
+        self._processes = ProcessReader(self._device, self._gpu)
 
     def read(self, lane: Lane, now: Instant) -> Sample:
         """Read one lane; the first read also probes what the GPU supports.
@@ -52,8 +54,9 @@ class GpuChannel:
             self._fabric.read(readings, gaps)
             if self._plan.mig:
                 self._mig.read_info(readings, gaps)
+        processes = self._processes.read(gaps) if lane is Lane.SLOW else None
         self._refuse_denied(lane, plan, readings)
-        return Sample(readings, (*plan.gaps, *gaps) if gaps else plan.gaps, (), self._device.calls)
+        return Sample(readings, (*plan.gaps, *gaps) if gaps else plan.gaps, (), self._device.calls, processes)
 
     def _refuse_denied(self, lane: Lane, plan: LanePlan, readings: list[Reading]) -> None:
         """A GPU that gives nothing at all because it may not is out of order as a whole."""

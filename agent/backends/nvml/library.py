@@ -7,11 +7,17 @@ and the library behind it may hang or crash. Answers leave here as plain Python 
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable
 from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
-from agent.backends.nvml.errors import FUNCTION_NOT_FOUND, DriverError
+from agent.backends.nvml.errors import FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, DriverError
+
+PROCESS = struct.Struct("=I4xQII")
+"""nvmlProcessInfo_v2_t: process id, used memory, GPU instance, compute instance."""
+PROCESSES = 64
+"""Processes of one GPU for which there is room at first."""
 
 
 class Handle(ctypes.c_void_p):
@@ -110,7 +116,22 @@ class PynvmlDriver:
             "nvmlDeviceGetEncoderUtilization": lambda device: nvml.nvmlDeviceGetEncoderUtilization(device)[0],
             "nvmlDeviceGetDecoderUtilization": lambda device: nvml.nvmlDeviceGetDecoderUtilization(device)[0],
             "nvmlDeviceGetGpuFabricInfoV": self._fabric,
+            "nvmlDeviceGetComputeRunningProcesses_v3": self._compute_processes,
         }
+
+    def _compute_processes(self, device: Handle) -> list[tuple[int, ...]]:
+        """Process id, bytes of device memory and GPU instance of each; mostly one call, where the binding makes two."""
+        room = ctypes.c_uint(PROCESSES)
+        for _ in range(3):
+            entries = ctypes.create_string_buffer(PROCESS.size * room.value)
+            count = ctypes.c_uint(room.value)
+            function = self._nvml._nvmlGetFunctionPointer("nvmlDeviceGetComputeRunningProcesses_v3")
+            code = function(device, ctypes.byref(count), entries)
+            if code != INSUFFICIENT_SIZE:
+                break
+            room.value = count.value + PROCESSES
+        self._nvml._nvmlCheckReturn(code)
+        return [PROCESS.unpack_from(entries, number * PROCESS.size) for number in range(count.value)]
 
     def _fabric(self, device: Handle) -> dict[str, Any]:
         info = self._nvml.c_nvmlGpuFabricInfo_v2_t()

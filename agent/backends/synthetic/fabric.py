@@ -87,6 +87,7 @@ def _extra_watts(fault: Fault, t: float) -> float:
 
 
 def _job_reading(job: Job, gpu: Gpu) -> Reading:
-    values = {"scheduler": job.scheduler, "job_id": job.id, "user": job.user, "name": job.name, "mig": "0"}
+    values = {"scheduler": job.scheduler, "job_id": job.id, "user": job.user, "name": job.name}
+    values |= {"mig": "0", "shared": "false"}
     row = metric("coldplate_gpu_job_info")
     return Reading(Series(row, gpu, tuple((name, values.get(name, "")) for name in row.labels)), 1.0)

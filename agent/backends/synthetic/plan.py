@@ -12,15 +12,16 @@ from typing import NamedTuple
 from agent.backends.synthetic.topology import Topology
 from agent.catalogue import ROWS
 from agent.catalogue.bindings import Call, Derived, Field, Gpm
-from agent.catalogue.gpu import EVENT_REASONS, JOBS, MIG, RECOVERY_ACTIONS
+from agent.catalogue.gpu import EVENT_REASONS, MIG, RECOVERY_ACTIONS
 from agent.catalogue.infiniband import NEAREST_HCA
+from agent.catalogue.jobs import HOLDERS
 from agent.catalogue.links import FABRIC_STATES
 from agent.model import Gap, Gpu, IbPort, Kind, Lane, Metric, NvLink, Reason
 
 Key = tuple[str, ...]
 """A series of a device: the metric's name, then the values of the row's own labels."""
 
-ELSEWHERE = frozenset(row.name for row in (*MIG, *JOBS, NEAREST_HCA))
+ELSEWHERE = frozenset(row.name for row in (*MIG, *HOLDERS, NEAREST_HCA))
 """Rows of a GPU that a channel shows only where there is such a thing: MIG is off on every synthetic GPU."""
 
 PORT_DERIVED = ("coldplate_infiniband_port_up", "coldplate_infiniband_link_down_events_total")

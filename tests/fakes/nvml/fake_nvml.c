@@ -14,6 +14,7 @@
  *   xid N CODE      an XID event on GPU N, delivered once for each such line that is appended
  *   count N         the node has N GPUs (0 to 16)
  *   reset-counters  energy, link bytes and throttle times start again from 0 when the line appears
+ *   process N PID   process PID computes on GPU N and holds 1 GiB of its memory (256 of them at most)
  *   freeze T        values are those of T seconds after the library was loaded
  *
  * Replace the file or append to it; one that is seen half-written is half obeyed. It is looked at no more
@@ -34,8 +35,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, DENIED = 4, NOT_FOUND = 6, UNLOADED = 9, TIMEOUT = 10, LOST = 15, MISMATCH = 18 };
-enum { MAX_GPUS = 16, LINKS = 18, MAX_XIDS = 4096 };
+enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, DENIED = 4, NOT_FOUND = 6, TOO_SMALL = 7, UNLOADED = 9, TIMEOUT = 10, LOST = 15, MISMATCH = 18 };
+enum { MAX_GPUS = 16, LINKS = 18, MAX_XIDS = 4096, MAX_PROCESSES = 256 };
 #define API __attribute__((visibility("default")))
 
 typedef struct { int index; } gpu_t;
@@ -49,12 +50,14 @@ typedef struct {
 } field_t;
 typedef struct { uint32_t id, code; double value; const char *names[3]; } metric_t;
 typedef struct { uint32_t version, count; sample_t *first, *second; metric_t metrics[]; } metrics_t;
+typedef struct { uint32_t pid; uint64_t memory; uint32_t gpu_instance, compute_instance; } process_t;
 typedef struct { gpu_t *device; uint64_t type, data; uint32_t gpu_instance, compute_instance; } event_t;
 
 static gpu_t gpus[MAX_GPUS];
 typedef struct {
     int count, segv, unloaded, mismatch, resets;
     uint8_t lost[MAX_GPUS], hang[MAX_GPUS], denied[MAX_GPUS];
+    uint32_t running[MAX_GPUS], pids[MAX_GPUS][MAX_PROCESSES];
     double frozen;
 } control_t;
 static control_t now_control = { .count = 8, .frozen = -1 };
@@ -101,6 +104,7 @@ static void parse(FILE *file) {
         else if (!strcmp(word, "count")) next.count = number < 0 ? 0 : number > MAX_GPUS ? MAX_GPUS : (int)number;
         else if (!strcmp(word, "freeze")) next.frozen = number;
         else if (!strcmp(word, "reset-counters")) next.resets++;
+        else if (!strcmp(word, "process") && next.running[gpu] < MAX_PROCESSES) next.pids[gpu][next.running[gpu]++] = (uint32_t)code;
         else if (!strcmp(word, "xid") && found < MAX_XIDS) {
             xid[found].gpu = gpu;
             xid[found++].code = code;
@@ -438,7 +442,7 @@ API int nvmlEventSetWait_v2(events_t *set, event_t *out, uint32_t milliseconds) 
     }
 }
 
-/* ---- what nvitop-exporter asks besides ---------------------------------------------------------------- */
+/* ---- processes, and what nvitop-exporter asks besides ---------------------------------------------------------------- */
 
 API int nvmlDeviceGetPersistenceMode(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 1; return OK; }
 API int nvmlDeviceGetPerformanceState(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 0; return OK; }
@@ -450,7 +454,15 @@ API int nvmlDeviceGetTotalEccErrors(gpu_t *gpu, uint32_t type, uint32_t counter,
 API int nvmlDeviceIsMigDeviceHandle(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 0; return OK; }
 API int nvmlDeviceGetConfComputeMemSizeInfo(gpu_t *gpu, uint64_t *out) { (void)out; ON(gpu); return UNSUPPORTED; }
 static int no_processes(gpu_t *gpu, uint32_t *count) { ON(gpu); *count = 0; return OK; }
-API int nvmlDeviceGetComputeRunningProcesses_v3(gpu_t *gpu, uint32_t *count, void *out) { (void)out; return no_processes(gpu, count); }
+API int nvmlDeviceGetComputeRunningProcesses_v3(gpu_t *gpu, uint32_t *count, process_t *out) {
+    ON(gpu);
+    uint32_t room = *count, running = now_control.running[gpu->index];
+    *count = running;
+    if (room < running) return TOO_SMALL;
+    for (uint32_t i = 0; i < running; i++)
+        out[i] = (process_t){ now_control.pids[gpu->index][i], 1u << 30, 0xFFFFFFFF, 0xFFFFFFFF };
+    return OK;
+}
 API int nvmlDeviceGetGraphicsRunningProcesses_v3(gpu_t *gpu, uint32_t *count, void *out) { (void)out; return no_processes(gpu, count); }
 API int nvmlDeviceGetMPSComputeRunningProcesses_v3(gpu_t *gpu, uint32_t *count, void *out) { (void)out; return no_processes(gpu, count); }
 API int nvmlDeviceGetProcessUtilization(gpu_t *gpu, void *out, uint32_t *count, uint64_t since_us) {

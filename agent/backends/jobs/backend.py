@@ -1,0 +1,197 @@
+"""The jobs backend: from the processes that the driver shows on each GPU to the jobs that hold the GPUs.
+
+Everything that may be missing costs only what it would have told: a process whose environment is hidden is
+known by its cgroup, a pod without the kubelet by its uid. Which of the ways is barred is shown as
+coldplate_backend_up of `jobs_procfs`, `jobs_environ`, `jobs_kubelet` and `jobs_mapping`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from agent.backends.jobs.devices import Devices, Slot, mig_slots
+from agent.backends.jobs.files import ReadFile, read_file
+from agent.backends.jobs.holders import Board, PodNames, add_mapped, add_pods
+from agent.backends.jobs.job import Job
+from agent.backends.jobs.kubelet import Kubelet, KubeletError
+from agent.backends.jobs.ledger import Ledger
+from agent.backends.jobs.mapping import GPUSTAT, Entry, MappingFiles, scheduler_of
+from agent.backends.jobs.pods import PodDevice
+from agent.backends.jobs.problems import Problems
+from agent.backends.jobs.process import Process, ProcessTable
+from agent.backends.jobs.settings import JobsConfig
+from agent.backends.jobs.shown import ENERGY_OF, FACTS_OF, HOLDER, Shown
+from agent.backends.jobs.users import Users, system_name
+from agent.backends.protocol import GpuProcess, Sample
+from agent.model import Gap, Gpu, Instant, Lane, Node, Reading, Reason
+
+KUBELET_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
+MAX_JOBS = 16
+"""Jobs of one GPU that are shown."""
+MAX_PROCESSES = 256
+"""Processes of one GPU that are looked into."""
+
+
+class JobsBackend:
+    """Implements `Backend`.
+
+    `processes` gives every GPU of the node with its processes, `readings` those of the last snapshot (for MIG
+    instances and energy). Both are called in the backend's own thread. `lookup` names a user by number.
+    """
+
+    name = "jobs"
+    lanes = frozenset({Lane.SLOW})
+    shortest = 5.0
+
+    def __init__(
+        self,
+        procfs: Path | str,
+        processes: Callable[[], Mapping[Gpu, Sequence[GpuProcess]]],
+        readings: Callable[[], Iterable[Reading]] = tuple,
+        config: JobsConfig | None = None,
+        *,
+        kubelet: str = KUBELET_SOCKET,
+        gpustat: str = GPUSTAT,
+        lookup: Callable[[int], str] = system_name,
+        read: ReadFile = read_file,
+    ) -> None:
+        config = config if config is not None else JobsConfig()
+        sources = frozenset(config.sources)
+        self._processes = processes
+        self._readings = readings
+        self._problems = Problems()
+        self._users = Users(lookup)
+        self._procfs = os.fspath(procfs)
+        ticks = os.sysconf("SC_CLK_TCK")
+        self._table = ProcessTable(self._procfs, sources, read, self._users, self._problems, ticks)
+        self._kubelet = Kubelet(kubelet) if "kubernetes" in sources else None
+        directories = [gpustat] if config.mapping_dir is None else [os.fspath(config.mapping_dir), gpustat]
+        self._files = MappingFiles(directories if "mapping" in sources else (), read, self._problems)
+        self._names = PodNames()
+        self._ledger = Ledger()
+        self._shown = Shown()
+
+    def read(self, lane: Lane, now: Instant) -> Sample:  # noqa: ARG002 - it has one lane
+        """Who holds the GPUs now. Nothing that a process or a file holds makes it raise."""
+        running = self._processes()
+        latest = list(self._readings())
+        devices = Devices(running, mig_slots(latest))
+        self._shown.begin()
+        before = self._table.reads + self._files.reads
+        board, known = self._by_processes(running, devices, now.mono)
+        self._add_pods(board, known, devices)
+        self._add_mapped(board, devices, now.mono)
+        board.settle()
+        for slot in board.limit(MAX_JOBS):
+            self._problems.note("too_many", f"GPU {slot.gpu.index}: more than {MAX_JOBS} jobs; the others are left out")
+        self._show(board, latest, now.mono)
+        calls = self._table.reads + self._files.reads - before
+        return Sample(self._shown.end(self._problems.readings()), self._shown.gaps, calls=calls)
+
+    def close(self) -> None:
+        """Close the connection to the kubelet."""
+        if self._kubelet is not None:
+            self._kubelet.close()
+
+    def _by_processes(
+        self, running: Mapping[Gpu, Sequence[GpuProcess]], devices: Devices, mono: float
+    ) -> tuple[Board, dict[int, Process]]:
+        taken: dict[int, list[Slot]] = {}
+        for gpu, processes in running.items():
+            if len(processes) > MAX_PROCESSES:
+                text = f"GPU {gpu.index}: {len(processes)} processes; the first {MAX_PROCESSES} are looked into"
+                self._problems.note("too_many", text)
+            for each in processes[:MAX_PROCESSES]:
+                if each.pid > 0:
+                    taken.setdefault(each.pid, []).append(devices.of_process(gpu, each.instance))
+        known = self._table.look(sorted(taken), mono)
+        board = Board()
+        for pid, process in known.items():
+            for slot in taken[pid]:
+                if process.job is not None:
+                    board.add(slot, process.job, (pid,))
+        self._tell_hidden(taken, known)
+        return board, known
+
+    def _tell_hidden(self, taken: Mapping[int, Sequence[Slot]], known: Mapping[int, Process]) -> None:
+        """What procfs does not give: whole processes, or their environments."""
+        if taken:
+            self._shown.way("jobs_procfs", not (self._table.absent or self._table.refused))
+        for pid in (*self._table.absent, *self._table.refused):
+            detail = self._table.refused.get(pid) or (
+                f"{self._procfs}/{pid} does not exist, though the process computes on the GPU: give the agent the "
+                "host's process ids (hostPID), or the host's /proc with --path.procfs, or lift hidepid"
+            )
+            reason = Reason.DENIED if pid in self._table.refused else Reason.LOST
+            for slot in taken[pid]:
+                self._shown.miss(Gap(HOLDER, slot.gpu, reason, detail))
+        looked = [process for process in known.values() if process.job is not None]
+        hidden = [process.hidden for process in looked if process.hidden]
+        if looked:
+            self._shown.way("jobs_environ", not hidden)
+        if hidden:
+            detail = f"{hidden[0]}; jobs are known by their cgroup, without name and account: CAP_SYS_PTRACE lifts it"
+            self._shown.miss(Gap(FACTS_OF, Node(), Reason.DENIED, detail))
+
+    def _add_pods(self, board: Board, known: Mapping[int, Process], devices: Devices) -> None:
+        pods: dict[Slot, list[PodDevice]] = {}
+        for each in self._ask_kubelet():
+            slot = devices.find(each.device)
+            if slot is None:
+                text = f"pod {each.namespace}/{each.pod} holds {each.device}, which is no GPU of this node"
+                self._problems.note("unknown_device", text)
+            else:
+                pods.setdefault(slot, []).append(each)
+        self._names.name(board, pods, {pid: process.host for pid, process in known.items()})
+        add_pods(board, pods)
+
+    def _ask_kubelet(self) -> Sequence[PodDevice]:
+        if self._kubelet is None:
+            return ()
+        try:
+            found = self._kubelet.devices()
+        except KubeletError as error:
+            self._problems.note("kubelet", error.detail)
+            self._shown.way("jobs_kubelet", False)
+            self._shown.miss(Gap(FACTS_OF, Node(), error.reason, error.detail))
+            return ()
+        if found is None:
+            return ()
+        self._shown.way("jobs_kubelet", True)
+        return found
+
+    def _add_mapped(self, board: Board, devices: Devices, mono: float) -> None:
+        mapped: dict[Slot, list[Job]] = {}
+        for entry in self._files.entries():
+            slot = devices.find(entry.device)
+            if slot is None:
+                self._problems.note("unknown_device", f"{entry.path}: there is no GPU {entry.device!r:.80}")
+            else:
+                mapped.setdefault(slot, []).append(self._mapped_job(entry, mono))
+        add_mapped(board, mapped)
+        trouble = self._files.trouble
+        if self._files.seen:
+            self._shown.way("jobs_mapping", trouble is None)
+        if trouble is not None:
+            self._shown.miss(Gap(FACTS_OF, Node(), trouble.reason, trouble.detail))
+
+    def _mapped_job(self, entry: Entry, mono: float) -> Job:
+        user = "" if entry.uid is None else self._users.name(entry.uid, mono) or str(entry.uid)
+        return Job(scheduler_of(entry.job), entry.job, user=user)
+
+    def _show(self, board: Board, latest: Iterable[Reading], mono: float) -> None:
+        jobs = board.summaries()
+        energy = {
+            reading.series.entity: reading.value
+            for reading in latest
+            if reading.series.metric is ENERGY_OF and isinstance(reading.series.entity, Gpu)
+        }
+        self._ledger.enter(board.owners(), energy)
+        self._ledger.keep({key: summary.job.started for key, summary in jobs.items()}, mono)
+        for slot in sorted(board.slots, key=lambda slot: (slot.gpu.uuid, slot.mig)):
+            holdings = board.slots[slot]
+            self._shown.holders(slot, [(jobs[key].job, holdings[key].job.container) for key in sorted(holdings)])
+        for key in sorted(jobs):
+            self._shown.job(jobs[key], self._ledger.started(key), self._ledger.total(key))

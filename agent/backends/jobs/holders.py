@@ -1,0 +1,187 @@
+"""Who holds what: joins what processes, the kubelet and mapping files say about each GPU. Pure.
+
+A process that a scheduler started is the surest sign. A device without one is its pod's, or else the job's that
+a prolog wrote down; where a process of no scheduler computes on such a device, it is taken for theirs. What a
+pod or a file says is not added to a scheduler's own process: the pod in which a Slurm daemon runs has every GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from agent.backends.jobs.devices import UNKNOWN, WHOLE, Slot
+from agent.backends.jobs.job import Job, Key, legible, merged
+from agent.backends.jobs.pods import PodDevice
+from agent.model import Gpu
+
+KUBERNETES = "kubernetes"
+LONGEST_HOST = 63
+"""Characters of a pod's name that fit into its host name."""
+
+Pods = Mapping[Slot, Sequence[PodDevice]]
+
+
+@dataclass(slots=True)
+class Holding:
+    """A job on one slot, and its processes there."""
+
+    job: Job
+    pids: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Summary:
+    """A job over all that it holds."""
+
+    job: Job
+    gpus: set[Gpu] = field(default_factory=set)
+    pids: set[int] = field(default_factory=set)
+
+
+class Board:
+    """Jobs by slot."""
+
+    def __init__(self) -> None:
+        self.slots: dict[Slot, dict[Key, Holding]] = {}
+
+    def add(self, slot: Slot, job: Job, pids: Iterable[int] = ()) -> None:
+        holdings = self.slots.setdefault(slot, {})
+        holding = holdings.get(job.key)
+        if holding is None:
+            holding = holdings[job.key] = Holding(job)
+        else:
+            holding.job = merged(holding.job, job)
+        holding.pids.update(pids)
+
+    def jobs_on(self, slot: Slot) -> list[Job]:
+        return [holding.job for holding in self.slots.get(slot, {}).values()]
+
+    def replace_plain(self, slot: Slot, jobs: Iterable[Job]) -> None:
+        """Give the slot to these jobs; processes of no scheduler that compute there are theirs if it is one job."""
+        before = self.slots.pop(slot, {})
+        pids = {pid for holding in before.values() for pid in holding.pids}
+        for job in jobs:
+            self.add(slot, job)
+        holdings = self.slots.get(slot, {})
+        if len(holdings) == 1:
+            next(iter(holdings.values())).pids.update(pids)
+
+    def settle(self) -> None:
+        """A process whose MIG instance is not known is on that of its own job, if the job has one there."""
+        for slot in [slot for slot in self.slots if slot.mig == UNKNOWN]:
+            for key, holding in list(self.slots[slot].items()):
+                others = (held for each, held in self.slots.items() if each.gpu == slot.gpu and each != slot)
+                home = next((held[key] for held in others if key in held), None)
+                if home is not None:
+                    home.pids.update(holding.pids)
+                    del self.slots[slot][key]
+            if not self.slots[slot]:
+                del self.slots[slot]
+
+    def limit(self, most: int) -> list[Slot]:
+        """Keep the first `most` jobs of each slot, by their keys; the slots that had more."""
+        over = [slot for slot, holdings in self.slots.items() if len(holdings) > most]
+        for slot in over:
+            self.slots[slot] = dict(sorted(self.slots[slot].items())[:most])
+        return over
+
+    def summaries(self) -> dict[Key, Summary]:
+        """Each job with its GPUs and processes; what one slot tells about a job counts for all."""
+        found: dict[Key, Summary] = {}
+        for slot, holdings in self.slots.items():
+            for key, holding in holdings.items():
+                summary = found.get(key)
+                if summary is None:
+                    summary = found[key] = Summary(holding.job)
+                else:
+                    summary.job = merged(summary.job, holding.job)
+                summary.gpus.add(slot.gpu)
+                summary.pids |= holding.pids
+        return found
+
+    def owners(self) -> dict[Gpu, Key]:
+        """The job of each GPU that one job has to itself."""
+        alone: dict[Gpu, Key | None] = {}
+        for slot, holdings in self.slots.items():
+            sole = slot.mig == WHOLE and len(holdings) == 1 and slot.gpu not in alone
+            alone[slot.gpu] = next(iter(holdings)) if sole else None
+        return {gpu: key for gpu, key in alone.items() if key is not None}
+
+
+class PodNames:
+    """The names of pods whose processes are known by the pod's uid alone; kept as long as the pod has processes."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, PodDevice] = {}
+
+    def name(self, board: Board, pods: Pods, hosts: Mapping[int, str]) -> None:
+        """Put names in the place of uids wherever it is certain which pod it is; `hosts` are host names by process."""
+        uids: set[str] = set()
+        for slot, holdings in board.slots.items():
+            for holding in holdings.values():
+                if holding.job.scheduler == KUBERNETES:
+                    uids.add(holding.job.id)
+                    pod = _pod_of(slot, _host(holding, hosts), pods)
+                    if pod is not None:
+                        self._names[holding.job.id] = pod
+        self._names = {uid: pod for uid, pod in self._names.items() if uid in uids}
+        for slot, holdings in list(board.slots.items()):
+            board.slots[slot] = {}
+            for holding in holdings.values():
+                job = holding.job
+                if job.scheduler == KUBERNETES:
+                    known = self._names.get(job.id)
+                    job = (
+                        replace(job, name=_host(holding, hosts))
+                        if known is None
+                        else merged(pod_job(known, _container(known, pods.get(slot, ()))), job)
+                    )
+                board.add(slot, job, holding.pids)
+
+
+def pod_job(pod: PodDevice, container: str) -> Job:
+    """A pod as a job: `namespace/name`, which is what a pod without any process is known by as well."""
+    namespace, name = legible(pod.namespace), legible(pod.pod)
+    return Job(
+        KUBERNETES, f"{namespace}/{name}", name=name, namespace=namespace, pod=name, container=legible(container)
+    )
+
+
+def add_pods(board: Board, pods: Pods) -> None:
+    """Pods that hold a slot: beside named pods of that slot, or in the place of what is no scheduler's."""
+    for slot, devices in pods.items():
+        present = board.jobs_on(slot)
+        jobs = {job.key: job for job in (pod_job(each, _container(each, devices)) for each in devices)}
+        if all(job.plain for job in present):
+            board.replace_plain(slot, jobs.values())
+        elif all(job.scheduler == KUBERNETES and job.pod for job in present if not job.plain):
+            for job in jobs.values():
+                board.add(slot, job)
+
+
+def add_mapped(board: Board, mapped: Mapping[Slot, Sequence[Job]]) -> None:
+    """Jobs that a mapping file names, where nothing surer is known."""
+    for slot, jobs in mapped.items():
+        if all(job.plain for job in board.jobs_on(slot)):
+            board.replace_plain(slot, jobs)
+
+
+def _pod_of(slot: Slot, host: str, pods: Pods) -> PodDevice | None:
+    """The pod of a process on this slot: the only one there, else the one that the process's host is called after."""
+    here = {(each.namespace, each.pod): each for each in pods.get(slot, ())}
+    if len(here) == 1:
+        return next(iter(here.values()))
+    if not here:
+        here = {(each.namespace, each.pod): each for devices in pods.values() for each in devices}
+    named = [pod for pod in here.values() if host and pod.pod[:LONGEST_HOST].rstrip("-.") == host]
+    return named[0] if len(named) == 1 else None
+
+
+def _container(pod: PodDevice, devices: Sequence[PodDevice]) -> str:
+    names = {each.container for each in devices if (each.namespace, each.pod) == (pod.namespace, pod.pod)}
+    return names.pop() if len(names) == 1 else ""
+
+
+def _host(holding: Holding, hosts: Mapping[int, str]) -> str:
+    return next((hosts[pid] for pid in sorted(holding.pids) if hosts.get(pid)), "")

@@ -1,0 +1,104 @@
+"""Files that a scheduler's prolog wrote to say which job has which GPU.
+
+dcgm-exporter's --hpc-job-mapping-dir: a file named by a GPU's index, a job id on each line. The /run/gpustat
+of jobstats (Princeton): a file named by index, GPU UUID or MIG UUID, with job id and user number. One reader
+serves both. An epilog that did not run leaves a file behind: what processes and the kubelet say goes first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from agent.backends.jobs.files import ReadFile, reason_of, said
+from agent.backends.jobs.job import legible
+from agent.backends.jobs.problems import Problems
+from agent.model import Reason
+
+GPUSTAT = "/run/gpustat"
+MAX_FILES = 1024
+MAX_BYTES = 4096
+MAX_LINES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of one file: the device that the file is named by, a job, and its user if the line says."""
+
+    path: str
+    device: str
+    job: str
+    uid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A directory or file that is there and could not be read."""
+
+    reason: Reason
+    detail: str
+
+
+class MappingFiles:
+    """Reads the directories; those that do not exist are passed over."""
+
+    def __init__(self, directories: Sequence[str], read: ReadFile, problems: Problems) -> None:
+        self._directories = directories
+        self._read = read
+        self._problems = problems
+        self.seen = False
+        """Whether one of the directories was there at the last look."""
+        self.trouble: Trouble | None = None
+        self.reads = 0
+
+    def entries(self) -> list[Entry]:
+        """Every line of every file, in the order of the directories and then of the names."""
+        self.seen, self.trouble = False, None
+        found: dict[Entry, None] = {}
+        for directory in self._directories:
+            for path, name in self._files(directory):
+                try:
+                    self.reads += 1
+                    content = self._read(path, MAX_BYTES)
+                except FileNotFoundError:
+                    continue  # an epilog removed it
+                except OSError as error:
+                    self._fail(path, error)
+                    continue
+                found.update(dict.fromkeys(parse(path, name, content)))
+        return list(found)
+
+    def _files(self, directory: str) -> list[tuple[str, str]]:
+        try:
+            with os.scandir(directory) as listing:
+                names = sorted(entry.name for entry in listing if not entry.is_dir(follow_symlinks=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            self.seen = True
+            self._fail(directory, error)
+            return []
+        self.seen = True
+        return [(f"{directory}/{name}", name) for name in names[:MAX_FILES] if not name.startswith(".")]
+
+    def _fail(self, path: str, error: OSError) -> None:
+        self._problems.note("mapping", said(path, error))
+        self.trouble = self.trouble or Trouble(reason_of(error), said(path, error))
+
+
+def parse(path: str, device: str, content: bytes) -> Iterator[Entry]:
+    """The entries of one file. A line is a job id, and after a blank perhaps a user number."""
+    for line in content.decode("utf-8", "replace").splitlines()[:MAX_LINES]:
+        words = line.split()
+        if words:
+            uid = int(words[1]) if len(words) > 1 and words[1].isascii() and words[1].isdigit() else None
+            yield Entry(path, device, legible(words[0]), uid if uid is None or uid < 2**32 else None)
+
+
+def scheduler_of(job: str) -> str:
+    """Whose job it is: the files do not say, but Slurm's ids are numbers and those of PBS name its server."""
+    number, dot, server = job.partition(".")
+    if number.replace("_", "").isdigit() and not dot:
+        return "slurm"
+    return "pbs" if dot and number[:1].isdigit() and server else "mapping"

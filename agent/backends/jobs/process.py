@@ -1,0 +1,230 @@
+"""The GPUs' processes, read from procfs: each is looked into once, and after that only known again.
+
+A process is told from a later one with the same id by its start time, so the steady state is one read of
+/proc/PID/stat for each. Nothing here goes through all of /proc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from agent.backends.jobs.cgroup import Place, place
+from agent.backends.jobs.environment import known_keys, lsf_job, pbs_job, ray_job, slurm_job
+from agent.backends.jobs.files import GONE, REFUSED, ReadFile, said
+from agent.backends.jobs.job import Job, legible, merged
+from agent.backends.jobs.problems import Problems
+from agent.backends.jobs.users import Users
+
+STAT, CGROUP, STATUS, ENVIRON, NODE_STAT = 1024, 16 * 1024, 8 * 1024, 256 * 1024, 4 * 2**20
+"""Most bytes that are read of each file."""
+
+NO_JOB = frozenset({"nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm-exporter"})
+"""Programs (by the 15 characters that the kernel keeps) that serve a GPU's users, and are none themselves."""
+
+PARENTS = frozenset(
+    ("systemd", "init", "sshd", "sshd-session", "login", "su", "sudo", "cron", "crond", "atd", "screen", "dockerd",
+     "containerd", "containerd-shim", "conmon", "slurmd", "slurmstepd", "tini", "dumb-init")
+)  # fmt: skip
+"""Programs whose children have nothing to do with each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What is used of /proc/PID/stat. `started` is in clock ticks after boot."""
+
+    command: str
+    parent: int
+    session: int
+    started: int
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of a GPU. `job` is None for a program that is no user of it; `host` is the host name it was given."""
+
+    pid: int
+    started: int
+    job: Job | None
+    host: str = ""
+    hidden: str = ""
+    """Why its environment could not be read; "" if it could."""
+
+
+def parse_stat(data: bytes) -> Stat:
+    """The text of /proc/PID/stat. Raises ValueError."""
+    head, _, tail = data.rpartition(b")")  # the command may hold parentheses and blanks
+    command = head.partition(b"(")[2].decode("utf-8", "replace")
+    fields = tail.split()
+    if len(fields) < 20:
+        raise ValueError(f"{len(fields)} fields after the command")
+    started = int(fields[19])
+    if not 0 <= started < 2**63:
+        raise ValueError(f"started {started} ticks after boot")
+    return Stat(command, int(fields[1]), int(fields[3]), started)
+
+
+def parse_uid(data: bytes) -> int:
+    """The real user of a /proc/PID/status. Raises ValueError."""
+    return _number_after(data, b"Uid:")
+
+
+def parse_boot(data: bytes) -> int:
+    """When the node was started, from /proc/stat, in seconds since the epoch. Raises ValueError."""
+    return _number_after(data, b"btime")
+
+
+def _number_after(data: bytes, word: bytes) -> int:
+    for line in data.split(b"\n"):
+        if line.startswith(word):
+            _, text, *_ = (*line.split(None, 2), b"")
+            number = int(text)
+            if not 0 <= number < 2**63:
+                raise ValueError(f"{word.decode()} {number}")
+            return number
+    raise ValueError(f"no line {word.decode()}")
+
+
+class ProcessTable:
+    """The processes that were on a GPU at the last look."""
+
+    def __init__(
+        self, procfs: str, sources: frozenset[str], read: ReadFile, users: Users, problems: Problems, ticks: int
+    ) -> None:
+        """`ticks` are the clock ticks of a second, as /proc/PID/stat counts them."""
+        self._procfs = procfs
+        self._sources = sources
+        self._read = read
+        self._users = users
+        self._problems = problems
+        self._ticks = ticks
+        ignored = set() if "slurm" in sources else {"slurm", "pbs"}
+        ignored |= set() if "kubernetes" in sources else {"kubernetes"}
+        self._ignored = frozenset(ignored)
+        self._known: dict[int, Process] = {}
+        self._unseen: frozenset[int] = frozenset()
+        self._boot: int | None = None
+        self._strange: set[str] = set()
+        self.absent: frozenset[int] = frozenset()
+        """Processes that procfs does not show though they were asked for twice: it is another machine's view."""
+        self.refused: dict[int, str] = {}
+        """Processes about which procfs may not be asked, and its answer."""
+        self.reads = 0
+
+    def look(self, pids: Iterable[int], mono: float) -> dict[int, Process]:
+        """Those of the processes that can be seen; the others are noted. What is not asked for is forgotten."""
+        self.refused = {}
+        known: dict[int, Process] = {}
+        unseen: set[int] = set()
+        for pid in pids:
+            try:
+                process = self._process(pid, mono)
+            except OSError as error:
+                if error.errno in REFUSED:
+                    self.refused[pid] = said(f"{self._procfs}/{pid}", error)
+                    if pid not in self._unseen:
+                        self._problems.note("unreadable", self.refused[pid])
+                elif pid not in self._unseen:
+                    problem = "vanished" if error.errno in GONE else "malformed"
+                    self._problems.note(problem, said(f"{self._procfs}/{pid}", error))
+                unseen.add(pid)
+            except ValueError as error:
+                if pid not in self._unseen:
+                    self._problems.note("malformed", f"{self._procfs}/{pid}: {error}")
+                unseen.add(pid)
+            else:
+                known[pid] = process
+        self.absent = self._unseen & unseen - self.refused.keys()
+        self._unseen, self._known = frozenset(unseen), known
+        return known
+
+    def _process(self, pid: int, mono: float) -> Process:
+        stat = self._stat(pid)
+        known = self._known.get(pid)
+        if known is not None and known.started == stat.started:
+            return known
+        process = self._investigate(pid, stat, mono)
+        if self._stat(pid).started != stat.started:
+            raise ProcessLookupError(3, "replaced while it was read")
+        return process
+
+    def _investigate(self, pid: int, stat: Stat, mono: float) -> Process:
+        if stat.command in NO_JOB:
+            return Process(pid, stat.started, None)
+        where = place(self._file(pid, "cgroup", CGROUP).decode("utf-8", "replace"), self._ignored)
+        uid = parse_uid(self._file(pid, "status", STATUS))
+        env: dict[str, str] = {}
+        hidden = ""
+        try:
+            env = known_keys(self._file(pid, "environ", ENVIRON))
+        except OSError as error:
+            if error.errno in GONE:
+                raise
+            hidden = said(f"{self._procfs}/{pid}/environ", error)
+            self._problems.note("unreadable", hidden)
+        job = self._job(pid, stat, where, env)
+        if job is not None:
+            job = merged(self._owned(job, where, uid, mono), Job("", "", started=self._began(stat)))
+        return Process(pid, stat.started, job, env.get("HOSTNAME", ""), hidden)
+
+    def _job(self, pid: int, stat: Stat, where: Place, env: dict[str, str]) -> Job | None:
+        """The kernel's word first; then the environment's; then what can be taken for a job."""
+        batch = slurm_job(env) if "slurm" in self._sources else None
+        if where.scheduler == "slurm":
+            job = Job("slurm", where.id)
+            return merged(job, batch) if batch is not None and batch.id == where.id else job
+        if where.scheduler in ("kubernetes", "pbs"):
+            return Job(where.scheduler, where.id)
+        if "slurm" in self._sources:
+            batch = batch or pbs_job(env) or lsf_job(env)
+        if batch is None and "ray" in self._sources:
+            batch = ray_job(env)
+        if batch is not None or "cgroup" not in self._sources:
+            return batch
+        return self._plain(pid, stat, where)
+
+    def _plain(self, pid: int, stat: Stat, where: Place) -> Job:
+        if where.scheduler != "session":
+            name = "" if where.scheduler in ("docker", "podman", "containerd", "container") else where.id
+            return Job(where.scheduler, where.id, name=legible(name), plain=True)
+        if where.strange and where.strange not in self._strange and len(self._strange) < 64:
+            self._strange.add(where.strange)
+            text = legible(where.strange)
+            self._problems.note("unknown_cgroup", f"{self._procfs}/{pid}/cgroup: {text} has no shape that is known")
+        return Job("session", str(self._session(pid, stat)), name=legible(stat.command), plain=True)
+
+    def _session(self, pid: int, stat: Stat) -> int:
+        """The session that a process was started in: torchrun gives each rank a session of its own."""
+        if stat.session != pid or stat.parent <= 1:
+            return stat.session
+        try:
+            parent = self._stat(stat.parent)
+        except (OSError, ValueError):
+            return stat.session
+        # A terminal multiplexer calls itself "tmux: server".
+        unrelated = parent.command in PARENTS or parent.command.startswith("tmux")
+        return stat.session if unrelated or parent.session <= 1 else parent.session
+
+    def _owned(self, job: Job, where: Place, uid: int, mono: float) -> Job:
+        """The job with its user. A container's users are its own: their numbers say nothing about the node's."""
+        if job.scheduler in ("kubernetes", "docker", "podman", "containerd", "container", "lxc"):
+            return job
+        owner = where.uid if where.uid is not None else uid
+        return replace(job, user=self._users.name(owner, mono) or job.user or str(owner))
+
+    def _began(self, stat: Stat) -> float | None:
+        """When the process was started, in seconds since the epoch; None if the node's boot time is not known."""
+        if self._boot is None:
+            try:
+                self.reads += 1
+                self._boot = parse_boot(self._read(f"{self._procfs}/stat", NODE_STAT))
+            except (OSError, ValueError):
+                return None
+        return self._boot + stat.started / self._ticks
+
+    def _stat(self, pid: int) -> Stat:
+        return parse_stat(self._file(pid, "stat", STAT))
+
+    def _file(self, pid: int, name: str, most: int) -> bytes:
+        self.reads += 1
+        return self._read(f"{self._procfs}/{pid}/{name}", most)

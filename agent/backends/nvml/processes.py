@@ -1,0 +1,46 @@
+"""The processes that compute on one GPU (slow lane): who they belong to is found out elsewhere, from procfs.
+
+The call is among the dearer ones (milliseconds on some drivers), and one that the driver refuses for good
+is not made again. On a GPU with MIG the driver tells each process's instance, to privileged callers only.
+"""
+
+from __future__ import annotations
+
+from agent.backends.nvml.driver import Device
+from agent.backends.nvml.errors import PERMANENT_CODES, DriverError, escalate, reason_of
+from agent.backends.protocol import GpuProcess
+from agent.catalogue import metric
+from agent.model import Gap, Gpu
+
+_ROW = metric("coldplate_gpu_job_info")
+_NO_MEMORY = 2**64 - 1  # NVML_VALUE_NOT_AVAILABLE
+_NO_INSTANCE = 2**32 - 1
+_CALL = "nvmlDeviceGetComputeRunningProcesses_v3"
+
+
+class ProcessReader:
+    """Lists the compute processes of one GPU."""
+
+    def __init__(self, device: Device, gpu: Gpu) -> None:
+        self._device = device
+        self._gpu = gpu
+        self._refusal: Gap | None = None
+
+    def read(self, gaps: list[Gap]) -> tuple[GpuProcess, ...] | None:
+        """All processes, in the order of their ids; None and a gap where they cannot be learned."""
+        if self._refusal is not None:
+            gaps.append(self._refusal)
+            return None
+        try:
+            entries = self._device.call(_CALL)
+        except DriverError as error:
+            escalate(error)
+            gap = Gap(_ROW, self._gpu, reason_of(error.code), str(error))
+            if error.code in PERMANENT_CODES:
+                self._refusal = gap
+            gaps.append(gap)
+            return None
+        return tuple(
+            GpuProcess(pid, None if memory == _NO_MEMORY else memory, None if instance == _NO_INSTANCE else instance)
+            for pid, memory, instance, *_ in sorted(entries)
+        )

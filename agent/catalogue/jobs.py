@@ -1,0 +1,53 @@
+"""The rows about jobs: which one holds a GPU, and what a job has had so far.
+
+A job's name stands on info series alone, to be joined on; never on the measurements, whose number would
+then grow with every job that ever ran.
+"""
+
+from __future__ import annotations
+
+from agent.catalogue.bindings import Derived, Source
+from agent.model import Gpu, Kind, Lane, Metric, Node, Unit
+
+JOB = ("scheduler", "job_id")
+"""What names a job."""
+POD = ("namespace", "pod", "container")
+
+_HOLDER = Source("cgroup and environment of the GPU's processes, kubelet, mapping files; or a scenario")
+_PROCESSES = Derived("the processes that the driver shows on the job's GPUs")
+
+HOLDERS = (
+    Metric("coldplate_gpu_job_info", Kind.INFO, Unit.NONE, Gpu,
+           "The job that holds the GPU, or its MIG instance; with shared='true' there are several, and none is named.",
+           Lane.SLOW, (_HOLDER,), labels=(*JOB, "user", "name", "mig", "shared", *POD), span=(1, 1), simulated=(1, 1)),
+    Metric("coldplate_gpu_shared_job_info", Kind.INFO, Unit.NONE, Gpu,
+           "Each of the jobs of a GPU, or MIG instance, that several jobs hold.",
+           Lane.SLOW, (Derived("the holders of a GPU, where there are several"),),
+           labels=(*JOB, "user", "name", "mig", *POD), span=(1, 1)),
+)  # fmt: skip
+
+FACTS = (
+    Metric("coldplate_job_info", Kind.INFO, Unit.NONE, Node,
+           "Facts about a job that holds a GPU of this node; array is its id as the scheduler shows it: 4711_3.",
+           Lane.SLOW, (Source("the environment of its processes, kubelet"),),
+           labels=(*JOB, "user", "name", "account", "partition", "array", "namespace", "pod"), span=(1, 1)),
+    Metric("coldplate_job_start_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Node,
+           "When the job began, as its scheduler says; else when the first of its GPU processes seen was started.",
+           Lane.SLOW, (Source("SLURM_JOB_START_TIME, or /proc/PID/stat and /proc/stat"),), labels=JOB,
+           span=(0, 1e11)),
+    Metric("coldplate_job_gpus", Kind.GAUGE, Unit.NONE, Node,
+           "GPUs of this node that the job holds, wholly or in part.",
+           Lane.SLOW, (_HOLDER,), labels=JOB, span=(1, 1024)),
+    Metric("coldplate_job_processes", Kind.GAUGE, Unit.NONE, Node,
+           "Processes of the job that compute on GPUs of this node; 0 for one that holds a GPU without using it.",
+           Lane.SLOW, (_PROCESSES,), labels=JOB, span=(0, 1e6)),
+    Metric("coldplate_job_energy_joules_total", Kind.COUNTER, Unit.JOULES, Node,
+           "Energy of the GPUs that the job held alone, since the agent first saw it there.",
+           Lane.SLOW, (Derived("growth of the GPUs' energy counters"),), labels=JOB, span=(0, 1e13)),
+    Metric("coldplate_job_attribution_problems_total", Kind.COUNTER, Unit.NONE, Node,
+           "What stood in the way of telling jobs apart, by problem; the log names the first of each.",
+           Lane.SLOW, (Derived("count"),), labels=("problem",)),
+)  # fmt: skip
+
+ROWS: tuple[Metric, ...] = HOLDERS + FACTS
+BY_NAME: dict[str, Metric] = {row.name: row for row in ROWS}

@@ -1,0 +1,148 @@
+"""A /proc tree made by hand, a node's GPUs and their processes, and the backend that finds the jobs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent.backends.jobs import JobsBackend, JobsConfig
+from agent.backends.protocol import GpuProcess, Sample
+from agent.catalogue import BY_NAME
+from agent.model import Gap, Gpu, Instant, Lane, Reading, Series
+
+BOOT = 1_700_000_000
+TICKS = 100
+USERS = {0: "root", 1000: "alice", 1001: "bob"}
+
+
+def name_of(uid: int) -> str:
+    return USERS[uid]
+
+
+class Proc:
+    """A procfs root."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+        (root / "stat").write_text(f"cpu  1 2 3\nbtime {BOOT}\nprocesses 9\n")
+
+    def process(
+        self,
+        pid: int,
+        cgroup: str,
+        env: Mapping[str, str] | bytes | None = None,
+        *,
+        uid: int = 1000,
+        command: str = "python3",
+        parent: int = 1,
+        session: int = 0,
+        started: int = 5000,
+    ) -> Path:
+        """A process; `env` None is an environment that may not be read. `started` is in seconds after boot."""
+        directory = self.root / str(pid)
+        directory.mkdir(exist_ok=True)
+        zeros = " ".join(["0"] * 13)
+        line = f"{pid} ({command}) S {parent} {pid} {session or pid} 0 -1 {zeros} {started * TICKS} 0 0\n"
+        (directory / "stat").write_text(line)
+        (directory / "status").write_text(f"Name:\t{command}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
+        (directory / "cgroup").write_text(cgroup if ":" in cgroup.split("\n")[0] else f"0::{cgroup}\n")
+        environ = directory / "environ"
+        if env is None:
+            environ.mkdir(exist_ok=True)  # reading a directory fails for root as well, which EACCES would not
+        else:
+            content = env if isinstance(env, bytes) else b"".join(f"{k}={v}\0".encode() for k, v in env.items())
+            environ.write_bytes(content)
+        return directory
+
+    def end(self, pid: int) -> None:
+        shutil.rmtree(self.root / str(pid))
+
+
+class Rig:
+    """A node: its GPUs, what the driver shows on them, and the backend."""
+
+    def __init__(self, root: Path, gpus: int = 4) -> None:
+        self.proc = Proc(root / "proc")
+        self.gpus = [Gpu(str(index), f"GPU-{index:04d}") for index in range(gpus)]
+        self.running: dict[Gpu, tuple[GpuProcess, ...]] = dict.fromkeys(self.gpus, ())
+        self.snapshot: list[Reading] = []
+        self.mapping = root / "mapping"
+        self.gpustat = root / "gpustat"
+        self.socket = root / "kubelet.sock"
+        self.mono = 100.0
+        self.sample = Sample()
+        self.backend: JobsBackend | None = None
+
+    def open(self, *sources: str, **options: object) -> JobsBackend:
+        config = JobsConfig(sources, self.mapping) if sources else JobsConfig(mapping_dir=self.mapping)
+        options.setdefault("lookup", name_of)
+        self.backend = JobsBackend(
+            self.proc.root, lambda: self.running, lambda: self.snapshot, config,
+            kubelet=str(self.socket), gpustat=str(self.gpustat), **options,  # type: ignore[arg-type]  # passed on
+        )  # fmt: skip
+        return self.backend
+
+    def put(self, index: int, *pids: int, instance: int | None = None) -> None:
+        """These processes compute on this GPU, beside those that do already."""
+        more = tuple(GpuProcess(pid, 2**30, instance) for pid in pids)
+        self.running[self.gpus[index]] += more
+
+    def look(self, after: float = 15.0) -> Sample:
+        self.mono += after
+        backend = self.backend or self.open()
+        self.sample = backend.read(Lane.SLOW, Instant(self.mono, BOOT + self.mono))
+        return self.sample
+
+    def rows(self, name: str) -> list[dict[str, str]]:
+        """The labels of each series of a metric."""
+        return [dict(each.series.all_labels) for each in self.sample.readings if each.series.metric.name == name]
+
+    def holders(self, index: int = 0) -> list[dict[str, str]]:
+        """coldplate_gpu_job_info of one GPU."""
+        return [row for row in self.rows("coldplate_gpu_job_info") if row["gpu"] == str(index)]
+
+    def holder(self, index: int = 0) -> dict[str, str]:
+        rows = self.holders(index)
+        assert len(rows) == 1, rows
+        return rows[0]
+
+    def jobs(self) -> dict[tuple[str, str], list[str]]:
+        """The GPUs of each job that has them to itself."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for row in self.rows("coldplate_gpu_job_info"):
+            found.setdefault((row["scheduler"], row["job_id"]), []).append(row["gpu"])
+        return found
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """The value of the one series with these labels; None if there is none."""
+        for reading in self.sample.readings:
+            own = dict(reading.series.all_labels)
+            if reading.series.metric.name == name and all(own.get(key) == text for key, text in labels.items()):
+                return reading.value
+        return None
+
+    def up(self, way: str) -> float | None:
+        return self.value("coldplate_backend_up", backend=way)
+
+    def problems(self) -> dict[str, float]:
+        """The problems that were met."""
+        name = "coldplate_job_attribution_problems_total"
+        counts = {row["problem"]: self.value(name, problem=row["problem"]) or 0 for row in self.rows(name)}
+        return {problem: count for problem, count in counts.items() if count}
+
+    def gap(self, name: str) -> Gap | None:
+        return next((gap for gap in self.sample.gaps if gap.metric.name == name), None)
+
+    def meter(self, **joules: float) -> None:
+        """The GPUs' energy counters: g0=…, g1=…"""
+        row = BY_NAME["coldplate_gpu_energy_joules_total"]
+        self.snapshot = [Reading(Series(row, self.gpus[int(key[1:])]), value) for key, value in joules.items()]
+
+    def divide(self, index: int, **instances: int) -> None:
+        """MIG devices of a GPU by UUID (without its MIG-) and GPU instance."""
+        row = BY_NAME["coldplate_gpu_mig_info"]
+        for uuid, instance in instances.items():
+            labels = (("mig_uuid", f"MIG-{uuid}"), ("gpu_instance", str(instance)), ("compute_instance", "0"))
+            self.snapshot.append(Reading(Series(row, self.gpus[index], labels), 1))

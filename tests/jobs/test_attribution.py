@@ -1,0 +1,226 @@
+"""Processes of every scheduler give the expected jobs, through a procfs root."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.jobs.rig import BOOT, Rig
+
+UID_A, UID_B = "0aaf1f3d-1111-2222-3333-444455556666", "1bbf1f3d-1111-2222-3333-444455556666"
+HEX = "3f" * 32
+SLURM_V1 = "11:devices:/slurm/uid_1001/job_{job}/step_0\n1:name=systemd:/system.slice/slurmd.service\n"
+SLURM_V2 = "/system.slice/slurmstepd.scope/job_{job}/step_0/user/task_{task}"
+SLURM_PREFIXED = "/system.slice/node7_slurmstepd.scope/job_{job}/step_0/user/task_{task}"
+CONTAINERD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice/cri-containerd-{hex}.scope"
+CRIO = "/kubepods.slice/kubepods-pod{uid}.slice/crio-{hex}.scope"
+LOGIN = "/user.slice/user-1000.slice/session-3.scope"
+
+SLURM_ENV = {
+    "SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "llama", "SLURM_JOB_ACCOUNT": "physics", "SLURM_JOB_PARTITION": "h100",
+    "SLURM_JOB_START_TIME": str(BOOT + 4000), "SLURM_ARRAY_JOB_ID": "4700", "SLURM_ARRAY_TASK_ID": "11",
+    "AWS_SECRET_ACCESS_KEY": "hunter2", "HOSTNAME": "node7",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [SLURM_V1, SLURM_V2, SLURM_PREFIXED], ids=["v1", "v2", "prefixed"])
+def test_two_slurm_jobs_are_told_apart(rig: Rig, shape: str) -> None:
+    for gpu in range(4):
+        rig.proc.process(100 + gpu, shape.format(job=4711 + gpu // 2, task=gpu), {}, uid=1001)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert rig.jobs() == {("slurm", "4711"): ["0", "1"], ("slurm", "4712"): ["2", "3"]}
+    assert rig.holder(0) | {"user": "bob", "mig": "0", "shared": "false"} == rig.holder(0)
+    assert rig.value("coldplate_job_gpus", scheduler="slurm", job_id="4712") == 2
+    assert rig.value("coldplate_job_processes", scheduler="slurm", job_id="4712") == 2
+    assert rig.problems() == {}
+
+
+def test_the_environment_adds_facts_to_a_slurm_job(rig: Rig) -> None:
+    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), SLURM_ENV)
+    rig.put(0, 100)
+    rig.look()
+    facts = rig.rows("coldplate_job_info")[0]
+    assert facts | {"name": "llama", "account": "physics", "partition": "h100", "array": "4700_11"} == facts
+    assert rig.holder()["name"] == "llama"
+    assert rig.value("coldplate_job_start_timestamp_seconds", job_id="4711") == BOOT + 4000
+    assert rig.up("jobs_environ") == 1
+
+
+def test_nothing_else_of_an_environment_is_shown_or_kept(rig: Rig) -> None:
+    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), SLURM_ENV)
+    rig.put(0, 100)
+    sample = rig.look()
+    assert "hunter2" not in repr(sample)
+    assert "hunter2" not in repr(vars(rig.backend))
+
+
+def test_an_environment_of_another_job_adds_nothing(rig: Rig) -> None:
+    rig.proc.process(100, SLURM_V2.format(job=5000, task=0), SLURM_ENV)
+    rig.put(0, 100)
+    rig.look()
+    assert (rig.holder()["job_id"], rig.holder()["name"]) == ("5000", "")
+
+
+@pytest.mark.parametrize("shape", [CONTAINERD, CRIO], ids=["containerd", "crio"])
+def test_pods_are_known_by_their_uid_and_host_name_without_the_kubelet(rig: Rig, shape: str) -> None:
+    for gpu, uid in enumerate((UID_A, UID_A, UID_B)):
+        rig.proc.process(100 + gpu, shape.format(uid=uid.replace("-", "_"), hex=HEX), {"HOSTNAME": "trainer-0"}, uid=0)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert rig.jobs() == {("kubernetes", UID_A): ["0", "1"], ("kubernetes", UID_B): ["2"]}
+    assert (rig.holder()["name"], rig.holder()["user"]) == ("trainer-0", "")
+    assert rig.up("jobs_kubelet") is None
+
+
+def test_ray_names_the_job_where_no_cgroup_does(rig: Rig) -> None:
+    for gpu, job in enumerate(("01000000", "01000000", "02000000", "ffffffff")):
+        rig.proc.process(100 + gpu, "/system.slice/ray.service", {"RAY_JOB_ID": job}, session=9)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert rig.jobs() == {("ray", "01000000"): ["0", "1"], ("ray", "02000000"): ["2"], ("session", "9"): ["3"]}
+
+
+def test_ray_inside_a_slurm_job_is_the_slurm_job(rig: Rig) -> None:
+    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {"RAY_JOB_ID": "01000000"})
+    rig.put(0, 100)
+    rig.look()
+    assert list(rig.jobs()) == [("slurm", "4711")]
+
+
+@pytest.mark.parametrize(
+    ("env", "job", "facts"),
+    [
+        ({"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "n"}, ("slurm", "4711"), {"name": "n"}),
+        ({"PBS_JOBID": "17[3].head", "PBS_JOBNAME": "n", "PBS_QUEUE": "q"}, ("pbs", "17[3].head"), {"partition": "q"}),
+        ({"LSB_JOBID": "12", "LSB_JOBINDEX": "4", "LSB_JOBNAME": "n[4]"}, ("lsf", "12[4]"), {"name": "n[4]"}),
+        ({"LSB_JOBID": "12", "LSB_PROJECT_NAME": "p"}, ("lsf", "12"), {"account": "p"}),
+    ],
+)
+def test_a_batch_system_without_cgroups_is_known_by_its_environment(rig: Rig, env, job, facts) -> None:
+    rig.proc.process(100, "/system.slice/slurmd.service", env)
+    rig.put(0, 100)
+    rig.look()
+    assert list(rig.jobs()) == [job]
+    row = rig.rows("coldplate_job_info")[0]
+    assert row | facts == row
+
+
+def test_the_ranks_of_a_torchrun_are_one_job_though_each_leads_its_own_session(rig: Rig) -> None:
+    rig.proc.process(50, LOGIN, {}, command="torchrun", session=40, parent=40)
+    for gpu in range(4):
+        rig.proc.process(100 + gpu, LOGIN, {}, parent=50, session=100 + gpu, started=6000 + gpu)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert rig.jobs() == {("session", "40"): ["0", "1", "2", "3"]}
+    assert rig.value("coldplate_job_start_timestamp_seconds", job_id="40") == BOOT + 6000
+    assert rig.holder()["user"] == "alice"
+
+
+def test_two_programs_of_two_shells_are_two_jobs(rig: Rig) -> None:
+    rig.proc.process(100, LOGIN, {}, session=40, parent=40)
+    rig.proc.process(101, LOGIN, {}, session=41, parent=41)
+    rig.put(0, 100)
+    rig.put(1, 101)
+    rig.look()
+    assert set(rig.jobs()) == {("session", "40"), ("session", "41")}
+
+
+@pytest.mark.parametrize("host", ["sshd", "systemd", "tmux: server"])
+def test_children_of_a_program_that_hosts_others_do_not_belong_together(rig: Rig, host: str) -> None:
+    rig.proc.process(50, LOGIN, {}, command=host, session=50)
+    for gpu in range(2):
+        rig.proc.process(100 + gpu, LOGIN, {}, parent=50, session=100 + gpu)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert set(rig.jobs()) == {("session", "100"), ("session", "101")}
+
+
+def test_containers_and_units_are_jobs_of_their_own(rig: Rig) -> None:
+    cgroups = (f"/system.slice/docker-{HEX}.scope", "/system.slice/vllm.service", f"/machine.slice/libpod-{HEX}.scope")
+    for gpu, cgroup in enumerate(cgroups):
+        rig.proc.process(100 + gpu, cgroup, {}, uid=0)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert set(rig.jobs()) == {("docker", HEX[:12]), ("systemd", "vllm.service"), ("podman", HEX[:12])}
+    assert [rig.holder(gpu)["user"] for gpu in range(3)] == ["", "root", ""]
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        (("kubernetes", "cgroup"), {("session", "9")}),
+        (("ray",), {("ray", "01000000")}),
+        (("kubernetes",), set()),
+    ],
+)
+def test_only_the_configured_sources_are_used(rig: Rig, sources, expected) -> None:
+    rig.open(*sources)
+    env = {"RAY_JOB_ID": "01000000", "SLURM_JOB_ID": "4711"}
+    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), env, session=9)
+    rig.put(0, 100)
+    rig.look()
+    assert set(rig.jobs()) == expected
+
+
+def test_programs_that_serve_the_gpu_are_nobodys_job(rig: Rig) -> None:
+    rig.proc.process(90, "/system.slice/mps.service", {}, command="nvidia-cuda-mps", uid=0)
+    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {})
+    rig.put(0, 90, 100)
+    rig.put(1, 90)
+    rig.look()
+    assert rig.jobs() == {("slurm", "4711"): ["0"]}
+
+
+def test_a_process_on_several_gpus_holds_them_all_and_counts_once(rig: Rig) -> None:
+    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {})
+    for gpu in range(3):
+        rig.put(gpu, 100)
+    rig.look()
+    assert rig.value("coldplate_job_gpus", job_id="4711") == 3
+    assert rig.value("coldplate_job_processes", job_id="4711") == 1
+
+
+def test_a_job_that_ended_is_gone_at_the_next_look(rig: Rig) -> None:
+    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {})
+    rig.put(0, 100)
+    rig.look()
+    rig.running[rig.gpus[0]] = ()
+    rig.look()
+    assert rig.jobs() == {}
+    assert rig.rows("coldplate_job_info") == []
+
+
+def test_an_idle_node_shows_no_job_and_no_gap(rig: Rig) -> None:
+    rig.look()
+    assert rig.jobs() == {}
+    assert list(rig.sample.gaps) == []
+    assert rig.up("jobs_procfs") is None
+
+
+def test_series_are_made_once(rig: Rig) -> None:
+    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {})
+    rig.put(0, 100)
+    first = [reading.series for reading in rig.look().readings]
+    second = [reading.series for reading in rig.look().readings]
+    assert all(one is other for one, other in zip(first, second, strict=True))
+
+
+def test_a_known_process_costs_one_read_and_no_other_process_is_looked_at(rig: Rig) -> None:
+    asked: list[str] = []
+
+    def read(path: str, most: int) -> bytes:
+        asked.append(path)
+        with open(path, "rb") as file:
+            return file.read(most)
+
+    rig.open(read=read)
+    for pid in range(100, 116):
+        rig.proc.process(pid, SLURM_V2.format(job=4711, task=pid), {})
+        rig.put(pid % 4, pid)
+    for pid in range(1000, 1100):
+        rig.proc.process(pid, "/system.slice/other.service", {})
+    rig.look()
+    assert not any(f"/proc/{pid}/" in path for path in asked for pid in range(1000, 1100))
+    asked.clear()
+    rig.look()
+    assert sorted(asked) == [f"{rig.proc.root}/{pid}/stat" for pid in range(100, 116)]

@@ -1,0 +1,249 @@
+"""What is unreadable, strange or gone is left out, counted, and said once; it never raises."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.backends.jobs.environment import KEYS, known_keys, lsf_job, pbs_job, ray_job, slurm_job
+from agent.backends.jobs.files import read_file
+from agent.backends.jobs.process import parse_boot, parse_stat, parse_uid
+from agent.model import Instant, Reason, Snapshot
+from exporters.encoder import Encoder, Format
+from tests.jobs.rig import Rig
+
+SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
+LOGIN = "/user.slice/user-1000.slice/session-3.scope"
+
+
+def test_a_job_whose_environment_is_hidden_is_known_by_its_cgroup(rig: Rig) -> None:
+    rig.proc.process(100, SLURM.format(4711), None)
+    rig.put(0, 100)
+    rig.look()
+    assert (rig.holder()["job_id"], rig.holder()["user"], rig.holder()["name"]) == ("4711", "alice", "")
+    assert (rig.up("jobs_environ"), rig.up("jobs_procfs")) == (0, 1)
+    gap = rig.gap("coldplate_job_info")
+    assert gap is not None
+    assert (gap.reason, "CAP_SYS_PTRACE" in gap.detail) == (Reason.DENIED, True)
+
+
+def test_a_problem_is_counted_once_for_a_process_and_said_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    for gpu in range(3):
+        rig.proc.process(100 + gpu, SLURM.format(4711), None)
+        rig.put(gpu, 100 + gpu)
+    with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
+        for _ in range(4):
+            rig.look()
+    assert rig.problems() == {"unreadable": 3}
+    assert len(caplog.records) == 1
+
+
+def test_every_file_may_be_gone_at_any_moment(tmp_path: Path) -> None:
+    """The process ends before the nth file is read, for each n."""
+    for moment in range(8):
+        rig = Rig(tmp_path / str(moment))
+        rig.proc.process(100, SLURM.format(1), {})
+        rig.proc.process(101, SLURM.format(2), {})
+        rig.put(0, 100)
+        rig.put(1, 101)
+        reads = 0
+
+        def read(path: str, most: int, rig: Rig = rig, moment: int = moment) -> bytes:
+            nonlocal reads
+            if "/100/" in path:
+                if reads == moment:
+                    rig.proc.end(100)
+                reads += 1
+            return read_file(path, most)
+
+        rig.open(read=read)
+        rig.look()
+        ended = moment < reads
+        assert rig.jobs() == {("slurm", "2"): ["1"]} if ended else len(rig.jobs()) == 2
+        assert rig.problems() == ({"vanished": 1} if ended else {})
+
+
+def test_another_process_with_the_same_id_is_another_job(rig: Rig) -> None:
+    rig.proc.process(100, SLURM.format(1), {}, started=10)
+    rig.put(0, 100)
+    rig.look()
+    rig.proc.process(100, SLURM.format(2), {}, started=20)
+    rig.look()
+    assert list(rig.jobs()) == [("slurm", "2")]
+
+
+def test_a_process_that_is_replaced_while_it_is_read_is_left_for_the_next_look(rig: Rig) -> None:
+    def read(path: str, most: int) -> bytes:
+        content = read_file(path, most)
+        if path.endswith("/cgroup") and b"job_1" in content:
+            rig.proc.process(100, SLURM.format(2), {}, started=20)
+        return content
+
+    rig.open(read=read)
+    rig.proc.process(100, SLURM.format(1), {}, started=10)
+    rig.put(0, 100)
+    rig.look()
+    assert rig.jobs() == {}
+    rig.look()
+    assert list(rig.jobs()) == [("slurm", "2")]
+
+
+def test_processes_that_procfs_never_shows_are_told_as_another_machines_view(rig: Rig) -> None:
+    rig.put(0, 4000)
+    rig.look()
+    assert rig.up("jobs_procfs") == 1  # it may have ended just now
+    rig.look()
+    assert rig.up("jobs_procfs") == 0
+    gap = rig.gap("coldplate_gpu_job_info")
+    assert gap is not None
+    assert (gap.entity, gap.reason, "--path.procfs" in gap.detail) == (rig.gpus[0], Reason.LOST, True)
+    assert rig.problems() == {"vanished": 1}
+
+
+def test_processes_that_may_not_be_looked_at_are_told(rig: Rig) -> None:
+    def read(path: str, most: int) -> bytes:
+        raise PermissionError(13, "Permission denied", path)
+
+    rig.open(read=read)
+    rig.put(0, 100)
+    rig.look()
+    gap = rig.gap("coldplate_gpu_job_info")
+    assert gap is not None
+    assert (gap.reason, rig.up("jobs_procfs"), rig.problems()) == (Reason.DENIED, 0, {"unreadable": 1})
+
+
+def test_an_unknown_cgroup_is_a_session_counted_and_named(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    for gpu in range(2):
+        rig.proc.process(100 + gpu, "/weird/thing", {}, session=9)
+        rig.put(gpu, 100 + gpu)
+    with caplog.at_level(logging.WARNING, logger="coldplate.jobs"):
+        rig.look()
+    assert rig.jobs() == {("session", "9"): ["0", "1"]}
+    assert rig.problems() == {"unknown_cgroup": 1}
+    assert "/weird/thing" in caplog.text
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"1 (x) S 1", b"1 (x) S a b c " + b"x " * 20, b"\xff" * 4000])
+def test_a_garbled_stat_costs_that_process_only(rig: Rig, content: bytes) -> None:
+    (rig.proc.process(100, SLURM.format(1), {}) / "stat").write_bytes(content)
+    rig.proc.process(101, SLURM.format(2), {})
+    rig.put(0, 100)
+    rig.put(1, 101)
+    rig.look()
+    assert list(rig.jobs()) == [("slurm", "2")]
+    assert rig.problems() == {"malformed": 1}
+
+
+def test_a_command_may_hold_anything() -> None:
+    tail = b" S 7 8 9 0 -1 " + b"0 " * 13 + b"123 0"
+    assert parse_stat(b"5 (a) b (c))" + tail).session == 9
+    assert parse_stat(b"5 (\xff\n)" + tail).started == 123
+
+
+PROCFS = st.lists(st.sampled_from([b"Uid:", b"btime", b" ", b"\n", b"1 (x) S", b" 7" * 18, b"9" * 999, b"\xff"]))
+
+
+@given(st.one_of(st.binary(), PROCFS.map(b"".join)))
+@example(b"Uid:\n")
+def test_parsers_of_procfs_raise_nothing_but_value_errors(data: bytes) -> None:
+    for parse in (parse_stat, parse_uid, parse_boot):
+        try:
+            parse(data)
+        except ValueError:
+            continue
+
+
+KEY = st.one_of(st.sampled_from(sorted(KEYS)), st.binary(max_size=8))
+
+
+@given(st.lists(st.tuples(KEY, st.binary(max_size=300)), max_size=8))
+def test_any_environment_is_read_and_gives_short_legible_facts(entries: list[tuple[bytes, bytes]]) -> None:
+    env = known_keys(b"\0".join(key + b"=" + value for key, value in entries))
+    assert set(env) <= {key.decode() for key in KEYS}
+    assert all(text.isprintable() and len(text) <= 200 for text in env.values())
+    for job in (slurm_job(env), pbs_job(env), lsf_job(env), ray_job(env)):
+        assert job is None or job.id
+
+
+def test_an_endless_environment_is_read_in_part(rig: Rig) -> None:
+    rig.proc.process(100, SLURM.format(4711), b"X=" + b"y" * 1_000_000 + b"\0SLURM_JOB_ID=4711\0SLURM_JOB_NAME=n\0")
+    rig.put(0, 100)
+    rig.look()
+    assert rig.holder()["name"] == ""
+
+
+NASTY = 'a"b\\c{d="e"}\n# HELP x\u202e'
+
+
+def test_names_that_need_escaping_arrive_whole_on_the_page(rig: Rig) -> None:
+    rig.open(lookup=lambda uid: 'DOM\\al"ice')
+    rig.proc.process(100, SLURM.format(4711), {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": NASTY})
+    rig.put(0, 100)
+    rig.look()
+    row = rig.holder()
+    assert (row["user"], row["name"]) == ('DOM\\al"ice', 'a"b\\c{d="e"}\ufffd# HELP x\ufffd')
+    page = page_of(rig)
+    samples = parsed(page)
+    assert [(labels["user"], labels["name"]) for labels in samples] == [(row["user"], row["name"])]
+
+
+def page_of(rig: Rig) -> str:
+    snapshot = Snapshot(1, Instant(0.0, 0.0), tuple(rig.sample.readings))
+    return Encoder().render(snapshot, Format.TEXT, 0.0).decode()
+
+
+def parsed(page: str) -> list[dict[str, str]]:
+    return [
+        sample.labels
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.name == "coldplate_gpu_job_info"
+    ]
+
+
+def test_a_user_without_a_name_is_a_number_and_asked_for_again_later(rig: Rig) -> None:
+    asked: list[int] = []
+
+    def lookup(uid: int) -> str:
+        asked.append(uid)
+        if len(asked) < 2:
+            raise KeyError(uid)
+        return "carol"
+
+    rig.open(lookup=lookup)
+    rig.proc.process(100, SLURM.format(1), {}, uid=5000)
+    rig.put(0, 100)
+    rig.look()
+    assert rig.holder()["user"] == "5000"
+    rig.proc.process(101, SLURM.format(2), {}, uid=5000)
+    rig.put(1, 101)
+    rig.look()
+    assert (rig.holder(1)["user"], asked) == ("5000", [5000])
+    rig.proc.process(102, SLURM.format(3), {}, uid=5000)
+    rig.put(2, 102)
+    rig.look(after=700.0)
+    assert rig.holder(2)["user"] == "carol"
+
+
+GARBAGE = st.one_of(st.binary(max_size=80), st.sampled_from([b"0::" + SLURM.format(7).encode(), b"0::/\n"]))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(files=st.lists(st.tuples(st.sampled_from(["stat", "status", "cgroup", "environ"]), GARBAGE), max_size=6))
+def test_no_content_of_procfs_makes_it_raise(make_rig: Callable[[str], Rig], files: list[tuple[str, bytes]]) -> None:
+    rig = make_rig("garbage")
+    for pid in (100, 101):
+        rig.proc.process(pid, LOGIN, b"")
+    for number, (name, content) in enumerate(files):
+        (rig.proc.root / str(100 + number % 2) / name).write_bytes(content)
+    (rig.proc.root / "stat").write_bytes(files[0][1] if files else b"")
+    rig.put(0, 100, 101, -1, 0, 2**40)
+    rig.look()
+    rig.look()
+    assert len(rig.holders(0)) <= 1

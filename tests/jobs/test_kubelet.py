@@ -1,0 +1,272 @@
+"""The pod-resources API: a real gRPC server on a Unix socket is asked for the pods of each GPU."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from agent.backends.jobs.pods import PodDevice, pod_devices
+from agent.backends.jobs.wire import WireError, parts
+from agent.model import Reason
+from tests.jobs.rig import Rig
+
+UID_A, UID_B = "0aaf1f3d-1111-2222-3333-444455556666", "1bbf1f3d-1111-2222-3333-444455556666"
+POD_CGROUP = "/kubepods.slice/kubepods-burstable-pod{}.slice/cri-containerd-" + "3f" * 32 + ".scope"
+SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
+LOGIN = "/user.slice/user-1000.slice/session-3.scope"
+
+Pod = tuple[str, str, Sequence[tuple[str, str, Sequence[str]]]]
+"""Namespace, name, and containers: name, resource, device ids."""
+
+
+def number(value: int) -> bytes:
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def field(tag: int, content: bytes | str | int) -> bytes:
+    if isinstance(content, int):
+        return number(tag << 3) + number(content)
+    raw = content.encode() if isinstance(content, str) else content
+    return number(tag << 3 | 2) + number(len(raw)) + raw
+
+
+def response(*pods: Pod) -> bytes:
+    """A ListPodResourcesResponse, with fields that a reader must skip."""
+    out = b""
+    for namespace, name, containers in pods:
+        body = field(1, name) + field(2, namespace)
+        for container, resource, devices in containers:
+            ids = b"".join(field(2, device) for device in devices)
+            topology = field(3, field(1, field(1, 1)))
+            body += field(
+                3, field(1, container) + field(2, field(1, resource) + ids + topology) + field(3, b"\x01\x02")
+            )
+        out += field(1, body)
+    return out
+
+
+class FakeKubelet:
+    """Speaks pod-resources v1. `answer` gives the response, or ends the call with an error."""
+
+    def __init__(self, socket: str) -> None:
+        self.answer: Callable[[grpc.ServicerContext], bytes] = lambda context: b""
+        self.asked = 0
+        self._server = grpc.server(ThreadPoolExecutor(max_workers=2))
+        handler = grpc.unary_unary_rpc_method_handler(self._list)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("v1.PodResourcesLister", {"List": handler}),)
+        )
+        self._server.add_insecure_port(f"unix:{socket}")
+        self._server.start()
+
+    def _list(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        self.asked += 1
+        return self.answer(context)
+
+    def holds(self, *pods: Pod) -> None:
+        self.answer = lambda context: response(*pods)
+
+    def stop(self) -> None:
+        self._server.stop(0).wait()
+
+
+@pytest.fixture
+def kubelet(rig: Rig) -> Iterator[FakeKubelet]:
+    made = FakeKubelet(str(rig.socket))
+    yield made
+    if rig.backend is not None:
+        rig.backend.close()
+    made.stop()
+
+
+def pod(name: str, *devices: str, resource: str = "nvidia.com/gpu", container: str = "main") -> Pod:
+    return ("ml", name, [(container, resource, devices)])
+
+
+def test_pods_that_hold_gpus_without_a_process_are_shown(rig: Rig, kubelet: FakeKubelet) -> None:
+    uuids = [gpu.uuid for gpu in rig.gpus]
+    kubelet.holds(pod("serve-0", uuids[0], uuids[1]), pod("web", "x", resource="example.com/fpga"), pod("b", uuids[2]))
+    rig.look()
+    assert rig.jobs() == {("kubernetes", "ml/serve-0"): ["0", "1"], ("kubernetes", "ml/b"): ["2"]}
+    assert rig.holder() | {"namespace": "ml", "pod": "serve-0", "container": "main", "name": "serve-0"} == rig.holder()
+    assert rig.value("coldplate_job_processes", job_id="ml/serve-0") == 0
+    assert (rig.up("jobs_kubelet"), rig.problems()) == (1, {})
+    rig.look()
+    assert kubelet.asked == 2
+
+
+def test_processes_get_the_name_of_their_pod_and_keep_it(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.holds(pod("trainer-0", rig.gpus[0].uuid, rig.gpus[1].uuid))
+    rig.proc.process(100, POD_CGROUP.format(UID_A.replace("-", "_")), None)
+    rig.put(0, 100)
+    rig.look()
+    assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0", "1"]}
+    kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+    rig.look()
+    assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0"]}
+    assert (rig.up("jobs_kubelet"), rig.problems()) == (0, {"unreadable": 1, "kubelet": 1})
+
+
+def test_pods_that_share_a_gpu_are_told_apart_by_their_host_names(rig: Rig, kubelet: FakeKubelet) -> None:
+    uuid = rig.gpus[0].uuid
+    kubelet.holds(pod("a", f"{uuid}::0", resource="nvidia.com/gpu.shared"), pod("b", f"{uuid}::1"))
+    for pid, uid, host in ((100, UID_A, "a"), (101, UID_B, "b")):
+        rig.proc.process(pid, POD_CGROUP.format(uid), {"HOSTNAME": host})
+        rig.put(0, pid)
+    rig.look()
+    assert rig.holder()["shared"] == "true"
+    assert {row["job_id"] for row in rig.rows("coldplate_gpu_shared_job_info")} == {"ml/a", "ml/b"}
+
+
+def test_pods_that_cannot_be_told_apart_keep_their_uids(rig: Rig, kubelet: FakeKubelet) -> None:
+    uuid = rig.gpus[0].uuid
+    kubelet.holds(pod("a", f"{uuid}::0"), pod("b", f"{uuid}::1"))
+    rig.proc.process(100, POD_CGROUP.format(UID_A), None)
+    rig.put(0, 100)
+    rig.look()
+    assert list(rig.jobs()) == [("kubernetes", UID_A)]
+
+
+def test_mig_devices_are_found_by_uuid_and_as_gke_names_them(rig: Rig, kubelet: FakeKubelet) -> None:
+    rig.divide(0, slice=7)
+    kubelet.holds(
+        pod("a", "MIG-slice", resource="nvidia.com/mig-1g.10gb"), pod("b", "nvidia1/gi3"), pod("c", "nvidia2")
+    )
+    rig.look()
+    held = {(row["gpu"], row["mig"]): row["pod"] for row in rig.rows("coldplate_gpu_job_info")}
+    assert held == {("0", "7"): "a", ("1", "3"): "b", ("2", "0"): "c"}
+
+
+def test_a_process_without_an_instance_is_on_its_own_pods(rig: Rig, kubelet: FakeKubelet) -> None:
+    rig.divide(0, slice=7, other=8)
+    kubelet.holds(pod("a", "MIG-slice"), pod("b", "MIG-other"))
+    rig.proc.process(100, POD_CGROUP.format(UID_A), {"HOSTNAME": "a"})
+    rig.put(0, 100)
+    rig.look()
+    assert {row["mig"]: row["pod"] for row in rig.holders(0)} == {"7": "a", "8": "b"}
+    assert rig.value("coldplate_job_processes", job_id="ml/a") == 1
+
+
+def test_two_containers_of_one_pod_on_one_gpu_are_one_job_without_a_container(rig: Rig, kubelet: FakeKubelet) -> None:
+    uuid = rig.gpus[0].uuid
+    kubelet.holds(("ml", "a", [("x", "nvidia.com/gpu", [f"{uuid}::0"]), ("y", "nvidia.com/gpu", [f"{uuid}::1"])]))
+    rig.look()
+    assert (rig.holder()["pod"], rig.holder()["container"], rig.holder()["shared"]) == ("a", "", "false")
+
+
+def test_a_pod_in_which_a_slurm_daemon_runs_does_not_share_its_jobs_gpus(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.holds(pod("worker-0", *(gpu.uuid for gpu in rig.gpus)))
+    rig.proc.process(100, SLURM.format(4711), {})
+    rig.put(0, 100)
+    rig.look()
+    assert (rig.holder(0)["job_id"], rig.holder(0)["shared"]) == ("4711", "false")
+    assert rig.holder(1)["pod"] == "worker-0"
+
+
+def test_a_process_of_unknown_origin_on_a_pods_gpu_is_the_pods(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.holds(pod("vm", rig.gpus[0].uuid))
+    rig.proc.process(100, LOGIN, {})
+    rig.put(0, 100)
+    rig.look()
+    assert (rig.holder()["pod"], rig.value("coldplate_job_processes", job_id="ml/vm")) == ("vm", 1)
+
+
+def test_a_device_of_another_node_is_counted(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.holds(pod("a", "GPU-elsewhere"))
+    rig.look()
+    assert (rig.jobs(), rig.problems()) == ({}, {"unknown_device": 1})
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (grpc.StatusCode.PERMISSION_DENIED, Reason.DENIED),
+        (grpc.StatusCode.UNIMPLEMENTED, Reason.UNSUPPORTED),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, Reason.TIMEOUT),
+        (grpc.StatusCode.INTERNAL, Reason.MALFORMED),
+    ],
+)
+def test_a_kubelet_that_refuses_is_a_gap_with_its_words(rig: Rig, kubelet: FakeKubelet, code, reason) -> None:
+    kubelet.answer = lambda context: context.abort(code, "not today")
+    rig.look()
+    gap = rig.gap("coldplate_job_info")
+    assert gap is not None
+    assert (gap.reason, "not today" in gap.detail, rig.up("jobs_kubelet")) == (reason, True, 0)
+
+
+def test_a_garbled_answer_is_a_gap_and_the_next_good_one_counts(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.answer = lambda context: b"\x0a\xff\xff"
+    rig.look()
+    gap = rig.gap("coldplate_job_info")
+    assert gap is not None
+    assert gap.reason is Reason.MALFORMED
+    kubelet.holds(pod("a", rig.gpus[0].uuid))
+    rig.look()
+    assert rig.up("jobs_kubelet") == 1
+    assert rig.holder()["pod"] == "a"
+
+
+def test_a_dead_socket_is_told_and_costs_nothing_else(rig: Rig) -> None:
+    rig.socket.touch()
+    rig.proc.process(100, SLURM.format(4711), {})
+    rig.put(0, 100)
+    rig.look()
+    assert (rig.up("jobs_kubelet"), list(rig.jobs())) == (0, [("slurm", "4711")])
+
+
+def test_without_grpcio_the_remedy_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    rig.socket.touch()
+    rig.look()
+    gap = rig.gap("coldplate_job_info")
+    assert gap is not None
+    assert (gap.reason, "coldplate[kubernetes]" in gap.detail) == (Reason.UNSUPPORTED, True)
+
+
+WORD = st.text(st.characters(blacklist_categories=["Cs"]), max_size=12)
+PODS = st.lists(
+    st.tuples(
+        WORD,
+        WORD,
+        st.lists(
+            st.tuples(
+                WORD, st.sampled_from(["nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "x"]), st.lists(WORD, max_size=3)
+            ),
+            max_size=3,
+        ),
+    ),
+    max_size=4,
+)
+
+
+@given(PODS)
+def test_every_response_is_read_as_it_was_written(pods: list[Pod]) -> None:
+    expected = [
+        PodDevice(namespace, name, container, device)
+        for namespace, name, containers in pods
+        for container, resource, devices in containers
+        if resource != "x"
+        for device in devices
+    ]
+    assert pod_devices(response(*pods)) == expected
+
+
+@given(st.binary(max_size=200))
+@example(b"\xff" * 11)
+@example(b"\x0a\x7f")
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    try:
+        assert all(number >= 0 for number, _ in parts(memoryview(data)))
+        pod_devices(data)
+    except WireError:
+        pass

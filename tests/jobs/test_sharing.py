@@ -1,0 +1,102 @@
+"""GPUs that several jobs hold: marked, and never more than one series for a GPU, so that no join breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.jobs.rig import Rig
+
+SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
+LOGIN = "/user.slice/user-1000.slice/session-3.scope"
+
+
+def start(rig: Rig, gpu: int, pid: int, job: int, instance: int | None = None) -> None:
+    rig.proc.process(pid, SLURM.format(job), {})
+    rig.put(gpu, pid, instance=instance)
+
+
+def test_a_shared_gpu_has_one_series_that_names_nobody_and_its_jobs_stand_apart(rig: Rig) -> None:
+    start(rig, 0, 100, 1)
+    start(rig, 0, 101, 2)
+    start(rig, 1, 102, 1)
+    rig.look()
+    assert (rig.holder(0)["shared"], rig.holder(0)["job_id"], rig.holder(0)["mig"]) == ("true", "", "")
+    assert (rig.holder(1)["shared"], rig.holder(1)["job_id"], rig.holder(1)["mig"]) == ("false", "1", "0")
+    rows = rig.rows("coldplate_gpu_shared_job_info")
+    assert [(row["gpu"], row["job_id"], row["mig"]) for row in rows] == [("0", "1", "0"), ("0", "2", "0")]
+
+
+def test_the_rules_see_only_gpus_that_one_job_has_to_itself(rig: Rig) -> None:
+    """The imbalance rules select mig="0": a shared GPU must not appear there."""
+    start(rig, 0, 100, 1)
+    start(rig, 0, 101, 2)
+    start(rig, 1, 102, 1)
+    rig.look()
+    assert [row["gpu"] for row in rig.rows("coldplate_gpu_job_info") if row["mig"] == "0"] == ["1"]
+
+
+def test_a_debugger_beside_a_job_shares_its_gpu(rig: Rig) -> None:
+    start(rig, 0, 100, 1)
+    rig.proc.process(101, LOGIN, {}, session=9)
+    rig.put(0, 101)
+    rig.look()
+    assert rig.holder(0)["shared"] == "true"
+
+
+def test_mig_instances_are_held_apart(rig: Rig) -> None:
+    start(rig, 0, 100, 1, instance=3)
+    start(rig, 0, 101, 2, instance=4)
+    start(rig, 0, 102, 3, instance=4)
+    rig.divide(0, a=3, b=4)
+    rig.look()
+    held = {row["mig"]: (row["job_id"], row["shared"]) for row in rig.holders(0)}
+    assert held == {"3": ("1", "false"), "4": ("", "true")}
+    assert rig.value("coldplate_job_gpus", job_id="1") == 1
+
+
+def test_a_process_whose_instance_is_not_told_is_not_taken_for_the_whole_gpu(rig: Rig) -> None:
+    start(rig, 0, 100, 1)
+    rig.divide(0, a=3)
+    rig.look()
+    assert [(row["job_id"], row["mig"]) for row in rig.holders(0)] == [("1", "")]
+
+
+def test_no_more_than_sixteen_jobs_of_a_gpu_are_shown_and_the_rest_is_counted(rig: Rig) -> None:
+    for job in range(20):
+        start(rig, 0, 100 + job, 1000 + job)
+    rig.look()
+    assert len(rig.rows("coldplate_gpu_shared_job_info")) == 16
+    assert rig.problems() == {"too_many": 1}
+
+
+def test_no_more_than_256_processes_of_a_gpu_are_looked_into(rig: Rig) -> None:
+    rig.put(0, *range(10_000, 10_300))
+    start(rig, 1, 100, 1)
+    rig.look()
+    assert rig.problems() == {"too_many": 1, "vanished": 256}
+    assert list(rig.jobs()) == [("slurm", "1")]
+
+
+PLACEMENT = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(1, 4), st.one_of(st.none(), st.integers(1, 3))), max_size=12
+)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(PLACEMENT)
+def test_there_is_at_most_one_holder_of_anything(make_rig: Callable[[str], Rig], placement) -> None:
+    rig = make_rig("node")
+    for number, (gpu, job, instance) in enumerate(placement):
+        start(rig, gpu, 100 + number, job, instance)
+    rig.look()
+    rows = rig.rows("coldplate_gpu_job_info")
+    assert len({(row["gpu"], row["mig"]) for row in rows}) == len(rows)
+    whole = [(gpu, instance) for gpu, _, instance in placement if instance is None]
+    assert {row["gpu"] for row in rows} == {str(gpu) for gpu, _, _ in placement}
+    for gpu, _ in whole:
+        jobs = {job for on, job, instance in placement if on == gpu and instance is None}
+        row = next(row for row in rows if row["gpu"] == str(gpu) and row["mig"] in ("0", ""))
+        assert (row["shared"], row["job_id"]) == (("true", "") if len(jobs) > 1 else ("false", str(jobs.pop())))

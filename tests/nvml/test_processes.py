@@ -1,0 +1,55 @@
+"""The compute processes of a GPU, as the driver lists them."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.backends.protocol import DeviceError, GpuProcess
+from agent.model import Lane, Reason
+from tests.nvml.fake_driver import DENIED, LOST, MISSING, UNKNOWN, h100
+
+CALL = "nvmlDeviceGetComputeRunningProcesses_v3"
+NONE = 2**32 - 1
+
+
+def test_processes_come_with_the_slow_lane_only(opened):
+    gpu = h100()
+    gpu.calls[CALL] = [(300, 2**30, NONE, NONE), (100, 2**64 - 1, 3, 0)]
+    bench = opened(gpu)
+    assert bench.read(Lane.SLOW).processes == (GpuProcess(100, None, 3), GpuProcess(300, 2**30, None))
+    assert bench.read(Lane.FAST).processes is None
+    assert bench.read(Lane.COLD).processes is None
+
+
+def test_a_gpu_without_processes_has_none_which_is_not_unknown(opened):
+    assert opened(h100()).read(Lane.SLOW).processes == ()
+
+
+@pytest.mark.parametrize(("code", "reason"), [(DENIED, Reason.DENIED), (MISSING, Reason.UNSUPPORTED)])
+def test_a_driver_that_refuses_for_good_is_asked_once_and_told_each_time(opened, code, reason):
+    gpu = h100()
+    gpu.calls[CALL] = code
+    bench = opened(gpu)
+    for _ in range(3):
+        sample = bench.read(Lane.SLOW)
+        assert sample.processes is None
+        assert [gap.reason for gap in sample.gaps if gap.metric.name == "coldplate_gpu_job_info"] == [reason]
+    assert bench.driver.log.count(CALL) == 1
+
+
+def test_a_passing_failure_costs_the_processes_of_one_sample(opened):
+    gpu = h100()
+    gpu.calls[CALL] = UNKNOWN
+    bench = opened(gpu)
+    sample = bench.read(Lane.SLOW)
+    assert sample.processes is None
+    assert len(sample.readings) > 3
+    gpu.calls[CALL] = []
+    assert bench.read(Lane.SLOW).processes == ()
+
+
+def test_a_lost_gpu_is_lost_here_too(opened):
+    gpu = h100()
+    gpu.calls[CALL] = LOST
+    with pytest.raises(DeviceError):
+        opened(gpu).read(Lane.SLOW)
