@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from agent.model import Alert, GroupReport, Labels, Phase, RuleHealth, RuleReport, Transition
@@ -179,18 +178,5 @@ def _write(work: Recording | Alerting, store: Store, written: Written, stamp: fl
 
 
 def _report(work: Recording | Alerting) -> RuleReport:
-    rule = work.rule
-    if isinstance(work, Recording):
-        report = RuleReport(rule.name, False, rule.expression.strip(), work.rule.labels)
-    else:
-        report = RuleReport(
-            rule.name,
-            True,
-            rule.expression.strip(),
-            tuple((name, template.source) for name, template in work.rule.labels),
-            tuple((name, template.source) for name, template in work.rule.annotations),
-            work.rule.terms.hold,
-            work.rule.terms.keep,
-            alerts=work.active,
-        )
-    return replace(report, health=work.health, error=work.error, evaluated_at=work.evaluated_at, duration=work.duration)
+    alerts = work.active if isinstance(work, Alerting) else ()
+    return RuleReport(*work.told, work.health, work.error, work.evaluated_at, work.duration, alerts)

@@ -55,6 +55,15 @@ class Work:
         self.written: dict[Labels, None] = {}
 
 
+def _told(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float, float]:
+    """What a report says of a rule whatever happens: the first fields of `RuleReport`."""
+    query = rule.expression.strip()
+    if isinstance(rule, RecordingRule):
+        return rule.name, False, query, rule.labels, (), 0.0, 0.0
+    annotations = tuple((name, template.source) for name, template in rule.annotations)
+    return rule.name, True, query, rule.identity[1], annotations, rule.terms.hold, rule.terms.keep
+
+
 def work_of(rule: Rule, group: RuleGroup, surroundings: Surroundings) -> Recording | Alerting:
     """A rule's work, begun anew."""
     if isinstance(rule, RecordingRule):
@@ -78,6 +87,7 @@ class Recording(Work):
     def __init__(self, rule: RecordingRule, limit: int) -> None:
         super().__init__()
         self.rule = rule
+        self.told = _told(rule)
         self._limit = limit
         self._changes = (*rule.labels, ("__name__", rule.name))
 
@@ -102,6 +112,7 @@ class Alerting(Work):
     def __init__(self, rule: AlertingRule, limit: int, surroundings: Surroundings) -> None:
         super().__init__()
         self.rule = rule
+        self.told = _told(rule)
         self.records: dict[Labels, Record] = {}
         self.patience: dict[Labels, float] = {}
         self._limit = limit

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+from agent.credentials import LOOPBACK, authorization, check_login
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +25,10 @@ class Target:
 
     def __post_init__(self) -> None:
         parts = split_url(self.url)
-        if bool(self.username) != bool(self.password_file):
-            raise ValueError(f"url {self.url!r}: username and password_file belong together; give both or neither")
-        if self.username and self.bearer_token_file:
-            raise ValueError(f"url {self.url!r}: give either username and password_file or bearer_token_file")
+        try:
+            check_login(self.username, self.password_file, self.bearer_token_file)
+        except ValueError as error:
+            raise ValueError(f"url {self.url!r}: {error}") from error
         secret = self.username or self.bearer_token_file
         if secret and parts.scheme == "http" and parts.hostname not in LOOPBACK:
             raise ValueError(f"url {self.url!r}: would send the credentials in clear; use https")
@@ -58,15 +56,7 @@ class Target:
 
     def authorization(self) -> dict[str, str]:
         """The header to log in with, if any. Raises OSError or ValueError for a file that cannot be used."""
-        if self.bearer_token_file:
-            token = _secret(self.bearer_token_file)
-            if not token.isascii():
-                raise ValueError(f"{self.bearer_token_file}: a token is ASCII")
-            return {"Authorization": f"Bearer {token}"}
-        if self.password_file:
-            login = f"{self.username}:{_secret(self.password_file)}".encode()
-            return {"Authorization": f"Basic {base64.b64encode(login).decode('ascii')}"}
-        return {}
+        return authorization(self.username, self.password_file, self.bearer_token_file)
 
 
 def split_url(url: str) -> SplitResult:
@@ -85,13 +75,3 @@ def split_url(url: str) -> SplitResult:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ValueError(f"url {url!r}: want http://HOST:PORT or https://HOST:PORT, and a path if need be")
     return parts
-
-
-def _secret(file: str) -> str:
-    try:
-        text = Path(file).read_text(encoding="utf-8").strip("\r\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: is not UTF-8 text") from error
-    if not text or not text.isprintable():
-        raise ValueError(f"{file}: want one line of text, and nothing else")
-    return text

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from alerts.promql.compiler import compile_text
 from alerts.promql.plan import LabelSpace, Moment, ScalarPlan, StringPlan, VectorPlan
 from alerts.promql.selectors import Selector, newest_by_select
-from alerts.promql.storage import InstantSource, Source, to_milliseconds
+from alerts.promql.storage import Source, to_milliseconds
 from alerts.promql.values import Sample, Scalar, String, Value
 
 DEFAULT_STEP = 60.0
@@ -35,7 +35,8 @@ class Query:
         if isinstance(self._plan, StringPlan):
             return String(self._plan.text)
         at_ms = to_milliseconds(at)
-        newest = source.newest if isinstance(source, InstantSource) else newest_by_select(source)
+        # Not isinstance: a protocol's check costs as much as a small query.
+        newest = getattr(source, "newest", None) or newest_by_select(source)
         self._space.trim()
         moment = Moment(source, newest, at_ms, at_ms)
         if isinstance(self._plan, ScalarPlan):
