@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from agent.clock import clock
 from agent.config import Config, ConfigError, OverrideConfig, ReceiverConfig
 from agent.model import Instant, Labels
 from alerts import packs
@@ -62,7 +63,10 @@ class Receivers:
 
     def _begin(self, key: Key) -> Alertmanager | Webhook:
         kind, target, external_url = key
-        receiver: Alertmanager | Webhook = kind(target, self._clock, external_url)
+        try:
+            receiver: Alertmanager | Webhook = kind(target, self._clock, external_url)
+        except ValueError as error:
+            raise ConfigError(f"notify.{kind.__name__.lower()}: {error}") from error
         return receiver
 
 
@@ -150,9 +154,7 @@ def load_alerting(config: Config, folder: Path, receivers: Receivers) -> Alertin
 
 def check_alerting(config: Config, folder: Path) -> None:
     """Whether all of it could be used; begins nothing. Raises ConfigError."""
-    load_rules(config, folder)
-    _keys("alertmanager", Alertmanager, config.notify.alertmanager, "")
-    _keys("webhook", Webhook, config.notify.webhook, "")
+    load_alerting(config, folder, Receivers(clock))
 
 
 def source_of(config: Config) -> str:

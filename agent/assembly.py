@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +12,16 @@ import msgspec
 
 from agent.backends.host import HostBackend
 from agent.backends.infiniband import InfinibandBackend
+from agent.backends.jobs import JobsBackend, JobsConfig
 from agent.backends.kmsg import DeviceReader, KmsgBackend, inherited
 from agent.backends.power import PowerBackend, RedfishConfig
 from agent.backends.protocol import Backend, Sample
 from agent.backends.topology import nearest_hcas
 from agent.config import BackendsConfig, Config, ConfigError
 from agent.engine import Engine, Facts
-from agent.model import GpuIdentity, Instant, Lane
+from agent.model import GpuIdentity, Instant, Lane, Reading
+from agent.peering import load_rack, rack_name
+from agent.sampler.estimate import Coefficients
 from agent.sampler.inventory import Inventory
 from agent.sampler.settings import RackSettings, Settings
 from agent.selection import Selection
@@ -68,7 +71,8 @@ class TopologyBackend:
 def load_settings(config: Config) -> Settings:
     """The sampler's part of the configuration."""
     sampling, rack = config.sampling, config.rack
-    name = rack.name or config.node.rack
+    name = rack_name(config)
+    wanted = config.backends.estimate
     return Settings(
         fast=sampling.fast,
         slow=sampling.slow,
@@ -76,8 +80,8 @@ def load_settings(config: Config) -> Settings:
         deadline=sampling.deadline,
         window=sampling.window,
         expected_gpus=config.backends.expected_gpus,
-        estimate_power="estimate" in config.backends.power,
-        rack=RackSettings(name, rack.power_budget, rack.nodes_expected) if name else None,
+        estimate=Coefficients(wanted.factor, wanted.per_gpu) if "estimate" in config.backends.power else None,
+        rack=RackSettings(name, rack.power_budget, rack.nodes_expected, tuple(rack.feeds.items())) if name else None,
     )
 
 
@@ -88,6 +92,8 @@ def check(config: Config) -> Selection:
     if config.web.telemetry_path in RESERVED_PATHS:
         raise ConfigError(f"web.telemetry_path: {config.web.telemetry_path} has another use; choose another path")
     _bmc(config.backends)
+    load_rack(config, Path(), 0.0)
+    _jobs_config(config)
     if config.backends.devices == "synthetic":
         _checked_scenario(config)
     return Selection(config.metrics.include, config.metrics.exclude)
@@ -127,7 +133,10 @@ def build_engine(
         log.info("no state directory: GPUs that go missing while the agent is down will not be noticed")
     inventory = Inventory(kept, keep_inventory)
     backends = _backends(config, options, synthetic, lambda: list(inventory.gpus.values()))
-    return Engine(load_settings(config), supervisor, devices, backends, inventory, clock, facts, published)
+    if supervisor is not None and not synthetic and config.jobs.sources:
+        backends.append(_jobs(config, options, lambda: engine))
+    engine = Engine(load_settings(config), supervisor, devices, backends, inventory, clock, facts, published)
+    return engine
 
 
 def _backends(
@@ -148,6 +157,24 @@ def _backends(
     if set(wanted.power) - {"estimate"}:
         made.append(PowerBackend(wanted.power, str(options.sysfs), redfish=_bmc(wanted)))
     return made
+
+
+def _jobs(config: Config, options: Options, engine: Callable[[], Engine]) -> JobsBackend:
+    """Attribution of GPUs to jobs, from what the worker last saw running on them. Raises ConfigError."""
+
+    def readings() -> Sequence[Reading]:
+        latest = engine().latest
+        return () if latest is None else latest.readings
+
+    return JobsBackend(options.procfs, lambda: engine().sampler.processes(), readings, _jobs_config(config))
+
+
+def _jobs_config(config: Config) -> JobsConfig:
+    folder = config.jobs.mapping_dir
+    try:
+        return JobsConfig(config.jobs.sources, None if folder is None else Path(folder))
+    except ValueError as error:
+        raise ConfigError(f"jobs.{error}") from error
 
 
 def _kernel_log() -> KmsgBackend:

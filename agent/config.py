@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,13 @@ class RedfishConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chassis: str | None = None
 
 
+class EstimateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Node power where nothing measures it: `factor` times that of the GPUs, and `per_gpu` watts for each of them."""
+
+    factor: float = 1.1
+    per_gpu: float = 212.5
+
+
 class BackendsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where readings come from."""
 
@@ -61,7 +69,15 @@ class BackendsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: bool = True
     power: tuple[str, ...] = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
     redfish: RedfishConfig | None = None
+    estimate: EstimateConfig = EstimateConfig()
     expected_gpus: int | None = None
+
+
+class JobsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the jobs that hold GPUs are found; no sources: not at all."""
+
+    sources: tuple[str, ...] = ("slurm", "kubernetes", "ray", "cgroup", "mapping")
+    mapping_dir: str | None = None
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,12 +87,35 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exclude: tuple[str, ...] = ()
 
 
+class PeerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the agents of the other nodes are reached."""
+
+    scheme: str = "http"
+    username: str = ""
+    password_file: str | None = None
+    bearer_token_file: str | None = None
+    ca_file: str | None = None
+    verify: bool = True
+
+
+POWER_FACTOR = 0.95
+
+
 class RackConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The rack that feeds this node; `power_budget` in watts."""
+    """The rack that feeds this node. Limits are in watts, whatever the file tells them in.
+
+    `feeds` are the limits of the single supplies. `peers` are the other nodes' agents: addresses, DNS names of
+    many, files; this node's own address may be among them.
+    """
 
     name: str | None = None
     power_budget: float | None = None
+    power_factor: float = POWER_FACTOR
+    feeds: dict[str, float] = {}
     nodes_expected: int | None = None
+    node_nameplate: float | None = None
+    peers: tuple[str, ...] = ()
+    peer: PeerConfig = PeerConfig()
 
 
 class OverrideConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"hold": "for"}):
@@ -140,6 +179,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node: NodeConfig = NodeConfig()
     sampling: SamplingConfig = SamplingConfig()
     backends: BackendsConfig = BackendsConfig()
+    jobs: JobsConfig = JobsConfig()
     metrics: MetricsConfig = MetricsConfig()
     rack: RackConfig = RackConfig()
     rules: RulesConfig = RulesConfig()
@@ -153,15 +193,13 @@ POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
 
 _LATER = {
     "recorder": "this version has no flight recorder",
-    "jobs": "this version finds no jobs by itself",
     "metrics.compatibility": "this version has no compatibility profiles",
-    "rack.peers": "this version does not read other nodes of the rack",
     "web.config_file": "this version serves plain HTTP only",
 }
 
 _QUANTITIES: dict[str, Callable[[object], object]] = {
     **{f"sampling.{key}": quantities.duration for key in ("fast", "slow", "cold", "deadline", "window")},
-    "rack.power_budget": quantities.power,
+    "backends.estimate.per_gpu": quantities.power,
     "rules.interval": quantities.duration,
     "rules.memory": quantities.size,
     "rules.override.*.for": quantities.duration,
@@ -172,7 +210,7 @@ _QUANTITIES: dict[str, Callable[[object], object]] = {
     "notify.webhook.timeout": quantities.duration,
 }
 
-_ANY_ALERT = re.compile(r"^(rules\.override\.).+(\.\w+)$")
+_ANY_NAME = re.compile(r"^(rules\.override\.).+(\.\w+)$|^(rack\.feeds\.).+$", re.DOTALL)
 
 
 def load(path: Path, must_exist: bool = True) -> Config:
@@ -207,12 +245,14 @@ def parse(text: str, name: str) -> Config:
     if not isinstance(raw, dict):
         raise ConfigError(f"{name}:1: must be a mapping of sections, such as `sampling: {{fast: 1s}}`")
     _check_keys(raw, Config, "", place)
-    converted = _convert_quantities(raw, "", place)
+    converted = _convert_quantities(raw, "", place, {**_QUANTITIES, **_limits(raw)})
     try:
         config = msgspec.convert(converted, Config)
     except msgspec.ValidationError as error:
-        problem, _, where = str(error).partition(" - at `$")
-        key = where.rstrip("`").lstrip(".")
+        problem, _, where = str(error).partition(" - at `")
+        if where.startswith("key"):
+            problem = "a name in it is no text; put it in quotes"
+        key = where.rpartition("$")[2].rstrip("`").lstrip(".")
         raise ConfigError(f"{place.of(key)}: {key or 'file'}: {problem[0].lower()}{problem[1:]}") from error
     _check_values(config, place)
     return config
@@ -274,20 +314,32 @@ def _unknown(key: str, path: str, valid: list[str]) -> str:
     return f"unknown key; did you mean {near[0]!r}?" if near else f"unknown key; valid here: {', '.join(valid)}"
 
 
-def _convert_quantities(raw: dict[Any, Any], path: str, place: _Places) -> dict[Any, Any]:
+def _limits(raw: dict[Any, Any]) -> dict[str, Callable[[object], object]]:
+    """How the rack's limits are read: volt-amperes are watts with the power factor that stands beside them."""
+    rack = raw.get("rack")
+    factor = rack.get("power_factor") if isinstance(rack, dict) else None
+    if not isinstance(factor, (int, float)) or not 0 < factor <= 1:
+        factor = POWER_FACTOR  # a value that is none is refused in its own place
+    limit = partial(quantities.limit, power_factor=factor)
+    return {"rack.power_budget": limit, "rack.node_nameplate": limit, "rack.feeds.*": limit}
+
+
+def _convert_quantities(
+    raw: dict[Any, Any], path: str, place: _Places, known: Mapping[str, Callable[[object], object]]
+) -> dict[Any, Any]:
     converted: dict[Any, Any] = {}
     for key, value in raw.items():
         inner = f"{path}.{key}".lstrip(".")
         if value is None and inner.count(".") == 0 and inner != "state_dir":
             continue  # an empty section is a section of defaults
-        quantity = _QUANTITIES.get(_ANY_ALERT.sub(r"\1*\2", inner))
+        quantity = known.get(_ANY_NAME.sub(r"\1\3*\2", inner))
         if quantity is not None and value is not None:
             try:
                 converted[key] = quantity(value)
             except ValueError as error:
                 raise ConfigError(f"{place.of(inner)}: {inner}: {error}") from error
         else:
-            converted[key] = _convert_quantities(value, inner, place) if isinstance(value, dict) else value
+            converted[key] = _convert_quantities(value, inner, place, known) if isinstance(value, dict) else value
     return converted
 
 
@@ -313,14 +365,11 @@ def _check_values(config: Config, place: _Places) -> None:
     for source in config.backends.power:
         if source not in POWER_SOURCES:
             fail("backends.power", f"{source!r} is unknown; use any of {', '.join(POWER_SOURCES)}")
+    if not 1 <= config.backends.estimate.factor <= 3:
+        fail("backends.estimate.factor", f"{config.backends.estimate.factor:g} is out of range; use 1 to 3")
     if config.backends.expected_gpus is not None and config.backends.expected_gpus < 0:
         fail("backends.expected_gpus", "must be 0 or more")
-    if config.rack.nodes_expected is not None and config.rack.nodes_expected < 1:
-        fail("rack.nodes_expected", "must be 1 or more")
-    if config.rack.name and config.node.rack and config.rack.name != config.node.rack:
-        fail("rack.name", f"{config.rack.name!r} differs from node.rack {config.node.rack!r}; give one of them")
-    if config.rack.power_budget is not None and not (config.rack.name or config.node.rack):
-        fail("rack.power_budget", "a budget needs the rack's name in rack.name or node.rack")
+    _check_rack(config, fail)
     if not 1 <= config.rules.interval <= 60:
         fail("rules.interval", f"{config.rules.interval:g}s is out of range; use 1s to 60s")
     if config.rules.memory < 2**20:
@@ -336,3 +385,21 @@ def _check_values(config: Config, place: _Places) -> None:
         fail("web.telemetry_path", "must begin with '/'")
     if not 1 <= config.web.max_connections <= 10_000:
         fail("web.max_connections", "must be between 1 and 10000")
+
+
+def _check_rack(config: Config, fail: Callable[[str, str], None]) -> None:
+    rack = config.rack
+    if rack.name and config.node.rack and rack.name != config.node.rack:
+        fail("rack.name", f"{rack.name!r} differs from node.rack {config.node.rack!r}; give one of them")
+    if not (rack.name or config.node.rack):
+        for key in ("power_budget", "feeds", "nodes_expected", "node_nameplate", "peers"):
+            if getattr(rack, key):
+                fail(f"rack.{key}", "is of no use without the rack's name; give it in rack.name or node.rack")
+    if not 0 < rack.power_factor <= 1:
+        fail("rack.power_factor", f"{rack.power_factor:g} is out of range; give a number above 0 and up to 1")
+    if rack.nodes_expected is not None and not 1 <= rack.nodes_expected <= 1000:
+        fail("rack.nodes_expected", "must be between 1 and 1000")
+    if "" in rack.feeds:
+        fail("rack.feeds", "a feed needs a name, such as {a: 34.5kVA}")
+    if rack.peer.scheme not in ("http", "https"):
+        fail("rack.peer.scheme", f"{rack.peer.scheme!r} is unknown; use http or https")

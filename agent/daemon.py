@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import FrameType
 
 from agent import __version__, logs
@@ -85,7 +86,7 @@ class Daemon:
         scenario = self._options.scenario_name
         if scenario is not None:
             log.warning("SYNTHETIC devices: nothing they show is real", extra={"facts": {"scenario": scenario}})
-        if self.config.rules.files and state_file(self.config, "alerts.state") is None:
+        if self.config.rules.files and self._state_path() is None:
             log.info("no state directory: alerts will start anew after a restart")
         self.server.start()
         loop = threading.Thread(target=self._sample, name="sampler", daemon=True)
@@ -117,9 +118,11 @@ class Daemon:
             config = self._read_config()
             selection = check(config)
             alerting = load_alerting(config, self._options.folder, self._receivers)
-        except ConfigError as error:
+        except Exception as error:  # a defect of ours, too, must leave the running configuration in force
+            known = isinstance(error, ConfigError)
             self._reloaded = replace(self._reloaded, good=False, message=str(error))
-            log.error("configuration not reloaded, the running one stays in force: %s", error)
+            kept = "configuration not reloaded, the running one stays in force: %s"
+            log.error(kept, error, exc_info=None if known else error)
         else:
             for key in _needs_restart(self._booted, config):
                 log.warning("%s differs from what the agent was started with: takes effect at the next restart", key)
@@ -198,7 +201,7 @@ class Daemon:
         return load_rack(config, self._options.folder, load_settings(config).patience(Lane.FAST))
 
     def _make_judge(self, alerting: Alerting) -> Judge:
-        path = state_file(self.config, "alerts.state")
+        path = self._state_path()
         keeper = None if path is None else Keeper(path.parent, source_of(self.config))
         return Judge(
             alerting,
@@ -209,6 +212,12 @@ class Daemon:
             keeper,
             self.rack.foreign,
         )
+
+    def _state_path(self) -> Path | None:
+        """Where alerts are remembered. A drill writes nothing where the node's own agent remembers its alerts."""
+        if self._options.scenario_name is not None and self.config.state_dir is None:
+            return None
+        return state_file(self.config, "alerts.state")
 
     def _sampling_period(self) -> float:
         return self.engine.sampler.settings.fast
@@ -285,7 +294,7 @@ def _title(config: Config) -> str:
 
 def _needs_restart(old: Config, new: Config) -> list[str]:
     """Keys that a reload cannot change: they shape processes, sockets and files."""
-    live = {"backends": {"expected_gpus"}, "web": set(), "node": {"rack"}}
+    live = {"backends": {"expected_gpus", "estimate"}, "jobs": set(), "web": set(), "node": {"rack"}}
     changed = []
     for section, free in live.items():
         before, after = getattr(old, section), getattr(new, section)

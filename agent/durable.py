@@ -30,7 +30,7 @@ def unseal(form: str, content: bytes) -> bytes:
 
 def replace_file(path: Path, content: bytes) -> None:
     """Replace a file in one step that a crash cannot tear. Raises OSError."""
-    fresh = path.with_suffix(".new")
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")  # two processes must not write the same one
     path.parent.mkdir(parents=True, exist_ok=True)
     with fresh.open("wb") as file:
         file.write(content)

@@ -7,6 +7,7 @@ Prometheus server does that scrapes a page which stands still.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -17,6 +18,7 @@ from agent.keeper import Keeper
 from agent.model import GroupReport, Instant, Labels, Reading, Snapshot
 from alerts.engine import Evaluation, RuleEngine
 from alerts.exposition import Exposition
+from alerts.notify.delivery import HttpReceiver
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.receiver import Receiver
 
@@ -69,8 +71,11 @@ class Judge:
     def start(self) -> None:
         """Take up what an earlier run remembered, and begin."""
         if self._keeper is not None:
-            self._keeper.load(self._engine, self._clock())
-            self._dispatcher.already_told(record.alert for _, _, record in self._engine.remembered())
+            now = self._clock()
+            loaded = self._keeper.load(self._engine, now)
+            knowing = [each for each in self._dispatcher.receivers if not each.url or each.url in loaded.told]
+            self._dispatcher.already_told([record.alert for _, _, record in self._engine.remembered()], knowing)
+            self._dispatcher.end(loaded.lost, self._engine.time(now))
         self._show()
         self._thread.start()
 
@@ -79,9 +84,9 @@ class Judge:
         self._stopping.set()
         self._fresh.set()
         self._thread.join(CLOSING)
-        if self._keeper is not None and not self._thread.is_alive():
-            self._keeper.close(self._engine, self._clock())
         self._dispatcher.stop(CLOSING)
+        if self._keeper is not None and not self._thread.is_alive():
+            self._keeper.close(self._engine, self._clock(), self._told())
 
     def snapshot_taken(self) -> None:
         """There is a new snapshot. For the sampling thread: returns at once."""
@@ -123,19 +128,28 @@ class Judge:
         if snapshot is None:
             return
         done = self._engine.round(snapshot, now, self._foreign(now))
+        step = self._engine.take_step()
+        if step:
+            self._dispatcher.shift(step)
         for each in done:
             self._tell(each)
-        if self._keeper is not None:
-            self._keeper.after(self._engine, done, now)
         self._show()
+        if self._keeper is not None:
+            self._keeper.after(self._engine, done, now, self._told())
         self._broken = ""
 
+    def _told(self) -> frozenset[str]:
+        """The receivers that are told once, and that nothing waits for."""
+        return frozenset(
+            each.url for each in self._dispatcher.receivers if each.url and not each.repeats and not each.queued
+        )
+
     def _tell(self, done: Evaluation) -> None:
-        failed = {failure.rule for failure in done.outcome.failures}
         self._note_failing(done)
         group = done.group
         self._exposition.count(group.name, len(group.rules.rules), len(done.outcome.failures), group.duration)
-        self._dispatcher.consider(done.key, group.alerts(), done.at, done.interval, failed)
+        alerts, unknown = group.known()
+        self._dispatcher.consider(done.key, alerts, done.at, done.interval, unknown)
 
     def _note_failing(self, done: Evaluation) -> None:
         """Say once that a rule fails, and once that it does no more."""
@@ -158,8 +172,11 @@ class Judge:
         before = self._dispatcher.receivers
         for ended in self._engine.reload(alerting.rules, now):
             self._dispatcher.forget(ended, self._engine.time(now))
-        self._dispatcher.reconfigure(alerting.receivers, alerting.resend, alerting.external_labels)
-        _stop([each for each in before if each not in alerting.receivers])
+        leaving = [each for each in before if each not in alerting.receivers]
+        heirs = [(old, new) for old in leaving for new in alerting.receivers if _follows(new, old)]
+        at = self._engine.time(now)
+        self._dispatcher.reconfigure(alerting.receivers, alerting.resend, alerting.external_labels, at, heirs)
+        _stop(leaving, heirs)
 
     def _survive(self, error: Exception) -> None:
         """A defect of ours must not end the evaluation for good; it is counted as a failed rule is."""
@@ -168,9 +185,22 @@ class Judge:
             log.error("a round of the rule engine failed; going on with the next one", exc_info=error)
         self._broken = text
         self._exposition.count(ENGINE, 0, 1, 0.0)
+        with contextlib.suppress(Exception):
+            self._show()
 
 
-def _stop(receivers: Sequence[Receiver]) -> None:
-    """Let receivers that the configuration no longer has deliver what they hold, without waiting for them."""
+def _follows(new: Receiver, old: Receiver) -> bool:
+    """Whether one receiver is another with a changed login or timeout."""
+    return bool(new.url) and (new.name, new.url) == (old.name, old.url)
+
+
+def _stop(receivers: Sequence[Receiver], heirs: Sequence[tuple[Receiver, Receiver]]) -> None:
+    """Let receivers that the configuration no longer has deliver what they hold, without waiting for them.
+
+    What they cannot deliver goes to those that follow them.
+    """
+    for old, new in heirs:
+        if isinstance(old, HttpReceiver) and isinstance(new, HttpReceiver):
+            old.heir = new
     for each in receivers:
         threading.Thread(target=each.stop, args=(CLOSING,), name="farewell", daemon=True).start()

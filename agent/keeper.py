@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from agent.model import Instant, Phase
+from agent.model import Alert, Instant, Phase
 from alerts import state
 from alerts.engine import Evaluation, RuleEngine
 from alerts.windows import archive
@@ -20,6 +21,8 @@ log = logging.getLogger("coldplate.rules")
 
 EVERY = 5.0
 """Seconds between two writes while some alert waits for time to pass: so much of it may be lost to a crash."""
+STEADY = 60.0
+"""Seconds between two writes while alerts only go on firing: the file's age tells how long the agent was down."""
 WINDOWS_EVERY = 15.0
 """Seconds between two writes of the windows while some alert is pending or firing; they are written at the end, too."""
 CLOSING = 2.0
@@ -35,6 +38,7 @@ class Writer:
         self._stopping = False
         self._work = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._healthy = True
 
     def write(self, content: bytes) -> None:
         """Have the file say this, soon."""
@@ -60,7 +64,17 @@ class Writer:
                 content, self._wanted = self._wanted, None
             if content is None:
                 return
-            state.write(self._path, content)
+            self._healthy = state.write(self._path, content, quiet=not self._healthy)
+
+
+class Loaded(NamedTuple):
+    """What became of an earlier run's alerts beside those that the engine took up.
+
+    `lost` are those that fired and that nobody watches any more; `told` are the receivers that knew everything.
+    """
+
+    lost: tuple[Alert, ...]
+    told: frozenset[str]
 
 
 class Keeper:
@@ -74,56 +88,63 @@ class Keeper:
         self._window_writer = Writer(self._windows)
         self._alerts_at = self._windows_at = 0.0
         self._count = 0
+        self._told: Collection[str] = ()
 
-    def load(self, engine: RuleEngine, now: Instant) -> None:
+    def load(self, engine: RuleEngine, now: Instant) -> Loaded:
         """Give the engine what an earlier run remembered, unless that is too long ago to mean anything."""
         saved = state.read(self._alerts, state.decode)
         windows = state.read(self._windows, archive.decode)
         if windows is not None and self._is_ours(windows.source, engine.time(now) - windows.at):
             engine.restore_windows(windows, now)
         if saved is None or not saved.count:
-            return
+            return Loaded((), frozenset())
         down = engine.time(now) - saved.at
         if saved.source != self._source:
             log.info("alerts of %s are not taken up: this run samples %s", saved.source, self._source)
-        elif not self._is_ours(saved.source, down):
+            return Loaded((), frozenset())
+        if not self._is_ours(saved.source, down):
             log.warning("alerts start anew: those remembered are %.0f minutes old", down / 60)
-        else:
-            self._count = engine.restore(saved, now)
-            facts = {"alerts": self._count, "of": saved.count, "down": f"{max(down, 0.0):.1f}s"}
-            log.info("alerts taken up where they were", extra={"facts": facts})
+            firing = [record.alert for _, _, record in saved.all() if record.alert.phase is Phase.FIRING]
+            return Loaded(tuple(firing), saved.told)
+        lost = engine.restore(saved, now)
+        self._count = sum(1 for _ in engine.remembered())
+        facts = {"alerts": self._count, "of": saved.count, "down": f"{max(down, 0.0):.1f}s"}
+        log.info("alerts taken up where they were", extra={"facts": facts})
+        return Loaded(tuple(lost), saved.told)
 
     def _is_ours(self, source: str, down: float) -> bool:
         return source == self._source and down <= state.OUTAGE_TOLERANCE
 
-    def after(self, engine: RuleEngine, done: Sequence[Evaluation], now: Instant) -> None:
-        """Write what changed in a round."""
+    def after(self, engine: RuleEngine, done: Sequence[Evaluation], now: Instant, told: Collection[str]) -> None:
+        """Write what changed in a round. `told` are the receivers that are told once, and that nothing waits for."""
         if not done:
             return
         records = [record for _, _, record in engine.remembered()]
         changed = len(records) != self._count or any(each.outcome.transitions for each in done)
         waiting = any(each.alert.phase is Phase.PENDING or each.missing_since is not None for each in records)
-        if changed or (waiting and now.mono - self._alerts_at >= EVERY):
+        age = now.mono - self._alerts_at
+        if changed or (records and age >= (EVERY if waiting or told != self._told else STEADY)):
             self._count = len(records)
             self._alerts_at = now.mono
-            self._write_alerts(engine, now)
+            self._write_alerts(engine, now, told)
         if now.mono - self._windows_at >= WINDOWS_EVERY and any(
             each.alert.phase is not Phase.RESOLVED for each in records
         ):
             self._windows_at = now.mono
             self._write_windows(engine, now)
 
-    def close(self, engine: RuleEngine, now: Instant) -> None:
+    def close(self, engine: RuleEngine, now: Instant, told: Collection[str]) -> None:
         """Write the last state."""
         if self._count or any(True for _ in engine.remembered()):
-            self._write_alerts(engine, now)
+            self._write_alerts(engine, now, told)
         if engine.reports():
             self._write_windows(engine, now)
         self._alert_writer.stop(CLOSING)
         self._window_writer.stop(CLOSING)
 
-    def _write_alerts(self, engine: RuleEngine, now: Instant) -> None:
-        self._alert_writer.write(state.encode(engine.time(now), self._source, engine.remembered()))
+    def _write_alerts(self, engine: RuleEngine, now: Instant, told: Collection[str]) -> None:
+        self._told = told
+        self._alert_writer.write(state.encode(engine.time(now), self._source, engine.remembered(), told))
 
     def _write_windows(self, engine: RuleEngine, now: Instant) -> None:
         self._window_writer.write(archive.encode(engine.time(now), self._source, engine.windows.kept()))

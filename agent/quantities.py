@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 _DURATIONS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _POWERS = {"W": 1.0, "kW": 1e3, "MW": 1e6}
+_APPARENT_POWERS = {"VA": 1.0, "kVA": 1e3, "MVA": 1e6}
 _SIZES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+_CURRENT = ("amperes", "volts", "phases")
+_MOST = 1e8
+"""Watts that a rack may have at most; what is more is a slip of the keyboard."""
 _SHAPE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 
@@ -31,6 +36,37 @@ def power(value: object) -> float:
     return _parse(value, _POWERS, "power", "40.8kW")
 
 
+def limit(value: object, power_factor: float) -> float:
+    """Watts of what a feed may carry, which may be told as power, apparent power or current.
+
+    Breakers limit current and supplies apparent power: both times the power factor are watts. Raises ValueError
+    with the remedy.
+    """
+    if isinstance(value, dict):
+        watts = _current(value) * power_factor
+    else:
+        factors = {**_POWERS, **{unit: each * power_factor for unit, each in _APPARENT_POWERS.items()}}
+        watts = _parse(value, factors, "limit of power", "40.8kW, 45kVA or {amperes: 60, volts: 415, phases: 3}")
+    if not 0 < watts <= _MOST:
+        raise ValueError(f"{value!r} is {watts:g} W; give more than 0 and at most {_MOST:g} W")
+    return watts
+
+
+def _current(value: dict[object, object]) -> float:
+    """Volt-amperes of a current."""
+    unknown = [key for key in value if key not in (*_CURRENT, "derate")]
+    missing = [key for key in _CURRENT if key not in value]
+    if unknown or missing:
+        problem = f"unknown key {unknown[0]!r}" if unknown else f"{missing[0]} is missing"
+        raise ValueError(f"{problem}; write {{amperes: 60, volts: 415, phases: 3}}, and derate: 0.8 if need be")
+    given = {key: _named_number(str(key), each) for key, each in {"derate": 1, **value}.items()}
+    if given["phases"] not in (1, 3):
+        raise ValueError(f"phases: {given['phases']:g} is neither 1 nor 3; with 3, volts are those between two phases")
+    if not 0 < given["derate"] <= 1:
+        raise ValueError(f"derate: {given['derate']:g} is out of range; give the share that may be used, such as 0.8")
+    return given["amperes"] * given["volts"] * math.sqrt(given["phases"]) * given["derate"]
+
+
 def size(value: object) -> float:
     """Bytes. Raises ValueError with the remedy."""
     return _parse(value, _SIZES, "size", "1GiB")
@@ -50,3 +86,10 @@ def _number(value: object) -> float:
         return float(value)
     except ValueError:
         raise ValueError(f"{value!r} is no number") from None
+
+
+def _named_number(name: str, value: object) -> float:
+    try:
+        return _number(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}; give it without a unit") from None

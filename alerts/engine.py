@@ -7,6 +7,7 @@ clock: when the wall clock is set, the whole past moves along, so that neither `
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import floor
@@ -14,7 +15,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.model import GroupReport, Instant, Labels, Node, Reading, Series, Snapshot
+from agent.model import Alert, GroupReport, Instant, Labels, Node, Phase, Reading, Series, Snapshot
 from alerts import state
 from alerts.group import Group, Outcome, Surroundings
 from alerts.lifecycle import Record
@@ -60,17 +61,26 @@ class Evaluation(NamedTuple):
 class _Slot:
     """A group and its place on the time grid."""
 
-    def __init__(self, group: Group, interval: float, first: float) -> None:
+    def __init__(self, key: str, group: Group, interval: float, first: float) -> None:
+        self.key = key
         self.group = group
         self.interval = interval
         self.due = first
-        self.key = f"{PurePath(group.rules.file).name};{group.name}"
-        """File and group, as Prometheus names groups, but without the folder: an upgrade may change it."""
         self.report = group.report(interval)
 
-    def advance(self, now: float) -> None:
-        """To the next place on the grid; those that went by are left out, never caught up."""
-        self.due += self.interval * max(floor((now - self.due) / self.interval) + 1, 1)
+    def advance(self, now: float) -> float:
+        """To the next place on the grid; the one that is served now. Those that went by are left out, not caught up."""
+        served = self.due + self.interval * max(floor((now - self.due) / self.interval), 0)
+        self.due = served + self.interval
+        return served
+
+
+class _Leaving(NamedTuple):
+    """Series of a group that ended: another group may have taken them over until `due`, in monotonic seconds."""
+
+    due: float
+    since: float
+    series: tuple[Labels, ...]
 
 
 class RuleEngine:
@@ -84,8 +94,9 @@ class RuleEngine:
         self._offset = now.wall - now.mono
         self._rules = rules
         self.windows = Windows(Needs(rules.groups), target, rules.interval, rules.capacity)
-        self._slots: list[_Slot] = []
-        self._lay_out(now)
+        self._leaving: list[_Leaving] = []
+        self._stepped = 0.0
+        self._slots: list[_Slot] = self._lay_out(now)
 
     @property
     def interval(self) -> float:
@@ -101,13 +112,15 @@ class RuleEngine:
         if snapshot is not None and self._slots:
             age = Reading(SAMPLE_AGE, max(now.mono - snapshot.at.mono, 0.0))
             self.windows.take((*snapshot.readings, age), at, foreign)
+        self._see_off(now.mono, at)
         done = []
         for slot in self._slots:
             if slot.due - now.mono <= self.interval / 2:
-                slot.advance(now.mono)
-                outcome = slot.group.evaluate(self.windows, at)
+                # Durations are counted on the grid: the moment of a round strays, and `for` must not miss by a hair.
+                grid = slot.advance(now.mono) + self._offset
+                outcome = slot.group.evaluate(self.windows, grid, at)
                 slot.report = slot.group.report(slot.interval)
-                done.append(Evaluation(slot.key, slot.group, at, slot.interval, outcome))
+                done.append(Evaluation(slot.key, slot.group, grid, slot.interval, outcome))
         return done
 
     def reload(self, rules: Ruleset, now: Instant) -> list[str]:
@@ -115,22 +128,32 @@ class RuleEngine:
 
         History and alerts stay where the rules do.
         """
-        before = {slot.key: slot.group for slot in self._slots}
+        at = self._time(now)
+        before = {slot.key: slot for slot in self._slots}
         self._rules = rules
         self.windows.rewire(Needs(rules.groups), rules.interval, rules.capacity)
-        self._lay_out(now)
-        for slot in self._slots:
+        slots = self._lay_out(now)
+        for slot in slots:
             old = before.pop(slot.key, None)
             if old is not None:
-                slot.group.adopt(old)
+                slot.group.adopt(old.group)
                 slot.report = slot.group.report(slot.interval)
-        at = self._time(now)
+                if slot.interval == old.interval:  # its turn comes, however often somebody reloads
+                    slot.due = old.due
         for ended in before.values():
-            ended.retire(self.windows, at)
+            self._leaving.append(_Leaving(now.mono + 2 * ended.interval, at, tuple(ended.group.written())))
+        self._slots = slots  # at once, for whoever reads reports meanwhile
         return list(before)
 
-    def restore(self, saved: state.Saved, now: Instant) -> int:
-        """Take up the alerts of an earlier run; how many. Those of rules that are no longer there are forgotten."""
+    def _see_off(self, now: float, at: float) -> None:
+        """End the series of groups that are gone, as Prometheus does two of their intervals after a reload."""
+        for leaving in [each for each in self._leaving if each.due <= now]:
+            self._leaving.remove(leaving)
+            for labels in leaving.series:
+                self.windows.expire(labels, leaving.since, at)
+
+    def restore(self, saved: state.Saved, now: Instant) -> list[Alert]:
+        """Take up the alerts of an earlier run; those of them that fired and that no rule owns any more."""
         at = self._time(now)
         down = at - saved.at
         change = state.after_downtime if down >= 0 else state.shifted
@@ -141,7 +164,12 @@ class RuleEngine:
                 at + SETTLING,
             )
             slot.report = slot.group.report(slot.interval)
-        return sum(1 for _ in self.remembered())
+        owned = {(key, identity, record.alert.labels) for key, identity, record in self.remembered()}
+        return [
+            record.alert
+            for key, identity, record in saved.all()
+            if record.alert.phase is Phase.FIRING and (key, identity, record.alert.labels) not in owned
+        ]
 
     def restore_windows(self, archive: Archive, now: Instant) -> None:
         """Take up the windows of an earlier run, before the first round."""
@@ -165,16 +193,26 @@ class RuleEngine:
         """The groups by their keys."""
         return [(slot.key, slot.group) for slot in self._slots]
 
-    def _lay_out(self, now: Instant) -> None:
+    def take_step(self) -> float:
+        """By how many seconds the clock was set since this was last asked."""
+        step, self._stepped = self._stepped, 0.0
+        return step
+
+    def _lay_out(self, now: Instant) -> list[_Slot]:
         """Groups of one interval take turns, so that no round has to evaluate everything."""
-        intervals = [group.interval or self.interval for group in self._rules.groups]
-        seen: dict[float, int] = {}
-        self._slots = []
+        intervals = [max(group.interval or self.interval, self.interval) for group in self._rules.groups]
+        turns: Counter[float] = Counter()
+        keys: Counter[str] = Counter()
+        slots = []
         for group, interval in zip(self._rules.groups, intervals, strict=True):
-            turn = seen.get(interval, 0)
-            seen[interval] = turn + 1
-            first = now.mono + interval * turn / intervals.count(interval)
-            self._slots.append(_Slot(Group(group, self._rules.surroundings, self._timer), interval, first))
+            first = now.mono + interval * turns[interval] / intervals.count(interval)
+            turns[interval] += 1
+            # File and group, as Prometheus names groups, but without the folder: an upgrade may change it.
+            key = f"{PurePath(group.file).name};{group.name}"
+            keys[key] += 1
+            unique = key if keys[key] == 1 else f"{key}#{keys[key]}"
+            slots.append(_Slot(unique, Group(group, self._rules.surroundings, self._timer), interval, first))
+        return slots
 
     def _time(self, now: Instant) -> float:
         """The time of a moment, after moving the past along if the wall clock was set."""
@@ -182,7 +220,9 @@ class RuleEngine:
         if abs(step) > CLOCK_STEP:
             log.warning("the clock was set by %+.1f s: windows and alerts move along", step)
             self._offset += step
+            self._stepped += step
+            self._leaving = [each._replace(since=each.since + step) for each in self._leaving]
             self.windows.shift(step)
             for slot in self._slots:
-                slot.group.shift(lambda record: state.shifted(record, step))
+                slot.group.shift(step, lambda record: state.shifted(record, step))
         return self.time(now)

@@ -54,9 +54,12 @@ class Group:
         self._orphans: dict[Labels, None] = {}
         """Series that rules wrote which are no longer in the group."""
 
-    def evaluate(self, store: Store, at: float) -> Outcome:
-        """Evaluates every rule at a time in wall seconds; writes their samples to the store."""
-        stamp = at - self.rules.query_offset
+    def evaluate(self, store: Store, at: float, now: float | None = None) -> Outcome:
+        """Evaluates every rule at a time in wall seconds; writes their samples to the store.
+
+        With `now`, queries and samples have that time, and only durations are counted by `at`.
+        """
+        stamp = (at if now is None else now) - self.rules.query_offset
         transitions: list[Transition] = []
         failures: list[Failure] = []
         began = self._timer()
@@ -108,11 +111,11 @@ class Group:
             for work in left:
                 self._orphans.update(work.written)
 
-    def retire(self, store: Store, at: float) -> None:
-        """Ends the series that the group wrote: it is evaluated no more."""
+    def written(self) -> Iterator[Labels]:
+        """The series that the group wrote, and has not ended."""
         for work in self._works:
-            self._end(store, work.written, at)
-        self._end(store, self._orphans, at)
+            yield from work.written
+        yield from self._orphans
 
     def _end(self, store: Store, series: Iterable[Labels], stamp: float) -> None:
         for labels in series:
@@ -133,15 +136,26 @@ class Group:
                 for record in work.records.values():
                     yield work.rule.identity, record
 
-    def shift(self, move: Callable[[Record], Record]) -> None:
-        """Changes the times of what is remembered: the clock was set."""
+    def shift(self, seconds: float, move: Callable[[Record], Record]) -> None:
+        """The clock was set by so much; `move` changes the times of what is remembered."""
         for work in self._works:
             if isinstance(work, Alerting):
                 work.records = {labels: move(record) for labels, record in work.records.items()}
+                work.patience = {labels: until + seconds for labels, until in work.patience.items()}
 
     def alerts(self) -> list[Alert]:
         """The alerts that are pending, firing, or resolved a short while ago, rule by rule."""
         return [record.alert for _, record in self.remembered()]
+
+    def known(self) -> tuple[list[Alert], list[Alert]]:
+        """The alerts, and apart from them those of rules that failed, of which nothing is known now."""
+        known: list[Alert] = []
+        unknown: list[Alert] = []
+        for work in self._works:
+            if isinstance(work, Alerting):
+                alerts = unknown if work.health is RuleHealth.FAILED else known
+                alerts.extend(record.alert for record in work.records.values())
+        return known, unknown
 
     def firing(self) -> list[Alert]:
         """The alerts that fire."""

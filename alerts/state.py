@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,16 +37,25 @@ class Saved:
     at: float
     source: str
     records: Records = field(default_factory=dict)
+    told: frozenset[str] = frozenset()
+    """Addresses of the receivers that are told once, and that had been told everything."""
 
     @property
     def count(self) -> int:
-        return sum(len(alerts) for rules in self.records.values() for alerts in rules.values())
+        return sum(1 for _ in self.all())
+
+    def all(self) -> Iterator[tuple[str, Identity, Record]]:
+        """Group, rule, and what is known of an alert."""
+        for group, rules in self.records.items():
+            for identity, alerts in rules.items():
+                for record in alerts.values():
+                    yield group, identity, record
 
 
-def encode(at: float, source: str, records: Iterable[tuple[str, Identity, Record]]) -> bytes:
+def encode(at: float, source: str, records: Iterable[tuple[str, Identity, Record]], told: Iterable[str] = ()) -> bytes:
     """The content of a state file."""
     rows = [_row(group, identity, record) for group, identity, record in records]
-    text = json.dumps({"at": at, "source": source, "alerts": rows}, indent=1, ensure_ascii=False)
+    text = json.dumps({"at": at, "source": source, "told": sorted(told), "alerts": rows}, indent=1, ensure_ascii=False)
     return seal(FORMAT, text.encode() + b"\n")
 
 
@@ -60,7 +69,8 @@ def decode(content: bytes) -> Saved:
             record = _record(row)
             identity = (str(row["rule"]), _pairs(row["rule_labels"]))
             records.setdefault(str(row["group"]), {}).setdefault(identity, {})[record.alert.labels] = record
-        return Saved(float(document["at"]), str(document["source"]), records)
+        told = frozenset(str(url) for url in document.get("told", ()))
+        return Saved(float(document["at"]), str(document["source"]), records, told)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
 
@@ -79,12 +89,13 @@ def read(path: Path, understand: Callable[[bytes], T]) -> T | None:
     return None
 
 
-def write(path: Path, content: bytes) -> bool:
-    """Replaces a file; whether that worked. The log says why not."""
+def write(path: Path, content: bytes, quiet: bool = False) -> bool:
+    """Replaces a file; whether that worked. The log says why not, unless it has been told already."""
     try:
         replace_file(path, content)
     except OSError as error:
-        log.warning("cannot write %s: %s; a restart would not know of alerts", path, error)
+        if not quiet:
+            log.warning("cannot write %s: %s; a restart would not know of alerts", path, error)
         return False
     return True
 

@@ -34,7 +34,8 @@ class View:
     whether it went well, with a text; it is None where reloading over HTTP is not enabled. It runs in
     the server's thread and must be quick. `clock` is the clock of the snapshots' `mono`. `synthetic`
     names the scenario when the devices are not real. `rules` gives how every group of rules is doing, again
-    in the server's thread; it is None where there is no rules engine.
+    in the server's thread; it is None where there is no rules engine. `rack` gives what the agents of the rack's
+    other nodes are told, in JSON; None where no rack is configured.
     """
 
     latest: Callable[[], Snapshot | None]
@@ -46,9 +47,11 @@ class View:
     synthetic: str | None = None
     telemetry_path: str = "/metrics"
     rules: Callable[[], tuple[GroupReport, ...]] | None = None
+    rack: Callable[[], bytes | None] | None = None
 
 
-RESERVED_PATHS = ("/-/healthy", "/-/ready", "/-/reload", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules")
+RESERVED_PATHS = ("/-/healthy", "/-/ready", "/-/reload", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules",
+                  "/api/v1/rack")  # fmt: skip
 """Paths that the metrics cannot have."""
 
 
@@ -66,6 +69,7 @@ class Site:
             "/api/v1/snapshot": (_READ, self._snapshot),
             "/api/v1/alerts": (_READ, self._alerts),
             "/api/v1/rules": (_READ, self._rules),
+            "/api/v1/rack": (_READ, self._rack),
         }
         path = view.telemetry_path
         if not path.startswith("/") or (path in self._routes and path != "/"):
@@ -133,6 +137,14 @@ class Site:
         except rules_json.ParameterError as error:
             return Response(HTTPStatus.BAD_REQUEST, envelope.failure("bad_data", str(error)), _JSON)
         return Response(HTTPStatus.OK, rules_json.rules(self._groups(), selection), _JSON)
+
+    def _rack(self, request: Request) -> Response:
+        del request
+        told = None if self._view.rack is None else self._view.rack()
+        if told is None:
+            text = "no rack is configured here: set rack.name"
+            return Response(HTTPStatus.NOT_FOUND, envelope.failure("not_found", text), _JSON)
+        return Response(HTTPStatus.OK, told, _JSON)
 
     def _landing(self, request: Request) -> Response:
         del request

@@ -5,17 +5,41 @@ from __future__ import annotations
 from agent.catalogue.bindings import Derived, Source
 from agent.model import Kind, Lane, Metric, Rack, Unit
 
-ROWS = (
+LIMITS = (
     Metric("coldplate_rack_power_budget_watts", Kind.GAUGE, Unit.WATTS, Rack,
            "Power that the rack may draw.",
            Lane.FAST, (Source("configuration: rack.power_budget"),), span=(0, 1e8), simulated=(1e3, 1e6)),
+    Metric("coldplate_rack_feed_limit_watts", Kind.GAUGE, Unit.WATTS, Rack,
+           "Power that one of the rack's supplies may carry.",
+           Lane.FAST, (Source("configuration: rack.feeds"),), labels=("feed",), span=(0, 1e8), simulated=(1e3, 1e6)),
     Metric("coldplate_rack_nodes_expected", Kind.GAUGE, Unit.NONE, Rack,
-           "Nodes that the rack should have.",
-           Lane.FAST, (Source("configuration: rack.nodes_expected"),), span=(0, 1000), simulated=(1, 72)),
+           "Nodes that the rack should have; counted from the peers where it is not configured.",
+           Lane.FAST, (Source("configuration: rack.nodes_expected, rack.peers"),), span=(0, 1000), simulated=(1, 72)),
+)  # fmt: skip
+
+POWER = (
     Metric("coldplate_rack_power_watts", Kind.GAUGE, Unit.WATTS, Rack,
-           "Power that the reporting nodes of the rack draw; needs rack peers, not in this version.",
-           Lane.FAST, (Derived("node power of the rack's peers"),), span=(0, 1e8), simulated=(1e3, 1e6)),
+           "Power of the rack's reporting nodes, all in the same second; coldplate_rack_nodes_reporting says how many.",
+           Lane.FAST, (Derived("power of this node and of rack.peers"),), span=(0, 1e8), simulated=(1e3, 1e6)),
+    Metric("coldplate_rack_power_conservative_watts", Kind.GAUGE, Unit.WATTS, Rack,
+           "As coldplate_rack_power_watts, with the nameplate of a node for each expected node that does not report.",
+           Lane.FAST, (Derived("coldplate_rack_power_watts and rack.node_nameplate"),),
+           span=(0, 1e8), simulated=(1e3, 1e6)),
+    Metric("coldplate_rack_power_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Rack,
+           "End of the second that coldplate_rack_power_watts is about, in seconds since the epoch.",
+           Lane.FAST, (Derived("wall clock"),), span=(0, 1e11), simulated=(1.7e9, 1.9e9)),
     Metric("coldplate_rack_nodes_reporting", Kind.GAUGE, Unit.NONE, Rack,
-           "Nodes whose power is in the rack's sum; needs rack peers, not in this version.",
+           "Nodes whose power is in the rack's sum, this one included.",
            Lane.FAST, (Derived("rack peers that answered"),), span=(0, 1000), simulated=(0, 72)),
 )  # fmt: skip
+
+PEERS = (
+    Metric("coldplate_rack_peer_up", Kind.STATE, Unit.NONE, Rack,
+           "1 if the peer's last answer counted, 0 if there was none or it did not.",
+           Lane.FAST, (Derived("polling of rack.peers"),), labels=("peer",), span=(0, 1), simulated=(0, 1)),
+    Metric("coldplate_rack_peer_failures_total", Kind.COUNTER, Unit.NONE, Rack,
+           "Times that the peer gave no answer that counts: connect, timeout, http, garbage, foreign (rack) or clock.",
+           Lane.FAST, (Derived("polling of rack.peers"),), labels=("peer", "reason")),
+)  # fmt: skip
+
+ROWS = LIMITS + POWER + PEERS

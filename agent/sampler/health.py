@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agent.backends.protocol import LaneSample
 from agent.catalogue import BY_NAME
 from agent.model import Backend, BackendReport, Entity, Gap, Labels, Lane, Node, Outcome, Rack, Reading, Series
 from agent.sampler.runner import Read
-from agent.sampler.settings import Settings
+from agent.sampler.settings import RackSettings, Settings
 
 
 @dataclass(slots=True)
@@ -46,6 +47,8 @@ class OwnFacts:
     reload_at: float = 0.0
     judgement: tuple[Reading, ...] = ()
     """The rule engine's own series."""
+    rack: tuple[Reading, ...] = ()
+    """What is known of the rack beside its configuration."""
 
 
 class Health:
@@ -151,10 +154,17 @@ class Health:
             cause = (("cause", "garbage"),)
             rows.append(self.reading("coldplate_readings_rejected_total", worker, facts.worker_garbage, cause))
         if settings.rack is not None:
-            rack = Rack(settings.rack.name)
-            if settings.rack.power_budget is not None:
-                rows.append(self.reading("coldplate_rack_power_budget_watts", rack, settings.rack.power_budget))
-            if settings.rack.nodes_expected is not None:
-                rows.append(self.reading("coldplate_rack_nodes_expected", rack, settings.rack.nodes_expected))
+            rows.extend(self._rack_readings(settings.rack))
+        rows.extend(facts.rack)
         rows.extend(facts.judgement)
         return rows
+
+    def _rack_readings(self, settings: RackSettings) -> Iterator[Reading]:
+        """What the configuration says of the rack."""
+        rack = Rack(settings.name)
+        if settings.power_budget is not None:
+            yield self.reading("coldplate_rack_power_budget_watts", rack, settings.power_budget)
+        if settings.nodes_expected is not None:
+            yield self.reading("coldplate_rack_nodes_expected", rack, settings.nodes_expected)
+        for feed, limit in settings.feeds:
+            yield self.reading("coldplate_rack_feed_limit_watts", rack, limit, (("feed", feed),))

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from agent.backends.protocol import ChannelError, LaneSample
+from agent.backends.protocol import ChannelError, GpuProcess, LaneSample
 from agent.catalogue import BY_NAME
-from agent.model import Backend, Gap, GpuIdentity, Instant, Lane, Node, Outcome, Reading, Reason, Series, Snapshot
+from agent.model import Backend, Gap, Gpu, GpuIdentity, Instant, Lane, Node, Outcome, Reading, Reason, Series, Snapshot
 from agent.sampler.blocks import Block, Key, MissingSeries, gaps_for, withdrawn
 from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
 from agent.sampler.estimate import estimate
@@ -61,6 +61,7 @@ class Sampler:
         self._trouble: dict[str, _Trouble] = {}
         self._refusal: _Trouble | None = None
         self._fast_at: dict[str, float] = {}
+        self._processes: dict[str, Sequence[GpuProcess]] = {}
         self._rejected: dict[tuple[str, str], Series] = {}
         self._told: dict[str, bool] = {}
         self._sequence = 0
@@ -90,6 +91,8 @@ class Sampler:
         """One lane of one device."""
         key = (self._devices, sample.channel, sample.lane)
         self._store(key, sample.mono, sample.readings, sample.gaps)
+        if sample.lane is Lane.SLOW:
+            self._processes[sample.channel] = sample.processes or ()
         if sample.lane is Lane.FAST:
             self._trouble.pop(sample.channel, None)
             self._fast_at[sample.channel] = sample.mono
@@ -122,6 +125,13 @@ class Sampler:
     def take_own(self, at: float, readings: Sequence[Reading]) -> None:
         """What the agent measured of itself: shown as it is."""
         self._blocks["agent", "", Lane.SLOW] = Block(at, readings, ())
+
+    def processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
+        """The compute processes of every GPU of the inventory; none for one that does not answer. For any thread."""
+        return {
+            identity.gpu: () if identity.gpu.uuid in self._trouble else self._processes.get(identity.gpu.uuid, ())
+            for identity in list(self.inventory.gpus.values())
+        }
 
     def snapshot(self, now: Instant, facts: OwnFacts) -> Snapshot:
         """The node as it is known now."""
@@ -259,14 +269,14 @@ class Sampler:
 
     def _node_power(self, now: float, readings: list[Reading]) -> list[Gap]:
         """Add an estimate where nothing measures the node; a gap where it cannot be made."""
-        if not self.settings.estimate_power or not self.inventory.gpus:
+        if self.settings.estimate is None or not self.inventory.gpus:
             return []
         for backend, conditioner in self._conditioners.items():
             patience = self._patience(backend, Lane.FAST)
             if any(now - at <= patience for at, _ in conditioner.noted[NODE_POWER].values()):
                 return []
         power = self._gpu_power(now, self.settings.patience(Lane.FAST))
-        made = estimate(power)
+        made = estimate(power, self.settings.estimate)
         if made is None:
             unknown = f"the power of {power.count(None)} of {len(power)} GPUs is not known"
             return [Gap(NODE_POWER, Node(), Reason.LOST, f"nothing measures it, and {unknown}")]

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.model import Lane
+from agent.sampler.estimate import DEFAULT, Coefficients
 
 
 @dataclass(frozen=True, slots=True)
 class RackSettings:
-    """The rack that feeds this node; None where it was not configured."""
+    """The rack that feeds this node; None where it was not configured. `feeds` are supplies and their limits."""
 
     name: str
     power_budget: float | None = None
     nodes_expected: int | None = None
+    feeds: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class Settings:
     deadline: float = 2.0
     window: float = 60.0
     expected_gpus: int | None = None
-    estimate_power: bool = True
+    estimate: Coefficients | None = DEFAULT
+    """How node power is estimated where nothing measures it; None: not at all."""
     rack: RackSettings | None = None
 
     def period(self, lane: Lane) -> float:

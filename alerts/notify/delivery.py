@@ -110,6 +110,8 @@ class HttpReceiver:
         self._in_hand = 0
         self._end: float | None = None
         self._thread: threading.Thread | None = None
+        self.heir: HttpReceiver | None = None
+        """Who takes over what could not be delivered at the end."""
         self._away = False  # from here on, the thread's own
         self._refusals: dict[Labels, None] = {}
 
@@ -132,6 +134,17 @@ class HttpReceiver:
                 self.counts.add(dropped=len(notices))
                 return
             self.counts.add(dropped=self._mailbox.put(notices))
+            if self._thread is None:
+                self._start()
+            self._wake.notify_all()
+
+    def inherit(self, notices: Sequence[Notice]) -> None:
+        """Take over what another one could not deliver, where nothing newer waits."""
+        with self._wake:
+            if self._end is not None:
+                self.counts.add(dropped=len(notices))
+                return
+            self.counts.add(dropped=self._mailbox.give_back(list(notices), first=True))
             if self._thread is None:
                 self._start()
             self._wake.notify_all()
@@ -167,10 +180,12 @@ class HttpReceiver:
                 self._postpone(batch, error)
         self._link.close()
         with self._wake:
-            left = self._mailbox.clear()
-            self.counts.add(dropped=left)
-        if left:
-            _log.warning("alerts not delivered", extra={"facts": {"url": self.url, "number": left}})
+            left = self._mailbox.empty()
+        if left and self.heir is not None:
+            self.heir.inherit(left)
+        elif left:
+            self.counts.add(dropped=len(left))
+            _log.warning("alerts not delivered", extra={"facts": {"url": self.url, "number": len(left)}})
 
     def _next(self) -> list[Notice]:
         """Waits for the next batch; none when it is time to end."""

@@ -43,7 +43,7 @@ class Dispatcher:
     def __init__(self, receivers: Sequence[Receiver], resend: float = RESEND, external_labels: Labels = ()) -> None:
         self._lock = threading.Lock()  # a reload comes from another thread than the evaluations
         self._groups: dict[str, dict[Labels, _Known]] = {}
-        self._restored: dict[Labels, State] = {}
+        self._restored: dict[Labels, tuple[Alert, frozenset[int]]] = {}
         self._receivers = tuple(receivers)
         self._resend = resend
         self._external = external_labels
@@ -53,32 +53,52 @@ class Dispatcher:
         return self._receivers
 
     def consider(
-        self, group: str, alerts: Iterable[Alert], at: float, interval: float, failed: Collection[str] = ()
+        self, group: str, alerts: Iterable[Alert], at: float, interval: float, unknown: Iterable[Alert] = ()
     ) -> None:
         """Tell what is to be told of a group that was evaluated at `at`, in wall seconds, and is every `interval`.
 
         `alerts` are all of the group's: pending, firing, and resolved ones for as long as they are remembered. Those
-        of the rules named in `failed` are kept in mind but not told again: nothing is known of them.
+        of rules that failed are `unknown`: they are kept in mind, but not told again.
         """
         with self._lock:
             before = self._groups.get(group, {})
             after: dict[Labels, _Known] = {}
             post = _Post(self._receivers, self._external, at + VALID_FOR * max(interval, self._resend))
+            for alert in unknown:
+                if alert.labels in before:
+                    after[alert.labels] = before[alert.labels]
             for alert in _distinct(alerts):
-                known = before.get(alert.labels)
-                if alert.rule in failed:
-                    if known is not None:
-                        after[alert.labels] = known
-                elif alert.phase is not Phase.PENDING:
-                    after[alert.labels] = self._tell(known, alert, at, post)
+                if alert.phase is not Phase.PENDING:
+                    after[alert.labels] = self._tell(before.get(alert.labels), alert, at, post)
             self._groups[group] = after
             _end(before, after, at, post)
             post.hand_over(at)
 
-    def already_told(self, alerts: Iterable[Alert]) -> None:
-        """Mark incidents, restored at the start, as known to the receivers that are told only of changes."""
+    def already_told(self, alerts: Iterable[Alert], receivers: Sequence[Receiver] | None = None) -> None:
+        """Mark incidents, restored at the start, as known to these receivers (or all) that are told only of changes."""
         with self._lock:
-            self._restored.update((alert.labels, _state(alert)) for alert in alerts if alert.phase is not Phase.PENDING)
+            told = frozenset(map(id, self._receivers if receivers is None else receivers))
+            self._restored.update((alert.labels, (alert, told)) for alert in alerts if alert.phase is not Phase.PENDING)
+
+    def end(self, alerts: Iterable[Alert], at: float) -> None:
+        """Tell those that are told once that these incidents are over: nobody looks at them any more."""
+        with self._lock:
+            post = _Post(self._receivers, self._external, at)
+            for alert in alerts:
+                post.once(replace(alert, phase=Phase.RESOLVED, resolved_at=at), frozenset())
+            post.hand_over(at)
+
+    def shift(self, seconds: float) -> None:
+        """The clock was set: what was told is as long ago as before, and the incidents are the same."""
+        with self._lock:
+            for known in (each for group in self._groups.values() for each in group.values()):
+                known.alert = _moved(known.alert, seconds)
+                known.state = _state(known.alert)
+                if known.sent_at is not None:
+                    known.sent_at += seconds
+            self._restored = {
+                labels: (_moved(alert, seconds), told) for labels, (alert, told) in self._restored.items()
+            }
 
     def forget(self, group: str, at: float | None = None) -> None:
         """Forget a group that is no longer evaluated; with a time, the incidents that are told once end then."""
@@ -89,16 +109,33 @@ class Dispatcher:
                 _end(before, {}, at, post)
                 post.hand_over(at)
 
-    def reconfigure(self, receivers: Sequence[Receiver], resend: float, external_labels: Labels) -> None:
+    def reconfigure(
+        self,
+        receivers: Sequence[Receiver],
+        resend: float,
+        external_labels: Labels,
+        at: float = 0.0,
+        heirs: Sequence[tuple[Receiver, Receiver]] = (),
+    ) -> None:
         """Take over a changed configuration; what was told when is remembered. Stopping receivers is the caller's.
 
-        A receiver that is new is told what fires, and not of what had already ended.
+        A receiver that is new is told what fires, and not of what had already ended, unless it is the heir of one that
+        was told. Other external labels make other alerts: the ones before end at `at`, for those that are told once.
         """
         with self._lock:
             kept = frozenset(map(id, self._receivers)) & frozenset(map(id, receivers))
             everyone = frozenset(map(id, receivers))
+            changed = external_labels != self._external
+            post = _Post(self._receivers, self._external, at)
             for known in (each for group in self._groups.values() for each in group.values()):
-                known.told = everyone if known.state[0] is Phase.RESOLVED else known.told & kept
+                told = known.told & kept | {id(heir) for old, heir in heirs if id(old) in known.told}
+                if known.state[0] is Phase.RESOLVED:
+                    told = everyone
+                elif changed:
+                    post.once(replace(known.alert, phase=Phase.RESOLVED, resolved_at=at), post.everyone - known.told)
+                    told = frozenset()
+                known.told = frozenset(told)
+            post.hand_over(at)
             self._receivers = tuple(receivers)
             self._resend = resend
             self._external = external_labels
@@ -116,8 +153,9 @@ class Dispatcher:
         state = _state(alert)
         if known is None or known.state != state:
             known = _Known(alert, state)
-            if self._restored.pop(alert.labels, None) == state:
-                known.told = post.everyone
+            restored = self._restored.pop(alert.labels, None)
+            if restored is not None and _state(restored[0]) == state:
+                known.told = restored[1] & post.everyone
         known.alert = alert
         if _needs_sending(known.sent_at, at, self._resend):
             known.sent_at = at
@@ -142,6 +180,16 @@ def _needs_sending(sent_at: float | None, at: float, resend: float) -> bool:
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+def _moved(alert: Alert, seconds: float) -> Alert:
+    """The same incident by a clock that was set."""
+    fired, resolved = alert.fired_at, alert.resolved_at
+    return replace(
+        alert,
+        fired_at=None if fired is None else fired + seconds,
+        resolved_at=None if resolved is None else resolved + seconds,
+    )
 
 
 def _state(alert: Alert) -> State:

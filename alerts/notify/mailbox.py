@@ -69,8 +69,8 @@ class Mailbox:
             self._waiting.move_to_end(labels, last=not first)
         return dropped
 
-    def clear(self) -> int:
-        """Empty it; the number that were in it."""
-        left = len(self._waiting)
+    def empty(self) -> list[Notice]:
+        """All that were in it, the oldest first."""
+        left = list(self._waiting.values())
         self._waiting.clear()
         return left

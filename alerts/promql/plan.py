@@ -19,7 +19,9 @@ LOOKBACK_MS = 300_000
 Element = tuple[Labels, float]
 Elements = list[Element]
 
-_REMEMBERED_LABEL_SETS = 16_384
+_ALWAYS_REMEMBERED = 1024
+"""Label sets and derivations that a query may remember without being asked how many it needs."""
+_TIMES_NEEDED = 4
 
 
 class Moment(NamedTuple):
@@ -78,6 +80,7 @@ class LabelSpace:
         self._memories: list[dict[int, Labels]] = []
         self._pair_memories: list[dict[tuple[int, int], Labels]] = []
         self._foreign: dict[int, tuple[Labels, Labels]] = {}
+        self._limit: int | None = _ALWAYS_REMEMBERED
 
     def canonical(self, labels: Labels) -> Labels:
         """Return the one object that stands for a label set."""
@@ -124,9 +127,16 @@ class LabelSpace:
         return len(self._canonical) + len(self._foreign) + sum(map(len, self._pair_memories))
 
     def trim(self) -> None:
-        """Start anew when too much is remembered; only between evaluations, since identity is equality within one."""
-        if self.size() <= _REMEMBERED_LABEL_SETS:
+        """Start anew when much more is remembered than one evaluation needs: series come and go.
+
+        Only between evaluations, since identity is equality within one.
+        """
+        size = self.size()
+        if self._limit is None:  # the evaluation after a new start shows what one needs
+            self._limit = max(_ALWAYS_REMEMBERED, _TIMES_NEEDED * size)
+        if size <= self._limit:
             return
+        self._limit = None
         self._canonical.clear()
         self._foreign.clear()
         for memory in self._memories:

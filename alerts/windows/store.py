@@ -69,7 +69,7 @@ class _Window:
             del self.values[:spare]
 
     def end(self, at: float) -> None:
-        if not is_stale(self.values[-1]):
+        if self.times[-1] < at and not is_stale(self.values[-1]):
             self.put(at, STALE)
 
 
@@ -197,6 +197,12 @@ class Windows:
         if window is not None:
             window.end(to_milliseconds(at) / 1000)
 
+    def expire(self, labels: Labels, since: float, at: float) -> None:
+        """End a series, unless somebody wrote it after `since`."""
+        window = self._index.get(labels)
+        if window is not None and window.times[-1] <= to_milliseconds(since) / 1000:
+            window.end(to_milliseconds(at) / 1000)
+
     def select(self, matchers: tuple[Matcher, ...], start: float, end: float) -> list[Window]:
         """See `alerts.promql.Source`."""
         return windows_of(self._index.matching(matchers), start, end)
@@ -281,7 +287,12 @@ class Windows:
                 window.cut(at)
             samples += len(window.times)
         self.bytes = SERIES_BYTES * len(self._index) + SAMPLE_BYTES * samples
-        if gone or len(self._sampled) > 2 * len(self._live) + _REMEMBERED or len(self._unread) > _REMEMBERED:
+        if (
+            gone
+            or self._refused
+            or len(self._sampled) > 2 * len(self._live) + _REMEMBERED
+            or len(self._unread) > _REMEMBERED
+        ):
             # Met anew at the next round: those that ended may come back, those without room may find some.
             self._sampled = {}
             self._unread = set()

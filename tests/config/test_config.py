@@ -50,22 +50,40 @@ def test_quantities_take_units() -> None:
         ("notify: {alertmanager: {url: x}}", "c.yaml:1: notify.alertmanager.url: unknown key; did you mean 'urls'?"),
         ("notify: {resend: 0s}", "c.yaml:1: notify.resend: 0s is out of range; use 1s to 1h"),
         ("notify: {webhook: {timeout: 5m}}", "c.yaml:1: notify.webhook.timeout: is out of range; use 100ms to 60s"),
-        ("rack:\n  name: r\n  peers: []", ("c.yaml:3: rack.peers: this version does not read other nodes of the rack; "
-                                          "remove the key")),
         ("sampling: {fast: 1}", ("c.yaml:1: sampling.fast: 1 is no duration; write a number with one of the units "
                                 "ms, s, m, h, d, such as 15s")),
         ("sampling: {fast: 1kW}", ("c.yaml:1: sampling.fast: 'kW' is no unit of duration; use one of ms, s, m, h, d, "
                                   "such as 15s")),
-        ("rack: {name: r, power_budget: 40s}", ("c.yaml:1: rack.power_budget: 's' is no unit of power; "
-                                               "use one of W, kW, MW, such as 40.8kW")),
+        ("rack: {name: r, power_budget: 40s}", ("c.yaml:1: rack.power_budget: 's' is no unit of limit of power; use "
+                                               "one of W, kW, MW, VA, kVA, MVA, such as 40.8kW, 45kVA or {amperes: 60, "
+                                               "volts: 415, phases: 3}")),
+        ("rack: {name: r, power_budget: 0kW}", ("c.yaml:1: rack.power_budget: '0kW' is 0 W; give more than 0 and at "
+                                               "most 1e+08 W")),
+        ("rack:\n  name: r\n  feeds:\n    a: {amperes: 60A, volts: 415, phases: 3}",
+         "c.yaml:4: rack.feeds.a: amperes: '60A' is no number; give it without a unit"),
+        ("rack: {name: r, feeds: {a: {amperes: 60, volts: 415}}}",
+         ("c.yaml:1: rack.feeds.a: phases is missing; write {amperes: 60, volts: 415, phases: 3}, and derate: 0.8 if "
+          "need be")),
+        ("rack: {name: r, feeds: {a: {amperes: 60, volts: 415, phases: 2}}}",
+         "c.yaml:1: rack.feeds.a: phases: 2 is neither 1 nor 3; with 3, volts are those between two phases"),
+        ("rack: {name: r, feeds: {a: {amperes: 60, volts: 415, phases: 3, derate: 80}}}",
+         "c.yaml:1: rack.feeds.a: derate: 80 is out of range; give the share that may be used, such as 0.8"),
+        ("rack: {name: r, feeds: {1: 30kW}}", "c.yaml:1: rack.feeds: a name in it is no text; put it in quotes"),
+        ("rack: {name: r, power_factor: 95}", ("c.yaml:1: rack.power_factor: 95 is out of range; give a number above 0 "
+                                              "and up to 1")),
+        ("rack: {name: r, peer: {scheme: ftp}}", "c.yaml:1: rack.peer.scheme: 'ftp' is unknown; use http or https"),
+        ("rack: {name: r, peer: {password: x}}", ("c.yaml:1: rack.peer.password: unknown key; did you mean "
+                                                 "'password_file'?")),
+        ("rack: {peers: ['n1:1']}", ("c.yaml:1: rack.peers: is of no use without the rack's name; give it in rack.name "
+                                    "or node.rack")),
         ("sampling: {fast: 10ms}", "c.yaml:1: sampling.fast: 0.01s is out of range; use 100ms to 60s"),
         ("sampling: {fast: 20s}", "c.yaml:1: sampling.slow: is shorter than sampling.fast"),
         ("backends: {devices: amd}", ("c.yaml:1: backends.devices: 'amd' is unknown; "
                                      "use one of auto, nvml, synthetic, none")),
         ("backends: {power: [psu]}", ("c.yaml:1: backends.power: 'psu' is unknown; "
                                      "use any of redfish, ipmi, hwmon, rapl, estimate")),
-        ("rack: {power_budget: 1kW}", ("c.yaml:1: rack.power_budget: a budget needs the rack's name in rack.name or "
-                                      "node.rack")),
+        ("rack: {power_budget: 1kW}", ("c.yaml:1: rack.power_budget: is of no use without the rack's name; give it in "
+                                      "rack.name or node.rack")),
         ("backends: {host: maybe}", "c.yaml:1: backends.host: expected `bool`, got `str`"),
         ("web: {listen: 19400}", "c.yaml:1: web.listen: expected `array`, got `int`"),
         ("web: {max_connections: 0}", "c.yaml:1: web.max_connections: must be between 1 and 10000"),
@@ -79,6 +97,28 @@ def test_quantities_take_units() -> None:
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_place_and_remedy(text: str, message: str) -> None:
     assert refusal(text) == message
+
+
+@pytest.mark.parametrize(
+    ("limit", "watts"),
+    [
+        ("40.8kW", 40_800.0),
+        ("0.5MVA", 475_000.0),
+        ("45kVA", 42_750.0),
+        ("{amperes: 32, volts: 230, phases: 1}", 32 * 230 * 0.95),
+        ("{amperes: 60, volts: 415, phases: 3, derate: 0.8}", 60 * 415 * 3**0.5 * 0.95 * 0.8),
+    ],
+)
+def test_a_limit_may_be_told_in_watts_volt_amperes_or_amperes(limit: str, watts: float) -> None:
+    rack = parse(
+        f"rack: {{name: r, power_budget: {limit}, node_nameplate: {limit}, feeds: {{a.1: {limit}}}}}", "c"
+    ).rack
+    assert rack.power_budget == rack.node_nameplate == rack.feeds["a.1"] == pytest.approx(watts)
+
+
+def test_apparent_power_counts_by_the_power_factor_beside_it_and_power_does_not() -> None:
+    rack = parse("rack: {name: r, power_factor: 0.5, power_budget: 40kVA, feeds: {a: 40kW}}", "c").rack
+    assert (rack.power_budget, rack.feeds) == (20_000.0, {"a": 40_000.0})
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -207,6 +207,36 @@ def test_a_broken_rule_file_ends_a_start_with_everything_that_is_wrong(tmp_path:
     assert f"{tmp_path}/bad.yml:11: " in done.stderr and "WarmAtOnce" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "notify: {alertmanager: {urls: ['http://am:9093/api/v2/alerts']}}",
+        "notify: {webhook: {urls: ['am:9093']}}",
+        "node: {name: 'rack 7 node'}\nnotify: {alertmanager: {urls: ['http://am:9093']}}",
+        "rules: {override: {GpuHott: {for: 1m}}}",
+        "rules: {disable: [Nothing*]}",
+        "rules: {files: [nowhere/*.yml]}",
+        "jobs: {sources: [slurn]}",
+    ],
+)
+def test_a_mistake_in_the_configuration_is_one_line_and_status_2(mistake: str, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(mistake)
+    command = [
+        sys.executable,
+        "-m",
+        "agent.cli",
+        "run",
+        "--scenario",
+        "idle",
+        "--config.file",
+        str(tmp_path / "c.yaml"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=ROOT, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.strip().count("\n") == 0
+
+
 def test_a_reload_changes_rules_keeps_alerts_and_refuses_what_is_broken(
     start: Callable[..., object], tmp_path: Path
 ) -> None:

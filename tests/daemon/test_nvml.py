@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import ModuleType
@@ -151,3 +153,25 @@ def test_a_driver_that_comes_after_the_agent_is_found(start, library: Path, tmp_
     assert "the NVIDIA driver is not loaded" in daemon.log.read_text()
     BUILD.command(control)
     daemon.until("the GPUs are there", lambda: daemon.family("coldplate_gpu_up") == ALL, 10)
+
+
+def test_a_gpu_is_attributed_to_the_job_of_the_process_that_computes_on_it(
+    start, library: Path, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "llama", "SLURM_JOB_PARTITION": "gpu"}
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=environment) as rank:
+        node = Node(start, library, tmp_path)
+        node.command(f"process 2 {rank.pid}", f"process 3 {rank.pid}")
+
+        def jobs() -> list[dict[str, str]]:
+            return [dict(labels) for name, labels in node.daemon.page() if name == "coldplate_gpu_job_info"]
+
+        node.daemon.until("two GPUs with a job", lambda: len(jobs()) == 2, 20)
+        assert {(job["gpu"], job["scheduler"], job["job_id"], job["name"]) for job in jobs()} == {
+            ("2", "slurm", "4711", "llama"),
+            ("3", "slurm", "4711", "llama"),
+        }
+        assert node.daemon.family("coldplate_job_gpus", "job_id") == {"4711": 2.0}
+        rank.stdin.close()
+        node.command("process 0 1")  # a process that is no job: the init of this machine, in its own cgroup
+        node.daemon.until("the job's end", lambda: not any(job["job_id"] == "4711" for job in jobs()), 20)

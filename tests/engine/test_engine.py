@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 
 import pytest
@@ -158,7 +159,53 @@ def test_rules_that_go_take_their_series_and_alerts_along(node: Node) -> None:
     run.rounds(0, 12, HOT_NODE)
     assert {alert.rule for alert in run.alerts()} == {"Hot", "Gone"}
     assert run.engine.reload(ruleset(f"groups: [{gone}]"), later(12.5)) == ["rules.yml;g"]
-    assert run.rounds(13, 13, HOT_NODE) == ["13: resolved"]
+    assert run.rounds(13, 15, HOT_NODE) == ["15: resolved"]  # two intervals later, as on a Prometheus server
+
+
+def test_a_group_that_moves_to_another_file_takes_its_series_over(node: Node) -> None:
+    record = "{name: g, rules: [{record: r, expr: t * 2}]}"
+    reader = "{name: h, rules: [{alert: High, expr: r > 100}]}"
+    run = Run(ruleset(f"groups: [{record}, {reader}]"), node)
+    run.rounds(0, 5, HOT_NODE)
+    moved = (*ruleset(f"groups: [{reader}]").files, *ruleset(f"groups: [{record}]", "other.yml").files)
+    run.engine.reload(Ruleset(moved), later(5.5))
+    assert run.rounds(6, 20, HOT_NODE) == []
+    assert [rule.health for group in run.engine.reports() for rule in group.rules] == [RuleHealth.OK] * 2
+
+
+def test_files_of_one_name_with_groups_of_one_name_are_apart(node: Node) -> None:
+    files = tuple(ruleset(HOT, f"{folder}/x.yml").files[0] for folder in "ab")
+    run = Run(Ruleset(files), node)
+    assert run.rounds(0, 12, HOT_NODE) == ["0: pending", "0: pending", "10: firing", "10: firing"]
+    keys = [key for key, _ in run.engine.groups()]
+    assert keys == ["x.yml;g", "x.yml;g#2"]
+
+
+def test_reloads_again_and_again_starve_no_group(node: Node) -> None:
+    group = "{{name: {0}, interval: 15s, rules: [{{record: 'r:{0}', expr: '1'}}]}}"
+    rules = ruleset("groups: [" + ", ".join(group.format(name) for name in "abcde") + "]")
+    engine = RuleEngine(rules, TARGET, START)
+    seen: dict[str, int] = {}
+    for second in range(60):
+        if second % 5 == 4:
+            engine.reload(rules, later(second - 0.5))
+        for done in engine.round(node.snapshot({}, later(second)), later(second)):
+            seen[done.group.name] = seen.get(done.group.name, 0) + 1
+    assert seen == dict.fromkeys("abcde", 4)
+
+
+def test_durations_are_counted_on_the_grid_and_not_by_rounds_that_stray(node: Node) -> None:
+    dice = random.Random(3)
+    for _ in range(20):
+        engine = RuleEngine(ruleset(f"groups: [{{name: g, interval: 5s, rules: [{HOT}]}}]"), TARGET, START)
+        fired = [
+            second
+            for second in range(30)
+            for now in [later(second + dice.uniform(0, 0.02))]
+            for done in engine.round(node.snapshot(HOT_NODE, now), now)
+            if any(each.alert.phase is Phase.FIRING for each in done.outcome.transitions)
+        ]
+        assert fired == [10]
 
 
 # -- restart ----------------------------------------------------------------------------------------------------------
@@ -251,7 +298,25 @@ def test_alerts_of_rules_that_are_gone_are_forgotten(node: Node) -> None:
     run = Run(ruleset(HOT), node)
     run.rounds(0, 12, HOT_NODE)
     again = Run(ruleset(HOT.replace("warning", "critical")), node, 20)
-    assert again.engine.restore(run.saved(12), later(20)) == 0
+    again.engine.restore(run.saved(12), later(20))
+    assert again.alerts() == []
+
+
+def test_a_clock_that_is_set_right_after_a_restart_does_not_keep_alerts_that_are_over(node: Node) -> None:
+    run = Run(ruleset(HOT), node)
+    run.rounds(0, 12, HOT_NODE)
+    again = Run(ruleset(HOT), node, 20)
+    again.engine.restore(run.saved(12), later(20))
+    again.rounds(20, 21, COOL_NODE)
+    again.clock_step = -2000.0
+    assert again.rounds(22, 60, COOL_NODE) == ["50: resolved"]
+
+
+def test_firing_alerts_of_rules_that_are_gone_are_named_so_that_their_end_can_be_told(node: Node) -> None:
+    run = Run(ruleset(HOT), node)
+    run.rounds(0, 12, HOT_NODE)
+    again = Run(ruleset("{alert: Other, expr: u > 1}"), node, 20)
+    assert [alert.rule for alert in again.engine.restore(run.saved(12), later(20))] == ["Hot"]
 
 
 def test_a_state_from_the_future_is_moved_back(node: Node) -> None:

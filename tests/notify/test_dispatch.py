@@ -129,7 +129,7 @@ def test_the_alerts_of_a_rule_that_failed_are_neither_sent_nor_forgotten(h) -> N
     repeats, once = h.Ear(), h.Ear(repeats=False)
     dispatcher = Dispatcher([repeats, once], resend=10.0)
     dispatcher.consider("g", [h.alert("Bad"), h.alert("Good")], 1000.0, 1.0)
-    dispatcher.consider("g", [h.alert("Bad"), h.alert("Good")], 1020.0, 1.0, failed={"Bad"})
+    dispatcher.consider("g", [h.alert("Good")], 1020.0, 1.0, unknown=[h.alert("Bad")])
     assert [notice.alert.rule for _, notice in repeats.heard] == ["Bad", "Good", "Good"]
     assert once.phases() == [(1000.0, "firing")] * 2
     dispatcher.consider("g", [h.alert("Bad")], 1021.0, 1.0)
@@ -154,11 +154,10 @@ def test_a_new_receiver_is_told_what_fires_and_not_what_was_over_before_it_came(
     dispatcher = Dispatcher([old, gone])
     alerts = [h.alert("Fires"), h.alert("Over", resolved_at=1005.0)]
     dispatcher.consider("g", alerts, 1010.0, 1.0)
-    dispatcher.reconfigure([new, old], 60.0, (("cluster", "c1"),))
+    dispatcher.reconfigure([new, old], 60.0, ())
     dispatcher.consider("g", alerts, 1011.0, 1.0)
     assert [notice.alert.rule for _, notice in new.heard] == ["Fires"]
     assert len(old.heard) == len(gone.heard) == 2
-    assert dict(new.heard[0][1].alert.labels)["cluster"] == "c1"
 
 
 def test_a_reload_does_not_send_everything_anew(h) -> None:
@@ -204,3 +203,52 @@ def test_all_receivers_are_stopped(h) -> None:
     ears = [h.Ear(), h.Ear()]
     Dispatcher(ears).stop(1.5)
     assert [ear.stopped for ear in ears] == [[1.5], [1.5]]
+
+
+def test_the_heir_of_a_receiver_is_not_told_again_what_that_one_knew(h) -> None:
+    old, heir = h.Ear(repeats=False), h.Ear(repeats=False)
+    dispatcher = Dispatcher([old])
+    dispatcher.consider("g", [h.alert("Fires")], 1010.0, 1.0)
+    dispatcher.reconfigure([heir], 60.0, (), 1011.0, [(old, heir)])
+    dispatcher.consider("g", [h.alert("Fires")], 1012.0, 1.0)
+    assert heir.heard == []
+
+
+def test_other_external_labels_end_the_alerts_before_and_begin_new_ones(h) -> None:
+    ear = h.Ear(repeats=False)
+    dispatcher = Dispatcher([ear], external_labels=(("site", "a"),))
+    dispatcher.consider("g", [h.alert("Fires")], 1010.0, 1.0)
+    dispatcher.reconfigure([ear], 60.0, (("site", "b"),), 1011.0)
+    dispatcher.consider("g", [h.alert("Fires")], 1012.0, 1.0)
+    told = [(dict(notice.alert.labels)["site"], notice.alert.phase.value) for _, notice in ear.heard]
+    assert told == [("a", "firing"), ("a", "resolved"), ("b", "firing")]
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_clock_that_is_set_makes_no_new_incident(h, step: float) -> None:
+    repeats, once = h.Ear(), h.Ear(repeats=False)
+    dispatcher = Dispatcher([repeats, once], resend=60.0)
+    dispatcher.consider("g", [h.alert("Fires"), h.alert("Over", resolved_at=1005.0)], 1010.0, 1.0)
+    dispatcher.shift(step)
+    moved = [
+        h.alert("Fires", fired_at=1000.0 + step),
+        h.alert("Over", fired_at=1000.0 + step, resolved_at=1005.0 + step),
+    ]
+    dispatcher.consider("g", moved, 1011.0 + step, 1.0)
+    assert len(once.heard) == 2
+    assert len(repeats.heard) == 2
+
+
+def test_a_receiver_for_which_something_waited_is_told_after_a_restart(h) -> None:
+    knew, waited = h.Ear(repeats=False), h.Ear(repeats=False)
+    dispatcher = Dispatcher([knew, waited])
+    dispatcher.already_told([h.alert("Fires")], [knew])
+    dispatcher.consider("g", [h.alert("Fires")], 1100.0, 1.0)
+    assert (len(knew.heard), len(waited.heard)) == (0, 1)
+
+
+def test_incidents_that_nobody_watches_any_more_are_told_to_be_over(h) -> None:
+    repeats, once = h.Ear(), h.Ear(repeats=False)
+    Dispatcher([repeats, once]).end([h.alert("Gone")], 1100.0)
+    assert once.phases() == [(1100.0, "resolved")]
+    assert repeats.heard == []

@@ -22,6 +22,7 @@ from agent.model import (
     Series,
     Snapshot,
 )
+from agent.sampler.estimate import Coefficients
 from agent.sampler.health import OwnFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.runner import Read
@@ -144,6 +145,20 @@ def test_node_power_is_estimated_where_nothing_measures_it_and_says_so() -> None
     rig.sample("GPU-0", 0.0, 600.0)
     rig.sample("GPU-1", 0.0, 400.0)
     assert rig.values(0.5, "coldplate_node_power_watts", "source") == {"estimate": 1.1 * 1000 + 2 * 212.5}
+
+
+def test_the_estimate_is_made_with_the_coefficients_of_the_configuration() -> None:
+    rig = Rig(Settings(estimate=Coefficients(1.2, 300.0)))
+    rig.sample("GPU-0", 0.0, 600.0)
+    rig.sample("GPU-1", 0.0, 400.0)
+    assert rig.values(0.5, "coldplate_node_power_watts", "source") == {"estimate": 1.2 * 1000 + 2 * 300}
+
+
+def test_no_estimate_is_made_where_none_is_wanted() -> None:
+    rig = Rig(Settings(estimate=None))
+    rig.sample("GPU-0", 0.0, 600.0)
+    rig.sample("GPU-1", 0.0, 400.0)
+    assert rig.values(0.5, "coldplate_node_power_watts", "source") == {}
 
 
 def test_an_estimate_without_one_of_the_gpus_is_a_gap_and_not_a_smaller_number() -> None:

@@ -13,20 +13,24 @@ PACKAGES = ("agent", "exporters", "alerts", "dashboards")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 ROOF = {"agent.cli", "agent.clock", "agent.daemon", "agent.engine", "agent.assembly", "agent.once", "agent.selection",
-        "agent.rules_cli", "agent.alerting", "agent.judge", "agent.keeper", "agent.worker.__main__", "agent.systemd"}  # fmt: skip
+        "agent.rules_cli", "agent.dashboards_cli", "agent.alerting", "agent.judge", "agent.keeper", "agent.peering",
+        "agent.worker.__main__", "agent.systemd"}  # fmt: skip
 
 MAY_IMPORT = (
     # (modules, what of ours they may import); the first line that matches counts
-    (r"agent\.model|agent\.quantities|agent\.durable|agent\.logs|agent\.systemd|agent|agent\.backends|agent\.worker", r""),
+    (r"agent\.model|agent\.quantities|agent\.durable|agent\.credentials|agent\.logs|agent\.systemd", r""),
+    (r"agent|agent\.backends|agent\.worker", r""),
     (r"agent\.catalogue(\..*)?", r"agent\.model|agent\.catalogue(\..*)?"),
     (r"agent\.backends\.protocol", r"agent\.model"),
     (r"agent\.backends\.(?P<own>\w+)(\..*)?", r"agent\.model|agent\.catalogue(\..*)?|agent\.backends\.protocol|OWN"),
-    (r"agent\.sampler(\..*)?", r"agent\.model|agent\.durable|agent\.catalogue(\..*)?|agent\.backends\.protocol|agent\.sampler(\..*)?"),
+    (r"agent\.sampler(\..*)?",
+     r"agent\.model|agent\.durable|agent\.catalogue(\..*)?|agent\.backends\.protocol|agent\.sampler(\..*)?"),
     (r"agent\.worker\.(wire|crew|loop|supervisor)",
      r"agent\.model|agent\.catalogue(\..*)?|agent\.backends\.protocol|agent\.worker\.(wire|crew|loop)"),
     (r"agent\.config", r"agent\.model|agent\.quantities|agent"),
+    (r"agent\.rack(\..*)?", r"agent\.model|agent\.credentials|agent\.catalogue(\..*)?|agent\.rack(\..*)?"),
     (r"exporters(\..*)?", r"agent\.model|agent\.catalogue(\..*)?|exporters(\..*)?"),
-    (r"alerts(\..*)?", r"agent\.model|agent\.durable|agent\.catalogue(\..*)?|alerts(\..*)?"),
+    (r"alerts(\..*)?", r"agent\.model|agent\.durable|agent\.credentials|agent\.catalogue(\..*)?|alerts(\..*)?"),
     (r"dashboards(\..*)?", r"agent\.model|agent\.catalogue(\..*)?|dashboards(\..*)?"),
 )  # fmt: skip
 
@@ -35,6 +39,7 @@ FENCED = {
     "prometheus_client": r"exporters(\..*)?",
     "promql_parser": r"alerts(\..*)?",
     "grafanalib": r"dashboards(\..*)?",
+    "grpc": r"agent\.backends\.jobs(\..*)?",
     "subprocess": r"agent\.worker\.supervisor",
 }
 

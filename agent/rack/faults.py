@@ -1,0 +1,24 @@
+"""How asking a peer can fail."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Fault(Enum):
+    """Why a peer's answer is not there, or does not count."""
+
+    CONNECT = "connect"  # its port is closed, its name unknown, its certificate not trusted
+    TIMEOUT = "timeout"  # no whole answer in time
+    HTTP = "http"  # another status than 200
+    GARBAGE = "garbage"  # an answer that no agent gives
+    FOREIGN = "foreign"  # an agent of another rack
+    CLOCK = "clock"  # its clock and ours are too far apart for its seconds to be ours
+
+
+class PeerError(Exception):
+    """A peer could not be asked. The text says why."""
+
+    def __init__(self, fault: Fault, text: str) -> None:
+        super().__init__(text)
+        self.fault = fault

@@ -1,0 +1,172 @@
+"""Finds the peers: reads files when they change and asks DNS now and then, apart from the polling, which never waits.
+
+What was found stays until something else is found: a name server that fails takes no peer away.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from pathlib import Path
+
+from agent.rack.targets import MOST, Entry, FileEntry, HostEntry, Target, read_file, show_address
+
+log = logging.getLogger("coldplate.rack")
+
+LOOK = 2.0
+"""Seconds between two looks at files."""
+ASK = 30.0
+"""Seconds between two questions for the same name."""
+AGAIN = 5.0
+"""Seconds after which a question that failed is asked again."""
+_Stamp = tuple[int, int, int]
+
+
+def resolve(host: str, port: int) -> tuple[str, ...]:
+    """The addresses of a name, in the order in which they should be tried. Raises OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+def is_literal(host: str) -> bool:
+    """Whether a host is an address already."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host.partition("%")[0])
+        except OSError:
+            continue
+        return True
+    return False
+
+
+class Finder:
+    """Keeps `targets` up to date, in a thread of its own where there is anything to look up."""
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        clock: Callable[[], float],
+        resolve: Callable[[str, int], Sequence[str]] = resolve,
+    ) -> None:
+        self._entries = tuple(entries)
+        self._clock = clock
+        self._resolve = resolve
+        self._files: dict[Path, tuple[_Stamp | None, tuple[HostEntry, ...]]] = {}
+        self._names: dict[tuple[str, int], tuple[float, tuple[str, ...]]] = {}
+        self._said: dict[str, str] = {}
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.targets: tuple[Target, ...] = ()
+        """Swapped by reference, for any thread."""
+        self.looked = False
+        """Whether everything was looked up once, with or without success."""
+
+    def start(self) -> None:
+        if all(isinstance(each, HostEntry) and is_literal(each.host) for each in self._entries):
+            self.refresh()
+            return
+        self._thread = threading.Thread(target=self._run, name="rack-finder", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the thread end; one that waits for a name server is left to itself."""
+        self._stopping.set()
+
+    def refresh(self) -> None:
+        """Look up what is due."""
+        entries = list(self._hosts())
+        self.targets = self._found(entries)  # those that wait for no name server need not wait for this one
+        for entry in entries:
+            if self._stopping.is_set():
+                return
+            if not is_literal(entry.host) and self._ask(entry):
+                self.targets = self._found(entries)
+        self.targets = self._found(entries)
+        self.looked = True
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.refresh()
+            except Exception as error:
+                # A defect of ours must not end the search for good; what was found stays.
+                self._say("finder", f"{type(error).__name__}: {error}")
+            self._stopping.wait(LOOK)
+
+    def _hosts(self) -> Iterator[HostEntry]:
+        for entry in self._entries:
+            if isinstance(entry, HostEntry):
+                yield entry
+            else:
+                yield from self._read(entry)
+
+    def _read(self, entry: FileEntry) -> tuple[HostEntry, ...]:
+        path = entry.path
+        before, known = self._files.get(path, (None, ()))
+        stamp = before
+        try:
+            status = path.stat()
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if stamp != before:
+                known = read_file(path)
+                self._say(str(path), "")
+        except OSError as error:
+            stamp = None
+            self._say(str(path), error.strerror or str(error))
+        except ValueError as error:  # not read again until it changes
+            self._say(str(path), str(error))
+        self._files[path] = (stamp, known)
+        return known
+
+    def _ask(self, entry: HostEntry) -> bool:
+        """Look a name up if it is time; whether that was done."""
+        key = (entry.host, entry.port)
+        due, known = self._names.get(key, (-inf, ()))
+        if self._clock() < due:
+            return False
+        pause = ASK
+        try:
+            known = tuple(self._resolve(*key)) or known
+            self._say(entry.host, "")
+        except (OSError, UnicodeError) as error:
+            pause = AGAIN
+            self._say(entry.host, str(error))
+        self._names[key] = (self._clock() + pause, known)
+        return True
+
+    def _found(self, entries: Sequence[HostEntry]) -> tuple[Target, ...]:
+        found: dict[str, Target] = {}
+        for entry in entries:
+            for target in self._targets(entry):
+                found.setdefault(target.name, target)
+        if len(found) > MOST:
+            self._say("peers", f"{len(found)} peers were found, and {MOST} are the most: the rest is left out")
+        return tuple(found.values())[:MOST]
+
+    def _targets(self, entry: HostEntry) -> Iterator[Target]:
+        host, port = entry.host, entry.port
+        if is_literal(host):
+            addresses: tuple[str, ...] = (host,)
+        elif (host, port) in self._names:
+            addresses = self._names[host, port][1]
+        else:
+            return  # not asked for yet
+        if not entry.many:
+            yield Target(show_address(host, port), host, port, addresses)
+            return
+        for address in addresses:
+            yield Target(show_address(address, port), host, port, (address,))
+
+    def _say(self, what: str, problem: str) -> None:
+        """Say a problem once, and once that it is over."""
+        before = self._said.get(what, "")
+        if problem == before:
+            return
+        self._said[what] = problem
+        if problem:
+            log.warning("peers of the rack: what is known stays", extra={"facts": {"what": what, "problem": problem}})
+        else:
+            log.info("peers of the rack: found again", extra={"facts": {"what": what}})

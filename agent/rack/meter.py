@@ -1,0 +1,73 @@
+"""This node's power in each second of wall-clock time; a second that was told is never told differently.
+
+Second k is what ended at k: the mean of the samples in [k - 1, k). It is settled when somebody first asks for it
+after it ended, and a sample that comes later belongs to the next one. In a second without a sample the last one
+holds, as long as it says anything about the present.
+"""
+
+from __future__ import annotations
+
+from math import floor
+
+KEPT = 8
+"""Seconds that are remembered, and told."""
+SET_BACK = 2
+"""Seconds by which the clock must have been set back before what was told counts no more."""
+
+
+class Meter:
+    """Belongs to one thread at a time. All times are wall seconds; samples come in their order."""
+
+    def __init__(self, patience: float = 3.0) -> None:
+        self.patience = patience
+        """Seconds for which a sample holds where none follows."""
+        self.source: str | None = None
+        """What measures the node, or estimates it; None while nothing does."""
+        self._seconds: dict[int, float | None] = {}
+        self._last: int | None = None
+        self._samples: list[float] = []
+        self._held: tuple[float, float] | None = None
+
+    def note(self, at: float, watts: float | None, source: str = "") -> None:
+        """A sample, or that there is none: then nothing holds any longer."""
+        self._settle(at)
+        if watts is None:
+            self._samples, self._held, self.source = [], None, None
+            return
+        if source != self.source:
+            self._samples, self.source = [], source
+        self._samples.append(watts)
+        self._held = (at, watts)
+
+    def told(self, now: float) -> tuple[int, tuple[float | None, ...]]:
+        """The last second that ended, and the power in the last seconds up to it; None where it is not known."""
+        last = self._settle(now)
+        return last, tuple(self._seconds.get(second) for second in range(last - KEPT + 1, last + 1))
+
+    def _settle(self, now: float) -> int:
+        """Settle what has ended; the last second that is settled."""
+        newest = floor(now)
+        last = self._last
+        if last is None or not last - SET_BACK <= newest <= last + KEPT + self.patience:
+            self._begin(newest)
+            return newest
+        for second in range(last + 1, newest + 1):
+            self._seconds[second] = self._value(second)
+            self._seconds.pop(second - KEPT, None)
+            self._samples = []
+        self._last = max(last, newest)
+        return self._last
+
+    def _begin(self, second: int) -> None:
+        """The clock was set, or nobody looked for long: what was told counts no more."""
+        self._seconds = {}
+        self._samples = []
+        self._held = None
+        self._last = second
+
+    def _value(self, second: int) -> float | None:
+        if self._samples:
+            return sum(self._samples) / len(self._samples)
+        if self._held is not None and second - self._held[0] <= self.patience:
+            return self._held[1]
+        return None

@@ -1,0 +1,194 @@
+"""Judges what peers answer: whose seconds count, and who has been failing for which reason.
+
+An agent is known by the run that it tells, not by the address that it was asked at: so this node finds itself among
+the peers and leaves itself out, and a node that is listed twice counts once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter as Tally
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+
+from agent.catalogue.node import NODE_POWER
+from agent.model import Instant, Node, Series
+from agent.rack.faults import Fault
+from agent.rack.ledger import Ledger
+from agent.rack.targets import Target
+from agent.rack.wire import GarbageError, Report, decode
+
+log = logging.getLogger("coldplate.rack")
+
+CLOCK_LIMIT = 2.0
+"""Seconds by which a peer's clock may differ from ours."""
+RESTS = (0, 1, 3, 4)
+"""Rounds for which a peer is left alone after one failure, two, three, and more of them in a row."""
+OWN_REST = 30
+WELL = 60.0
+"""Seconds for which a peer must have answered before a failure of a known kind is said again."""
+_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Who an agent is: its rack, its run, and the labels that a scrape gives its series."""
+
+    rack: str
+    cluster: str
+    run: str
+    instance: str
+    job: str
+
+
+@dataclass(slots=True)
+class Peer:
+    """What is known of one target. `run` is that of its last answer that counted, also when it is silent now."""
+
+    name: str
+    tried: bool = False
+    up: bool = False
+    own: bool = False
+    run: str | None = None
+    misses: int = 0
+    failures: Tally[Fault] = field(default_factory=Tally)
+    said: set[Fault] = field(default_factory=set)
+    """Failures that were said, and will not be said again before it has been well for long."""
+    missed: bool = True
+    """Whether its return is worth a line."""
+    well_since: float = 0.0
+
+
+class Peers:
+    """The state of all targets. `chance` gives a number from 0 to 1. Belongs to one thread at a time."""
+
+    def __init__(self, member: Member, ledger: Ledger, chance: Callable[[], float]) -> None:
+        self._member = member
+        self._ledger = ledger
+        self._chance = chance
+        self._peers: dict[str, Peer] = {}
+        self._series: dict[str, Series] = {}
+        self._said: set[str] = set()
+
+    def keep(self, targets: Collection[Target], forget: bool = True) -> None:
+        """Know these, in this order, and forget all others, or leave those where they are."""
+        before = self._peers
+        names = [target.name for target in targets]
+        if not forget:
+            names += [name for name in before if name not in names]
+        if list(before) != names:
+            self._peers = {name: before.get(name) or Peer(name) for name in names}
+            for peer in before.values():
+                if peer.name not in self._peers:
+                    self._leave(peer)
+
+    def answered(self, target: Target, body: bytes, sent: Instant, received: Instant) -> int:
+        """Take in an answer; how many rounds to leave the peer alone."""
+        peer = self._peers.get(target.name)
+        if peer is None:
+            return 0
+        try:
+            report = decode(body)
+        except GarbageError as error:
+            return self._fail(peer, Fault.GARBAGE, str(error))
+        if report.run == self._member.run:
+            self._leave(peer)
+            peer.tried, peer.own, peer.misses, peer.run = True, True, 0, None
+            return OWN_REST
+        fault, detail = self._objection(report, sent, received)
+        if fault is not None:
+            return self._fail(peer, fault, detail)
+        self._take(peer, report, received.mono)
+        return 0
+
+    def failed(self, target: Target, fault: Fault, detail: str) -> int:
+        """Note that there was no answer; how many rounds to leave the peer alone."""
+        peer = self._peers.get(target.name)
+        return 0 if peer is None else self._fail(peer, fault, detail)
+
+    @property
+    def tried(self) -> bool:
+        """Whether every peer was asked at least once."""
+        return all(peer.tried for peer in self._peers.values())
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that the targets are, this one included. One that was never asked does not count yet."""
+        others = [peer for peer in self._peers.values() if peer.tried and not peer.own]
+        unknown = sum(1 for peer in others if peer.run is None)
+        return 1 + unknown + len({peer.run for peer in others if peer.run is not None})
+
+    def others(self) -> Iterator[Peer]:
+        """All peers but this node itself."""
+        return (peer for peer in self._peers.values() if not peer.own)
+
+    def power_series(self) -> Iterator[tuple[str, Series]]:
+        """The series of node power of each agent that answered, with its run."""
+        return iter(self._series.items())
+
+    def _objection(self, report: Report, sent: Instant, received: Instant) -> tuple[Fault | None, str]:
+        """Why an answer does not count, if it does not."""
+        member = self._member
+        if (report.rack, report.cluster) != (member.rack, member.cluster):
+            theirs = f"rack {report.rack!r}" + (f" of cluster {report.cluster!r}" if report.cluster else "")
+            return Fault.FOREIGN, f"it belongs to {theirs}; give each node its own rack's peers and name"
+        took = received.mono - sent.mono
+        off = report.now - (sent.wall + took / 2)
+        if abs(off) > CLOCK_LIMIT:
+            return Fault.CLOCK, f"its clock is {off:+.1f} s off ours; have both synchronised (chrony, NTP)"
+        return None, ""
+
+    def _take(self, peer: Peer, report: Report, now: float) -> None:
+        if peer.run != report.run:
+            self._leave(peer)
+            peer.run = report.run
+        self._ledger.put(report.run, report.seconds())
+        if report.source is None:
+            self._series.pop(report.run, None)
+        else:
+            self._show(report)
+        if peer.missed:
+            log.info("a peer of the rack answers", extra={"facts": {"peer": peer.name, "node": report.instance}})
+        if not peer.up:
+            peer.well_since = now
+        elif now - peer.well_since > WELL:
+            peer.said.clear()
+        peer.tried, peer.up, peer.own, peer.missed, peer.misses = True, True, False, False, 0
+
+    def _show(self, report: Report) -> None:
+        labels = (("source", report.source or ""), ("instance", report.instance), ("job", report.job))
+        known = self._series.get(report.run)
+        if known is not None and known.labels == labels:
+            return
+        self._series[report.run] = Series(NODE_POWER, Node(), labels)
+        names = [self._member.instance, *(dict(each.labels)["instance"] for each in self._series.values())]
+        if names.count(report.instance) > 1 and report.instance not in self._said:
+            self._said.add(report.instance)
+            facts = {"instance": report.instance}
+            log.warning("two nodes of the rack have the same name; give each its own node.name", extra={"facts": facts})
+
+    def _fail(self, peer: Peer, fault: Fault, detail: str) -> int:
+        peer.tried, peer.up = True, False
+        peer.misses += 1
+        peer.failures[fault] += 1
+        if fault is not Fault.TIMEOUT:
+            self._leave(peer)  # what hangs is waited for a moment, what is gone or wrong is not
+        if fault not in peer.said:
+            peer.said.add(fault)
+            peer.missed = True
+            facts = {"peer": peer.name, "reason": fault.value, "detail": _shown(detail)}
+            log.warning("a peer of the rack is left out", extra={"facts": facts})
+        rest = RESTS[min(peer.misses, len(RESTS)) - 1]
+        return rest + int(peer.misses >= len(RESTS) and self._chance() < 0.5)
+
+    def _leave(self, peer: Peer) -> None:
+        """Forget the power of the run that was at this address, unless it answers at another one."""
+        peer.up = False
+        if peer.run is not None and not any(each.up and each.run == peer.run for each in self._peers.values()):
+            self._ledger.forget(peer.run)
+            self._series.pop(peer.run, None)
+
+
+def _shown(detail: str) -> str:
+    """What came from outside, as one short line."""
+    return "".join(each if each.isprintable() else "?" for each in detail[:_SHOWN])

@@ -1,0 +1,105 @@
+"""Who may be a peer, as the configuration tells it: an address, a DNS name of many, or a file in file_sd's format."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DNS = "dns+"
+MOST = 256
+"""Peers that are taken at most; a rack has fewer."""
+MAX_FILE = 64 * 1024
+"""Bytes of a file of peers."""
+_FILE = re.compile(r"/|\.(?:json|ya?ml)$")
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
+_IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One peer to ask. `name` is for people and labels, `addresses` are tried one after the other."""
+
+    name: str
+    host: str
+    port: int
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostEntry:
+    """One agent, or with `many` one at each address of the name."""
+
+    host: str
+    port: int
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file that lists agents."""
+
+    path: Path
+
+
+Entry = HostEntry | FileEntry
+
+
+def parse_entry(text: str, folder: Path) -> Entry:
+    """An entry of `rack.peers`; relative paths begin at `folder`. Raises ValueError with the remedy."""
+    if text.startswith(DNS):
+        return parse_address(text[len(DNS) :], many=True)
+    if _FILE.search(text):
+        return FileEntry(folder / text)
+    return parse_address(text)
+
+
+def parse_address(text: str, many: bool = False) -> HostEntry:
+    """`host:port`. Raises ValueError with the remedy."""
+    host, _, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    bare = host[1:-1] if bracketed else host
+    if not (_IPV6 if bracketed else _HOST).fullmatch(bare) or len(bare) > 253:
+        raise ValueError(f"{text!r} is no peer; write host:port, dns+name:port or the path of a file_sd file")
+    if not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) < 65536:
+        raise ValueError(f"{text!r}: {port!r} is no port; write host:port, such as {host}:19400")
+    return HostEntry(bare, int(port), many)
+
+
+def show_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def read_file(path: Path) -> tuple[HostEntry, ...]:
+    """The targets of a file in Prometheus's file_sd format, JSON or YAML. Raises OSError or ValueError."""
+    with path.open("rb") as file:
+        content = file.read(MAX_FILE + 1)
+    if len(content) > MAX_FILE:
+        raise ValueError(f"has more than {MAX_FILE // 1024} KiB")
+    groups = _load(content)
+    if not isinstance(groups, list):
+        raise ValueError("want a list of groups, such as [{targets: ['node1:19400']}]")
+    found: list[HostEntry] = []
+    for group in groups:
+        targets = group.get("targets") if isinstance(group, dict) else None
+        if not isinstance(targets, list) or not all(isinstance(each, str) for each in targets):
+            raise ValueError("a group has no list of targets; write {targets: ['node1:19400']}")
+        found += [parse_address(each) for each in targets]
+    return tuple(dict.fromkeys(found))
+
+
+def _load(content: bytes) -> Any:
+    """JSON first, although YAML reads it too: it is a hundred times as fast."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        pass
+    import yaml
+
+    try:
+        return yaml.safe_load(content)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(f"is neither JSON nor YAML: {' '.join(str(error).split())[:200]}") from error

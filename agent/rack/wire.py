@@ -1,0 +1,69 @@
+"""What agents of one rack tell each other, in JSON; a reader believes nothing that it has not checked."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from agent.catalogue.node import NODE_POWER
+
+PATH = "/api/v1/rack"
+VERSION = 1
+MOST_SECONDS = 64
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+_Watts = Annotated[float, msgspec.Meta(ge=NODE_POWER.span[0], le=NODE_POWER.span[1])]
+_Second = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """One agent's answer, as of its wall second `now`.
+
+    `run` tells one run of one agent from all others. `watts` are those of the seconds up to `last`, the newest one
+    last; None where its node's power was not known. `source` is what measures it now.
+    """
+
+    version: int
+    rack: _Name
+    cluster: Annotated[str, msgspec.Meta(max_length=255)]
+    run: Annotated[str, msgspec.Meta(min_length=8, max_length=64)]
+    instance: _Name
+    job: _Name
+    now: Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+    last: _Second
+    watts: Annotated[tuple[_Watts | None, ...], msgspec.Meta(max_length=MOST_SECONDS)]
+    source: _Name | None = None
+
+    def seconds(self) -> list[tuple[int, float]]:
+        """Each second whose power is known."""
+        first = self.last - len(self.watts) + 1
+        return [(second, watts) for second, watts in enumerate(self.watts, first) if watts is not None]
+
+
+class GarbageError(Exception):
+    """No answer of an agent, or one that contradicts itself. The text says why."""
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Report)
+
+
+def encode(report: Report) -> bytes:
+    return _encoder.encode(report) + b"\n"
+
+
+def decode(body: bytes) -> Report:
+    """What a peer tells. Raises GarbageError. Unknown keys are for later versions, and are passed over."""
+    try:
+        report = _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise GarbageError(str(error)) from error
+    if report.version != VERSION:
+        raise GarbageError(f"version {report.version} of the format, and this agent knows {VERSION}")
+    if not 0 <= report.now - report.last < 2:
+        raise GarbageError(f"the second {report.last} is not the last one before {report.now:.0f}")
+    for text in (report.rack, report.cluster, report.run, report.instance, report.job, report.source or ""):
+        if not text.isprintable():
+            raise GarbageError("a name has characters that cannot be shown")
+    return report

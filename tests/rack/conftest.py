@@ -1,0 +1,187 @@
+"""A rack on the loopback interface: peers of every kind, a clock that can be wrong, and daemons."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.model import Instant
+
+ROOT = Path(__file__).resolve().parents[2]
+BEGAN = Instant(time.monotonic(), time.time())
+
+
+def clock() -> Instant:
+    """Both clocks; the wall clock cannot be set while the tests run."""
+    mono = time.monotonic()
+    return Instant(mono, BEGAN.wall + mono - BEGAN.mono)
+
+
+def told(**changes: Any) -> dict[str, Any]:
+    """What a good peer tells now."""
+    now = clock().wall
+    report = {
+        "version": 1, "rack": "r1", "cluster": "", "run": "run-of-a-peer", "instance": "n2:19400", "job": "coldplate",
+        "now": now, "last": int(now), "watts": [1000.0] * 8, "source": "ipmi",
+    }  # fmt: skip
+    return {**report, **changes}
+
+
+def answer(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def tell(**changes: Any) -> Callable[[], bytes]:
+    """The answer of a good peer but for these keys."""
+    return lambda: answer(json.dumps(told(**changes)).encode())
+
+
+class FakePeer:
+    """Answers each request with what `reply` gives; None: with nothing at all. Counts connections and requests."""
+
+    def __init__(self, reply: Callable[[], bytes | None], wrap: Callable[[socket.socket], socket.socket] | None = None):
+        self.reply = reply
+        self.hang_up = False
+        self.trickle = 0.0
+        self.connections = 0
+        self.requests: list[bytes] = []
+        self.times: list[float] = []
+        self._wrap = wrap
+        self._open: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.name = f"127.0.0.1:{self.port}"
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                held, _ = self._listener.accept()
+                self.connections += 1
+                self._open.append(held)
+                thread = threading.Thread(target=self._serve, args=(held,))
+                self._threads.append(thread)
+                thread.start()
+
+    def _serve(self, held: socket.socket) -> None:
+        with suppress(OSError), held if self._wrap is None else self._wrap(held) as talk:
+            while request := talk.recv(4096):
+                self.requests.append(request)
+                self.times.append(clock().wall)
+                reply = self.reply()
+                if reply is None:
+                    continue
+                if not self.trickle:
+                    talk.sendall(reply)
+                for byte in reply if self.trickle else b"":
+                    talk.sendall(bytes((byte,)))
+                    time.sleep(self.trickle)
+                if self.hang_up:
+                    return
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for held in self._open:
+            with suppress(OSError):
+                held.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(3)
+        for held in self._open:
+            held.close()
+
+
+def until(what: str, holds: Callable[[], bool], seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+class Daemon:
+    """One agent of a rack, in a process of its own, on a port that was chosen before."""
+
+    def __init__(self, port: int, folder: Path, config: str, *arguments: str) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.log = folder / f"{port}.log"
+        path = folder / f"{port}.yaml"
+        path.write_text(config)
+        with self.log.open("w") as file:
+            command = [sys.executable, "-m", "agent.cli", "run", "--web.listen-address", f"127.0.0.1:{port}"]
+            self.process = subprocess.Popen(
+                [*command, "--config.file", str(path), *arguments],
+                stderr=file, stdin=subprocess.DEVNULL, cwd=ROOT, env={**os.environ},
+            )  # fmt: skip
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(self.url + path, timeout=5) as reply:
+            return reply.read().decode()
+
+    def rack(self) -> dict[str, float]:
+        """The rack's series, by name without the prefix and labels; empty before the first page."""
+        try:
+            page = self.get("/metrics")
+        except OSError:
+            return {}
+        rows = re.findall(r"^coldplate_rack_(\w+)(?:\{[^}]*\})? (\S+)$", page, re.MULTILINE)
+        return {name: float(value) for name, value in rows}
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        self.process.wait(10)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago; they must be known before any of the agents runs."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+class Helpers:
+    """What tests share, by name."""
+
+    clock = staticmethod(clock)
+    told = staticmethod(told)
+    answer = staticmethod(answer)
+    tell = staticmethod(tell)
+    until = staticmethod(until)
+    free_ports = staticmethod(free_ports)
+    Daemon = Daemon
+
+
+@pytest.fixture(scope="session")
+def rack() -> Helpers:
+    return Helpers()
+
+
+@pytest.fixture
+def peer() -> Iterator[Callable[..., FakePeer]]:
+    """Makes peers, and ends them with the test."""
+    with ExitStack() as stack:
+
+        def make(reply: Callable[[], bytes | None], **options: Any) -> FakePeer:
+            made = FakePeer(reply, **options)
+            stack.callback(made.close)
+            return made
+
+        yield make

@@ -1,0 +1,112 @@
+"""Four agents of one rack, in processes of their own: they agree, find themselves, and notice a silent one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMEPLATE = 10_200.0
+ONSET = 6
+"""Seconds after the start at which the nodes begin to draw far more than the rack may."""
+SCENARIO = f"""
+description: Node power that takes a rack of four such nodes over 135% of its 40.8 kW at once.
+topology: dgx-h100
+seed: 17
+jobs:
+  - {{id: "6013", name: llama-pretrain, user: ada, gpus: all, parallelism: data, memory: 0.85,
+     phases: [{{kind: training}}]}}
+faults:
+  - {{kind: node-power, at: {ONSET}s, watts: 9kW, ramp: 0s}}
+"""
+RULES = """
+groups:
+- name: rack
+  interval: 1s
+  rules:
+  - alert: RackOverrun
+    expr: max by (rack) (coldplate_rack_power_watts) > 1.35 * max by (rack) (coldplate_rack_power_budget_watts)
+"""
+CONFIG = """
+node: {{name: node{number}}}
+rack: {{name: r12, power_budget: 40.8kW, node_nameplate: 10.2kW, peers: [{peers}]}}
+backends: {{host: false}}
+rules: {{files: [rules.yml]}}
+"""
+
+
+@pytest.fixture
+def agents(rack: Any, tmp_path: Path) -> Iterator[list[Any]]:
+    """All four with the same list of peers, in which each finds itself."""
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    (tmp_path / "rules.yml").write_text(RULES)
+    ports = rack.free_ports(4)
+    peers = ", ".join(f"'127.0.0.1:{port}'" for port in ports)
+    started = [
+        rack.Daemon(
+            port, tmp_path, CONFIG.format(number=number, peers=peers), "--scenario", str(tmp_path / "scenario.yaml")
+        )
+        for number, port in enumerate(ports)
+    ]
+    yield started
+    for each in started:
+        each.stop()
+
+
+def seconds_of(agent: Any) -> dict[int, float]:
+    """What a node says that it drew in each second."""
+    report = json.loads(agent.get("/api/v1/rack"))
+    first = report["last"] - len(report["watts"]) + 1
+    return {second: watts for second, watts in enumerate(report["watts"], first) if watts is not None}
+
+
+def seen_by(agents: list[Any]) -> dict[int, set[tuple[float, float]]]:
+    """For each second that some agent shows, the sums and the numbers of nodes that are told for it."""
+    seen: dict[int, set[tuple[float, float]]] = {}
+    for row in (each.rack() for each in agents):
+        if "power_watts" in row:
+            told = (row["power_watts"], row["nodes_reporting"])
+            seen.setdefault(int(row["power_timestamp_seconds"]), set()).add(told)
+    return seen
+
+
+def test_agents_of_a_rack_agree_add_up_and_notice_a_silent_one(rack: Any, agents: list[Any]) -> None:
+    rack.until("four nodes", lambda: all(each.rack().get("nodes_reporting") == 4 for each in agents), 15)
+    drawn: dict[int, list[float]] = {}
+    sums: dict[int, set[tuple[float, float]]] = {}
+    for _ in range(8):
+        for second, told in seen_by(agents).items():
+            sums.setdefault(second, set()).update(told)
+        for second in set.intersection(*(set(seconds_of(each)) for each in agents)):
+            drawn[second] = [seconds_of(each).get(second, -1.0) for each in agents]
+        time.sleep(0.3)
+    compared = {second: told for second, told in sums.items() if second in drawn}
+    assert len(compared) >= 2
+    for second, told in compared.items():
+        assert told == {(sum(drawn[second]), 4.0)}, f"second {second}"
+    row = agents[0].rack()
+    assert row["nodes_expected"] == 4
+    assert row["power_conservative_watts"] == row["power_watts"]
+
+    rack.until("the overrun", lambda: all("RackOverrun" in each.get("/api/v1/alerts") for each in agents), 15)
+    fired = {
+        str(alert["labels"]) for each in agents for alert in json.loads(each.get("/api/v1/alerts"))["data"]["alerts"]
+    }
+    assert fired == {str({"alertname": "RackOverrun", "rack": "r12"})}
+
+    agents[3].stop(signal.SIGKILL)
+    began = time.monotonic()
+    rack.until("three nodes", lambda: all(each.rack()["nodes_reporting"] == 3 for each in agents[:3]), 6)
+    assert time.monotonic() - began < 5
+    rack.until("one second at all", lambda: len(seen_by(agents[:3])) == 1, 3)
+    for told in seen_by(agents[:3]).values():
+        assert len(told) == 1
+    row = agents[0].rack()
+    assert (row["nodes_expected"], row["peer_failures_total"] > 0) == (4, True)
+    assert row["power_conservative_watts"] == row["power_watts"] + NAMEPLATE
+    assert not [each for each in agents if "Traceback" in each.log.read_text()]

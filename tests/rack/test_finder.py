@@ -1,0 +1,176 @@
+"""Who the peers are: a static list, a file that changes, a name with many addresses."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.rack.access import Access
+from agent.rack.finder import AGAIN, ASK, Finder
+from agent.rack.targets import MAX_FILE, MOST, FileEntry, HostEntry, Target, parse_entry
+
+
+class Names:
+    """A name server and a clock."""
+
+    def __init__(self, **addresses: Sequence[str]) -> None:
+        self.addresses: dict[str, Sequence[str]] = dict(addresses)
+        self.asked: list[str] = []
+        self.now = 0.0
+
+    def resolve(self, host: str, port: int) -> Sequence[str]:
+        self.asked.append(host)
+        if host not in self.addresses:
+            raise OSError(-2, "Name or service not known")
+        return self.addresses[host]
+
+
+def finder(names: Names, folder: Path, *peers: str) -> Finder:
+    return Finder([parse_entry(each, folder) for each in peers], lambda: names.now, names.resolve)
+
+
+def names_of(found: Finder) -> list[str]:
+    found.refresh()
+    return [target.name for target in found.targets]
+
+
+@pytest.mark.parametrize(
+    ("text", "entry"),
+    [
+        ("n1:19400", HostEntry("n1", 19400)),
+        ("10.0.0.1:1", HostEntry("10.0.0.1", 1)),
+        ("[fe80::1%eth0]:65535", HostEntry("fe80::1%eth0", 65535)),
+        ("dns+rack12.example.:19400", HostEntry("rack12.example.", 19400, many=True)),
+        ("peers.json", FileEntry(Path("/etc/coldplate/peers.json"))),
+        ("./peers", FileEntry(Path("/etc/coldplate/peers"))),
+        ("/run/peers.yml", FileEntry(Path("/run/peers.yml"))),
+    ],
+)
+def test_an_entry_is_an_address_a_name_or_a_file(text: str, entry: object) -> None:
+    assert parse_entry(text, Path("/etc/coldplate")) == entry
+
+
+@pytest.mark.parametrize(
+    "text", ["", "n1", "n1:", ":19400", "n1:0", "n1:65536", "n1:x", "fe80::1:80", "[n1]:80", "a b:1", "n1\r\nX: y:80",
+             "dns+n1", "http:n1:80", "n1:19400:", "n1:१",
+             "a..b:1", "-a:1", f"{'a' * 64}:1", f"{'a.' * 130}b:1"]
+)  # fmt: skip
+def test_what_is_none_is_refused_with_the_remedy(text: str) -> None:
+    with pytest.raises(ValueError, match=r"write host:port"):
+        parse_entry(text, Path())
+
+
+@given(st.text(max_size=30))
+def test_any_entry_is_taken_or_refused(text: str) -> None:
+    try:
+        entry = parse_entry(text, Path())
+    except ValueError:
+        return
+    if isinstance(entry, HostEntry):
+        request = Access().request(Target("", entry.host, entry.port))
+        assert request.count(b"\r\n\r\n") == 1
+
+
+def test_addresses_need_no_name_server(tmp_path: Path) -> None:
+    names = Names()
+    assert names_of(finder(names, tmp_path, "10.0.0.1:1", "[::1]:2", "10.0.0.1:1")) == ["10.0.0.1:1", "[::1]:2"]
+    assert names.asked == []
+
+
+def test_a_name_is_asked_for_now_and_then_and_kept_when_nobody_answers(tmp_path: Path) -> None:
+    names = Names(n2=["10.0.0.2"])
+    found = finder(names, tmp_path, "n2:19400")
+    assert names_of(found) == ["n2:19400"]
+    assert found.targets[0].addresses == ("10.0.0.2",)
+    found.refresh()
+    assert names.asked == ["n2"]
+    del names.addresses["n2"]
+    names.now += ASK
+    found.refresh()
+    assert found.targets[0].addresses == ("10.0.0.2",)
+    names.addresses["n2"] = []
+    names.now += AGAIN
+    found.refresh()
+    assert found.targets[0].addresses == ("10.0.0.2",)
+    names.addresses["n2"] = ["10.0.0.3", "10.0.0.2"]
+    names.now += ASK
+    found.refresh()
+    assert found.targets[0].addresses == ("10.0.0.3", "10.0.0.2")
+
+
+def test_an_unknown_name_is_a_peer_that_cannot_be_reached(tmp_path: Path) -> None:
+    found = finder(Names(), tmp_path, "nowhere:19400")
+    assert names_of(found) == ["nowhere:19400"]
+    assert found.targets[0].addresses == ()
+    assert found.looked
+
+
+def test_a_name_of_many_is_a_peer_at_each_address(tmp_path: Path) -> None:
+    names = Names(rack=["10.0.0.2", "10.0.0.1", "fd00::1"])
+    found = finder(names, tmp_path, "dns+rack:19400")
+    assert names_of(found) == ["10.0.0.2:19400", "10.0.0.1:19400", "[fd00::1]:19400"]
+    assert {target.host for target in found.targets} == {"rack"}  # what a certificate must name
+
+
+def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    path = tmp_path / "peers.json"
+    path.write_text('[{"targets": ["10.0.0.1:1", "10.0.0.2:1"], "labels": {"rack": "r1"}}, {"targets": []}]')
+    found = finder(Names(), tmp_path, "peers.json")
+    assert names_of(found) == ["10.0.0.1:1", "10.0.0.2:1"]
+    path.write_text("- targets:\n  - 10.0.0.3:1\n")
+    assert names_of(found) == ["10.0.0.3:1"]
+    new = tmp_path / "new"
+    new.write_text("- targets: [ '10.0.0.4:1' ]")
+    os.replace(new, path)
+    assert names_of(found) == ["10.0.0.4:1"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{", "targets", "{}", "[[]]", "[{}]", "[{targets: n1}]", "[{targets: [1]}]", "[{targets: [n1]}]", "\x00",
+     "- &a [*a]", "x" * (MAX_FILE + 1), "[" * 1_200],
+    ids=lambda text: repr(text[:20]),
+)  # fmt: skip
+def test_a_bad_file_changes_nothing_and_is_said_once(
+    content: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "peers.yaml"
+    path.write_text("- targets: ['10.0.0.1:1']")
+    found = finder(Names(), tmp_path, str(path))
+    found.refresh()
+    path.write_text(content)
+    for _ in range(3):
+        assert names_of(found) == ["10.0.0.1:1"]
+    assert len(caplog.records) == 1
+    path.unlink()
+    assert names_of(found) == ["10.0.0.1:1"]
+    path.write_text("- targets: ['10.0.0.9:1']")
+    assert names_of(found) == ["10.0.0.9:1"]
+
+
+def test_a_file_that_lists_too_many_is_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "peers.yaml"
+    path.write_text("- targets: [" + ", ".join(f"'10.0.{n // 250}.{n % 250}:1'" for n in range(MOST + 9)) + "]")
+    found = finder(Names(), tmp_path, str(path))
+    assert len(names_of(found)) == MOST
+    assert len(names_of(found)) == MOST
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+def test_credentials_do_not_travel_in_clear() -> None:
+    login = Access(username="u", password_file="/p")
+    login.check([HostEntry("127.0.0.1", 1)])
+    for entry in (HostEntry("n1", 1), FileEntry(Path("peers.json"))):
+        with pytest.raises(ValueError, match="set scheme: https"):
+            login.check([entry])
+    Access(tls=True, username="u", password_file="/p").check([HostEntry("n1", 1)])
+    with pytest.raises(ValueError, match="belong together"):
+        Access(username="u")
+    with pytest.raises(ValueError, match="ca_file is for https"):
+        Access(ca_file="/ca")

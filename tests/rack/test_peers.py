@@ -1,0 +1,226 @@
+"""Whose seconds count: another rack's, another time's and our own do not, and a node listed twice counts once."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.model import Instant
+from agent.rack.faults import Fault
+from agent.rack.ledger import Ledger
+from agent.rack.peers import OWN_REST, WELL, Member, Peers
+from agent.rack.targets import Target
+
+OWN = Member("r1", "", "own-run-0", "n1:19400", "coldplate")
+START = Instant(50.0, 1_000.2)
+REPORT = {
+    "version": 1, "rack": "r1", "cluster": "", "run": "run-of-n2", "instance": "n2:19400", "job": "coldplate",
+    "now": 1_000.25, "last": 1000, "watts": [500.0, 600.0], "source": "ipmi",
+}  # fmt: skip
+
+
+class Rig:
+    """Peers with a ledger, asked at times that the test chooses."""
+
+    def __init__(self, *names: str, chance: float = 0.9) -> None:
+        self.ledger = Ledger()
+        self.peers = Peers(OWN, self.ledger, lambda: chance)
+        self.targets = {name: Target(name, name, 1) for name in names}
+        self.peers.keep(tuple(self.targets.values()))
+
+    def answer(self, name: str, body: bytes | None = None, after: float = 0.0, **changes: Any) -> int:
+        """An answer that took 100 ms, of a peer whose clock goes right unless it is changed."""
+        report = {**REPORT, "now": REPORT["now"] + after, "last": int(1000 + after), **changes}
+        sent = Instant(START.mono + after, START.wall + after)
+        received = Instant(sent.mono + 0.1, sent.wall + 0.1)
+        return self.peers.answered(self.targets[name], body or json.dumps(report).encode(), sent, received)
+
+    def fail(self, name: str, fault: Fault = Fault.CONNECT) -> int:
+        return self.peers.failed(self.targets[name], fault, "for a test")
+
+    def total(self, now: float = 1_000.5) -> tuple[float, frozenset[str]] | None:
+        made = self.ledger.add_up(now)
+        return None if made is None else (made.watts, made.nodes)
+
+    @property
+    def states(self) -> dict[str, tuple[bool, dict[str, int]]]:
+        return {
+            peer.name: (peer.up, {fault.value: count for fault, count in peer.failures.items()})
+            for peer in self.peers.others()
+        }
+
+
+def test_a_good_answer_counts() -> None:
+    rig = Rig("a")
+    assert not rig.peers.tried
+    assert rig.answer("a") == 0
+    assert rig.peers.tried
+    assert rig.total() == (600.0, {"run-of-n2"})
+    assert rig.states == {"a": (True, {})}
+    ((run, series),) = rig.peers.power_series()
+    assert run == "run-of-n2"
+    assert dict(series.all_labels) == {"source": "ipmi", "instance": "n2:19400", "job": "coldplate"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"rack": "r2"}, "foreign"),
+        ({"cluster": "other"}, "foreign"),
+        ({"now": 880.3, "last": 880}, "clock"),
+        ({"now": 1120.3, "last": 1120}, "clock"),
+        ({"watts": [1e300]}, "garbage"),
+        ({"last": 1_000_000}, "garbage"),
+    ],
+)
+def test_an_answer_that_does_not_count_is_counted_said_once_and_changes_no_sum(
+    changes: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig("good", "bad")
+    rig.answer("good")
+    for _ in range(5):
+        rig.answer("bad", **{"run": "run-of-n3", **changes})
+    assert rig.total() == (600.0, {"run-of-n2"})
+    assert rig.states["bad"] == (False, {reason: 5})
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 1
+    assert warnings[0].facts["reason"] == reason  # type: ignore[attr-defined]
+
+
+def test_a_peer_that_begins_to_fail_no_longer_counts_unless_it_only_hangs() -> None:
+    rig = Rig("a", "b")
+    rig.answer("a")
+    rig.answer("b", run="run-of-n3", instance="n3:19400")
+    rig.fail("a", Fault.TIMEOUT)
+    assert rig.total() == (1200.0, {"run-of-n2", "run-of-n3"})  # it may answer in a moment
+    rig.fail("b", Fault.CONNECT)
+    assert rig.total() == (600.0, {"run-of-n2"})
+
+
+def test_a_clock_may_be_a_little_off() -> None:
+    rig = Rig("a")
+    rig.answer("a", now=REPORT["now"] + 1.9, last=1002)
+    assert rig.states == {"a": (True, {})}
+    rig.answer("a", now=REPORT["now"] + 2.1, last=1002)
+    assert rig.states == {"a": (False, {"clock": 1})}
+
+
+def test_this_node_finds_itself_among_the_peers_and_leaves_itself_out() -> None:
+    rig = Rig("self", "a", "b")
+    assert rig.peers.nodes == 1  # nobody was asked yet
+    assert rig.answer("self", run=OWN.run) == OWN_REST
+    rig.answer("a")
+    rig.fail("b")
+    assert rig.peers.nodes == 3
+    assert set(rig.states) == {"a", "b"}
+    assert rig.total() == (600.0, {"run-of-n2"})
+
+
+def test_a_node_that_is_listed_twice_counts_once_and_stays_while_it_answers_at_one_address() -> None:
+    rig = Rig("name", "address")
+    rig.answer("name")
+    rig.answer("address")
+    assert rig.peers.nodes == 2
+    assert rig.total() == (600.0, {"run-of-n2"})
+    rig.fail("name")
+    assert rig.peers.nodes == 2
+    assert rig.total() == (600.0, {"run-of-n2"})
+    rig.fail("address")
+    assert rig.peers.nodes == 2
+    assert rig.total() is None
+
+
+def test_a_peer_that_was_started_anew_takes_its_own_place() -> None:
+    rig = Rig("a")
+    rig.answer("a")
+    rig.answer("a", run="second-run", watts=[700.0])
+    assert rig.total() == (700.0, {"second-run"})
+    assert [run for run, _ in rig.peers.power_series()] == ["second-run"]
+
+
+def test_a_node_without_power_is_up_and_reports_none() -> None:
+    rig = Rig("a")
+    rig.answer("a", watts=[None, None], source=None)
+    assert rig.states == {"a": (True, {})}
+    assert rig.total() is None
+    assert list(rig.peers.power_series()) == []
+
+
+def test_peers_that_leave_the_list_leave_the_sum() -> None:
+    rig = Rig("a", "b")
+    rig.answer("a")
+    rig.answer("b", run="run-of-n3", instance="n3:19400")
+    rig.peers.keep([rig.targets["b"]])
+    assert rig.total() == (600.0, {"run-of-n3"})
+    assert rig.answer("a") == 0  # one that was on its way
+    assert set(rig.states) == {"b"}
+
+
+def test_a_dead_peer_is_asked_less_often_and_not_all_at_the_same_time() -> None:
+    rig = Rig("a", chance=0.9)
+    assert [rig.fail("a") for _ in range(6)] == [0, 1, 3, 4, 4, 4]
+    assert [rig.fail("a") for rig in (Rig("a", chance=0.1),) for _ in range(6)] == [0, 1, 3, 5, 5, 5]
+    rig.answer("a")
+    assert rig.fail("a") == 0
+
+
+def test_a_failure_is_said_again_only_after_the_peer_was_well_for_long(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    rig = Rig("a")
+
+    def said() -> list[str]:
+        lines = [record.message for record in caplog.records]
+        caplog.clear()
+        return lines
+
+    rig.answer("a")
+    assert said() == ["a peer of the rack answers"]
+    for _ in range(3):  # a line that comes and goes
+        rig.fail("a")
+        rig.answer("a")
+    assert said() == ["a peer of the rack is left out", "a peer of the rack answers"]
+    rig.answer("a", after=WELL + 1)
+    rig.fail("a")
+    assert said() == ["a peer of the rack is left out"]
+
+
+def test_two_nodes_of_the_same_name_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig("a", "b")
+    for _ in range(3):
+        rig.answer("a", instance=OWN.instance)
+        rig.answer("b", run="run-of-n3", instance="n3:19400")
+    assert [record.message for record in caplog.records] == [
+        "two nodes of the rack have the same name; give each its own node.name"
+    ]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+bodies = st.binary(max_size=60) | st.dictionaries(st.sampled_from(sorted(REPORT)), json_values, max_size=3).map(
+    lambda changes: json.dumps({**REPORT, "run": "run-of-n3", **changes}).encode()
+)
+
+
+@given(st.lists(bodies, max_size=8))
+def test_no_garbage_changes_what_the_others_drew(garbage: list[bytes]) -> None:
+    rig = Rig("good", "bad")
+    rig.answer("good")
+    logging.disable(logging.WARNING)
+    try:
+        for body in garbage:
+            rig.answer("bad", body or b"?")
+    finally:
+        logging.disable(logging.NOTSET)
+    total = rig.ledger.add_up(1_000.5)
+    assert total is not None
+    assert "run-of-n2" in total.nodes or total.second != 1000
+    if total.nodes == {"run-of-n2"}:
+        assert total.watts in (500.0, 600.0)

@@ -1,0 +1,75 @@
+"""Rules see the other nodes' series beside this one's, as a server would, and the endpoint tells peers of this one."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+
+from agent.catalogue.node import NODE_POWER
+from agent.model import Instant, Node, Reading, Series, Snapshot
+from alerts import rulefile
+from alerts.engine import RuleEngine, Ruleset
+from exporters.site import RESERVED_PATHS, Site, View
+from exporters.wire import Request, Response
+
+TARGET = (("instance", "n1:19400"), ("job", "coldplate"))
+OWN = Series(NODE_POWER, Node(), (("source", "ipmi"),))
+PEER = Series(NODE_POWER, Node(), (("source", "ipmi"), ("instance", "n2:19400"), ("job", "coldplate")))
+NAMESAKE = Series(NODE_POWER, Node(), (("source", "ipmi"), *TARGET))
+RULES = """
+groups:
+- name: g
+  rules:
+  - {alert: Sum, expr: sum(coldplate_node_power_watts) > 0}
+  - {alert: Each, expr: coldplate_node_power_watts > 0}
+  - {alert: Second, expr: 'max_over_time(coldplate_node_power_watts{instance="n2:19400"}[5s]) > 0'}
+"""
+
+
+def firing(engine: RuleEngine) -> dict[tuple[str, str], float]:
+    alerts = [alert for _, group in engine.groups() for alert in group.firing()]
+    return {(alert.rule, dict(alert.labels).get("instance", "")): alert.value for alert in alerts}
+
+
+def test_rules_see_peers_under_their_own_instance_until_they_fall_silent() -> None:
+    engine = RuleEngine(Ruleset((rulefile.parse(RULES, "r.yml"),)), TARGET, Instant(0.0, 1000.0))
+
+    def play(second: float, *foreign: Reading) -> dict[tuple[str, str], float]:
+        now = Instant(second, 1000.0 + second)
+        engine.round(Snapshot(1, now, (Reading(OWN, 500.0),)), now, foreign)
+        return firing(engine)
+
+    both = {("Sum", ""): 800.0, ("Each", "n1:19400"): 500.0, ("Each", "n2:19400"): 300.0, ("Second", "n2:19400"): 300.0}
+    assert play(1.0, Reading(PEER, 300.0)) == both
+    assert play(2.0, Reading(PEER, 300.0)) == both
+    gone = play(3.0)
+    assert gone == {("Sum", ""): 500.0, ("Each", "n1:19400"): 500.0, ("Second", "n2:19400"): 300.0}
+    assert ("Second", "n2:19400") not in play(8.0)
+    assert play(9.0, Reading(PEER, 300.0)) == both
+
+
+def test_a_peer_with_this_nodes_name_does_not_take_its_place() -> None:
+    engine = RuleEngine(Ruleset((rulefile.parse(RULES, "r.yml"),)), TARGET, Instant(0.0, 1000.0))
+    now = Instant(1.0, 1001.0)
+    engine.round(Snapshot(1, now, (Reading(OWN, 500.0),)), now, (Reading(NAMESAKE, 9.0),))
+    assert firing(engine)["Sum", ""] == 500.0
+
+
+def ask(told: bytes | None, *, configured: bool = True) -> Response:
+    view = View(
+        latest=lambda: None, readiness=lambda: (True, ""), clock=lambda: 0.0, node="n1", version="1",
+        rack=(lambda: told) if configured else None,
+    )  # fmt: skip
+    return Site(view)(Request("GET", "/api/v1/rack"))
+
+
+def test_the_endpoint_hands_out_what_it_is_given() -> None:
+    assert "/api/v1/rack" in RESERVED_PATHS
+    answer = ask(b'{"version":1}\n')
+    assert (answer.status, answer.body, answer.content_type) == (HTTPStatus.OK, b'{"version":1}\n', "application/json")
+
+
+def test_without_a_rack_the_endpoint_says_what_to_configure() -> None:
+    for answer in (ask(None), ask(None, configured=False)):
+        assert answer.status is HTTPStatus.NOT_FOUND
+        assert "set rack.name" in json.loads(answer.body)["error"]

@@ -1,0 +1,223 @@
+"""What the daemon sees of the rack: its series, what peers are told, and what a reload changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agent.catalogue.node import NODE_POWER
+from agent.model import Instant, Node, Reading, Series, Snapshot
+from agent.rack.faults import Fault
+from agent.rack.peers import Member
+from agent.rack.targets import HostEntry
+from agent.rack.watch import SETTLED, Options, Watch
+from agent.rack.wire import Report, decode
+
+OWN = Member("", "c1", "own-run-0", "n1:19400", "coldplate")
+PEER = HostEntry("127.0.0.1", 1)
+NAME = "127.0.0.1:1"
+SERIES = {source: Series(NODE_POWER, Node(), (("source", source),)) for source in ("ipmi", "estimate")}
+
+
+class Rig:
+    """An agent whose time the test chooses, and which asks nobody: answers are handed to it."""
+
+    def __init__(self, options: Options) -> None:
+        self.now = Instant(50.0, 1_000.5)
+        self.watch = Watch(OWN, options, lambda: self.now, lambda: 0.0)
+
+    def sample(self, watts: float | None, source: str = "ipmi") -> None:
+        readings = () if watts is None else (Reading(SERIES[source], watts),)
+        self.watch.observe(Snapshot(1, self.now, readings))
+
+    def later(self, seconds: float) -> None:
+        self.now = Instant(self.now.mono + seconds, self.now.wall + seconds)
+
+    def values(self) -> dict[str, float]:
+        return {
+            reading.metric.name.removeprefix("coldplate_rack_"): reading.value
+            for reading in self.watch.readings(self.now)
+        }
+
+    def answer(self, watts: float | None, **changes: Any) -> None:
+        last = int(self.now.wall)
+        report = {
+            "version": 1, "rack": "r1", "cluster": "c1", "run": "run-of-n2", "instance": "n2:1", "job": "coldplate",
+            "now": self.now.wall, "last": last, "watts": [watts] * 4, "source": "ipmi", **changes,
+        }  # fmt: skip
+        (target,) = self.watch._finder.targets
+        self.watch.answered(target, json.dumps(report).encode(), self.now, self.now)
+
+    def told(self) -> Report:
+        body = self.watch.report()
+        assert body is not None
+        return decode(body)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    """A rack of two, whose other node never answers by itself."""
+    made = Rig(Options("r1", entries=(PEER,), nameplate=10_000.0))
+    made.watch._finder.refresh()
+    made.watch._settled_by = made.now.mono + SETTLED
+    yield made
+    made.watch.stop()
+
+
+def test_peers_are_told_the_power_of_the_last_seconds() -> None:
+    made = Rig(Options("r1"))
+    made.sample(500.0)
+    made.later(1.0)
+    made.sample(700.0)
+    made.later(1.0)
+    report = made.told()
+    assert report.seconds() == [(1001, 500.0), (1002, 700.0)]
+    assert (report.rack, report.cluster, report.run, report.instance) == ("r1", "c1", "own-run-0", "n1:19400")
+    assert (report.source, report.now) == ("ipmi", 1_002.5)
+
+
+def test_an_estimate_is_told_as_one_and_a_measurement_is_preferred() -> None:
+    made = Rig(Options("r1"))
+    made.sample(500.0, "estimate")
+    assert made.told().source == "estimate"
+    both = tuple(Reading(SERIES[source], watts) for source, watts in (("estimate", 1.0), ("ipmi", 2.0)))
+    other = Rig(Options("r1"))
+    for place in (0, 1):  # where it was in the last snapshot, and elsewhere
+        other.watch.observe(Snapshot(1, other.now, both[::-1] if place else both))
+        assert other.told().source == "ipmi"
+
+
+def test_a_node_that_does_not_know_its_power_says_so() -> None:
+    made = Rig(Options("r1"))
+    made.sample(500.0)
+    made.later(1.0)
+    made.sample(None)
+    made.later(2.0)
+    assert made.told().seconds() == [(1001, 500.0)]
+    assert made.told().source is None
+
+
+def test_without_a_rack_there_is_nothing_to_tell() -> None:
+    made = Rig(Options())
+    made.sample(500.0)
+    assert made.watch.report() is None
+    assert made.values() == {}
+
+
+def test_a_rack_of_many_is_not_added_up_without_peers_and_a_rack_of_one_is() -> None:
+    for expected, values in ((None, {}), (4, {}), (1, {"power_watts": 500.0, "nodes_reporting": 1})):
+        made = Rig(Options("r1", nodes_expected=expected))
+        made.sample(500.0)
+        made.later(1.0)
+        assert {**made.values(), **values} == made.values()
+        assert bool(made.values()) == bool(values)
+
+
+def test_the_sum_is_of_one_second_and_says_which(rig: Rig) -> None:
+    rig.sample(500.0)
+    rig.later(1.0)
+    rig.answer(300.0)
+    assert rig.values() == {
+        "peer_up": 1, "power_watts": 800.0, "power_timestamp_seconds": 1001, "power_conservative_watts": 800.0,
+        "nodes_reporting": 2, "nodes_expected": 2,
+    }  # fmt: skip
+
+
+def test_nothing_is_added_up_before_the_peers_were_asked(rig: Rig) -> None:
+    rig.sample(500.0)
+    rig.later(1.0)
+    assert rig.values() == {}
+    rig.watch.failed(rig.watch._finder.targets[0], Fault.CONNECT, "refused")
+    assert rig.values()["power_watts"] == 500.0
+
+
+def test_a_peer_that_is_never_looked_up_is_not_waited_for_for_ever(rig: Rig) -> None:
+    rig.later(SETTLED + 0.5)
+    rig.sample(500.0)
+    rig.later(1.0)
+    assert rig.values()["power_watts"] == 500.0
+
+
+def test_a_silent_node_is_missing_in_the_sum_and_has_its_nameplate_beside_it(rig: Rig) -> None:
+    rig.sample(500.0)
+    rig.answer(300.0)
+    rig.later(1.0)
+    rig.watch.failed(rig.watch._finder.targets[0], Fault.CONNECT, "refused")
+    values = rig.values()
+    assert values["power_watts"] == 500.0
+    assert values["power_conservative_watts"] == 10_500.0
+    assert (values["nodes_reporting"], values["nodes_expected"]) == (1, 2)
+    assert (values["peer_up"], values["peer_failures_total"]) == (0, 1)
+
+
+def test_without_a_nameplate_a_silent_node_leaves_no_conservative_figure(rig: Rig) -> None:
+    rig.watch.reconfigure(Options("r1", entries=(PEER,)))
+    rig.sample(500.0)
+    rig.later(1.0)
+    rig.watch.failed(rig.watch._finder.targets[0], Fault.CONNECT, "refused")
+    assert "power_conservative_watts" not in rig.values()
+
+
+def test_a_rack_of_which_no_power_is_known_has_none_and_not_zero(rig: Rig) -> None:
+    rig.sample(None)
+    rig.later(1.0)
+    rig.answer(None, source=None)
+    assert rig.values() == {
+        "peer_up": 1, "nodes_reporting": 0, "nodes_expected": 2, "power_conservative_watts": 20_000.0
+    }  # fmt: skip
+
+
+def test_a_node_that_draws_nothing_is_no_silent_node(rig: Rig) -> None:
+    rig.sample(0.0)
+    rig.later(1.0)
+    rig.answer(0.0)
+    assert (rig.values()["power_watts"], rig.values()["nodes_reporting"]) == (0.0, 2)
+
+
+def test_the_power_of_peers_is_handed_to_the_rules_until_it_is_too_old(rig: Rig) -> None:
+    rig.answer(300.0)
+    ((series, watts),) = rig.watch.foreign(rig.now)
+    assert watts == 300.0
+    assert dict(series.all_labels) == {"source": "ipmi", "instance": "n2:1", "job": "coldplate"}
+    rig.later(3.0)
+    assert len(rig.watch.foreign(rig.now)) == 1
+    rig.later(1.0)
+    assert rig.watch.foreign(rig.now) == ()
+
+
+def test_a_reload_may_give_the_rack_another_name_and_other_peers(rig: Rig) -> None:
+    rig.sample(500.0)
+    rig.later(1.0)
+    rig.answer(300.0)
+    rig.watch.reconfigure(Options("r2", nodes_expected=1))
+    assert rig.told().rack == "r2"
+    assert rig.values()["power_watts"] == 500.0
+    assert {reading.entity.labels for reading in rig.watch.readings(rig.now)} == {(("rack", "r2"),)}
+    rig.watch.reconfigure(Options())
+    assert rig.watch.report() is None
+
+
+def test_a_reload_that_changes_no_peer_keeps_what_is_known(rig: Rig) -> None:
+    rig.sample(500.0)
+    rig.later(1.0)
+    rig.answer(300.0)
+    rig.watch.reconfigure(Options("r1", entries=(PEER,), nodes_expected=3, nameplate=1_000.0))
+    assert rig.values()["power_watts"] == 800.0
+    assert rig.values()["power_conservative_watts"] == 1_800.0
+    assert "nodes_expected" not in rig.values()  # the configuration's own series
+
+
+def test_a_reload_that_adds_a_peer_forgets_nothing_of_the_others(rig: Rig) -> None:
+    rig.sample(500.0)
+    rig.later(1.0)
+    rig.watch.failed(rig.watch._finder.targets[0], Fault.CONNECT, "refused")
+    rig.answer(300.0)
+    rig.watch.reconfigure(Options("r1", entries=(PEER, HostEntry("10.0.0.9", 1)), nameplate=1_000.0))
+    assert rig.values() == {"peer_up": 1, "peer_failures_total": 1}  # the new one was not asked yet
+    rig.watch._finder.refresh()
+    rig.watch.failed(rig.watch._finder.targets[1], Fault.TIMEOUT, "late")
+    rig.watch._settled_by = rig.now.mono
+    assert (rig.values()["power_watts"], rig.values()["nodes_expected"]) == (800.0, 3)
