@@ -42,6 +42,7 @@ score: .venv/dev.stamp ## Play every scenario and write docs/detection.md
 generate: .venv/dev.stamp ## Write the generated documents anew
 	$(BIN)/coldplate render metrics --out docs/metrics.md
 	$(BIN)/coldplate render scenarios --out docs/scenarios.md
+	$(BIN)/python -m dashboards.generate
 
 hardware: .venv/dev.stamp ## Check the agent against nvidia-smi on a machine with a GPU
 	$(BIN)/python -m tests.hardware $(ARGS)

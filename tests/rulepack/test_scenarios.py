@@ -1,6 +1,7 @@
 """Shipped scenarios, played through the sampler and the whole pack faster than time passes: what fires, and when.
 
 Faults in scenarios are injected; nothing here was recorded on hardware. `fired` gives seconds from the beginning.
+The limits in time are here, and what alerts say; all scenarios, several seeds and hours of silence are in `make score`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("scenario", "seconds"), [("healthy-training", 700), ("two-jobs", 600), ("inference-mix", 400), ("idle", 300)]
+    ("scenario", "seconds"), [("healthy-training", 370), ("two-jobs", 370), ("inference-mix", 200), ("idle", 70)]
 )
 def test_a_healthy_node_is_silent(scenario: str, seconds: int, play: Any) -> None:
+    """For as long as the comparisons of GPUs take to fire; hours of it are in `make score`."""
     assert play(scenario, seconds).fired == {}
 
 
 def test_a_straggler_is_told_within_3_minutes_and_by_the_sustained_form_within_6(play: Any) -> None:
-    node = play("straggler", 480)
+    node = play("straggler", 415)
     assert set(node.fired) == {("GpuImbalanceSharp", "5"), ("GpuImbalance", "5")}
     assert node.fired["GpuImbalanceSharp", "5"] - 120 <= 180
     assert node.fired["GpuImbalance", "5"] - 120 <= 360
@@ -28,15 +30,15 @@ def test_a_straggler_is_told_within_3_minutes_and_by_the_sustained_form_within_6
 
 
 def test_peers_that_are_blocked_on_a_gpu_are_told_apart_from_uneven_work(play: Any) -> None:
-    node = play("checkpoint-stall", 480)
-    assert set(node.fired) == {("GpuImbalanceSharp", "0"), ("GpuImbalance", "0")}
-    assert "peers blocked on this GPU" in node.alert("GpuImbalance").annotations["description"]
+    node = play("checkpoint-stall", 280)
+    assert set(node.fired) == {("GpuImbalanceSharp", "0")}
+    assert "peers blocked on this GPU" in node.alert("GpuImbalanceSharp").annotations["description"]
 
 
 def test_heat_is_told_by_who_throttles(play: Any) -> None:
-    fired = play("thermal-throttle", 520).fired
+    fired = play("thermal-throttle", 480).fired
     assert fired["GpuSoftwareThermalThrottle", "5"] < 300
-    assert fired["GpuHardwareThermalThrottle", "4"] - 435 <= 60
+    assert fired["GpuHardwareThermalThrottle", "4"] - 420 <= 60
     assert ("GpuHardwareThermalThrottle", "5") not in fired
     assert {name for name, _ in fired} <= {
         "GpuSoftwareThermalThrottle", "GpuHardwareThermalThrottle", "GpuHot", "GpuMemoryHot"
@@ -44,18 +46,18 @@ def test_heat_is_told_by_who_throttles(play: Any) -> None:
 
 
 def test_a_power_brake_is_told_within_15_seconds_and_never_as_heat(play: Any) -> None:
-    fired = play("power-brake", 180).fired
+    fired = play("power-brake", 90).fired
     assert set(fired) == {("GpuPowerBrake", str(gpu)) for gpu in range(8)}
     assert max(fired.values()) - 60 <= 15
 
 
 def test_a_lost_gpu_is_told_within_10_seconds(play: Any) -> None:
-    fired = play("gpu-lost", 180).fired
+    fired = play("gpu-lost", 90).fired
     assert fired["GpuLost", "3"] - 60 <= 10
     assert set(fired) == {("GpuLost", "3"), ("GpuXidNode", "3"), *(("GpuXidInfo", str(gpu)) for gpu in range(3))}
 
 
 def test_a_port_that_flaps_is_down_and_then_flapping(play: Any) -> None:
-    fired = play("ib-flap", 330).fired
+    fired = play("ib-flap", 310).fired
     assert set(fired) == {("InfinibandPortDown", "mlx5_3"), ("InfinibandFlapping", "mlx5_3")}
     assert fired["InfinibandPortDown", "mlx5_3"] - 60 <= 30
