@@ -7,7 +7,7 @@ PROGRAMS := $(CURDIR)/.programs/usr/bin
 export PATH := $(PATH):$(PROGRAMS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench score generate hardware clean programs
+.PHONY: help run test check format bench score generate screenshots hardware clean programs
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,14 @@ generate: .venv/dev.stamp ## Write the generated documents anew
 	$(BIN)/coldplate render metrics --out docs/metrics.md
 	$(BIN)/coldplate render scenarios --out docs/scenarios.md
 	$(BIN)/python -m dashboards.generate
+
+PICTURES := .programs/pictures
+screenshots: .venv/dev.stamp programs ## Draw the dashboards with Grafana's own components into docs/images (npm, Chromium)
+	@mkdir -p $(PICTURES)
+	@cp tests/dashboards/pictures/package.json tests/dashboards/pictures/*.jsx tests/dashboards/pictures/*.mjs $(PICTURES)
+	npm install --prefix $(PICTURES) --legacy-peer-deps --ignore-scripts --no-audit --no-fund
+	$(BIN)/python -m tests.dashboards.pictures.collect $(PICTURES)/data.json 120
+	cd $(PICTURES) && node shoot.mjs data.json $(CURDIR)/docs/images
 
 hardware: .venv/dev.stamp ## Check the agent against nvidia-smi on a machine with a GPU
 	$(BIN)/python -m tests.hardware $(ARGS)

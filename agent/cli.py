@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from agent import __version__, logs, rules_cli
+from agent import __version__, dashboards_cli, logs, rules_cli
 from agent.config import DEVICES, Config, ConfigError, load
 
 EXIT_USAGE = 2
@@ -72,17 +72,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     render.add_argument(
         "what",
-        choices=("metrics", "scenarios", "rules"),
+        choices=("metrics", "scenarios", "rules", "dashboards"),
         help="metrics: the reference of all metrics; scenarios: the synthetic devices; both as Markdown; "
-        "rules: the rule files as the configuration has them, for a Prometheus server",
+        "rules: the rule files as the configuration has them, for a Prometheus server; dashboards: for Grafana",
     )
     render.add_argument(
         "--out",
         type=Path,
         metavar="PATH",
-        help="write to this file instead of standard output; with rules: into this directory, which must be given",
+        help="write to this file instead of standard output; with rules and dashboards: into this directory, "
+        "which must be given",
     )
     _add_config_file(render)
+    dashboards_cli.add_options(render)
     rules_cli.add_parser(commands)
     return parser
 
@@ -204,6 +206,10 @@ def _render_rules(arguments: argparse.Namespace) -> int:
 
 
 def _render(arguments: argparse.Namespace) -> int:
+    if arguments.what == "dashboards":
+        return dashboards_cli.render(arguments)
+    if dashboards_cli.used(arguments):
+        raise ConfigError(f"render {arguments.what}: --datasource, --label and --prefix are for dashboards alone")
     if arguments.what == "rules":
         return _render_rules(arguments)
     text = _document(arguments.what)

@@ -1,0 +1,258 @@
+"""A dashboard: puts panels on the grid, and makes of all of it what Grafana reads.
+
+grafanalib makes the JSON, and `dashboards.finish` mends it. `to_json_data` is all that grafanalib's own commands
+ask of a dashboard.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grafanalib import core
+
+from dashboards import finish, looks
+from dashboards.looks import Json
+from dashboards.panels import Mapped, Panel
+from dashboards.queries import Query, legend_for, narrowed
+from dashboards.variables import BOARDS, UID, VARIABLES, Variable, link, matchers
+
+COLUMNS = 24
+NATURAL_ORDER = 7  # node2 before node10; grafanalib has no name for it
+SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
+_ALERT_TEXT = "{{severity}} {{instance}} {{rack}} {{gpu}} {{device}} {{job_id}}"
+_CLASSES = {
+    "timeseries": core.TimeSeries, "stat": core.Stat, "bargauge": core.BarGauge, "gauge": core.GaugePanel,
+    "heatmap": core.Heatmap, "state-timeline": core.StateTimeline, "table": core.Table, "text": core.Text,
+}  # fmt: skip
+
+
+class Board:
+    """One dashboard. Panels flow from left to right; `row` begins a new line under a heading."""
+
+    def __init__(self, name: str, description: str, *, since: str = "now-1h", refresh: str = "30s") -> None:
+        self.name = name
+        self._description = description
+        self._since, self._refresh = since, refresh
+        self._variables = VARIABLES[name]
+        self._matchers = matchers(self._variables)
+        self._pinned = frozenset(each.label for each in self._variables if not each.many) | {"cluster"}
+        self._placed: list[tuple[Panel | str, Json]] = []
+        self._x = self._y = self._tallest = 0
+
+    def row(self, title: str) -> None:
+        """Begins a new row under a heading."""
+        self._break()
+        self._placed.append((title, {"h": 1, "w": COLUMNS, "x": 0, "y": self._y}))
+        self._y += 1
+
+    def add(self, *panels: Panel) -> None:
+        """Puts panels beside each other, and on the next line when the line is full."""
+        for panel in panels:
+            if self._x + panel.width > COLUMNS:
+                self._break()
+            place = {"h": panel.height, "w": panel.width, "x": self._x, "y": self._y}
+            self._placed.append((panel, place))
+            self._x += panel.width
+            self._tallest = max(self._tallest, panel.height)
+
+    def _break(self) -> None:
+        self._y += self._tallest
+        self._x = self._tallest = 0
+
+    def to_json_data(self) -> Json:
+        """The finished dashboard."""
+        made = core.Dashboard(
+            title=f"coldplate / {BOARDS[self.name]}",
+            uid=UID.format(self.name),
+            description=self._description,
+            tags=["coldplate", "gpu"],
+            timezone="browser",
+            time=core.Time(self._since, "now"),
+            refresh=self._refresh,
+            graphTooltip=core.GRAPH_TOOLTIP_MODE_SHARED_CROSSHAIR,
+            templating=core.Templating([_source_variable(), *(_variable(each) for each in self._variables)]),
+            annotations=core.Annotations([_grafana_annotations(), *self._alert_annotations()]),
+            links=[self._board_link(each) for each in BOARDS if each != self.name],
+            panels=[self._panel(number, *each) for number, each in enumerate(self._placed, 1)],
+        )
+        panels = {number: panel for number, (panel, _) in enumerate(self._placed, 1) if isinstance(panel, Panel)}
+        return finish.finished(made, {number: self._dressed(panel) for number, panel in panels.items()})
+
+    def _panel(self, number: int, panel: Panel | str, place: Json) -> Any:
+        position = core.GridPos(**place)
+        if isinstance(panel, str):
+            return core.RowPanel(title=panel, id=number, gridPos=position)
+        return _CLASSES[panel.look](
+            title=panel.title,
+            description=panel.description,
+            id=number,
+            gridPos=position,
+            dataSource=SOURCE,
+            maxDataPoints=None,
+            targets=[self._target(panel, each) for each in panel.queries],
+            transformations=_transformations(panel),
+        )
+
+    def _target(self, panel: Panel, query: Query) -> Any:
+        return core.Target(
+            expr=narrowed(query.expr, self._matchers),
+            legendFormat=legend_for(query, panel.title, self._pinned),
+            instant=panel.instant,
+            format=core.TABLE_TARGET_FORMAT if panel.look == "table" else core.TIME_SERIES_TARGET_FORMAT,
+        )
+
+    def _dressed(self, panel: Panel) -> Json:
+        """The panel's options and field configuration, in place of grafanalib's."""
+        extra = {**panel.extra, "limits": bool(panel.limits), "unit": panel.unit}
+        options, custom = looks.LOOKS[panel.look](extra)
+        if panel.look == "text":
+            return {"options": options, "fieldConfig": {"defaults": {}, "overrides": []}}
+        defaults: Json = {
+            "unit": panel.unit,
+            "color": looks.coloring(panel.look, extra, bool(panel.limits)),
+            "thresholds": looks.thresholds(panel.limits or (("green", None),)),
+            "mappings": _mappings(panel.mapped),
+            "custom": custom,
+        }
+        ends = zip(("min", "max"), panel.span, strict=True)
+        defaults.update({key: value for key, value in ends if value is not None})
+        if panel.decimals is not None:
+            defaults["decimals"] = panel.decimals
+        if panel.links and panel.look != "table":
+            defaults["links"] = [_data_link(title, url) for title, url in panel.links]
+        overrides = [*_column_overrides(panel), *self._label_links(panel), *_line_overrides(panel)]
+        return {"options": options, "fieldConfig": {"defaults": defaults, "overrides": overrides}}
+
+    def _label_links(self, panel: Panel) -> list[Json]:
+        """Widths and links of the columns of a table: a node leads to the board of that node."""
+        if panel.look != "table":
+            return []
+        made = [_override(shown, "custom.width", _WIDE[label]) for label, shown in panel.labels if label in _WIDE]
+        for header, target in panel.links:
+            values = {
+                each.name: f'${{__data.fields["{shown}"]}}'
+                for label, shown in panel.labels
+                for each in VARIABLES[target]
+                if each.label == label and not each.many  # an alert without a GPU would choose none
+            }
+            url = link(self.name, target, **values) + "&${__url_time_range}"
+            made.append(_override(header, "links", [_data_link(f"Open {BOARDS[target]}", url)]))
+        return made
+
+    def _board_link(self, target: str) -> Any:
+        url = link(self.name, target)
+        return core.DashboardLink(type="link", title=BOARDS[target], uri=url, icon="dashboard", keepTime=True)
+
+    def _alert_annotations(self) -> list[Json]:
+        server, node = 'ALERTS{alertstate="firing"}', 'coldplate_alert{alertstate="firing"}'
+        if self.name == "rack":
+            server, node = f'ALERTS{{alertstate="firing", {self._matchers["rack"]}}}', ""
+        if self.name == "job":
+            server, node = f'ALERTS{{alertstate="firing", {self._matchers["job_id"]}}}', ""
+        made = [_annotation("Alerts (server)", narrowed(server, self._matchers), shown=True)]
+        return [*made, _annotation("Alerts (nodes)", narrowed(node, self._matchers), shown=False)] if node else made
+
+
+def _grafana_annotations() -> Json:
+    """Grafana's own annotations, which it adds itself to a board that lacks them."""
+    return {
+        "builtIn": 1, "datasource": {"type": "grafana", "uid": "-- Grafana --"}, "enable": True, "hide": True,
+        "iconColor": "rgba(0, 211, 255, 1)", "name": "Annotations & Alerts", "type": "dashboard",
+    }  # fmt: skip
+
+
+def _annotation(name: str, expr: str, *, shown: bool) -> Json:
+    return {
+        "name": name, "datasource": SOURCE, "enable": shown, "hide": False, "iconColor": "red", "expr": expr,
+        "step": "60s", "titleFormat": "{{alertname}}", "textFormat": _ALERT_TEXT, "tagKeys": "severity",
+        "useValueForTime": False,
+    }  # fmt: skip
+
+
+def _source_variable() -> Any:
+    return core.Template(name="datasource", type="datasource", query="prometheus", label="Data source")
+
+
+def _variable(variable: Variable) -> Any:
+    return core.Template(
+        name=variable.name,
+        label=variable.title,
+        query=variable.query,
+        dataSource=SOURCE,
+        multi=variable.many,
+        includeAll=variable.many,
+        allValue=variable.all_value if variable.many else None,
+        refresh=core.REFRESH_ON_TIME_RANGE_CHANGE,
+        sort=NATURAL_ORDER,
+    )
+
+
+_WIDE = {"alertname": 240, "metric": 340, "cluster_uuid": 290}
+"""Columns whose words are longer than the rest, and their widths in pixels."""
+NOTHING: Json = {
+    "type": "special",
+    "options": {"match": "null+nan", "result": {"text": "-", "color": "transparent", "index": 9}},
+}
+"""An empty cell of a table has no colour: absent is neither good nor bad."""
+
+
+def _mappings(mapped: Mapped) -> list[Json]:
+    if not mapped:
+        return []
+    options = {
+        f"{value:g}": {"text": text, "color": color, "index": index}
+        for index, (value, text, color) in enumerate(mapped)
+    }
+    return [{"type": "value", "options": options}]
+
+
+def _override(header: str, key: str, value: Any) -> Json:
+    return {"matcher": {"id": "byName", "options": header}, "properties": [{"id": key, "value": value}]}
+
+
+def _data_link(title: str, url: str) -> Json:
+    return {"title": title, "url": url, "targetBlank": False}
+
+
+def _column_overrides(panel: Panel) -> list[Json]:
+    made = []
+    for column in panel.columns:
+        properties: list[Json] = [{"id": "unit", "value": column.unit}]
+        if column.limits:
+            properties.append({"id": "thresholds", "value": looks.thresholds(column.limits)})
+        if column.limits or column.mapped:
+            properties.append({"id": "mappings", "value": [*_mappings(column.mapped), NOTHING]})
+            properties.append({"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}})
+        made.append({"matcher": {"id": "byName", "options": column.header}, "properties": properties})
+    return made
+
+
+def _line_overrides(panel: Panel) -> list[Json]:
+    """Series that are limits, drawn as dashed red lines beside what they limit."""
+    style: list[Json] = [
+        {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [10, 10]}},
+        {"id": "color", "value": {"mode": "fixed", "fixedColor": "red"}},
+        {"id": "custom.fillOpacity", "value": 0},
+        {"id": "custom.stacking", "value": {"group": "limits", "mode": "none"}},
+    ]
+    return [{"matcher": {"id": "byRegexp", "options": f"/{name}/"}, "properties": style} for name in panel.lines]
+
+
+def _transformations(panel: Panel) -> list[Json]:
+    if panel.look != "table":
+        return []
+    single = len(panel.columns) == 1
+    values = {f"Value #{chr(ord('A') + number)}": each.header for number, each in enumerate(panel.columns)}
+    if single:
+        values = {"Value": panel.columns[0].header, **values}
+    order = [label for label, _ in panel.labels] + list(values)
+    organize = {
+        "excludeByName": {"Time": True},
+        "includeByName": {},
+        "indexByName": {name: number for number, name in enumerate(order)},
+        "renameByName": {**dict(panel.labels), **values},
+    }
+    # Rows are one where their labels are: without the times, of which some servers tell a different one each query.
+    timeless = {"id": "filterFieldsByName", "options": {"exclude": {"names": ["Time"]}}}
+    merge = [] if single else [timeless, {"id": "merge", "options": {}}]
+    return [*merge, {"id": "organize", "options": organize}]

@@ -1,0 +1,107 @@
+"""Fabric: is every link up and clean, and is one of them held up."""
+
+from dashboards.board import Board
+from dashboards.panels import UP_DOWN, Column, graph, stat, states, table
+from dashboards.rulebook import steps
+from dashboards.shapes import per_gpu
+
+NONE = (("green", None), ("red", 1))
+FEW = (("green", None), ("orange", 1))
+RATE = "[$__rate_interval]"
+PORT = {"instance": "Node", "device": "Device", "port": "Port"}
+
+
+def per_port(operator: str, expr: str) -> str:
+    """One value for each port."""
+    return f"{operator} by (instance, device, port) ({expr})"
+
+
+dashboard = Board(
+    "fabric", "Is every NVLink and every InfiniBand port up and clean, and does traffic wait for one of them?"
+)
+dashboard.row("Is every link up and clean?")
+dashboard.add(
+    stat("sum(coldplate_infiniband_port_up)", "the number of your ports.", title="Ports up",
+        what="InfiniBand ports in the active state.", limits=(("red", None), ("green", 1))),
+    stat("count(coldplate_infiniband_port_up == 0) or vector(0)", "0.", title="Ports down",
+        what="InfiniBand ports in any other state; spare ports count too.", limits=NONE),
+    stat("sum(increase(coldplate_infiniband_link_down_events_total[1h]))", "0.", title="Flaps in an hour",
+        what="Times that a port left the active state in an hour.", unit="short", limits=FEW, decimals=0),
+    stat("count(coldplate_nvlink_up == 0) or vector(0)", "0.", title="NVLinks down", limits=NONE),
+    stat('sum(increase(coldplate_gpu_nvlink_errors_total[1h]))', "0.", title="NVLink errors in an hour", unit="short",
+        limits=FEW, decimals=0),
+    stat('count(coldplate_gpu_fabric_state{state=~"not_started|in_progress"} == 1) or vector(0)', "0.",
+        title="GPUs not in the fabric", what="GPUs that have not joined the NVLink fabric: CUDA cannot start on them.",
+        limits=NONE),
+)  # fmt: skip
+dashboard.row("Ports to look at first")
+dashboard.add(
+    table("Ports with trouble", [
+        Column("Flaps, 1 h", "topk(20, " + per_port("sum",
+            "increase(coldplate_infiniband_link_down_events_total[1h])") + " > 0)", unit="short", limits=FEW),
+        Column("Symbol errors, 1 h", "topk(20, " + per_port("sum",
+            "increase(coldplate_infiniband_symbol_error_total[1h])") + " > 0)", unit="short", limits=FEW),
+        Column("Recoveries, 5 min", "topk(20, " + per_port("sum",
+            "increase(coldplate_infiniband_link_error_recovery_total[5m])") + " > 0)", unit="short",
+            limits=steps("InfinibandLinkRecoveries")),
+    ], "empty.", what="Ports that went down, trained anew or lost bits; the twenty worst by each.", labels=PORT,
+        links=(("Node", "node"),), size=(12, 9), sort="Flaps, 1 h"),
+    states([("coldplate_infiniband_port_up == 0", "{{instance}} {{device}}/{{port}}")],
+        "empty: a port has a row only while it is down.", title="Ports that were down", mapped=UP_DOWN, size=(12, 9)),
+    table("Links below their rate", [Column("Rate", per_port("min", "coldplate_infiniband_rate_bytes_per_second"))],
+        "one rate for all adapters of one kind.", labels=PORT, links=(("Node", "node"),), size=(12, 8), sort="Rate",
+        descending=False),
+    table("NVLinks down", [Column("Links", "count by (instance, gpu) (coldplate_nvlink_up == 0)", unit="short",
+        limits=NONE)], "empty.", what="Links that are inactive, by GPU.", labels={"instance": "Node", "gpu": "GPU"},
+        links=(("Node", "node"),), size=(12, 8), sort="Links"),
+)  # fmt: skip
+dashboard.row("InfiniBand")
+dashboard.add(
+    graph([("topk(16, " + per_port("sum",
+        f"rate(coldplate_infiniband_port_data_transmitted_bytes_total{RATE})") + ")")],
+        "below the ports' rate. Rails of one job need not be equal.", title="Sent, the busiest ports"),
+    graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_data_received_bytes_total{RATE})") + ")")],
+        "below the ports' rate.", title="Received, the busiest ports"),
+    graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_transmit_wait_total{RATE})") + ")")],
+        "far below the line of InfinibandCongestion.", title="Congestion: ticks without credit",
+        limits=steps("InfinibandCongestion"), size=(8, 8), quiet=True),
+    graph([("topk(16, " + per_port("sum",
+        f"rate(coldplate_infiniband_np_ecn_marked_roce_packets_received_total{RATE}) + "
+        f"rate(coldplate_infiniband_np_cnp_packets_sent_total{RATE})") + ")")],
+        "near 0 on RoCE; always 0 on InfiniBand.", title="RoCE: congestion marks", size=(8, 8), quiet=True),
+    graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_symbol_error_total{RATE})") + " > 0)")], "empty.",
+        title="Symbol errors", size=(8, 8), few=True),
+    graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_link_error_recovery_total{RATE})") + " > 0)")],
+        "empty.", title="Link recoveries", size=(8, 8), few=True),
+    graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_discards_transmitted_total{RATE}) + "
+        f"rate(coldplate_infiniband_port_errors_received_total{RATE})") + ")")], "0.",
+        title="Discards and receive errors", size=(8, 8), quiet=True),
+    graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_local_ack_timeout_errors_total{RATE}) + "
+        f"rate(coldplate_infiniband_out_of_sequence_packets_received_total{RATE}) + "
+        f"rate(coldplate_infiniband_packet_sequence_errors_total{RATE})") + ")")],
+        "0: packets are neither lost nor sent again.", title="Retransmissions", size=(8, 8), quiet=True),
+)  # fmt: skip
+dashboard.row("NVLink")
+dashboard.add(
+    graph([("topk(16, " + per_gpu("sum", f"rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE})") + ")")],
+        "GPUs of a job alike.", title="Sent, the busiest GPUs"),
+    graph([("topk(16, " + per_gpu("sum", f"rate(coldplate_gpu_nvlink_receive_bytes_total{RATE})") + ")")],
+        "GPUs of a job alike.", title="Received, the busiest GPUs"),
+    graph([("topk(16, sum by (instance, gpu, type) (rate(coldplate_gpu_nvlink_errors_total[5m])) > 0)")], "empty.",
+        title="NVLink errors of GPUs (up to Hopper)"),
+    graph([('topk(16, sum by (instance, gpu, link, type) (rate(coldplate_nvlink_errors_total[5m])) > 0)')],
+        "empty up to Hopper; on Blackwell normal correction counts here, and malformed_packet, local_integrity and "
+        "recovery_failed are the ones that matter.", title="NVLink errors by link"),
+)  # fmt: skip
+dashboard.row("NVLink domains (NVL72)")
+dashboard.add(
+    table("Domains", [Column("GPUs", "count by (cluster_uuid, clique) (coldplate_gpu_fabric_info)", unit="short"),
+        Column("Nodes",
+        "count by (cluster_uuid, clique) (count by (instance, cluster_uuid, clique) (coldplate_gpu_fabric_info))",
+        unit="short")],
+          "72 GPUs on 18 nodes for a full NVL72; one clique in each domain. Zeros stand for nodes by themselves.",
+              what="GPUs that share an NVLink domain.", labels={"cluster_uuid": "Domain", "clique": "Clique"},
+              sort="GPUs"),
+    graph([("sum by (state) (coldplate_gpu_fabric_state)")], "all completed, or not supported.",
+        title="Registration with the fabric", stack=True, few=True, size=(12, 9)),
+)  # fmt: skip

@@ -1,0 +1,109 @@
+"""Fleet: is everything there, what fires, and where to look first."""
+
+from dashboards.board import Board
+from dashboards.panels import Column, bars, graph, stat, table
+from dashboards.rulebook import limits, steps
+from dashboards.shapes import per_gpu
+
+NONE = (("green", None), ("red", 1))
+SOME = (("red", None), ("green", 1))
+POWER = steps("RackPower")
+
+dashboard = Board(
+    "fleet",
+    "Is everything there, what fires, and which rack or GPU to look at first. Reads recorded series: the server needs "
+    "the rule pack and fleet.rules.yml.",
+)
+dashboard.row("Is everything there?")
+dashboard.add(
+    stat("sum(cluster:nodes_up:sum)", "the number of your nodes.", title="Nodes up",
+        what="Nodes whose agent answers the server.", limits=SOME),
+    stat("sum(cluster:nodes:count) - sum(cluster:nodes_up:sum)", "0.", title="Nodes missing",
+        what="Nodes whose agent cannot be scraped: nobody watches their GPUs.", limits=NONE),
+    stat("sum(cluster:gpus_up:sum)", "the number of your GPUs.", title="GPUs up", what="GPUs that answer.",
+        limits=SOME),
+    stat("sum(cluster:gpus_missing:sum)", "0.", title="GPUs missing",
+        what="GPUs that should be there and do not answer, on nodes that are up or down.", limits=NONE),
+    stat('count(ALERTS{alertstate="firing", severity="critical"}) or vector(0)', "0.", title="Critical alerts",
+        what="Critical alerts that fire on the server now.", limits=NONE),
+    stat('count(ALERTS{alertstate="firing", severity="warning"}) or vector(0)', "0.", title="Warnings",
+        what="Warnings that fire on the server now.", limits=(("green", None), ("orange", 1))),
+    stat("count(rack:power_budget_watts:min)", "the number of your racks with a budget.", title="Racks",
+        what="Racks that have a power budget."),
+    stat("count(rack:nodes_missing:max > 0) or vector(0)", "0.", title="Racks incomplete",
+        what="Racks whose power is known without some of their nodes.", limits=NONE),
+    stat("max(rack:power_ratio:max)", "below the first limit of RackPower.", title="Fullest rack",
+        what="Highest share of a power budget that a rack draws now.", limits=POWER),
+    stat("sum(cluster:power_watts:sum)", "flat, or as your jobs have it.", title="Power of all nodes",
+        what="Sum over nodes of their measured or estimated power, mean of a minute.", trend=True),
+    stat("avg(cluster:gpu_utilization_ratio:avg)", "high while there is work to do.", title="GPU utilization",
+        what="Share of time in which a kernel ran, mean over all GPUs.", trend=True),
+    stat("avg(cluster:gpu_throttle_worst_ratio:rate5m)",
+        "0: nothing but idleness and the GPUs' own power cap holds clocks down.", title="Throttled time",
+        what="Share of all GPU time in which heat, a power brake or another cause held clocks down.",
+        limits=steps("GpuSoftwareThermalThrottle", "GpuHardwareThermalThrottle"), decimals=2),
+)  # fmt: skip
+dashboard.row("What fires, and where")
+dashboard.add(
+    table("Firing alerts", [Column("Alerts",
+        'count by (alertname, severity, instance, rack, gpu, device, job_id) (ALERTS{alertstate="firing"})',
+        unit="short")],
+          "empty. Each line has a runbook in docs/runbooks/.", what="Alerts that fire on the server, with where.",
+              size=(24, 9),
+          labels={"severity": "Severity", "alertname": "Alert", "instance": "Node", "rack": "Rack", "gpu": "GPU",
+              "device": "Port", "job_id": "Job"},
+          links=(("Node", "node"), ("Rack", "rack"), ("Job", "job")), sort="Severity", descending=False),
+)  # fmt: skip
+dashboard.row("Power against budget")
+dashboard.add(
+    bars("rack:power_ratio:max", "every bar green; orange is the rules' first level.",
+        title="Racks, share of budget now", legend="{{rack}}", what="Power of each rack over its budget.", limits=POWER,
+        span=(0, max(each.value for each in limits("RackPower")))),
+    graph([("topk(10, rack:power_ratio:mean1m)", "{{rack}}")], "below the dashed lines, and flat.",
+        title="Ten fullest racks, mean of a minute", what="Power over budget, mean of a minute.", limits=POWER),
+    graph([("sum(rack:power_watts:max)", "racks"), ("sum(rack:power_budget_watts:min)", "budget"),
+        ("sum(cluster:power_watts:sum)", "nodes"), ("sum(cluster:gpu_power_watts:sum)", "GPUs")],
+        "well below the dashed budget.", title="Power of the fleet",
+        what="Power of all racks with their budgets, of all nodes, and of their GPUs alone.", lines=("^budget$",)),
+    table("Racks", [Column("Power", "max by (rack) (rack:power_watts:max)"), Column("Budget",
+        "max by (rack) (rack:power_budget_watts:min)"),
+        Column("Share", "max by (rack) (rack:power_ratio:max)", limits=POWER), Column("Headroom",
+            "max by (rack) (rack:headroom_watts:min)"),
+        Column("Breach in", "max by (rack) (rack:time_to_breach_seconds:linear5m)",
+            limits=steps("RackPowerBreachSoon")),
+        Column("Missing nodes", "max by (rack) (rack:nodes_missing:max)", limits=NONE)],
+          "no colour but green. A rack leads to its board.",
+              what="Every rack with its power, budget and what is missing.", labels={"rack": "Rack"}, size=(12, 8),
+              links=(("Rack", "rack"),), sort="Share"),
+)  # fmt: skip
+dashboard.row("GPUs to look at first")
+dashboard.add(
+    table("Ten hottest GPUs by margin", [Column("Margin", "bottomk(10, " + per_gpu("min",
+        "coldplate_gpu_temperature_margin_celsius") + ")", limits=steps("GpuHot"))],
+          "more than the limit of GpuHot on every line.", labels={"instance": "Node", "gpu": "GPU"}, links=(("Node",
+              "node"),), size=(8, 9), sort="Margin", descending=False),
+    table("Ten most throttled nodes", [Column("Throttled",
+        "topk(10, max by (instance) (node:gpu_throttle_worst_ratio:rate5m) > 0)",
+            limits=steps("GpuSoftwareThermalThrottle",
+        "GpuHardwareThermalThrottle"))],
+          "empty.", what="Share of GPU time in which heat, a brake or another cause held clocks down.",
+              labels={"instance": "Node"}, links=(("Node", "node"),), size=(8, 9), sort="Throttled"),
+    table("Ten most uneven jobs", [Column("Spread",
+        "topk(10, max by (instance, job_id) (job:utilization_ratio:spread1m))", limits=(("green", None), ("orange",
+        0.5)))],
+          "small: GPUs of one job are equally busy. GpuImbalance begins at half.",
+              what="Utilization of the busiest less that of the idlest GPU of a job on a node.",
+              labels={"instance": "Node", "job_id": "Job"}, links=(("Node", "node"), ("Job", "job")), size=(8, 9),
+              sort="Spread"),
+    table("Nodes with GPUs missing", [Column("Missing", "max by (instance) (node:gpus_missing:max > 0)", limits=NONE)],
+          "empty.", what="GPUs that a node should have and does not show.", labels={"instance": "Node"}, links=(("Node",
+              "node"),), size=(8, 8), sort="Missing"),
+    graph([("avg by (reason) (cluster:gpu_throttle_ratio:rate5m) > 0")], "empty, but for idle moments.",
+        title="Throttled time by reason", what="Share of all GPU time, by what held the clocks down; reasons overlap.",
+            size=(8, 8),
+        few=True),
+    graph([("quantile(0.05, node:gpu_utilization_ratio:avg)", "5% of nodes below"),
+        ("quantile(0.5, node:gpu_utilization_ratio:avg)", "half"), ("quantile(0.95, node:gpu_utilization_ratio:avg)",
+        "95%")], "lines close together while one job has all nodes.", title="Utilization across nodes",
+        what="How busy nodes are: the mean of a node's GPUs, over nodes.", size=(8, 8), span=(0, 1), few=True),
+)  # fmt: skip

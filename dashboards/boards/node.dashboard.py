@@ -1,0 +1,148 @@
+"""Node: is each GPU well, does it do true work, and what holds it back."""
+
+from dashboards.board import Board
+from dashboards.panels import UP_DOWN, YES_NO, Column, graph, heat, stat, states, table
+from dashboards.rulebook import steps
+from dashboards.shapes import HARMFUL
+
+NONE = (("green", None), ("red", 1))
+MARGIN = steps("GpuHot")
+THROTTLE = steps("GpuSoftwareThermalThrottle", "GpuHardwareThermalThrottle")
+ON_OFF = ((1, "held down", "red"), (0, "free", "green"))
+RATE = "[$__rate_interval]"
+
+
+def per_gpu(operator: str, expr: str) -> str:
+    """One value for each GPU of the node."""
+    return f"{operator} by (gpu) ({expr})"
+
+
+dashboard = Board("node", "Is each GPU of the node well, does it do true work, and what holds it back?")
+dashboard.row("Is the node well?")
+dashboard.add(
+    stat("sum(coldplate_gpu_up)", "as many as expected.", title="GPUs up", limits=(("red", None), ("green", 1))),
+    stat('max(coldplate_gpus_expected) - sum(coldplate_gpu_up{gpu!=""})', "0.", title="GPUs missing",
+        what="GPUs that the node should have and that do not answer.", limits=NONE),
+    stat('count(ALERTS{alertstate="firing"}) or vector(0)', "0.", title="Firing alerts",
+        what="Alerts about this node on the server.", limits=NONE),
+    stat("max(coldplate_node_power_watts)", "below the node's share of its rack's budget.", title="Node power",
+        trend=True),
+    stat("min(coldplate_gpu_temperature_margin_celsius)", "green: more degrees left than the limit of GpuHot.",
+        title="Least margin", limits=MARGIN, trend=True),
+    stat(f"max(max by (gpu) (rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}{RATE})))", "0.",
+        title="Most throttled GPU",
+        what="Share of time in which heat, a power brake or another cause held the clocks of the worst GPU down.",
+        limits=THROTTLE, decimals=1),
+    table("GPUs", [
+        Column("Up", per_gpu("min", "coldplate_gpu_up"), unit="short", mapped=UP_DOWN),
+        Column("Busy", per_gpu("max", "coldplate_gpu_utilization_mean_ratio")),
+        Column("SM active", per_gpu("max", "coldplate_gpu_sm_active_mean_ratio")),
+        Column("Tensor", per_gpu("max", "coldplate_gpu_tensor_active_mean_ratio")),
+        Column("Power", per_gpu("max", "coldplate_gpu_power_mean_watts")),
+        Column("Peak", per_gpu("max", "coldplate_gpu_power_max_watts")),
+        Column("Margin", per_gpu("min", "coldplate_gpu_temperature_margin_celsius"), limits=MARGIN),
+        Column("Throttled", per_gpu("max", f"rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}{RATE})"),
+            limits=THROTTLE),
+        Column("Memory", per_gpu("max", "coldplate_gpu_memory_used_bytes / coldplate_gpu_memory_total_bytes"),
+            unit="percentunit"),
+        Column("Remap", per_gpu("max", "coldplate_gpu_row_remap_pending"), unit="short", mapped=YES_NO),
+        Column("XIDs, 1 h", per_gpu("sum", "increase(coldplate_gpu_xid_errors_total[1h])"), unit="short",
+            limits=(("green", None), ("orange", 1))),
+        Column("Links down", per_gpu("sum", "1 - coldplate_nvlink_up"), unit="short", limits=NONE),
+    ], "nothing but green, and GPUs of one job alike.", what="Each GPU of the node now; means of a minute.",
+        labels={"gpu": "GPU"}, size=(24, 9), sort="GPU", descending=False),
+)  # fmt: skip
+dashboard.row("Work, and how much of it is true")
+dashboard.add(
+    heat("coldplate_gpu_utilization_ratio", "rows of one job alike: a dark row among bright ones is a straggler.",
+        max=1, unit="percentunit"),
+    graph("coldplate_gpu_sm_active_ratio",
+        "near the utilization: kernels fill the GPU. Full utilization with little of this is a GPU that waits.",
+        span=(0, 1)),
+    graph("coldplate_gpu_tensor_active_ratio", "above 0 wherever matrices are multiplied; higher is better.", span=(0,
+        1), size=(8, 8), few=True),
+    graph("coldplate_gpu_dram_active_ratio",
+        "high where memory limits, as in decoding; low together with idle tensor cores is waiting.", span=(0, 1),
+        size=(8, 8), few=True),
+    graph('coldplate_gpu_clock_hertz{domain="sm"}', "equal among GPUs of a job.", title="SM clock",
+        legend="GPU {{gpu}}",
+        size=(8, 8), few=True),
+)  # fmt: skip
+dashboard.row("Power")
+dashboard.add(
+    graph([("coldplate_gpu_power_watts"), ("max(coldplate_gpu_power_limit_watts)", "limit")],
+        "busy GPUs near the dashed limit, and alike: full utilization far below it is waiting.", lines=("^limit$",)),
+    graph("coldplate_gpu_power_max_watts", "at the limit at most, for what every scrape missed.",
+        title="GPU power, highest of the rolling minute"),
+    graph([("coldplate_node_power_watts"), ("coldplate_node_power_max_watts", "{{source}}, highest of the minute"),
+        ("sum(coldplate_gpu_power_watts)", "GPUs together")],
+        "about a third above the GPUs together; more is fans and processors.", title="Node power",
+        what="Power of the node by source, and of its GPUs alone.", few=True),
+    graph(f"sum by (gpu) (rate(coldplate_gpu_energy_joules_total{RATE}))",
+        "as the power: energy is counted by the GPU itself and misses nothing.",
+        title="GPU power from the energy counter", stack=True),
+)  # fmt: skip
+dashboard.row("Heat and throttling")
+dashboard.add(
+    graph("coldplate_gpu_temperature_margin_celsius", "above the dashed line of GpuHot.", limits=MARGIN),
+    graph([("coldplate_gpu_temperature_celsius", "GPU {{gpu}}"), ("coldplate_gpu_memory_temperature_celsius",
+        "GPU {{gpu}} memory")],
+        "steady; slots of one node may differ by 14 degrees. Memory below the limit of GpuMemoryHot.",
+        title="Temperature", limits=steps("GpuMemoryHot")),
+    graph([(f"max by (gpu, reason) (rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}{RATE})) > 0",
+        "GPU {{gpu}} {{reason}}")], "empty: these reasons cost work.", title="Throttled time by reason",
+        limits=THROTTLE),
+    states([("max by (gpu, reason) (coldplate_gpu_throttle_active{" + HARMFUL + "} == 1)", "GPU {{gpu}} {{reason}}")],
+        "empty: a GPU has a row only while a reason holds it down.", title="Throttled now", mapped=ON_OFF),
+)  # fmt: skip
+dashboard.row("Memory")
+dashboard.add(
+    graph("coldplate_gpu_memory_used_bytes", "flat while a job runs; one that grows ends in an out-of-memory error.",
+        size=(8, 8), few=True),
+    graph([(f"sum by (gpu, type) (rate(coldplate_gpu_ecc_errors_total{{scope=\"volatile\"}}{RATE})) > 0")],
+        "empty; uncorrected errors lose data.", size=(8, 8), few=True),
+    states([("coldplate_gpu_row_remap_pending", "GPU {{gpu}} pending"), ("coldplate_gpu_row_remap_failure",
+        "GPU {{gpu}} failed")], "all no: pending asks for a reset, failed for a replacement.", title="Row remaps",
+        mapped=((1, "yes", "red"), (0, "no", "green")), size=(8, 8)),
+)  # fmt: skip
+dashboard.row("Faults")
+dashboard.add(
+    table("XIDs", [Column("Times", "max by (gpu, xid) (coldplate_gpu_xid_errors_total > 0)", unit="short"),
+        Column("Last", "max by (gpu, xid) (coldplate_gpu_xid_last_timestamp_seconds) * 1000", unit="dateTimeFromNow")],
+        "empty. What each code asks for is in the runbooks of the alerts GpuXid*.", labels={"gpu": "GPU", "xid": "XID"},
+        sort="Last", size=(12, 8)),
+    table("What the driver asks for", [Column("Asked", "max by (gpu, action) (coldplate_gpu_recovery_action == 1)",
+        unit="short")], "none on every line.", labels={"gpu": "GPU", "action": "Action"}, size=(6, 8), sort="GPU",
+        descending=False),
+    table("Firing alerts", [Column("Alerts",
+        'count by (alertname, severity, gpu, device) (ALERTS{alertstate="firing"})', unit="short")], "empty.",
+        what="Alerts about this node on the server.", labels={"severity": "Severity", "alertname": "Alert",
+        "gpu": "GPU", "device": "Port"}, size=(6, 8), sort="Severity"),
+)  # fmt: skip
+dashboard.row("Links")
+dashboard.add(
+    graph([(f"sum by (gpu) (rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE}))", "GPU {{gpu}} sent"),
+        (f"sum by (gpu) (rate(coldplate_gpu_nvlink_receive_bytes_total{RATE}))", "GPU {{gpu}} received")],
+        "GPUs of a data-parallel job alike.", title="NVLink"),
+    graph([(f"sum by (gpu) (rate(coldplate_gpu_pcie_transmit_bytes_total{RATE}))", "GPU {{gpu}} sent"),
+        (f"sum by (gpu) (rate(coldplate_gpu_pcie_receive_bytes_total{RATE}))", "GPU {{gpu}} received")],
+        "low while training; high with idle GPUs is a data loader at work.", title="PCIe"),
+    graph([(f"sum by (device, port) (rate(coldplate_infiniband_port_data_transmitted_bytes_total{RATE}))",
+        "{{device}}/{{port}} sent"),
+        (f"sum by (device, port) (rate(coldplate_infiniband_port_data_received_bytes_total{RATE}))",
+        "{{device}}/{{port}} received")], "as the job uses its rails; not all need to carry the same.",
+        title="InfiniBand"),
+    states("coldplate_infiniband_port_up", "all up.", title="InfiniBand ports", mapped=UP_DOWN),
+)  # fmt: skip
+dashboard.row("Host")
+dashboard.add(
+    graph([(f'sum by (mode) (rate(coldplate_node_cpu_seconds_total{{mode!="idle"}}{RATE})) / '
+        'scalar(max(coldplate_node_cpus))')], "room left; much iowait with idle GPUs is storage that is too slow.",
+        title="Processors", unit="percentunit", stack=True, size=(8, 8), few=True),
+    graph([("coldplate_node_memory_used_bytes", "used"), ("coldplate_node_memory_total_bytes", "total"),
+        ("coldplate_node_swap_used_bytes", "swap")], "below the dashed total, and no swap.", title="Memory of the node",
+        what="Memory in use and in all.", lines=("^total$",), size=(8, 8), few=True),
+    graph([(f'rate(coldplate_node_pressure_stall_seconds_total{{kind="some"}}{RATE})', "{{resource}}")],
+        "near 0: nothing waits for processors, memory or storage.", title="Pressure", span=(0, None), size=(8, 8),
+        few=True),
+)  # fmt: skip

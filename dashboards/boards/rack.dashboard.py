@@ -1,0 +1,96 @@
+"""Rack: does its power fit its budget, will it, and is all of it known."""
+
+from dashboards.board import Board
+from dashboards.panels import UP_DOWN, Column, gauge, graph, stat, states, table
+from dashboards.rulebook import limits, steps
+from dashboards.shapes import in_rack
+
+POWER = steps("RackPower")
+LEVELS = [(f"rack:power_budget_watts:min * {each.value:g}",
+    f"limit of {each.level} ({each.value:.0%})") for each in limits("RackPower")]  # fmt: skip
+NONE = (("green", None), ("red", 1))
+TOP = max(each.value for each in limits("RackPower"))
+
+dashboard = Board("rack", "Does the rack's power fit its budget, will it in ten minutes, and is all of it known?")
+dashboard.row("Does it fit?")
+dashboard.add(
+    gauge("rack:power_ratio:max", "green.", title="Now, share of budget", what="Power of the rack over its budget.",
+        limits=POWER, span=(0, TOP), size=(4, 6)),
+    gauge("rack:power_ratio:mean1m", "green.", title="Mean of a minute", what="What RackPower at level mean1m judges.",
+        limits=POWER, span=(0, TOP), size=(4, 6)),
+    gauge("rack:power_ratio:mean15m", "green.", title="Mean of 15 minutes",
+        what="What RackPower at level mean15m judges: a breaker may carry 80% of its rating without end.", limits=POWER,
+        span=(0, TOP), size=(4, 6)),
+    stat("rack:headroom_watts:min", "positive, and enough for the next job.", title="Headroom",
+        what="Budget less power now.", limits=(("red", None), ("green", 0)), size=(4, 6), trend=True),
+    stat("rack:time_to_breach_seconds:linear5m", "no value: power does not rise towards the budget.",
+        title="Time to breach", what="When a straight line through the last 5 minutes meets the budget.",
+        limits=steps("RackPowerBreachSoon"), size=(4, 6)),
+    stat([("rack:nodes_missing:max", "missing"), ("max by (rack) (coldplate_rack_nodes_reporting)", "reporting")],
+        "0 missing.", title="Nodes",
+        what="Nodes in the rack's sum, and those that should be and are not: with one missing the sum is too low.",
+        size=(4, 6)),
+)  # fmt: skip
+dashboard.row("Power against budget")
+dashboard.add(
+    graph([("rack:power_watts:max", "power"), ("rack:power_watts:peak10s", "10-second peak"),
+        ("rack:power_watts:mean1m", "mean of 1 minute"), ("rack:power_watts:mean15m", "mean of 15 minutes"),
+        ("rack:power_conservative_watts:min", "with silent nodes at nameplate"), *LEVELS],
+          "every line below its dashed limit.", title="Power and the limits of the rules",
+              what="Power of the rack in one second, its peaks and means, and the levels of RackPower.", size=(24, 10),
+              lines=("^limit",)),
+    graph([(in_rack("max by (instance) (coldplate_node_power_mean_watts)"), "{{instance}}")],
+        "nodes of one job draw alike.", title="By node",
+        what="Power of each node of the rack, mean of a minute, by its best source.", stack=True, size=(12, 9)),
+    table("Nodes", [Column("Power", in_rack("max by (instance) (coldplate_node_power_watts)")),
+        Column("Peak", in_rack("max by (instance) (coldplate_node_power_max_watts)")), Column("GPUs",
+        in_rack("sum by (instance) (coldplate_gpu_power_mean_watts)")), Column("GPUs up",
+        in_rack("sum by (instance) (coldplate_gpu_up)"), unit="short"), Column("Least margin",
+        in_rack("min by (instance) (coldplate_gpu_temperature_margin_celsius)"), limits=steps("GpuHot"))],
+          "equal lines for nodes of one job, and green margins. A node leads to its board.",
+              what="The nodes of the rack.", labels={"instance": "Node"}, links=(("Node", "node"),), size=(12, 9),
+              sort="Power"),
+)  # fmt: skip
+dashboard.row("Which way it goes")
+dashboard.add(
+    graph("rack:power_ratio:swing1m", "below the line: nodes do not compute and wait in step.",
+        title="Swing within a minute", legend="swing",
+        what="Highest less lowest power of a minute, as a share of the budget.", limits=steps("RackPowerSwing"),
+        size=(8, 8), few=True),
+    graph("rack:power_ratio:ramp10s", "below the line but at the start and end of jobs.", title="Ramp",
+        what="How fast power changes over 10 seconds, as a share of the budget in a second.",
+        limits=steps("RackPowerRamp"), size=(8, 8), few=True, decimals=2),
+    graph("rack:time_to_breach_seconds:linear5m", "empty: power does not rise.", title="Time to breach",
+        what="When a straight line through 5 minutes meets the budget; only while power rises.",
+        limits=steps("RackPowerBreachSoon"), size=(8, 8), few=True),
+)  # fmt: skip
+dashboard.row("Feeds")
+dashboard.add(
+    graph([("feed:load_ratio:peak10s", "feed {{feed}}")],
+        "below 100%; for two feeds that shall carry each other's load, below 50%.", title="Load of each feed",
+        what="Even share of the 10-second peak over the feed's limit; shares are assumed, no meter tells them.",
+        limits=steps("RackFeedOverload"), few=True),
+    graph([("rack:failover_load_ratio:mean1m", "without the largest feed")],
+        "below 100%: the rack outlives the loss of a feed.", title="If a feed fails",
+        what="Load of the other feeds without the largest, mean of a minute.", limits=steps("RackFeedNotRedundant"),
+        few=True),
+)  # fmt: skip
+dashboard.row("Is all of it known?")
+dashboard.add(
+    graph([("max by (rack) (coldplate_rack_nodes_reporting)", "reporting"),
+        ("max by (rack) (coldplate_rack_nodes_expected)", "expected")], "the two lines are one.",
+        title="Nodes in the sum", what="Nodes that report their power, and those that should.", size=(8, 8), few=True,
+        lines=("^expected$",)),
+    states([("rack:peer_up:max", "{{peer}}")], "all green.", title="Peers",
+        what="Whether some agent of the rack hears each node.", mapped=UP_DOWN, size=(8, 8)),
+    graph([("sum by (reason, peer) (rate(coldplate_rack_peer_failures_total[$__rate_interval]))",
+        "{{peer}} {{reason}}")], "0.", title="Peers that gave no answer", size=(8, 8), few=True),
+    table("Sources of node power", [Column("Nodes", in_rack("count by (instance, source) (coldplate_node_power_watts)"),
+        unit="short")], "a measured source on each node: estimate is computed from GPU power, and no measurement.",
+        what="Where each node's power comes from.", labels={"instance": "Node", "source": "Source"}, links=(("Node",
+        "node"),), size=(12, 8), sort="Source"),
+    table("Firing alerts", [Column("Alerts",
+        'count by (alertname, severity, level) (ALERTS{alertstate="firing", rack="$rack"})', unit="short",
+        limits=NONE)], "empty.", what="Alerts about this rack.", labels={"severity": "Severity", "alertname": "Alert",
+        "level": "Level"}, size=(12, 8), sort="Severity"),
+)  # fmt: skip

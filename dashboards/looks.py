@@ -1,0 +1,143 @@
+"""Options of each kind of panel as current Grafana has them, where grafanalib writes those of years ago."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = dict[str, Any]
+PLUGIN_VERSION = "12.0.0"
+
+_LAST: Json = {"calcs": ["lastNotNull"], "fields": "", "values": False}
+_LEGEND: Json = {"calcs": ["lastNotNull", "max"], "displayMode": "table", "placement": "right", "showLegend": True}
+_SOFT = {"percentunit": 0.01, "short": 1, "cps": 1, "Bps": 1}
+"""How far the axis of values that are all 0 goes: without it Grafana draws 0 in a range up to 100, or 10,000%."""
+
+
+def _timeseries(extra: Json) -> tuple[Json, Json]:
+    legend = {**_LEGEND, **({"displayMode": "list", "placement": "bottom", "calcs": []} if extra.get("few") else {})}
+    if extra.get("quiet"):
+        legend = {"calcs": [], "displayMode": "hidden", "placement": "bottom", "showLegend": False}
+    custom = {
+        "drawStyle": "line",
+        "lineWidth": 1,
+        "lineInterpolation": "linear",
+        "fillOpacity": 30 if extra.get("stack") else 5,
+        "gradientMode": "none",
+        "showPoints": "never",
+        "spanNulls": False,
+        "axisPlacement": "auto",
+        "stacking": {"group": "A", "mode": "normal" if extra.get("stack") else "none"},
+        "thresholdsStyle": {"mode": "dashed" if extra.get("limits") else "off"},
+    }
+    if extra["unit"] in _SOFT:
+        custom |= {"axisSoftMin": 0, "axisSoftMax": _SOFT[extra["unit"]]}
+    return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}, custom
+
+
+def _stat(extra: Json) -> tuple[Json, Json]:
+    return {
+        "colorMode": "background" if extra.get("limits") else "value",
+        "graphMode": "area" if extra.get("trend") else "none",
+        "justifyMode": "auto",
+        "orientation": "auto",
+        "reduceOptions": _LAST,
+        "textMode": extra.get("text", "auto"),
+        "wideLayout": True,
+    }, {}
+
+
+def _bargauge(_: Json) -> tuple[Json, Json]:
+    return {
+        "displayMode": "basic",
+        "orientation": "horizontal",
+        "reduceOptions": _LAST,
+        "showUnfilled": True,
+        "valueMode": "color",
+        "namePlacement": "auto",
+        "sizing": "auto",
+        "maxVizHeight": 40,
+        "minVizHeight": 12,
+        "minVizWidth": 8,
+    }, {}
+
+
+def _gauge(_: Json) -> tuple[Json, Json]:
+    return {
+        "minVizHeight": 75,
+        "minVizWidth": 75,
+        "orientation": "auto",
+        "reduceOptions": _LAST,
+        "showThresholdLabels": False,
+        "showThresholdMarkers": True,
+        "sizing": "auto",
+    }, {}
+
+
+def _heatmap(extra: Json) -> tuple[Json, Json]:
+    custom = {"hideFrom": {"legend": False, "tooltip": False, "viz": False}, "scaleDistribution": {"type": "linear"}}
+    return {
+        "calculate": False,
+        "cellGap": 1,
+        "cellValues": {"unit": extra["unit"]},
+        "color": {
+            "mode": "scheme", "scheme": extra.get("scheme", "Viridis"), "fill": "dark-orange", "reverse": False,
+            "steps": 64, "exponent": 0.5, "scale": "exponential",
+            "min": extra.get("min", 0), **({"max": extra["max"]} if "max" in extra else {}),
+        },
+        "exemplars": {"color": "rgba(255,0,255,0.7)"},
+        "filterValues": {"le": -1e9},
+        "legend": {"show": True},
+        "rowsFrame": {"layout": "auto"},
+        "showValue": "never",
+        "tooltip": {"mode": "single", "showColorScale": False, "yHistogram": False},
+        "yAxis": {"axisPlacement": "left", "reverse": True},
+    }, custom  # fmt: skip
+
+
+def _states(_: Json) -> tuple[Json, Json]:
+    return {
+        "alignValue": "left",
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+        "mergeValues": True,
+        "rowHeight": 0.85,
+        "showValue": "never",
+        "tooltip": {"mode": "single", "sort": "none"},
+    }, {"fillOpacity": 80, "lineWidth": 0}
+
+
+def _table(extra: Json) -> tuple[Json, Json]:
+    order = [{"desc": extra.get("descending", True), "displayName": extra["sort"]}] if "sort" in extra else []
+    return {
+        "cellHeight": "sm",
+        "footer": {"countRows": False, "enablePagination": True, "fields": "", "reducer": ["sum"], "show": False},
+        "showHeader": True,
+        "sortBy": order,
+    }, {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True, "inspect": False, "minWidth": 70}
+
+
+def _text(extra: Json) -> tuple[Json, Json]:
+    return {
+        "mode": "markdown",
+        "content": extra["content"],
+        "code": {"language": "plaintext", "showLineNumbers": False, "showMiniMap": False},
+    }, {}
+
+
+LOOKS = {
+    "timeseries": _timeseries, "stat": _stat, "bargauge": _bargauge, "gauge": _gauge, "heatmap": _heatmap,
+    "state-timeline": _states, "table": _table, "text": _text,
+}  # fmt: skip
+
+
+def thresholds(steps: tuple[tuple[str, float | None], ...]) -> Json:
+    """Steps as Grafana reads them: the base has the value null, which is not the text "null"."""
+    return {"mode": "absolute", "steps": [{"color": color, "value": value} for color, value in steps]}
+
+
+def coloring(look: str, extra: Json, limits: bool) -> Json:
+    """By which rule values get their colour."""
+    if look == "timeseries":
+        return {"mode": "palette-classic"}
+    if extra.get("continuous"):
+        return {"mode": "continuous-GrYlRd"}
+    return {"mode": "thresholds"} if limits or look != "stat" else {"mode": "fixed", "fixedColor": "text"}

@@ -1,0 +1,153 @@
+"""Synthetic nodes on which things go wrong, and a real Prometheus that scrapes them as packaging/ says."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tests.dashboards.conftest import ROOT, need
+
+PACKAGED = ROOT / "packaging" / "prometheus"
+
+CONFIG = """
+sampling: {{fast: 1s, slow: 2s, cold: 4s, window: 10s}}
+rack:
+  name: r12
+  power_budget: 20kW
+  feeds: {{a: 14kW, b: 14kW}}
+  node_nameplate: 10.2kW
+  peers: ["127.0.0.1:{ports[0]}", "127.0.0.1:{ports[1]}", "127.0.0.1:{ports[2]}"]
+notify: {{webhook: {{urls: ["http://127.0.0.1:{ports[2]}/"], timeout: 1s}}}}
+state_dir: {state}
+"""
+DOWN = 2
+"""The third port belongs to nobody: a node that is down, and a receiver that does not answer."""
+
+
+def daemons() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("daemons", ROOT / "tests/daemon/conftest.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def free_ports(number: int) -> list[int]:
+    probes = [socket.socket() for _ in range(number)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def hurried(text: str) -> str:
+    """A rule file in which minutes are seconds: every group each second, no `for`, short windows."""
+    text = re.sub(r"interval: \w+", "interval: 1s", text)
+    text = re.sub(r"\n(\s+)for: \w+", r"\n\1for: 1s", text)
+    text = re.sub(r"offset \w+", "offset 5s", text)
+    return re.sub(r"\[\d+[mh]\]", "[10s]", text)
+
+
+class Server:
+    """A real Prometheus."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(self, path: str, **parameters: str) -> Any:
+        address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        try:
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            if error.code == 503:
+                raise  # it is still starting
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+
+    def instant(self, expr: str) -> list[Any]:
+        return list(self.get("query", query=expr)["result"])
+
+    def range(self, expr: str, seconds: int = 20, step: int = 1) -> list[Any]:
+        now = time.time()
+        times = {"start": str(now - seconds), "end": str(now), "step": str(step)}
+        return list(self.get("query_range", query=expr, **times)["result"])
+
+
+def configuration(folder: Path, ports: list[int]) -> Path:
+    """What is packaged, for these targets and at this pace."""
+    (folder / "rules").mkdir()
+    (folder / "targets").mkdir()
+    for path in (ROOT / "alerts" / "rules").glob("*.yml"):
+        (folder / "rules" / path.name).write_text(hurried(path.read_text()))
+    (folder / "fleet.rules.yml").write_text(hurried((PACKAGED / "fleet.rules.yml").read_text()))
+    targets = json.dumps([f"127.0.0.1:{port}" for port in ports])
+    (folder / "targets" / "nodes.yml").write_text(f"- targets: {targets}\n  labels: {{cluster: main}}\n")
+    text = (PACKAGED / "prometheus.yml").read_text()
+    text = text.replace("15s", "1s").replace("/etc/coldplate/rules", str(folder / "rules"))
+    (folder / "prometheus.yml").write_text(text)
+    return folder / "prometheus.yml"
+
+
+@contextmanager
+def scraped(folder: Path) -> Iterator[tuple[Server, list[str]]]:
+    """A server that scrapes two nodes and misses a third; and their addresses."""
+    prometheus = need("prometheus")
+    *ports, own = free_ports(4)
+    running = []
+    kind = daemons().RunningDaemon
+    try:
+        for number, scenario in enumerate((str(ROOT / "tests/dashboards/faulty.yaml"), "healthy-training")):
+            config = folder / f"node{number}.yaml"
+            config.write_text(CONFIG.format(ports=ports, state=folder / f"state{number}"))
+            (folder / f"state{number}").mkdir()
+            arguments = ["--web.listen-address", f"127.0.0.1:{ports[number]}", "--scenario", scenario]
+            running.append(kind([*arguments, "--config.file", str(config)], folder / f"node{number}.log"))
+        for each in running:
+            each.await_url()
+        command = [
+            prometheus, f"--config.file={configuration(folder, ports)}", f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{own}",
+        ]  # fmt: skip
+        with (folder / "prometheus.log").open("w") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            server = Server(f"http://127.0.0.1:{own}")
+            _await(lambda: bool(server.instant("count(coldplate_gpu_up) == 16")), folder / "prometheus.log")
+            yield server, [f"127.0.0.1:{port}" for port in ports]
+        finally:
+            process.terminate()
+            process.wait(10)
+    finally:
+        for each in running:
+            each.stop()
+
+
+def _await(holds: Callable[[], bool], log: Path) -> None:
+    for _ in range(200):
+        try:
+            if holds():
+                return
+        except OSError:
+            pass  # it does not listen yet
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+def values(nodes: list[str], board: str) -> dict[str, str]:
+    """What a person would have chosen: the faulty node, its rack, its job, and all where there are several."""
+    return {"cluster": ".*", "node": nodes[0] if board == "node" else ".*", "gpu": ".*", "job": "7001", "rack": "r12"}

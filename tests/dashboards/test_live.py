@@ -1,0 +1,106 @@
+"""Every query of every dashboard, asked of a real Prometheus that scrapes synthetic nodes on which things go wrong."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.dashboards.conftest import NAMES, filled, load
+from tests.dashboards.rig import Server, scraped, values
+
+WAIT = 22.0
+EMPTY = {
+    ("job", "Began"): "nobody tells when a synthetic job began",
+    ("job", "Energy so far"): "the agent keeps no ledger of synthetic jobs",
+    ("agents", "Worker restarts in 10 minutes"): "no worker was started again",
+    ("agents", "Rule failures"): "no rule fails",
+    ("agents", "Readings rejected"): "the synthetic devices here say nothing that cannot be",
+}
+"""What is legitimately empty on these scenarios, and why."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, list[str]]]:
+    """A server that has scraped two nodes and missed a third for a while; and their addresses."""
+    with scraped(tmp_path_factory.mktemp("live")) as (server, nodes):
+        time.sleep(WAIT)
+        yield server, nodes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_query_of_every_panel_has_an_answer(server: tuple[Server, list[str]], name: str) -> None:
+    prometheus, nodes = server
+    board = load()[name]
+    silent = []
+    for panel in board.panels():
+        for target in panel["targets"]:
+            expr = filled(target["expr"], values(nodes, name))
+            found = prometheus.instant(expr) if target["instant"] else prometheus.range(expr)
+            if not found and (name, panel["title"]) not in EMPTY:
+                silent.append((panel["title"], target["refId"], expr))
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_variable_has_values_and_every_annotation_finds_alerts(
+    server: tuple[Server, list[str]], name: str
+) -> None:
+    prometheus, nodes = server
+    board = load()[name]
+    for variable in board.variables().values():
+        if variable["type"] == "query":
+            series, label = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"]).groups()
+            found = prometheus.get(f"label/{label}/values", **{"match[]": filled(series, values(nodes, "node"))})
+            assert found, variable["name"]
+    for annotation in board.json["annotations"]["list"]:
+        if "expr" in annotation:
+            assert prometheus.range(filled(annotation["expr"], values(nodes, name))), annotation["name"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_of_a_table_are_told_apart_by_its_columns_alone(server: tuple[Server, list[str]], name: str) -> None:
+    """A label that one query has and another has not (such as the name of the series) would tear rows apart."""
+    prometheus, nodes = server
+    for panel in load()[name].panels():
+        if panel["type"] == "table":
+            organize = next(each for each in panel["transformations"] if each["id"] == "organize")
+            shown = {each for each in organize["options"]["renameByName"] if not each.startswith("Value")}
+            for target in panel["targets"]:
+                for series in prometheus.instant(filled(target["expr"], values(nodes, name))):
+                    assert set(series["metric"]) <= shown, f"{panel['title']} {target['refId']}"
+
+
+def test_what_is_listed_as_empty_is_empty(server: tuple[Server, list[str]]) -> None:
+    """A list of excuses that nobody needs any more is out of date."""
+    prometheus, nodes = server
+    for (name, title), reason in EMPTY.items():
+        panels = [panel for panel in load()[name].panels() if panel["title"] == title]
+        assert panels, title
+        exprs = [filled(target["expr"], values(nodes, name)) for panel in panels for target in panel["targets"]]
+        assert not all(prometheus.instant(expr) for expr in exprs), f"{title} has data: {reason}"
+
+
+def test_the_boards_tell_what_is_wrong(server: tuple[Server, list[str]]) -> None:
+    """The answer row of Fleet and Node on these scenarios: one node down, one GPU lost, alerts that fire."""
+    prometheus, nodes = server
+
+    def answer(name: str, title: str) -> float:
+        panel = next(each for each in load()[name].panels() if each["title"] == title)
+        expr = filled(panel["targets"][0]["expr"], values(nodes, name))
+        return float(prometheus.instant(expr)[0]["value"][1])
+
+    assert answer("fleet", "Nodes up") == 2
+    assert answer("fleet", "Nodes missing") == 1
+    assert answer("fleet", "GPUs up") == 15
+    assert answer("fleet", "GPUs missing") == 1
+    assert answer("fleet", "Critical alerts") >= 3
+    assert answer("fleet", "Racks incomplete") == 1
+    assert answer("node", "GPUs missing") == 1
+    assert answer("job", "GPUs") == 7
+    assert answer("job", "Spread of utilization") > 0.5
+    assert answer("fabric", "NVLinks down") >= 1
+    assert answer("agents", "Agents down") == 1
+    assert answer("agents", "Missing without need") == 2
