@@ -34,9 +34,12 @@ class Ledger:
         self._told = 0
 
     def put(self, node: str, seconds: Iterable[tuple[int, float]]) -> None:
-        """What a node drew; a second that is known already stays as it is."""
+        """What a node drew; a second that is known already stays as it is, unless the node's clock was set back."""
+        told = dict(seconds)
         known = self._nodes.setdefault(node, {})
-        for second, watts in seconds:
+        if told and known and max(known) > max(told) + LAG:
+            known.clear()
+        for second, watts in told.items():
             known.setdefault(second, watts)
         for second in sorted(known)[:-KEPT]:
             del known[second]
@@ -69,8 +72,14 @@ class Ledger:
         return {node: known[second] for node, known in self._nodes.items() if second in known}
 
     def _newest(self, now: float) -> dict[str, int]:
-        """The newest second of each node that is not too far behind; the others are forgotten."""
-        oldest = floor(now) - LAG
+        """The newest second of each node that is not too far behind; the others are forgotten.
+
+        So are seconds that lie ahead: the clock was set back, and they are of another time.
+        """
+        oldest, latest = floor(now) - LAG, floor(now) + LAG
+        for known in self._nodes.values():
+            for second in [second for second in known if second > latest]:
+                del known[second]
         newest = {node: max(known) for node, known in self._nodes.items() if known}
         for node in [node for node in self._nodes if newest.get(node, oldest - 1) < oldest]:
             del self._nodes[node]

@@ -127,11 +127,12 @@ class Rig:
         return missing
 
     @contextmanager
-    def coldplate(self, fast: str = "1s") -> Iterator[Daemon]:
-        """A daemon with eight GPUs and eight ports that samples at this period."""
+    def coldplate(self, fast: str = "1s", judging: bool = True) -> Iterator[Daemon]:
+        """A daemon with eight GPUs and eight ports that samples at this period, and evaluates the rule pack or none."""
         state = Path(tempfile.mkdtemp(dir=self.directory))
         config = state / "coldplate.yaml"
-        config.write_text(f"sampling: {{fast: {fast}}}\nstate_dir: {state}\n")
+        rules = "" if judging else "rules: {files: []}\n"
+        config.write_text(f"sampling: {{fast: {fast}}}\nstate_dir: {state}\n{rules}")
         command = [sys.executable, str(self.directory / "coldplate"), "run", "--backend", "nvml"]
         command += [
             "--path.sysfs",

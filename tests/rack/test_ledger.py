@@ -108,15 +108,35 @@ def test_it_goes_on_with_those_who_are_left_when_the_ones_ahead_are_gone() -> No
     assert (total.second, total.nodes) == (11, {"behind"})
 
 
-def test_a_clock_that_is_set_back_does_not_stop_it() -> None:
+@pytest.mark.parametrize("step", [4, 10, 60, 3600])
+def test_a_clock_that_is_set_back_does_not_stop_it(step: int) -> None:
     ledger = Ledger()
-    ledger.put("a", row(1000))
-    assert ledger.add_up(1000.5) is not None
-    ledger.forget("a")
-    ledger.put("a", row(100, 101))
-    total = ledger.add_up(101.5)
-    assert total is not None
-    assert total.second == 101
+    for second in range(10_000, 10_030):
+        ledger.put("a", row(second, watts=1.0))
+        ledger.put("b", row(second, watts=2.0))
+        ledger.add_up(second + 0.5)
+    for second in range(10_030 - step, 10_040 - step):
+        ledger.put("a", row(second, watts=10.0))
+        ledger.put("b", row(second, watts=20.0))
+        total = ledger.add_up(second + 0.5)
+        if second > 10_030 - step + LAG:  # so long a second that was told may stand
+            assert total is not None
+            assert (total.second, total.watts, len(total.nodes)) == (second, 30.0, 2)
+
+
+@pytest.mark.parametrize("step", [60, 3600])
+def test_one_node_whose_clock_is_set_back_counts_again_at_once(step: int) -> None:
+    """It was ahead of the others, and nobody listened to it; then its clock is right."""
+    ledger = Ledger()
+    for second in range(10_000, 10_030):
+        ledger.put("own", row(second + step, watts=1.0))
+        ledger.add_up(second + step + 0.5)
+    for second in range(10_030, 10_034):
+        ledger.put("own", row(second, watts=1.0))
+        ledger.put("peer", row(second, watts=2.0))
+        total = ledger.add_up(second + 0.5)
+        assert total is not None
+        assert (total.second, total.watts) == (second, 3.0)
 
 
 def test_a_second_is_never_told_anew_and_nobody_is_remembered_for_ever() -> None:
