@@ -22,7 +22,7 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs where there is a driver, el
 	exec $(BIN)/coldplate run --backend synthetic $(ARGS)
 
 test: .venv/dev.stamp programs ## Run the tests
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
 
 check: .venv/dev.stamp ## Check format, style and types
 	$(BIN)/ruff format --check .

@@ -59,7 +59,8 @@ class XidFeed:
         """What happened, at once if something did; else after at most `timeout` seconds, or when closed."""
         events: list[Xid] = []
         try:
-            event = self._queue.get(timeout=timeout)
+            # On Python 3.10 a get with a timeout of 0 may wait for good.
+            event = self._queue.get(timeout=timeout) if timeout > 0 else self._queue.get_nowait()
             while event is not None:
                 events.append(event)
                 event = self._queue.get_nowait()
