@@ -61,7 +61,7 @@ class Sampler:
         self._trouble: dict[str, _Trouble] = {}
         self._refusal: _Trouble | None = None
         self._fast_at: dict[str, float] = {}
-        self._processes: dict[str, Sequence[GpuProcess]] = {}
+        self._processes: dict[str, tuple[float, Sequence[GpuProcess]]] = {}
         self._rejected: dict[tuple[str, str], Series] = {}
         self._told: dict[str, bool] = {}
         self._sequence = 0
@@ -92,7 +92,7 @@ class Sampler:
         key = (self._devices, sample.channel, sample.lane)
         self._store(key, sample.mono, sample.readings, sample.gaps)
         if sample.lane is Lane.SLOW:
-            self._processes[sample.channel] = sample.processes or ()
+            self._processes[sample.channel] = (sample.mono, sample.processes or ())
         if sample.lane is Lane.FAST:
             self._trouble.pop(sample.channel, None)
             self._fast_at[sample.channel] = sample.mono
@@ -128,10 +128,14 @@ class Sampler:
 
     def processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
         """The compute processes of every GPU of the inventory; none for one that does not answer. For any thread."""
-        return {
-            identity.gpu: () if identity.gpu.uuid in self._trouble else self._processes.get(identity.gpu.uuid, ())
-            for identity in list(self.inventory.gpus.values())
-        }
+        newest = max((block.at for block in list(self._blocks.values())), default=0.0)
+        oldest = newest - self.settings.patience(Lane.SLOW)
+        running: dict[Gpu, Sequence[GpuProcess]] = {}
+        for identity in list(self.inventory.gpus.values()):
+            at, processes = self._processes.get(identity.gpu.uuid, (oldest, ()))
+            answers = identity.gpu.uuid not in self._trouble and at >= oldest
+            running[identity.gpu] = processes if answers else ()
+        return running
 
     def snapshot(self, now: Instant, facts: OwnFacts) -> Snapshot:
         """The node as it is known now."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.servers import Alertmanager
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,57 +51,6 @@ notify:
   alertmanager: {urls: ["%s"]}
   resend: 1s
 """
-
-
-def need(*names: str) -> str:
-    """A program under one of its names."""
-    for name in names:
-        found = shutil.which(name)
-        if found is not None:
-            return found
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"{names[0]} is missing, and CI=true")
-    pytest.skip(f"{names[0]} is not installed: NOTHING shows here that alerts arrive at an Alertmanager")
-
-
-class Alertmanager:
-    """A real one on the loopback interface, which can be stopped and started again with what it remembers."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        self.url = f"http://127.0.0.1:{port}"
-        config = folder / "alertmanager.yml"
-        config.write_text("route: {receiver: none}\nreceivers: [{name: none}]\n")
-        self._command = [
-            need("prometheus-alertmanager", "alertmanager"), f"--config.file={config}",
-            f"--storage.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
-        ]  # fmt: skip
-        self._amtool = need("amtool")
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(200):
-            try:
-                urllib.request.urlopen(f"{self.url}/-/ready", timeout=1).close()
-                return
-            except OSError:
-                time.sleep(0.05)
-        raise AssertionError("Alertmanager does not come up")
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(10)
-            self._process = None
-
-    def query(self) -> list[dict[str, dict[str, str]]]:
-        """What `amtool alert query` lists."""
-        command = [self._amtool, f"--alertmanager.url={self.url}", "alert", "query", "--output=json"]
-        done = subprocess.run(command, capture_output=True, check=True, timeout=10)
-        return json.loads(done.stdout) or []
 
 
 @pytest.fixture

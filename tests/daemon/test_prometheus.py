@@ -4,61 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import shutil
-import socket
 import subprocess
-import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.servers import fetch, free_port, need, program
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def need(program: str) -> str:
-    found = shutil.which(program)
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{program} is missing, and CI=true")
-        pytest.skip(f"{program} is not installed")
-    return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return answer.read().decode()
-
-
-@contextmanager
-def program(command: list[str], url: str, log: Path) -> Iterator[None]:
-    """A server that is waited for, and ended."""
-    with log.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
-    try:
-        for _ in range(200):
-            try:
-                fetch(url)
-                break
-            except OSError:
-                assert process.poll() is None, log.read_text()
-                time.sleep(0.05)
-        yield
-    finally:
-        process.terminate()
-        process.wait(10)
 
 
 def sysfs_fixtures() -> ModuleType:

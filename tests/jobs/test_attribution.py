@@ -77,7 +77,49 @@ def test_ray_names_the_job_where_no_cgroup_does(rig: Rig) -> None:
         rig.proc.process(100 + gpu, "/system.slice/ray.service", {"RAY_JOB_ID": job}, session=9)
         rig.put(gpu, 100 + gpu)
     rig.look()
-    assert rig.jobs() == {("ray", "01000000"): ["0", "1"], ("ray", "02000000"): ["2"], ("session", "9"): ["3"]}
+    jobs = {("ray", "01000000@1000"): ["0", "1"], ("ray", "02000000@1000"): ["2"], ("session", "9"): ["3"]}
+    assert rig.jobs() == jobs
+
+
+def test_jobs_of_two_ray_clusters_are_two_though_each_cluster_numbers_them_alike(rig: Rig) -> None:
+    places = (f"/system.slice/docker-{HEX}.scope", "/system.slice/team-ray.service", LOGIN, LOGIN)
+    for gpu, cgroup in enumerate(places):
+        rig.proc.process(100 + gpu, cgroup, {"RAY_JOB_ID": "01000000"}, uid=1000 + gpu % 2)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    clusters = (HEX[:12], "team-ray.service", "1000", "1001")
+    assert rig.jobs() == {("ray", f"01000000@{each}"): [str(gpu)] for gpu, each in enumerate(clusters)}
+
+
+def test_a_batch_job_in_a_container_has_no_user_by_the_containers_numbers(rig: Rig) -> None:
+    cgroup = f"/system.slice/docker-{HEX}.scope"
+    told = {"SLURM_JOB_ID": "3", "SLURM_JOB_USER": "carol"}
+    for gpu, env in enumerate(({"RAY_JOB_ID": "01000000"}, {"PBS_JOBID": "1.head"}, {"SLURM_JOB_ID": "2"}, told)):
+        rig.proc.process(100 + gpu, cgroup, env, uid=0)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert [rig.holder(gpu)["user"] for gpu in range(4)] == ["", "", "", "carol"]
+
+
+def test_the_environment_adds_facts_to_a_pbs_job_if_it_is_of_that_job(rig: Rig) -> None:
+    env = {"PBS_JOBID": "17.head", "PBS_JOBNAME": "n", "PBS_QUEUE": "q"}
+    for gpu, job in enumerate(("17.head", "18.head")):
+        rig.proc.process(100 + gpu, f"/pbs_jobs.service/jobid/{job}", env)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    facts = {row["job_id"]: (row["name"], row["partition"]) for row in rig.rows("coldplate_job_info")}
+    assert facts == {"17.head": ("n", "q"), "18.head": ("", "")}
+
+
+def test_the_start_of_a_process_is_told_by_the_clock_as_it_is_set_when_it_is_found(rig: Rig) -> None:
+    rig.proc.process(100, SLURM_V2.format(job=1, task=0), {}, started=50)
+    rig.put(0, 100)
+    rig.look()
+    (rig.proc.root / "stat").write_text(f"btime {BOOT + 3600}\n")
+    rig.proc.process(101, SLURM_V2.format(job=2, task=0), {}, started=60)
+    rig.put(1, 101)
+    rig.look()
+    assert rig.value("coldplate_job_start_timestamp_seconds", job_id="2") == BOOT + 3660
 
 
 def test_ray_inside_a_slurm_job_is_the_slurm_job(rig: Rig) -> None:
@@ -149,7 +191,7 @@ def test_containers_and_units_are_jobs_of_their_own(rig: Rig) -> None:
     ("sources", "expected"),
     [
         (("kubernetes", "cgroup"), {("session", "9")}),
-        (("ray",), {("ray", "01000000")}),
+        (("ray",), {("ray", "01000000@1000")}),
         (("kubernetes",), set()),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,9 +30,25 @@ def test_a_job_whose_environment_is_hidden_is_known_by_its_cgroup(rig: Rig) -> N
     rig.look()
     assert (rig.holder()["job_id"], rig.holder()["user"], rig.holder()["name"]) == ("4711", "alice", "")
     assert (rig.up("jobs_environ"), rig.up("jobs_procfs")) == (0, 1)
-    gap = rig.gap("coldplate_job_info")
-    assert gap is not None
-    assert (gap.reason, "CAP_SYS_PTRACE" in gap.detail) == (Reason.DENIED, True)
+    assert rig.problems() == {"unreadable": 1}
+
+
+def test_what_the_shipped_permissions_hide_is_no_missing_series(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """A gap of these reasons is an alert on every node; nothing but facts about the jobs is missing."""
+    rig.socket.touch()
+    rig.mapping.mkdir()
+    (rig.mapping / "3").symlink_to("3")
+    rig.proc.process(100, SLURM.format(4711), None)
+    rig.proc.process(101, LOGIN, None)
+    rig.put(0, 100)
+    rig.put(1, 101)
+    with caplog.at_level(logging.WARNING, logger="coldplate.jobs"):
+        rig.look()
+    alerting = {Reason.DENIED, Reason.MALFORMED, Reason.IMPLAUSIBLE}
+    assert [gap for gap in rig.sample.gaps if gap.reason in alerting or gap.metric.name == "coldplate_job_info"] == []
+    assert [rig.up(way) for way in ("jobs_environ", "jobs_kubelet", "jobs_mapping", "jobs_procfs")] == [0, 0, 0, 1]
+    assert rig.problems() == {"unreadable": 2, "kubelet": 1, "mapping": 1}
+    assert "CAP_SYS_PTRACE" in caplog.text
 
 
 def test_a_problem_is_counted_once_for_a_process_and_said_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -167,7 +185,7 @@ def test_any_environment_is_read_and_gives_short_legible_facts(entries: list[tup
     env = known_keys(b"\0".join(key + b"=" + value for key, value in entries))
     assert set(env) <= {key.decode() for key in KEYS}
     assert all(text.isprintable() and len(text) <= 200 for text in env.values())
-    for job in (slurm_job(env), pbs_job(env), lsf_job(env), ray_job(env)):
+    for job in (slurm_job(env), pbs_job(env), lsf_job(env), ray_job(env, "1000")):
         assert job is None or job.id
 
 
@@ -225,10 +243,52 @@ def test_a_user_without_a_name_is_a_number_and_asked_for_again_later(rig: Rig) -
     rig.put(1, 101)
     rig.look()
     assert (rig.holder(1)["user"], asked) == ("5000", [5000])
-    rig.proc.process(102, SLURM.format(3), {}, uid=5000)
-    rig.put(2, 102)
     rig.look(after=700.0)
-    assert rig.holder(2)["user"] == "carol"
+    assert [rig.holder(gpu)["user"] for gpu in range(2)] == ["carol", "carol"]
+
+
+def test_ranks_of_one_job_have_one_user_though_the_directory_was_away_at_first(rig: Rig) -> None:
+    known: dict[int, str] = {}
+    rig.open(lookup=lambda uid: known[uid])
+    for gpu in range(2):
+        rig.proc.process(100 + gpu, SLURM.format(1), {}, uid=5000)
+    rig.put(0, 100)
+    rig.look()
+    known[5000] = "carol"
+    rig.put(1, 101)
+    rig.look(after=700.0)
+    assert [rig.holder(gpu)["user"] for gpu in range(2)] == ["carol", "carol"]
+    assert [row["user"] for row in rig.rows("coldplate_job_info")] == ["carol"]
+
+
+def test_a_lookup_that_hangs_holds_up_no_job_and_its_name_comes_later(rig: Rig) -> None:
+    answer, asked = threading.Event(), threading.Event()
+
+    def lookup(uid: int) -> str:
+        if uid == 5001:
+            asked.set()
+        assert answer.wait(10)
+        return f"user{uid}"
+
+    rig.open(lookup=lookup)
+    for gpu in range(2):
+        rig.proc.process(100 + gpu, SLURM.format(gpu + 1), {}, uid=5000 + gpu)
+        rig.put(gpu, 100 + gpu)
+    try:
+        rig.look()
+        assert not answer.is_set()
+        assert [(rig.holder(gpu)["job_id"], rig.holder(gpu)["user"]) for gpu in range(2)] == [
+            ("1", "5000"), ("2", "5001"),
+        ]  # fmt: skip
+    finally:
+        answer.set()
+    assert asked.wait(10)
+    for _ in range(100):
+        rig.look()
+        if rig.holder(1)["user"] != "5001":
+            break
+        time.sleep(0.01)
+    assert [rig.holder(gpu)["user"] for gpu in range(2)] == ["user5000", "user5001"]
 
 
 GARBAGE = st.one_of(st.binary(max_size=80), st.sampled_from([b"0::" + SLURM.format(7).encode(), b"0::/\n"]))

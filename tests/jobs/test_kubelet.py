@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from agent.backends.jobs.pods import PodDevice, pod_devices
 from agent.backends.jobs.wire import WireError, parts
-from agent.model import Reason
 from tests.jobs.rig import Rig
 
 UID_A, UID_B = "0aaf1f3d-1111-2222-3333-444455556666", "1bbf1f3d-1111-2222-3333-444455556666"
@@ -137,6 +136,31 @@ def test_pods_that_cannot_be_told_apart_keep_their_uids(rig: Rig, kubelet: FakeK
     assert list(rig.jobs()) == [("kubernetes", UID_A)]
 
 
+def test_a_pod_on_gpus_that_it_was_not_given_is_not_called_after_their_owners(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.holds(pod("a", rig.gpus[0].uuid), pod("b", rig.gpus[1].uuid, rig.gpus[2].uuid))
+    rig.proc.process(100, POD_CGROUP.format(UID_A), None)
+    rig.proc.process(900, POD_CGROUP.format(UID_B), None)
+    rig.put(0, 100)
+    for gpu in range(3):
+        rig.put(gpu, 900)
+    rig.look()
+    shared = {(row["gpu"], row["job_id"]) for row in rig.rows("coldplate_gpu_shared_job_info")}
+    assert shared == {("0", "ml/a"), ("0", UID_B)}
+    assert [rig.holder(gpu)["job_id"] for gpu in (1, 2)] == [UID_B, UID_B]
+
+
+def test_two_pods_that_both_seem_to_own_a_gpu_keep_their_uids(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.holds(pod("a", rig.gpus[0].uuid))
+    rig.proc.process(100, POD_CGROUP.format(UID_A), None)
+    rig.put(0, 100)
+    rig.look()
+    assert rig.holder()["job_id"] == "ml/a"
+    rig.proc.process(900, POD_CGROUP.format(UID_B), None)
+    rig.put(0, 900)
+    rig.look()
+    assert {row["job_id"] for row in rig.rows("coldplate_gpu_shared_job_info")} == {UID_A, UID_B}
+
+
 def test_mig_devices_are_found_by_uuid_and_as_gke_names_them(rig: Rig, kubelet: FakeKubelet) -> None:
     rig.divide(0, slice=7)
     kubelet.holds(
@@ -188,28 +212,21 @@ def test_a_device_of_another_node_is_counted(rig: Rig, kubelet: FakeKubelet) -> 
 
 
 @pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        (grpc.StatusCode.PERMISSION_DENIED, Reason.DENIED),
-        (grpc.StatusCode.UNIMPLEMENTED, Reason.UNSUPPORTED),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, Reason.TIMEOUT),
-        (grpc.StatusCode.INTERNAL, Reason.MALFORMED),
-    ],
+    "code", [grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL]
 )
-def test_a_kubelet_that_refuses_is_a_gap_with_its_words(rig: Rig, kubelet: FakeKubelet, code, reason) -> None:
+def test_a_kubelet_that_refuses_is_told_in_its_words(
+    rig: Rig, kubelet: FakeKubelet, caplog: pytest.LogCaptureFixture, code: grpc.StatusCode
+) -> None:
     kubelet.answer = lambda context: context.abort(code, "not today")
     rig.look()
-    gap = rig.gap("coldplate_job_info")
-    assert gap is not None
-    assert (gap.reason, "not today" in gap.detail, rig.up("jobs_kubelet")) == (reason, True, 0)
+    assert (rig.up("jobs_kubelet"), rig.problems(), rig.gap("coldplate_job_info")) == (0, {"kubelet": 1}, None)
+    assert f"{code.name}: not today" in caplog.text
 
 
-def test_a_garbled_answer_is_a_gap_and_the_next_good_one_counts(rig: Rig, kubelet: FakeKubelet) -> None:
+def test_a_garbled_answer_is_told_and_the_next_good_one_counts(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.answer = lambda context: b"\x0a\xff\xff"
     rig.look()
-    gap = rig.gap("coldplate_job_info")
-    assert gap is not None
-    assert gap.reason is Reason.MALFORMED
+    assert (rig.up("jobs_kubelet"), rig.problems()) == (0, {"kubelet": 1})
     kubelet.holds(pod("a", rig.gpus[0].uuid))
     rig.look()
     assert rig.up("jobs_kubelet") == 1
@@ -224,13 +241,14 @@ def test_a_dead_socket_is_told_and_costs_nothing_else(rig: Rig) -> None:
     assert (rig.up("jobs_kubelet"), list(rig.jobs())) == (0, [("slurm", "4711")])
 
 
-def test_without_grpcio_the_remedy_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_grpcio_the_remedy_is_told(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
     rig.socket.touch()
     rig.look()
-    gap = rig.gap("coldplate_job_info")
-    assert gap is not None
-    assert (gap.reason, "coldplate[kubernetes]" in gap.detail) == (Reason.UNSUPPORTED, True)
+    assert rig.up("jobs_kubelet") == 0
+    assert "coldplate[kubernetes]" in caplog.text
 
 
 WORD = st.text(st.characters(blacklist_categories=["Cs"]), max_size=12)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from agent.backends.protocol import ChannelError, LaneSample, Sample
+from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Sample
 from agent.catalogue import BY_NAME
 from agent.model import (
     Backend,
@@ -208,3 +208,29 @@ def test_no_series_is_there_twice() -> None:
     series = [reading.series for reading in rig.see(1.0).readings]
     assert len(series) == len(set(series))
     assert Backend("nvml").labels == (("backend", "nvml"),)
+
+
+def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:
+    rig = Rig()
+    first, second = (each.gpu for each in rig.identities)
+    running = (GpuProcess(100, 2**30, None),)
+
+    def list_processes(gpu: Gpu, at: float) -> None:
+        rig.sampler.take_lane(LaneSample(gpu.uuid, Lane.SLOW, at, 0.001, 7, (), (), running))
+
+    assert rig.sampler.processes() == {first: (), second: ()}
+    list_processes(first, 100.0)
+    list_processes(second, 100.0)
+    patience = rig.sampler.settings.patience(Lane.SLOW)
+    list_processes(second, 100.0 + patience)
+    assert rig.sampler.processes() == {first: running, second: running}
+    list_processes(second, 101.0 + patience)
+    assert rig.sampler.processes() == {first: (), second: running}
+
+
+def test_processes_are_forgotten_where_only_the_agents_own_measurements_go_on() -> None:
+    rig = Rig()
+    gpu = rig.identities[0].gpu
+    rig.sampler.take_lane(LaneSample(gpu.uuid, Lane.SLOW, 100.0, 0.001, 7, (), (), (GpuProcess(100, 1, None),)))
+    rig.sampler.take_own(101.0 + rig.sampler.settings.patience(Lane.SLOW), ())
+    assert rig.sampler.processes()[gpu] == ()

@@ -2,7 +2,8 @@
 
 Everything that may be missing costs only what it would have told: a process whose environment is hidden is
 known by its cgroup, a pod without the kubelet by its uid. Which of the ways is barred is shown as
-coldplate_backend_up of `jobs_procfs`, `jobs_environ`, `jobs_kubelet` and `jobs_mapping`.
+coldplate_backend_up of `jobs_procfs`, `jobs_environ`, `jobs_kubelet` and `jobs_mapping`, and why is in the log. It
+is a gap only where a series is missing for it: facts about a job are labels, and their series is there without them.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from agent.backends.jobs.pods import PodDevice
 from agent.backends.jobs.problems import Problems
 from agent.backends.jobs.process import Process, ProcessTable
 from agent.backends.jobs.settings import JobsConfig
-from agent.backends.jobs.shown import ENERGY_OF, FACTS_OF, HOLDER, Shown
+from agent.backends.jobs.shown import ENERGY_OF, HOLDER, Shown
 from agent.backends.jobs.users import Users, system_name
 from agent.backends.protocol import GpuProcess, Sample
-from agent.model import Gap, Gpu, Instant, Lane, Node, Reading, Reason
+from agent.model import Gap, Gpu, Instant, Lane, Reading, Reason
 
 KUBELET_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 MAX_JOBS = 16
@@ -128,12 +129,8 @@ class JobsBackend:
             for slot in taken[pid]:
                 self._shown.miss(Gap(HOLDER, slot.gpu, reason, detail))
         looked = [process for process in known.values() if process.job is not None]
-        hidden = [process.hidden for process in looked if process.hidden]
         if looked:
-            self._shown.way("jobs_environ", not hidden)
-        if hidden:
-            detail = f"{hidden[0]}; jobs are known by their cgroup, without name and account: CAP_SYS_PTRACE lifts it"
-            self._shown.miss(Gap(FACTS_OF, Node(), Reason.DENIED, detail))
+            self._shown.way("jobs_environ", not any(process.hidden for process in looked))
 
     def _add_pods(self, board: Board, known: Mapping[int, Process], devices: Devices) -> None:
         pods: dict[Slot, list[PodDevice]] = {}
@@ -153,9 +150,8 @@ class JobsBackend:
         try:
             found = self._kubelet.devices()
         except KubeletError as error:
-            self._problems.note("kubelet", error.detail)
+            self._problems.note("kubelet", str(error))
             self._shown.way("jobs_kubelet", False)
-            self._shown.miss(Gap(FACTS_OF, Node(), error.reason, error.detail))
             return ()
         if found is None:
             return ()
@@ -171,11 +167,8 @@ class JobsBackend:
             else:
                 mapped.setdefault(slot, []).append(self._mapped_job(entry, mono))
         add_mapped(board, mapped)
-        trouble = self._files.trouble
         if self._files.seen:
-            self._shown.way("jobs_mapping", trouble is None)
-        if trouble is not None:
-            self._shown.miss(Gap(FACTS_OF, Node(), trouble.reason, trouble.detail))
+            self._shown.way("jobs_mapping", not self._files.failed)
 
     def _mapped_job(self, entry: Entry, mono: float) -> Job:
         user = "" if entry.uid is None else self._users.name(entry.uid, mono) or str(entry.uid)

@@ -2,7 +2,8 @@
 
 The shapes are those of Slurm (cgroup v1: docs/cgroups; v2: slurm.schedmd.com/cgroup_v2.html, where the scope
 has the node's name before it if several slurmd share a machine), of the kubelet with its two cgroup drivers,
-of PBS's cgroup hook, and of the container engines. A shape that is not known is a login session, and said.
+of PBS's cgroup hook (whose configuration names the service), and of the container engines. A shape that is not
+known is a login session, and said.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("slurm", re.compile(r"/(?:[^/]*_)?slurmstepd\.scope/job_(?P<id>[0-9]+)(?:/|$)")),
     ("slurm", re.compile(r"/slurm(?:_[^/]*)?/uid_(?P<uid>[0-9]+)/job_(?P<id>[0-9]+)(?:/|$)")),
-    ("pbs", re.compile(r"/pbs_jobs\.service/jobid/(?P<id>[^/]+)")),
+    ("pbs", re.compile(r"/(?:[^/]+\.service|pbs_jobs|pbspro)/jobid/(?P<id>[^/]+)")),
     ("kubernetes", re.compile(rf"[/-]pod(?P<id>{_UID})(?:\.slice)?(?:[/:]|$)")),
     ("docker", re.compile(rf"/docker[-/](?P<id>{_HEX})(?:\.scope)?(?:/|$)")),
     ("podman", re.compile(rf"/libpod-(?P<id>{_HEX})(?:\.scope)?(?:/|$)")),
@@ -36,7 +37,7 @@ SHORT_ID = 12
 
 HOSTS = frozenset(
     ("slurmd", "containerd", "docker", "crio", "kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "ssh",
-     "sshd", "cron", "crond", "atd", "pbs", "condor", "lsfd", "sge_execd", "ray")
+     "sshd", "cron", "crond", "atd", "pbs", "pbs_jobs", "pbspro", "condor", "lsfd", "sge_execd", "ray")
 )  # fmt: skip
 """Units that run other people's work: the unit is not the job."""
 _UNIT = re.compile(r"(?P<name>[^/]+)\.service")

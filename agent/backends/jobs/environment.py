@@ -68,10 +68,10 @@ def lsf_job(env: Mapping[str, str]) -> Job | None:
     )
 
 
-def ray_job(env: Mapping[str, str]) -> Job | None:
-    """The Ray job that the environment names."""
+def ray_job(env: Mapping[str, str], cluster: str) -> Job | None:
+    """The Ray job that the environment names; `cluster` tells it from those that other clusters number the same."""
     job = env.get("RAY_JOB_ID", "")
-    return Job("ray", job) if job and job != NIL_RAY_JOB else None
+    return Job("ray", legible(f"{job}@{cluster}")) if job and job != NIL_RAY_JOB else None
 
 
 def _seconds(text: str) -> float | None:

@@ -6,8 +6,6 @@ import errno
 import os
 from collections.abc import Callable
 
-from agent.model import Reason
-
 ReadFile = Callable[[str, int], bytes]
 """Path and most bytes to read, to content. Raises OSError."""
 
@@ -30,12 +28,6 @@ def read_file(path: str, most: int) -> bytes:
         return b"".join(parts)
     finally:
         os.close(fd)
-
-
-def reason_of(error: OSError) -> Reason:
-    if error.errno in REFUSED:
-        return Reason.DENIED
-    return Reason.LOST if error.errno in GONE else Reason.MALFORMED
 
 
 def said(path: str, error: OSError) -> str:

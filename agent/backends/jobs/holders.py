@@ -7,6 +7,7 @@ pod or a file says is not added to a scheduler's own process: the pod in which a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,6 +21,8 @@ LONGEST_HOST = 63
 """Characters of a pod's name that fit into its host name."""
 
 Pods = Mapping[Slot, Sequence[PodDevice]]
+Claim = tuple[Slot, str, str]
+"""A slot, and namespace and name of the pod that a process there seems to belong to."""
 
 
 @dataclass(slots=True)
@@ -117,15 +120,7 @@ class PodNames:
 
     def name(self, board: Board, pods: Pods, hosts: Mapping[int, str]) -> None:
         """Put names in the place of uids wherever it is certain which pod it is; `hosts` are host names by process."""
-        uids: set[str] = set()
-        for slot, holdings in board.slots.items():
-            for holding in holdings.values():
-                if holding.job.scheduler == KUBERNETES:
-                    uids.add(holding.job.id)
-                    pod = _pod_of(slot, _host(holding, hosts), pods)
-                    if pod is not None:
-                        self._names[holding.job.id] = pod
-        self._names = {uid: pod for uid, pod in self._names.items() if uid in uids}
+        self._learn(board, pods, hosts)
         for slot, holdings in list(board.slots.items()):
             board.slots[slot] = {}
             for holding in holdings.values():
@@ -138,6 +133,25 @@ class PodNames:
                         else merged(pod_job(known, _container(known, pods.get(slot, ()))), job)
                     )
                 board.add(slot, job, holding.pids)
+
+    def _learn(self, board: Board, pods: Pods, hosts: Mapping[int, str]) -> None:
+        """A privileged pod may use GPUs that it was not given: it must not be called after those that own them."""
+        claims: dict[str, dict[Claim, PodDevice]] = {}
+        for slot, holdings in board.slots.items():
+            for holding in holdings.values():
+                if holding.job.scheduler == KUBERNETES:
+                    mine = claims.setdefault(holding.job.id, {})
+                    pod = _pod_of(slot, _host(holding, hosts), pods)
+                    if pod is not None:
+                        mine[slot, pod.namespace, pod.pod] = pod
+        self._names = {uid: pod for uid, pod in self._names.items() if uid in claims}
+        sure = {uid: mine for uid, mine in claims.items() if len({claim[1:] for claim in mine}) == 1}
+        claimants = Counter(claim for mine in sure.values() for claim in mine)
+        for uid, mine in claims.items():
+            if uid in sure and all(claimants[claim] == 1 for claim in mine):
+                self._names[uid] = next(iter(mine.values()))
+            elif mine:
+                self._names.pop(uid, None)
 
 
 def pod_job(pod: PodDevice, container: str) -> Job:

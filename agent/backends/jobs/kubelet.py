@@ -13,7 +13,6 @@ from typing import Any
 from agent.backends.jobs.files import said
 from agent.backends.jobs.pods import PodDevice, pod_devices
 from agent.backends.jobs.wire import WireError
-from agent.model import Reason
 
 METHOD = "/v1.PodResourcesLister/List"
 PATIENCE = 2.0
@@ -23,12 +22,7 @@ LARGEST = 16 * 2**20
 
 
 class KubeletError(Exception):
-    """The kubelet is there and cannot be asked, or its answer is of no use."""
-
-    def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
+    """The kubelet is there and cannot be asked, or its answer is of no use. Its text says why, and the remedy."""
 
 
 class Kubelet:
@@ -49,7 +43,7 @@ class Kubelet:
             return None
         except OSError as error:
             raise KubeletError(
-                Reason.DENIED, f"{said(self._socket, error)}; run the agent as root, or give it access to the directory"
+                f"{said(self._socket, error)}; run the agent as root, or give it access to the directory"
             ) from error
         if self._ask is None:
             self._open()
@@ -57,10 +51,10 @@ class Kubelet:
         try:
             return pod_devices(self._ask(b""))
         except WireError as error:
-            raise KubeletError(Reason.MALFORMED, f"{self._socket}: {METHOD}: the answer {error}") from error
+            raise KubeletError(f"{self._socket}: {METHOD}: the answer {error}") from error
         except self._failures as error:
             self.close()
-            raise KubeletError(*_failure(self._socket, error)) from error
+            raise KubeletError(_failure(self._socket, error)) from error
 
     def close(self) -> None:
         """May be called more than once."""
@@ -73,7 +67,6 @@ class Kubelet:
             import grpc
         except ImportError as error:
             raise KubeletError(
-                Reason.UNSUPPORTED,
                 f"{self._socket} is there, but the Python module grpc is missing: install coldplate[kubernetes] to "
                 "learn the names of pods",
             ) from error
@@ -89,12 +82,6 @@ class Kubelet:
         self._channel, self._ask = channel, lambda request: bytes(call(request, timeout=PATIENCE))
 
 
-def _failure(socket: str, error: Any) -> tuple[Reason, str]:
-    """Reason and detail of a failed call (grpc.RpcError, which is a Call as well)."""
-    code = error.code().name
-    reasons = {"DEADLINE_EXCEEDED": Reason.TIMEOUT, "PERMISSION_DENIED": Reason.DENIED, "UNAVAILABLE": Reason.LOST,
-               "UNIMPLEMENTED": Reason.UNSUPPORTED}  # fmt: skip
-    details = str(error.details())
-    # Connecting to a socket that may not be opened is "unavailable" to gRPC.
-    reason = Reason.DENIED if "Permission denied" in details else reasons.get(code, Reason.MALFORMED)
-    return reason, f"{socket}: {METHOD}: {code}: {details}"
+def _failure(socket: str, error: Any) -> str:
+    """What a failed call says (grpc.RpcError, which is a Call as well)."""
+    return f"{socket}: {METHOD}: {error.code().name}: {error.details()}"

@@ -11,10 +11,9 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent.backends.jobs.files import ReadFile, reason_of, said
+from agent.backends.jobs.files import ReadFile, said
 from agent.backends.jobs.job import legible
 from agent.backends.jobs.problems import Problems
-from agent.model import Reason
 
 GPUSTAT = "/run/gpustat"
 MAX_FILES = 1024
@@ -32,14 +31,6 @@ class Entry:
     uid: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """A directory or file that is there and could not be read."""
-
-    reason: Reason
-    detail: str
-
-
 class MappingFiles:
     """Reads the directories; those that do not exist are passed over."""
 
@@ -49,12 +40,13 @@ class MappingFiles:
         self._problems = problems
         self.seen = False
         """Whether one of the directories was there at the last look."""
-        self.trouble: Trouble | None = None
+        self.failed = False
+        """Whether a directory or file that is there could not be read then."""
         self.reads = 0
 
     def entries(self) -> list[Entry]:
         """Every line of every file, in the order of the directories and then of the names."""
-        self.seen, self.trouble = False, None
+        self.seen = self.failed = False
         found: dict[Entry, None] = {}
         for directory in self._directories:
             for path, name in self._files(directory):
@@ -84,7 +76,7 @@ class MappingFiles:
 
     def _fail(self, path: str, error: OSError) -> None:
         self._problems.note("mapping", said(path, error))
-        self.trouble = self.trouble or Trouble(reason_of(error), said(path, error))
+        self.failed = True
 
 
 def parse(path: str, device: str, content: bytes) -> Iterator[Entry]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from agent.backends.jobs.cgroup import Place, place
+from agent.backends.jobs.cgroup import ENGINES, Place, place
 from agent.backends.jobs.environment import known_keys, lsf_job, pbs_job, ray_job, slurm_job
 from agent.backends.jobs.files import GONE, REFUSED, ReadFile, said
 from agent.backends.jobs.job import Job, legible, merged
@@ -41,11 +41,15 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of a GPU. `job` is None for a program that is no user of it; `host` is the host name it was given."""
+    """One process of a GPU. `job` is None for a program that is no user of it; `host` is the host name it was given.
+
+    `owner` is the number of its user, None where the node has no name for it.
+    """
 
     pid: int
     started: int
     job: Job | None
+    owner: int | None = None
     host: str = ""
     hidden: str = ""
     """Why its environment could not be read; "" if it could."""
@@ -85,6 +89,13 @@ def _number_after(data: bytes, word: bytes) -> int:
     raise ValueError(f"no line {word.decode()}")
 
 
+def _owner(where: Place, uid: int) -> int | None:
+    """The user's number. A container's users are its own: their numbers say nothing about the node's."""
+    if where.scheduler in ENGINES or where.scheduler in ("kubernetes", "lxc"):
+        return None
+    return uid if where.uid is None else where.uid
+
+
 class ProcessTable:
     """The processes that were on a GPU at the last look."""
 
@@ -114,11 +125,12 @@ class ProcessTable:
     def look(self, pids: Iterable[int], mono: float) -> dict[int, Process]:
         """Those of the processes that can be seen; the others are noted. What is not asked for is forgotten."""
         self.refused = {}
+        self._boot = None  # it moves when the clock is set
         known: dict[int, Process] = {}
         unseen: set[int] = set()
         for pid in pids:
             try:
-                process = self._process(pid, mono)
+                process = self._process(pid)
             except OSError as error:
                 if error.errno in REFUSED:
                     self.refused[pid] = said(f"{self._procfs}/{pid}", error)
@@ -136,19 +148,27 @@ class ProcessTable:
                 known[pid] = process
         self.absent = self._unseen & unseen - self.refused.keys()
         self._unseen, self._known = frozenset(unseen), known
-        return known
+        return {pid: self._named(process, mono) for pid, process in known.items()}
 
-    def _process(self, pid: int, mono: float) -> Process:
+    def _named(self, process: Process, mono: float) -> Process:
+        """The process with its user's name as it is known now: a directory server may have been away before."""
+        job, owner = process.job, process.owner
+        if job is None or owner is None:
+            return process
+        user = self._users.name(owner, mono) or job.user or str(owner)
+        return process if user == job.user else replace(process, job=replace(job, user=user))
+
+    def _process(self, pid: int) -> Process:
         stat = self._stat(pid)
         known = self._known.get(pid)
         if known is not None and known.started == stat.started:
             return known
-        process = self._investigate(pid, stat, mono)
+        process = self._investigate(pid, stat)
         if self._stat(pid).started != stat.started:
             raise ProcessLookupError(3, "replaced while it was read")
         return process
 
-    def _investigate(self, pid: int, stat: Stat, mono: float) -> Process:
+    def _investigate(self, pid: int, stat: Stat) -> Process:
         if stat.command in NO_JOB:
             return Process(pid, stat.started, None)
         where = place(self._file(pid, "cgroup", CGROUP).decode("utf-8", "replace"), self._ignored)
@@ -161,31 +181,32 @@ class ProcessTable:
             if error.errno in GONE:
                 raise
             hidden = said(f"{self._procfs}/{pid}/environ", error)
-            self._problems.note("unreadable", hidden)
-        job = self._job(pid, stat, where, env)
+            remedy = "jobs are known by their cgroup, without name and account: CAP_SYS_PTRACE lifts it"
+            self._problems.note("unreadable", f"{hidden}; {remedy}")
+        job = self._job(pid, stat, where, env, uid)
         if job is not None:
-            job = merged(self._owned(job, where, uid, mono), Job("", "", started=self._began(stat)))
-        return Process(pid, stat.started, job, env.get("HOSTNAME", ""), hidden)
+            job = merged(job, Job("", "", started=self._began(stat)))
+        return Process(pid, stat.started, job, _owner(where, uid), env.get("HOSTNAME", ""), hidden)
 
-    def _job(self, pid: int, stat: Stat, where: Place, env: dict[str, str]) -> Job | None:
+    def _job(self, pid: int, stat: Stat, where: Place, env: dict[str, str], uid: int) -> Job | None:
         """The kernel's word first; then the environment's; then what can be taken for a job."""
-        batch = slurm_job(env) if "slurm" in self._sources else None
-        if where.scheduler == "slurm":
-            job = Job("slurm", where.id)
+        if where.scheduler in ("slurm", "pbs"):
+            job = Job(where.scheduler, where.id)
+            batch = slurm_job(env) if where.scheduler == "slurm" else pbs_job(env)
             return merged(job, batch) if batch is not None and batch.id == where.id else job
-        if where.scheduler in ("kubernetes", "pbs"):
+        if where.scheduler == "kubernetes":
             return Job(where.scheduler, where.id)
-        if "slurm" in self._sources:
-            batch = batch or pbs_job(env) or lsf_job(env)
+        batch = slurm_job(env) or pbs_job(env) or lsf_job(env) if "slurm" in self._sources else None
         if batch is None and "ray" in self._sources:
-            batch = ray_job(env)
+            # Every cluster numbers its jobs from 01000000, and a node may have several.
+            batch = ray_job(env, where.id or str(uid))
         if batch is not None or "cgroup" not in self._sources:
             return batch
         return self._plain(pid, stat, where)
 
     def _plain(self, pid: int, stat: Stat, where: Place) -> Job:
         if where.scheduler != "session":
-            name = "" if where.scheduler in ("docker", "podman", "containerd", "container") else where.id
+            name = "" if where.scheduler in ENGINES else where.id
             return Job(where.scheduler, where.id, name=legible(name), plain=True)
         if where.strange and where.strange not in self._strange and len(self._strange) < 64:
             self._strange.add(where.strange)
@@ -204,13 +225,6 @@ class ProcessTable:
         # A terminal multiplexer calls itself "tmux: server".
         unrelated = parent.command in PARENTS or parent.command.startswith("tmux")
         return stat.session if unrelated or parent.session <= 1 else parent.session
-
-    def _owned(self, job: Job, where: Place, uid: int, mono: float) -> Job:
-        """The job with its user. A container's users are its own: their numbers say nothing about the node's."""
-        if job.scheduler in ("kubernetes", "docker", "podman", "containerd", "container", "lxc"):
-            return job
-        owner = where.uid if where.uid is not None else uid
-        return replace(job, user=self._users.name(owner, mono) or job.user or str(owner))
 
     def _began(self, stat: Stat) -> float | None:
         """When the process was started, in seconds since the epoch; None if the node's boot time is not known."""

@@ -1,8 +1,13 @@
-"""Names of users, asked once for each: a lookup may go to a directory server and take its time."""
+"""Names of users, asked once for each.
+
+A lookup may go to a directory server and never return, so a thread of its own asks; it is waited for briefly, that
+a job need not be shown under its user's number first.
+"""
 
 from __future__ import annotations
 
 import pwd
+import threading
 from collections.abc import Callable
 from math import inf
 
@@ -11,6 +16,8 @@ from agent.backends.jobs.job import legible
 RETRY = 600.0
 """Seconds for which a user without a name is left in peace."""
 MOST = 4096
+PATIENCE = 0.5
+"""Seconds for which a name is waited for, once; it then comes with a later look."""
 
 
 def system_name(uid: int) -> str:
@@ -19,22 +26,59 @@ def system_name(uid: int) -> str:
 
 
 class Users:
-    """`lookup` gives a user's name or raises KeyError or OSError."""
+    """`lookup` gives a user's name or raises KeyError or OSError; it is called in a thread of its own."""
 
-    def __init__(self, lookup: Callable[[int], str] = system_name) -> None:
+    def __init__(self, lookup: Callable[[int], str] = system_name, patience: float = PATIENCE) -> None:
         self._lookup = lookup
+        self._patience = patience
+        self._lock = threading.Lock()
         self._names: dict[int, tuple[str, float]] = {}
+        self._wanted: dict[int, float] = {}
+        """Users who are still to be asked for, and since when."""
+        self._idle = threading.Event()
+        self._idle.set()
 
     def name(self, uid: int, mono: float) -> str:
-        """The user's name, or "" when nobody knows it."""
-        name, until = self._names.get(uid, ("", -inf))
-        if mono < until:
-            return name
-        if len(self._names) >= MOST:
-            self._names.clear()
+        """The user's name, or "" when nobody knows it, or not yet."""
+        with self._lock:
+            name, until = self._names.get(uid, ("", -inf))
+            if mono < until or uid in self._wanted:
+                return name
+            if len(self._wanted) >= MOST:
+                return ""
+            self._wanted[uid] = mono
+            behind = not self._idle.is_set()
+            self._idle.clear()
+        if behind:
+            return ""  # an earlier question has no answer yet: this one waits behind it
         try:
-            known = legible(self._lookup(uid)), inf
+            threading.Thread(target=self._ask, name="coldplate-users", daemon=True).start()
+        except RuntimeError:  # the node has no thread left: the next look asks again
+            with self._lock:
+                self._wanted.clear()
+                self._idle.set()
+            return ""
+        self._idle.wait(self._patience)
+        with self._lock:
+            return self._names.get(uid, ("", -inf))[0]
+
+    def _ask(self) -> None:
+        """Ask for all who are wanted, and end."""
+        while True:
+            with self._lock:
+                if not self._wanted:
+                    self._idle.set()
+                    return
+                uid, mono = next(iter(self._wanted.items()))
+            known = self._asked(uid, mono)
+            with self._lock:
+                del self._wanted[uid]
+                if len(self._names) >= MOST:
+                    self._names.clear()
+                self._names[uid] = known
+
+    def _asked(self, uid: int, mono: float) -> tuple[str, float]:
+        try:
+            return legible(self._lookup(uid)), inf
         except (KeyError, OSError, OverflowError):
-            known = "", mono + RETRY
-        self._names[uid] = known
-        return known[0]
+            return "", mono + RETRY

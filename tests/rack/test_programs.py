@@ -1,0 +1,68 @@
+"""A rack of four agents, a real Alertmanager and a real Prometheus: one alert, whoever sends it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.servers import Alertmanager, fetch, prometheus
+
+RULES = Path(__file__).resolve().parents[2] / "alerts" / "rules"
+SCENARIO = """
+description: Node power that takes a rack of four such nodes over 135% of its 40.8 kW at once.
+topology: dgx-h100
+seed: 17
+jobs:
+  - {id: "6013", name: llama-pretrain, user: ada, gpus: all, parallelism: data, memory: 0.85,
+     phases: [{kind: training}]}
+faults:
+  - {kind: node-power, at: 8s, watts: 9kW, ramp: 0s}
+"""
+CONFIG = """
+node: {{name: node{number}}}
+rack: {{name: r12, power_budget: 40.8kW, node_nameplate: 10.2kW, peers: [{peers}]}}
+backends: {{host: false}}
+rules: {{override: {{RackPowerIncomplete: {{for: 2s}}}}}}
+notify: {{alertmanager: {{urls: ["{alertmanager}"]}}, resend: 1s}}
+"""
+PROMETHEUS = """
+global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+rule_files: ["{rules}/rack.yml", "{rules}/rack-state.yml"]
+scrape_configs: [{{job_name: coldplate, static_configs: [{{targets: [{targets}]}}]}}]
+"""
+
+
+def test_a_rack_is_one_alert_for_agents_and_server_alike(rack: Any, tmp_path: Path) -> None:
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    alertmanager = Alertmanager(tmp_path)
+    alertmanager.start()
+    ports = rack.free_ports(4)
+    peers = ", ".join(f"'127.0.0.1:{port}'" for port in ports)
+    agents: list[Any] = []
+
+    def at_alertmanager(name: str) -> list[dict[str, str]]:
+        return [each["labels"] for each in alertmanager.query() if each["labels"]["alertname"] == name]
+
+    def at_prometheus(url: str) -> list[dict[str, str]]:
+        found = json.loads(fetch(f"{url}/api/v1/alerts"))["data"]["alerts"]
+        return [
+            each["labels"] for each in found if each["labels"]["alertname"] == "RackPower" and each["state"] == "firing"
+        ]
+
+    try:
+        for number, port in enumerate(ports):
+            config = CONFIG.format(number=number, peers=peers, alertmanager=alertmanager.url)
+            agents.append(rack.Daemon(port, tmp_path, config, "--scenario", str(tmp_path / "scenario.yaml")))
+        with prometheus(PROMETHEUS.format(rules=RULES, targets=peers), tmp_path) as server:
+            trip = {"alertname": "RackPower", "level": "trip", "rack": "r12", "severity": "critical"}
+            rack.until("the overrun at Alertmanager", lambda: at_alertmanager("RackPower") == [trip], 30)
+            rack.until("the same at Prometheus", lambda: at_prometheus(server) == [trip], 10)
+            agents[3].stop(signal.SIGKILL)
+            rack.until("the gap", lambda: len(at_alertmanager("RackPowerIncomplete")) == 1, 20)
+            assert at_alertmanager("RackPower") == [trip]
+    finally:
+        for each in agents:
+            each.stop()
+        alertmanager.stop()

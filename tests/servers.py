@@ -1,0 +1,112 @@
+"""The real programs that tests use, started on a free port of the loopback interface and ended by the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def need(*names: str) -> str:
+    """A program under one of its names; where it is missing, CI fails and a person is told what was left out."""
+    for name in names:
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{names[0]} is missing, and CI=true")
+    pytest.skip(f"{names[0]} is not installed: NOTHING is tried against it here")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return str(answer.read().decode())
+
+
+@contextmanager
+def program(command: list[str], url: str, log: Path) -> Iterator[None]:
+    """A server that is waited for, and ended."""
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        for _ in range(200):
+            try:
+                fetch(url)
+                break
+            except OSError:
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@contextmanager
+def prometheus(config: str, folder: Path) -> Iterator[str]:
+    """A real Prometheus with this configuration; its address."""
+    path, port = folder / "prometheus.yml", free_port()
+    path.write_text(config)
+    command = [
+        need("prometheus"), f"--config.file={path}", f"--storage.tsdb.path={folder / 'tsdb'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]  # fmt: skip
+    url = f"http://127.0.0.1:{port}"
+    with program(command, f"{url}/-/ready", folder / "prometheus.log"):
+        yield url
+
+
+class Alertmanager:
+    """A real one on the loopback interface, which can be stopped and started again with what it remembers."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        self.url = f"http://127.0.0.1:{port}"
+        config = folder / "alertmanager.yml"
+        config.write_text("route: {receiver: none}\nreceivers: [{name: none}]\n")
+        self._command = [
+            need("prometheus-alertmanager", "alertmanager"), f"--config.file={config}",
+            f"--storage.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
+        ]  # fmt: skip
+        self._amtool = need("amtool")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(200):
+            try:
+                urllib.request.urlopen(f"{self.url}/-/ready", timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise AssertionError("Alertmanager does not come up")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(10)
+            self._process = None
+
+    def query(self) -> list[dict[str, Any]]:
+        """What `amtool alert query` lists."""
+        command = [self._amtool, f"--alertmanager.url={self.url}", "alert", "query", "--output=json"]
+        done = subprocess.run(command, capture_output=True, check=True, timeout=10)
+        return json.loads(done.stdout) or []
