@@ -83,10 +83,13 @@ def newest_of(found: Iterable[Sampled], start: float, end: float) -> list[Newest
     newest: list[Newest] = []
     for series in found:
         times = series.times
-        index = -1 if times[-1] <= end else bisect_right(times, end) - 1
-        if index == -1 and times[-1] > end:
+        at = times[-1]
+        if at <= end:  # the usual case: nobody asks about the past
+            if at > start:
+                newest.append((series.labels, at, series.values[-1]))
             continue
-        if times[index] > start:
+        index = bisect_right(times, end) - 1
+        if index >= 0 and times[index] > start:
             newest.append((series.labels, times[index], series.values[index]))
     return newest
 
