@@ -60,6 +60,7 @@ class Judge:
         self._fresh = threading.Event()
         self._stopping = threading.Event()
         self._wanted: Alerting | None = None
+        self._asking = threading.Lock()
         self._broken = ""
         self._failing: set[tuple[str, str]] = set()
         self._engine = RuleEngine(alerting.rules, target, clock(), time.perf_counter)
@@ -94,7 +95,8 @@ class Judge:
 
     def reconfigure(self, alerting: Alerting) -> None:
         """Evaluate other rules, tell other receivers, from the next round on. For any thread."""
-        self._wanted = alerting
+        with self._asking:
+            self._wanted = alerting
 
     def reports(self) -> tuple[GroupReport, ...]:
         """How groups and rules are doing. For any thread."""
@@ -121,7 +123,8 @@ class Judge:
         return not self._stopping.is_set()
 
     def _round(self, now: Instant) -> None:
-        alerting, self._wanted = self._wanted, None
+        with self._asking:  # a reload that comes just now must not be lost
+            alerting, self._wanted = self._wanted, None
         if alerting is not None:
             self._take_up(alerting, now)
         snapshot = self._latest()
