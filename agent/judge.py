@@ -56,7 +56,6 @@ class Judge:
         self._keeper = keeper
         self._foreign = foreign
         self._exposition = Exposition(target)
-        self._exposition.count(ENGINE, 0, 0, 0.0)  # a counter that is born with its first failure hides it
         self._fresh = threading.Event()
         self._stopping = threading.Event()
         self._wanted: Alerting | None = None
@@ -64,6 +63,7 @@ class Judge:
         self._broken = ""
         self._failing: set[tuple[str, str]] = set()
         self._engine = RuleEngine(alerting.rules, target, clock(), time.perf_counter)
+        self._announce(alerting)
         self._dispatcher = Dispatcher(alerting.receivers, alerting.resend, alerting.external_labels)
         self._thread = threading.Thread(target=self._run, name="rules", daemon=True)
         self.readings: tuple[Reading, ...] = ()
@@ -178,8 +178,14 @@ class Judge:
         leaving = [each for each in before if each not in alerting.receivers]
         heirs = [(old, new) for old in leaving for new in alerting.receivers if _follows(new, old)]
         at = self._engine.time(now)
+        self._announce(alerting)
         self._dispatcher.reconfigure(alerting.receivers, alerting.resend, alerting.external_labels, at, heirs)
         _stop(leaving, heirs)
+
+    def _announce(self, alerting: Alerting) -> None:
+        """Show every group's counters from the beginning: one that is born with its first failure hides it."""
+        for name in (ENGINE, *(group.name for group in alerting.rules.groups)):
+            self._exposition.count(name, 0, 0, 0.0)
 
     def _survive(self, error: Exception) -> None:
         """A defect of ours must not end the evaluation for good; it is counted as a failed rule is."""

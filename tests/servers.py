@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 
-def need(*names: str) -> str:
+def need(*names: str, left_out: str = "NOTHING is tried against it here") -> str:
     """A program under one of its names; where it is missing, CI fails and a person is told what was left out."""
     for name in names:
         found = shutil.which(name)
@@ -25,13 +25,20 @@ def need(*names: str) -> str:
             return found
     if os.environ.get("CI") == "true":
         pytest.fail(f"{names[0]} is missing, and CI=true")
-    pytest.skip(f"{names[0]} is not installed: NOTHING is tried against it here")
+    pytest.skip(f"{names[0]} is not installed: {left_out}")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, each another one."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in held]
+    for each in held:
+        each.close()
+    return ports
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]
 
 
 def fetch(url: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from alerts.promql.index import Index
 from alerts.promql.labels import Labels
@@ -32,7 +32,6 @@ class Source(Protocol):
         """
 
 
-@runtime_checkable
 class InstantSource(Source, Protocol):
     """A source that can also give the newest sample alone, which saves an instant selector its window."""
 

@@ -37,10 +37,6 @@ class Needs:
         ]
         return max(wanting, default=None)
 
-    def names(self) -> frozenset[str]:
-        """The metric names that are read, but for selectors that leave the name open."""
-        return frozenset(name for name in self._by_name if name is not None)
-
 
 def queries_of(rule: Rule) -> Iterable[Query]:
     """A rule's own query, and those that its templates ask by a literal text."""

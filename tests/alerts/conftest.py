@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from agent import cli
+from tests.servers import need
 
 
 class Verdict(NamedTuple):
@@ -32,11 +31,7 @@ Judge = Callable[[str, Path], Verdict]
 
 @pytest.fixture(scope="session")
 def promtool() -> Judge:
-    found = shutil.which("promtool")
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("promtool is missing, and CI=true")
-        pytest.skip("promtool is not installed: NOTHING compares the rules engine with Prometheus's own here")
+    found = need("promtool", left_out="NOTHING compares the rules engine with Prometheus's own here")
 
     def judge(action: str, file: Path) -> Verdict:
         done = subprocess.run([found, action, "rules", str(file)], capture_output=True, text=True, check=False)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,15 +48,6 @@ def filled(expr: str, values: dict[str, str]) -> str:
     """The query with variables replaced, as Grafana replaces them."""
     values = {**GRAFANA, **values}
     return re.sub(r"\$\{?(\w+)\}?", lambda each: values[each[1]], expr)
-
-
-def need(program: str) -> str:
-    found = shutil.which(program)
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{program} is missing, and CI=true")
-        pytest.skip(f"{program} is not installed")
-    return found
 
 
 def load(folder: Path = GENERATED) -> dict[str, Dashboard]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,7 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.dashboards.conftest import ROOT, need
+from tests.dashboards.conftest import ROOT
+from tests.servers import free_ports, need
 
 PACKAGED = ROOT / "packaging" / "prometheus"
 
@@ -43,16 +43,6 @@ def daemons() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def free_ports(number: int) -> list[int]:
-    probes = [socket.socket() for _ in range(number)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def hurried(text: str) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from agent import cli
-from tests.dashboards.conftest import GENERATED, ROOT, need
+from tests.dashboards.conftest import GENERATED, ROOT
+from tests.servers import need
 
 PROMETHEUS = ROOT / "packaging" / "prometheus"
 PROVISIONING = ROOT / "packaging" / "grafana" / "provisioning"

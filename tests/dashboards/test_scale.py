@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from dashboards.rulebook import FLEET, recorded
-from tests.dashboards.conftest import filled, load, need
+from tests.dashboards.conftest import filled, load
 from tests.dashboards.rig import Server, free_ports
+from tests.servers import need
 
 NODES, GPUS, RACKS = 1000, 8, 250
 STEP, HOUR = 30, 3600

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
-import shutil
 import socket
 import subprocess
 import time
@@ -36,6 +34,7 @@ from agent.model import (
 )
 from exporters.server import HttpServer
 from exporters.wire import Request, Response
+from tests.servers import need
 
 GPU = Gpu("0", "GPU-5b7e1c1a-0000-4000-8000-000000000000")
 _ENTITIES: tuple[Entity, ...] = (Node(), GPU, NvLink(GPU, 3), IbPort("mlx5_0", "1"), Rack("r12"), Backend("nvml"))
@@ -69,12 +68,7 @@ def full_snapshot() -> Snapshot:
 @pytest.fixture(scope="session")
 def lint() -> Callable[[bytes], None]:
     """Asserts that promtool has nothing to say about a page."""
-    program = shutil.which("promtool")
-    if program is None:
-        message = "promtool is not installed (Debian package prometheus): pages are not linted"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+    program = need("promtool", left_out="pages are not linted (Debian package prometheus)")
 
     def check(page: bytes) -> None:
         done = subprocess.run([program, "check", "metrics"], input=page, capture_output=True, check=False)

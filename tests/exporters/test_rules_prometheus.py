@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -24,6 +21,7 @@ from alerts.promql import Storage
 from alerts.rulefile import load
 from exporters.site import Site, View
 from exporters.wire import Request
+from tests.servers import free_port, need
 
 VALUES = ("1e-07", "1.5e-7", "0.1", "123456789", "1e100", "5e-324", "1e22", "NaN", "+Inf", "-Inf", "-0", "2.5")
 TWO = '(label_replace(vector(1), "a", "1", "", "") or vector(1))'
@@ -75,9 +73,7 @@ KNOWN_DIFFERENCES = {
 @contextmanager
 def running(program: str, folder: Path) -> Iterator[str]:
     """A Prometheus that scrapes nothing and evaluates the rules; its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     config = folder / "prometheus.yml"
     config.write_text(f"global: {{evaluation_interval: 1s}}\nrule_files: ['{folder}/rules.yml']\n")
     command = [program, f"--config.file={config}", f"--storage.tsdb.path={folder}/data", "--log.level=error"]
@@ -119,11 +115,7 @@ def rule_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def theirs(rule_folder: Path) -> Iterator[Callable[[str], tuple[int, Any]]]:
     """Asks the real Prometheus."""
-    program = shutil.which("prometheus")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("prometheus is missing, and CI=true")
-        pytest.skip("prometheus is not installed: nothing compares our answers with its own")
+    program = need("prometheus", left_out="nothing compares our answers with its own")
     with running(program, rule_folder) as url:
         for _ in range(200):
             if evaluated(url):

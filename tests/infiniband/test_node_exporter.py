@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import subprocess
 import time
@@ -17,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from agent.catalogue.infiniband import FILES
+from tests.servers import need
 
 PROGRAM = "prometheus-node-exporter"
 PROFILE = "node_infiniband"
@@ -27,12 +26,7 @@ Scrape = Callable[[Path], list[Sample]]
 @pytest.fixture
 def scrape() -> Iterator[Scrape]:
     """Starts node_exporter on a sysfs, scrapes it once; ended after the test."""
-    program = shutil.which(PROGRAM)
-    if program is None:
-        message = f"{PROGRAM} is not installed: the comparison with node_exporter is left out"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+    program = need(PROGRAM, left_out="the comparison with node_exporter is left out")
     running: list[subprocess.Popen[bytes]] = []
 
     def run(sysfs: Path) -> list[Sample]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import shutil
 import socket
 import subprocess
 import threading
@@ -24,6 +22,7 @@ from agent.model import Alert, Instant, Phase
 from alerts.notify.delivery import Pace
 from alerts.notify.dispatch import Counts
 from alerts.notify.notice import Notice
+from tests.servers import free_port, need
 
 SWIFT = Pace(first=0.02, longest=0.08)
 """So that a test need not wait."""
@@ -274,29 +273,15 @@ def raw() -> Iterator[Callable[[Callable[[socket.socket], None]], Raw]]:
         yield start
 
 
-def need(program: str, *others: str) -> str:
-    for name in (program, *others):
-        found = shutil.which(name)
-        if found is not None:
-            return found
-    message = f"{program} is not installed (Debian package prometheus-alertmanager)"
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"{message}, and CI=true")
-    pytest.skip(f"{message}: NOTHING compares the notifiers with the real Alertmanager here")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+LEFT_OUT = "NOTHING compares the notifiers with the real Alertmanager here"
 
 
 class RealAlertmanager:
     """A running Alertmanager and its amtool."""
 
     def __init__(self, directory: Path, webhook: str = "") -> None:
-        self._program = need("prometheus-alertmanager", "alertmanager")
-        self._amtool = need("amtool")
+        self._program = need("prometheus-alertmanager", "alertmanager", left_out=LEFT_OUT)
+        self._amtool = need("amtool", left_out=LEFT_OUT)
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()

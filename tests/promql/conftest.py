@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.servers import need
 
 
 def _module(name: str) -> ModuleType:
@@ -44,11 +44,7 @@ def storage(oracle_module: ModuleType) -> Any:
 
 @pytest.fixture(scope="session")
 def prometheus(oracle_module: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    program = shutil.which("prometheus")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("prometheus is missing, and CI=true")
-        pytest.skip("prometheus is not installed: nothing compares our answers with its own")
+    program = need("prometheus", left_out="nothing compares our answers with its own")
     with oracle_module.running(program, tmp_path_factory.mktemp("prometheus")) as oracle:
         oracle.write(oracle_module.samples())
         yield oracle

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pytest
-
 from alerts.promql import EvaluationError, Sample, Storage, compile_query, make_labels
+from tests.servers import need
 
 SERIES = {
     **{f'temp{{gpu="{gpu}", node="n{gpu // 4}"}}': [40 + gpu + step % 7 for step in range(60)] for gpu in range(8)},
@@ -75,11 +72,7 @@ def unquoted(text: str) -> str:
 
 
 def test_promtool_expects_what_we_answer(corpus: ModuleType, tmp_path: Path) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("promtool is missing, and CI=true")
-        pytest.skip("promtool is not installed: nothing compares our answers with its own")
+    promtool = need("promtool", left_out="nothing compares our answers with its own")
     renamed = [query.replace("energy_total", "total").replace("util", "temp") for query in corpus.QUERIES]
     fitting = [q for q in renamed if not OTHERS & set(re.findall(r"\w+", q)) and not INEXACT.search(q)]
     storage = filled()

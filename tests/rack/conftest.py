@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from agent.model import Instant
+from tests.servers import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGAN = Instant(time.monotonic(), time.time())
@@ -146,15 +147,6 @@ class Daemon:
         if self.process.poll() is None:
             self.process.send_signal(number)
         self.process.wait(10)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago; they must be known before any of the agents runs."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 class Helpers:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ from agent.backends.synthetic import load_scenario
 from agent.model import Alert
 from alerts.rulefile import RuleFile, load
 from tests.score.play import Play
+from tests.servers import need
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "alerts" / "rules"
@@ -24,11 +23,7 @@ Judge = Callable[[str, Path], int]
 
 @pytest.fixture(scope="session")
 def promtool() -> Judge:
-    found = shutil.which("promtool")
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("promtool is missing, and CI=true")
-        pytest.skip("promtool is not installed: NOTHING shows here that a Prometheus server can load the rule pack")
+    found = need("promtool", left_out="NOTHING shows here that a Prometheus server can load the rule pack")
 
     def judge(action: str, file: Path) -> int:
         return subprocess.run([found, action, "rules", str(file)], capture_output=True, check=False).returncode

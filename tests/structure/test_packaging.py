@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -10,20 +9,10 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
+from tests.servers import need
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "packaging" / "coldplate.service"
-
-
-def need(program: str) -> str:
-    """The path of a real program; a test without it is left out on a person's machine, and fails in CI."""
-    found = shutil.which(program)
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{program} is missing, and CI=true")
-        pytest.skip(f"{program} is not installed")
-    return found
 
 
 def test_the_wheel_holds_exactly_the_four_packages(tmp_path: Path) -> None:
