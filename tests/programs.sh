@@ -23,6 +23,17 @@ bring() { # bring PROGRAM PACKAGE: unpack PACKAGE into .programs
 	) && for package in .programs/packages/"$2"_*.deb; do dpkg -x "$package" .programs; done
 }
 
+# Debian's Alertmanager looks for its templates below /usr, where a program that is only unpacked has none, and no
+# option says otherwise: the path in it is made a relative one of the same length, and it is started where that leads.
+relocate() { # relocate PROGRAM DIRECTORY
+	program=.programs/usr/bin/$1
+	[ -x "$program" ] && LC_ALL=C grep -q "/$2" "$program" || return 0
+	mkdir -p .programs/usr/libexec
+	LC_ALL=C sed "s#/$2#$(echo "$2" | sed 's#/#//#')#g" "$program" >".programs/usr/libexec/$1" || return
+	printf '#!/bin/sh\ncd "$(dirname "$0")/../.." && exec usr/libexec/%s "$@"\n' "$1" >"$program"
+	chmod 755 "$program" ".programs/usr/libexec/$1"
+}
+
 install() { # install PROGRAM PACKAGE...: these have no services
 	program=$1
 	shift
@@ -32,9 +43,12 @@ install() { # install PROGRAM PACKAGE...: these have no services
 	apt_get update && apt_get install -y --no-install-recommends "$@" >/dev/null
 }
 
-bring promtool prometheus
+bring prometheus prometheus
+bring promtool prometheus # bookworm's; later ones have it as
+bring promtool promtool   # a package of its own
 bring prometheus-node-exporter prometheus-node-exporter
 bring prometheus-alertmanager prometheus-alertmanager # amtool is in it
+relocate prometheus-alertmanager usr/share/prometheus/alertmanager
 install cc gcc libc6-dev
 [ "${CI:-}" = true ] && install systemd-analyze systemd
 for program in promtool prometheus prometheus-node-exporter prometheus-alertmanager amtool cc systemd-analyze; do
