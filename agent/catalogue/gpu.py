@@ -134,6 +134,8 @@ MEMORY = (
 )  # fmt: skip
 
 WATTS_SPAN = (0.0, 5000.0)
+MODULE_SPAN = (0.0, 20_000.0)
+"""A module is two GPUs or more with a processor: 2.7 kW on GB200."""
 CELSIUS_SPAN = (-20.0, 150.0)
 
 POWER = (
@@ -148,7 +150,7 @@ POWER = (
            aliases=(Alias("dcgm", "DCGM_FI_DEV_POWER_USAGE_INSTANT"),)),
     Metric("coldplate_gpu_module_power_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Power of the whole module with its CPU; Grace-based boards only.",
-           Lane.FAST, (Field(186, MILLI, scope=1),), span=WATTS_SPAN, simulated=(0, 3000)),
+           Lane.FAST, (Field(186, MILLI, scope=1),), span=MODULE_SPAN, simulated=(0, 3000)),
     Metric("coldplate_gpu_power_limit_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Power limit in force.",
            Lane.FAST, (Field(190, MILLI), Call("nvmlDeviceGetPowerManagementLimit", lane=Lane.SLOW)),
