@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -22,11 +23,20 @@ Page = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 class RunningDaemon:
     """`coldplate run` with the given arguments; what it logs goes to a file."""
 
-    def __init__(self, arguments: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        log: Path,
+        environment: dict[str, str] | None = None,
+        module: str = "agent.cli",
+        plan: dict[str, object] | None = None,
+    ) -> None:
+        """`plan` is what a module other than the command line's own is told before."""
         self.log = log
+        told = [] if plan is None else [json.dumps(plan)]
         with log.open("w") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "agent.cli", "run", "--web.listen-address", "127.0.0.1:0", *arguments],
+                [sys.executable, "-m", module, *told, "run", "--web.listen-address", "127.0.0.1:0", *arguments],
                 stderr=file,
                 stdin=subprocess.DEVNULL,
                 cwd=ROOT,
