@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Sequence
 from typing import NoReturn
 
+from alerts.promql.syntax.literals import unquoted
+from alerts.promql.syntax.quotes import scan_quoted
 from alerts.template import functions, printf
 from alerts.template.errors import TemplateError
 from alerts.template.lexer import Token, place
+from alerts.template.limits import DEEPEST_NESTING
 from alerts.template.nodes import Constant, Dot, Function, Group, Operand, Pipeline, Variable
 from alerts.template.values import FIELDS
 
@@ -20,13 +22,24 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 class Scopes:
-    """Which variables there are at a place of a template, and whether `.` still is the alert."""
+    """Which variables there are at a place of a template, whether `.` still is the alert, and how deep it is."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.moved = 0  # how many `with` and `range` are around: inside, `.` is something else
+        self._depth = 0
         self._scopes: list[set[str]] = [set(_GIVEN)]
         self._made: set[str] = set()
+
+    def enter(self, at: int) -> None:
+        """Go one level deeper, into a branch or parentheses that open at an offset. Raises TemplateError."""
+        self._depth += 1
+        if self._depth > DEEPEST_NESTING:
+            problem = f"is nested more than {DEEPEST_NESTING} levels deep; use variables"
+            raise TemplateError(f"{place(self.source, at)}: {problem}")
+
+    def leave(self) -> None:
+        self._depth -= 1
 
     def open(self) -> None:
         self._scopes.append(set())
@@ -163,7 +176,10 @@ class ActionReader:
         assert token is not None, "the caller has looked"
         self._next += 1
         if token.kind == "symbol":
-            return Group(self.pipeline(ranges=False, closes=")"), self._fields())
+            self._scopes.enter(token.at)
+            pipeline = self.pipeline(ranges=False, closes=")")
+            self._scopes.leave()
+            return Group(pipeline, self._fields())
         if token.kind == "variable":
             return self._variable(token)
         if token.kind in ("dot", "field"):
@@ -227,18 +243,20 @@ class ActionReader:
     def _constant(self, token: Token) -> str | int | float:
         text = token.text
         if token.kind == "text":
-            if text.startswith("`"):
-                return text[1:-1]
             try:
-                return str(json.loads(text, strict=False))
-            except ValueError:
-                self._fail(f"{text}: the escape is not supported; use a raw text in backquotes", token)
+                scan_quoted(text, 0)
+                return unquoted(text)
+            except ValueError as error:
+                self._fail(f"{text}: {error}; a raw text in backquotes has no escapes", token)
         if "x" not in text.lower() and any(mark in text for mark in ".eE"):
             return float(text)
         try:
-            return int(text, 0)
+            number = int(text, 0)
         except ValueError:
             self._fail(f"{text!r} is no number", token)
+        if not -(2**63) <= number < 2**63:
+            self._fail(f"{text} overflows the 64 bits of a whole number; write a float", token)
+        return number
 
 
 def _all(names: Sequence[str]) -> str:

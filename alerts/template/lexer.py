@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from alerts.template.errors import TemplateError
+from alerts.template.limits import LONGEST_TEMPLATE
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+)
@@ -20,6 +21,10 @@ _TOKEN = re.compile(
       | (?P<symbol>:=|[=|(),])""",
     re.VERBOSE,
 )
+
+_TRIM = re.compile(r"-[ \t\r\n]")
+_END = re.compile(r"([ \t\r\n]-)?\}\}")
+_COMMENT_END = re.compile(r"\*/( -)?\}\}")
 
 
 class Token(NamedTuple):
@@ -49,13 +54,15 @@ def place(source: str, at: int) -> str:
 
 def cut(source: str) -> list[Piece]:
     """The pieces of a template. Raises TemplateError."""
+    if len(source) > LONGEST_TEMPLATE:
+        raise TemplateError(f"has {len(source)} characters; {LONGEST_TEMPLATE} are the most that are read")
     pieces = []
     position, trim = 0, False
     while True:
         start = source.find("{{", position)
         text = source[position:] if start < 0 else source[position:start]
         inner = start + 2
-        trims_left = start >= 0 and re.match(r"-[ \t\r\n]", source[inner:]) is not None
+        trims_left = start >= 0 and _TRIM.match(source, inner) is not None
         text = text.lstrip(" \t\r\n") if trim else text
         text = text.rstrip(" \t\r\n") if trims_left else text
         if text:
@@ -71,14 +78,14 @@ def cut(source: str) -> list[Piece]:
 def _action(source: str, start: int, inner: int) -> tuple[int, bool, tuple[Token, ...] | None]:
     """Where the action ends, whether it trims what follows, and its tokens: None of a comment."""
     if source.startswith("/*", inner):
-        close = re.compile(r"\*/( -)?\}\}").search(source, inner)
+        close = _COMMENT_END.search(source, inner)
         if close is None:
             raise TemplateError(f"{place(source, start)}: the comment is not closed; end it with */}}}}")
         return close.end(), close[1] is not None, None
     tokens: list[Token] = []
     position, glued = inner, False
     while True:
-        close = re.compile(r"([ \t\r\n]-)?\}\}").match(source, position)
+        close = _END.match(source, position)
         if close is not None:
             return close.end(), close[1] is not None, tuple(tokens)
         match = _TOKEN.match(source, position)

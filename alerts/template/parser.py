@@ -9,7 +9,7 @@ from typing import NoReturn
 from alerts.template.action import ActionReader, Scopes
 from alerts.template.errors import TemplateError
 from alerts.template.lexer import Piece, Token, cut, place
-from alerts.template.nodes import Action, Branch, Node, Text
+from alerts.template.nodes import Action, Arm, Branch, Node, Text
 
 _REFUSED = ("block", "break", "continue", "define", "template")
 _BRANCHES = ("if", "with", "range")
@@ -59,30 +59,41 @@ class _Parser:
         return tuple(nodes), None
 
     def _branch(self, kind: str, opening: Piece, tokens: Sequence[Token]) -> Branch:
-        self._scopes.open()
-        pipeline = ActionReader(self._scopes, opening.at, tokens).pipeline(ranges=kind == "range")
-        moves = kind != "if"
-        self._scopes.moved += moves
-        self._scopes.open()
-        body, end = self._nodes()
-        self._scopes.close()
-        self._scopes.moved -= moves
+        scopes, at = self._scopes, opening.at
+        scopes.enter(at)
+        arms: list[Arm] = []
+        while True:
+            scopes.open()  # what the pipeline declares is known in the arms that follow, too
+            pipeline = ActionReader(scopes, at, tokens).pipeline(ranges=kind == "range")
+            scopes.moved += kind != "if"
+            body, end = self._block()
+            scopes.moved -= kind != "if"
+            arms.append(Arm(pipeline, body))
+            if end is None or not self._is_else_if(kind, end):
+                break
+            at, tokens = end.at, end.tokens[2:]
         otherwise: tuple[Node, ...] = ()
         if end is not None and end.tokens[0].text == "else":
-            self._scopes.open()
-            otherwise, end = self._otherwise(kind, end)
-            self._scopes.close()
-        self._scopes.close()
+            otherwise, end = self._block()
+        for _ in arms:
+            scopes.close()
+        scopes.leave()
         if end is None:
             self._fail(opening.at, f"{{{{ {kind} }}}} is not closed; end it with {{{{ end }}}}")
         if end.tokens[0].text != "end" or len(end.tokens) > 1:
             self._fail(end.at, f"{{{{ {kind} }}}} wants {{{{ end }}}} here")
-        return Branch(kind, pipeline, body, otherwise)
+        return Branch(kind, tuple(arms), otherwise)
 
-    def _otherwise(self, kind: str, piece: Piece) -> tuple[tuple[Node, ...], Piece | None]:
-        if len(piece.tokens) == 1:
-            return self._nodes()
+    def _block(self) -> tuple[tuple[Node, ...], Piece | None]:
+        """Nodes in a scope of their own, up to an `else` or `end`, which is given too."""
+        self._scopes.open()
+        found = self._nodes()
+        self._scopes.close()
+        return found
+
+    def _is_else_if(self, kind: str, piece: Piece) -> bool:
+        if piece.tokens[0].text != "else" or len(piece.tokens) == 1:
+            return False
         if kind != "if" or piece.tokens[1].text != "if":
             self._fail(piece.at, "only {{ else }} and, after if, {{ else if }} can be here")
-        branch = self._branch("if", piece, piece.tokens[2:])
-        return (branch,), self._pieces[self._next - 1]  # `else if` shares the end of the outer `if`
+        return True

@@ -13,11 +13,11 @@ import sys
 from collections.abc import Sequence
 
 from alerts.template.errors import TemplateError
+from alerts.template.limits import WIDEST_VERB
 from alerts.template.values import Value, shortest, show, special, type_name
 
 VERB = re.compile(r"%([-+# 0]*)(\d*)(\.\d*)?(.?)", re.DOTALL)
 _KNOWN = "sqvdfFeEgGtxXobcT%"
-_WIDEST = 1000
 
 
 def check(text: str) -> None:
@@ -26,8 +26,8 @@ def check(text: str) -> None:
         verb = match[4]
         if verb in ("*", "["):
             raise TemplateError(f"printf {text!r}: {match[0]!r} takes its width from an argument; write the number")
-        if max(int(match[2] or 0), int((match[3] or ".0")[1:] or 0)) > _WIDEST:
-            raise TemplateError(f"printf {text!r}: {match[0]!r} is wider than {_WIDEST}")
+        if max(int(match[2] or 0), int((match[3] or ".0")[1:] or 0)) > WIDEST_VERB:
+            raise TemplateError(f"printf {text!r}: {match[0]!r} is wider than {WIDEST_VERB}")
         if verb and verb not in _KNOWN:
             raise TemplateError(f"printf {text!r}: {match[0]!r} is no verb; valid: %{' %'.join(_KNOWN)}")
 
@@ -109,7 +109,8 @@ def _float(verb: str, flags: str, width: int, precision: int | None, value: floa
 
 def _integer(verb: str, flags: str, width: int, value: int) -> str:
     if verb in "cq":
-        character = chr(value) if 0 <= value <= sys.maxunicode else "\N{REPLACEMENT CHARACTER}"
+        is_character = 0 <= value <= sys.maxunicode and not 0xD800 <= value < 0xE000  # those are halves of one
+        character = chr(value) if is_character else "\N{REPLACEMENT CHARACTER}"
         return _pad(character if verb == "c" else f"'{character}'", flags, width)
     prefix = {"x": "0x", "X": "0X", "o": "0", "b": "0b"}.get(verb, "") if "#" in flags else ""
     sign = "-" if value < 0 else ""

@@ -38,7 +38,6 @@ MAY_IMPORT = (
 FENCED = {
     "pynvml": r"agent\.backends\.nvml(\..*)?",
     "prometheus_client": r"exporters(\..*)?",
-    "promql_parser": r"alerts(\..*)?",
     "grafanalib": r"dashboards(\..*)?",
     "grpc": r"agent\.backends\.jobs(\..*)?",
     "subprocess": r"agent\.worker\.supervisor",
