@@ -225,7 +225,7 @@ FAULTS = (
            Lane.SLOW, (Field(145),), span=(0, 1), simulated=(0, 1),
            aliases=(Alias("dcgm", "DCGM_FI_DEV_ROW_REMAP_FAILURE"),)),
     Metric("coldplate_gpu_xid_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "XID errors reported by the driver since the agent started, by code.",
+           "XID errors reported by the driver since the agent started, by code; `other` beyond 256 codes on one GPU.",
            Lane.EVENT, (Source("NVML event set and /dev/kmsg, merged"),), labels=("xid",),
            span=(0, 1e12), simulated=(0, 1e6)),
     Metric("coldplate_gpu_xid_last_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Gpu,

@@ -161,6 +161,7 @@ class Sampler:
         readings.extend(self.presence.readings(now.mono, patience, self.settings.expected_gpus))
         self._tell_changes(now.mono, patience)
         readings.extend(self.xids.readings())
+        self.xids.tell(now.mono)
         readings.extend(self.health.backend_readings(now.mono))
         readings.extend(self.health.own_readings(facts, self.settings))
         readings.extend(self._rejections())
