@@ -19,6 +19,8 @@ from agent.model import Gpu, GpuIdentity
 log = logging.getLogger("coldplate.inventory")
 
 VERSION = 1
+MOST = 160
+"""GPUs that are remembered: twice as many as the largest node has. A driver gone mad may show others each time."""
 
 
 class Inventory:
@@ -43,6 +45,9 @@ class Inventory:
             for slot in [slot for slot in self.gpus if slot not in slots]:
                 log.info("forgetting GPU %s: all %d GPUs that the configuration expects are here", slot, expected)
                 del self.gpus[slot]
+        for slot in [slot for slot in self.gpus if slot not in slots][: max(len(self.gpus) - MOST, 0)]:
+            log.warning("forgetting GPU %s: more than %d have been seen", slot, MOST)
+            del self.gpus[slot]
         for slot, identity in self.gpus.items():
             if slot not in slots:
                 log.warning("GPU missing", extra={"facts": _facts(identity)})

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.fakes.nvml import build
+
 ROOT = Path(__file__).resolve().parents[2]
 Page = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -114,3 +116,15 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield start
     for daemon in running:
         daemon.stop()
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a stand-in for the driver's library."""
+    if build.compiler() is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("no C compiler, and CI=true")
+        pytest.skip("no C compiler")
+    directory = tmp_path_factory.mktemp("nvml")
+    build.build(directory)
+    return directory
