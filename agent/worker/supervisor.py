@@ -18,6 +18,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 
 from agent.backends.protocol import ChannelError, LaneSample
 from agent.model import Lane, Reason
@@ -285,10 +286,16 @@ class Supervisor:
 
     def _see_off(self, now: float) -> None:
         assert self._process is not None
+        facts = {"facts": {"pid": self.pid}}
         if not self._killed and now >= self._kill_at:
-            log.warning("device worker ignores SIGTERM; killing it", extra={"facts": {"pid": self.pid}})
+            log.warning("device worker ignores SIGTERM; killing it", extra=facts)
             self._process.signal(signal.SIGKILL)
-            self._killed = True
+            self._killed, self._kill_at = True, now + TERM_PATIENCE
+        elif self._killed and now >= self._kill_at:
+            self._kill_at = inf
+            detail = "the device worker cannot be killed: it sleeps in the driver, and another one would, too"
+            log.error("%s; waiting for it to end", detail, extra=facts)
+            self.downfall = Downfall(Reason.TIMEOUT, detail)
 
     def _bury(self, now: float) -> None:
         assert self._process is not None

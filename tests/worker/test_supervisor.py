@@ -175,13 +175,16 @@ def test_a_worker_that_does_not_answer_is_noticed_ended_and_replaced(rig: Rig) -
     assert rig.supervisor.restarts == 1
 
 
-def test_a_worker_that_cannot_be_killed_has_no_second_one_beside_it(rig: Rig) -> None:
+def test_a_worker_that_cannot_be_killed_has_no_second_one_beside_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.open()
     rig.worker.answers = False
     rig.worker.mortal = set()
-    rig.run(3600.0)
+    with caplog.at_level(logging.INFO):
+        rig.run(3600.0)
     assert len(rig.started) == 1
     assert rig.worker.signals.count(signal.SIGKILL) == 1
+    assert "cannot be killed" in rig.downfalls[-1][2]
+    assert len(caplog.records) == 3  # it does not answer, it is killed, it cannot be killed
     rig.worker.ended = -9
     assert rig.until(lambda: len(rig.started) == 2, 15) <= 11
 
