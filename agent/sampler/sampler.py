@@ -142,6 +142,7 @@ class Sampler:
         """The node as it is known now."""
         self._sequence += 1
         readings: list[Reading] = []
+        missing: dict[Series, Reading] = {}  # once each: two lanes of a device may miss the same
         gaps: dict[str, list[Gap]] = {}
         devices: dict[str, Trouble | None] = {}
         for key, block in self._blocks.items():
@@ -153,13 +154,14 @@ class Sampler:
                 block_gaps = gaps_for(block, trouble.reason, trouble.detail)
             if block_gaps:
                 gaps.setdefault(key[0], []).extend(block_gaps)
-                readings.extend(self._missing_readings(key, block, block_gaps))
+                missing.update((each.series, each) for each in self._missing_readings(key, block, block_gaps))
         patience = self.settings.patience(Lane.FAST)
         unseen, unestimated = self._gpus.unseen(now.mono, patience), self._node_power(now.mono, readings)
         for backend, extra in ((self._devices, unseen), ("estimate", unestimated)):
             if extra:
                 gaps.setdefault(backend, []).extend(extra)
-                readings.extend(self._missing_series.of(extra))
+                missing.update((each.series, each) for each in self._missing_series.of(extra))
+        readings.extend(missing.values())
         readings.extend(self.presence.readings(now.mono, patience, self.settings.expected_gpus))
         self._gpus.tell_changes(now.mono, patience)
         readings.extend(self.xids.readings())

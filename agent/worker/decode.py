@@ -18,7 +18,7 @@ from agent.backends.protocol import ChannelError, GpuProcess, LaneSample
 from agent.model import Gap, GpuIdentity, Lane, Reading, Series, Xid
 from agent.worker import checks, limits
 from agent.worker.entities import Entities
-from agent.worker.rows import rows_of
+from agent.worker.rows import missable, rows_of
 from agent.worker.wire import Alive, Hello, Message, Refusal, WireError, unseal
 
 Place = tuple[int, Lane]
@@ -39,7 +39,7 @@ class Decoder:
     def __init__(self, source: str) -> None:
         """`source` is what the worker was told to open: it decides which rows it may speak of."""
         self._source = source
-        self._rows = rows_of(source)
+        self._rows, self._missable = rows_of(source), missable(source)
         self._hello: Hello | None = None
         self._said: object = None
         """Who is there as it was said last, believed or not."""
@@ -136,7 +136,7 @@ class Decoder:
     def _gap(self, channel: int, row: Any) -> Gap:
         name, parts, reason, detail = row
         return Gap(
-            self._rows[name],
+            self._missable[name],
             self._entities.of(channel, parts),
             checks.reason(reason),
             checks.text(detail, limits.TEXT),

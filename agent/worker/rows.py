@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.catalogue import ROWS
+from agent.catalogue import BY_NAME, ROWS
 from agent.catalogue.bindings import Call, Derived, Field, Gpm
 from agent.model import Gpu, IbPort, Lane, Metric, NvLink
 
-_OF_NVML = ("coldplate_gpu_job_info",)
-"""Not read by NVML, which says why when it cannot tell a GPU's processes."""
-_OF_SYNTHETIC = (*_OF_NVML, "coldplate_node_power_watts")
+JOBS = "coldplate_gpu_job_info"
+_OF_SYNTHETIC = (JOBS, "coldplate_node_power_watts")
 
 
 def rows_of(source: str) -> Mapping[str, Metric]:
     """The rows by name. `source` is `nvml` or `synthetic`, whose node brings its ports and its power along."""
     if source == "synthetic":
         return {row.name: row for row in ROWS if row.name in _OF_SYNTHETIC or row.entity is IbPort or _measured(row)}
-    return {row.name: row for row in ROWS if row.name in _OF_NVML or _bound(row)}
+    return {row.name: row for row in ROWS if _bound(row)}
+
+
+def missable(source: str) -> Mapping[str, Metric]:
+    """The rows of which the source may say that they are missing: jobs, too, where a GPU's processes cannot be told."""
+    return {**rows_of(source), JOBS: BY_NAME[JOBS]}
 
 
 def _bound(row: Metric) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.daemon.standin import FAST, Node
 from tests.fakes.nvml import build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,3 +129,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("nvml")
     build.build(directory)
     return directory
+
+
+@pytest.fixture
+def opened(start, library: Path, tmp_path: Path):
+    """Starts a daemon on a driver that was told what to do beforehand."""
+    return lambda *commands, config=FAST: Node(start, library, tmp_path, config, commands)

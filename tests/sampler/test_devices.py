@@ -14,7 +14,7 @@ from agent.catalogue import BY_NAME
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Outcome, Reading, Reason, Series, Snapshot
 from agent.sampler.absent import recognise
 from agent.sampler.health import OwnFacts
-from agent.sampler.inventory import Inventory
+from agent.sampler.inventory import MOST, Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
 
@@ -211,6 +211,17 @@ def test_what_nobody_knows_any_more_is_forgotten() -> None:
     assert len(sampler._blocks) <= 3
     assert len(sampler.presence._good) == 1
     assert len(sampler.presence._stones) == 1
+
+
+def test_a_driver_that_shows_other_gpus_each_time_fills_no_inventory() -> None:
+    rig = Rig()
+    for life in range(40):
+        gpus = [GpuIdentity(Gpu(str(n), f"GPU-{life}-{n}"), f"{life:04x}:{n:02x}:00.0", "S", "H100") for n in range(8)]
+        rig.enlist(gpus, at=float(life))
+        rig.see(life + 0.5)
+    assert len(rig.sampler.inventory.gpus) == MOST
+    assert all(each.slot in rig.sampler.inventory.gpus for each in gpus)
+    assert len(rig.family(40.0, "coldplate_gpu_up")) == MOST
 
 
 NUMBERS = st.lists(st.integers(0, 7), unique=True)

@@ -335,6 +335,15 @@ def test_all_gaps_together_have_a_bound() -> None:
                 decoder.decode(encode("gaps", channel, lane, 1, [other] * 512))
 
 
+def test_nvml_may_miss_the_jobs_of_a_gpu_and_not_tell_of_them() -> None:
+    decoder = open_decoder("nvml")
+    row = BY_NAME["coldplate_gpu_job_info"]
+    assert decoder.decode(encode("gaps", 0, "slow", 1, encode_gaps([Gap(row, GPU, Reason.DENIED, "")]))) is None
+    with pytest.raises(WireError):
+        labels = tuple((name, "x") for name in row.labels)
+        decoder.decode(encode("layout", 0, "slow", 1, encode_series([Series(row, GPU, labels)])))
+
+
 def test_nvml_speaks_of_no_ports_and_of_no_power_of_the_node() -> None:
     decoder = open_decoder("nvml")
     for row in (
