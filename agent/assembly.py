@@ -32,8 +32,6 @@ log = logging.getLogger("coldplate")
 
 DEFAULT_SCENARIO = "healthy-training"
 STATE_DIRECTORY = Path("/var/lib/coldplate")
-SILENCE = 10.0
-"""Seconds without any word from a running worker after which it is ended and started anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,7 @@ def build_engine(
             log_level=options.log_level,
             log_format=options.log_format,
         )
-        supervisor = Supervisor(worker, SILENCE)
+        supervisor = Supervisor(worker)
     kept = None if synthetic or supervisor is None else state_file(config, "inventory.state")
     if kept is None and not synthetic and supervisor is not None:
         log.info("no state directory: GPUs that go missing while the agent is down will not be noticed")

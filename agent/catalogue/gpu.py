@@ -56,7 +56,7 @@ def _ratio(
 
 PRESENCE = (
     Metric("coldplate_gpu_up", Kind.STATE, Unit.NONE, Gpu,
-           "1 if the GPU answered within the deadline, 0 if it is missing, lost or silent.",
+           "1 if the GPU answered within the deadline, 0 if missing, lost or silent; no uuid: it never said who it is.",
            Lane.FAST, (Derived("inventory and the age of the last good sample"),),
            span=(0, 1), simulated=(0, 1)),
     Metric("coldplate_gpu_info", Kind.INFO, Unit.NONE, Gpu,
@@ -68,7 +68,7 @@ PRESENCE = (
            Lane.COLD, (Derived("inventory"),),
            labels=("slot", "serial", "previous_uuid", "previous_serial"), span=(1, 1)),
     Metric("coldplate_gpus_expected", Kind.GAUGE, Unit.NONE, Node,
-           "GPUs that this node should have: configured, else the most that the inventory remembers.",
+           "GPUs that this node should have: configured, else those that are remembered or counted by the driver.",
            Lane.FAST, (Derived("configuration or inventory"),), simulated=(0, 16)),
     Metric("coldplate_gpu_sample_age_seconds", Kind.GAUGE, Unit.SECONDS, Gpu,
            "Time since the GPU's last good fast sample.",
@@ -227,7 +227,7 @@ FAULTS = (
            Lane.SLOW, (Field(145),), span=(0, 1), simulated=(0, 1),
            aliases=(Alias("dcgm", "DCGM_FI_DEV_ROW_REMAP_FAILURE"),)),
     Metric("coldplate_gpu_xid_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "XID errors reported by the driver since the agent started, by code.",
+           "XID errors reported by the driver since the agent started, by code; `other` beyond 256 codes on one GPU.",
            Lane.EVENT, (Source("NVML event set and /dev/kmsg, merged"),), labels=("xid",),
            span=(0, 1e12), simulated=(0, 1e6)),
     Metric("coldplate_gpu_xid_last_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Gpu,

@@ -117,7 +117,7 @@ POWER_PARTS = (
 
 NVSWITCH = (
     Metric("coldplate_node_nvswitch_sxid_errors_total", Kind.COUNTER, Unit.NONE, Node,
-           "SXid errors that the kernel log reported about an NVSwitch since the agent started, by code.",
+           "SXid errors that the kernel log reported about an NVSwitch, by code; `other` beyond 256 codes.",
            Lane.FAST, (Source("/dev/kmsg"),), labels=("pci", "sxid"), span=(0, 1e12), simulated=(0, 1e3)),
 )  # fmt: skip
 

@@ -18,6 +18,8 @@ from agent.model import Gpu, GpuIdentity
 log = logging.getLogger("coldplate.inventory")
 
 FORM = "coldplate-inventory-1"
+MOST = 160
+"""GPUs that are remembered: twice as many as the largest node has. A driver gone mad may show others each time."""
 
 Save = Callable[[Path, bytes], None]
 """Has a file written, soon; it returns at once and never raises."""
@@ -45,6 +47,9 @@ class Inventory:
             for slot in [slot for slot in self.gpus if slot not in slots]:
                 log.info("forgetting GPU %s: all %d GPUs that the configuration expects are here", slot, expected)
                 del self.gpus[slot]
+        for slot in [slot for slot in self.gpus if slot not in slots][: max(len(self.gpus) - MOST, 0)]:
+            log.warning("forgetting GPU %s: more than %d have been seen", slot, MOST)
+            del self.gpus[slot]
         for slot, identity in self.gpus.items():
             if slot not in slots:
                 log.warning("GPU missing", extra={"facts": _facts(identity)})

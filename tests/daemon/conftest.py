@@ -16,6 +16,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.daemon.standin import FAST, Node
+from tests.fakes.nvml import build
+
 ROOT = Path(__file__).resolve().parents[2]
 Page = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -124,3 +127,21 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield start
     for daemon in running:
         daemon.stop()
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a stand-in for the driver's library."""
+    if build.compiler() is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("no C compiler, and CI=true")
+        pytest.skip("no C compiler")
+    directory = tmp_path_factory.mktemp("nvml")
+    build.build(directory)
+    return directory
+
+
+@pytest.fixture
+def opened(start, library: Path, tmp_path: Path):
+    """Starts a daemon on a driver that was told what to do beforehand."""
+    return lambda *commands, config=FAST: Node(start, library, tmp_path, config, commands)

@@ -26,8 +26,8 @@ MAY_IMPORT = (
     (r"agent\.backends\.(?P<own>\w+)(\..*)?", r"agent\.model|agent\.catalogue(\..*)?|agent\.backends\.protocol|OWN"),
     (r"agent\.sampler(\..*)?",
      r"agent\.(model|durable|threads)|agent\.catalogue(\..*)?|agent\.backends\.protocol|agent\.sampler(\..*)?"),
-    (r"agent\.worker\.(wire|crew|loop|supervisor)",
-     r"agent\.model|agent\.catalogue(\..*)?|agent\.backends\.protocol|agent\.worker\.(wire|crew|loop)"),
+    (r"agent\.worker\.(?!__main__)\w+",
+     r"agent\.model|agent\.catalogue(\..*)?|agent\.backends\.protocol|agent\.worker(\.(?!__main__)\w+)?"),
     (r"agent\.config", r"agent\.model|agent\.quantities|agent"),
     (r"agent\.rack(\..*)?", r"agent\.(model|credentials|threads)|agent\.catalogue(\..*)?|agent\.rack(\..*)?"),
     (r"exporters(\..*)?", r"agent\.(model|threads)|agent\.catalogue(\..*)?|exporters(\..*)?"),
@@ -40,7 +40,7 @@ FENCED = {
     "prometheus_client": r"exporters(\..*)?",
     "grafanalib": r"dashboards(\..*)?",
     "grpc": r"agent\.backends\.jobs(\..*)?",
-    "subprocess": r"agent\.worker\.supervisor",
+    "subprocess": r"agent\.worker\.process",
 }
 
 CLOCKS = {("time", "time"), ("time", "monotonic"), ("time", "perf_counter"), ("datetime", "now"),
