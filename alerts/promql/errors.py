@@ -23,4 +23,8 @@ class EvaluationError(Exception):
     """A query that met samples it must not combine, as Prometheus would report it."""
 
 
+class LimitError(EvaluationError):
+    """An evaluation that would take more of the node than any rule may (see `alerts.limits`)."""
+
+
 SAME_LABELSET = "vector cannot contain metrics with the same labelset"

@@ -12,7 +12,7 @@ _TOKEN = re.compile(
       | (?P<text>"(?:[^"\\\n]|\\.)*" | `[^`]*`)
       | (?P<char>'(?:[^'\\\n]|\\.)*')
       | (?P<number>[+-]?(?: 0[xX][0-9a-fA-F]+
-                          | (?: [0-9][0-9_]*\.?[0-9]* | \.[0-9]+ )(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_]))
+                          | (?: [0-9][0-9_]*(?:\.[0-9]*)? | \.[0-9]+ )(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_]))
       | (?P<variable>\$[A-Za-z0-9_]*)
       | (?P<field>\.[A-Za-z_][A-Za-z0-9_]*)
       | (?P<dot>\.)
@@ -20,6 +20,9 @@ _TOKEN = re.compile(
       | (?P<symbol>:=|[=|(),])""",
     re.VERBOSE,
 )
+_TRIM = re.compile(r"-[ \t\r\n]")
+_CLOSE = re.compile(r"([ \t\r\n]-)?\}\}")
+_CLOSE_COMMENT = re.compile(r"\*/( -)?\}\}")
 
 
 class Token(NamedTuple):
@@ -55,7 +58,7 @@ def cut(source: str) -> list[Piece]:
         start = source.find("{{", position)
         text = source[position:] if start < 0 else source[position:start]
         inner = start + 2
-        trims_left = start >= 0 and re.match(r"-[ \t\r\n]", source[inner:]) is not None
+        trims_left = start >= 0 and _TRIM.match(source, inner) is not None
         text = text.lstrip(" \t\r\n") if trim else text
         text = text.rstrip(" \t\r\n") if trims_left else text
         if text:
@@ -71,14 +74,14 @@ def cut(source: str) -> list[Piece]:
 def _action(source: str, start: int, inner: int) -> tuple[int, bool, tuple[Token, ...] | None]:
     """Where the action ends, whether it trims what follows, and its tokens: None of a comment."""
     if source.startswith("/*", inner):
-        close = re.compile(r"\*/( -)?\}\}").search(source, inner)
+        close = _CLOSE_COMMENT.search(source, inner)
         if close is None:
             raise TemplateError(f"{place(source, start)}: the comment is not closed; end it with */}}}}")
         return close.end(), close[1] is not None, None
     tokens: list[Token] = []
     position, glued = inner, False
     while True:
-        close = re.compile(r"([ \t\r\n]-)?\}\}").match(source, position)
+        close = _CLOSE.match(source, position)
         if close is not None:
             return close.end(), close[1] is not None, tuple(tokens)
         match = _TOKEN.match(source, position)

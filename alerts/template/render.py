@@ -124,8 +124,10 @@ class _Renderer:
             return self._root.external_url
         if name == "pathPrefix":
             return urlsplit(self._root.external_url).path
+        function = FUNCTIONS[name]
+        given = ((lambda _: None), *arguments) if function.watched else arguments
         try:
-            return FUNCTIONS[name].call(*arguments)
+            return function.call(*given)
         except RenderError as error:
             raise RenderError(f"error calling {name}: {error}") from error
 
