@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from alerts.limits import LONGEST_VALUE
+from alerts.limits import LONGEST_VALUE, TEXT
 from alerts.promql.errors import LimitError, PromqlError
 from alerts.promql.labels import Labels, label_value, refuse_large, set_labels
 from alerts.promql.plan import Elements, LabelSpace, Moment, VectorPlan, refuse_same_labels
@@ -27,7 +27,7 @@ def label_replace(
             value = regex.expanded(label_value(labels, source), expansion, LONGEST_VALUE)
         except TextTooLongError as error:
             raise LimitError(f"label_replace(): {error}") from None
-        return labels if value is None else _with(labels, target, value)
+        return labels if value is None else _with(space, labels, target, value)
 
     return _relabelled(space, vector, replaced)
 
@@ -43,7 +43,7 @@ def label_join(space: LabelSpace, vector: VectorPlan, target: str, separator: st
         length = sum(map(len, values)) + len(separator) * (len(values) - 1)
         if length > LONGEST_VALUE:
             raise LimitError(f"label_join(): the value would have {length} characters: the most are {LONGEST_VALUE}")
-        return _with(labels, target, separator.join(values))
+        return _with(space, labels, target, separator.join(values))
 
     return _relabelled(space, vector, joined)
 
@@ -53,12 +53,13 @@ def _relabelled(space: LabelSpace, vector: VectorPlan, function: Callable[[Label
     inner = vector.run
 
     def run(moment: Moment) -> Elements:
-        return refuse_same_labels([(derive(labels), value) for labels, value in inner(moment)])
+        return refuse_same_labels([(derive(labels), value) for labels, value in moment.budget.each(inner(moment))])
 
     return VectorPlan(run)
 
 
-def _with(labels: Labels, target: str, value: str) -> Labels:
+def _with(space: LabelSpace, labels: Labels, target: str, value: str) -> Labels:
+    space.grow(len(value) // TEXT)
     return refuse_large(set_labels(labels, [(target, value)]))
 
 

@@ -42,7 +42,7 @@ def put(storage: Storage, at: float, **values: float) -> None:
 def test_a_rule_sees_what_the_rules_before_it_wrote(storage: Storage, ask: Callable[..., object]) -> None:
     rules = group("rules: [{record: a, expr: t * 2}, {record: b, expr: a * 2}]")
     put(storage, 1, x=3)
-    assert rules.evaluate(storage, 1) == ((), ())
+    assert rules.evaluate(storage, 1) == ((), (), ("a", "b"), 0.0)
     assert ask("b", 1) == {"__name__=b,gpu=x": 12}
 
 

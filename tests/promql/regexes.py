@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from alerts.promql import EvaluationError, Matcher, PromqlError, Storage, make_labels
+from alerts.promql.budget import Budget
 from alerts.promql.label_functions import label_replace
 from alerts.promql.plan import LabelSpace, Moment, VectorPlan
 
@@ -177,7 +178,7 @@ def replaced(given: Sequence[str], pattern: str, replacement: str) -> Found:
     elements = [(make_labels({"i": str(number), "x": text}), 1.0) for number, text in enumerate(given)]
     try:
         plan = label_replace(LabelSpace(), VectorPlan(lambda _: elements), "r", replacement, "x", pattern)
-        found = plan.run(Moment(Storage(), lambda *_: [], 0, 0))
+        found = plan.run(Moment(Storage(), lambda *_: [], 0, 0, Budget()))
     except (PromqlError, EvaluationError):
         return None
     return _made(dict(labels) for labels, _ in found)
