@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.model import Phase
+from agent.model import Phase, RuleHealth
 from alerts import limits
+from alerts.engine import ON_TIME, RuleEngine
 from alerts.group import Group
 from alerts.promql import Storage, compile_query, make_labels
 from alerts.promql.budget import Budget, Ledger
 from alerts.promql.errors import LimitError
 from alerts.windows import Needs, Windows
-from tests.engine.conftest import ruleset
+from tests.engine.conftest import START, Node, later, ruleset
 from tests.engine.nasty import Looks
 
 ROOT = Path(__file__).resolve().parents[2]
 MEBIBYTE = 2**20
+TARGET = (("instance", "n:19400"),)
 
 CLEAN = (
     "query timed out in expression evaluation",
@@ -377,3 +381,119 @@ def test_selections_are_remembered_within_bounds() -> None:
         assert evaluate(query, storage)[0].value == 2000
         assert storage._index._places <= 252_000
     assert sum(map(len, storage._index._selections.values())) == storage._index._places
+
+
+# -- rounds -----------------------------------------------------------------------------------------------------------
+
+
+class Rounds:
+    """An engine whose timer goes on by so much when a rule reads a series: `n900` costs 0.9 s."""
+
+    def __init__(self, text: str) -> None:
+        self.spent = 0.0
+        self.halted = False
+        self.node = Node()
+        self.engine = RuleEngine(ruleset(text), TARGET, START, lambda: self.spent, lambda: self.halted)
+        reads = self.engine.windows.newest
+
+        def newest(matchers: Any, *arguments: Any) -> Any:
+            self.spent += int(matchers[0].value[1:]) / 1000
+            return reads(matchers, *arguments)
+
+        self.engine.windows.newest = newest  # type: ignore[method-assign]
+        self.now = 0.0
+        self.longest = 0.0
+
+    def rounds(self, count: int) -> dict[str, list[tuple[int, tuple[str, ...], int]]]:
+        """So many rounds, a second apart or as long as they take: by group, when which rules ran and what it missed."""
+        seen: dict[str, list[tuple[int, tuple[str, ...], int]]] = {}
+        for _ in range(count):
+            began = self.spent
+            snapshot = self.node.snapshot({(f"n{cost}", "0"): 1.0 for cost in (1, 300, 900)}, later(self.now))
+            for done in self.engine.round(snapshot, later(self.now)):
+                seen.setdefault(done.group.name, []).append((round(self.now), done.outcome.rules, done.missed))
+            self.longest = max(self.longest, self.spent - began)
+            self.now += max(1.0, self.spent - began)
+        return seen
+
+
+def rule_group(name: str, cost: int, count: int = 1, interval: str = "1s") -> str:
+    rules = ", ".join(f"{{alert: {name}{number}, expr: n{cost} > 0}}" for number in range(count))
+    return f"{{name: {name}, interval: {interval}, rules: [{rules}]}}"
+
+
+def test_a_pack_of_slow_rules_makes_no_round_long_and_is_evaluated_in_turn() -> None:
+    run = Rounds(f"groups: [{rule_group('slow', 900, 100)}, {rule_group('quick', 1, 3)}]")
+    seen = run.rounds(60)
+    assert run.longest < 3
+    quick = [at for at, _, _ in seen["quick"]]
+    assert max(after - before for before, after in pairwise(quick[3:])) <= 3
+    assert all(rules == ("quick0", "quick1", "quick2") for _, rules, _ in seen["quick"])
+    ran = [name for _, rules, _ in seen["slow"] for name in rules]
+    assert ran[:100] == [f"slow{number}" for number in range(100)]
+    assert ran[100] == "slow0"
+    assert len(run.engine.groups()[0][1].firing()) == 100
+
+
+def test_many_slow_groups_take_turns_and_the_quick_ones_go_first() -> None:
+    groups = [rule_group(f"s{number}", 900) for number in range(20)] + [rule_group("quick", 1)]
+    run = Rounds(f"groups: [{', '.join(groups)}]")
+    seen = run.rounds(100)
+    assert run.longest < 3
+    served = [len(seen[f"s{number}"]) for number in range(20)]
+    assert min(served) >= 4 and max(served) - min(served) <= 2
+    late = [at for at, _, _ in seen["quick"] if at > 40]
+    assert max(after - before for before, after in pairwise(late)) <= 3
+
+
+def test_a_round_ends_after_the_rule_at_hand_when_the_daemon_stops() -> None:
+    run = Rounds(f"groups: [{rule_group('a', 300, 3)}, {rule_group('b', 300)}]")
+    run.halted = True
+    assert run.rounds(1) == {}
+    run.halted = False
+    assert run.rounds(3)
+    run.halted = True
+    assert run.rounds(1) == {}  # also now that the groups are known to be slow
+    run.halted = False
+    reads = run.engine.windows.newest
+
+    def halting(*arguments: Any) -> Any:
+        run.halted = True
+        return reads(*arguments)
+
+    run.engine.windows.newest = halting  # type: ignore[method-assign]
+    assert [rules for ((_, rules, _),) in run.rounds(1).values()] in ([("a0",)], [("a1",)], [("a2",)], [("b0",)])
+
+
+def test_a_group_that_is_late_says_so_once_and_counts_what_it_missed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "coldplate.rules")
+    run = Rounds(f"groups: [{rule_group('g', 1)}]")
+    run.rounds(3)
+    run.now += 5
+    assert [missed for _, _, missed in run.rounds(ON_TIME + 5)["g"]] == [5] + [0] * (ON_TIME + 4)
+    assert [record.message for record in caplog.records] == [
+        "a rule group is evaluated less often than it should be",
+        "a rule group is evaluated on time again",
+    ]
+
+
+def test_a_group_that_takes_longer_than_its_interval_misses_evaluations() -> None:
+    seen = Rounds(f"groups: [{rule_group('slow', 900, 5)}]").rounds(30)["slow"]
+    begun = [(at, missed) for at, rules, missed in seen if "slow0" in rules]
+    assert all(missed > 0 for _, missed in begun[1:])
+    assert sum(missed for _, missed in begun) == begun[-1][0] - (len(begun) - 1)
+
+
+def test_nobody_is_late_before_the_first_snapshot() -> None:
+    run = Rounds(f"groups: [{rule_group('g', 1)}]")
+    run.now = 20.0
+    assert run.rounds(2)["g"] == [(20, ("g0",), 0), (21, ("g0",), 0)]
+
+
+def test_what_is_left_of_a_group_is_evaluated_at_the_time_that_it_is_then() -> None:
+    """The windows have gone on: a query of the past would find nothing there, and end alerts that hold."""
+    run = Rounds(f"groups: [{rule_group('g', 900, 3)}]")
+    run.rounds(20)
+    (report,) = run.engine.reports()
+    assert [rule.health for rule in report.rules] == [RuleHealth.OK] * 3
+    assert len(run.engine.groups()[0][1].firing()) == 3
