@@ -20,10 +20,10 @@ _MEMORY = 256 * 2**10
 """Bytes that one expression may take; RE2 refuses what needs more, such as a thousand times any letter."""
 _MOST_UNICODE_CLASSES = 100
 """Each is a table of some 40 kB while RE2 parses, before its own limit on memory counts."""
-_MOST_STEPS = 2**24
-"""Characters times instructions of one match: a tenth of a second when RE2 has to look at every pair."""
-_MOST_STEPS_WITH_GROUPS = 2**22
-"""Where it also has to keep where each group is, which takes as much again for a few groups."""
+_MOST_STEPS = 2**22
+"""Characters times instructions of one match: an eighth of a second when RE2 has to look at every pair."""
+_MOST_STEPS_WITH_GROUPS = 2**20
+"""Where it also has to keep where each group is."""
 MOST_GROUPS = 100
 """Groups whose places can be asked for: RE2 copies all of them for each character."""
 

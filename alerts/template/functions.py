@@ -21,6 +21,8 @@ from alerts.template.values import Element, Value, joined, octets, show, truth, 
 
 Watch = Callable[[int], None]
 """Counts units of work, and raises where they are too many."""
+_COMPILED = 100
+"""Units of work that it takes to compile a regular expression."""
 
 
 class Called(NamedTuple):
@@ -61,7 +63,8 @@ def pattern(text: str) -> Regex:
         raise RenderError(f"regular expression {text!r}: {error}") from None
 
 
-def _match(regex: Value, text: Value) -> bool:
+def _match(watch: Watch, regex: Value, text: Value) -> bool:
+    watch(_COMPILED + len(_text(text)))
     try:
         return pattern(_text(regex)).found_in(_text(text))
     except TextTooLongError as error:
@@ -69,6 +72,7 @@ def _match(regex: Value, text: Value) -> bool:
 
 
 def _replace_all(watch: Watch, regex: Value, replacement: Value, text: Value) -> str:
+    watch(_COMPILED)
     compiled = pattern(_text(regex))
     try:
         return compiled.replaced(_text(text), Expansion(_text(replacement), compiled.names), LONGEST_TEXT, watch)
@@ -225,7 +229,7 @@ FUNCTIONS: Mapping[str, Called] = {
     "le": Called(_le, 2, 2),
     "len": Called(_len, 1, 1),
     "lt": Called(_lt, 2, 2),
-    "match": Called(_match, 2, 2),
+    "match": Called(_match, 2, 2, watched=True),
     "ne": Called(_ne, 2, 2),
     "not": Called(lambda value: not truth(value), 1, 1),
     "or": Called(_or, 1, None),

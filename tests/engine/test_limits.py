@@ -317,6 +317,24 @@ def test_long_texts_are_read_in_linear_time() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_label_that_is_too_long_for_an_expression_costs_the_rule_alone() -> None:
+    """And not the whole round, in which the windows ask who reads the series."""
+    rules = ruleset("{alert: Long, expr: 'm{x=~\".{900}y\"}'}, {alert: Fine, expr: 'm{x=~\"z+\"}'}")
+    windows = Windows(Needs(rules.groups), {}, 1.0)
+    windows.append(make_labels({"x": "z" * 5000}, "m"), 100.0, 1.0)
+    outcome = Group(rules.groups[0]).evaluate(windows, 100.0)
+    assert [(failure.rule, "is too long for it" in failure.error) for failure in outcome.failures] == [("Long", True)]
+    assert [each.alert.rule for each in outcome.transitions] == ["Fine"]
+
+
+def test_series_are_held_against_open_names_once_for_each_name() -> None:
+    needs = Needs(ruleset("{record: r, expr: 'count({__name__=~\"a|b\"})'}").groups)
+    for number in range(1000):
+        labels = (("__name__", "a" if number % 2 else "c"), ("gpu", str(number)))
+        assert needs.history_of(labels) == (0.0 if number % 2 else None)
+    assert len(needs._wanting) == 2 and not needs._wanting["c"]
+
+
 # -- what all rules keep ----------------------------------------------------------------------------------------------
 
 
