@@ -69,7 +69,7 @@ class Judge:
         self._asking = threading.Lock()
         self._broken = ""
         self._failing: set[tuple[str, str]] = set()
-        self._engine = RuleEngine(alerting.rules, target, clock(), time.perf_counter)
+        self._engine = RuleEngine(alerting.rules, target, clock(), time.perf_counter, self._stopping.is_set)
         self._announce(alerting)
         self._dispatcher = Dispatcher(alerting.receivers, alerting.resend, alerting.external_labels, self._threads)
         self.readings: tuple[Reading, ...] = ()
@@ -158,7 +158,8 @@ class Judge:
     def _tell(self, done: Evaluation) -> None:
         self._note_failing(done)
         group = done.group
-        self._exposition.count(group.name, len(group.rules.rules), len(done.outcome.failures), group.duration)
+        outcome = done.outcome
+        self._exposition.count(group.name, len(outcome.rules), len(outcome.failures), outcome.seconds, done.missed)
         alerts, unknown = group.known()
         self._dispatcher.consider(done.key, alerts, done.at, done.interval, unknown)
 
@@ -169,7 +170,7 @@ class Judge:
             if (done.key, failure.rule) not in self._failing:
                 facts = {"rule_group": failure.group, "rule": failure.rule, "error": failure.error}
                 log.warning("a rule fails; its alerts stay as they are", extra={"facts": facts})
-        mended = {each for each in self._failing - failing if each[0] == done.key}
+        mended = {each for each in self._failing - failing if each[0] == done.key and each[1] in done.outcome.rules}
         for _, rule in mended:
             log.info("a rule works again", extra={"facts": {"rule_group": done.group.name, "rule": rule}})
         self._failing = (self._failing - mended) | failing

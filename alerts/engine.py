@@ -2,6 +2,9 @@
 
 A round is to it what a scrape is to Prometheus. Time is an argument. The engine's time axis follows the monotonic
 clock: when the wall clock is set, the whole past moves along, so that neither `for` nor a window notices.
+
+No round is long, whatever the rules are: what there was no time for is due in the next one, and groups that take long
+come after those that are quick.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from agent.model import Alert, GroupReport, Instant, Labels, Node, Phase, Readin
 from alerts import state
 from alerts.group import Group, Outcome, Surroundings
 from alerts.lifecycle import Record
+from alerts.limits import QUICK, ROUND
+from alerts.promql.budget import Ledger
 from alerts.rulefile import Identity, RuleFile, RuleGroup
 from alerts.windows import Needs, Windows
 from alerts.windows.archive import Archive
@@ -31,6 +36,8 @@ CLOCK_STEP = 0.5
 """Seconds by which the wall clock may stray from the monotonic one before it counts as having been set."""
 SETTLING = 30.0
 """Seconds after a start in which a restored alert is not ended by silence: some source may not have answered yet."""
+ON_TIME = 10
+"""Evaluations on time, one after the other, after which a group is no longer said to be late."""
 SAMPLE_AGE = Series(BY_NAME["coldplate_sample_age_seconds"], Node())
 
 
@@ -49,13 +56,17 @@ class Ruleset:
 
 
 class Evaluation(NamedTuple):
-    """One evaluation of one group, at a wall second; `interval` is that which the group runs at."""
+    """One evaluation of one group, or of a part of its rules, at a wall second.
+
+    `interval` is that which the group runs at; `missed` are the places of its time grid that went by just before.
+    """
 
     key: str
     group: Group
     at: float
     interval: float
     outcome: Outcome
+    missed: int
 
 
 class _Slot:
@@ -67,12 +78,41 @@ class _Slot:
         self.interval = interval
         self.due = first
         self.report = group.report(interval)
+        self._is_served = False
+        self._is_late = False
+        self._on_time = 0
 
-    def advance(self, now: float) -> float:
-        """To the next place on the grid; the one that is served now. Those that went by are left out, not caught up."""
-        served = self.due + self.interval * max(floor((now - self.due) / self.interval), 0)
+    @property
+    def is_quick(self) -> bool:
+        """Whether the group is soon done with, as far as is known."""
+        return self.group.cost <= QUICK
+
+    def place(self, now: float) -> tuple[float, int]:
+        """The place on the grid that is served now, and how many went by: they are left out, not caught up.
+
+        Rules that were left over are served at the place that it is now, and what comes next stays due.
+        """
+        passed = floor((now - self.due) / self.interval)
+        if self.group.is_unfinished:
+            return self.due + self.interval * passed, 0
+        passed = max(passed, 0)
+        served = self.due + self.interval * passed
         self.due = served + self.interval
-        return served
+        missed = passed if self._is_served else 0  # nobody can be late before the first snapshot
+        self._is_served = True
+        self._tell(missed)
+        return served, missed
+
+    def _tell(self, missed: int) -> None:
+        """Say once that the group is late, and once that it is no more."""
+        self._on_time = 0 if missed else self._on_time + 1
+        if missed and not self._is_late:
+            self._is_late = True
+            facts = {"rule_group": self.group.name, "interval_seconds": self.interval, "missed": missed}
+            log.warning("a rule group is evaluated less often than it should be", extra={"facts": facts})
+        elif self._is_late and self._on_time >= ON_TIME:
+            self._is_late = False
+            log.info("a rule group is evaluated on time again", extra={"facts": {"rule_group": self.group.name}})
 
 
 class _Leaving(NamedTuple):
@@ -86,11 +126,20 @@ class _Leaving(NamedTuple):
 class RuleEngine:
     """Groups of rules, and the windows that they are evaluated on.
 
-    `target` are the labels that a scrape would add to every series; `timer` measures how long rules take.
+    `target` are the labels that a scrape would add to every series; `timer` measures how long rules take; `halted` says
+    whether the round shall end after the rule that is evaluated now.
     """
 
-    def __init__(self, rules: Ruleset, target: Labels, now: Instant, timer: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self,
+        rules: Ruleset,
+        target: Labels,
+        now: Instant,
+        timer: Callable[[], float] = lambda: 0.0,
+        halted: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._timer = timer
+        self._halted = halted
         self._offset = now.wall - now.mono
         self._rules = rules
         self.windows = Windows(Needs(rules.groups), target, rules.interval, rules.capacity)
@@ -104,7 +153,7 @@ class RuleEngine:
         return self._rules.interval
 
     def round(self, snapshot: Snapshot | None, now: Instant, foreign: Iterable[Reading] = ()) -> list[Evaluation]:
-        """Take in what the node looks like, and evaluate what is due.
+        """Take in what the node looks like, and evaluate what is due, as far as there is time.
 
         `foreign` are readings of other nodes as they are now, that bring the labels which a scrape would add to them.
         """
@@ -113,15 +162,36 @@ class RuleEngine:
             age = Reading(SAMPLE_AGE, max(now.mono - snapshot.at.mono, 0.0))
             self.windows.take((*snapshot.readings, age), at, foreign)
         self._see_off(now.mono, at)
+        waiting = [each for each in self._slots if each.group.is_unfinished or each.due - now.mono <= self.interval / 2]
+        waiting.sort(
+            key=lambda slot: min(floor((slot.due - now.mono) / self.interval) + 1, 0)
+        )  # who waited for long first
+        end = self._timer() + ROUND
+
+        def enough() -> bool:
+            return self._timer() > end or self._halted()
+
         done = []
-        for slot in self._slots:
-            if slot.due - now.mono <= self.interval / 2:
-                # Durations are counted on the grid: the moment of a round strays, and `for` must not miss by a hair.
-                grid = slot.advance(now.mono) + self._offset
-                outcome = slot.group.evaluate(self.windows, grid, at)
-                slot.report = slot.group.report(slot.interval)
-                done.append(Evaluation(slot.key, slot.group, grid, slot.interval, outcome))
+        for slot in filter(lambda slot: slot.is_quick, waiting):
+            if enough():
+                break
+            done.append(self._evaluate(slot, now, enough))
+        served = {each.key for each in done}
+        for slot in [each for each in waiting if each.key not in served and not each.is_quick]:
+            if self._halted():
+                break
+            done.append(self._evaluate(slot, now, enough))  # one rule of one of them, however long the others took
+            if enough():
+                break
         return done
+
+    def _evaluate(self, slot: _Slot, now: Instant, enough: Callable[[], bool]) -> Evaluation:
+        # Durations are counted on the grid: the moment of a round strays, and `for` must not miss by a hair.
+        place, missed = slot.place(now.mono)
+        grid = place + self._offset
+        outcome = slot.group.evaluate(self.windows, grid, self.time(now), enough)
+        slot.report = slot.group.report(slot.interval)
+        return Evaluation(slot.key, slot.group, grid, slot.interval, outcome, missed)
 
     def reload(self, rules: Ruleset, now: Instant) -> list[str]:
         """Evaluate other rules from now on; the keys of the groups that ended.
@@ -204,6 +274,7 @@ class RuleEngine:
         turns: Counter[float] = Counter()
         keys: Counter[str] = Counter()
         slots = []
+        ledger = Ledger()
         for group, interval in zip(self._rules.groups, intervals, strict=True):
             first = now.mono + interval * turns[interval] / intervals.count(interval)
             turns[interval] += 1
@@ -211,7 +282,8 @@ class RuleEngine:
             key = f"{PurePath(group.file).name};{group.name}"
             keys[key] += 1
             unique = key if keys[key] == 1 else f"{key}#{keys[key]}"
-            slots.append(_Slot(unique, Group(group, self._rules.surroundings, self._timer), interval, first))
+            made = Group(group, self._rules.surroundings, self._timer, ledger)
+            slots.append(_Slot(unique, made, interval, first))
         return slots
 
     def _time(self, now: Instant) -> float:

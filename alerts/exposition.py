@@ -23,12 +23,13 @@ class Exposition:
         self._series: dict[tuple[str, Labels], Series] = {}
         self._evaluated: dict[str, list[float]] = {}
 
-    def count(self, group: str, rules: int, failed: int, seconds: float) -> None:
-        """Note one evaluation of a group."""
-        totals = self._evaluated.setdefault(group, [0.0, 0.0, 0.0])
+    def count(self, group: str, rules: int, failed: int, seconds: float, missed: int = 0) -> None:
+        """Note one evaluation of a group, or of a part of it, before which so many places of its grid went by."""
+        totals = self._evaluated.setdefault(group, [0.0, 0.0, 0.0, 0.0])
         totals[0] += rules
         totals[1] += failed
         totals[2] += seconds
+        totals[3] += missed
 
     def readings(
         self, reports: Iterable[GroupReport], windows: Windows, receivers: Sequence[Receiver]
@@ -56,11 +57,12 @@ class Exposition:
         return (*state, *(pair for pair in rest if pair not in self._target))
 
     def _groups(self) -> Iterator[Reading]:
-        for group, (rules, failed, seconds) in self._evaluated.items():
+        for group, (rules, failed, seconds, missed) in self._evaluated.items():
             labels = (("rule_group", group),)
             yield self._reading("coldplate_rule_evaluations_total", rules, labels)
             yield self._reading("coldplate_rule_evaluation_failures_total", failed, labels)
             yield self._reading("coldplate_rule_evaluation_seconds_total", seconds, labels)
+            yield self._reading("coldplate_rule_group_iterations_missed_total", missed, labels)
 
     def _notifications(self, receivers: Sequence[Receiver]) -> Iterator[Reading]:
         for receiver in receivers:

@@ -2,6 +2,9 @@
 
 Each rule sees what the rules before it wrote. A rule that fails costs itself: its alerts stay as they are,
 its series too, and the failure is told. Samples and stale markers are written exactly as Prometheus does.
+
+A rule that takes too long is stopped, and rests then for many times as long as it took. A group of slow rules can be
+left between two of them and gone on with later, at the time that it is then.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from typing import NamedTuple
 
 from agent.model import Alert, GroupReport, Labels, Phase, RuleHealth, RuleReport, Transition
 from alerts.lifecycle import Record
+from alerts.limits import DEADLINE, LONGEST_REST, REST
 from alerts.promql import EvaluationError
+from alerts.promql.budget import Budget, Ledger
 from alerts.promql.storage import OutOfOrderError
 from alerts.rulefile import Identity, RuleGroup
 from alerts.work import Alerting, Recording, RuleError, Store, Surroundings, Written, work_of
@@ -22,6 +27,8 @@ __all__ = ["Failure", "Group", "Outcome", "Store", "Surroundings"]
 log = logging.getLogger("coldplate.rules")
 
 _ALONE = Surroundings()
+_LONGEST_ERROR = 1000
+"""Characters: the error of a query may quote label sets."""
 
 
 class Failure(NamedTuple):
@@ -33,62 +40,116 @@ class Failure(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one evaluation of a group brought about."""
+    """What an evaluation of a group brought about, or of those of its rules that there was time for.
+
+    `rules` are the names of those, and `seconds` is what they took.
+    """
 
     transitions: tuple[Transition, ...]
     failures: tuple[Failure, ...]
+    rules: tuple[str, ...]
+    seconds: float
 
 
 class Group:
-    """A group at work. `timer` gives seconds, and measures how long rules take."""
+    """A group at work. `timer` gives seconds, and measures how long rules take; `ledger` has what all rules keep."""
 
     def __init__(
-        self, rules: RuleGroup, surroundings: Surroundings = _ALONE, timer: Callable[[], float] = lambda: 0.0
+        self,
+        rules: RuleGroup,
+        surroundings: Surroundings = _ALONE,
+        timer: Callable[[], float] = lambda: 0.0,
+        ledger: Ledger | None = None,
     ) -> None:
         self.name = rules.name
         self.rules = rules
         self.evaluated_at: float | None = None
         self.duration = 0.0
         self._timer = timer
-        self._works = [work_of(rule, rules, surroundings) for rule in rules.rules]
+        self._ledger = Ledger() if ledger is None else ledger
+        self._works = [work_of(rule, rules, surroundings, self._ledger) for rule in rules.rules]
+        self._next = 0
+        """The place of the rule that comes next, and what those before it took this time."""
+        self._spent = 0.0
         self._orphans: dict[Labels, None] = {}
         """Series that rules wrote which are no longer in the group."""
 
-    def evaluate(self, store: Store, at: float, now: float | None = None) -> Outcome:
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the last evaluation left rules over."""
+        return self._next > 0
+
+    @property
+    def cost(self) -> float:
+        """Seconds that an evaluation of all rules takes, as far as is known."""
+        return max(self.duration, self._spent)
+
+    def evaluate(
+        self, store: Store, at: float, now: float | None = None, enough: Callable[[], bool] = lambda: False
+    ) -> Outcome:
         """Evaluates every rule at a time in wall seconds; writes their samples to the store.
 
-        With `now`, queries and samples have that time, and only durations are counted by `at`.
+        With `now`, queries and samples have that time, and only durations are counted by `at`. When `enough` says so
+        after a rule, the rules that are left over are what the next call begins with.
         """
         stamp = (at if now is None else now) - self.rules.query_offset
         transitions: list[Transition] = []
         failures: list[Failure] = []
+        first = self._next
         began = self._timer()
-        for work in self._works:
-            before = self._timer()
+        for work in self._works[first:]:
+            self._next += 1
             error = self._work(work, store, at, stamp, transitions)
-            work.duration, work.evaluated_at = self._timer() - before, at
-            work.health, work.error = (RuleHealth.FAILED, error) if error else (RuleHealth.OK, "")
             if error:
-                work.failures += 1
                 failures.append(Failure(self.name, work.rule.name, error))
+            if enough():
+                break
+        rules = tuple(work.rule.name for work in self._works[first : self._next])
+        seconds = self._timer() - began
+        self._spent += seconds
+        if self._next == len(self._works):
+            self._finish(store, at, stamp)
+        return Outcome(tuple(transitions), tuple(failures), rules, seconds)
+
+    def _finish(self, store: Store, at: float, stamp: float) -> None:
         self._end(store, self._orphans, stamp)
         self._orphans = {}
-        self.duration, self.evaluated_at = self._timer() - began, at
-        return Outcome(tuple(transitions), tuple(failures))
+        self.duration, self.evaluated_at = self._spent, at
+        self._next, self._spent = 0, 0.0
 
     def _work(
         self, work: Recording | Alerting, store: Store, at: float, stamp: float, transitions: list[Transition]
     ) -> str:
         """Evaluates one rule; what went wrong, or nothing."""
+        if at < work.rests_until:
+            work.failures += 1
+            return work.error
+        before = self._timer()
+        error = self._attempt(work, store, at, stamp, transitions)
+        work.duration, work.evaluated_at = self._timer() - before, at
+        if error and work.duration > DEADLINE:
+            rest = min(REST * work.duration, LONGEST_REST)
+            work.rests_until = at + rest
+            error += (
+                f"; a rule may take {DEADLINE:g} s, and this one is tried again only after a rest of many times as long"
+            )
+        work.health, work.error = (RuleHealth.FAILED, error) if error else (RuleHealth.OK, "")
+        work.failures += bool(error)
+        return error
+
+    def _attempt(
+        self, work: Recording | Alerting, store: Store, at: float, stamp: float, transitions: list[Transition]
+    ) -> str:
         try:
-            _write(work, store, work.evaluate(store, at, stamp, transitions), stamp)
+            budget = Budget(self._timer, self._ledger)
+            _write(work, store, work.evaluate(store, at, stamp, transitions, budget), stamp)
         except (EvaluationError, RuleError) as error:
-            return str(error)
+            return _shortened(str(error))
         except Exception as error:
             # A defect of ours. It must not take the other rules along, and is counted as any failure.
             if work.health is not RuleHealth.FAILED:
                 log.exception("rule %s of group %s: internal error", work.rule.name, self.name)
-            return f"internal error: {type(error).__name__}: {error}"
+            return _shortened(f"internal error: {type(error).__name__}: {error}")
         return ""
 
     def adopt(self, before: Group) -> None:
@@ -101,11 +162,7 @@ class Group:
             same = known.get(mine.rule.identity)
             if not same:
                 continue
-            old = same.pop(0)
-            mine.health, mine.error, mine.failures = old.health, old.error, old.failures
-            mine.evaluated_at, mine.duration, mine.written = old.evaluated_at, old.duration, old.written
-            if isinstance(mine, Alerting) and isinstance(old, Alerting):
-                mine.records, mine.patience = old.records, old.patience
+            mine.adopt(same.pop(0))
         self._orphans = dict(before._orphans)
         for left in known.values():
             for work in left:
@@ -126,7 +183,7 @@ class Group:
         for work in self._works:
             records = saved.get(work.rule.identity)
             if records and isinstance(work, Alerting):
-                work.records = dict(records)
+                work.resume(dict(records))
                 work.patience = dict.fromkeys(records, until)
 
     def remembered(self) -> Iterator[tuple[Identity, Record]]:
@@ -139,6 +196,7 @@ class Group:
     def shift(self, seconds: float, move: Callable[[Record], Record]) -> None:
         """The clock was set by so much; `move` changes the times of what is remembered."""
         for work in self._works:
+            work.rests_until += seconds
             if isinstance(work, Alerting):
                 work.records = {labels: move(record) for labels, record in work.records.items()}
                 work.patience = {labels: until + seconds for labels, until in work.patience.items()}
@@ -189,6 +247,10 @@ def _write(work: Recording | Alerting, store: Store, written: Written, stamp: fl
     work.written = returned
     if refused:
         raise RuleError(refused)
+
+
+def _shortened(error: str) -> str:
+    return error if len(error) <= _LONGEST_ERROR else f"{error[:_LONGEST_ERROR]}..."
 
 
 def _report(work: Recording | Alerting) -> RuleReport:

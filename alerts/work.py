@@ -5,20 +5,32 @@ What a rule writes is Prometheus's: the result under the recorded name, or `ALER
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from agent.model import Alert, Labels, Phase, RuleHealth, Transition
 from alerts.adhoc import AdHocQueries
 from alerts.lifecycle import Condition, Holds, Record, Silence, step
+from alerts.limits import ALERT, ALWAYS_KEPT, ELEMENT, LABEL_SET, LONGEST_QUERY, MOST_KEPT, TEXT
 from alerts.promql import EvaluationError, PromqlError, Query, Sample, Scalar
-from alerts.promql.labels import drop_name, set_labels
+from alerts.promql.budget import Budget, Ledger
+from alerts.promql.errors import LimitError
+from alerts.promql.labels import drop_name, refuse_large, set_labels
 from alerts.promql.storage import Source
 from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleGroup, Templates
 from alerts.template import Element, RenderError, Root
 
 ALERTS = "ALERTS"
 ALERTS_FOR_STATE = "ALERTS_FOR_STATE"
+
+
+_STEP = 16
+"""Units of work that an alert takes beside its templates."""
+_SERIES = 2 * LABEL_SET
+"""Samples that a recorded series counts: its label set, and what finds it."""
+_ELEMENT = 8
+"""Samples that an element counts as templates see it, with a mapping for its labels."""
 
 
 class Store(Source, Protocol):
@@ -44,15 +56,44 @@ Written = list[tuple[Labels, float]]
 
 
 class Work:
-    """What is kept of any rule: how it went the last time, and the series that it wrote then."""
+    """What is kept of any rule: how it went the last time, and the series that it wrote then.
 
-    def __init__(self) -> None:
+    `ledger` has what all rules keep.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._kept = 0
+        """Samples that count in the ledger for this rule."""
         self.health = RuleHealth.UNKNOWN
         self.error = ""
         self.failures = 0
         self.evaluated_at: float | None = None
         self.duration = 0.0
         self.written: dict[Labels, None] = {}
+        self.rests_until = -math.inf
+        """Until when, in wall seconds, the rule is not evaluated since it took too long."""
+
+    def adopt(self, before: Work) -> None:
+        """Take over how an earlier version of the rule did. One that rested is tried at once: it may be mended."""
+        self.health, self.error, self.failures = before.health, before.error, before.failures
+        self.evaluated_at, self.duration, self.written = before.evaluated_at, before.duration, before.written
+
+    def keep(self, samples: int) -> bool:
+        """Keep so much from now on; False, and nothing changes, where that is too much for all rules together.
+
+        To keep little, or no more than before, is always allowed.
+        """
+        more = samples - self._kept
+        is_little = more <= 0 or samples <= ALWAYS_KEPT
+        if not is_little and (samples > MOST_KEPT // 2 or self._ledger.kept + more > MOST_KEPT):
+            return False
+        self._take(samples)
+        return True
+
+    def _take(self, samples: int) -> None:
+        self._ledger.kept += samples - self._kept
+        self._kept = samples
 
 
 def _told(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float, float]:
@@ -64,16 +105,16 @@ def _told(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float, float]:
     return rule.name, True, query, rule.identity[1], annotations, rule.terms.hold, rule.terms.keep
 
 
-def work_of(rule: Rule, group: RuleGroup, surroundings: Surroundings) -> Recording | Alerting:
+def work_of(rule: Rule, group: RuleGroup, surroundings: Surroundings, ledger: Ledger) -> Recording | Alerting:
     """A rule's work, begun anew."""
     if isinstance(rule, RecordingRule):
-        return Recording(rule, group.limit)
-    return Alerting(rule, group.limit, surroundings)
+        return Recording(rule, group.limit, ledger)
+    return Alerting(rule, group.limit, surroundings, ledger)
 
 
-def _vector(query: Query, store: Store, stamp: float) -> Sequence[Sample]:
+def _vector(query: Query, store: Store, stamp: float, budget: Budget) -> Sequence[Sample]:
     """A query's result as samples: a scalar is one without labels."""
-    result = query.evaluate(store, stamp)
+    result = query.evaluate(store, stamp, budget)
     if isinstance(result, list):
         return result
     if isinstance(result, Scalar):
@@ -84,21 +125,31 @@ def _vector(query: Query, store: Store, stamp: float) -> Sequence[Sample]:
 class Recording(Work):
     """A recording rule at work."""
 
-    def __init__(self, rule: RecordingRule, limit: int) -> None:
-        super().__init__()
+    def __init__(self, rule: RecordingRule, limit: int, ledger: Ledger) -> None:
+        super().__init__(ledger)
         self.rule = rule
         self.told = _told(rule)
         self._limit = limit
         self._changes = (*rule.labels, ("__name__", rule.name))
 
-    def evaluate(self, store: Store, at: float, stamp: float, transitions: list[Transition]) -> Written:
+    def adopt(self, before: Work) -> None:
+        super().adopt(before)
+        self._take(_SERIES * len(self.written))
+
+    def evaluate(self, store: Store, at: float, stamp: float, transitions: list[Transition], budget: Budget) -> Written:
+        """What the rule writes. Raises EvaluationError and RuleError, and has changed nothing then."""
         del at, transitions  # a recording rule has no alerts
-        found = _vector(self.rule.query, store, stamp)
-        written = [(set_labels(sample.labels, self._changes), sample.value) for sample in found]
+        found = _vector(self.rule.query, store, stamp, budget)
+        budget.hold((LABEL_SET + ELEMENT) * len(found))
+        written = [(set_labels(sample.labels, self._changes), sample.value) for sample in budget.each(found)]
         if len({labels for labels, _ in written}) < len(written):
             raise RuleError("vector contains metrics with the same labelset after applying rule labels")
         if 0 < self._limit < len(written):
             raise RuleError(f"exceeded limit of {self._limit} with {len(written)} series")
+        if not self.keep(_SERIES * len(written)):
+            raise RuleError(
+                f"writes {len(written)} series: those that rules write and their alerts are too many by then"
+            )
         return written
 
 
@@ -109,8 +160,8 @@ class Alerting(Work):
     answered yet.
     """
 
-    def __init__(self, rule: AlertingRule, limit: int, surroundings: Surroundings) -> None:
-        super().__init__()
+    def __init__(self, rule: AlertingRule, limit: int, surroundings: Surroundings, ledger: Ledger) -> None:
+        super().__init__(ledger)
         self.rule = rule
         self.told = _told(rule)
         self.records: dict[Labels, Record] = {}
@@ -118,13 +169,14 @@ class Alerting(Work):
         self._limit = limit
         self._surroundings = surroundings
 
-    def evaluate(self, store: Store, at: float, stamp: float, transitions: list[Transition]) -> Written:
-        holding = self._holding(store, stamp)
+    def evaluate(self, store: Store, at: float, stamp: float, transitions: list[Transition], budget: Budget) -> Written:
+        """What the rule writes of its alerts. Raises EvaluationError and RuleError: the alerts are as before then."""
+        holding = self._holding(store, stamp, budget)
         if self.patience:
             self.patience = {labels: until for labels, until in self.patience.items() if at < until}
         found: list[Transition] = []
         records: dict[Labels, Record] = {}
-        for labels in {**self.records, **holding}:
+        for labels in budget.each([*{**self.records, **holding}], _STEP):
             silence = Silence.FAILED if labels in self.patience else Silence.CLEAR
             condition: Condition = holding.get(labels, silence)
             record, transition = step(self.records.get(labels), condition, at, self.rule.terms)
@@ -134,29 +186,74 @@ class Alerting(Work):
                 found.append(transition)
         active = [record.alert for record in records.values() if record.alert.phase is not Phase.RESOLVED]
         if 0 < self._limit < len(active):
-            self.records = {}
+            self.resume({})
             raise RuleError(f"exceeded limit of {self._limit} with {len(active)} alerts")
-        self.records = records
+        self.records = self._kept_of(records, found)
         transitions.extend(found)
         return list(_series(active))
+
+    def _kept_of(self, records: dict[Labels, Record], found: Sequence[Transition]) -> dict[Labels, Record]:
+        """The records for which there is room; what ended before this evaluation need not be remembered."""
+        if self.keep(sum(map(_weight, records.values()))):
+            return records
+        ended = {each.alert.labels for each in found}
+        needed = {
+            labels: record
+            for labels, record in records.items()
+            if record.alert.phase is not Phase.RESOLVED or labels in ended
+        }
+        if self.keep(sum(map(_weight, needed.values()))):
+            return needed
+        raise RuleError(
+            f"has {len(needed)} alerts: those of all rules and the series that they write are too many by then"
+        )
+
+    def resume(self, records: dict[Labels, Record]) -> None:
+        """Have these records instead of those there are: of an earlier run, or of an earlier version of the rule."""
+        self.records = records
+        self._take(sum(map(_weight, records.values())))
+
+    def adopt(self, before: Work) -> None:
+        super().adopt(before)
+        if isinstance(before, Alerting):
+            self.resume(before.records)
+            self.patience = before.patience
 
     @property
     def active(self) -> tuple[Alert, ...]:
         """The alerts that are pending or firing."""
         return tuple(record.alert for record in self.records.values() if record.alert.phase is not Phase.RESOLVED)
 
-    def _holding(self, store: Store, stamp: float) -> dict[Labels, Holds]:
+    def _holding(self, store: Store, stamp: float, budget: Budget) -> dict[Labels, Holds]:
         """The elements of the query's result, by the identity of their alerts."""
-        holding: dict[Labels, Holds] = {}
-        asked = _Asker(store, stamp)
-        for sample in _vector(self.rule.query, store, stamp):
-            root = Root(dict(sample.labels), sample.value, *self._surroundings)
-            own = [*_expanded(self.rule.labels, root, asked), ("alertname", self.rule.name)]
-            labels = set_labels(drop_name(sample.labels), own)
-            if labels in holding:
-                raise RuleError("vector contains metrics with the same labelset after applying alert labels")
-            holding[labels] = Holds(labels, sample.value, dict(_expanded(self.rule.annotations, root, asked)))
-        return holding
+        asked = _Asker(store, stamp, budget)
+        try:
+            holding: dict[Labels, Holds] = {}
+            for sample in _vector(self.rule.query, store, stamp, budget):
+                budget.spend(_STEP)
+                holds = self._holds(sample, asked)
+                if holds.labels in holding:
+                    raise RuleError("vector contains metrics with the same labelset after applying alert labels")
+                budget.hold(ALERT // 2 + _characters(holds.labels, holds.annotations) // TEXT)
+                holding[holds.labels] = holds
+            return holding
+        finally:
+            asked.close()
+
+    def _holds(self, sample: Sample, asked: _Asker) -> Holds:
+        root = Root(dict(sample.labels), sample.value, *self._surroundings)
+        own = [*_expanded(self.rule.labels, root, asked), ("alertname", self.rule.name)]
+        labels = refuse_large(set_labels(drop_name(sample.labels), own))
+        return Holds(labels, sample.value, dict(_expanded(self.rule.annotations, root, asked)))
+
+
+def _characters(labels: Labels, annotations: Mapping[str, str]) -> int:
+    return sum(len(value) for _, value in labels) + sum(map(len, annotations.values()))
+
+
+def _weight(record: Record) -> int:
+    """Samples that an alert counts which is remembered."""
+    return ALERT + _characters(record.alert.labels, record.alert.annotations) // TEXT
 
 
 def _series(alerts: Iterable[Alert]) -> Iterable[tuple[Labels, float]]:
@@ -169,25 +266,43 @@ def _series(alerts: Iterable[Alert]) -> Iterable[tuple[Labels, float]]:
 def _expanded(templates: Templates, root: Root, asked: _Asker) -> Iterable[tuple[str, str]]:
     """Templates rendered for one alert; one that cannot be rendered says so in its place, as Prometheus does."""
     for name, template in templates:
+        before = asked.budget.held
         try:
-            yield name, template.render(root, asked)
+            text = template.render(root, asked, asked.budget)
         except RenderError as error:
-            yield name, f"<error expanding template: {error}>"
+            text = f"<error expanding template: {error}>"
+        asked.budget.held = before  # what it asked for is let go
+        yield name, text
 
 
 _AD_HOC = AdHocQueries()
 
 
 class _Asker:
-    """Answers the `query` of templates, at the time of the evaluation."""
+    """Answers the `query` of templates, at the time of the evaluation and from its budget."""
 
-    def __init__(self, store: Store, stamp: float) -> None:
+    def __init__(self, store: Store, stamp: float, budget: Budget) -> None:
+        self.budget = budget
         self._store = store
         self._stamp = stamp
+        self._asked: set[Query] = set()
+
+    def close(self) -> None:
+        """Have nothing remembered for the next evaluation, which may ask for other texts."""
+        for query in self._asked:
+            query.forget()
 
     def __call__(self, text: str) -> Sequence[Element]:
+        if len(text) > LONGEST_QUERY:
+            raise RenderError(f"error calling query: its text has {len(text)} characters: the most are {LONGEST_QUERY}")
         try:
-            found = _vector(_AD_HOC.compiled(text), self._store, self._stamp)
+            self.budget.spend(len(text))  # to be parsed
+            query = _AD_HOC.compiled(text)
+            self._asked.add(query)
+            found = _vector(query, self._store, self._stamp, self.budget)
+        except LimitError:
+            raise
         except (EvaluationError, PromqlError, RuleError) as error:
             raise RenderError(f"error calling query: {error}") from error
-        return [Element(dict(sample.labels), sample.value) for sample in found]
+        self.budget.hold(_ELEMENT * len(found))
+        return [Element(dict(sample.labels), sample.value) for sample in self.budget.each(found)]

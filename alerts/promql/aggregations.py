@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from alerts.promql import numbers
 from alerts.promql.errors import EvaluationError
 from alerts.promql.labels import METRIC_NAME, NO_LABELS, Labels, drop_labels, keep_labels, set_labels
+from alerts.promql.numbers import Each, Floats
 from alerts.promql.plan import Elements, LabelSpace, Moment, ScalarPlan, VectorPlan
 
-REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
+Reduction = Callable[[Floats, Each], float]
+"""Makes one number of the values of a group, going through them with `Each` where that takes a loop."""
+
+REDUCTIONS: dict[str, Reduction] = {
     "sum": numbers.kahan_sum,
     "avg": numbers.mean,
-    "min": numbers.smallest,
-    "max": numbers.largest,
-    "count": lambda values: float(len(values)),
-    "group": lambda _values: 1.0,
-    "stddev": lambda values: numbers.square_root(numbers.variance(values)),
+    "min": lambda values, _each: numbers.smallest(values),
+    "max": lambda values, _each: numbers.largest(values),
+    "count": lambda values, _each: float(len(values)),
+    "group": lambda _values, _each: 1.0,
+    "stddev": lambda values, each: numbers.square_root(numbers.variance(values, each)),
     "stdvar": numbers.variance,
 }
 SELECTIONS = ("topk", "bottomk")
@@ -47,13 +51,18 @@ class Grouping(NamedTuple):
 
 def reduction(
     space: LabelSpace,
-    reduce: Callable[[Sequence[float]], float],
+    reduce: Reduction,
     vector: VectorPlan,
     grouping: Grouping,
 ) -> VectorPlan:
     """Plan an aggregation that makes one number of the values of each group."""
     groups = _grouped(space, vector, grouping)
-    return VectorPlan(lambda moment: [(labels, reduce(values)) for labels, values in groups(moment)])
+
+    def run(moment: Moment) -> Elements:
+        each = moment.budget.each
+        return [(labels, reduce(values, each)) for labels, values in groups(moment)]
+
+    return VectorPlan(run)
 
 
 def quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan, grouping: Grouping) -> VectorPlan:
@@ -62,7 +71,8 @@ def quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan, grouping:
 
     def run(moment: Moment) -> Elements:
         wanted = share.run(moment)
-        return [(labels, numbers.quantile(wanted, values)) for labels, values in groups(moment)]
+        each = moment.budget.each
+        return [(labels, numbers.quantile(wanted, values, each)) for labels, values in groups(moment)]
 
     return VectorPlan(run)
 
@@ -70,11 +80,14 @@ def quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan, grouping:
 def _grouped(
     space: LabelSpace, vector: VectorPlan, grouping: Grouping
 ) -> Callable[[Moment], list[tuple[Labels, list[float]]]]:
+    """Return what divides a vector into groups. What it read is let go then: the groups have the values alone."""
     inner = vector.run
     if grouping.single:
 
         def one_group(moment: Moment) -> list[tuple[Labels, list[float]]]:
-            values = [value for _, value in inner(moment)]
+            before = moment.budget.held
+            values = [value for _, value in moment.budget.each(inner(moment))]
+            moment.budget.settle(before, 1)
             return [(space.canonical(NO_LABELS), values)] if values else []
 
         return one_group
@@ -82,14 +95,16 @@ def _grouped(
     derive = space.derivation(grouping.derive)
 
     def groups(moment: Moment) -> list[tuple[Labels, list[float]]]:
+        before = moment.budget.held
         found: dict[int, tuple[Labels, list[float]]] = {}
-        for labels, value in inner(moment):
+        for labels, value in moment.budget.each(inner(moment)):
             group = derive(labels)
             known = found.get(id(group))
             if known is None:
                 found[id(group)] = (group, [value])
             else:
                 known[1].append(value)
+        moment.budget.settle(before, len(found))
         return list(found.values())
 
     return groups
@@ -111,9 +126,10 @@ def selection(
         if wanted < 1:
             return []
         groups: dict[int, Elements] = {}
-        for element in inner(moment):
+        for element in moment.budget.each(inner(moment)):
             groups.setdefault(id(derive(element[0])), []).append(element)
-        return [element for group in groups.values() for element in sorted(group, key=rank)[:wanted]]
+        each = moment.budget.each
+        return [element for group in each([*groups.values()]) for element in sorted(each(group), key=rank)[:wanted]]
 
     return VectorPlan(run)
 
@@ -135,7 +151,7 @@ def count_values(space: LabelSpace, vector: VectorPlan, label: str, grouping: Gr
 
     def run(moment: Moment) -> Elements:
         counts: dict[Labels, int] = {}
-        for labels, value in inner(moment):
+        for labels, value in moment.budget.each(inner(moment)):
             made = space.canonical(set_labels(derive(labels), [(label, numbers.format_value(value))]))
             counts[made] = counts.get(made, 0) + 1
         return [(labels, float(count)) for labels, count in counts.items()]

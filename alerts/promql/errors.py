@@ -11,14 +11,13 @@ from __future__ import annotations
 class PromqlError(ValueError):
     """A query that is refused, with its line and column.
 
-    What knows neither the query nor the place, such as a matcher, names the construct; the compiler adds the place.
+    What knows neither the query nor the place, such as a matcher, leaves it out; the compiler adds it.
     """
 
-    def __init__(self, problem: str, *, construct: str = "", position: tuple[int, int] | None = None) -> None:
+    def __init__(self, problem: str, *, position: tuple[int, int] | None = None) -> None:
         where = "" if position is None else f"line {position[0]}, column {position[1]}: "
         super().__init__(where + problem)
         self.problem = problem
-        self.construct = construct
         self.position = position
 
 
@@ -30,6 +29,10 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 
 class EvaluationError(Exception):
     """A query that met samples it must not combine, as Prometheus would report it."""
+
+
+class LimitError(EvaluationError):
+    """An evaluation that would take more of the node than any rule may (see `alerts.limits`)."""
 
 
 SAME_LABELSET = "vector cannot contain metrics with the same labelset"

@@ -9,12 +9,13 @@ from alerts.promql import instant_functions as instant
 from alerts.promql import range_functions as ranges
 from alerts.promql.errors import PromqlError
 from alerts.promql.histogram import histogram_quantile
-from alerts.promql.label_functions import label_join, label_replace
-from alerts.promql.matchers import Matcher, compile_regex
+from alerts.promql.label_functions import label_join, label_replace, replace_regex
+from alerts.promql.matchers import Matcher
 from alerts.promql.plan import MatrixPlan, Plan, VectorPlan
 from alerts.promql.selectors import timestamp_selector
 from alerts.promql.syntax.flaw import FlawError
 from alerts.promql.syntax.tree import Expression, FunctionCall, MatrixSelector, ParenExpr, VectorSelector
+from alerts.regex import RegexError
 
 if TYPE_CHECKING:
     from alerts.promql.compiler import Compiler
@@ -78,10 +79,10 @@ def _timestamp(compiler: Compiler, arguments: Arguments) -> Plan:
 def _label_replace(compiler: Compiler, arguments: Arguments) -> Plan:
     target, replacement, source, pattern = (compiler.string(each) for each in arguments[1:])
     try:
-        compile_regex(pattern)
-    except PromqlError as error:
-        raise FlawError(arguments[4].at, f"invalid regular expression in label_replace(): {error.problem}") from None
-    return label_replace(compiler.space, compiler.vector(arguments[0]), target, replacement, source, pattern)
+        regex = replace_regex(pattern)
+    except RegexError as error:
+        raise FlawError(arguments[4].at, f"invalid regular expression in label_replace(): {error}") from None
+    return label_replace(compiler.space, compiler.vector(arguments[0]), target, replacement, source, regex)
 
 
 def _label_join(compiler: Compiler, arguments: Arguments) -> Plan:

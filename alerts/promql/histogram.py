@@ -23,12 +23,13 @@ def histogram_quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan)
     def run(moment: Moment) -> Elements:
         wanted = share.run(moment)
         histograms: dict[int, tuple[Labels, list[Bucket]]] = {}
-        for labels, count in inner(moment):
+        for labels, count in moment.budget.each(inner(moment)):
             bound = _bound(label_value(labels, BUCKET_BOUND))
             if bound is not None:
                 key = boundless(labels)
                 histograms.setdefault(id(key), (nameless(key), []))[1].append((bound, count))
-        return refuse_same_labels([(labels, bucket_quantile(wanted, each)) for labels, each in histograms.values()])
+        found = moment.budget.each([*histograms.values()])
+        return refuse_same_labels([(labels, bucket_quantile(wanted, each)) for labels, each in found])
 
     return VectorPlan(run)
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
+from alerts.promql.budget import Budget
 from alerts.promql.labels import METRIC_NAME, Labels, label_value
 from alerts.promql.matchers import Matcher, match_all, wanted_name
 
 _REMEMBERED_SELECTIONS = 1024
+_REMEMBERED_SERIES = 250_000
+"""Places in all selections that are remembered: 2 MB."""
+_MATCHED = 4
+"""Units of work that it takes to hold a series against matchers."""
 
 
 class Labelled(Protocol):
@@ -28,6 +33,7 @@ class Index(Generic[S]):
         self._series: dict[Labels, S] = {}
         self._by_name: dict[str, list[S]] = {}
         self._selections: dict[tuple[Matcher, ...], list[S]] = {}
+        self._places = 0
 
     def __len__(self) -> int:
         return len(self._series)
@@ -43,7 +49,7 @@ class Index(Generic[S]):
         """Take in a series that is not there yet, and return it."""
         self._series[series.labels] = series
         self._by_name.setdefault(label_value(series.labels, METRIC_NAME), []).append(series)
-        self._selections.clear()
+        self._forget()
         return series
 
     def remove(self, series: S) -> None:
@@ -53,16 +59,23 @@ class Index(Generic[S]):
         self._by_name[name].remove(series)
         if not self._by_name[name]:
             del self._by_name[name]
-        self._selections.clear()
+        self._forget()
 
-    def matching(self, matchers: tuple[Matcher, ...]) -> list[S]:
-        """Return the series that match."""
+    def _forget(self) -> None:
+        self._selections.clear()
+        self._places = 0
+
+    def matching(self, matchers: tuple[Matcher, ...], budget: Budget | None = None) -> list[S]:
+        """Return the series that match. Raises LimitError where looking for them takes more than the budget has."""
         found = self._selections.get(matchers)
         if found is None:
             name = wanted_name(matchers)
-            candidates = self._series.values() if name is None else self._by_name.get(name, ())
-            found = [series for series in candidates if match_all(matchers, series.labels)]
-            if len(self._selections) >= _REMEMBERED_SELECTIONS:
-                self._selections.clear()
+            candidates = [*self._series.values()] if name is None else self._by_name.get(name, [])
+            looked_at = candidates if budget is None else budget.each(candidates, _MATCHED)
+            found = [series for series in looked_at if match_all(matchers, series.labels)]
+            self._places += len(found)
+            if len(self._selections) >= _REMEMBERED_SELECTIONS or self._places > _REMEMBERED_SERIES:
+                self._forget()
+                self._places = len(found)
             self._selections[matchers] = found
         return found

@@ -74,9 +74,12 @@ def each_value(space: LabelSpace, function: ValueFunction, vector: VectorPlan) -
     """Plan a function of each element's value; the metric's name is lost."""
     nameless = space.derivation(drop_name)
     inner = vector.run
-    return VectorPlan(
-        lambda moment: refuse_same_labels([(nameless(labels), function(value)) for labels, value in inner(moment)])
-    )
+
+    def run(moment: Moment) -> Elements:
+        elements = moment.budget.each(inner(moment))
+        return refuse_same_labels([(nameless(labels), function(value)) for labels, value in elements])
+
+    return VectorPlan(run)
 
 
 def with_bounds(
@@ -94,7 +97,7 @@ def with_bounds(
         apply = function(*(bound.run(moment) for bound in bounds))
         if apply is None:
             return []
-        return refuse_same_labels([(nameless(labels), apply(value)) for labels, value in elements])
+        return refuse_same_labels([(nameless(labels), apply(value)) for labels, value in moment.budget.each(elements)])
 
     return VectorPlan(run)
 
@@ -135,7 +138,9 @@ def scalar_of(vector: VectorPlan) -> ScalarPlan:
     inner = vector.run
 
     def run(moment: Moment) -> float:
+        before = moment.budget.held
         elements = inner(moment)
+        moment.budget.settle(before, 0)
         return elements[0][1] if len(elements) == 1 else math.nan
 
     return ScalarPlan(run)
@@ -149,16 +154,19 @@ def sorted_vector(vector: VectorPlan, *, descending: bool) -> VectorPlan:
         value = element[1]
         return (True, 0.0) if value != value else (False, -value if descending else value)
 
-    return VectorPlan(lambda moment: sorted(inner(moment), key=rank))
+    return VectorPlan(lambda moment: sorted(moment.budget.each(inner(moment)), key=rank))
 
 
 def timestamps(space: LabelSpace, vector: VectorPlan) -> VectorPlan:
     """Plan `timestamp` of anything but a selector, whose elements all are of the evaluation's instant."""
     nameless = space.derivation(drop_name)
     inner = vector.run
-    return VectorPlan(
-        lambda moment: refuse_same_labels([(nameless(labels), moment.at_ms / 1000) for labels, _ in inner(moment)])
-    )
+
+    def run(moment: Moment) -> Elements:
+        now = moment.at_ms / 1000
+        return refuse_same_labels([(nameless(labels), now) for labels, _ in moment.budget.each(inner(moment))])
+
+    return VectorPlan(run)
 
 
 def absent(space: LabelSpace, matchers: tuple[Matcher, ...], plan: VectorPlan | MatrixPlan) -> VectorPlan:
@@ -166,8 +174,10 @@ def absent(space: LabelSpace, matchers: tuple[Matcher, ...], plan: VectorPlan | 
     labels = space.canonical(_fixed_labels(matchers))
 
     def run(moment: Moment) -> Elements:
+        before = moment.budget.held
         found = plan.run(moment)
-        present = found.windows if not isinstance(found, list) else found
+        present = any(True for _ in (found if isinstance(found, list) else found.windows))
+        moment.budget.settle(before, 1)
         return [] if present else [(space.canonical(labels), 1.0)]
 
     return VectorPlan(run)

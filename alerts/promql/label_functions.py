@@ -5,29 +5,34 @@ Their texts are literals, so a bad expression or label name is refused when the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
-from alerts.promql.errors import PromqlError
-from alerts.promql.labels import Labels, label_value, set_labels
-from alerts.promql.matchers import compile_regex
-from alerts.promql.plan import LabelSpace, VectorPlan, refuse_same_labels
+from alerts.limits import LONGEST_VALUE, TEXT
+from alerts.promql.errors import LimitError, PromqlError
+from alerts.promql.labels import Labels, label_value, refuse_large, set_labels
+from alerts.promql.plan import Elements, LabelSpace, Moment, VectorPlan, refuse_same_labels
+from alerts.regex import Expansion, Regex, TextTooLongError, compile_regex
 
-# Go's template: $$, $name, ${name}; a name is as long as it can be.
-_REFERENCE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)\})", re.ASCII)
+
+def replace_regex(pattern: str) -> Regex:
+    """Compile the expression of a `label_replace`. Raises RegexError."""
+    compile_regex(f"(?:{pattern})")  # Prometheus puts it in brackets, which an open \Q would swallow
+    return compile_regex(pattern, groups=True)
 
 
 def label_replace(
-    space: LabelSpace, vector: VectorPlan, target: str, replacement: str, source: str, pattern: str
+    space: LabelSpace, vector: VectorPlan, target: str, replacement: str, source: str, regex: Regex
 ) -> VectorPlan:
     """Plan `label_replace`: where the source's value matches as a whole, set the target."""
     _check_name(target, "label_replace")
-    regex = compile_regex(pattern)
-    expand = _template(replacement, regex)
+    expansion = Expansion(replacement, regex.names)
 
     def replaced(labels: Labels) -> Labels:
-        found = regex.fullmatch(label_value(labels, source))
-        return labels if found is None else set_labels(labels, [(target, expand(found))])
+        try:
+            value = regex.expanded(label_value(labels, source), expansion, LONGEST_VALUE)
+        except TextTooLongError as error:
+            raise LimitError(f"label_replace(): {error}") from None
+        return labels if value is None else _with(space, labels, target, value)
 
     return _relabelled(space, vector, replaced)
 
@@ -39,7 +44,11 @@ def label_join(space: LabelSpace, vector: VectorPlan, target: str, separator: st
         _check_name(source, "label_join")
 
     def joined(labels: Labels) -> Labels:
-        return set_labels(labels, [(target, separator.join(label_value(labels, source) for source in sources))])
+        values = [label_value(labels, source) for source in sources]
+        length = sum(map(len, values)) + len(separator) * (len(values) - 1)
+        if length > LONGEST_VALUE:
+            raise LimitError(f"label_join(): the value would have {length} characters: the most are {LONGEST_VALUE}")
+        return _with(space, labels, target, separator.join(values))
 
     return _relabelled(space, vector, joined)
 
@@ -47,27 +56,18 @@ def label_join(space: LabelSpace, vector: VectorPlan, target: str, separator: st
 def _relabelled(space: LabelSpace, vector: VectorPlan, function: Callable[[Labels], Labels]) -> VectorPlan:
     derive = space.derivation(function)
     inner = vector.run
-    return VectorPlan(lambda moment: refuse_same_labels([(derive(labels), value) for labels, value in inner(moment)]))
+
+    def run(moment: Moment) -> Elements:
+        return refuse_same_labels([(derive(labels), value) for labels, value in moment.budget.each(inner(moment))])
+
+    return VectorPlan(run)
+
+
+def _with(space: LabelSpace, labels: Labels, target: str, value: str) -> Labels:
+    space.grow(len(value) // TEXT)
+    return refuse_large(set_labels(labels, [(target, value)]))
 
 
 def _check_name(name: str, function: str) -> None:
     if not name:
-        raise PromqlError(f"invalid label name {name!r} in {function}()", construct=function)
-
-
-def _template(replacement: str, regex: re.Pattern[str]) -> Callable[[re.Match[str]], str]:
-    """Read a replacement text once; a reference to a group that does not exist, or took no part, is empty."""
-    parts: list[str | int] = []
-    last = 0
-    for found in _REFERENCE.finditer(replacement):
-        parts.append(replacement[last : found.start()])
-        last = found.end()
-        if found.group(1):
-            parts.append("$")
-            continue
-        name = found.group(2) or found.group(3)
-        number = int(name) if name.isdigit() else regex.groupindex.get(name, -1)
-        if 0 <= number <= regex.groups:
-            parts.append(number)
-    parts.append(replacement[last:])
-    return lambda found: "".join(part if isinstance(part, str) else found.group(part) or "" for part in parts)
+        raise PromqlError(f"invalid label name {name!r} in {function}()")

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from alerts.limits import LONGEST_LABELS, LONGEST_VALUE
+from alerts.promql.errors import LimitError
+
 METRIC_NAME = "__name__"
 BUCKET_BOUND = "le"
 
@@ -49,9 +52,23 @@ def drop_name(labels: Labels) -> Labels:
 
 def set_labels(labels: Labels, changes: Iterable[tuple[str, str]]) -> Labels:
     """Return the label set with some labels set; an empty value removes the label."""
-    pairs = dict(labels)
-    pairs.update(changes)
-    return tuple(sorted((key, value) for key, value in pairs.items() if value))
+    changed = dict(changes)
+    pairs = [pair for pair in labels if pair[0] not in changed]  # as they are: most of the memory is theirs
+    pairs += [pair for pair in changed.items() if pair[1]]
+    return tuple(sorted(pairs))
+
+
+def refuse_large(labels: Labels) -> Labels:
+    """Return a label set that a query or template made. Raises LimitError if it is larger than any has to be."""
+    longest = total = 0
+    for _, value in labels:
+        total += len(value)
+        longest = max(longest, len(value))
+    if longest > LONGEST_VALUE:
+        raise LimitError(f"a label's value has {longest} characters: the most are {LONGEST_VALUE}")
+    if total > LONGEST_LABELS:
+        raise LimitError(f"the values of a label set have {total} characters: the most are {LONGEST_LABELS}")
+    return labels
 
 
 def format_labels(labels: Labels) -> str:

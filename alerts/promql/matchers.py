@@ -1,71 +1,15 @@
-"""Label matchers, and the translation of their regular expressions.
+"""Matchers: which series a selector takes.
 
-Prometheus matches with RE2, always against the whole value, and a dot also matches a newline. Python's `re` differs in
-a few constructs; those that can be translated are, and the others are refused, never silently read another way.
+Prometheus matches with RE2, always against the whole value, and a dot also matches a newline (see `alerts.regex`).
 """
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Callable
-from functools import lru_cache
 
-from alerts.promql.errors import PromqlError
+from alerts.promql.errors import LimitError, PromqlError
 from alerts.promql.labels import METRIC_NAME, Labels, label_value
-
-_POSIX_CLASSES = {
-    "alnum": "0-9A-Za-z",
-    "alpha": "A-Za-z",
-    "ascii": r"\x00-\x7f",
-    "blank": r"\t ",
-    "cntrl": r"\x00-\x1f\x7f",
-    "digit": "0-9",
-    "graph": "!-~",
-    "lower": "a-z",
-    "print": " -~",
-    "punct": r"!-/:-@\[-`{-~",
-    "space": r"\t\n\v\f\r ",
-    "upper": "A-Z",
-    "word": "0-9A-Za-z_",
-    "xdigit": "0-9A-Fa-f",
-}
-_POSIX = re.compile(r"\[:(\w+):\]")
-# What RE2 and `re` read differently is `foreign`: Unicode classes, quoting, `\z`, RE2's `\C`, `{,n}` (a literal),
-# quantifiers on quantifiers (possessive in `re`), look-around, atomic and conditional groups, references back, and
-# flags that begin in the middle.
-_PIECE = re.compile(
-    r"""(?P<foreign> \\[pPQEzZCX1-9] | (?:[*+?]|\{\d+(?:,\d*)?\})\+ | \{,\d+\} | \(\?(?:[=!>\#(]|<[=!]|P[=>])
-          | (?<!\A)\(\?[a-zA-Z-]+\) )
-      | \\. | \[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\] | .""",
-    re.VERBOSE | re.DOTALL,
-)
-
-
-@lru_cache(maxsize=1024)
-def compile_regex(pattern: str) -> re.Pattern[str]:
-    """Compile a regular expression of the RE2 dialect; use `fullmatch` on it."""
-    for piece in _PIECE.finditer(pattern):
-        if piece.lastgroup:
-            raise PromqlError(
-                f"regular expression {pattern!r}: {piece.group()!r} is not supported; use plain classes and groups",
-                construct=pattern,
-            )
-    # Go names groups `(?<n>...)` as well as `(?P<n>...)`; `re` knows only the latter.
-    translated = re.sub(r"\(\?<(?=\w)", "(?P<", _POSIX.sub(_posix_class, pattern))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # `re` warns of set syntax that it may give a meaning one day
-            return re.compile(translated, re.DOTALL | re.ASCII)
-    except re.error as error:
-        raise PromqlError(f"regular expression {pattern!r}: {error}", construct=pattern) from None
-
-
-def _posix_class(found: re.Match[str]) -> str:
-    name = found.group(1)
-    if name not in _POSIX_CLASSES:
-        raise PromqlError(f"regular expression: unknown character class [:{name}:]", construct=found.group())
-    return _POSIX_CLASSES[name]
+from alerts.regex import RegexError, TextTooLongError, compile_regex
 
 
 class Matcher:
@@ -99,12 +43,27 @@ def _predicate(operator: str, value: str) -> Callable[[str], bool]:
         return value.__eq__
     if operator == "!=":
         return value.__ne__
-    fullmatch = compile_regex(value).fullmatch
     if operator == "=~":
-        return lambda text: fullmatch(text) is not None
+        return _expression(value)
     if operator == "!~":
-        return lambda text: fullmatch(text) is None
+        is_whole = _expression(value)
+        return lambda text: not is_whole(text)
     raise ValueError(f"unknown matcher {operator!r}: one of = != =~ !~")
+
+
+def _expression(pattern: str) -> Callable[[str], bool]:
+    try:
+        is_whole = compile_regex(pattern).predicate()
+    except RegexError as error:
+        raise PromqlError(f"regular expression {pattern!r}: {error}") from None
+
+    def matches(text: str) -> bool:
+        try:
+            return is_whole(text)
+        except TextTooLongError as error:
+            raise LimitError(f"regular expression {pattern!r}: {error}") from None
+
+    return matches
 
 
 def wanted_name(matchers: tuple[Matcher, ...]) -> str | None:

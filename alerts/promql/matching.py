@@ -6,7 +6,7 @@ an element out does so before that element could be called a duplicate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from alerts.promql.errors import EvaluationError
@@ -18,6 +18,7 @@ from alerts.promql.labels import (
     format_labels,
     keep_labels,
     label_value,
+    refuse_large,
     set_labels,
 )
 from alerts.promql.operators import ARITHMETIC, COMPARISONS
@@ -61,10 +62,10 @@ def vector_operation(
             many, one = many_run(moment), one_run(moment)
         if not many or not one:
             return []
-        partners = _by_signature(one, signature, one_side)
+        partners = _by_signature(moment.budget.each(one), signature, one_side)
         found: Elements = []
         taken: set[tuple[int, int]] = set()
-        for labels, value in many:
+        for labels, value in moment.budget.each(many):
             group = signature(labels)
             partner = partners.get(id(group))
             if partner is None:
@@ -80,7 +81,7 @@ def vector_operation(
     return VectorPlan(run)
 
 
-def _by_signature(elements: Elements, signature: Callable[[Labels], Labels], side: str) -> dict[int, Element]:
+def _by_signature(elements: Iterable[Element], signature: Callable[[Labels], Labels], side: str) -> dict[int, Element]:
     """Index the side of which each element must be the only one of its kind."""
     found: dict[int, Element] = {}
     for element in elements:
@@ -138,7 +139,7 @@ def _result_labels(space: LabelSpace, matching: Matching, *, keep_name: bool) ->
         return lambda many, _one: derive(many)
 
     def included(many: Labels, one: Labels) -> Labels:
-        return set_labels(own(many), [(name, label_value(one, name)) for name in matching.include])
+        return refuse_large(set_labels(own(many), [(name, label_value(one, name)) for name in matching.include]))
 
     return space.pair_derivation(included)
 
@@ -150,17 +151,18 @@ def set_operation(space: LabelSpace, name: str, left: VectorPlan, right: VectorP
 
     def both(moment: Moment) -> Elements:
         kept, other = left_run(moment), right_run(moment)
-        groups = {id(signature(labels)) for labels, _ in other}
-        return [element for element in kept if id(signature(element[0])) in groups]
+        groups = {id(signature(labels)) for labels, _ in moment.budget.each(other)}
+        return [element for element in moment.budget.each(kept) if id(signature(element[0])) in groups]
 
     def either(moment: Moment) -> Elements:
         kept, other = left_run(moment), right_run(moment)
-        groups = {id(signature(labels)) for labels, _ in kept}
-        return refuse_same_labels(kept + [each for each in other if id(signature(each[0])) not in groups])
+        groups = {id(signature(labels)) for labels, _ in moment.budget.each(kept)}
+        more = [element for element in moment.budget.each(other) if id(signature(element[0])) not in groups]
+        return refuse_same_labels(kept + more)
 
     def without(moment: Moment) -> Elements:
         kept, other = left_run(moment), right_run(moment)
-        groups = {id(signature(labels)) for labels, _ in other}
-        return [element for element in kept if id(signature(element[0])) not in groups]
+        groups = {id(signature(labels)) for labels, _ in moment.budget.each(other)}
+        return [element for element in moment.budget.each(kept) if id(signature(element[0])) not in groups]
 
     return VectorPlan({"and": both, "or": either, "unless": without}[name])

@@ -1,6 +1,7 @@
 """Arithmetic as Go and Prometheus do it: no exception for what IEEE 754 has an answer to, and Kahan's summation.
 
-Python raises where Go returns an infinity or a NaN; each function here gives Go's answer.
+Python raises where Go returns an infinity or a NaN; each function here gives Go's answer. Those that go through many
+values in a loop are told how (`Each`), since a window may hold hundreds of thousands and somebody watches the time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,13 @@ from operator import add
 
 NAN = math.nan
 INF = math.inf
+
+Floats = Sequence[float]
+Each = Callable[[Floats], Iterable[float]]
+"""Goes through values, and may raise in between."""
+
+_RUN = 32_768
+"""Values that are sorted at once: the interpreter does nothing else meanwhile."""
 
 
 def divide(left: float, right: float) -> float:
@@ -130,7 +138,7 @@ def _plain_sum(values: Iterable[float]) -> float:
 _total: Callable[[Iterable[float]], float] = sum if sys.version_info < (3, 12) else _plain_sum
 
 
-def compensated(values: Sequence[float]) -> tuple[float, float]:
+def compensated(values: Floats, each: Each) -> tuple[float, float]:
     """Sum as a loop of `kahan` would: the plain total and what rounding lost on the way.
 
     The lost part is the exact difference between the values and their plain total, which `fsum` finds at C speed.
@@ -142,30 +150,30 @@ def compensated(values: Sequence[float]) -> tuple[float, float]:
         except OverflowError:
             pass  # sums near the largest number go the long way
     total = carry = 0.0
-    for value in values:
+    for value in each(values):
         total, carry = kahan(value, total, carry)
     return total, carry
 
 
-def kahan_sum(values: Sequence[float]) -> float:
+def kahan_sum(values: Floats, each: Each) -> float:
     """Return the compensated sum."""
-    total, carry = compensated(values)
+    total, carry = compensated(values, each)
     return total if math.isinf(total) else total + carry
 
 
-def mean(values: Sequence[float]) -> float:
+def mean(values: Floats, each: Each) -> float:
     """Return the mean of at least one value, through a running mean where the sum would overflow."""
     count = len(values)
-    total, carry = compensated(values)
+    total, carry = compensated(values, each)
     if not math.isinf(total) and total == total:
         return total / count + carry / count
-    return _running_mean(values)
+    return _running_mean(values, each)
 
 
-def _running_mean(values: Sequence[float]) -> float:
+def _running_mean(values: Floats, each: Each) -> float:
     total, carry = values[0], 0.0
     running = False
-    for count, value in enumerate(values[1:], start=2):
+    for count, value in enumerate(each(values[1:]), start=2):
         if not running:
             new_total, new_carry = kahan(value, total, carry)
             if not math.isinf(new_total):
@@ -179,27 +187,27 @@ def _running_mean(values: Sequence[float]) -> float:
     return total + carry if running else total / len(values) + carry / len(values)
 
 
-def variance(values: Sequence[float]) -> float:
+def variance(values: Floats, each: Each) -> float:
     """Return the population variance by Welford's method."""
     average = total = 0.0
-    for count, value in enumerate(values, start=1):
+    for count, value in enumerate(each(values), start=1):
         delta = value - average
         average += delta / count
         total += delta * (value - average)
     return total / len(values) if math.isfinite(values[0]) else NAN
 
 
-def compensated_variance(values: Sequence[float]) -> float:
+def compensated_variance(values: Floats, each: Each) -> float:
     """Return the population variance by Welford's method with compensated sums, as the `_over_time` functions do."""
     average = average_carry = total = total_carry = 0.0
-    for count, value in enumerate(values, start=1):
+    for count, value in enumerate(each(values), start=1):
         delta = value - (average + average_carry)
         average, average_carry = kahan(delta / count, average, average_carry)
         total, total_carry = kahan(delta * (value - (average + average_carry)), total, total_carry)
     return (total + total_carry) / len(values)
 
 
-def quantile(share: float, values: Sequence[float]) -> float:
+def quantile(share: float, values: Floats, each: Each) -> float:
     """Return the quantile, interpolated between neighbours; NaN values count as the smallest."""
     if not values or share != share:
         return NAN
@@ -207,8 +215,7 @@ def quantile(share: float, values: Sequence[float]) -> float:
         return -INF
     if share > 1:
         return INF
-    numbers = sorted(value for value in values if value == value)
-    ordered = [NAN] * (len(values) - len(numbers)) + numbers
+    ordered = _ordered(values, each)
     rank = share * (len(ordered) - 1)
     lower = max(0, math.floor(rank))
     upper = min(len(ordered) - 1, lower + 1)
@@ -216,7 +223,16 @@ def quantile(share: float, values: Sequence[float]) -> float:
     return ordered[lower] * (1 - weight) + ordered[upper] * weight
 
 
-def largest(values: Sequence[float]) -> float:
+def _ordered(values: Floats, each: Each) -> list[float]:
+    """Sort values, NaN first; what is sorted in part is merged at the end, which is quick."""
+    numbers = [value for value in each(values) if value == value]
+    for start in range(0, len(numbers) if len(numbers) > _RUN else 0, _RUN):
+        numbers[start : start + _RUN] = sorted(each(numbers[start : start + _RUN]))
+    numbers.sort()
+    return [NAN] * (len(values) - len(numbers)) + numbers
+
+
+def largest(values: Floats) -> float:
     """Return the largest value; NaN only if there is nothing else."""
     # A comparison with NaN is false, so NaN can only win from the first place.
     if values[0] != values[0]:
@@ -224,7 +240,7 @@ def largest(values: Sequence[float]) -> float:
     return max(values)
 
 
-def smallest(values: Sequence[float]) -> float:
+def smallest(values: Floats) -> float:
     """Return the smallest value; NaN only if there is nothing else."""
     if values[0] != values[0]:
         return min((value for value in values if value == value), default=NAN)

@@ -59,11 +59,12 @@ def vector_with_scalar(
 
     def run(moment: Moment) -> Elements:
         number = scalar_run(moment)
+        elements = moment.budget.each(vector_run(moment))
         if swapped:
-            elements = [(nameless(labels), function(number, value)) for labels, value in vector_run(moment)]
+            found = [(nameless(labels), function(number, value)) for labels, value in elements]
         else:
-            elements = [(nameless(labels), function(value, number)) for labels, value in vector_run(moment)]
-        return refuse_same_labels(elements)
+            found = [(nameless(labels), function(value, number)) for labels, value in elements]
+        return refuse_same_labels(found)
 
     return VectorPlan(run)
 
@@ -76,9 +77,10 @@ def _filter(
 
     def run(moment: Moment) -> Elements:
         number = scalar_run(moment)
+        elements = moment.budget.each(vector_run(moment))
         if swapped:
-            return [element for element in vector_run(moment) if compare(number, element[1])]
-        return [element for element in vector_run(moment) if compare(element[1], number)]
+            return [element for element in elements if compare(number, element[1])]
+        return [element for element in elements if compare(element[1], number)]
 
     return VectorPlan(run)
 
@@ -95,6 +97,8 @@ def negate_vector(space: LabelSpace, plan: VectorPlan) -> VectorPlan:
     """Plan the negative of a vector, which loses the metric's name."""
     nameless = space.derivation(drop_name)
     inner = plan.run
-    return VectorPlan(
-        lambda moment: refuse_same_labels([(nameless(labels), -value) for labels, value in inner(moment)])
-    )
+
+    def run(moment: Moment) -> Elements:
+        return refuse_same_labels([(nameless(labels), -value) for labels, value in moment.budget.each(inner(moment))])
+
+    return VectorPlan(run)

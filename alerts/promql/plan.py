@@ -7,9 +7,11 @@ without the metric's name) is a look-up. The memory is bounded: when the series 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Union
 
+from alerts.limits import LABEL_SET, MOST_REMEMBERED
+from alerts.promql.budget import Budget
 from alerts.promql.errors import SAME_LABELSET, EvaluationError
 from alerts.promql.labels import Labels
 from alerts.promql.storage import Newest, Source, Window
@@ -19,13 +21,17 @@ LOOKBACK_MS = 300_000
 Element = tuple[Labels, float]
 Elements = list[Element]
 
-_ALWAYS_REMEMBERED = 1024
-"""Label sets and derivations that a query may remember without being asked how many it needs."""
+_ALWAYS_REMEMBERED = 4096
+"""Samples that a query may remember without being asked how many it needs: some 500 label sets and derivations."""
 _TIMES_NEEDED = 4
+_MADE = 8
+"""Units of work that it takes to make what is remembered."""
+_ENTRY = 2
+"""Samples that an entry of a memory counts, which finds a label set that is there already."""
 
 
 class Moment(NamedTuple):
-    """The instant of an evaluation: where samples come from, and when it is.
+    """The instant of an evaluation: where samples come from, when it is, and what it may take.
 
     `query_ms` is the instant of the whole query, which a step of a subquery keeps; `@ start()` and `@ end()` mean it.
     """
@@ -34,12 +40,13 @@ class Moment(NamedTuple):
     newest: Callable[..., list[Newest]]
     at_ms: int
     query_ms: int
+    budget: Budget
 
 
 class Matrix(NamedTuple):
-    """The windows of a range selector or subquery, and the edges of the range."""
+    """The windows of a range selector or subquery, to be gone through once, and the edges of the range."""
 
-    windows: Sequence[Window]
+    windows: Iterable[Window]
     start_ms: int
     end_ms: int
 
@@ -81,10 +88,65 @@ class LabelSpace:
         self._pair_memories: list[dict[tuple[int, int], Labels]] = []
         self._foreign: dict[int, tuple[Labels, Labels]] = {}
         self._limit: int | None = _ALWAYS_REMEMBERED
+        self._budget = Budget()
+        self._weight = 0
+        """All that is remembered, counted in samples; and how much of it is in the ledger's sum."""
+        self._counted = 0
+
+    def __len__(self) -> int:
+        """Return the number of label sets that are remembered."""
+        return len(self._canonical)
+
+    def begin(self, budget: Budget) -> None:
+        """An evaluation begins: what is remembered counts from the start, and what is made as it comes.
+
+        Start anew when much more is remembered than one evaluation needs: series come and go. Only between evaluations,
+        since identity is equality within one.
+        """
+        if self._limit is None:  # the evaluation after a new start shows what one needs
+            self._limit = max(_ALWAYS_REMEMBERED, _TIMES_NEEDED * self._weight)
+        if self._weight > self._limit:
+            self._limit = None
+            self.forget()
+        if budget.ledger is not self._budget.ledger:
+            self._counted = 0
+        if budget is not self._budget:  # which has it already, where a template asks again and again
+            self._budget = budget
+            budget.remember(self._weight)
+
+    def end(self) -> None:
+        """The evaluation is over: start anew as well when all queries together remember too much."""
+        ledger = self._budget.ledger
+        ledger.remembered += self._weight - self._counted
+        self._counted = self._weight
+        if ledger.remembered > MOST_REMEMBERED:
+            self.forget()
+
+    def forget(self) -> None:
+        """Start anew."""
+        self._budget.ledger.remembered -= self._counted
+        self._budget.labels -= self._weight
+        self._weight = self._counted = 0
+        self._canonical.clear()
+        self._foreign.clear()
+        for memory in self._memories:
+            memory.clear()
+        for pair_memory in self._pair_memories:
+            pair_memory.clear()
+
+    def grow(self, samples: int) -> None:
+        """Count what was made, and is remembered from now on."""
+        self._weight += samples
+        self._budget.remember(samples)
+        self._budget.spend(_MADE)
 
     def canonical(self, labels: Labels) -> Labels:
         """Return the one object that stands for a label set."""
-        return self._canonical.setdefault(labels, labels)
+        before = len(self._canonical)
+        found = self._canonical.setdefault(labels, labels)
+        if len(self._canonical) > before:
+            self.grow(LABEL_SET)
+        return found
 
     def adopt(self, labels: Labels) -> Labels:
         """Return the canonical object for a label set of a source, which keeps its own objects."""
@@ -93,6 +155,7 @@ class LabelSpace:
             return known[1]
         adopted = self.canonical(labels)
         self._foreign[id(labels)] = (labels, adopted)
+        self.grow(_ENTRY)
         return adopted
 
     def derivation(self, function: Callable[[Labels], Labels]) -> Callable[[Labels], Labels]:
@@ -104,6 +167,7 @@ class LabelSpace:
             derived = memory.get(id(labels))
             if derived is None:
                 derived = memory[id(labels)] = self.canonical(function(labels))
+                self.grow(_ENTRY)
             return derived
 
         return derive
@@ -118,31 +182,10 @@ class LabelSpace:
             derived = memory.get(key)
             if derived is None:
                 derived = memory[key] = self.canonical(function(left, right))
+                self.grow(_ENTRY)
             return derived
 
         return derive
-
-    def size(self) -> int:
-        """Return how much is remembered."""
-        return len(self._canonical) + len(self._foreign) + sum(map(len, self._pair_memories))
-
-    def trim(self) -> None:
-        """Start anew when much more is remembered than one evaluation needs: series come and go.
-
-        Only between evaluations, since identity is equality within one.
-        """
-        size = self.size()
-        if self._limit is None:  # the evaluation after a new start shows what one needs
-            self._limit = max(_ALWAYS_REMEMBERED, _TIMES_NEEDED * size)
-        if size <= self._limit:
-            return
-        self._limit = None
-        self._canonical.clear()
-        self._foreign.clear()
-        for memory in self._memories:
-            memory.clear()
-        for pair_memory in self._pair_memories:
-            pair_memory.clear()
 
 
 def refuse_same_labels(elements: Elements) -> Elements:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from alerts.promql.budget import Budget
 from alerts.promql.compiler import compile_text
 from alerts.promql.plan import LabelSpace, Moment, ScalarPlan, StringPlan, VectorPlan
 from alerts.promql.selectors import Selector, newest_by_select
@@ -30,24 +31,35 @@ class Query:
         self._plan = plan
         self._space = space
 
-    def evaluate(self, source: Source, at: float) -> Value:
-        """Evaluate at an instant (seconds since the epoch, taken to the millisecond)."""
+    def evaluate(self, source: Source, at: float, budget: Budget | None = None) -> Value:
+        """Evaluate at an instant (seconds since the epoch, taken to the millisecond).
+
+        Without a budget, it has that of one evaluation, and all the time that it wants. Raises EvaluationError.
+        """
         if isinstance(self._plan, StringPlan):
             return String(self._plan.text)
         at_ms = to_milliseconds(at)
         # Not isinstance: a protocol's check costs as much as a small query.
         newest = getattr(source, "newest", None) or newest_by_select(source)
-        self._space.trim()
-        moment = Moment(source, newest, at_ms, at_ms)
-        if isinstance(self._plan, ScalarPlan):
-            return Scalar(self._plan.run(moment))
-        now = at_ms / 1000
-        return [Sample(labels, now, value) for labels, value in self._plan.run(moment)]
+        budget = budget or Budget()
+        moment = Moment(source, newest, at_ms, at_ms, budget)
+        self._space.begin(budget)
+        try:
+            if isinstance(self._plan, ScalarPlan):
+                return Scalar(self._plan.run(moment))
+            now = at_ms / 1000
+            return [Sample(labels, now, value) for labels, value in budget.each(self._plan.run(moment))]
+        finally:
+            self._space.end()
+
+    def forget(self) -> None:
+        """Forget all that is remembered from one evaluation to the next."""
+        self._space.forget()
 
     @property
     def remembered_label_sets(self) -> int:
-        """How many label sets the query remembers, for whoever accounts for memory."""
-        return self._space.size()
+        """How many label sets the query remembers."""
+        return len(self._space)
 
     def __repr__(self) -> str:
         return f"Query({self.text!r})"

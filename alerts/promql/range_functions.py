@@ -8,25 +8,32 @@ counter was zero come closer still.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable
 from itertools import islice, pairwise
-from operator import gt, ne
+from operator import gt, lt, ne
 from typing import NamedTuple
 
+from alerts.limits import ELEMENT
 from alerts.promql import numbers
 from alerts.promql.labels import drop_name
+from alerts.promql.numbers import Each, Floats
 from alerts.promql.plan import Elements, LabelSpace, MatrixPlan, Moment, ScalarPlan, VectorPlan, refuse_same_labels
 
-Floats = Sequence[float]
+_SUMMED = 16
+"""Samples that a function goes through in the time of one unit of work where that takes no loop."""
+_LONG = 32_768
+"""Samples of a window from which on it is not copied to look at it."""
 
 
 class Span(NamedTuple):
-    """The range around a window, and the function's numeric argument, where it has one."""
+    """The range around a window, the function's numeric argument, where it has one, and how to go through samples."""
 
     start_ms: int
     end_ms: int
     at_ms: int
     argument: float
+    each: Each
 
 
 RangeFunction = Callable[[Floats, Floats, Span], "float | None"]
@@ -45,13 +52,18 @@ def range_function(
     inner = matrix.run
 
     def run(moment: Moment) -> Elements:
+        budget = moment.budget
+        before = budget.held
         windows, start_ms, end_ms = inner(moment)
-        span = Span(start_ms, end_ms, moment.at_ms, 0.0 if argument is None else argument.run(moment))
+        span = Span(start_ms, end_ms, moment.at_ms, 0.0 if argument is None else argument.run(moment), budget.each)
         found: Elements = []
         for labels, times, values in windows:
+            budget.spend(1 + len(values) // _SUMMED)
             value = function(times, values, span)
             if value is not None:
                 found.append((derive(labels), value))
+                budget.held += ELEMENT  # looked at with the next window
+        budget.settle(before, len(found))
         return refuse_same_labels(found)
 
     return VectorPlan(run)
@@ -62,23 +74,29 @@ def _seconds(start: float, end: float) -> float:
     return round((end - start) * 1000) / 1000
 
 
-def _counter_increase(values: Floats) -> float:
+def _counter_increase(values: Floats, each: Each) -> float:
     """Return the rise of a counter, whose every fall is a start from zero."""
-    floats = list(values)
-    rise = floats[-1] - floats[0]
-    # Sorting what is in order only compares neighbours: the quickest way to see that nothing fell.
-    if sorted(floats) != floats:
-        for before, after in pairwise(floats):
+    rise = values[-1] - values[0]
+    if _falls(values):
+        for before, after in pairwise(each(values)):
             if after < before:
                 rise += before
     return rise
+
+
+def _falls(values: Floats) -> bool:
+    if len(values) > _LONG:
+        return any(map(lt, islice(values, 1, None), values))
+    # Sorting what is in order only compares neighbours: the quickest way to see that nothing fell.
+    floats = list(values)
+    return sorted(floats) != floats
 
 
 def _extrapolated(times: Floats, values: Floats, span: Span, *, counter: bool, seconds: float = 1.0) -> float | None:
     """Return the change over the range, or per second if the range's seconds are given."""
     if len(values) < 2:
         return None
-    change = _counter_increase(values) if counter else values[-1] - values[0]
+    change = _counter_increase(values, span.each) if counter else values[-1] - values[0]
     sampled = _seconds(times[0], times[-1])
     spacing = sampled / (len(values) - 1)
     to_start = _seconds(span.start_ms / 1000, times[0])
@@ -120,11 +138,11 @@ def irate(times: Floats, values: Floats, _span: Span) -> float | None:
     return rise / _seconds(times[-2], times[-1])
 
 
-def changes(_times: Floats, values: Floats, _span: Span) -> float:
+def changes(_times: Floats, values: Floats, span: Span) -> float:
     """Return how often the value changed; NaN after NaN is no change."""
     found = sum(map(ne, values, islice(values, 1, None)))
     if found and any(map(ne, values, values)):
-        pairs = pairwise(values)
+        pairs = pairwise(span.each(values))
         found = sum(before != after and (before == before or after == after) for before, after in pairs)
     return float(found)
 
@@ -134,29 +152,30 @@ def resets(_times: Floats, values: Floats, _span: Span) -> float:
     return float(sum(map(gt, values, islice(values, 1, None))))
 
 
-def deriv(times: Floats, values: Floats, _span: Span) -> float | None:
+def deriv(times: Floats, values: Floats, span: Span) -> float | None:
     """Return the slope of the line of least squares."""
-    return _line(times, values, times[0])[0] if len(values) > 1 else None
+    return _line(times, values, times[0], span.each)[0] if len(values) > 1 else None
 
 
 def predict_linear(times: Floats, values: Floats, span: Span) -> float | None:
     """Return where the line of least squares will be, `argument` seconds after the evaluation."""
     if len(values) < 2:
         return None
-    slope, intercept = _line(times, values, span.at_ms / 1000)
+    slope, intercept = _line(times, values, span.at_ms / 1000, span.each)
     return slope * span.argument + intercept
 
 
-def _line(times: Floats, values: Floats, origin: float) -> tuple[float, float]:
+def _line(times: Floats, values: Floats, origin: float, each: Each) -> tuple[float, float]:
     """Return slope and intercept of the line of least squares."""
-    if all(value == values[0] for value in values):
+    if all(value == values[0] for value in each(values)):
         return (0.0, values[0]) if math.isfinite(values[0]) else (math.nan, math.nan)
     count = float(len(values))
-    distances = [_seconds(origin, time) for time in times]
-    sum_x = _both(numbers.compensated(distances))
-    sum_y = _both(numbers.compensated(values))
-    sum_xy = _both(numbers.compensated([x * y for x, y in zip(distances, values, strict=True)]))
-    sum_x2 = _both(numbers.compensated([x * x for x in distances]))
+    distances = array("d", (_seconds(origin, time) for time in each(times)))
+    sum_x = _both(numbers.compensated(distances, each))
+    sum_y = _both(numbers.compensated(values, each))
+    pairs = zip(each(distances), values, strict=True)
+    sum_xy = _both(numbers.compensated(array("d", (x * y for x, y in pairs)), each))
+    sum_x2 = _both(numbers.compensated(array("d", (x * x for x in each(distances))), each))
     slope = numbers.divide(sum_xy - sum_x * sum_y / count, sum_x2 - sum_x * sum_x / count)
     return slope, sum_y / count - slope * sum_x / count
 
@@ -167,7 +186,7 @@ def _both(parts: tuple[float, float]) -> float:
 
 def quantile_over_time(_times: Floats, values: Floats, span: Span) -> float:
     """Return the quantile `argument` of the values."""
-    return numbers.quantile(span.argument, values)
+    return numbers.quantile(span.argument, values, span.each)
 
 
 RANGE_FUNCTIONS: dict[str, RangeFunction] = {
@@ -179,13 +198,15 @@ RANGE_FUNCTIONS: dict[str, RangeFunction] = {
     "deriv": deriv,
     "changes": changes,
     "resets": resets,
-    "avg_over_time": lambda _times, values, _span: numbers.mean(values),
+    "avg_over_time": lambda _times, values, span: numbers.mean(values, span.each),
     "min_over_time": lambda _times, values, _span: numbers.smallest(values),
     "max_over_time": lambda _times, values, _span: numbers.largest(values),
-    "sum_over_time": lambda _times, values, _span: numbers.kahan_sum(values),
+    "sum_over_time": lambda _times, values, span: numbers.kahan_sum(values, span.each),
     "count_over_time": lambda _times, values, _span: float(len(values)),
-    "stddev_over_time": lambda _times, values, _span: numbers.square_root(numbers.compensated_variance(values)),
-    "stdvar_over_time": lambda _times, values, _span: numbers.compensated_variance(values),
+    "stddev_over_time": lambda _times, values, span: numbers.square_root(
+        numbers.compensated_variance(values, span.each)
+    ),
+    "stdvar_over_time": lambda _times, values, span: numbers.compensated_variance(values, span.each),
     "last_over_time": lambda _times, values, _span: values[-1],
     "present_over_time": lambda _times, _values, _span: 1.0,
 }

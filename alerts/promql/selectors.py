@@ -6,15 +6,23 @@ instant selectors and is invisible to range selectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from alerts.limits import ELEMENT
+from alerts.promql.budget import Budget
 from alerts.promql.errors import SAME_LABELSET, EvaluationError
 from alerts.promql.labels import METRIC_NAME, Labels
 from alerts.promql.matchers import Matcher
 from alerts.promql.plan import LOOKBACK_MS, Elements, LabelSpace, Matrix, MatrixPlan, Moment, VectorPlan
 from alerts.promql.staleness import is_stale, without_markers
-from alerts.promql.storage import Newest, Source
+from alerts.promql.storage import Newest, Source, Window
+
+_STEP = 4
+"""Units of work that a step of a subquery takes beside those for its elements."""
+_SERIES = 8
+"""Samples that a series of a subquery counts beside its own: two arrays, and what finds them."""
 
 
 class Timing(NamedTuple):
@@ -40,12 +48,15 @@ class Selector(NamedTuple):
     history: float
 
 
-def newest_by_select(source: Source) -> Callable[[tuple[Matcher, ...], float, float], list[Newest]]:
+def newest_by_select(source: Source) -> Callable[[tuple[Matcher, ...], float, float, Budget], list[Newest]]:
     """Give the newest samples of a source that only has `select`."""
 
-    def newest(matchers: tuple[Matcher, ...], start: float, end: float) -> list[Newest]:
-        windows = source.select(matchers, start, end)
-        return [(labels, times[-1], values[-1]) for labels, times, values in windows]
+    def newest(matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
+        found: list[Newest] = []
+        for labels, times, values in source.select(matchers, start, end, budget):
+            budget.hold(ELEMENT)
+            found.append((labels, times[-1], values[-1]))
+        return found
 
     return newest
 
@@ -58,7 +69,7 @@ def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: T
     def run(moment: Moment) -> Elements:
         return [
             (adopt(labels), value)
-            for labels, _, value in samples(moment)
+            for labels, _, value in moment.budget.each(samples(moment))
             if value == value or not is_stale(value)  # only a NaN can be the marker
         ]
 
@@ -71,7 +82,11 @@ def timestamp_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing:
     nameless = space.derivation(lambda labels: tuple(pair for pair in labels if pair[0] != METRIC_NAME))
 
     def run(moment: Moment) -> Elements:
-        return [(nameless(space.adopt(labels)), at) for labels, at, value in samples(moment) if not is_stale(value)]
+        return [
+            (nameless(space.adopt(labels)), at)
+            for labels, at, value in moment.budget.each(samples(moment))
+            if not is_stale(value)
+        ]
 
     return VectorPlan(run)
 
@@ -79,22 +94,23 @@ def timestamp_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing:
 def _newest_samples(matchers: tuple[Matcher, ...], timing: Timing) -> Callable[[Moment], list[Newest]]:
     def samples(moment: Moment) -> list[Newest]:
         end = timing.end_ms(moment)
-        return moment.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000)
+        return moment.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000, moment.budget)
 
     return samples
 
 
 def range_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing, range_ms: int) -> MatrixPlan:
-    """Plan a range selector."""
+    """Plan a range selector; its windows are there one after the other."""
+
+    def windows(moment: Moment, start: float, end: float) -> Iterator[Window]:
+        for labels, all_times, all_values in moment.source.select(matchers, start, end, moment.budget):
+            times, values = without_markers(all_times, all_values)
+            if times:
+                yield space.adopt(labels), times, values
 
     def run(moment: Moment) -> Matrix:
         end = timing.end_ms(moment)
-        windows = []
-        for labels, all_times, all_values in moment.source.select(matchers, (end - range_ms) / 1000, end / 1000):
-            times, values = without_markers(all_times, all_values)
-            if times:
-                windows.append((space.adopt(labels), times, values))
-        return Matrix(windows, end - range_ms, end)
+        return Matrix(windows(moment, (end - range_ms) / 1000, end / 1000), end - range_ms, end)
 
     return MatrixPlan(run)
 
@@ -105,17 +121,22 @@ def subquery(inner: Callable[[Moment], Elements], timing: Timing, range_ms: int,
     def run(moment: Moment) -> Matrix:
         end = timing.end_ms(moment)
         start = end - range_ms
-        series: dict[int, tuple[Labels, list[float], list[float]]] = {}
+        budget = moment.budget
+        series: dict[int, tuple[Labels, array[float], array[float]]] = {}
         for at_ms in range((start // step_ms + 1) * step_ms, end + 1, step_ms):
-            step = moment._replace(at_ms=at_ms)
-            for labels, value in inner(step):
+            budget.spend(_STEP)
+            before, known, now = budget.held, len(series), at_ms / 1000
+            elements = inner(moment._replace(at_ms=at_ms))
+            for labels, value in budget.each(elements):
                 window = series.get(id(labels))
                 if window is None:
-                    window = series[id(labels)] = (labels, [], [])
-                if window[1] and window[1][-1] == at_ms / 1000:
+                    window = series[id(labels)] = (labels, array("d"), array("d"))
+                if window[1] and window[1][-1] == now:
                     raise EvaluationError(SAME_LABELSET)
-                window[1].append(at_ms / 1000)
+                window[1].append(now)
                 window[2].append(value)
-        return Matrix(list(series.values()), start, end)
+            budget.held = before  # the elements are let go, and their samples kept
+            budget.hold(len(elements) + _SERIES * (len(series) - known))
+        return Matrix(series.values(), start, end)
 
     return MatrixPlan(run)

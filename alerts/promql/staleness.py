@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Sequence
+from itertools import compress
 
 STALE_BITS = 0x7FF0000000000002
 _STALE_BYTES = struct.pack("=Q", STALE_BITS)
@@ -32,5 +33,5 @@ def without_markers(times: Sequence[float], values: Sequence[float]) -> tuple[Se
             return times, values
     elif not any(map(is_stale, values)):
         return times, values
-    kept = [(time, value) for time, value in zip(times, values, strict=True) if not is_stale(value)]
-    return [time for time, _ in kept], [value for _, value in kept]
+    kept = bytearray(value == value or not is_stale(value) for value in values)
+    return array("d", compress(times, kept)), array("d", compress(values, kept))

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from alerts.limits import ELEMENT
+from alerts.promql.budget import Budget
 from alerts.promql.index import Index
 from alerts.promql.labels import Labels
 from alerts.promql.matchers import Matcher
 from alerts.promql.staleness import STALE, is_stale
+
+_COPIED = 64
+"""Samples that are copied in the time of one unit of work."""
 
 Window = tuple[Labels, Sequence[float], Sequence[float]]
 Newest = tuple[Labels, float, float]
@@ -25,18 +30,26 @@ Newest = tuple[Labels, float, float]
 class Source(Protocol):
     """Whoever has samples to evaluate over."""
 
-    def select(self, matchers: tuple[Matcher, ...], start: float, end: float) -> list[Window]:
-        """Return label set, times and values of each series that matches, for start < time <= end.
+    def select(
+        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
+    ) -> Iterable[Window]:
+        """Give label set, times and values of each series that matches, for start < time <= end.
 
-        Staleness markers are among the values. A series without samples in the range is left out.
+        Staleness markers are among the values. A series without samples in the range is left out. Only one window needs
+        to be in memory at a time. Raises LimitError where this takes more than the budget has.
         """
 
 
 class InstantSource(Source, Protocol):
     """A source that can also give the newest sample alone, which saves an instant selector its window."""
 
-    def newest(self, matchers: tuple[Matcher, ...], start: float, end: float) -> list[Newest]:
-        """Return label set, time and value of the newest sample of each series, for start < time <= end."""
+    def newest(
+        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
+    ) -> list[Newest]:
+        """Return label set, time and value of the newest sample of each series, for start < time <= end.
+
+        The elements count as held. Raises LimitError where they are more than the budget has.
+        """
 
 
 def to_milliseconds(at: float) -> int:
@@ -65,22 +78,25 @@ class Sampled(Protocol):
     values: array[float]
 
 
-def windows_of(found: Iterable[Sampled], start: float, end: float) -> list[Window]:
-    """Return what `Source.select` gives of these series."""
-    windows: list[Window] = []
+def windows_of(found: Sequence[Sampled], start: float, end: float, budget: Budget | None) -> Iterator[Window]:
+    """Give what `Source.select` gives of these series."""
+    budget = budget or Budget()
     for series in found:
         times = series.times
         low = bisect_right(times, start)
         high = len(times) if times[-1] <= end else bisect_right(times, end)
+        budget.fit(high - low)
+        budget.spend(1 + (high - low) // _COPIED)
         if low < high:
-            windows.append((series.labels, times[low:high], series.values[low:high]))
-    return windows
+            yield series.labels, times[low:high], series.values[low:high]
 
 
-def newest_of(found: Iterable[Sampled], start: float, end: float) -> list[Newest]:
+def newest_of(found: Sequence[Sampled], start: float, end: float, budget: Budget | None) -> list[Newest]:
     """Return what `InstantSource.newest` gives of these series."""
+    budget = budget or Budget()
+    budget.hold(ELEMENT * len(found))
     newest: list[Newest] = []
-    for series in found:
+    for series in budget.each(found):
         times = series.times
         at = times[-1]
         if at <= end:  # the usual case: nobody asks about the past
@@ -126,13 +142,17 @@ class Storage:
         if series is not None and not is_stale(series.values[-1]):
             self.append(labels, at, STALE)
 
-    def select(self, matchers: tuple[Matcher, ...], start: float, end: float) -> list[Window]:
-        """Return the windows of the series that match (see `Source`)."""
-        return windows_of(self._index.matching(matchers), start, end)
+    def select(
+        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
+    ) -> Iterator[Window]:
+        """Give the windows of the series that match (see `Source`)."""
+        return windows_of(self._index.matching(matchers, budget), start, end, budget)
 
-    def newest(self, matchers: tuple[Matcher, ...], start: float, end: float) -> list[Newest]:
+    def newest(
+        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
+    ) -> list[Newest]:
         """Return the newest samples of the series that match (see `InstantSource`)."""
-        return newest_of(self._index.matching(matchers), start, end)
+        return newest_of(self._index.matching(matchers, budget), start, end, budget)
 
     def drop_before(self, at: float) -> None:
         """Forget every sample older than a time, and every series that has none left."""

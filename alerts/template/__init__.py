@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Union
 
+from alerts.promql.budget import Budget
 from alerts.template.errors import RenderError, TemplateError
 from alerts.template.nodes import Action, Branch, Constant, Function, Group, Node, Pipeline, Text
 from alerts.template.parser import parse
@@ -29,9 +30,9 @@ class Template:
         self._nodes = nodes
         self._text = "".join(each.text for each in nodes if isinstance(each, Text)) if _is_text(nodes) else None
 
-    def render(self, root: Root, ask: Ask) -> str:
-        """The text for one alert. Raises RenderError."""
-        return self._text if self._text is not None else render(self._nodes, root, ask)
+    def render(self, root: Root, ask: Ask, budget: Budget | None = None) -> str:
+        """The text for one alert. Raises RenderError, and LimitError when the budget is used up."""
+        return self._text if self._text is not None else render(self._nodes, root, ask, budget or Budget())
 
 
 def compile_template(source: str) -> Template:

@@ -9,15 +9,16 @@ from typing import NoReturn
 from alerts.promql.syntax.literals import unquoted
 from alerts.promql.syntax.quotes import scan_quoted
 from alerts.template import functions, printf
-from alerts.template.errors import TemplateError
+from alerts.template.errors import RenderError, TemplateError
 from alerts.template.lexer import Token, place
 from alerts.template.limits import DEEPEST_NESTING
 from alerts.template.nodes import Constant, Dot, Function, Group, Operand, Pipeline, Variable
-from alerts.template.values import FIELDS
+from alerts.template.values import FIELDS, Value
 
 _SCALARS = {"value", "externalURL", "Value", "ExternalURL"}
 _MAPS = {"labels", "externalLabels", "Labels", "ExternalLabels"}
 _GIVEN = ("", "labels", "externalLabels", "externalURL", "value")
+_MATCHING = ("match", "reReplaceAll")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
@@ -154,8 +155,17 @@ class ActionReader:
                 printf.check(operands[1].value)
             except TemplateError as error:
                 self._fail(str(error), start)
+        if head.name in _MATCHING and len(operands) > 1 and isinstance(operands[1], Constant):
+            self._check_pattern(operands[1].value, start)
         if head.name in _COMPARISONS:
             self._check_comparison(operands[1:], start)
+
+    def _check_pattern(self, given: Value, start: Token | None) -> None:
+        if isinstance(given, str):
+            try:
+                functions.pattern(given)
+            except RenderError as error:
+                self._fail(str(error), start)
 
     def _check_comparison(self, operands: list[Operand], start: Token | None) -> None:
         """Go does not compare its float with a whole number: `gt $value 80` can only fail."""

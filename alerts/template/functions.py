@@ -12,20 +12,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from alerts import durations
-from alerts.promql import PromqlError
-from alerts.promql.matchers import compile_regex
+from alerts.limits import LONGEST_TEXT
+from alerts.regex import Expansion, Regex, RegexError, TextTooLongError, compile_regex
 from alerts.template import humanize
 from alerts.template.errors import RenderError, TemplateError
 from alerts.template.printf import sprintf
-from alerts.template.values import Element, Value, show, truth, type_name
+from alerts.template.values import Element, Value, joined, octets, show, truth, type_name
+
+Watch = Callable[[int], None]
+"""Counts units of work, and raises where they are too many."""
+_COMPILED = 100
+"""Units of work that it takes to compile a regular expression."""
 
 
 class Called(NamedTuple):
-    """A function and how many arguments it takes; `most` is None where there is no limit."""
+    """A function and how many arguments it takes; `most` is None where there is no limit.
+
+    One that may take long is `watched`: it is given a `Watch` before its arguments.
+    """
 
     call: Callable[..., Value]
     least: int
     most: int | None
+    watched: bool = False
 
 
 def _text(value: Value) -> str:
@@ -46,31 +55,29 @@ def _result(value: Value) -> Sequence[Element]:
     raise RenderError(f"wrong type for value; expected template.queryResult; got {type_name(value)}")
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def pattern(text: str) -> Regex:
+    """Compile an expression of a template, where unlike in a matcher a dot is no line break. Raises RenderError."""
     try:
-        return re.compile(compile_regex(text).pattern, re.ASCII)  # here, unlike in a matcher, a dot is no newline
-    except PromqlError as error:
+        return compile_regex(text, dot_all=False, groups=True)
+    except RegexError as error:
+        raise RenderError(f"regular expression {text!r}: {error}") from None
+
+
+def _match(watch: Watch, regex: Value, text: Value) -> bool:
+    watch(_COMPILED + len(_text(text)))
+    try:
+        return pattern(_text(regex)).found_in(_text(text))
+    except TextTooLongError as error:
         raise RenderError(str(error)) from None
 
 
-def _match(pattern: Value, text: Value) -> bool:
-    return _pattern(_text(pattern)).search(_text(text)) is not None
-
-
-def _replace_all(pattern: Value, replacement: Value, text: Value) -> str:
-    def expand(match: re.Match[str]) -> str:
-        def group(reference: re.Match[str]) -> str:
-            if reference[0] == "$$":
-                return "$"
-            name = reference[1] or reference[2]
-            try:
-                return match[int(name) if name.isdigit() else name] or ""
-            except IndexError:
-                return ""
-
-        return re.sub(r"\$\$|\$\{(\w+)\}|\$(\w+)", group, _text(replacement))
-
-    return _pattern(_text(pattern)).sub(expand, _text(text))
+def _replace_all(watch: Watch, regex: Value, replacement: Value, text: Value) -> str:
+    watch(_COMPILED)
+    compiled = pattern(_text(regex))
+    try:
+        return compiled.replaced(_text(text), Expansion(_text(replacement), compiled.names), LONGEST_TEXT, watch)
+    except TextTooLongError as error:
+        raise RenderError(str(error)) from None
 
 
 def _title(value: Value) -> str:
@@ -116,8 +123,9 @@ def _label(name: Value, of: Value) -> str:
     return _element(of).labels.get(_text(name), "")
 
 
-def _sort_by_label(name: Value, of: Value) -> Value:
+def _sort_by_label(watch: Watch, name: Value, of: Value) -> Value:
     key = _text(name)
+    watch(len(_result(of)))
     return sorted(_result(of), key=lambda each: each.labels.get(key, ""))
 
 
@@ -126,9 +134,9 @@ def _index(value: Value, *keys: Value) -> Value:
         if isinstance(value, Mapping):
             value = value.get(_text(key), "")
         elif isinstance(value, (str, list)) and isinstance(key, int) and not isinstance(key, bool):
-            if not 0 <= key < len(value):
+            if not 0 <= key < _len(value):
                 raise RenderError(f"index out of range: {key}")
-            value = value.encode()[key] if isinstance(value, str) else value[key]
+            value = octets(value)[key] if isinstance(value, str) else value[key]
         else:
             raise RenderError(f"can't index {type_name(value)} with {type_name(key)}")
     return value
@@ -136,7 +144,7 @@ def _index(value: Value, *keys: Value) -> Value:
 
 def _len(value: Value) -> int:
     if isinstance(value, str):
-        return len(value.encode())
+        return len(octets(value))
     if isinstance(value, (Mapping, list)):
         return len(value)
     raise RenderError(f"len of type {type_name(value)}")
@@ -197,12 +205,12 @@ def _printf(text: Value, *values: Value) -> str:
 
 def _print(*values: Value) -> str:
     """Go's fmt.Sprint: a space between two neighbours of which neither is a text."""
-    done = ""
+    pieces = []
     for position, value in enumerate(values):
         if position and not isinstance(value, str) and not isinstance(values[position - 1], str):
-            done += " "
-        done += "<nil>" if value is None else show(value)
-    return done
+            pieces.append(" ")
+        pieces.append("<nil>" if value is None else show(value))
+    return joined(pieces)
 
 
 FUNCTIONS: Mapping[str, Called] = {
@@ -221,15 +229,15 @@ FUNCTIONS: Mapping[str, Called] = {
     "le": Called(_le, 2, 2),
     "len": Called(_len, 1, 1),
     "lt": Called(_lt, 2, 2),
-    "match": Called(_match, 2, 2),
+    "match": Called(_match, 2, 2, watched=True),
     "ne": Called(_ne, 2, 2),
     "not": Called(lambda value: not truth(value), 1, 1),
     "or": Called(_or, 1, None),
     "parseDuration": Called(_parse_duration, 1, 1),
     "print": Called(_print, 0, None),
     "printf": Called(_printf, 1, None),
-    "reReplaceAll": Called(_replace_all, 3, 3),
-    "sortByLabel": Called(_sort_by_label, 2, 2),
+    "reReplaceAll": Called(_replace_all, 3, 3, watched=True),
+    "sortByLabel": Called(_sort_by_label, 2, 2, watched=True),
     "stripDomain": Called(_strip_domain, 1, 1),
     "stripPort": Called(_strip_port, 1, 1),
     "title": Called(_title, 1, 1),

@@ -13,7 +13,7 @@ _TOKEN = re.compile(
       | (?P<text>"(?:[^"\\\n]|\\.)*" | `[^`]*`)
       | (?P<char>'(?:[^'\\\n]|\\.)*')
       | (?P<number>[+-]?(?: 0[xX][0-9a-fA-F]+
-                          | (?: [0-9][0-9_]*\.?[0-9]* | \.[0-9]+ )(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_]))
+                          | (?: [0-9][0-9_]*(?:\.[0-9]*)? | \.[0-9]+ )(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_]))
       | (?P<variable>\$[A-Za-z0-9_]*)
       | (?P<field>\.[A-Za-z_][A-Za-z0-9_]*)
       | (?P<dot>\.)
@@ -21,7 +21,6 @@ _TOKEN = re.compile(
       | (?P<symbol>:=|[=|(),])""",
     re.VERBOSE,
 )
-
 _TRIM = re.compile(r"-[ \t\r\n]")
 _END = re.compile(r"([ \t\r\n]-)?\}\}")
 _COMMENT_END = re.compile(r"\*/( -)?\}\}")

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from alerts.template.errors import TemplateError
 from alerts.template.limits import WIDEST_VERB
-from alerts.template.values import Value, shortest, show, special, type_name
+from alerts.template.values import Value, joined, octets, shortest, show, special, type_name
 
 VERB = re.compile(r"%([-+# 0]*)(\d*)(\.\d*)?(.?)", re.DOTALL)
 _KNOWN = "sqvdfFeEgGtxXobcT%"
@@ -37,7 +37,7 @@ def sprintf(text: str, arguments: Sequence[Value]) -> str:
     check(text)
     left = list(arguments)
 
-    def replace(match: re.Match[str]) -> str:
+    def written(match: re.Match[str]) -> str:
         flags, width, precision, verb = match.groups()
         if verb == "%":
             return "%"
@@ -48,11 +48,21 @@ def sprintf(text: str, arguments: Sequence[Value]) -> str:
         digits = None if precision is None else int(precision[1:] or 0)
         return _one(verb, flags, int(width or 0), digits, left.pop(0))
 
-    done = VERB.sub(replace, text)
+    done = joined(_pieces(text, written))
     if left:
-        extra = ", ".join(f"{type_name(each)}={show(each)}" if each is not None else "<nil>" for each in left)
-        done += f"%!(EXTRA {extra})"
+        extra = joined(f", {type_name(each)}={show(each)}" if each is not None else ", <nil>" for each in left)
+        done += f"%!(EXTRA {extra[2:]})"
     return done
+
+
+def _pieces(text: str, written: Callable[[re.Match[str]], str]) -> Iterator[str]:
+    """The text between the verbs as it is, and what is written for each of them."""
+    end = 0
+    for match in VERB.finditer(text):
+        yield text[end : match.start()]
+        yield written(match)
+        end = match.end()
+    yield text[end:]
 
 
 def _one(verb: str, flags: str, width: int, precision: int | None, value: Value) -> str:
@@ -123,6 +133,6 @@ def _string(verb: str, flags: str, width: int, precision: int | None, value: str
     if verb == "q":
         value = json.dumps(value, ensure_ascii=False)
     elif verb in "xX":
-        value = value.encode().hex()
+        value = octets(value).hex()
         value = value.upper() if verb == "X" else value
     return _pad(value, flags, width)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
+from alerts.limits import LONGEST_TEXT
+from alerts.promql.budget import Budget
 from alerts.template.errors import RenderError
 from alerts.template.functions import FUNCTIONS
-from alerts.template.limits import STEPS_OF_QUERY, Allowance
 from alerts.template.nodes import (
     Action,
     Branch,
@@ -23,12 +24,15 @@ from alerts.template.nodes import (
 )
 from alerts.template.values import FIELDS, Element, Root, Value, show, truth, type_name
 
+_NODE = 8
+"""Units of work that a piece of a template is, or a turn of a `range`."""
+
 Ask = Callable[[str], Sequence[Element]]
 """Runs a query at the evaluation's time. Raises RenderError."""
 
 
-def render(nodes: Sequence[Node], root: Root, ask: Ask) -> str:
-    """The text of a template. Raises RenderError."""
+def render(nodes: Sequence[Node], root: Root, ask: Ask, budget: Budget) -> str:
+    """The text of a template. Raises RenderError, and LimitError when the budget is used up."""
     scope: dict[str, Value] = {
         "": root,
         "labels": root.labels,
@@ -37,7 +41,7 @@ def render(nodes: Sequence[Node], root: Root, ask: Ask) -> str:
         "externalURL": root.external_url,
     }
     out: list[str] = []
-    _Renderer(root, ask, out).run(nodes, root, [scope])
+    _Renderer(root, ask, budget, out).run(nodes, root, [scope])
     return "".join(out)
 
 
@@ -45,27 +49,32 @@ Scopes = list[dict[str, Value]]
 
 
 class _Renderer:
-    def __init__(self, root: Root, ask: Ask, out: list[str]) -> None:
+    def __init__(self, root: Root, ask: Ask, budget: Budget, out: list[str]) -> None:
         self._root = root
         self._ask = ask
+        self._budget = budget
+        self._assigned = False
         self._out = out
-        self._allowance = Allowance()
+        self._left = LONGEST_TEXT
 
     def run(self, nodes: Iterable[Node], dot: Value, scopes: Scopes) -> None:
         for node in nodes:
+            self._budget.spend(_NODE)
             if isinstance(node, Text):
-                self._print(node.text)
+                self._write(node.text)
             elif isinstance(node, Action):
                 value = self._pipeline(node.pipeline, dot, scopes)
                 if not node.pipeline.declares:
-                    self._print(show(value))
+                    self._write(show(value))
             elif node.kind == "range":
                 self._range(node, dot, [*scopes, {}])
             else:
                 self._branch(node, dot, scopes)
 
-    def _print(self, text: str) -> None:
-        self._allowance.make(len(text))
+    def _write(self, text: str) -> None:
+        self._left -= len(text)
+        if self._left < 0:
+            raise RenderError(f"is longer than {LONGEST_TEXT} characters")
         self._out.append(text)
 
     def _branch(self, node: Branch, dot: Value, scopes: Scopes) -> None:
@@ -80,19 +89,22 @@ class _Renderer:
     def _range(self, node: Branch, dot: Value, scopes: Scopes) -> None:
         (arm,) = node.arms
         value = self._pipeline(arm.pipeline, dot, scopes)
-        pairs: list[tuple[Value, Value]]
+        pairs: Iterable[tuple[Value, Value]]
         if isinstance(value, Mapping):
             pairs = [(name, value[name]) for name in sorted(value)]
         elif isinstance(value, list):
-            pairs = list(enumerate(value))
+            pairs = enumerate(value)
         else:
             raise RenderError(f"range can't iterate over {type_name(value)}")
         names = arm.pipeline.declares
+        before = self._budget.held
         for key, item in pairs:
-            self._allowance.step()
+            self._budget.spend(_NODE)
             own: dict[str, Value] = dict(zip(names, (key, item) if len(names) == 2 else (item,), strict=False))
             self.run(arm.body, item, [*scopes, own])
-        if not pairs:
+            if not self._assigned:  # else what was asked for may be a variable's value still
+                self._budget.held = before
+        if not value:
             self.run(node.otherwise, dot, [*scopes, {}])
 
     def _pipeline(self, pipeline: Pipeline, dot: Value, scopes: Scopes) -> Value:
@@ -102,12 +114,13 @@ class _Renderer:
         for name in pipeline.declares[-1:]:
             scope = scopes[-1]
             if pipeline.assigns:
+                self._assigned = True
                 scope = next(each for each in reversed(scopes) if name in each)
             scope[name] = value
         return value
 
     def _command(self, command: tuple[Operand, ...], dot: Value, scopes: Scopes, piped: tuple[Value, ...]) -> Value:
-        self._allowance.step()
+        self._budget.spend(1)
         head = command[0]
         if not isinstance(head, Function):
             return self._operand(head, dot, scopes)
@@ -130,19 +143,19 @@ class _Renderer:
             text = arguments[0]
             if not isinstance(text, str):
                 raise RenderError(f"wrong type for value; expected string; got {type_name(text)}")
-            self._allowance.step(STEPS_OF_QUERY)
             return list(self._ask(text))
         if name == "externalURL":
             return self._root.external_url
         if name == "pathPrefix":
             return urlsplit(self._root.external_url).path
+        function = FUNCTIONS[name]
+        given = (self._budget.spend, *arguments) if function.watched else arguments
         try:
-            self._allowance.check(name, arguments)
-            value = FUNCTIONS[name].call(*arguments)
+            value = function.call(*given)
         except RenderError as error:
             raise RenderError(f"error calling {name}: {error}") from error
-        if isinstance(value, str):
-            self._allowance.make(len(value))
+        if isinstance(value, str) and len(value) > LONGEST_TEXT:
+            raise RenderError(f"error calling {name}: a text is longer than {LONGEST_TEXT} characters")
         return value
 
     def _operand(self, operand: Operand, dot: Value, scopes: Scopes) -> Value:

@@ -6,9 +6,10 @@ A closed set: text, whole number, float, truth, map of texts, query result, samp
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Union
 
+from alerts.limits import LONGEST_TEXT
 from alerts.template.errors import RenderError
 
 
@@ -48,6 +49,26 @@ def type_name(value: Value) -> str:
 def truth(value: Value) -> bool:
     """Go's idea of truth: zero and empty are false. NaN is not zero."""
     return value is not None and (isinstance(value, (Element, Root)) or bool(value))
+
+
+def octets(text: str) -> bytes:
+    """A text's bytes, which Go counts; those that were no characters, of odd file names, are what they were."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def joined(pieces: Iterable[str]) -> str:
+    """Texts put together. Raises RenderError where that is longer than any text has to be."""
+    kept = []
+    left = LONGEST_TEXT
+    for piece in pieces:
+        left -= len(piece)
+        if left < 0:
+            raise RenderError(f"a text is longer than {LONGEST_TEXT} characters")
+        kept.append(piece)
+    return "".join(kept)
 
 
 def special(value: float) -> str | None:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from alerts.promql import Query, Selector, compile_query
-from alerts.promql.labels import METRIC_NAME, Labels, label_value
-from alerts.promql.matchers import match_all, wanted_name
+from alerts.promql.errors import LimitError
+from alerts.promql.labels import METRIC_NAME, Labels, label_value, make_labels
+from alerts.promql.matchers import Matcher, match_all, wanted_name
 from alerts.rulefile import AlertingRule, Rule, RuleGroup
+
+_REMEMBERED_NAMES = 1024
 
 
 class Needs:
@@ -19,6 +22,7 @@ class Needs:
 
     def __init__(self, groups: Iterable[RuleGroup]) -> None:
         self._by_name: dict[str | None, list[tuple[Selector, float]]] = {}
+        self._wanting: dict[str, list[tuple[Selector, float]]] = {}
         for group in groups:
             for rule in group.rules:
                 for query in queries_of(rule):
@@ -29,13 +33,31 @@ class Needs:
     def history_of(self, labels: Labels) -> float | None:
         """Seconds for which all samples of a series are needed, 0 for the newest one alone; None if nobody reads it."""
         name = label_value(labels, METRIC_NAME)
-        wanting = [
-            history
-            for key in (name, None)
-            for selector, history in self._by_name.get(key, ())
-            if match_all(selector.matchers, labels)
-        ]
+        wanting = [history for selector, history in self._candidates(name) if _matches(selector.matchers, labels)]
         return max(wanting, default=None)
+
+    def _candidates(self, name: str) -> list[tuple[Selector, float]]:
+        """The selectors that may want a series of this name. Series are many, and names are few."""
+        found = self._wanting.get(name)
+        if found is None:
+            only_name = make_labels({}, name)
+            open_ones = [
+                (selector, history)
+                for selector, history in self._by_name.get(None, ())
+                if _matches(tuple(each for each in selector.matchers if each.name == METRIC_NAME), only_name)
+            ]
+            if len(self._wanting) >= _REMEMBERED_NAMES:
+                self._wanting.clear()
+            found = self._wanting[name] = [*self._by_name.get(name, ()), *open_ones]
+        return found
+
+
+def _matches(matchers: tuple[Matcher, ...], labels: Labels) -> bool:
+    """Whether a rule may read a series. Where telling would take too long it may, and the rule will say so."""
+    try:
+        return match_all(matchers, labels)
+    except LimitError:
+        return True
 
 
 def queries_of(rule: Rule) -> Iterable[Query]:

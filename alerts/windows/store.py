@@ -15,6 +15,7 @@ from operator import is_, itemgetter
 
 from agent.model import Reading, Series
 from alerts.promql import STALE, is_stale
+from alerts.promql.budget import Budget
 from alerts.promql.index import Index
 from alerts.promql.labels import Labels, make_labels
 from alerts.promql.matchers import Matcher
@@ -35,7 +36,9 @@ _SWEEP = 16
 """Rounds between two times that windows are cut."""
 _SERIES = itemgetter(0)
 _REMEMBERED = 50_000
-"""Series and label sets that may be remembered as read by no rule."""
+"""Series that may be remembered as read by no rule."""
+_UNREAD = 10_000
+"""Label sets that may be."""
 
 
 class _Window:
@@ -203,13 +206,17 @@ class Windows:
         if window is not None and window.times[-1] <= to_milliseconds(since) / 1000:
             window.end(to_milliseconds(at) / 1000)
 
-    def select(self, matchers: tuple[Matcher, ...], start: float, end: float) -> list[Window]:
+    def select(
+        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
+    ) -> Iterator[Window]:
         """See `alerts.promql.Source`."""
-        return windows_of(self._index.matching(matchers), start, end)
+        return windows_of(self._index.matching(matchers, budget), start, end, budget)
 
-    def newest(self, matchers: tuple[Matcher, ...], start: float, end: float) -> list[Newest]:
+    def newest(
+        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
+    ) -> list[Newest]:
         """See `alerts.promql.InstantSource`."""
-        return newest_of(self._index.matching(matchers), start, end)
+        return newest_of(self._index.matching(matchers, budget), start, end, budget)
 
     def shift(self, seconds: float) -> None:
         """Move the whole past in time: the clock was set, and what lies between two samples did not change."""
@@ -253,6 +260,8 @@ class Windows:
             return window
         history = self._needs.history_of(labels)
         if history is None:
+            if len(self._unread) >= _UNREAD:  # what a rule writes may have other labels each time
+                self._unread.clear()
             self._unread.add(labels)
             return None
         price = self._price(history)
@@ -287,12 +296,7 @@ class Windows:
                 window.cut(at)
             samples += len(window.times)
         self.bytes = SERIES_BYTES * len(self._index) + SAMPLE_BYTES * samples
-        if (
-            gone
-            or self._refused
-            or len(self._sampled) > 2 * len(self._live) + _REMEMBERED
-            or len(self._unread) > _REMEMBERED
-        ):
+        if gone or self._refused or len(self._sampled) > 2 * len(self._live) + _REMEMBERED:
             # Met anew at the next round: those that ended may come back, those without room may find some.
             self._sampled = {}
             self._unread = set()

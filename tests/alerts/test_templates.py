@@ -109,6 +109,8 @@ REFUSED = {
     "{{ $value ! }}": "'!' means nothing inside",
     "{{/* open": "the comment is not closed",
     "{{ | humanize }}": "a value is missing",
+    "{{ reReplaceAll `(` `` $labels.job }}": "column 4: regular expression '(': missing )",
+    r"{{ if match `\C` $labels.job }}{{ end }}": r"invalid escape sequence \C",
     "a\nb {{ $oops }}": "line 2, column 6: undefined variable",
 }
 
@@ -124,7 +126,10 @@ def test_what_cannot_be_rendered_is_refused_with_construct_and_remedy(template: 
     ("template", "reason"),
     [
         ("{{ humanize $labels.job }}", "error calling humanize: 'gpu burn-in' is no number"),
-        ("{{ reReplaceAll `(` `` $labels.job }}", "regular expression"),
+        (
+            "{{ reReplaceAll (print `(`) `` $labels.job }}",
+            "error calling reReplaceAll: regular expression '(': missing )",
+        ),
         ("{{ first (query `nothing`) }}", "first() called on vector with no elements"),
         ("{{ eq $labels.job 1 }}", "incompatible types for comparison"),
         ("{{ toUpper $value }}", "wrong type for value; expected string; got float64"),

@@ -1,0 +1,102 @@
+"""What one evaluation may use of time and memory, asked for by whoever does the work.
+
+Everything that goes through elements or samples goes through `each`, and whatever keeps some says so to `hold`; both
+cost next to nothing. The limits are checked between two pieces of work and never within one: no piece may be large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TypeVar
+
+from alerts.limits import DEADLINE, ELEMENT, MOST_SAMPLES, STRIDE
+from alerts.promql.errors import LimitError
+
+T = TypeVar("T")
+
+_TOO_MANY = "query processing would load too many samples into memory in query execution"
+
+
+class Ledger:
+    """What all rules together keep from one evaluation to the next, counted in samples (see `alerts.limits`)."""
+
+    __slots__ = ("kept", "remembered")
+
+    def __init__(self) -> None:
+        self.remembered = 0
+        """Label sets that queries remember; without them they would only be slower."""
+        self.kept = 0
+        """Alerts, and series that rules wrote."""
+
+
+class Budget:
+    """The budget of one evaluation, that of a rule with its templates or that of a query.
+
+    `timer` gives seconds, and its deadline begins now; without one no time passes. `samples` may be held at a time.
+    """
+
+    __slots__ = ("_end", "_most", "_timer", "_until_look", "held", "labels", "ledger")
+
+    def __init__(
+        self,
+        timer: Callable[[], float] = lambda: 0.0,
+        ledger: Ledger | None = None,
+        *,
+        seconds: float = DEADLINE,
+        samples: float = MOST_SAMPLES,
+    ) -> None:
+        self._timer = timer
+        self._end = timer() + seconds
+        self._most = samples
+        self._until_look = STRIDE
+        self.ledger = Ledger() if ledger is None else ledger
+        self.held = 0
+        """Samples that are held now. Whoever has done with some sets it back to what it was before."""
+        self.labels = 0
+        """Samples that the label sets count which were made; they stay until the end."""
+
+    def spend(self, units: int) -> None:
+        """Count work that is about to be done. Raises LimitError after the deadline."""
+        self._until_look -= units
+        if self._until_look <= 0:
+            self._until_look = STRIDE
+            if self._timer() > self._end:
+                raise LimitError("query timed out in expression evaluation")
+
+    def each(self, items: Sequence[T], units: int = 1) -> Iterable[T]:
+        """Go through a list or an array, so many units of work for each item."""
+        work = len(items) * units
+        if work > STRIDE:
+            return chain.from_iterable(self._strides(items, STRIDE // units))
+        self._until_look -= work
+        if self._until_look <= 0:
+            self.spend(0)
+        return items
+
+    def _strides(self, items: Sequence[T], length: int) -> Iterator[Sequence[T]]:
+        for start in range(0, len(items), length):
+            self.spend(STRIDE)
+            yield items[start : start + length]
+
+    def hold(self, samples: int) -> None:
+        """Count samples that are held from now on. Raises LimitError where they are too many."""
+        self.held += samples
+        if self.held + self.labels > self._most:
+            raise LimitError(_TOO_MANY)
+
+    def fit(self, samples: int) -> None:
+        """Raise LimitError where so many samples more would be too many."""
+        if self.held + self.labels + samples > self._most:
+            raise LimitError(_TOO_MANY)
+
+    def settle(self, before: int, elements: int) -> None:
+        """Let go what was held since then, but for so many elements of a vector."""
+        self.held = before
+        self.hold(ELEMENT * elements)
+
+    def remember(self, samples: int) -> None:
+        """Count label sets that were made. Raises LimitError where they are too many."""
+        self.labels += samples
+        if self.held + self.labels > self._most:
+            raise LimitError(_TOO_MANY)

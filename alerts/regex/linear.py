@@ -1,0 +1,175 @@
+"""Matching with RE2, where there is the library `google-re2`; else with `re`, as far as that is safe.
+
+The only module that imports the library. It gives what two engines have in common: `Program`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Protocol
+
+from alerts.regex.dialect import refuse_foreign
+from alerts.regex.errors import RegexError, TextTooLongError
+from alerts.regex.substitute import Substitute
+
+KEPT = 32
+"""Compiled expressions that are kept at a time: the most memory that all of them take is 8 MiB."""
+_MEMORY = 256 * 2**10
+"""Bytes that one expression may take; RE2 refuses what needs more, such as a thousand times any letter."""
+_MOST_UNICODE_CLASSES = 100
+"""Each is a table of some 40 kB while RE2 parses, before its own limit on memory counts."""
+_MOST_STEPS = 2**22
+"""Characters times instructions of one match: an eighth of a second when RE2 has to look at every pair."""
+_MOST_STEPS_WITH_GROUPS = 2**20
+"""Where it also has to keep where each group is."""
+MOST_GROUPS = 100
+"""Groups whose places can be asked for: RE2 copies all of them for each character."""
+
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+
+Span = tuple[int, int]
+
+
+class Subject(Protocol):
+    """A text that is held against an expression. Places in it are the engine's own, from 0 on."""
+
+    end: int
+
+    def whole(self) -> list[Span] | None:
+        """Return where the groups of a match of the whole text are, itself first; (-1, -1) of one that took no part."""
+
+    def search(self, at: int) -> list[Span] | None:
+        """Return the same of the first match from a place on."""
+
+    def after(self, at: int) -> int:
+        """Return the place behind the character at a place."""
+
+    def part(self, start: int, end: int) -> str:
+        """Return the text between two places."""
+
+
+class Program(Protocol):
+    """A compiled expression of one of the engines. Whatever takes a text raises TextTooLongError."""
+
+    groups: int
+    names: Mapping[str, int]
+
+    def is_whole(self, text: str) -> bool:
+        """Return whether the whole text matches."""
+
+    def is_within(self, text: str) -> bool:
+        """Return whether it matches somewhere."""
+
+    def subject(self, text: str) -> Subject:
+        """Return the text as it is held against the expression."""
+
+
+@lru_cache(maxsize=KEPT)
+def program(pattern: str, *, dot_all: bool, groups: bool) -> Program:
+    """Compile; with `dot_all` a dot is a line break as well, without `groups` none are told apart. Raises RegexError.
+
+    A program is not to be kept by whoever asks: what is asked for again is still here, and the memory is bounded.
+    """
+    library = _library()
+    if library is None:
+        return Substitute(pattern, dot_all=dot_all)
+    return _Linear(library, pattern, dot_all=dot_all, groups=groups)
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    """The module, None where there is none. It takes 1.5 MiB, which most rules can do without."""
+    try:
+        import re2
+    except ImportError:
+        return None
+    return re2 if hasattr(re2, "Options") else None  # there are other libraries of that name
+
+
+class _Linear:
+    """RE2's."""
+
+    __slots__ = ("_compiled", "_longest", "groups", "names")
+
+    def __init__(self, re2: Any, pattern: str, *, dot_all: bool, groups: bool) -> None:
+        if pattern.count(r"\p") + pattern.count(r"\P") > _MOST_UNICODE_CLASSES:
+            raise RegexError(rf"has more than {_MOST_UNICODE_CLASSES} classes such as \pL: write fewer")
+        options = re2.Options()
+        options.log_errors = False
+        options.max_mem = _MEMORY
+        options.dot_nl = dot_all
+        options.never_capture = not groups
+        try:
+            self._compiled: Any = re2.compile(pattern, options)
+        except re2.error as error:
+            raise RegexError(_reason(error)) from None
+        finally:
+            re2.purge()  # the library's own cache knows no bound on memory
+        refuse_foreign(pattern)
+        self.groups: int = self._compiled.groups
+        self.names: Mapping[str, int] = self._compiled.groupindex
+        steps = _MOST_STEPS_WITH_GROUPS if self.groups else _MOST_STEPS
+        self._longest = steps // max(self._compiled.programsize, 1)
+
+    def is_whole(self, text: str) -> bool:
+        # Bytes, since the library counts the characters of a text for its spans, and nobody wants those.
+        return self._compiled.fullmatch(self._fit(text).encode()) is not None
+
+    def is_within(self, text: str) -> bool:
+        return self.subject(text).search(0) is not None
+
+    def subject(self, text: str) -> _Octets:
+        return _Octets(self._compiled, text, self._fit(text).encode())
+
+    def _fit(self, text: str) -> str:
+        """The text as Go would see it: what is no character, as in file names that are not UTF-8, is U+FFFD there."""
+        if len(text) > self._longest:
+            raise TextTooLongError(f"the text of {len(text)} characters is too long for it: {self._longest} at most")
+        return text if text.isascii() else _HALF_CHARACTER.sub("\ufffd", text)
+
+
+class _Octets:
+    """A text in UTF-8: as RE2 sees it, and as it was, which is of the same length."""
+
+    __slots__ = ("_compiled", "_data", "_original", "_text", "end")
+
+    def __init__(self, compiled: Any, text: str, data: bytes) -> None:
+        self._compiled = compiled
+        self._text = text
+        self._data = data
+        self._original: bytes | None = None
+        self.end = len(data)
+
+    def whole(self) -> list[Span] | None:
+        return self._spans(self._compiled.fullmatch(self._data))
+
+    def search(self, at: int) -> list[Span] | None:
+        # To RE2 there is a place between any two bytes, and \B may hold there; to Go only where a character begins.
+        while (spans := self._spans(self._compiled.search(self._data, at))) and self._is_inside(spans[0][0]):
+            at = self.after(spans[0][0])
+        return spans
+
+    def after(self, at: int) -> int:
+        at += 1
+        while self._is_inside(at):
+            at += 1
+        return at
+
+    def part(self, start: int, end: int) -> str:
+        if self._original is None:
+            self._original = self._text.encode("utf-8", "surrogatepass")
+        return self._original[start:end].decode("utf-8", "surrogatepass")
+
+    def _is_inside(self, at: int) -> bool:
+        return at < self.end and 0x80 <= self._data[at] < 0xC0
+
+    def _spans(self, found: Any) -> list[Span] | None:
+        return None if found is None else [found.span(group) for group in range(self._compiled.groups + 1)]
+
+
+def _reason(error: Exception) -> str:
+    """The library's own words: it gives them as bytes."""
+    reason = error.args[0] if error.args else ""
+    return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

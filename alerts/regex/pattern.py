@@ -1,0 +1,95 @@
+"""A compiled regular expression, as matchers, `label_replace` and templates use one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from alerts.regex import linear, shortcuts
+from alerts.regex.errors import RegexError
+from alerts.regex.expansion import Expansion
+
+LONGEST = 8192
+"""Characters of an expression that takes an engine. A list of words, however long, does not."""
+
+
+class Regex:
+    """An expression that has been checked. It keeps no memory of the engine's: that is bounded for all together."""
+
+    __slots__ = ("_dot_all", "_groups", "_plain", "names", "pattern")
+
+    def __init__(self, pattern: str, *, dot_all: bool, groups: bool) -> None:
+        self.pattern = pattern
+        self.names: Mapping[str, int] = {}
+        """Groups that have a name, with their numbers; empty unless groups were asked for."""
+        self._dot_all = dot_all
+        self._groups = groups
+        if not pattern.isascii() and any("\ud800" <= character <= "\udfff" for character in pattern):
+            raise RegexError("is not valid Unicode")
+        self._plain = shortcuts.predicate(pattern) if dot_all else None
+        if self._plain is None or groups:
+            self._check()
+
+    def _check(self) -> None:
+        if len(self.pattern) > LONGEST:
+            raise RegexError(f"is longer than {LONGEST} characters: make a list of words of it, or several rules")
+        checked = self._program()
+        if checked.groups > linear.MOST_GROUPS:
+            raise RegexError(f"has more than {linear.MOST_GROUPS} groups: write (?:...) where none is referred to")
+        self.names = dict(checked.names) if self._groups else {}
+
+    def _program(self) -> linear.Program:
+        return linear.program(self.pattern, dot_all=self._dot_all, groups=self._groups)
+
+    def predicate(self) -> Callable[[str], bool]:
+        """Return what tells whether a whole text matches; it raises TextTooLongError."""
+        return self._is_whole if self._plain is None else self._plain
+
+    def _is_whole(self, text: str) -> bool:
+        return self._program().is_whole(text)
+
+    def found_in(self, text: str) -> bool:
+        """Return whether some part of a text matches. Raises TextTooLongError."""
+        return self._program().is_within(text)
+
+    def expanded(self, text: str, expansion: Expansion, longest: int) -> str | None:
+        """Return the replacement for a text that matches as a whole, None for one that does not.
+
+        Raises TextTooLongError, also for a replacement of more than `longest` characters.
+        """
+        subject = self._program().subject(text)
+        spans = subject.whole()
+        return None if spans is None else expansion.of(_parts(subject, spans), longest)
+
+    def replaced(
+        self, text: str, expansion: Expansion, longest: int, watch: Callable[[int], None] = lambda _: None
+    ) -> str:
+        """Return the text with every match replaced, as Go's ReplaceAllString. Raises TextTooLongError.
+
+        `watch` is called with the length of the text before each search, to end what takes too long.
+        """
+        subject = self._program().subject(text)
+        pieces: list[str] = []
+        end = at = 0
+        while at <= subject.end and (spans := subject.search(at)):
+            watch(len(text))
+            start, stop = spans[0]
+            pieces.append(subject.part(end, start))
+            if stop > end or start == 0:  # an empty match that touches the one before it is none
+                pieces.append(expansion.of(_parts(subject, spans), longest))
+            longest -= sum(map(len, pieces[-2:]))
+            end = stop
+            at = stop if stop > at else subject.after(at)
+        return "".join([*pieces, subject.part(end, subject.end)])
+
+
+def _parts(subject: linear.Subject, spans: Sequence[linear.Span]) -> list[str | None]:
+    return [None if start < 0 else subject.part(start, end) for start, end in spans]
+
+
+def compile_regex(pattern: str, *, dot_all: bool = True, groups: bool = False) -> Regex:
+    """Compile a regular expression of Go's dialect. Raises RegexError.
+
+    By default it is read as Prometheus 3 reads those of matchers and of `label_replace`, where a dot matches a line
+    break; templates do without `dot_all`. Groups can be referred to only where they are asked for.
+    """
+    return Regex(pattern, dot_all=dot_all, groups=groups)

@@ -1,0 +1,517 @@
+"""What no rule can do, whatever it is: stand still, take the node's memory, or keep the others from being evaluated."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.model import Phase, RuleHealth
+from alerts import limits
+from alerts.engine import ON_TIME, RuleEngine
+from alerts.group import Group
+from alerts.promql import Storage, compile_query, make_labels
+from alerts.promql.budget import Budget, Ledger
+from alerts.promql.errors import LimitError
+from alerts.windows import Needs, Windows
+from tests.engine.conftest import START, Node, later, ruleset
+from tests.engine.nasty import Looks
+
+ROOT = Path(__file__).resolve().parents[2]
+MEBIBYTE = 2**20
+TARGET = (("instance", "n:19400"),)
+
+CLEAN = (
+    "query timed out in expression evaluation",
+    "query processing would load too many samples into memory",
+    "found duplicate series for the match group",
+    "multiple matches for labels",
+    "vector cannot contain metrics with the same labelset",
+    "vector contains metrics with the same labelset",
+    "sample at ",  # two evaluations, and a result that has a name of its own
+    "a label's value has",
+    "the values of a label set have",
+    "label_join(): the value would have",
+    "label_replace(): the replacement is too long",
+    "has ",
+    "writes ",
+)
+
+
+def evaluated(what: str, seed: int, count: int) -> list[dict[str, Any]]:
+    """Nasty rules in a process of their own, whose memory and timer nobody else touches."""
+    command = [sys.executable, "-m", "tests.engine.nasty", what, str(seed), str(count)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    assert len(found) == count
+    for each in found:
+        assert not each["error"] or each["error"].startswith(CLEAN), each
+    return found
+
+
+def test_nasty_rules_end_and_take_no_more_memory_than_they_may() -> None:
+    """Over windows that are full, one after the other; the process is held against what it had before the first."""
+    found = evaluated("memory", 1, 80)
+    assert found[-1]["bytes"] < 48 * MEBIBYTE, max(found, key=lambda each: each["bytes"])
+    assert max(each["samples"] for each in found) <= limits.MOST_SAMPLES
+    errors = "".join(each["error"] for each in found)
+    assert "timed out" in errors and "too many samples" in errors
+    assert sum(not each["error"] for each in found) > 20
+
+
+def test_nasty_rules_look_at_the_time_again_and_again() -> None:
+    """Counted in lines that are executed: a loop that forgets to look would go through a hundred times as many."""
+    found = evaluated("looks", 1, 60)
+    worst = max(found, key=lambda each: each["lines"])
+    assert worst["lines"] < 100_000, worst
+
+
+# -- one evaluation ---------------------------------------------------------------------------------------------------
+
+
+def stored(count: int, length: int = 1, **more: str) -> Storage:
+    storage = Storage()
+    for number in range(count):
+        for second in range(length):
+            storage.append(make_labels({"gpu": str(number), **more}, "m"), 100.0 + second, 1.0)
+    return storage
+
+
+def evaluate(query: str, storage: Storage, at: float = 100.0, **options: Any) -> Any:
+    return compile_query(query, default_step=1.0).evaluate(storage, at, Budget(Looks(0.01), **options))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "max_over_time(rate(m[1m])[1d:1ms])",
+        "count_over_time(nothing[1w:1ms])",
+        "max_over_time(max_over_time(m[1h:1s])[1h:1s])",
+        'sum(m{gpu=~".*[0-9]"}) + ' * 300 + "1",
+    ],
+)
+def test_a_query_ends_at_its_deadline(query: str) -> None:
+    with pytest.raises(LimitError, match="query timed out in expression evaluation"):
+        evaluate(query, stored(3000), seconds=0.3)
+
+
+@pytest.mark.parametrize(
+    "query", ["m", "m + m", "count_over_time(m[1m])", "sum_over_time(m[10m:1s])", 'x or {gpu=~".+"}']
+)
+def test_a_query_holds_so_many_samples_and_no_more(query: str) -> None:
+    storage = stored(100, 60)
+    evaluate(query, storage, 160.0, samples=200_000)
+    with pytest.raises(LimitError, match="would load too many samples into memory"):
+        evaluate(query, storage, 160.0, samples=50)
+
+
+def test_elements_count_beside_their_label_sets() -> None:
+    labels = 100 * (limits.LABEL_SET + 2)
+    evaluate("m", stored(100), samples=labels + 100 * limits.ELEMENT)
+    with pytest.raises(LimitError, match="would load too many samples into memory"):
+        evaluate("m", stored(100), samples=labels + 99 * limits.ELEMENT)
+
+
+def test_one_window_is_not_too_long_either() -> None:
+    storage = stored(1, 600)
+    evaluate("count_over_time(m[10m])", storage, 699.0, samples=620)
+    with pytest.raises(LimitError, match="would load too many samples into memory"):
+        evaluate("count_over_time(m[10m])", storage, 699.0, samples=590)
+
+
+def test_what_is_let_go_no_longer_counts() -> None:
+    """Windows are looked at one after the other, and an aggregation leaves nothing of what it read."""
+    storage = stored(100, 60)
+    evaluate("sum(count_over_time(m[1m]))", storage, 160.0, samples=3000)
+    evaluate(" + ".join(["sum(m)"] * 30), storage, 160.0, samples=3000)
+    evaluate("max_over_time(sum(m)[1m:1s])", storage, 160.0, samples=3000)
+    evaluate(" + ".join(["max_over_time(m[1m:1s])"] * 10), storage, 160.0, samples=20_000, seconds=10.0)
+
+
+def test_what_queries_remember_is_bounded_for_all_of_them_together() -> None:
+    storage = stored(2000)
+    ledger = Ledger()
+    queries = [compile_query(f"sum by (gpu) (m + {number})") for number in range(30)]
+    for query in queries * 2:
+        assert len(query.evaluate(storage, 100.0, Budget(ledger=ledger))) == 2000
+        assert ledger.remembered <= limits.MOST_REMEMBERED
+    remembering = sum(query.remembered_label_sets > 0 for query in queries)
+    assert 0 < remembering < 30
+    for query in queries:
+        query.forget()
+    assert ledger.remembered == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ('label_join(m, "x", "", "x", "gpu", "x")', None),
+        ('label_join(label_join(m, "x", "", "long", "long", "long"), "x", "", "x", "x", "x")', "the value would have"),
+        ('label_replace(m, "x", "' + "$1" * 10 + '", "long", "(.*)")', "replacement is too long"),
+        (
+            "label_join(" * 40 + "m" + ', "a", "", "long")' + "".join(f', "a{n}", "", "long")' for n in range(39)),
+            "values of a",
+        ),
+    ],
+)
+def test_labels_do_not_grow_without_end(query: str, words: str | None) -> None:
+    storage = stored(1, long="x" * 1000)
+    if words is None:
+        evaluate(query, storage)
+        return
+    with pytest.raises(LimitError, match=words):
+        evaluate(query, storage)
+
+
+# -- rules and groups -------------------------------------------------------------------------------------------------
+
+
+def group(rules: str, timer: Callable[[], float] = lambda: 0.0, ledger: Ledger | None = None, extra: str = "") -> Group:
+    (made,) = ruleset(f"groups: [{{name: g, {extra}rules: [{rules}]}}]").groups
+    return Group(made, timer=timer, ledger=ledger)
+
+
+SLOW = "{record: slow, expr: 'max_over_time(m[1d:1ms])'}"
+
+
+def test_a_rule_that_meets_the_deadline_rests_and_is_tried_again() -> None:
+    timer = Looks(0.01)
+    rules = group(f"{SLOW}, {{alert: Fine, expr: m > 0}}", timer)
+    storage = stored(1)
+    spent, errors = [], set()
+    for second in range(100, 140):
+        before = timer.now
+        outcome = rules.evaluate(storage, float(second))
+        spent.append(timer.now - before)
+        errors |= {failure.error for failure in outcome.failures}
+        assert [failure.rule for failure in outcome.failures] == ["slow"]
+    assert len(rules.firing()) == 1
+    (error,) = errors  # one text all the while, so that it is told once
+    assert error.startswith("query timed out in expression evaluation; a rule may take 1 s")
+    tried = [100 + second for second, took in enumerate(spent) if took > 1]
+    assert tried[:3] == [100, 110, 120]
+    assert rules.failures == [40, 0]
+    assert sum(took for took in spent if took > 1) < 40 / 9
+
+
+def test_an_alert_whose_rule_takes_too_long_stays_as_it_is() -> None:
+    timer = Looks(0.0)
+    rules = group("{alert: A, expr: 'm > on() group_left max_over_time(vector(0)[1h:1s])'}", timer)
+    storage = stored(1)
+    rules.evaluate(storage, 100.0)
+    assert [alert.phase for alert in rules.alerts()] == [Phase.FIRING]
+    timer.step = 0.5
+    assert rules.evaluate(storage, 101.0).failures
+    known, unknown = rules.known()
+    assert (known, [alert.phase for alert in unknown]) == ([], [Phase.FIRING])
+
+
+def test_a_rule_that_is_mended_by_a_reload_is_tried_at_once() -> None:
+    timer = Looks(0.01)
+    before = group(SLOW, timer)
+    before.evaluate(stored(1), 100.0)
+    after = group("{record: slow, expr: m}")
+    after.adopt(before)
+    assert after.evaluate(stored(1), 101.0).failures == ()
+
+
+def test_the_rest_moves_along_when_the_clock_is_set() -> None:
+    timer = Looks(0.01)
+    rules = group(SLOW, timer)
+    rules.evaluate(stored(1), 10_000.0)
+    rules.shift(-5000.0, lambda record: record)
+    before = timer.now
+    rules.evaluate(stored(1), 5005.0)
+    assert timer.now - before < 1
+    rules.evaluate(stored(1), 5011.0)
+    assert timer.now - before > 1
+
+
+RUNAWAYS = {
+    "{{ range query `m` }}{{ range query `m` }}{{ range query `m` }}{{ end }}{{ end }}{{ end }}": "query timed out",
+    "{{ query `max_over_time(m[1d:1ms])` }}": "query timed out",
+    "{{ reReplaceAll `x?` `` (printf `%900s` ``) }}": "query timed out",
+}
+
+
+@pytest.mark.parametrize("template", RUNAWAYS)
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+def test_templates_count_towards_the_limits_of_their_rule(template: str, where: str) -> None:
+    rules = group(f'{{alert: A, expr: m, {where}: {{a: "{template}"}}}}', Looks(0.01))
+    (failure,) = rules.evaluate(stored(1000), 100.0).failures
+    assert failure.error.startswith(RUNAWAYS[template])
+
+
+def test_a_loop_lets_go_what_each_turn_asked_for() -> None:
+    rules = group(
+        "{alert: A, expr: 'm{gpu=\"0\"}', annotations: {a: '{{ range query `m` }}{{ query `m` | len }} {{ end }}'}}"
+    )
+    storage = stored(700)
+    assert rules.evaluate(storage, 100.0).failures == ()
+    assert rules.alerts()[0].annotations["a"] == "700 " * 700
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ $x := `ab` }}{{ range query `m` }}{{ $x = print $x $x }}{{ end }}",
+        "{{ $x := `ab` }}{{ range query `m` }}{{ $x = printf `%s%s%900s` $x $x $x }}{{ end }}",
+        "{{ range query `m` }}{{ printf `%999s` `` }}{{ end }}",
+        "{{ reReplaceAll `` (printf `%900s` ``) (printf `%900s` ``) }}",
+    ],
+)
+def test_a_text_that_grows_without_end_says_so_in_its_place(template: str) -> None:
+    rules = group(f'{{alert: A, expr: \'m{{gpu="0"}}\', annotations: {{a: "{template}"}}}}')
+    assert rules.evaluate(stored(100), 100.0).failures == ()
+    (alert,) = rules.alerts()
+    assert "too long a text" in alert.annotations["a"] or "is longer than 65536 characters" in alert.annotations["a"]
+
+
+def test_queries_of_templates_leave_nothing_behind() -> None:
+    ledger = Ledger()
+    rules = group("{alert: A, expr: m, annotations: {a: '{{ query `m * 2` | len }}'}}", ledger=ledger)
+    rules.evaluate(stored(50), 100.0)
+    alone = Ledger()
+    group("{alert: A, expr: m}", ledger=alone).evaluate(stored(50), 100.0)
+    assert ledger.remembered == alone.remembered
+
+
+def test_an_error_is_told_in_a_few_words() -> None:
+    storage = stored(2, long="x" * 5000)
+    rules = group("{record: a, expr: 'm + on() m'}")
+    (failure,) = rules.evaluate(storage, 100.0).failures
+    assert failure.error.startswith("found duplicate series") and len(failure.error) < 1100
+
+
+READ = """
+from alerts import durations
+from alerts.template import compile_template
+from alerts.template.functions import FUNCTIONS
+from alerts.template.printf import sprintf
+N = 1_000_000
+NAMES = ("humanize", "stripPort", "stripDomain", "title", "parseDuration", "humanizeTimestamp")
+READERS = [FUNCTIONS[name].call for name in NAMES] + [durations.parse, compile_template, lambda text: sprintf(text, [])]
+for piece in ("1", "a", "[", ":", "a.", "%1", " ", "1e", "_", "{{ x", "{{- ", "{{ 1_", "{{/*", "`"):
+    for reader in READERS:
+        for text in (piece * (N // len(piece)), "{{ " + piece * (N // len(piece)) + "! }}"):
+            try:
+                reader(text)
+            except Exception as error:
+                assert not isinstance(error, (MemoryError, RecursionError)), (piece, reader)
+"""
+
+
+def test_long_texts_are_read_in_linear_time() -> None:
+    """A pattern of ours that tries every length of a run of digits would be busy with a million of them for hours."""
+    done = subprocess.run(
+        [sys.executable, "-c", READ], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_label_that_is_too_long_for_an_expression_costs_the_rule_alone() -> None:
+    """And not the whole round, in which the windows ask who reads the series."""
+    rules = ruleset("{alert: Long, expr: 'm{x=~\".{900}y\"}'}, {alert: Fine, expr: 'm{x=~\"z+\"}'}")
+    windows = Windows(Needs(rules.groups), {}, 1.0)
+    windows.append(make_labels({"x": "z" * 5000}, "m"), 100.0, 1.0)
+    outcome = Group(rules.groups[0]).evaluate(windows, 100.0)
+    assert [(failure.rule, "is too long for it" in failure.error) for failure in outcome.failures] == [("Long", True)]
+    assert [each.alert.rule for each in outcome.transitions] == ["Fine"]
+
+
+def test_series_are_held_against_open_names_once_for_each_name() -> None:
+    needs = Needs(ruleset("{record: r, expr: 'count({__name__=~\"a|b\"})'}").groups)
+    for number in range(1000):
+        labels = (("__name__", "a" if number % 2 else "c"), ("gpu", str(number)))
+        assert needs.history_of(labels) == (0.0 if number % 2 else None)
+    assert len(needs._wanting) == 2 and not needs._wanting["c"]
+
+
+# -- what all rules keep ----------------------------------------------------------------------------------------------
+
+
+FLOOD = "{alert: Flood, expr: m}"
+
+
+def test_a_flood_of_alerts_is_refused_and_leaves_the_others_room() -> None:
+    ledger = Ledger()
+    flood, other = group(FLOOD, ledger=ledger), group("{alert: Other, expr: n}", ledger=ledger)
+    storage = stored(6000)
+    storage.append(make_labels({}, "n"), 100.0, 1.0)
+    (failure,) = flood.evaluate(storage, 100.0).failures
+    assert failure.error.startswith("has 6000 alerts")
+    assert (flood.alerts(), ledger.kept) == ([], 0)
+    assert other.evaluate(storage, 100.0).failures == ()
+    assert len(other.firing()) == 1
+
+
+def test_alerts_that_are_others_each_time_do_not_pile_up() -> None:
+    """Each would be remembered for a quarter of an hour after its end."""
+    rules = group("{alert: Flood, expr: 'm * 0 + time()', labels: {at: '{{ $value }}'}}")
+    storage = stored(500)
+    for second in range(100, 140):
+        assert rules.evaluate(storage, float(second)).failures == ()
+        assert len(rules.alerts()) < 4100
+    assert [len(rules.firing()), rules.failures] == [500, [0]]
+
+
+def test_a_rule_that_keeps_little_is_not_refused_for_those_that_keep_much() -> None:
+    ledger = Ledger()
+    ledger.kept = limits.MOST_KEPT
+    few, many = group("{alert: Few, expr: m < 16}", ledger=ledger), group(FLOOD, ledger=ledger)
+    assert few.evaluate(stored(8), 100.0).failures == ()
+    assert many.evaluate(stored(100), 100.0).failures
+
+
+def test_what_is_kept_is_counted_over_a_reload_and_given_back() -> None:
+    rules = "{record: r, expr: m}, {alert: A, expr: m}"
+    before = group(rules, ledger=Ledger())
+    storage = stored(20)
+    before.evaluate(storage, 100.0)
+    ledger = Ledger()
+    after = group(rules, ledger=ledger)
+    after.adopt(before)
+    assert ledger.kept == before._ledger.kept > 0
+    after.evaluate(Storage(), 100.0 + 301)
+    after.evaluate(Storage(), 100.0 + 301 + 1000)
+    assert ledger.kept == 0
+
+
+def test_what_no_rule_reads_leaves_little_behind() -> None:
+    windows = Windows(Needs(()), {}, 1.0)
+    for number in range(30_000):
+        windows.append(make_labels({"at": str(number)}, "r"), 100.0, 1.0)
+    assert (len(windows), len(windows._unread)) < (1, 10_001)
+
+
+def test_selections_are_remembered_within_bounds() -> None:
+    storage = stored(2000)
+    for number in range(300):
+        query = f'count(m{{gpu!="x{number}"}})'
+        assert evaluate(query, storage)[0].value == 2000
+        assert storage._index._places <= 252_000
+    assert sum(map(len, storage._index._selections.values())) == storage._index._places
+
+
+# -- rounds -----------------------------------------------------------------------------------------------------------
+
+
+class Rounds:
+    """An engine whose timer goes on by so much when a rule reads a series: `n900` costs 0.9 s."""
+
+    def __init__(self, text: str) -> None:
+        self.spent = 0.0
+        self.halted = False
+        self.node = Node()
+        self.engine = RuleEngine(ruleset(text), TARGET, START, lambda: self.spent, lambda: self.halted)
+        reads = self.engine.windows.newest
+
+        def newest(matchers: Any, *arguments: Any) -> Any:
+            self.spent += int(matchers[0].value[1:]) / 1000
+            return reads(matchers, *arguments)
+
+        self.engine.windows.newest = newest  # type: ignore[method-assign]
+        self.now = 0.0
+        self.longest = 0.0
+
+    def rounds(self, count: int) -> dict[str, list[tuple[int, tuple[str, ...], int]]]:
+        """So many rounds, a second apart or as long as they take: by group, when which rules ran and what it missed."""
+        seen: dict[str, list[tuple[int, tuple[str, ...], int]]] = {}
+        for _ in range(count):
+            began = self.spent
+            snapshot = self.node.snapshot({(f"n{cost}", "0"): 1.0 for cost in (1, 300, 900)}, later(self.now))
+            for done in self.engine.round(snapshot, later(self.now)):
+                seen.setdefault(done.group.name, []).append((round(self.now), done.outcome.rules, done.missed))
+            self.longest = max(self.longest, self.spent - began)
+            self.now += max(1.0, self.spent - began)
+        return seen
+
+
+def rule_group(name: str, cost: int, count: int = 1, interval: str = "1s") -> str:
+    rules = ", ".join(f"{{alert: {name}{number}, expr: n{cost} > 0}}" for number in range(count))
+    return f"{{name: {name}, interval: {interval}, rules: [{rules}]}}"
+
+
+def test_a_pack_of_slow_rules_makes_no_round_long_and_is_evaluated_in_turn() -> None:
+    run = Rounds(f"groups: [{rule_group('slow', 900, 100)}, {rule_group('quick', 1, 3)}]")
+    seen = run.rounds(60)
+    assert run.longest < 3
+    quick = [at for at, _, _ in seen["quick"]]
+    assert max(after - before for before, after in pairwise(quick[3:])) <= 3
+    assert all(rules == ("quick0", "quick1", "quick2") for _, rules, _ in seen["quick"])
+    ran = [name for _, rules, _ in seen["slow"] for name in rules]
+    assert ran[:100] == [f"slow{number}" for number in range(100)]
+    assert ran[100] == "slow0"
+    assert len(run.engine.groups()[0][1].firing()) == 100
+
+
+def test_many_slow_groups_take_turns_and_the_quick_ones_go_first() -> None:
+    groups = [rule_group(f"s{number}", 900) for number in range(20)] + [rule_group("quick", 1)]
+    run = Rounds(f"groups: [{', '.join(groups)}]")
+    seen = run.rounds(100)
+    assert run.longest < 3
+    served = [len(seen[f"s{number}"]) for number in range(20)]
+    assert min(served) >= 4 and max(served) - min(served) <= 2
+    late = [at for at, _, _ in seen["quick"] if at > 40]
+    assert max(after - before for before, after in pairwise(late)) <= 3
+
+
+def test_a_round_ends_after_the_rule_at_hand_when_the_daemon_stops() -> None:
+    run = Rounds(f"groups: [{rule_group('a', 300, 3)}, {rule_group('b', 300)}]")
+    run.halted = True
+    assert run.rounds(1) == {}
+    run.halted = False
+    assert run.rounds(3)
+    run.halted = True
+    assert run.rounds(1) == {}  # also now that the groups are known to be slow
+    run.halted = False
+    reads = run.engine.windows.newest
+
+    def halting(*arguments: Any) -> Any:
+        run.halted = True
+        return reads(*arguments)
+
+    run.engine.windows.newest = halting  # type: ignore[method-assign]
+    assert [rules for ((_, rules, _),) in run.rounds(1).values()] in ([("a0",)], [("a1",)], [("a2",)], [("b0",)])
+
+
+def test_a_group_that_is_late_says_so_once_and_counts_what_it_missed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "coldplate.rules")
+    run = Rounds(f"groups: [{rule_group('g', 1)}]")
+    run.rounds(3)
+    run.now += 5
+    assert [missed for _, _, missed in run.rounds(ON_TIME + 5)["g"]] == [5] + [0] * (ON_TIME + 4)
+    assert [record.message for record in caplog.records] == [
+        "a rule group is evaluated less often than it should be",
+        "a rule group is evaluated on time again",
+    ]
+
+
+def test_a_group_that_takes_longer_than_its_interval_misses_evaluations() -> None:
+    seen = Rounds(f"groups: [{rule_group('slow', 900, 5)}]").rounds(30)["slow"]
+    begun = [(at, missed) for at, rules, missed in seen if "slow0" in rules]
+    assert all(missed > 0 for _, missed in begun[1:])
+    assert sum(missed for _, missed in begun) == begun[-1][0] - (len(begun) - 1)
+
+
+def test_nobody_is_late_before_the_first_snapshot() -> None:
+    run = Rounds(f"groups: [{rule_group('g', 1)}]")
+    run.now = 20.0
+    assert run.rounds(2)["g"] == [(20, ("g0",), 0), (21, ("g0",), 0)]
+
+
+def test_what_is_left_of_a_group_is_evaluated_at_the_time_that_it_is_then() -> None:
+    """The windows have gone on: a query of the past would find nothing there, and end alerts that hold."""
+    run = Rounds(f"groups: [{rule_group('g', 900, 3)}]")
+    run.rounds(20)
+    (report,) = run.engine.reports()
+    assert [rule.health for rule in report.rules] == [RuleHealth.OK] * 3
+    assert len(run.engine.groups()[0][1].firing()) == 3

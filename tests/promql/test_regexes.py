@@ -1,0 +1,236 @@
+"""Regular expressions: those of Prometheus, in linear time, and refused with a reason where they cannot be had."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alerts.promql import Matcher, PromqlError
+from alerts.regex import Expansion, RegexError, TextTooLongError, compile_regex, linear, shortcuts
+from tests.promql.regexes import Patterns, differences, samples, texts
+from tests.servers import need
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_generated_expressions_match_and_replace_as_in_prometheus(oracle_module: Any, tmp_path: Path) -> None:
+    program = need("prometheus", left_out="nothing compares regular expressions with its own")
+    given = texts(1, 150, line_breaks=False)  # in Prometheus 2 a dot is no line break
+    with oracle_module.running(program, tmp_path) as oracle:
+        oracle.write(samples(given))
+        assert list(differences(oracle, given, Patterns(1, named=False), 600)) == []
+
+
+def is_match(pattern: str, text: str) -> bool:
+    return compile_regex(pattern).predicate()(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "taken", "left"),
+    [
+        ("a.b", "a\nb", "ab"),
+        (r"\s", "\t", "\v"),
+        (r"[[:^digit:]]", "x", "1"),
+        (r"[:alpha:]", "p", "b"),
+        (r"a{,}", "a{,}", "a"),
+        ("(?i)É", "é", "e"),
+        (r"\Qa.b\E+", "a.bbb", "axb"),
+        (r"\x{61}\141", "aa", "a"),
+        (r"a\z", "a", "b"),
+        (r"\B", "", "a"),
+        (r"(?U)(a+)b*", "aab", "b"),
+        (r"(?P<one>a)(?<two>b)", "ab", "a"),
+        (r"\pL+", "né", "n1"),
+        (r"a|b|", "", "ab"),
+        (r"a\|b", "a|b", "a"),
+        (r".+a.*", "xa", "a"),
+        (r"a.+", "ab", "a"),
+        (".*", "\n", None),
+    ],
+)
+def test_the_dialect_is_gos(pattern: str, taken: str, left: str | None) -> None:
+    assert is_match(pattern, taken)
+    assert left is None or not is_match(pattern, left)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        (r"a\C", r"\C"),
+        (r"\x{D800}", "half of a character"),
+        (r"[a\]\x{dfff}]", "half of a character"),
+        ("(?P<é>a)", "invalid named capture"),
+        ("a{99999999999}", "invalid repeat count"),
+        ("a{1001}", "invalid repetition size"),
+        ("((a{10}){10}){11}", "bad repetition operator|invalid repetition size"),
+        ("(?x)a", "(?x"),
+        ("(?u)a", "(?u"),
+        (r"\u0061", r"\u"),
+        ("a**", "bad repetition operator"),
+        ("(a)(?=b)", "(?="),
+        (r"(a)\1", r"\1"),
+        ("(", "missing )"),
+        ("[", "missing ]"),
+        ("\ud800", "not valid Unicode"),
+        ("(" * 300 + ")" * 300, "nested more than 250 deep"),
+        (r"[\pL\pN]" * 60, "more than 100 classes"),
+        (r"\pL{1000}", "too large"),
+        ("[ab]" * 2100, "longer than 8192 characters"),
+    ],
+)
+def test_what_go_refuses_or_costs_too_much_is_refused_by_name(pattern: str, words: str) -> None:
+    with pytest.raises(RegexError) as caught:
+        compile_regex(pattern)
+    assert any(each in str(caught.value) for each in words.split("|"))
+    with pytest.raises(PromqlError, match="regular expression"):
+        Matcher("x", "=~", pattern)
+
+
+def test_a_list_of_words_may_be_long() -> None:
+    assert is_match("|".join(f"GPU-{number:036d}" for number in range(500)), f"GPU-{499:036d}")
+
+
+def test_expressions_whose_groups_are_asked_for_have_a_hundred_of_them_at_most() -> None:
+    many = "(a)?" * 101
+    assert is_match(many, "aa")
+    with pytest.raises(RegexError, match="more than 100 groups"):
+        compile_regex(many, groups=True)
+
+
+NASTY = ("(([0-9a-zA-Z-])+)+!", "(a+)+b", "(a|a)*b", "(a|aa)+$b", "(.*)(.*)(.*)(.*)(.*)b", "(?:a?){60}a{60}b")
+
+
+@pytest.mark.parametrize("pattern", NASTY)
+def test_nothing_stands_still_while_an_expression_matches(pattern: str) -> None:
+    """With an engine that backtracks, neither the other thread nor this one would ever get on."""
+    steps = threading.Event()
+    done = threading.Thread(target=lambda: (is_match(pattern, "a" * 4000), steps.set()), daemon=True)
+    done.start()
+    assert steps.wait(60)
+
+
+def test_halves_of_characters_are_no_error() -> None:
+    """The names of files that are not UTF-8 have them; Go sees U+FFFD."""
+    odd = "mlx\udcff_\udce9"
+    for pattern in ("mlx.*", r"mlx._[^a]", "(?i)MLX\ufffd_.", r"\w+.+"):
+        assert is_match(pattern, odd)
+    groups = compile_regex("(mlx)(.)_(.)", groups=True)
+    assert groups.expanded(odd, Expansion("$3$2$1", {}), 100) == "\udce9\udcffmlx"
+    assert groups.replaced(f"-{odd}-", Expansion("<$2>", {}), 100) == "-<\udcff>-"
+    assert compile_regex(".", dot_all=False, groups=True).found_in("\udcff")
+
+
+def test_a_text_that_is_too_long_for_an_expression_is_told() -> None:
+    with pytest.raises(TextTooLongError, match="too long for it"):
+        is_match("x.{900}", "x" * 10_000)
+    with pytest.raises(TextTooLongError, match="replacement is too long"):
+        compile_regex("a", groups=True).replaced("aaaa", Expansion("1234", {}), 15)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_needs_no_engine_is_answered_as_by_one(seed: int) -> None:
+    patterns = Patterns(seed)
+    given = texts(seed, 300)
+    without = 0
+    for pattern in (patterns.one() for _ in range(4000)):
+        plain = shortcuts.predicate(pattern)
+        if plain is None:
+            continue
+        without += 1
+        engine = linear.program(pattern, dot_all=True, groups=False)
+        assert [plain(text) for text in given] == [engine.is_whole(text) for text in given], pattern
+    assert without > 200
+
+
+def test_the_memory_of_compiled_expressions_is_bounded() -> None:
+    """They are dropped while their users live on, and come back when they are asked."""
+    matchers = [compile_regex(f"[a-z]{{{number}}}") for number in range(1, 10 * linear.KEPT)]
+    assert linear.program.cache_info().currsize <= linear.KEPT
+    assert [each.predicate()("a" * 7) for each in matchers].count(True) == 1
+    assert linear.program.cache_info().currsize <= linear.KEPT
+
+
+def test_nothing_is_written_to_standard_error() -> None:
+    done = python("from alerts.regex import compile_regex\ntry:\n compile_regex('(')\nexcept ValueError: pass")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# -- without the library ----------------------------------------------------------------------------------------------
+
+HIDDEN = "import sys\nsys.modules['re2'] = None\n"
+
+
+def python(script: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_without_the_library_what_is_accepted_matches_the_same() -> None:
+    """Generated expressions are held against RE2 in this process, by their numbers in the generator's order."""
+    script = f"""{HIDDEN}
+from alerts.regex import Expansion, RegexError, TextTooLongError, compile_regex
+from tests.promql.regexes import Patterns, texts
+given, patterns = texts(3, 200), Patterns(3)
+for number in range(3000):
+    pattern, replacement = patterns.one(), patterns.replacement()
+    try:
+        regex = compile_regex(pattern, groups=True)
+        found = compile_regex(pattern, dot_all=False, groups=True)
+    except RegexError as error:
+        print(number, "refused", "google-re2" in str(error) or "not closed" in str(error))
+        continue
+    expansion = Expansion(replacement, regex.names)
+    made = [regex.expanded(text, expansion, 1000) for text in given]
+    print(number, ascii([made, [found.found_in(text) for text in given],
+                         [found.replaced(text, expansion, 1000) for text in given]]))
+"""
+    done = python(script)
+    assert done.returncode == 0, done.stderr
+    answers = [line.partition(" ")[2] for line in done.stdout.splitlines()]
+    assert len(answers) == 3000
+    given, patterns = texts(3, 200), Patterns(3)
+    accepted = 0
+    for answer in answers:
+        pattern, replacement = patterns.one(), patterns.replacement()
+        if answer.startswith("refused"):
+            assert answer == "refused True", pattern
+            continue
+        accepted += 1
+        regex = compile_regex(pattern, groups=True)
+        found = compile_regex(pattern, dot_all=False, groups=True)
+        expansion = Expansion(replacement, regex.names)
+        made = [regex.expanded(text, expansion, 1000) for text in given]
+        here = [
+            made,
+            [found.found_in(each) for each in given],
+            [found.replaced(each, expansion, 1000) for each in given],
+        ]
+        assert answer == ascii(here), (pattern, replacement)
+    assert accepted > 500
+
+
+def test_without_the_library_what_backtracks_is_refused_with_the_remedy() -> None:
+    script = f"""{HIDDEN}
+from alerts.regex import RegexError, compile_regex
+for pattern in {[*NASTY, "(a|b|c|d)" * 12, ".*a.*b.*", "a{1,900}b{1,900}c{1,900}"]!r}:
+    try:
+        compile_regex(pattern)
+        print("accepted", pattern)
+    except RegexError as error:
+        print("install the package google-re2" in str(error))
+"""
+    done = python(script)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(done.stdout.split("\n")[:-1]) == {"True"}
+
+
+def test_without_the_library_the_pack_can_be_loaded() -> None:
+    files = "', '".join(map(str, sorted((ROOT / "alerts" / "rules").glob("*.yml"))))
+    done = python(f"{HIDDEN}from pathlib import Path\nfrom alerts import rulefile\n"
+                  f"for each in ['{files}']: rulefile.load(Path(each))")  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
