@@ -1,0 +1,229 @@
+"""A fault at any place of the server's loop costs a turn or a client, never the port."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import selectors
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from exporters import server as server_module
+from exporters.deferred import Deferred
+from exporters.wire import Request, Response
+
+if TYPE_CHECKING:
+    from conftest import Running, Serve
+
+GET = b"GET /a HTTP/1.1\r\nHost: n\r\n\r\n"
+Eventually = Callable[[Callable[[], bool]], None]
+
+
+class Fault:
+    """Raises at the call that is so many calls away."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.left = 0
+        self.raised = 0
+
+    def pass_through(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.raised += 1
+            raise self.error
+
+
+def provoke(running: Running, fault: Fault, place: int) -> None:
+    """A client in the middle of a conversation, and a new one, while the fault comes at that place."""
+    talking = running.client()
+    with suppress(OSError):
+        talking.send(GET)
+        talking.response()
+        fault.left = place
+        talking.send(GET * 2)
+        running.client().send(GET[:10])
+        running.client().close()
+        running.get("/b")
+    fault.left = 0
+
+
+def test_a_clock_that_fails_at_any_call_does_not_end_the_service(
+    serve: Serve, caplog: pytest.LogCaptureFixture, eventually: Eventually
+) -> None:
+    fault = Fault(OSError("no clock"))
+
+    def clock() -> float:
+        fault.pass_through()
+        return time.monotonic()
+
+    running = serve(clock=clock)
+    for place in range(1, 80):
+        provoke(running, fault, place)
+        assert running.get("/after")[2] == b"GET /after", f"after a fault at call {place}"
+    assert fault.raised > 20
+    assert running.server.alive
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert 0 < len(said) < 15, "once for each place in the code, not once for each fault"
+
+
+@pytest.mark.parametrize("method", ["select", "register", "modify", "unregister", "get_map"])
+def test_a_selector_that_fails_at_any_call_does_not_end_the_service(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    fault = Fault(OSError(errno.EBADF, "Bad file descriptor"))
+
+    whole = getattr(selectors.DefaultSelector, method)
+
+    def failing(self: Any, *arguments: Any) -> Any:
+        fault.pass_through()
+        return whole(self, *arguments)
+
+    Failing = type("Failing", (selectors.DefaultSelector,), {method: failing})  # noqa: N806
+    monkeypatch.setattr(selectors, "DefaultSelector", Failing)
+    running = serve()
+    for place in range(1, 15):
+        for _ in range(3):
+            provoke(running, fault, place)
+            assert running.get("/after")[2] == b"GET /after", f"after a fault at call {place}"
+    assert fault.raised > 0
+    assert running.server.alive
+
+
+def test_clients_that_the_selector_cannot_forget_do_not_harm_those_who_get_their_descriptors(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unregister(self: Any, fileobj: object) -> Any:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    Failing = type("Failing", (selectors.DefaultSelector,), {"unregister": unregister})  # noqa: N806
+    running = serve()
+    running.server.stop()
+    monkeypatch.setattr(selectors, "DefaultSelector", Failing)
+    running = serve()
+    for number in range(20):
+        monkeypatch.setattr(Failing, "unregister", unregister)
+        assert running.get(f"/{number}")[2] == b"GET /%d" % number
+        monkeypatch.setattr(Failing, "unregister", selectors.EpollSelector.unregister)
+        half = running.client()
+        half.send(GET[:10])
+        half.send(GET[10:])
+        assert half.response()[0] == 200
+
+
+def test_a_selector_that_is_gone_for_good_is_replaced_and_takes_no_client_along(
+    serve: Serve, eventually: Eventually
+) -> None:
+    running = serve()
+    client = running.client()
+    client.send(GET)
+    assert client.response()[0] == 200
+    running.server._selector._selector.close()  # the kernel's side of it alone, under our feet
+
+    def serves() -> bool:
+        with suppress(OSError):  # those who come at that moment may be lost
+            return running.get("/new")[2] == b"GET /new"
+        return False
+
+    eventually(serves)
+    client.send(GET)
+    assert client.response()[2] == b"GET /a"
+
+
+def test_work_that_fails_is_logged_once_and_answers_go_on(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    def work() -> bool:
+        raise ZeroDivisionError("our bug")
+
+    running = serve(work=work, idle_timeout=0.2)
+    idle = running.client()
+    for _ in range(20):
+        assert running.get()[0] == 200
+    assert idle.rest() == b""  # deadlines are kept as well
+    (record,) = caplog.records
+    assert record.exc_info is not None
+
+
+@pytest.fixture
+def mourned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread may die without a word."""
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
+
+
+def test_work_is_gone_on_with_until_there_is_no_more(serve: Serve) -> None:
+    answer = Deferred()
+    left: list[int] = []
+
+    def work() -> bool:
+        if left:
+            left.pop()
+            if not left:
+                answer.answer(Response(HTTPStatus.OK, b"done"))
+        return bool(left)
+
+    def handler(request: Request) -> Deferred:
+        left.extend(range(50))
+        return answer
+
+    assert serve(handler, work=work).get()[2] == b"done"  # fifty turns, none of which waits for anything
+
+
+@pytest.mark.usefixtures("mourned")
+def test_a_thread_that_dies_can_be_revived_with_its_clients(serve: Serve, eventually: Eventually) -> None:
+    def handler(request: Request) -> Response:
+        if request.path == "/die":
+            raise SystemExit  # no Exception: nothing that the loop survives
+        return Response(HTTPStatus.OK, request.path.encode())
+
+    running = serve(handler)
+    assert not running.server.revive()
+    client = running.client()
+    client.send(GET)
+    assert client.response()[0] == 200
+    for _ in range(3):
+        running.client().send(b"GET /die HTTP/1.0\r\n\r\n")
+        eventually(lambda: not running.server.alive)
+        client.send(GET)
+        assert running.server.revive()
+        assert client.response()[2] == b"/a"
+        assert running.get("/new")[2] == b"/new"
+    running.server.stop()
+    assert not running.server.revive()
+
+
+@pytest.mark.usefixtures("mourned")
+def test_a_server_whose_thread_has_died_can_be_stopped(serve: Serve, eventually: Eventually) -> None:
+    def handler(request: Request) -> Response:
+        raise SystemExit
+
+    running = serve(handler)
+    client = running.client()
+    client.send(GET)
+    eventually(lambda: not running.server.alive)
+    running.server.stop()
+    assert client.rest() == b""
+    assert running.server.addresses == []
+
+
+def test_the_loop_shows_that_it_goes_round_also_when_it_is_quiet(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    monkeypatch.setattr(server_module, "HEARTBEAT", 0.02)
+    running = serve()
+    seen = running.server.turns
+    eventually(lambda: running.server.turns > seen + 5)
+
+
+def test_the_loop_does_not_go_round_for_nothing(serve: Serve) -> None:
+    running = serve()
+    client = running.client()
+    client.send(GET)
+    assert client.response()[0] == 200
+    seen = running.server.turns
+    time.sleep(0.3)
+    assert running.server.turns <= seen + 2
