@@ -16,13 +16,14 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
 from agent import __version__, logs
-from agent.alerting import Alerting, Receivers, check_alerting, load_alerting, node_name, source_of, target_labels
+from agent.alerting import Alerting, Receivers, load_alerting, node_name, source_of, target_labels
 from agent.assembly import Options, build_engine, check, load_settings, parse_address, state_file
 from agent.clock import clock
 from agent.config import Config, ConfigError
@@ -64,6 +65,7 @@ class Daemon:
         self._selection = check(self.config)
         self._reloaded = Reload(True, clock().wall)
         self._wanted: set[str] = set()
+        self._askers: deque[Callable[[bool, str], None]] = deque()
         self._announced = False
         # A pipe and not an Event: a handler that interrupts the main thread inside Event.wait would wait for itself.
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -77,6 +79,7 @@ class Daemon:
             [parse_address(each) for each in web.listen],
             site,
             clock=time.monotonic,
+            work=site.work,
             max_connections=web.max_connections,
         )
 
@@ -101,7 +104,7 @@ class Daemon:
             self._wait(self._nap())
             if "reload" in self._wanted:
                 self._wanted.discard("reload")
-                self.reload()
+                self._reload_for_askers()
             snapshot = self.engine.latest
             if snapshot is not None and not self._announced:
                 self._announced = True
@@ -134,6 +137,17 @@ class Daemon:
             self._reloaded = Reload(True, clock().wall)
             log.info("configuration reloaded")
         self._notifier.send(READY=1)
+
+    def _reload_for_askers(self) -> None:
+        """Reload, and tell how it went to those who had asked before it began."""
+        askers = [self._askers.popleft() for _ in range(len(self._askers))]
+        good, text = False, "the reload failed; coldplate's log says more"
+        try:
+            self.reload()
+            good, text = self._reloaded.good, self._reloaded.message or "configuration reloaded"
+        finally:
+            for tell in askers:
+                tell(good, text)
 
     def _sample(self) -> None:
         try:
@@ -172,6 +186,8 @@ class Daemon:
     def _shut_down(self, loop: threading.Thread) -> None:
         log.info("stopping")
         self._notifier.send(STOPPING=1)
+        while self._askers:
+            self._askers.popleft()(False, "the agent stops")
         self.engine.stop()
         loop.join(5.0)
         self.judge.stop()
@@ -240,17 +256,10 @@ class Daemon:
         snapshot = self.engine.latest
         return None if snapshot is None else self._selection.apply(snapshot)
 
-    def _request_reload(self) -> tuple[bool, str]:
-        """Check the file now, for the answer's sake, and let the main thread do the work."""
-        try:
-            config = self._read_config()
-            check(config)
-            check_alerting(config, self._options.folder)
-        except ConfigError as error:
-            self._want("reload")
-            return False, str(error)
+    def _request_reload(self, tell: Callable[[bool, str], None]) -> None:
+        """Have the main thread reload, and `tell` called when it is over. For any thread; returns at once."""
+        self._askers.append(tell)
         self._want("reload")
-        return True, "reloading"
 
     def readiness(self) -> tuple[bool, str]:
         """Whether the last sample is fresh, and a sentence about it."""

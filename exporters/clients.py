@@ -82,11 +82,8 @@ class Clients:
     def admit(self, sock: socket.socket, peer: str, now: float) -> None:
         """A new client; its request is usually there already."""
         sock.setblocking(False)
-        with suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = Connection(sock, peer, self._timeouts, now)
         self.connections.add(connection)
-        self._attend(connection, self._watch)
         self._attend(connection, self._serve)
 
     def serve(self, ready: list[Connection], patience: float) -> None:
@@ -171,7 +168,7 @@ class Clients:
         if connection.through:  # with its last response; it has let the others go first since
             connection.read_on()
             self._converse(connection)
-        elif connection.flush():
+        elif connection.flush(self._clock()):
             connection.turn(self._clock())
             self._watch(connection)
 
@@ -221,7 +218,7 @@ class Clients:
         self._send(connection)
 
     def _send(self, connection: Connection) -> None:
-        if connection.flush():
+        if connection.flush(self._clock()):
             connection.turn(self._clock())
         else:
             for each in hoarders(self.connections, _HELD):

@@ -59,6 +59,7 @@ class Connection:
         "answers",
         "cost",
         "deadline",
+        "moved",
         "peer",
         "pending",
         "phase",
@@ -74,6 +75,7 @@ class Connection:
         self.deadline = now + timeouts.idle
         self.answers = 0  # that the client has been given
         self.answered = now  # when the last of them was
+        self.moved = now  # when it last took something of one
         self.cost = 0.0  # seconds of the server's time that it took lately
         self.pending: Deferred | None = None
         self._timeouts = timeouts
@@ -145,7 +147,7 @@ class Connection:
         self._abandon()
         self.phase = Phase.WRITING
         self.deadline = now + self._timeouts.write
-        self.answered = now
+        self.answered = self.moved = now
         self.answers += 1
         self._out.append(memoryview(response.head(not self._last)))
         if self._with_body and response.body:
@@ -158,7 +160,7 @@ class Connection:
         self._last = self._with_body = True
         self.answer(response, now)
 
-    def flush(self) -> bool:
+    def flush(self, now: float) -> bool:
         """Send what the client takes, up to a mouthful. True when everything is gone. Raises OSError."""
         room = _MOUTHFUL
         while self._out and room > 0:
@@ -167,6 +169,7 @@ class Connection:
             except (BlockingIOError, InterruptedError):
                 return False
             room -= sent
+            self.moved = now
             while self._out and sent >= len(self._out[0]):
                 sent -= len(self._out.popleft())
             if sent:

@@ -9,7 +9,8 @@ from exporters.connection import Connection, Phase
 SLOW = 0.5
 """Seconds at one answer after which a client may lose its place to another."""
 
-_ANSWERED = frozenset({Phase.WAITING, Phase.WRITING})
+STALLED = 0.1
+"""Seconds after which it may that takes nothing of its response at all: a scraper does so every few milliseconds."""
 
 
 def victim(connections: Iterable[Connection], now: float) -> Connection | None:
@@ -20,9 +21,9 @@ def victim(connections: Iterable[Connection], now: float) -> Connection | None:
     """
     idle, slow, greedy = [], [], []
     for each in connections:
-        if each.phase not in _ANSWERED:
+        if each.phase in (Phase.READING, Phase.DRAINING):
             idle.append(each)
-        elif now - each.since > SLOW:
+        elif now - each.since > SLOW or (each.phase is Phase.WRITING and now - each.moved > STALLED):
             slow.append(each)
         elif each.answers > 1:
             greedy.append(each)

@@ -35,7 +35,7 @@ def test_a_client_that_takes_everything_at_once_gets_no_more_than_a_mouthful_in_
     connection.ask(Request("GET", "/"), 0.0)
     connection.answer(Response(HTTPStatus.OK, bytes(4 * 1024 * 1024)), 0.0)
     turns = 1
-    while not connection.flush():
+    while not connection.flush(0.0):
         assert sock.taken <= turns * 300_000
         turns += 1
     assert sock.taken > 4 * 1024 * 1024

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from exporters.connection import Connection, Timeouts
 from exporters.deferred import Deferred
-from exporters.eviction import SLOW, hoarders, victim
+from exporters.eviction import SLOW, STALLED, hoarders, victim
 from exporters.wire import Request, Response
 
 NOW = 1000.0
@@ -47,6 +47,7 @@ def writing(sock: socket.socket, ago: float, body: bytes = b"body", answers: int
     made.ask(Request("GET", "/"), NOW - ago)
     made.answer(Response(HTTPStatus.OK, body), NOW - ago)
     made.answers = answers
+    made.moved = NOW
     return made
 
 
@@ -62,6 +63,12 @@ def test_where_nobody_is_quiet_the_one_that_has_been_at_one_answer_longest_goes(
     longest = slow(pair, 3 * SLOW)
     others = [waiting(pair, 2 * SLOW), writing(pair, 2 * SLOW), waiting(pair, 0.0), writing(pair, 0.0, answers=99)]
     assert victim([*others, longest], NOW) is longest
+
+
+def test_a_reader_that_takes_nothing_may_go_sooner(pair: socket.socket) -> None:
+    stalled = writing(pair, 1.5 * STALLED)
+    stalled.moved = NOW - 1.1 * STALLED
+    assert victim([writing(pair, 0.4), stalled, waiting(pair, 0.4), writing(pair, 0.0, answers=99)], NOW) is stalled
 
 
 def test_where_all_are_quick_the_one_with_the_most_answers_goes(pair: socket.socket) -> None:

@@ -40,6 +40,7 @@ def test_what_the_kernel_keeps_for_a_client_is_bounded() -> None:
         with closing(client):
             assert client.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 256 * 1024
             assert client.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 64 * 1024
+            assert client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
 @pytest.fixture
