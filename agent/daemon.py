@@ -143,7 +143,7 @@ class Daemon:
         askers = [self._askers.popleft() for _ in range(len(self._askers))]
         good, text = False, "the reload failed; coldplate's log says more"
         try:
-            with _no_passes_over_garbage():
+            with no_passes_over_garbage():
                 self.reload()
             good, text = self._reloaded.good, self._reloaded.message or "configuration reloaded"
         finally:
@@ -295,7 +295,7 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def _no_passes_over_garbage() -> Iterator[None]:
+def no_passes_over_garbage() -> Iterator[None]:
     """For work that makes many objects which stay: nobody looks through them for garbage, now or later.
 
     5,000 rules are made of a million objects. A pass over them stops every thread for up to 0.4 s, and there are
