@@ -7,6 +7,7 @@ engine nor HTTP: reports and a selection in, bytes out.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Generator, Iterable, Iterator
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -39,6 +40,7 @@ class RulePrinter:
 
     def __init__(self) -> None:
         self._printed: dict[int, _Printed] = {}
+        self._groups: list[GroupReport] = []
 
     def alerts(self, groups: Iterable[GroupReport]) -> Iterator[bytes]:
         """The answer to `/api/v1/alerts`, bit by bit: what is pending or firing."""
@@ -50,7 +52,7 @@ class RulePrinter:
 
     def forget(self) -> None:
         """Keep nothing: nobody seems to ask any more."""
-        self._printed = {}
+        self._printed, self._groups = {}, []
 
     def _alert_data(self, groups: list[GroupReport]) -> Iterator[bytes]:
         self._drop_all_but(groups)
@@ -73,6 +75,8 @@ class RulePrinter:
                 yield comma
                 yield from self._group(group, rules, selection.exclude_alerts)
                 comma = b","
+            else:
+                yield b""
         yield b"]}"
 
     def _group(self, group: GroupReport, rules: list[RuleReport], exclude_alerts: bool) -> Iterator[bytes]:
@@ -101,6 +105,9 @@ class RulePrinter:
         return printed
 
     def _drop_all_but(self, groups: list[GroupReport]) -> None:
+        if len(groups) == len(self._groups) and all(map(operator.is_, groups, self._groups)):
+            return
+        self._groups = groups
         standing = {id(rule) for group in groups for rule in group.rules}
         self._printed = {key: each for key, each in self._printed.items() if key in standing}
 
