@@ -28,7 +28,7 @@ __all__ = ["BindError", "HttpServer"]
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT = 2.0
+HEARTBEAT = 10.0
 """Longest seconds between two turns, also where nobody says anything."""
 
 _ROUND = 0.005
@@ -67,14 +67,14 @@ class HttpServer:
         self._limit = max(1, max_connections)
         self._complaints = Complaints(logger)
         timeouts = Timeouts(idle_timeout, request_timeout, write_timeout)
-        self._clients = Clients(handler, clock, timeouts, self._complaints, self._nudge, self._close)
+        self._clients = Clients(handler, clock, timeouts, self._complaints, self.nudge, self._close)
         self._acceptor = Acceptor((), self._clients.evict, self._complaints)
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._now = 0.0
         self._busy = False
         self.turns = 0
-        """Grows as long as the loop goes round: at least every HEARTBEAT, however quiet it is."""
+        """Grows as long as the loop goes round: at least every HEARTBEAT, and soon after a `nudge`."""
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -116,7 +116,7 @@ class HttpServer:
         if thread is None:
             return
         self._stopping.set()
-        self._nudge()
+        self.nudge()
         thread.join(_PATIENCE)
         self._thread = None
         if thread.is_alive():
@@ -126,15 +126,15 @@ class HttpServer:
         for each in (self._selector, self._waker, self._wake):
             each.close()
 
+    def nudge(self) -> None:
+        """Have the loop go round now, whatever it waits for. For any thread."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            with suppress(OSError):  # it is full of wake-ups already, or closed
+                self._wake.send(b"\0")
+
     def _begin(self) -> None:
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
-
-    def _nudge(self) -> None:
-        """End the loop's wait. For any thread."""
-        if threading.current_thread() is not self._thread:
-            with suppress(OSError):  # it is full of wake-ups already, or closed
-                self._wake.send(b"\0")
 
     # Everything below runs in the server's thread.
 

@@ -239,6 +239,15 @@ def test_the_loop_shows_that_it_goes_round_also_when_it_is_quiet(
     eventually(lambda: running.server.turns > seen + 5)
 
 
+def test_a_supervisor_may_ask_for_a_turn(serve: Serve, eventually: Eventually) -> None:
+    running = serve()
+    running.get()
+    for _ in range(5):
+        seen = running.server.turns
+        running.server.nudge()
+        eventually(lambda seen=seen: running.server.turns > seen)
+
+
 def test_the_loop_does_not_go_round_for_nothing(serve: Serve) -> None:
     running = serve()
     client = running.client()
