@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from agent.clock import clock
 from agent.config import Config, ConfigError, OverrideConfig, ReceiverConfig
 from agent.model import Instant, Labels
 from agent.threads import Threads
@@ -152,11 +151,6 @@ def load_alerting(config: Config, folder: Path, receivers: Receivers) -> Alertin
     rules = load_rules(config, folder)
     made = receivers.make(config, external_url(config))
     return Alerting(rules, made, config.notify.resend, make_labels(external_labels(config)))
-
-
-def check_alerting(config: Config, folder: Path) -> None:
-    """Whether all of it could be used; begins nothing. Raises ConfigError."""
-    load_alerting(config, folder, Receivers(clock))
 
 
 def source_of(config: Config) -> str:

@@ -32,7 +32,7 @@ def sample_once(config: Config, options: Options, style: str, textfile: Path | N
         _write_textfile(snapshot, textfile)
         return 0
     if style == "json":
-        sys.stdout.write(success(snapshot, age_of(snapshot, clock().mono)).decode().rstrip("\n") + "\n")
+        sys.stdout.write(b"".join(success(snapshot, age_of(snapshot, clock().mono))).decode())
     else:
         form = Format.OPENMETRICS if style == "openmetrics" else Format.TEXT
         sys.stdout.write(Encoder().render(snapshot, form, age_of(snapshot, clock().mono)).decode())

@@ -10,13 +10,18 @@ from __future__ import annotations
 import socket
 import struct
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
-from exporters.wire import Request, RequestReader, Response
+from exporters.deferred import Deferred
+from exporters.wire import GO_AHEAD, Request, RequestReader, Response
 
 _CHUNK = 16 * 1024
+_MOUTHFUL = 128 * 1024
+"""Bytes that a client is sent before the others have their turn: some tens of microseconds."""
+
 _DRAIN_TIMEOUT = 1.0
 _DRAIN_LIMIT = 1024 * 1024
 _RESET = struct.pack("ii", 1, 0)
@@ -26,6 +31,7 @@ class Phase(Enum):
     """What a connection waits for."""
 
     READING = "reading"  # for a request, or the rest of one
+    WAITING = "waiting"  # for an answer that is not ready
     WRITING = "writing"  # for the client to take the response
     DRAINING = "draining"  # for the client to hang up, after our last word
 
@@ -42,14 +48,20 @@ class Connection:
     """The state of one connection. `now` is always the server's clock."""
 
     __slots__ = (
+        "_body",
         "_drained",
         "_last",
         "_out",
         "_reader",
         "_timeouts",
+        "_with_body",
+        "answered",
+        "answers",
+        "cost",
         "deadline",
         "moved",
         "peer",
+        "pending",
         "phase",
         "since",
         "sock",
@@ -60,18 +72,34 @@ class Connection:
         self.peer = peer
         self.phase = Phase.READING
         self.since = now  # of the last complete request, or of the connect
-        self.moved = now  # when the client last took a byte of a response
         self.deadline = now + timeouts.idle
+        self.answers = 0  # that the client has been given
+        self.answered = now  # when the last of them was
+        self.moved = now  # when it last took something of one
+        self.cost = 0.0  # seconds of the server's time that it took lately
+        self.pending: Deferred | None = None
         self._timeouts = timeouts
         self._reader = RequestReader()
         self._out: deque[memoryview] = deque()
+        self._body = b""
         self._last = False
+        self._with_body = True
         self._drained = 0
 
     @property
     def half_asked(self) -> bool:
         """Whether the client has begun a request and not ended it."""
         return self.phase is Phase.READING and self._reader.begun
+
+    @property
+    def holds(self) -> bytes:
+        """The body that is kept in memory until this client has taken it."""
+        return self._body
+
+    @property
+    def through(self) -> bool:
+        """Whether the client has been sent all of its response."""
+        return not self._out
 
     def receive(self, now: float) -> bool:
         """Take what the client has sent. False when it has hung up. Raises OSError."""
@@ -84,37 +112,71 @@ class Connection:
         if self.phase is Phase.DRAINING:
             self._drained += len(data)
             return self._drained <= _DRAIN_LIMIT
-        if not self._reader.begun:
+        if self.phase is Phase.READING and not self._reader.begun:
             self.deadline = now + self._timeouts.request
         self._reader.feed(data)
         return True
 
-    def next_request(self) -> Request | None:
-        """The next complete request. Raises RefusedError."""
-        return self._reader.next()
+    @property
+    def overfed(self) -> bool:
+        """Whether the client has sent as much as is kept of it while it waits for an answer."""
+        return self._reader.held >= _CHUNK
 
-    def answer(self, response: Response, now: float, *, keep_alive: bool, with_body: bool) -> None:
-        """Queue a response; nothing further is read before it is gone."""
+    def next_request(self) -> Request | None:
+        """The next complete request. Raises RefusedError, and OSError."""
+        request = self._reader.next()
+        if request is None and self._reader.takes_go_ahead():
+            with suppress(BlockingIOError):
+                self.sock.send(GO_AHEAD)
+        return request
+
+    def ask(self, request: Request, now: float) -> None:
+        """Note a request that is to be answered next."""
+        self.since = now
+        self._last = not request.keep_alive
+        self._with_body = request.method != "HEAD"
+
+    def wait(self, answer: Deferred, now: float) -> None:
+        """The answer to what was asked comes later."""
+        self.phase = Phase.WAITING
+        self.pending = answer
+        self.deadline = now + answer.patience
+
+    def answer(self, response: Response, now: float) -> None:
+        """Queue the response to what was asked; no further request is looked at before it is gone."""
+        self._abandon()
         self.phase = Phase.WRITING
-        self.since = self.moved = now
         self.deadline = now + self._timeouts.write
-        self._last = not keep_alive
-        self._out.append(memoryview(response.head(keep_alive)))
-        if with_body and response.body:
+        self.answered = self.moved = now
+        self.answers += 1
+        self._out.append(memoryview(response.head(not self._last)))
+        if self._with_body and response.body:
+            self._body = response.body
             self._out.append(memoryview(response.body))
 
+    def refuse(self, response: Response, now: float) -> None:
+        """Queue a response after which there is no other."""
+        self.since = now
+        self._last = self._with_body = True
+        self.answer(response, now)
+
     def flush(self, now: float) -> bool:
-        """Send what the client takes. True when everything is gone. Raises OSError."""
-        while self._out:
+        """Send what the client takes, up to a mouthful. True when everything is gone. Raises OSError."""
+        room = _MOUTHFUL
+        while self._out and room > 0:
             try:
-                sent = self.sock.sendmsg(self._out)
+                sent = self.sock.sendmsg([each[:room] for each in self._out])
             except (BlockingIOError, InterruptedError):
                 return False
+            room -= sent
             self.moved = now
             while self._out and sent >= len(self._out[0]):
                 sent -= len(self._out.popleft())
             if sent:
                 self._out[0] = self._out[0][sent:]
+        if self._out:
+            return False
+        self._body = b""
         return True
 
     def turn(self, now: float) -> None:
@@ -128,26 +190,35 @@ class Connection:
             self.deadline = now + _DRAIN_TIMEOUT
             self.sock.shutdown(socket.SHUT_WR)
             return
-        self.phase = Phase.READING
         self.since = now
-        self.deadline = now + (self._timeouts.request if self._reader.begun else self._timeouts.idle)
+        if self._reader.begun:
+            # Let the other clients have their turn first: what is there is looked at once the socket can be written.
+            self.deadline = now + self._timeouts.request
+        else:
+            self.phase = Phase.READING
+            self.deadline = now + self._timeouts.idle
 
-    def yield_turn(self, now: float) -> None:
-        """Let the other clients have theirs first: a further request is looked at once the socket can be written."""
-        if self.phase is Phase.READING:
-            self.phase = Phase.WRITING
-            self.moved = now
+    def read_on(self) -> None:
+        """Look at what the client has sent in the meantime."""
+        self.phase = Phase.READING
 
     def end_by(self, deadline: float) -> None:
         """Make the response that is on its way the last one, and let it be gone by then."""
         self._last = True
         self.deadline = min(self.deadline, deadline)
 
-    def close(self) -> None:
-        """Hang up; a response that the client did not take is dropped from the kernel's buffers, too."""
+    def close(self, hang_up: Callable[[socket.socket], None]) -> None:
+        """Have the socket closed; a response that the client did not take is dropped from the kernel's buffers, too."""
+        self._abandon()
+        unsent, self._body = bool(self._out), b""
         self._out.clear()
         with suppress(OSError):
-            if self.phase is Phase.WRITING:
+            if unsent:
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         with suppress(OSError):
-            self.sock.close()
+            hang_up(self.sock)
+
+    def _abandon(self) -> None:
+        if self.pending is not None:
+            self.pending.abandoned = True
+            self.pending = None

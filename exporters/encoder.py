@@ -10,13 +10,21 @@ It refuses to judge: it shows every reading that the snapshot holds, and invents
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from math import isfinite, isnan
 from operator import itemgetter
 
 from agent.model import Metric, Reading, Series, Snapshot
-from exporters.families import AGE_SERIES, Family, group, labels_of, openmetrics_kinds, openmetrics_unit, text_type
+from exporters.families import (
+    AGE_SERIES,
+    arrange,
+    by_family,
+    labels_of,
+    openmetrics_kinds,
+    openmetrics_unit,
+    text_type,
+)
 
 
 class Format(Enum):
@@ -41,19 +49,18 @@ class _Word(str):
 
 
 class _Chunk:
-    """One family of a page: its head and its lines, and how it last came out."""
+    """One family of a page in one format: its head and its lines, and how it last came out."""
 
-    __slots__ = ("_made", "_pick", "_template", "_values")
+    __slots__ = ("_made", "_template", "_values", "head")
 
-    def __init__(self, places: Sequence[int], template: bytes) -> None:
-        self._pick = _picker(places)
-        self._template = template
+    def __init__(self, head: str, members: Sequence[Series]) -> None:
+        self.head = head
+        self._template = b"".join((_escape_percent(_encode(head)), *map(_prefix, members)))
         self._values: _Values | None = None
         self._made = b""
 
-    def render(self, values: _Values) -> bytes:
-        """The family with these values of the page; most families are sampled seldom and come out as before."""
-        own = self._pick(values)
+    def render(self, own: _Values) -> bytes:
+        """The family with these values; most families are sampled seldom and come out as before."""
         if own != self._values:
             # Readings are finite numbers. A bool or an infinity that slips in must not cost the page.
             plain = _PLAIN.issuperset(map(type, own)) and isfinite(sum(own))
@@ -62,56 +69,96 @@ class _Chunk:
         return self._made
 
 
+class _Kin:
+    """The series of one family as they come in the snapshot, their order on the page, and its chunks."""
+
+    __slots__ = ("chunks", "members", "order")
+
+    def __init__(self, members: tuple[Series, ...]) -> None:
+        self.members = members
+        self.order = arrange(members)
+        self.chunks: dict[Format, _Chunk] = {}
+
+    @property
+    def metric(self) -> Metric:
+        return self.members[0].metric
+
+    def chunk(self, fmt: Format, head: str) -> _Chunk:
+        """The family in that format; it is made anew where a neighbour's coming or going changes its head."""
+        chunk = self.chunks.get(fmt)
+        if chunk is None or chunk.head != head:
+            chunk = self.chunks[fmt] = _Chunk(head, [self.members[place] for place in self.order])
+        return chunk
+
+
 class _Layout:
     """Everything about a page but its values; good for as long as the same series come in the same order."""
 
-    __slots__ = ("chunks", "families", "series")
+    __slots__ = ("chunks", "kin", "picks", "series")
 
     def __init__(self, series: tuple[Series, ...]) -> None:
         self.series = series
-        self.families = group(series)
+        self.kin: list[_Kin] = []
+        self.picks: list[Callable[[_Values], _Values]] = []
         self.chunks: dict[Format, list[_Chunk]] = {}
+
+    def add(self, kin: _Kin, places: Sequence[int]) -> None:
+        self.kin.append(kin)
+        self.picks.append(_picker([places[each] for each in kin.order]))
 
 
 class Encoder:
-    """Renders snapshots; keeps what it knows about the series of the last one, and no others."""
+    """Renders snapshots; keeps what it knows about the families of the last one, and no others."""
 
     def __init__(self) -> None:
-        self._prefixes: dict[Series, bytes] = {}
         self._layout = _Layout(())
 
     @property
     def cached(self) -> int:
-        """Number of series whose encoded prefix is kept."""
-        return len(self._prefixes)
+        """Number of series that are laid out."""
+        return len(self._layout.series)
 
     def render(self, snapshot: Snapshot, fmt: Format, age: float) -> bytes:
         """The page. `age` is the seconds since the snapshot was taken, shown as coldplate_sample_age_seconds."""
+        return b"".join(self.pieces(snapshot, fmt, age))
+
+    def pieces(self, snapshot: Snapshot, fmt: Format, age: float) -> Iterator[bytes]:
+        """The page bit by bit, so that whoever renders can do something else between two; some bits are empty.
+
+        One page has to be at its end before the next is begun.
+        """
         series, values = _columns(snapshot.readings, age)
+        if self._layout.series != series:
+            yield from self._lay_out(series)
         layout = self._layout
-        if layout.series != series:
-            layout = self._lay_out(series)
-        chunks = layout.chunks.get(fmt)
-        if chunks is None:
-            chunks = layout.chunks[fmt] = self._chunks(layout, fmt)
-        parts = [chunk.render(values) for chunk in chunks]
+        if fmt not in layout.chunks:
+            yield from _add_chunks(layout, fmt)
+        for pick, chunk in zip(layout.picks, layout.chunks[fmt], strict=True):
+            yield chunk.render(pick(values))
         if fmt is Format.OPENMETRICS:
-            parts.append(b"# EOF\n")
-        return b"".join(parts)
+            yield b"# EOF\n"
 
-    def _lay_out(self, series: tuple[Series, ...]) -> _Layout:
-        known = self._prefixes
-        self._prefixes = {each: known.get(each) or _prefix(each) for each in series}
-        self._layout = _Layout(series)
-        return self._layout
+    def _lay_out(self, series: tuple[Series, ...]) -> Iterator[bytes]:
+        """A GPU that comes and goes changes few families: those that have the same series as before are kept."""
+        known = {kin.metric.name: kin for kin in self._layout.kin}
+        layout = _Layout(series)
+        yield b""
+        for places in by_family(series):
+            members = tuple(series[place] for place in places)
+            kin = known.get(members[0].metric.name)
+            layout.add(kin if kin is not None and kin.members == members else _Kin(members), places)
+            yield b""
+        self._layout = layout
 
-    def _chunks(self, layout: _Layout, fmt: Format) -> list[_Chunk]:
-        heads = _openmetrics_heads(layout.families) if fmt is Format.OPENMETRICS else _text_heads(layout.families)
-        chunks = []
-        for head, family in zip(heads, layout.families, strict=True):
-            lines = [self._prefixes[layout.series[place]] for place in family.members]
-            chunks.append(_Chunk(family.members, b"".join((_escape_percent(_encode(head)), *lines))))
-        return chunks
+
+def _add_chunks(layout: _Layout, fmt: Format) -> Iterator[bytes]:
+    rows = [kin.metric for kin in layout.kin]
+    heads = _openmetrics_heads(rows) if fmt is Format.OPENMETRICS else map(_text_head, rows)
+    chunks = []
+    for kin, head in zip(layout.kin, heads, strict=True):
+        chunks.append(kin.chunk(fmt, head))
+        yield b""
+    layout.chunks[fmt] = chunks
 
 
 def _columns(readings: Sequence[Reading], age: float) -> tuple[tuple[Series, ...], _Values]:
@@ -154,17 +201,12 @@ def _escape_label(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def _text_heads(families: Iterable[Family]) -> list[str]:
-    return [_text_head(family.metric) for family in families]
-
-
 def _text_head(row: Metric) -> str:
     meaning = row.help.replace("\\", r"\\").replace("\n", r"\n")
     return f"# HELP {row.name} {meaning}\n# TYPE {row.name} {text_type(row)}\n"
 
 
-def _openmetrics_heads(families: Sequence[Family]) -> list[str]:
-    rows = [family.metric for family in families]
+def _openmetrics_heads(rows: Sequence[Metric]) -> list[str]:
     kinds = openmetrics_kinds(rows)
     return [_openmetrics_head(row, name, kind) for row, (name, kind) in zip(rows, kinds, strict=True)]
 

@@ -41,21 +41,36 @@ def labels_of(series: Series) -> Labels:
 
 def group(series: Sequence[Series]) -> list[Family]:
     """Families in catalogue order; a series that appears twice is kept where it came first."""
-    members: dict[str, list[tuple[_NaturalKey, int]]] = {}
-    rows: dict[str, Metric] = {}
-    seen: set[tuple[str, frozenset[tuple[str, str]]]] = set()
-    for place, each in enumerate(series):
-        labels = labels_of(each)
-        name = each.metric.name
-        identity = (name, frozenset(pair for pair in labels if pair[1]))  # an empty label is no label
-        if identity in seen:
-            continue
-        seen.add(identity)
-        rows.setdefault(name, each.metric)
-        members.setdefault(name, []).append((_natural(labels), place))
     return [
-        Family(row, tuple(place for _, place in sorted(members[row.name]))) for row in sorted(rows.values(), key=_rank)
+        Family(series[places[0]].metric, tuple(places[each] for each in arrange([series[place] for place in places])))
+        for places in by_family(series)
     ]
+
+
+def by_family(series: Sequence[Series]) -> list[list[int]]:
+    """The places of each family's series as they come; the families in catalogue order."""
+    found: dict[str, list[int]] = {}
+    for place, each in enumerate(series):
+        name = each.metric.name
+        if name in found:
+            found[name].append(place)
+        else:
+            found[name] = [place]
+    return sorted(found.values(), key=lambda places: _rank(series[places[0]].metric))
+
+
+def arrange(members: Sequence[Series]) -> tuple[int, ...]:
+    """The order of one family's series on the page, as places among them; one that appears twice stays once."""
+    kept: list[tuple[_NaturalKey, int]] = []
+    seen: set[frozenset[tuple[str, str]]] = set()
+    for place, each in enumerate(members):
+        labels = labels_of(each)
+        identity = frozenset(pair for pair in labels if pair[1])  # an empty label is no label
+        if identity not in seen:
+            seen.add(identity)
+            kept.append((_natural(labels), place))
+    kept.sort()
+    return tuple(place for _, place in kept)
 
 
 def _rank(row: Metric) -> tuple[int, str]:

@@ -79,17 +79,21 @@ class Facts:
     groups: tuple[GroupReport, ...] | None = None
 
 
-def render(facts: Facts) -> str:
-    """The HTML document."""
+def pieces(facts: Facts) -> Iterator[bytes]:
+    """The HTML document, bit by bit."""
     node = escape(facts.node)
-    return (
+    yield _encode(
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>coldplate on {node}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
         f"<h1>coldplate <small>{escape(facts.version)} on {node}</small></h1>\n"
-        + "".join(_sections(facts))
-        + "</main>\n</body>\n</html>\n"
     )
+    yield from map(_encode, _sections(facts))
+    yield b"</main>\n</body>\n</html>\n"
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def _sections(facts: Facts) -> Iterator[str]:
@@ -99,9 +103,11 @@ def _sections(facts: Facts) -> Iterator[str]:
             " nothing they show is real.</p>\n"
         )
     devices = _devices(facts.snapshot)
-    yield _summary(facts, devices)
-    if facts.groups is not None:
-        yield landing_alerts.section(facts.groups, None if facts.snapshot is None else facts.snapshot.at.wall)
+    yield ""
+    alerts = None if facts.groups is None else (yield from landing_alerts.look_at(facts.groups))
+    yield _summary(facts, devices, alerts)
+    if alerts is not None:
+        yield landing_alerts.section(alerts, None if facts.snapshot is None else facts.snapshot.at.wall)
     if devices:
         yield _gpu_table(devices)
     if facts.snapshot is not None:
@@ -109,7 +115,7 @@ def _sections(facts: Facts) -> Iterator[str]:
     yield _links(facts.telemetry_path)
 
 
-def _summary(facts: Facts, devices: dict[Gpu, dict[str, str | float]]) -> str:
+def _summary(facts: Facts, devices: dict[Gpu, dict[str, str | float]], alerts: landing_alerts.Overview | None) -> str:
     ready, text = facts.readiness
     answering = sum(1 for values in devices.values() if values.get(_UP) == 1)
     tiles = [
@@ -118,8 +124,8 @@ def _summary(facts: Facts, devices: dict[Gpu, dict[str, str | float]]) -> str:
         ("Series", "none yet" if facts.snapshot is None else str(len(facts.snapshot.readings))),
         ("Sample age", "no sample yet" if facts.age is None else f"{facts.age:.1f} s"),
     ]
-    if facts.groups is not None:
-        tiles.append(("Alerts", landing_alerts.tile(facts.groups)))
+    if alerts is not None:
+        tiles.append(("Alerts", landing_alerts.tile(alerts)))
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>\n"
 
 

@@ -6,7 +6,10 @@ that no browser opens. The whole list is at `/api/v1/alerts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import nsmallest
+from itertools import islice
 
 from agent.model import Alert, GroupReport, Phase, RuleHealth
 from exporters.markup import escape, table
@@ -15,43 +18,75 @@ MAX_ROWS = 50
 MAX_TEXT = 400
 """Characters of a cell."""
 
+_ENOUGH = 1000
+"""Alerts that are looked at without a break: about a millisecond."""
+
 _ORDER = {Phase.FIRING: 0, Phase.PENDING: 1}
 _SEVERITIES = {"critical": 0, "warning": 1, "info": 2}  # a word that is not known may be anything: in the middle
 _NOT_WHERE = frozenset({"alertname", "severity", "instance", "job"})
 """Labels that do not tell where on this node: they have a column, or are the same for all."""
 
 
-def tile(groups: tuple[GroupReport, ...]) -> str:
+@dataclass(slots=True)
+class Overview:
+    """What the page shows of all rules: counts, and no more alerts than have room."""
+
+    firing: int = 0
+    pending: int = 0
+    rules: int = 0
+    failed: int = 0
+    worst: list[Alert] = field(default_factory=list)
+
+    @property
+    def alerts(self) -> int:
+        return self.firing + self.pending
+
+
+def look_at(groups: Iterable[GroupReport]) -> Generator[str, None, Overview]:
+    """The overview. What it yields is empty, and comes often: a rule gone wild may have ten thousand alerts."""
+    overview = Overview()
+    active = _active(groups, overview)
+    while some := list(islice(active, _ENOUGH)):
+        overview.worst = nsmallest(MAX_ROWS, overview.worst + some, key=_rank)
+        yield ""
+    return overview
+
+
+def _active(groups: Iterable[GroupReport], overview: Overview) -> Iterator[Alert]:
+    """The alerts that are pending or firing, counted on the way."""
+    for group in groups:
+        for rule in group.rules:
+            overview.rules += 1
+            overview.failed += rule.health is RuleHealth.FAILED
+            for alert in rule.alerts:
+                if alert.phase in _ORDER:
+                    overview.firing += alert.phase is Phase.FIRING
+                    overview.pending += alert.phase is Phase.PENDING
+                    yield alert
+
+
+def tile(overview: Overview) -> str:
     """How many alerts there are, for the summary."""
-    phases = [alert.phase for alert in _active(groups)]
-    counts = [(phases.count(phase), phase.value) for phase in _ORDER]
-    text = ", ".join(f"{count} {word}" for count, word in counts if count > 0) or "none"
-    return f'<span class="bad">{text}</span>' if Phase.FIRING in phases else text
+    counts = [(overview.firing, Phase.FIRING), (overview.pending, Phase.PENDING)]
+    text = ", ".join(f"{count} {phase.value}" for count, phase in counts if count > 0) or "none"
+    return f'<span class="bad">{text}</span>' if overview.firing > 0 else text
 
 
-def section(groups: tuple[GroupReport, ...], now: float | None) -> str:
+def section(overview: Overview, now: float | None) -> str:
     """The alerts at a moment in wall seconds, which is None before the first sample."""
-    found = sorted(_active(groups), key=_rank)
-    rules = [rule for group in groups for rule in group.rules]
-    if found:
+    if overview.worst:
         heads = "".join(f"<th>{head}</th>" for head in ("State", "Severity", "Alert", "Where", "Since", "Summary"))
-        parts = [table("Alerts", heads, "".join(_row(alert, now) for alert in found[:MAX_ROWS]))]
+        parts = [table("Alerts", heads, "".join(_row(alert, now) for alert in overview.worst))]
     else:
         parts = [
-            f"<h2>Alerts</h2>\n<p>No alert is pending or firing. {_count(len(rules), 'is', 'are')} evaluated.</p>\n"
+            f"<h2>Alerts</h2>\n<p>No alert is pending or firing. {_count(overview.rules, 'is', 'are')} evaluated.</p>\n"
         ]
-    if len(found) > MAX_ROWS:
-        parts.append(f"<p>and {len(found) - MAX_ROWS} more, at {_link('/api/v1/alerts')}</p>\n")
-    failed = sum(rule.health is RuleHealth.FAILED for rule in rules)
-    if failed > 0:
-        text = f"{_count(failed, 'has', 'have')} failed at the last evaluation"
+    if overview.alerts > MAX_ROWS:
+        parts.append(f"<p>and {overview.alerts - MAX_ROWS} more, at {_link('/api/v1/alerts')}</p>\n")
+    if overview.failed > 0:
+        text = f"{_count(overview.failed, 'has', 'have')} failed at the last evaluation"
         parts.append(f'<p><span class="bad">{text}</span>: {_link("/api/v1/rules")} says why.</p>\n')
     return "".join(parts)
-
-
-def _active(groups: Iterable[GroupReport]) -> list[Alert]:
-    alerts = (alert for group in groups for rule in group.rules for alert in rule.alerts)
-    return [alert for alert in alerts if alert.phase in _ORDER]
 
 
 def _rank(alert: Alert) -> tuple[object, ...]:

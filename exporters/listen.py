@@ -7,7 +7,12 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 
-_BACKLOG = 512
+_BACKLOG = 2048
+
+_SEND_BUFFER = 128 * 1024
+_RECEIVE_BUFFER = 32 * 1024
+"""Bytes that the kernel keeps for a client (it doubles them for its own needs), or it would keep up to 4 MiB of a
+page for one that does not read, and a service's memory limit counts those as well. Every client inherits them."""
 
 
 class BindError(Exception):
@@ -72,6 +77,9 @@ def _bind(family: int, address: tuple[object, ...]) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setblocking(False)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a response leaves at once; inherited as well
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(address)

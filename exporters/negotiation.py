@@ -15,6 +15,10 @@ _OPENMETRICS_VERSIONS = frozenset({"", "1.0.0"})
 _TEXT_VERSIONS = frozenset({"", "0.0.4", "1.0.0"})  # 1.0.0 only adds quoted names, and there are none here
 
 
+_MOST_WISHES = 32
+"""Items of a header that are looked at; a header of commas has room for thousands."""
+
+
 class _Wish(NamedTuple):
     value: str
     version: str
@@ -53,8 +57,8 @@ def _text_rank(wish: _Wish) -> int:
 
 
 def _wishes(header: str) -> Iterator[_Wish]:
-    for item in header.split(","):
-        value, *parameters = (part.strip() for part in item.split(";"))
+    for item in header.split(",", _MOST_WISHES)[:_MOST_WISHES]:
+        value, *parameters = (part.strip() for part in item.split(";", _MOST_WISHES)[:_MOST_WISHES])
         if not value:
             continue
         named = dict(_parameter(each) for each in parameters)

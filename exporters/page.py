@@ -1,21 +1,28 @@
-"""Keeps the finished pages of the last snapshot, so that a scrape is a copy of bytes.
+"""Keeps finished pages for as long as they are true, so that most answers are a copy of bytes.
 
-A page is rendered, and compressed, once for each snapshot and format, and only when somebody asks for
-it. It is made anew after a second even for the same snapshot: when the sampler stands still, the
-sample age on the page must be seen to grow.
+A page is made, and compressed, once for what it shows, and only when somebody asks for it. One that tells an
+age is made anew after a second even when nothing else has changed: while the sampler stands still, the sample
+age on the page must be seen to grow.
 """
 
 from __future__ import annotations
 
-import threading
+import operator
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
 
 from agent.model import Snapshot
-from exporters.encoder import Encoder, Format
 
 LIFETIME = 1.0
-"""Seconds for which a page may be served again: the error of the sample age that it shows."""
+"""Seconds for which a page that tells an age may be served again: the error of that age."""
+
+_UNUSED = 10.0
+"""Seconds after which a page that nobody has asked for again is dropped."""
+
+_MOST = 4
+_MOST_BYTES = 8 * 1024 * 1024
+"""Pages of one kind that are kept, such as selections of rules, and bytes of them; the last one always is."""
 
 _FAST = 1
 """gzip's level: nine times as fast as level 9 for a page a fifth larger."""
@@ -23,46 +30,84 @@ _FAST = 1
 _GZIP_WINDOW = 31
 """zlib's way to say: the largest window, in a gzip frame (whose time stamp zlib leaves at 0)."""
 
+_BITE = 64 * 1024
+"""Bytes that are compressed without a break: about half a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """A page that can be made.
+
+    It is true while the objects of `basis` are the same ones, and, if it tells an age, for LIFETIME. `pieces`
+    makes it, bit by bit, for a moment of the clock. An urgent one is made before all that are not.
+    """
+
+    kind: str
+    detail: Hashable
+    basis: tuple[object, ...]
+    pieces: Callable[[float], Iterable[bytes]]
+    tells_age: bool = True
+    urgent: bool = False
+
+    def same(self, other: Rendering) -> bool:
+        """Whether both show the same things. Objects that are equal would do, but comparing them takes time."""
+        return (
+            (self.kind, self.detail) == (other.kind, other.detail)
+            and len(self.basis) == len(other.basis)
+            and all(map(operator.is_, self.basis, other.basis))
+        )
+
+
+@dataclass(slots=True)
+class Page:
+    """A finished page. `made` and `used` are moments; it is compressed when somebody first asks for that."""
+
+    rendering: Rendering
+    plain: bytes
+    made: float
+    used: float
+    packed: bytes | None = field(default=None)
+
+    @property
+    def size(self) -> int:
+        return len(self.plain) + len(self.packed or b"")
+
 
 class PageCache:
-    """The pages of one snapshot. May be used from several threads."""
+    """The pages that are kept. `now` is always the same clock, in seconds."""
 
-    def __init__(self, encoder: Encoder, clock: Callable[[], float]) -> None:
-        self._encoder = encoder
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._snapshot: Snapshot | None = None
-        self._made: dict[Format, float] = {}
-        self._pages: dict[tuple[Format, bool], bytes] = {}
+    def __init__(self) -> None:
+        self._shelves: dict[str, dict[Hashable, Page]] = {}
 
-    def get(self, snapshot: Snapshot, fmt: Format, gzipped: bool) -> bytes:
-        """The page of that snapshot, compressed or not. `clock` and the snapshot's `mono` are the same clock."""
-        with self._lock:
-            now = self._clock()
-            if snapshot is not self._snapshot:
-                self._snapshot = snapshot
-                self._made.clear()
-                self._pages.clear()
-            elif fmt in self._made and now - self._made[fmt] > LIFETIME:
-                self._forget(fmt)
-            return self._page(snapshot, fmt, gzipped, now)
-
-    def _page(self, snapshot: Snapshot, fmt: Format, gzipped: bool, now: float) -> bytes:
-        page = self._pages.get((fmt, gzipped))
-        if page is not None:
-            return page
-        if gzipped:
-            page = compress(self._page(snapshot, fmt, False, now))
-        else:
-            page = self._encoder.render(snapshot, fmt, age_of(snapshot, now))
-            self._made[fmt] = now
-        self._pages[fmt, gzipped] = page
+    def find(self, rendering: Rendering, now: float) -> Page | None:
+        """The page, if it is there and still true."""
+        shelf = self._shelves.get(rendering.kind, {})
+        page = shelf.get(rendering.detail)
+        if page is None or not page.rendering.same(rendering) or _too_old(page, now):
+            return None
+        page.used = now
+        shelf[rendering.detail] = shelf.pop(rendering.detail)  # the one asked for last stands last
         return page
 
-    def _forget(self, fmt: Format) -> None:
-        del self._made[fmt]
-        for gzipped in (False, True):
-            self._pages.pop((fmt, gzipped), None)
+    def keep(self, rendering: Rendering, plain: bytes, made: float) -> Page:
+        """Put a page that has just been made where the one before it was."""
+        shelf = self._shelves.setdefault(rendering.kind, {})
+        shelf.pop(rendering.detail, None)
+        page = shelf[rendering.detail] = Page(rendering, plain, made, made)
+        while len(shelf) > 1 and (len(shelf) > _MOST or sum(each.size for each in shelf.values()) > _MOST_BYTES):
+            del shelf[next(iter(shelf))]
+        return page
+
+    def drop_old(self, now: float) -> bool:
+        """Drop what will not be served again, and what nobody asks for; whether any page is left."""
+        for shelf in self._shelves.values():
+            for detail in [each for each, page in shelf.items() if _too_old(page, now) or now - page.used > _UNUSED]:
+                del shelf[detail]
+        return any(self._shelves.values())
+
+
+def _too_old(page: Page, now: float) -> bool:
+    return page.rendering.tells_age and now - page.made > LIFETIME
 
 
 def age_of(snapshot: Snapshot, now: float) -> float:
@@ -72,5 +117,13 @@ def age_of(snapshot: Snapshot, now: float) -> float:
 
 def compress(page: bytes) -> bytes:
     """gzip, the same bytes for the same page."""
+    return b"".join(compressed(page))
+
+
+def compressed(page: bytes) -> Iterator[bytes]:
+    """The same, bit by bit."""
     packer = zlib.compressobj(_FAST, zlib.DEFLATED, _GZIP_WINDOW)
-    return packer.compress(page) + packer.flush()
+    view = memoryview(page)
+    for start in range(0, len(page), _BITE):
+        yield packer.compress(view[start : start + _BITE])
+    yield packer.flush()

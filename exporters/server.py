@@ -3,10 +3,10 @@
 One thread and one event loop, because a scraper asks less than once a second, and because a thread for
 each connection is what a few hundred half-sent requests use up. Every wait has an end, every buffer a
 bound, and when all places are taken the client that has been quiet longest gives up its place, so that
-the scraper always finds one. Handlers run in the loop and must be quick: they hand out bytes that are
-already there.
+the scraper always finds one.
 
-It refuses what it does not need: TLS, chunked bodies, upgrades, an access log.
+Handlers run in the loop and must be quick: they hand out bytes that are already there, or an answer that
+comes later. It refuses what it does not need: TLS, chunked bodies, upgrades, an access log.
 """
 
 from __future__ import annotations
@@ -17,31 +17,39 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from http import HTTPStatus
 
-from exporters.connection import Connection, Phase, Timeouts
+from agent.threads import KeptThread, Threads
+from exporters.acceptor import Acceptor
+from exporters.clients import Clients, Handler
+from exporters.complaints import Complaints
+from exporters.connection import Connection, Timeouts
 from exporters.listen import BindError, address_of, open_listeners
-from exporters.wire import RefusedError, Request, Response
 
 __all__ = ["BindError", "HttpServer"]
 
 logger = logging.getLogger(__name__)
 
-_PIPELINE = 8
-"""Requests of one client that are answered before the others have their turn."""
+HEARTBEAT = 10.0
+"""Longest seconds between two turns, also where nobody says anything."""
 
-_STALLED = 0.5
-"""Seconds without progress after which a client that takes its response too slowly may lose its place."""
+_ROUND = 0.005
+"""Seconds of a turn for those who are connected, and for those who want to be."""
 
-_PAUSE = 0.1
+_BURST = 32
+"""Clients that are taken in one turn: the queue must not grow, nor those who are connected wait for long."""
+
 _GRACE = 1.0
-_LOG_EVERY = 60.0
-
-Handler = Callable[[Request], Response]
+_PATIENCE = 6.0
+"""Seconds that the thread has to end: it may have fallen and be about to begin again."""
+_BREATH = 0.02
 
 
 class HttpServer:
-    """Serves `handler` on every address of `listen`; the empty host means all interfaces, IPv6 and IPv4."""
+    """Serves `handler` on every address of `listen`; the empty host means all interfaces, IPv6 and IPv4.
+
+    `work` is called in every turn, to go on for a moment with answers that are not ready; it says whether there is
+    more to do. `clock` is in seconds.
+    """
 
     def __init__(
         self,
@@ -49,230 +57,164 @@ class HttpServer:
         handler: Handler,
         *,
         clock: Callable[[], float],
+        work: Callable[[], bool] = lambda: False,
+        threads: Threads | None = None,
         max_connections: int = 64,
         idle_timeout: float = 30.0,
         request_timeout: float = 10.0,
         write_timeout: float = 10.0,
     ) -> None:
         self._listen = tuple(listen)
-        self._handler = handler
         self._clock = clock
+        self._work = work
+        self._threads = threads or Threads(clock)
         self._limit = max(1, max_connections)
-        self._timeouts = Timeouts(idle_timeout, request_timeout, write_timeout)
-        self._listeners: list[socket.socket] = []
-        self._connections: set[Connection] = set()
-        self._thread: threading.Thread | None = None
-        self._stopping = False
-        self._paused_until: float | None = None
-        self._complained = float("-inf")
+        self._complaints = Complaints(logger)
+        timeouts = Timeouts(idle_timeout, request_timeout, write_timeout)
+        self._clients = Clients(handler, clock, timeouts, self._complaints, self.nudge, self._close)
+        self._acceptor = Acceptor((), self._clients.evict, self._complaints)
+        self._thread: KeptThread | None = None
+        self._ident: int | None = None
+        self._stopping = threading.Event()
+        self._now = 0.0
+        self._busy = False
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """Host and port of each listener, in the order of `listen`; empty while the server is not running."""
-        return [address_of(listener) for listener in self._listeners]
+        return [address_of(listener) for listener in self._acceptor.listeners]
 
     @property
     def connections(self) -> int:
         """Connections that are open now."""
-        return len(self._connections)
+        return len(self._clients.connections)
 
     def start(self) -> None:
         """Open the listeners and serve them in a thread. Raises BindError."""
         if self._thread is not None:
             raise RuntimeError("the server runs already")
-        self._listeners = open_listeners(self._listen)
-        self._stopping = False
-        self._selector = selectors.DefaultSelector()
+        self._acceptor = Acceptor(open_listeners(self._listen), self._clients.evict, self._complaints)
+        self._stopping.clear()
         self._waker, self._wake = socket.socketpair()
-        self._waker.setblocking(False)
-        self._selector.register(self._waker, selectors.EVENT_READ)
-        self._resume()
-        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
-        self._thread.start()
+        for each in (self._waker, self._wake):
+            each.setblocking(False)
+        self._selector: selectors.BaseSelector = selectors.DefaultSelector()
+        self._thread = self._threads.begin("http", self._run, patience=3 * HEARTBEAT, vital=True)
 
     def stop(self) -> None:
         """Take no further request, let responses that are on their way finish, within a second, and close."""
         thread = self._thread
         if thread is None:
             return
-        self._stopping = True
-        self._wake.send(b"\0")
-        thread.join()
+        self._stopping.set()
+        self.nudge()
+        ended = thread.join(_PATIENCE)
         self._thread = None
-        self._selector.close()
-        self._waker.close()
-        self._wake.close()
+        if not ended:
+            logger.error("the thread of the HTTP server does not end")
+            return
+        self._hang_up()  # again, in case that the thread could not be started
+        for each in (self._selector, self._waker, self._wake):
+            each.close()
+
+    def nudge(self) -> None:
+        """Have the loop go round now, whatever it waits for. For any thread."""
+        if self._thread is not None and self._ident != threading.get_ident():
+            with suppress(OSError):  # it is full of wake-ups already, or closed
+                self._wake.send(b"\0")
 
     # Everything below runs in the server's thread.
 
     def _run(self) -> None:
-        while not self._stopping:
-            self._step()
-        now = self._clock()
-        self._pause(now)
-        self._paused_until = None
-        for listener in self._listeners:
-            listener.close()
-        self._listeners = []
-        for connection in tuple(self._connections):
-            if connection.phase is Phase.WRITING:
-                connection.end_by(now + _GRACE)
-            else:
-                self._close(connection, "the server stops")
-        while any(connection.phase is Phase.WRITING for connection in self._connections):
-            self._step()
-        for connection in tuple(self._connections):
-            self._close(connection, "the server stops")
+        """Serve until told to stop. All that it needs is kept in the object: it is begun again if it falls."""
+        self._ident = threading.get_ident()
+        sound = False
+        while not self._stopping.is_set():
+            sound = self._try(self._turn if sound else self._renew_selector)
+            if not sound:
+                self._stopping.wait(_BREATH)
+        self._try(self._dismiss)
+        while self._clients.busy and self._try(self._turn):
+            pass
+        self._hang_up()
 
-    def _step(self) -> None:
-        for key, _ in self._selector.select(self._patience(self._clock())):
-            if isinstance(key.data, Connection):
-                if key.data in self._connections:  # it may have lost its place a moment ago
-                    self._serve(key.data)
-            elif key.fileobj is self._waker:
-                with suppress(BlockingIOError):
-                    self._waker.recv(64)
-            elif isinstance(key.fileobj, socket.socket) and not self._stopping:
-                self._accept(key.fileobj)
-        self._expire(self._clock())
-
-    def _patience(self, now: float) -> float | None:
-        """Seconds until something is due."""
-        due = [connection.deadline for connection in self._connections]
-        if self._paused_until is not None:
-            due.append(self._paused_until)
-        return max(0.0, min(due) - now) if due else None
-
-    def _expire(self, now: float) -> None:
-        for connection in [each for each in self._connections if each.deadline <= now]:
-            if connection.half_asked:
-                self._refuse(connection, Response(HTTPStatus.REQUEST_TIMEOUT, b"the request did not end in time\n"))
-            else:
-                self._close(connection, f"it was {connection.phase.value} for too long")
-        if self._paused_until is not None and now >= self._paused_until:
-            self._resume()
-
-    def _accept(self, listener: socket.socket) -> None:
-        """Take one client, at another's cost if need be."""
-        now = self._clock()
-        if len(self._connections) >= self._limit and not self._evict(now):
-            self._pause(now)
-            return
+    def _try(self, step: Callable[[], None]) -> bool:
+        """A defect, ours or the kernel's, costs a turn and not the port."""
         try:
-            sock, address = listener.accept()
-        except (BlockingIOError, InterruptedError, ConnectionError):
-            return
-        except OSError as error:  # no file descriptors left, above all: the client stays in the kernel's queue
-            if now - self._complained >= _LOG_EVERY:
-                self._complained = now
-                logger.warning("cannot accept connections: %s", error)
-            self._pause(now)
-            return
-        sock.setblocking(False)
-        with suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(sock, str(address[0]), self._timeouts, now)
-        self._connections.add(connection)
-        self._selector.register(sock, selectors.EVENT_READ, connection)
-        self._serve(connection)  # the request is usually there already
-
-    def _evict(self, now: float) -> bool:
-        """Free the place of the client that has been longest without a complete request."""
-        waiting = [each for each in self._connections if each.phase is not Phase.WRITING]
-        stalled = [each for each in self._connections if each.phase is Phase.WRITING and now - each.moved > _STALLED]
-        if waiting:
-            victim = min(waiting, key=lambda each: each.since)
-        elif stalled:
-            victim = min(stalled, key=lambda each: each.moved)
-        else:
+            step()
+        except Exception as error:
+            self._complaints.defect(self._now, error, "the HTTP server failed in a turn; it goes on with the next one")
             return False
-        self._close(victim, "another client needs its place")
         return True
 
-    def _pause(self, now: float) -> None:
-        """Leave new clients in the kernel's queue for a moment, rather than spin on what cannot be helped."""
-        if self._paused_until is None:
-            for listener in self._listeners:
-                self._selector.unregister(listener)
-        self._paused_until = now + _PAUSE
+    def _renew_selector(self) -> None:
+        """Put everything into a new selector: whatever was wrong with the old one is gone with it."""
+        with suppress(OSError):
+            self._selector.close()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._waker, selectors.EVENT_READ)
+        self._clients.attach(self._selector)
+        self._acceptor.attach(self._selector)
 
-    def _resume(self) -> None:
-        self._paused_until = None
-        for listener in self._listeners:
-            self._selector.register(listener, selectors.EVENT_READ)
+    def _turn(self) -> None:
+        if self._thread is not None:
+            self._thread.beat()
+        ready = [key for key, _ in self._selector.select(self._nap())]
+        self._now = self._clock()
+        self._complaints.ease(self._now)
+        self._clients.deliver()
+        self._clients.serve([key.data for key in ready if isinstance(key.data, Connection)], _ROUND)
+        for key in ready:
+            if key.fileobj is self._waker:
+                with suppress(BlockingIOError):
+                    self._waker.recv(4096)
+            elif isinstance(key.fileobj, socket.socket) and not isinstance(key.data, Connection):
+                self._accept(key.fileobj)
+        self._clients.expire(self._clock())
+        self._acceptor.resume(self._clock())
+        self._busy = self._work()
+        self._clients.deliver()
 
-    def _serve(self, connection: Connection) -> None:
-        """Go on with a connection that can be read or written."""
-        try:
-            if connection.phase is Phase.WRITING:
-                self._advance(connection)
-            elif not connection.receive(self._clock()):
-                self._close(connection, "the client hung up")
-            elif connection.phase is Phase.READING:
-                self._converse(connection)
-        except OSError as error:
-            self._close(connection, str(error))
-        except Exception:
-            logger.exception("serving %s failed", connection.peer)
-            self._close(connection, "of an error in the server")
+    def _nap(self) -> float:
+        """Seconds until something is due."""
+        if self._busy:
+            return 0.0
+        due = self._clients.due
+        if self._acceptor.paused_until is not None:
+            due = min(due, self._acceptor.paused_until)
+        return min(max(0.0, due - self._clock()), HEARTBEAT)
 
-    def _advance(self, connection: Connection) -> None:
-        now = self._clock()
-        if connection.flush(now):
-            connection.turn(now)
-            self._converse(connection)
-
-    def _converse(self, connection: Connection) -> None:
-        """Answer the requests that are there, one after the other, until the client has to do something."""
-        for _ in range(_PIPELINE):
-            if connection.phase is not Phase.READING or self._stopping:
-                break
-            try:
-                request = connection.next_request()
-            except RefusedError as refused:
-                logger.debug("refusing a request of %s: %s", connection.peer, refused)
-                self._refuse(connection, refused.response)
-                return
-            if request is None:
-                break
-            response = self._handle(request)
+    def _accept(self, listener: socket.socket) -> None:
+        """Take those who wait, at others' cost if need be."""
+        until = self._clock() + _ROUND
+        for _ in range(_BURST):
             now = self._clock()
-            connection.answer(response, now, keep_alive=request.keep_alive, with_body=request.method != "HEAD")
-            if not connection.flush(now):
+            if now >= until or self._stopping.is_set() or not self._has_room(listener, now):
                 break
-            connection.turn(now)
-        else:
-            connection.yield_turn(self._clock())
-        self._watch(connection)
+            taken = self._acceptor.take(listener, now)
+            if taken is None:
+                break
+            self._clients.admit(*taken, now)
 
-    def _refuse(self, connection: Connection, response: Response) -> None:
-        now = self._clock()
-        try:
-            connection.answer(response, now, keep_alive=False, with_body=True)
-            if connection.flush(now):
-                connection.turn(now)
-            self._watch(connection)
-        except OSError as error:
-            self._close(connection, str(error))
+    def _has_room(self, listener: socket.socket, now: float) -> bool:
+        """Whether there is a place, after somebody has been sent away for it if need be."""
+        if self.connections < self._limit:
+            return True
+        if not self._acceptor.somebody_waits(listener):
+            return False
+        if self._clients.evict(now):
+            return True
+        self._acceptor.pause(now)
+        return False
 
-    def _handle(self, request: Request) -> Response:
-        try:
-            response = self._handler(request)
-        except Exception:
-            logger.exception("answering %s %s failed", request.method, request.path)
-            response = Response(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; coldplate's log says more\n")
-        logger.debug("%s %s %d", request.method, request.path, response.status)
-        return response
+    def _close(self, sock: socket.socket) -> None:
+        self._acceptor.hang_up(sock)
 
-    def _watch(self, connection: Connection) -> None:
-        writing = connection.phase is Phase.WRITING
-        wanted = selectors.EVENT_WRITE if writing else selectors.EVENT_READ
-        if self._selector.get_key(connection.sock).events != wanted:
-            self._selector.modify(connection.sock, wanted, connection)
+    def _dismiss(self) -> None:
+        self._acceptor.close()
+        self._clients.dismiss(self._clock() + _GRACE)
 
-    def _close(self, connection: Connection, why: str) -> None:
-        logger.debug("closing %s because %s", connection.peer, why)
-        self._connections.discard(connection)
-        with suppress(KeyError, ValueError):
-            self._selector.unregister(connection.sock)
-        connection.close()
+    def _hang_up(self) -> None:
+        """Leave nothing open."""
+        self._clients.hang_up()
+        self._acceptor.close()

@@ -7,20 +7,29 @@ operators complain about.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from agent.model import GroupReport, Snapshot
-from exporters import envelope, landing, rules_json, snapshot_json
+from exporters import envelope, landing, snapshot_json
+from exporters.deferred import Answer
 from exporters.encoder import Encoder
 from exporters.negotiation import accepts_gzip, choose_format
-from exporters.page import PageCache, age_of
+from exporters.page import PageCache, Rendering, age_of
+from exporters.reloads import Begin, Reloads
+from exporters.render_queue import RenderQueue
+from exporters.rule_selection import ParameterError, selection_of
+from exporters.rules_json import RulePrinter
 from exporters.wire import Request, Response
 
 _HTML = "text/html; charset=utf-8"
 _JSON = "application/json"
 _VARY = ("Vary", "Accept, Accept-Encoding")
+_VARY_JSON = ("Vary", "Accept-Encoding")
+_GZIP = ("Content-Encoding", "gzip")
+_TIDY = 1.0
+"""Seconds between two looks for pages that nobody needs any more."""
 _READ = ("GET", "HEAD")
 _WRITE = ("POST", "PUT")
 _NOT_YET = "no sample yet: the first one is still being taken"
@@ -30,12 +39,13 @@ _NOT_YET = "no sample yet: the first one is still being taken"
 class View:
     """What the site may know of the daemon.
 
-    `health` gives whether the process is of any use, and what is wrong; `readiness` whether the last sample is
-    fresh, and why not. `reload` asks for a reload and gives whether it went well, with a text; it is None where
-    reloading over HTTP is not enabled. It runs in the server's thread and must be quick. `clock` is the clock of the
-    snapshots' `mono`. `synthetic` names the scenario when the devices are not real. `rules` gives how every group of
-    rules is doing, again in the server's thread; it is None where there is no rules engine. `rack` gives what the
-    agents of the rack's other nodes are told, in JSON; None where no rack is configured.
+        `health` gives whether the process is of any use, and what is wrong; `readiness` whether the last sample is
+    fresh, and why not. `reload` begins a reload and returns at once; it has what it is given called exactly once, in
+    any thread, when the reload is over, with whether it went well and a text. It is None where reloading over HTTP is
+    not enabled. `clock` is the clock of the snapshots' `mono`. `synthetic` names the scenario when the devices are not
+    real. `rules` gives how every group of rules is doing; it is None where there is no rules engine. `rack` gives what
+    the agents of the rack's other nodes are told, in JSON; None where no rack is configured. All of them are called in
+    the server's thread and must be quick.
     """
 
     latest: Callable[[], Snapshot | None]
@@ -43,7 +53,7 @@ class View:
     clock: Callable[[], float]
     node: str
     version: str
-    reload: Callable[[], tuple[bool, str]] | None = None
+    reload: Begin | None = None
     synthetic: str | None = None
     telemetry_path: str = "/metrics"
     rules: Callable[[], tuple[GroupReport, ...]] | None = None
@@ -57,12 +67,20 @@ RESERVED_PATHS = ("/-/healthy", "/-/ready", "/-/reload", "/api/v1/snapshot", "/a
 
 
 class Site:
-    """The handler for the server. Raises ValueError for a telemetry path that cannot be served."""
+    """The handler for the server, which also has to call `work` at every turn.
+
+    Raises ValueError for a telemetry path that cannot be served.
+    """
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._pages = PageCache(Encoder(), view.clock)
-        self._routes: dict[str, tuple[tuple[str, ...], Callable[[Request], Response]]] = {
+        self._encoder = Encoder()
+        self._printer = RulePrinter()
+        self._pages = PageCache()
+        self._queue = RenderQueue(self._pages, view.clock)
+        self._reloads = None if view.reload is None else Reloads(view.reload)
+        self._tidied = float("-inf")
+        self._routes: dict[str, tuple[tuple[str, ...], Callable[[Request], Answer]]] = {
             "/": (_READ, self._landing),
             "/-/healthy": (_READ, self._healthy),
             "/-/ready": (_READ, self._ready),
@@ -77,7 +95,7 @@ class Site:
             raise ValueError(f"telemetry path {path!r}: give a path that starts with / and has no other use here")
         self._routes[path] = (_READ, self._metrics)
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: Request) -> Answer:
         route = self._routes.get(request.path)
         if route is None:
             where = self._view.telemetry_path
@@ -89,58 +107,86 @@ class Site:
             return _text(HTTPStatus.METHOD_NOT_ALLOWED, text, ("Allow", allow))
         return answer(request)
 
-    def _metrics(self, request: Request) -> Response:
+    def work(self) -> bool:
+        """Go on for a moment with answers that are not ready yet; whether there is more to do."""
+        now = self._view.clock()
+        if now - self._tidied >= _TIDY:
+            self._tidied = now
+            if not self._pages.drop_old(now):
+                self._printer.forget()
+        if self._reloads is not None:
+            self._reloads.step()
+        return self._queue.work()
+
+    def _give(self, request: Request, rendering: Rendering, media: str, *headers: tuple[str, str]) -> Answer:
+        """A page, compressed for those who accept that."""
+        gzipped = accepts_gzip(request.headers.get("accept-encoding", ""))
+        if gzipped:
+            headers = (*headers, _GZIP)
+        return self._queue.get(rendering, gzipped, lambda body: Response(HTTPStatus.OK, body, media, headers))
+
+    def _metrics(self, request: Request) -> Answer:
         snapshot = self._view.latest()
         if snapshot is None:
             return _text(HTTPStatus.SERVICE_UNAVAILABLE, _NOT_YET, _VARY)
         fmt = choose_format(request.headers.get("accept", ""))
-        gzipped = accepts_gzip(request.headers.get("accept-encoding", ""))
-        headers = (_VARY, ("Content-Encoding", "gzip")) if gzipped else (_VARY,)
-        return Response(HTTPStatus.OK, self._pages.get(snapshot, fmt, gzipped), fmt.value, headers)
 
-    def _healthy(self, request: Request) -> Response:
+        def pieces(now: float) -> Iterator[bytes]:
+            return self._encoder.pieces(snapshot, fmt, age_of(snapshot, now))
+
+        return self._give(request, Rendering("metrics", fmt, (snapshot,), pieces, urgent=True), fmt.value, _VARY)
+
+    def _healthy(self, request: Request) -> Answer:
         del request
         healthy, text = self._view.health()
         return _text(HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE, text)
 
-    def _ready(self, request: Request) -> Response:
+    def _ready(self, request: Request) -> Answer:
         del request
         ready, text = self._view.readiness()
         return _text(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, text)
 
-    def _reload(self, request: Request) -> Response:
+    def _reload(self, request: Request) -> Answer:
         del request
-        if self._view.reload is None:
+        if self._reloads is None:
             return _text(
                 HTTPStatus.FORBIDDEN,
                 "reloading over HTTP is not enabled: set web.enable_lifecycle in the configuration and restart,"
                 " or send the process SIGHUP",
             )
-        done, text = self._view.reload()
-        return _text(HTTPStatus.OK if done else HTTPStatus.INTERNAL_SERVER_ERROR, text)
+        return self._reloads.ask()
 
-    def _snapshot(self, request: Request) -> Response:
-        del request
+    def _snapshot(self, request: Request) -> Answer:
         snapshot = self._view.latest()
         if snapshot is None:
             return Response(HTTPStatus.SERVICE_UNAVAILABLE, envelope.failure("unavailable", _NOT_YET), _JSON)
-        return Response(HTTPStatus.OK, snapshot_json.success(snapshot, age_of(snapshot, self._view.clock())), _JSON)
+
+        def pieces(now: float) -> Iterator[bytes]:
+            return snapshot_json.success(snapshot, age_of(snapshot, now))
+
+        return self._give(request, Rendering("snapshot", None, (snapshot,), pieces), _JSON, _VARY_JSON)
 
     def _groups(self) -> tuple[GroupReport, ...]:
         return () if self._view.rules is None else self._view.rules()
 
-    def _alerts(self, request: Request) -> Response:
-        del request
-        return Response(HTTPStatus.OK, rules_json.alerts(self._groups()), _JSON)
+    def _alerts(self, request: Request) -> Answer:
+        groups = self._groups()
+        rendering = Rendering("alerts", None, groups, lambda _: self._printer.alerts(groups), tells_age=False)
+        return self._give(request, rendering, _JSON, _VARY_JSON)
 
-    def _rules(self, request: Request) -> Response:
+    def _rules(self, request: Request) -> Answer:
         try:
-            selection = rules_json.selection_of(request.query)
-        except rules_json.ParameterError as error:
+            selection = selection_of(request.query)
+        except ParameterError as error:
             return Response(HTTPStatus.BAD_REQUEST, envelope.failure("bad_data", str(error)), _JSON)
-        return Response(HTTPStatus.OK, rules_json.rules(self._groups(), selection), _JSON)
+        groups = self._groups()
 
-    def _rack(self, request: Request) -> Response:
+        def pieces(_: float) -> Iterator[bytes]:
+            return self._printer.rules(groups, selection)
+
+        return self._give(request, Rendering("rules", selection, groups, pieces, tells_age=False), _JSON, _VARY_JSON)
+
+    def _rack(self, request: Request) -> Answer:
         del request
         told = None if self._view.rack is None else self._view.rack()
         if told is None:
@@ -148,21 +194,23 @@ class Site:
             return Response(HTTPStatus.NOT_FOUND, envelope.failure("not_found", text), _JSON)
         return Response(HTTPStatus.OK, told, _JSON)
 
-    def _landing(self, request: Request) -> Response:
-        del request
+    def _landing(self, request: Request) -> Answer:
+        rendering = Rendering("landing", None, (), lambda now: landing.pieces(self._facts(now)))
+        return self._give(request, rendering, _HTML, _VARY_JSON, *landing.HEADERS)
+
+    def _facts(self, now: float) -> landing.Facts:
         view = self._view
         snapshot = view.latest()
-        facts = landing.Facts(
+        return landing.Facts(
             node=view.node,
             version=view.version,
             synthetic=view.synthetic,
             telemetry_path=view.telemetry_path,
             snapshot=snapshot,
-            age=None if snapshot is None else age_of(snapshot, view.clock()),
+            age=None if snapshot is None else age_of(snapshot, now),
             readiness=view.readiness(),
             groups=None if view.rules is None else view.rules(),
         )
-        return Response(HTTPStatus.OK, landing.render(facts).encode("utf-8", "replace"), _HTML, landing.HEADERS)
 
 
 def _text(status: HTTPStatus, text: str, *headers: tuple[str, str]) -> Response:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from agent.model import BackendReport, Gap, Reading, Snapshot
 from exporters import envelope
 
 
-def success(snapshot: Snapshot, age: float) -> bytes:
-    """The whole snapshot; `age` in seconds."""
-    data = {
-        "sequence": snapshot.sequence,
-        "timestamp": snapshot.at.wall,
-        "monotonic": snapshot.at.mono,
-        "age": age,
-        "readings": [_reading(reading) for reading in snapshot.readings],
-        "reports": [_report(report) for report in snapshot.reports],
-        "gaps": [_gap(report.backend, gap) for report in snapshot.reports for gap in report.gaps],
-    }
-    return envelope.success(data)
+def success(snapshot: Snapshot, age: float) -> Iterator[bytes]:
+    """The whole snapshot, bit by bit; `age` in seconds."""
+    return envelope.success(_data(snapshot, age))
+
+
+def _data(snapshot: Snapshot, age: float) -> Iterator[bytes]:
+    about = {"sequence": snapshot.sequence, "timestamp": snapshot.at.wall, "monotonic": snapshot.at.mono, "age": age}
+    yield envelope.dump(about)[:-1]
+    yield b',"readings":'
+    yield from envelope.array(envelope.batches(map(_reading, snapshot.readings)))
+    yield b',"reports":'
+    yield from envelope.array(envelope.batches(map(_report, snapshot.reports)))
+    yield b',"gaps":'
+    gaps = (_gap(report.backend, gap) for report in snapshot.reports for gap in report.gaps)
+    yield from envelope.array(envelope.batches(gaps))
+    yield b"}"
 
 
 def _reading(reading: Reading) -> dict[str, Any]:

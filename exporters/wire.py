@@ -15,14 +15,20 @@ from http import HTTPStatus
 MAX_HEAD = 8 * 1024
 """Bytes of request line and headers together."""
 
+MAX_HEADERS = 100
+"""Header lines: each takes a microsecond to understand, and 8 KiB have room for two thousand."""
+
 MAX_BODY = 64 * 1024
 
 METHODS = ("GET", "HEAD", "POST", "PUT")
 _PASSED_ON = frozenset({*METHODS, "DELETE", "OPTIONS", "PATCH"})  # the site answers these with 405
 _WITH_BODY = frozenset({"POST", "PUT"})
+_MOST_WISHES = 16
 _SINGLE = frozenset({"content-length", "host", "transfer-encoding"})
 
 TEXT = "text/plain; charset=utf-8"
+
+GO_AHEAD = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _END = re.compile(rb"\r?\n\r?\n")
 _REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/([0-9])\.([0-9])")
@@ -53,7 +59,7 @@ class Request:
     @property
     def keep_alive(self) -> bool:
         """Whether the client wants to go on with this connection."""
-        wishes = {wish.strip().lower() for wish in self.headers.get("connection", "").split(",")}
+        wishes = {wish.strip().lower() for wish in self.headers.get("connection", "").split(",", _MOST_WISHES)}
         if self.http11:
             return "close" not in wishes
         return "keep-alive" in wishes
@@ -84,17 +90,28 @@ class Response:
 class RequestReader:
     """Cuts requests out of the bytes of one connection. Holds at most one head, one body and one chunk."""
 
-    __slots__ = ("_buffer", "_head", "_missing")
+    __slots__ = ("_buffer", "_go_ahead", "_head", "_missing")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._head: Request | None = None
         self._missing = 0  # bytes of body that belong to the head
+        self._go_ahead = False
 
     @property
     def begun(self) -> bool:
         """Whether something of a further request is there."""
         return self._head is not None or bool(self._buffer)
+
+    @property
+    def held(self) -> int:
+        """Bytes that have not become a request yet."""
+        return len(self._buffer)
+
+    def takes_go_ahead(self) -> bool:
+        """Whether the client has to be told that it may send the body (RFC 9110, 10.1.1); true once."""
+        waits, self._go_ahead = self._go_ahead and self._head is not None, False
+        return waits
 
     def feed(self, data: bytes) -> None:
         self._buffer += data
@@ -130,6 +147,8 @@ class RequestReader:
         del self._buffer[: end.end()]
         self._head = parse_head(head)
         self._missing = body_length(self._head)
+        expected = self._head.headers.get("expect", "").lower()
+        self._go_ahead = self._head.http11 and expected == "100-continue" and len(self._buffer) < self._missing
 
 
 def parse_head(head: bytes) -> Request:
@@ -143,6 +162,10 @@ def parse_head(head: bytes) -> Request:
         raise RefusedError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "this server speaks HTTP/1.1")
     if method not in _PASSED_ON:
         raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, f"unknown method {method}", (("Allow", ", ".join(METHODS)),))
+    if len(lines) > MAX_HEADERS + 1:
+        raise RefusedError(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request may have {MAX_HEADERS} header lines at most"
+        )
     headers = _headers(lines[1:])
     http11 = match[4] != b"0"
     if http11 and "host" not in headers:

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from types import FrameType
 
-from tests.bench import encoder, memory, rules, sampling, scrapes
+from tests.bench import abuse, encoder, memory, rules, sampling, scrapes
 from tests.bench.report import CannotRunError, Line, Progress, Section, Verdict, table
 from tests.bench.rig import NODE_EXPORTER, QUICK, Pace, Rig
 
@@ -30,6 +30,7 @@ MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
     "unscraped": scrapes.once_a_second,
     "rules": rules.whole_pack,
     "encoder": encoder.beside_prometheus_client,
+    "abuse": abuse.under_abuse,
 }
 
 

@@ -117,7 +117,9 @@ def middle(values: Sequence[float]) -> float:
 
 
 def highest_hundredth(values: Sequence[float]) -> float:
-    """The 99th percentile."""
+    """The 99th percentile; of a single scrape, which took all of the time there was, its own."""
+    if len(values) == 1:
+        return values[0]
     return quantiles(values, n=100, method="inclusive")[98]
 
 

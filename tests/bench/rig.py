@@ -57,9 +57,10 @@ class Pace:
     rounds: int = 5
     unscraped: float = 20.0
     repeats: int = 25
+    abuse: float = 9.0
 
 
-QUICK = Pace(warm=3.0, sampling=8.0, fast=6.0, scrapes=20, rounds=2, unscraped=5.0, repeats=5)
+QUICK = Pace(warm=3.0, sampling=8.0, fast=6.0, scrapes=20, rounds=2, unscraped=5.0, repeats=5, abuse=2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +128,15 @@ class Rig:
         return missing
 
     @contextmanager
-    def coldplate(self, fast: str = "1s", judging: bool = True) -> Iterator[Daemon]:
-        """A daemon with eight GPUs and eight ports that samples at this period, and evaluates the rule pack or none."""
+    def coldplate(self, fast: str = "1s", judging: bool = True, more: str = "") -> Iterator[Daemon]:
+        """A daemon with eight GPUs and eight ports that samples at this period, and evaluates the rule pack or none.
+
+        `more` are further sections of its configuration.
+        """
         state = Path(tempfile.mkdtemp(dir=self.directory))
         config = state / "coldplate.yaml"
         rules = "" if judging else "rules: {files: []}\n"
-        config.write_text(f"sampling: {{fast: {fast}}}\nstate_dir: {state}\n{rules}")
+        config.write_text(f"sampling: {{fast: {fast}}}\nstate_dir: {state}\n{rules}{more}")
         command = [sys.executable, str(self.directory / "coldplate"), "run", "--backend", "nvml"]
         command += [
             "--path.sysfs",

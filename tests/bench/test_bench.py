@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
-from tests.bench import client
+from exporters.server import HttpServer
+from exporters.wire import Request, Response
+from tests.bench import abuse, client, patience, rude
 from tests.bench.node import PORTS, make_sysfs, traffic
 from tests.bench.processes import cpu_seconds, memory_of_their_own, proportional_memory, thread_cpu
 from tests.bench.report import CannotRunError, Line, Progress, Section, Verdict, at_least, at_most, table, times
-from tests.bench.rig import QUICK, Rig
+from tests.bench.rig import QUICK, ROOT, Rig
 
 
 @contextmanager
@@ -116,6 +122,61 @@ def test_a_program_that_is_missing_is_named_with_the_remedy(monkeypatch: pytest.
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(CannotRunError, match=r"prometheus-node-exporter is not installed: apt-get install"):
         Rig(QUICK, Progress()).node_exporter().__enter__()
+
+
+ASKED = {
+    "slowloris": set(),
+    "snapshots": {"/api/v1/snapshot"},
+    "stalled": {"/api/v1/snapshot", "/api/v1/rules", "/metrics"},
+    "flood": set(),
+    "selections": {"/api/v1/rules"},
+    "reloads": {"/-/reload"},
+    "compressed": {"/", "/metrics", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules"},
+    "heads": {"/metrics"},
+}
+"""What a server is asked for by each kind of rude client, in requests that it would answer."""
+
+
+def test_every_kind_of_abuse_has_a_title_and_is_known_here() -> None:
+    assert set(abuse.KIND) == set(rude.KINDS) == set(ASKED)
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_rude_clients_come_with_what_the_benchmark_says(kind: str) -> None:
+    """A request that is refused for its form would cost the daemon next to nothing, and prove nothing."""
+    asked: set[str] = set()
+
+    def handler(request: Request) -> Response:
+        asked.add(request.path)
+        return Response(HTTPStatus.OK, b"x" * 100_000)
+
+    server = HttpServer([("127.0.0.1", 0)], handler, clock=time.monotonic, max_connections=10_000)
+    server.start()
+    command = [sys.executable, "-m", "tests.bench.rude", kind, str(server.addresses[0][1])]
+    try:
+        with subprocess.Popen(command, cwd=ROOT) as program:
+            try:
+                # Some 200 connections for the kinds that mean to take places; the others have one each, at times.
+                most = {"slowloris": 200, "stalled": 160, "flood": 100}.get(kind, 1)
+                _until(lambda: server.connections >= most and asked >= ASKED[kind])
+            finally:
+                program.kill()
+    finally:
+        server.stop()
+    assert asked == ASKED[kind]
+
+
+def test_a_scrape_that_fails_counts_as_one_that_took_as_long_as_prometheus_waits() -> None:
+    address = ("127.0.0.1", client.free_port())
+    taken: list[float] = []
+    patience.scrape_every(address, client.request(address), 0.01, 0.05, taken)
+    assert taken
+    assert set(taken) == {patience.GIVEN_UP}
+
+
+def test_a_single_scrape_that_took_all_of_the_time_is_the_highest_hundredth() -> None:
+    assert client.highest_hundredth([patience.GIVEN_UP]) == patience.GIVEN_UP
+    assert client.highest_hundredth([0.0] * 99 + [1.0, 1.0]) == 1.0
 
 
 def _until(holds: Callable[[], bool]) -> None:

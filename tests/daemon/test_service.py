@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,27 @@ def test_a_reload_over_http_answers_what_is_wrong_with_the_file(start, tmp_path:
     with caught.value as answer:
         assert answer.code == 500
         assert "did you mean 'sampling'?" in answer.read().decode()
+
+
+def test_a_reload_over_http_is_answered_when_it_is_over(start, tmp_path: Path) -> None:
+    daemon = start("--web.enable-lifecycle", config="backends: {devices: none}\n")
+    request = urllib.request.Request(daemon.url + "/-/reload", method="POST", data=b"")
+    for number in range(1, 4):
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert (answer.status, answer.read()) == (200, b"configuration reloaded\n")
+        assert daemon.log.read_text().count("configuration reloaded") == number
+
+
+def test_many_who_ask_for_a_reload_at_once_are_all_answered(start, tmp_path: Path) -> None:
+    daemon = start("--web.enable-lifecycle", config="backends: {devices: none}\n")
+    request = urllib.request.Request(daemon.url + "/-/reload", method="POST", data=b"")
+
+    def ask(_: int) -> int:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, range(24))) == [200] * 24
 
 
 def test_systemd_hears_ready_watchdog_reloading_and_stopping(start, tmp_path: Path) -> None:

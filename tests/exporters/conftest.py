@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http import HTTPStatus
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,7 @@ from agent.model import (
     Series,
     Snapshot,
 )
+from exporters.deferred import Answer
 from exporters.server import HttpServer
 from exporters.wire import Request, Response
 from tests.servers import need
@@ -188,8 +190,10 @@ def serve() -> Iterator[Serve]:
     """Starts servers on a free port of the loopback; stops them at the end."""
     with ExitStack() as stack:
 
-        def start(handler: Callable[[Request], Response] = hello, **options: float) -> Running:
-            server = HttpServer([("127.0.0.1", 0)], handler, clock=time.monotonic, **options)  # type: ignore[arg-type]
+        def start(handler: Callable[[Request], Answer] = hello, **options: Any) -> Running:
+            work = getattr(handler, "work", lambda: False)
+            options = {"clock": time.monotonic, "work": work, **options}
+            server = HttpServer([("127.0.0.1", 0)], handler, **options)
             server.start()
             stack.callback(server.stop)
             return Running(server, stack)

@@ -151,6 +151,78 @@ def test_clients_that_never_read_share_the_page_instead_of_copying_it(
     assert resident() - before < 16 * 1024 * 1024  # 40 copies would be 160 MiB
 
 
+def test_slow_readers_of_ever_new_pages_keep_few_of_them_in_memory(
+    serve: Serve, eventually: Callable[..., None]
+) -> None:
+    """Each reads another sample's page: together they must not keep sixty of them."""
+    asked = []
+
+    def handler(request: Request) -> Response:
+        asked.append(request)
+        return Response(HTTPStatus.OK, b"%d" % len(asked) + PAGE[:-2])
+
+    running = serve(handler)
+    before = resident()
+    readers = [running.client(receive_buffer=4096) for _ in range(60)]
+    for number, reader in enumerate(readers):
+        reader.send(GET)
+        eventually(lambda number=number: len(asked) == number + 1)
+    assert running.get()[0] == 200
+    assert resident() - before < 48 * 1024 * 1024  # all of them would be 240 MiB
+    assert readers[0].is_cut_off()  # it keeps the oldest
+    assert not readers[-1].is_cut_off()
+
+
+def test_slow_readers_of_one_page_are_all_served(serve: Serve) -> None:
+    big = b"x" * (40 * 1024 * 1024)  # more than may be kept of several
+    running = serve(lambda request: Response(HTTPStatus.OK, big))
+    readers = [running.client(receive_buffer=65536) for _ in range(4)]
+    for reader in readers:
+        reader.send(GET)
+    assert [len(reader.response()[2]) for reader in readers] == [len(big)] * 4
+
+
+def test_one_request_of_a_client_is_answered_before_it_is_the_others_turn(serve: Serve) -> None:
+    order: list[str] = []
+    both_have_asked = threading.Event()
+
+    def handler(request: Request) -> Response:
+        order.append(request.path)
+        both_have_asked.wait(5.0)
+        return Response(HTTPStatus.OK, b"")
+
+    running = serve(handler)
+    greedy, polite = running.client(), running.client()
+    greedy.send(GET.replace(b"/ ", b"/greedy ") * 100)
+    polite.send(GET.replace(b"/ ", b"/polite "))
+    both_have_asked.set()
+    assert polite.response()[0] == 200
+    assert order.index("/polite") <= 2
+
+
+def test_who_has_cost_less_comes_first(serve: Serve) -> None:
+    """However many expensive clients there are, between two of their answers everybody cheap has a turn."""
+    now = [100.0]
+    order: list[str] = []
+    all_have_asked = threading.Event()
+
+    def handler(request: Request) -> Response:
+        order.append(request.path)
+        all_have_asked.wait(5.0)
+        now[0] += 0.01 if request.path == "/dear" else 0.0
+        return Response(HTTPStatus.OK, b"")
+
+    running = serve(handler, clock=lambda: now[0])
+    clients = [running.client() for _ in range(9)]
+    for client in clients[1:]:
+        client.send(GET.replace(b"/ ", b"/dear ") * 20)
+    clients[0].send(GET.replace(b"/ ", b"/cheap ") * 19 + b"GET /cheap HTTP/1.0\r\n\r\n")
+    all_have_asked.set()
+    assert clients[0].rest().count(b"200 OK") == 20
+    dear_before = len(order[: len(order) - 1 - order[::-1].index("/cheap")]) - 19
+    assert dear_before <= 20 + len(clients)  # turn by turn, and not eight for one
+
+
 def test_a_flood_of_pipelined_requests_does_not_starve_the_others(serve: Serve) -> None:
     running = serve()
     flooding = running.client(receive_buffer=4096)

@@ -117,7 +117,12 @@ def test_a_page_parses_to_what_the_snapshot_holds(fmt: Format, snapshot: Snapsho
 def test_an_encoder_that_has_rendered_others_renders_the_same_page(fmt: Format, several: list[Snapshot]) -> None:
     encoder = Encoder()
     for snapshot in several:
-        assert encoder.render(snapshot, fmt, 0.25).decode() == render(snapshot, fmt)
+        page, afresh = encoder.render(snapshot, fmt, 0.25).decode(), render(snapshot, fmt)
+        # A value that was 0 and is 0.0 now is the same value: the family keeps its bytes.
+        assert [line.rpartition(" ")[0] for line in page.splitlines()] == [
+            line.rpartition(" ")[0] for line in afresh.splitlines()
+        ]
+        assert samples(page, fmt) == samples(afresh, fmt)
 
 
 @given(snapshot=snapshots, turned=st.randoms())
@@ -274,6 +279,27 @@ def test_the_encoder_remembers_no_series_that_is_gone() -> None:
     for number in range(50):
         encoder.render(snapshot_of(Reading(Series(row, Gpu("0", f"GPU-{number}")), 1)), Format.TEXT, 0.0)
     assert encoder.cached == 2  # the GPU and the age
+
+
+def test_a_family_has_another_head_when_a_neighbour_takes_its_name() -> None:
+    """And its own again when the neighbour is gone: what is kept of the family must not be shown then."""
+    total = Reading(Series(made("a_total", Kind.COUNTER), GPU), 1)
+    neighbour = Reading(Series(made("a"), GPU), 1)
+    encoder = Encoder()
+    for readings in ((total,), (total, neighbour), (total,)):
+        snapshot = snapshot_of(*readings)
+        page = encoder.render(snapshot, Format.OPENMETRICS, 0.25).decode()
+        assert page == render(snapshot, Format.OPENMETRICS)
+        assert ("# TYPE a_total unknown" in page) is (neighbour in readings)
+
+
+@pytest.mark.parametrize("fmt", Format)
+def test_a_page_is_made_in_bits_of_no_more_than_a_family(full_snapshot: Snapshot, fmt: Format) -> None:
+    encoder = Encoder()
+    for _ in range(2):  # the second time everything is laid out
+        pieces = list(encoder.pieces(full_snapshot, fmt, 0.25))
+        assert b"".join(pieces).decode() == render(full_snapshot, fmt)
+        assert max(piece.count(b"# TYPE ") for piece in pieces) == 1
 
 
 def test_new_values_of_the_same_series_are_shown() -> None:

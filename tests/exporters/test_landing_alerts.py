@@ -10,6 +10,7 @@ from agent.model import Alert, GroupReport, Instant, Phase, RuleHealth, RuleRepo
 from exporters.landing_alerts import MAX_ROWS, MAX_TEXT
 from exporters.site import Site, View
 from exporters.wire import Request
+from tests.asking import ask
 
 NOW = 1_700_000_000.0
 
@@ -39,7 +40,7 @@ def page(*alerts: Alert, failed: int = 0, sampled: bool = True, rules: bool = Tr
         version="1.2.3",
         rules=(lambda: (GroupReport("g", "f.yml", 15.0, rules=reports),)) if rules else None,
     )
-    return Site(view)(Request("GET", "/")).body.decode()
+    return ask(Site(view), Request("GET", "/")).body.decode()
 
 
 def rows(text: str) -> list[list[str]]:

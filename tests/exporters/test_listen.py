@@ -11,6 +11,7 @@ from http import HTTPStatus
 
 import pytest
 
+from exporters.listen import open_listeners
 from exporters.server import BindError, HttpServer
 from exporters.wire import Request, Response
 
@@ -29,6 +30,17 @@ def answers(family: int, host: str, port: int) -> bool:
         client.connect((host, port))
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         return client.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_what_the_kernel_keeps_for_a_client_is_bounded() -> None:
+    """It grows to megabytes of its own accord for one that does not read, and counts to a service's memory."""
+    (listener,) = open_listeners([("127.0.0.1", 0)])
+    with closing(listener), socket.create_connection(listener.getsockname()):
+        client, _ = listener.accept()
+        with closing(client):
+            assert client.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 256 * 1024
+            assert client.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 64 * 1024
+            assert client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
 @pytest.fixture

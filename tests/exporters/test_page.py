@@ -1,94 +1,92 @@
-"""A page is made when it is asked for, once, and its sample age stays honest."""
+"""A page is kept for as long as it is true, and no longer than anybody wants it."""
 
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
+
+import pytest
 
 from agent.model import Instant, Snapshot
-from exporters.encoder import Encoder, Format
-from exporters.page import PageCache
+from exporters.page import LIFETIME, PageCache, Rendering, age_of, compress, compressed
 
 
-class CountingEncoder(Encoder):
-    """Counts what it is asked to render."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rendered: list[Format] = []
-
-    def render(self, snapshot: Snapshot, fmt: Format, age: float) -> bytes:
-        self.rendered.append(fmt)
-        return super().render(snapshot, fmt, age)
+def rendering(kind: str = "metrics", detail: object = None, basis: tuple[object, ...] = (), **more: bool) -> Rendering:
+    return Rendering(kind, detail, basis, lambda now: (b"page",), **more)
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+FIRST, SECOND = [1], [1]
+"""Two things that are equal and not the same."""
 
 
-def empty(sequence: int = 1, mono: float = 100.0) -> Snapshot:
-    return Snapshot(sequence, Instant(mono, 0.0), ())
+def test_a_page_is_true_while_what_it_shows_is_the_same_object() -> None:
+    cache = PageCache()
+    page = cache.keep(rendering(basis=(FIRST,)), b"page", 100.0)
+    assert cache.find(rendering(basis=(FIRST,)), 100.0) is page
+    assert cache.find(rendering(basis=(SECOND,)), 100.0) is None
+    assert cache.find(rendering(basis=(FIRST, FIRST)), 100.0) is None
+    assert cache.find(rendering(kind="snapshot", basis=(FIRST,)), 100.0) is None
+    assert cache.find(rendering(detail="other", basis=(FIRST,)), 100.0) is None
 
 
-def age_shown(page: bytes) -> float:
-    (line,) = [line for line in page.splitlines() if line.startswith(b"coldplate_sample_age_seconds ")]
-    return float(line.split()[1])
+def test_a_page_that_tells_an_age_is_true_for_a_second() -> None:
+    cache = PageCache()
+    cache.keep(rendering(), b"page", 100.0)
+    assert cache.find(rendering(), 100.0 + LIFETIME) is not None
+    assert cache.find(rendering(), 100.1 + LIFETIME) is None
 
 
-def test_a_page_that_nobody_asks_for_is_not_rendered() -> None:
-    encoder = CountingEncoder()
-    pages = PageCache(encoder, Clock())
-    assert encoder.rendered == []
-    pages.get(empty(), Format.TEXT, False)
-    assert encoder.rendered == [Format.TEXT]
+def test_another_page_is_true_until_something_changes() -> None:
+    cache = PageCache()
+    cache.keep(rendering(tells_age=False), b"page", 100.0)
+    assert cache.find(rendering(tells_age=False), 500.0) is not None
 
 
-def test_a_page_is_rendered_once_for_a_snapshot_and_format() -> None:
-    encoder, snapshot = CountingEncoder(), empty()
-    pages = PageCache(encoder, Clock())
-    first = pages.get(snapshot, Format.TEXT, False)
-    assert pages.get(snapshot, Format.TEXT, False) is first
-    assert gzip.decompress(pages.get(snapshot, Format.TEXT, True)) == first
-    pages.get(snapshot, Format.OPENMETRICS, False)
-    assert encoder.rendered == [Format.TEXT, Format.OPENMETRICS]
+def test_pages_that_will_not_be_served_again_are_dropped() -> None:
+    cache = PageCache()
+    cache.keep(rendering(), b"page", 100.0)
+    cache.keep(rendering("rules", tells_age=False), b"page", 100.0)
+    assert cache.drop_old(105.0)
+    assert cache.find(rendering("rules", tells_age=False), 105.0) is not None  # asked for again
+    assert cache.drop_old(112.0)
+    assert not cache.drop_old(116.0)
+    assert cache.find(rendering("rules", tells_age=False), 116.0) is None
 
 
-def test_a_page_is_compressed_once_and_the_same_each_time() -> None:
-    snapshot = empty()
-    pages = PageCache(Encoder(), Clock())
-    packed = pages.get(snapshot, Format.TEXT, True)
-    assert pages.get(snapshot, Format.TEXT, True) is packed
-    assert packed == PageCache(Encoder(), Clock()).get(snapshot, Format.TEXT, True)
+@pytest.mark.parametrize(("size", "kept"), [(10, 4), (3 * 1024 * 1024, 2), (20 * 1024 * 1024, 1)])
+def test_ever_new_selections_keep_few_pages_and_push_no_other_kind_out(size: int, kept: int) -> None:
+    cache = PageCache()
+    cache.keep(rendering(), b"page", 100.0)
+    body = bytes(size)
+    for number in range(1000):
+        cache.keep(rendering("rules", number), body, 100.0)
+    found = [cache.find(rendering("rules", number), 100.0) for number in range(1000)]
+    assert [page is not None for page in found[-kept:]] == [True] * kept
+    assert sum(page is not None for page in found) == kept
+    assert cache.find(rendering(), 100.0) is not None
+
+
+def test_the_page_that_was_asked_for_last_is_kept_longest() -> None:
+    cache = PageCache()
+    for number in range(4):
+        cache.keep(rendering("rules", number), b"page", 100.0)
+    assert cache.find(rendering("rules", 0), 100.0) is not None
+    cache.keep(rendering("rules", 4), b"page", 100.0)
+    assert cache.find(rendering("rules", 0), 100.0) is not None
+    assert cache.find(rendering("rules", 1), 100.0) is None
+
+
+@pytest.mark.parametrize("make", [lambda page: compress(page), lambda page: b"".join(compressed(page))])
+@pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 1_000_000])
+def test_a_page_is_compressed_the_same_each_time(make: Callable[[bytes], bytes], size: int) -> None:
+    page = bytes(number % 251 for number in range(size))
+    packed = make(page)
+    assert gzip.decompress(packed) == page
+    assert packed == make(page)
     assert packed[4:8] == b"\0\0\0\0"  # no time stamp
 
 
-def test_a_new_snapshot_gets_a_new_page_even_with_the_same_number() -> None:
-    encoder = CountingEncoder()
-    pages = PageCache(encoder, Clock())
-    assert age_shown(pages.get(empty(mono=100.0), Format.TEXT, False)) == 0.0
-    assert age_shown(pages.get(empty(mono=99.5), Format.TEXT, False)) == 0.5
-
-
-def test_the_age_grows_while_the_sampler_stands_still() -> None:
-    clock, snapshot = Clock(), empty()
-    pages = PageCache(Encoder(), clock)
-    ages = []
-    for clock.now in (100.25, 101.0, 101.5, 107.0):
-        plain = pages.get(snapshot, Format.TEXT, False)
-        assert gzip.decompress(pages.get(snapshot, Format.TEXT, True)) == plain
-        ages.append(age_shown(plain))
-    assert ages == [0.25, 0.25, 1.5, 7.0]  # 101.0 is within the second for which a page is kept
-
-
-def test_a_page_asked_for_compressed_only_ages_as_well() -> None:
-    clock, snapshot = Clock(), empty()
-    pages = PageCache(Encoder(), clock)
-    pages.get(snapshot, Format.TEXT, True)
-    clock.now = 105.0
-    assert age_shown(gzip.decompress(pages.get(snapshot, Format.TEXT, True))) == 5.0
-
-
-def test_a_snapshot_from_the_future_is_not_shown_with_a_negative_age() -> None:
-    assert age_shown(PageCache(Encoder(), Clock()).get(empty(mono=100.5), Format.TEXT, False)) == 0.0
+def test_a_snapshot_from_the_future_has_no_negative_age() -> None:
+    snapshot = Snapshot(1, Instant(100.5, 0.0), ())
+    assert age_of(snapshot, 100.0) == 0.0
+    assert age_of(snapshot, 101.0004) == 0.5

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from agent.model import Alert, GroupReport, Phase, RuleHealth, RuleReport
 from exporters.site import RESERVED_PATHS, Site, View
 from exporters.wire import Request, Response
+from tests.asking import ask
 
 BEGAN = 1_700_000_000.25
 
@@ -73,7 +74,7 @@ def strict(body: bytes) -> Any:
 
 def get(path: str, *groups: GroupReport) -> Response:
     path, _, query = path.partition("?")
-    return site(*groups)(Request("GET", path, query))
+    return ask(site(*groups), Request("GET", path, query))
 
 
 def alerts(*found: Alert) -> list[dict[str, Any]]:
@@ -286,7 +287,7 @@ def test_without_rules_the_lists_are_empty(path: str, key: str) -> None:
     assert path in RESERVED_PATHS
     assert strict(get(path).body) == {"status": "success", "data": {key: []}}
     lone = Site(View(lambda: None, lambda: (True, ""), lambda: 0.0, "n", "1"))
-    assert strict(lone(Request("GET", path)).body) == {"status": "success", "data": {key: []}}
+    assert strict(ask(lone, Request("GET", path)).body) == {"status": "success", "data": {key: []}}
 
 
 def test_a_real_client_gets_it_over_the_wire(serve: Any) -> None:

@@ -21,6 +21,7 @@ from alerts.promql import Storage
 from alerts.rulefile import load
 from exporters.site import Site, View
 from exporters.wire import Request
+from tests.asking import ask as told
 from tests.servers import free_port, need
 
 VALUES = ("1e-07", "1.5e-7", "0.1", "123456789", "1e100", "5e-324", "1e22", "NaN", "+Inf", "-Inf", "-0", "2.5")
@@ -137,7 +138,7 @@ def ours(rule_folder: Path) -> Callable[[str], tuple[int, Any]]:
 
     def answer(path: str) -> tuple[int, Any]:
         path, _, query = path.partition("?")
-        response = site(Request("GET", path, query))
+        response = told(site, Request("GET", path, query))
         return int(response.status), json.loads(response.body)
 
     return answer

@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import base64
+import gc
 import gzip
 import hashlib
 import json
-from collections.abc import Callable
+import weakref
+from collections import UserDict
+from collections.abc import Callable, KeysView
 from dataclasses import replace
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from agent.model import BackendReport, Gpu, Instant, Outcome, Reading, Series, Snapshot
+from agent.model import (
+    Alert,
+    BackendReport,
+    Gpu,
+    GroupReport,
+    Instant,
+    Outcome,
+    Phase,
+    Reading,
+    RuleReport,
+    Series,
+    Snapshot,
+)
 from exporters import landing
+from exporters.deferred import Deferred
+from exporters.reloads import Begin
 from exporters.site import Site, View
 from exporters.wire import Request, Response
+from tests.asking import ask
+
+if TYPE_CHECKING:
+    from conftest import FakeClock
 
 
 @pytest.fixture
@@ -31,7 +53,7 @@ def view(full_snapshot: Snapshot) -> View:
 
 
 def get(site: Site, path: str, **headers: str) -> Response:
-    return site(Request("GET", path, headers={name.replace("_", "-"): text for name, text in headers.items()}))
+    return ask(site, Request("GET", path, headers={name.replace("_", "-"): text for name, text in headers.items()}))
 
 
 def header(response: Response, name: str) -> str | None:
@@ -49,18 +71,122 @@ def test_metrics_are_text_unless_openmetrics_is_asked_for(view: View) -> None:
     assert list(parse_openmetrics(fancy.body.decode()))
 
 
-def test_metrics_are_compressed_for_those_who_accept_it(view: View) -> None:
-    site = Site(view)
-    packed = get(site, "/metrics", accept_encoding="gzip")
+PAGES = ("/", "/metrics", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules")
+RULES = (GroupReport("thermal", "/etc/a.yml", 15.0, rules=(RuleReport("GpuHot", True, "t > 90"),)),)
+
+
+@pytest.fixture
+def judging(view: View) -> View:
+    return replace(view, rules=lambda: (*RULES,))
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+@pytest.mark.parametrize("path", PAGES)
+def test_an_answer_is_the_same_bytes_for_all_for_as_long_as_it_is_true(judging: View, path: str, encoding: str) -> None:
+    site = Site(judging)
+    assert get(site, path, accept_encoding=encoding).body is get(site, path, accept_encoding=encoding).body
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_everything_is_compressed_for_those_who_accept_it(judging: View, path: str) -> None:
+    site = Site(judging)
+    packed, plain = get(site, path, accept_encoding="gzip"), get(site, path)
     assert header(packed, "Content-Encoding") == "gzip"
-    plain = get(site, "/metrics", accept_encoding="gzip;q=0")
     assert header(plain, "Content-Encoding") is None
+    assert "Accept-Encoding" in str(header(plain, "Vary"))
+    assert header(plain, "Vary") == header(packed, "Vary")
     assert gzip.decompress(packed.body) == plain.body
+    assert packed.content_type == plain.content_type
 
 
-def test_all_clients_share_one_page(view: View) -> None:
-    site = Site(view)
-    assert get(site, "/metrics").body is get(site, "/metrics").body
+@pytest.mark.parametrize("path", ["/metrics", "/api/v1/snapshot"])
+def test_a_new_snapshot_is_shown_at_once_even_if_it_has_the_same_number(
+    view: View, full_snapshot: Snapshot, path: str
+) -> None:
+    held = [full_snapshot]
+    site = Site(replace(view, latest=lambda: held[0]))
+    before = get(site, path).body
+    held[0] = replace(full_snapshot, readings=full_snapshot.readings[:-1])
+    assert get(site, path).body != before
+
+
+def test_the_age_grows_while_the_sampler_stands_still(view: View, clock: FakeClock) -> None:
+    site = Site(replace(view, clock=clock))
+    ages, told = [], []
+    for clock.now in (100.25, 101.0, 101.5, 107.0):
+        page = get(site, "/metrics").body
+        assert gzip.decompress(get(site, "/metrics", accept_encoding="gzip").body) == page
+        (line,) = [line for line in page.splitlines() if line.startswith(b"coldplate_sample_age_seconds ")]
+        ages.append(float(line.split()[1]))
+        told.append(json.loads(get(site, "/api/v1/snapshot").body)["data"]["age"])
+    assert ages == told == [0.25, 0.25, 1.5, 7.0]  # at 101.0 the page is still within its second
+
+
+def test_rules_are_told_anew_when_one_was_evaluated_and_only_that_one_is_written_anew(view: View) -> None:
+    """What is read of an alert shows when it is written: 5,000 rules must not be written for each new question."""
+    read = []
+
+    class Annotations(UserDict[str, str]):
+        def keys(self) -> KeysView[str]:
+            read.append(self["of"])
+            return super().keys()
+
+    def rule(name: str) -> RuleReport:
+        alert = Alert(name, (), Phase.FIRING, 1.0, 0.0, annotations=Annotations({"of": name}))
+        return RuleReport(name, True, "x", alerts=(alert,))
+
+    groups = [GroupReport("g", "f", 1.0, rules=(rule("a"), rule("b"))), GroupReport("h", "f", 1.0, rules=(rule("c"),))]
+    site = Site(replace(view, rules=lambda: tuple(groups)))
+    for path in ("/api/v1/rules", "/api/v1/alerts", *(f"/api/v1/rules?x={n}&rule_group[]=g" for n in range(9))):
+        path, _, query = path.partition("?")
+        ask(site, Request("GET", path, query))
+    assert sorted(read) == ["a", "b", "c"]
+    groups[1] = GroupReport("h", "f", 1.0, rules=(rule("d"),))
+    assert b'"name":"d"' in get(site, "/api/v1/rules").body
+    assert b'"of":"d"' in get(site, "/api/v1/alerts").body
+    assert b'"of":"c"' not in get(site, "/api/v1/alerts").body
+    assert sorted(read) == ["a", "b", "c", "d"]
+
+
+def test_what_nobody_asks_for_any_more_is_not_kept(view: View, clock: FakeClock) -> None:
+    """Neither pages nor what they were made of: on the largest node they are megabytes."""
+
+    class Watched(UserDict[str, str]):
+        """Annotations that can be seen to go."""
+
+    def evaluated() -> GroupReport:
+        alert = Alert("a", (), Phase.FIRING, 1.0, 0.0, annotations=Watched())
+        watched.append(weakref.ref(alert.annotations))
+        return GroupReport("g", "f", 1.0, rules=(RuleReport("a", True, "x", alerts=(alert,)),))
+
+    watched: list[weakref.ref[Watched]] = []
+    groups = [evaluated()]
+    site = Site(replace(view, clock=clock, rules=lambda: tuple(groups)))
+    for _ in range(5):
+        get(site, "/api/v1/rules")
+        groups[0] = evaluated()
+    gc.collect()
+    assert [each() is None for each in watched] == [True] * 4 + [False] * 2  # one is on the page, and one is the newest
+    groups.clear()
+    clock.now += 30.0
+    site.work()
+    gc.collect()
+    assert [each() is None for each in watched] == [True] * 6
+
+
+def test_reloads_that_wait_for_one_another_are_begun_by_work(view: View) -> None:
+    begun: list[Callable[[bool, str], None]] = []
+    site = Site(replace(view, reload=begun.append))
+    first, second = (site(Request("POST", "/-/reload")) for _ in range(2))
+    assert isinstance(first, Deferred)
+    assert isinstance(second, Deferred)
+    site.work()
+    assert len(begun) == 1
+    begun[0](True, "reloaded")
+    assert first.response is not None
+    site.work()
+    begun[1](True, "reloaded")
+    assert second.response is not None
 
 
 def test_before_the_first_sample_metrics_and_snapshot_say_so(view: View) -> None:
@@ -106,14 +232,12 @@ def test_healthy_means_alive_and_ready_means_fresh(view: View) -> None:
     ("reload", "status", "text"),
     [
         (None, 403, b"SIGHUP"),
-        (lambda: (True, "reloaded"), 200, b"reloaded"),
-        (lambda: (False, "line 3: unknown key"), 500, b"line 3: unknown key"),
+        (lambda tell: tell(True, "reloaded"), 200, b"reloaded"),
+        (lambda tell: tell(False, "line 3: unknown key"), 500, b"line 3: unknown key"),
     ],
 )
-def test_reload(
-    view: View, method: str, reload: Callable[[], tuple[bool, str]] | None, status: int, text: bytes
-) -> None:
-    answer = Site(replace(view, reload=reload))(Request(method, "/-/reload"))
+def test_reload(view: View, method: str, reload: Begin | None, status: int, text: bytes) -> None:
+    answer = ask(Site(replace(view, reload=reload)), Request(method, "/-/reload"))
     assert answer.status == status
     assert text in answer.body
 
@@ -129,7 +253,7 @@ def test_reload(
     ],
 )
 def test_a_wrong_method_is_told_the_right_ones(view: View, method: str, path: str, allow: str) -> None:
-    answer = Site(view)(Request(method, path))
+    answer = ask(Site(view), Request(method, path))
     assert (answer.status, header(answer, "Allow")) == (HTTPStatus.METHOD_NOT_ALLOWED, allow)
 
 
@@ -137,6 +261,13 @@ def test_an_unknown_path_is_told_where_things_are(view: View) -> None:
     answer = get(Site(view), "/favicon.ico")
     assert answer.status == 404
     assert b"/metrics" in answer.body
+
+
+@pytest.mark.parametrize(
+    "path", ["/%6detrics", "/-/../metrics", "//metrics", "/metrics/", "/metrics%00", "*", "/METRICS"]
+)
+def test_a_path_is_what_it_is_and_nothing_is_decoded(view: View, path: str) -> None:
+    assert get(Site(view), path).status == 404
 
 
 def test_the_snapshot_as_json_holds_everything(view: View, full_snapshot: Snapshot) -> None:

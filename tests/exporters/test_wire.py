@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporters.wire import MAX_BODY, MAX_HEAD, RefusedError, Request, RequestReader, Response
+from exporters.wire import MAX_BODY, MAX_HEAD, MAX_HEADERS, RefusedError, Request, RequestReader, Response
 
 
 def read_all(data: bytes, *cuts: int) -> list[Request]:
@@ -59,6 +59,49 @@ def test_the_client_decides_whether_the_connection_lasts(head: bytes, keep_alive
 def test_the_target_may_be_absolute(target: bytes) -> None:
     (request,) = read_all(b"GET " + target + b" HTTP/1.1\r\nHost: n\r\n\r\n")
     assert request.path == "/metrics"
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "query"),
+    [
+        (b"http://node?a=b", "/", "a=b"),
+        (b"http://user:word@[::1]:80/x?y", "/x", "y"),
+        (b"http://", "/", ""),
+        (b"https://node/%2e%2e/metrics", "/%2e%2e/metrics", ""),
+        (b"/metrics?http://other/", "/metrics", "http://other/"),
+        (b"//other/metrics", "//other/metrics", ""),
+        (b"*", "*", ""),
+        (b"/a%00b", "/a%00b", ""),
+    ],
+)
+def test_a_target_is_taken_as_it_is_sent(target: bytes, path: str, query: str) -> None:
+    (request,) = read_all(b"GET " + target + b" HTTP/1.0\r\n\r\n")
+    assert (request.path, request.query) == (path, query)
+
+
+def test_as_many_headers_as_are_understood_are_accepted() -> None:
+    (request,) = read_all(b"GET / HTTP/1.0\r\n" + b"A: b\r\n" * MAX_HEADERS + b"\r\n")
+    assert request.headers["a"].count("b") == MAX_HEADERS
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "waits"),
+    [
+        (b"HTTP/1.1\r\nHost: n\r\nExpect: 100-continue\r\nContent-Length: 2", b"", True),
+        (b"HTTP/1.1\r\nHost: n\r\nEXPECT: 100-Continue\r\nContent-Length: 2", b"a", True),
+        (b"HTTP/1.1\r\nHost: n\r\nExpect: 100-continue\r\nContent-Length: 2", b"ab", False),  # it did not wait
+        (b"HTTP/1.1\r\nHost: n\r\nExpect: 100-continue", b"", False),  # there is nothing to wait with
+        (b"HTTP/1.1\r\nHost: n\r\nExpect: miracles\r\nContent-Length: 2", b"", False),
+        (b"HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 2", b"", False),  # RFC 9110: not from HTTP/1.0
+    ],
+)
+def test_a_client_that_waits_for_a_go_ahead_is_noticed_once(head: bytes, body: bytes, waits: bool) -> None:
+    reader = RequestReader()
+    reader.feed(b"POST / " + head + b"\r\n\r\n" + body)
+    request = reader.next()
+    assert reader.takes_go_ahead() is waits
+    assert not reader.takes_go_ahead()
+    assert (request is None) is (reader.begun)
 
 
 def test_bare_line_feeds_are_understood_for_people_with_netcat() -> None:
@@ -119,6 +162,9 @@ def test_a_body_is_read_and_what_follows_is_the_next_request() -> None:
         (b"GET / HTTP/1.0\r\nA: " + b"a" * MAX_HEAD, 431),
         (b"GET / HTTP/1.0\r\nA: " + b"a" * MAX_HEAD + b"\r\n\r\n", 431),
         (b"\r\n" * MAX_HEAD, 431),
+        (b"GET / HTTP/1.0\r\n" + b"A: b\r\n" * (MAX_HEADERS + 1) + b"\r\n", 431),
+        (b"GET http:///metrics HTTP/1.0 HTTP/1.0\r\n\r\n", 400),
+        (b"GET ftp://node/metrics HTTP/1.0\r\n\r\n", 400),
     ],
 )
 def test_what_is_not_plainly_a_request_is_refused(data: bytes, status: int) -> None:

@@ -14,7 +14,7 @@ MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 
 ROOF = {"agent.cli", "agent.clock", "agent.daemon", "agent.engine", "agent.assembly", "agent.once", "agent.selection",
         "agent.rules_cli", "agent.dashboards_cli", "agent.alerting", "agent.judge", "agent.keeper", "agent.peering",
-        "agent.worker.__main__", "agent.systemd", "agent.vitals"}  # fmt: skip
+        "agent.worker.__main__", "agent.systemd", "agent.vitals", "agent.reloading"}  # fmt: skip
 
 MAY_IMPORT = (
     # (modules, what of ours they may import); the first line that matches counts

@@ -1,0 +1,103 @@
+"""Reads the configuration again, in a thread of its own: files may lie on a disk that hangs, and many rules take long.
+
+Everybody who asked is told how it went, once, by a reload that began after they asked. What goes wrong leaves the
+running configuration in force.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.config import ConfigError
+from agent.model import Instant
+from agent.systemd import Notifier
+from agent.threads import KeptThread, Threads
+
+log = logging.getLogger("coldplate")
+
+Tell = Callable[[bool, str], None]
+"""What somebody who asked is told: whether it went well, and a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastReload:
+    """How the configuration was last read; `at` is when it was last read well, in Unix seconds."""
+
+    good: bool
+    at: float
+    message: str = ""
+
+
+class Reloads:
+    """`reread` reads the configuration and puts it in force, or raises and changes nothing."""
+
+    def __init__(
+        self, reread: Callable[[], None], clock: Callable[[], Instant], notifier: Notifier, threads: Threads
+    ) -> None:
+        self.last = LastReload(True, clock().wall)
+        self._reread = reread
+        self._clock = clock
+        self._notifier = notifier
+        self._threads = threads
+        self._askers: deque[Tell] = deque()
+        self._wanted = threading.Event()
+        self._stopping = False
+        self._thread: KeptThread | None = None
+
+    def start(self) -> None:
+        """Begin to obey."""
+        self._thread = self._threads.begin("reload", self._obey)
+
+    def ask(self, tell: Tell | None = None) -> None:
+        """Have the configuration read, and `tell` called when that is over. For any thread; returns at once."""
+        if tell is not None:
+            self._askers.append(tell)
+        self._wanted.set()
+
+    def stop(self, patience: float) -> None:
+        """Begin no other reload, and wait so many seconds for the one that is under way."""
+        self._stopping = True
+        self._wanted.set()
+        if self._thread is not None:
+            self._thread.join(patience)
+        self._answer(list(self._askers), False, "the agent stops")
+
+    def _obey(self) -> None:
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            if self._stopping:
+                return
+            self._reload()
+
+    def _reload(self) -> None:
+        askers = [self._askers.popleft() for _ in range(len(self._askers))]
+        good, text = False, "the reload failed; coldplate's log says more"
+        self._notifier.send(RELOADING=1, MONOTONIC_USEC=int(self._clock().mono * 1e6))
+        try:
+            self._attempt()
+            good, text = self.last.good, self.last.message or "configuration reloaded"
+        finally:
+            self._notifier.send(READY=1)
+            self._answer(askers, good, text)
+
+    def _attempt(self) -> None:
+        try:
+            self._reread()
+        except Exception as error:  # a defect of ours, too, must leave the running configuration in force
+            known = isinstance(error, ConfigError)
+            self.last = LastReload(False, self.last.at, str(error))
+            kept = "configuration not reloaded, the running one stays in force: %s"
+            log.error(kept, error, exc_info=None if known else error)
+        else:
+            self.last = LastReload(True, self._clock().wall)
+            log.info("configuration reloaded")
+
+    @staticmethod
+    def _answer(askers: list[Tell], good: bool, text: str) -> None:
+        for tell in askers:
+            tell(good, text)

@@ -1,0 +1,246 @@
+"""The clients that are connected: each is listened to, answered and hung up on when it is its turn.
+
+In one turn a client has one request answered, or takes one mouthful of its response, and those who have cost
+least lately come first. What goes wrong with a client costs that client.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+
+from exporters.complaints import Complaints
+from exporters.connection import Connection, Phase, Timeouts
+from exporters.deferred import Answer, Deferred
+from exporters.eviction import hoarders, victim
+from exporters.wire import RefusedError, Request, Response
+
+logger = logging.getLogger(__name__)
+
+_HELD = 24 * 1024 * 1024
+"""Bytes of bodies that slow readers may keep in memory, all together."""
+
+_HALF_LIFE = 1.0
+"""Seconds in which half of what a client has cost is forgotten."""
+
+_TOO_SLOW = Response(HTTPStatus.REQUEST_TIMEOUT, b"the request did not end in time\n")
+_FAILED = Response(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; coldplate's log says more\n")
+_STOPPING = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"the agent stops\n")
+
+Handler = Callable[[Request], Answer]
+
+
+class Clients:
+    """For the server's thread alone; `nudge` makes that thread call `deliver`, whatever thread calls it.
+
+    `hang_up` closes a socket.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        clock: Callable[[], float],
+        timeouts: Timeouts,
+        complaints: Complaints,
+        nudge: Callable[[], None],
+        hang_up: Callable[[socket.socket], None],
+    ) -> None:
+        self.connections: set[Connection] = set()
+        self._handler = handler
+        self._clock = clock
+        self._timeouts = timeouts
+        self._complaints = complaints
+        self._nudge = nudge
+        self._hang_up = hang_up
+        self._ready: deque[tuple[Connection, Deferred]] = deque()
+        self._halved = 0.0
+
+    @property
+    def due(self) -> float:
+        """The moment at which the first of them has waited too long; minus infinity where there is something to do."""
+        if self._ready:
+            return float("-inf")
+        return min((connection.deadline for connection in self.connections), default=float("inf"))
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody has not been sent all of a response."""
+        return any(connection.phase is Phase.WRITING for connection in self.connections)
+
+    def attach(self, selector: selectors.BaseSelector) -> None:
+        """Wait for them with this selector from now on."""
+        self._selector = selector
+        for connection in tuple(self.connections):
+            self._attend(connection, self._watch)
+
+    def admit(self, sock: socket.socket, peer: str, now: float) -> None:
+        """A new client; its request is usually there already."""
+        sock.setblocking(False)
+        connection = Connection(sock, peer, self._timeouts, now)
+        self.connections.add(connection)
+        self._attend(connection, self._serve)
+
+    def serve(self, ready: list[Connection], patience: float) -> None:
+        """Go on with those who can be read or written, for so many seconds; the rest waits for the next turn."""
+        until = self._clock() + patience
+        for connection in sorted(ready, key=lambda each: each.cost):
+            began = self._clock()
+            if began >= until:
+                break
+            self._attend(connection, self._serve)
+            connection.cost += self._clock() - began
+
+    def deliver(self) -> None:
+        """Give the answers that have come in the meantime."""
+        while self._ready:
+            connection, answer = self._ready.popleft()
+            if connection.pending is answer and answer.response is not None:
+                self._attend(connection, partial(self._give, response=answer.response))
+
+    def expire(self, now: float) -> None:
+        """Wait no longer for those who take too long."""
+        for connection in [each for each in self.connections if each.deadline <= now]:
+            self._attend(connection, self._end_wait)
+        if now - self._halved >= _HALF_LIFE:
+            self._halved = now
+            for connection in self.connections:
+                connection.cost /= 2
+
+    def evict(self, now: float) -> bool:
+        """Hang up on whoever can be spared; whether there is anybody."""
+        spared = victim(self.connections, now)
+        if spared is not None:
+            self._close(spared, "another client needs its place")
+        return spared is not None
+
+    def dismiss(self, until: float) -> None:
+        """Take no request any more; who is being answered has until then to take it."""
+        for connection in tuple(self.connections):
+            connection.end_by(until)
+            if connection.phase is Phase.WAITING:
+                self._attend(connection, partial(self._give, response=_STOPPING))
+                connection.end_by(until)
+            if connection.phase is not Phase.WRITING or connection.through:
+                self._close(connection, "the server stops")
+
+    def hang_up(self) -> None:
+        """On all of them."""
+        for connection in tuple(self.connections):
+            self._close(connection, "the server stops")
+
+    def _answered(self, connection: Connection, answer: Deferred) -> None:
+        """An answer that was to come later is there. For any thread."""
+        self._ready.append((connection, answer))
+        self._nudge()
+
+    def _attend(self, connection: Connection, action: Callable[[Connection], None]) -> None:
+        """Do something for a client, if it has not lost its place a moment ago."""
+        if connection not in self.connections:
+            return
+        try:
+            action(connection)
+        except OSError as error:
+            self._close(connection, str(error))
+        except Exception as error:
+            self._close(connection, "of an error in the server")
+            self._complaints.defect(self._clock(), error, "serving %s failed", connection.peer)
+
+    def _serve(self, connection: Connection) -> None:
+        if connection.phase is Phase.WRITING:
+            self._advance(connection)
+        elif not connection.receive(self._clock()):
+            if connection.phase is Phase.WAITING:  # it may have said all that it has to say, and still want its answer
+                self._selector.unregister(connection.sock)
+            else:
+                self._close(connection, "the client hung up")
+        elif connection.phase is Phase.READING:
+            self._converse(connection)
+        elif connection.phase is Phase.WAITING and connection.overfed:
+            self._selector.unregister(connection.sock)
+
+    def _advance(self, connection: Connection) -> None:
+        if connection.through:  # with its last response; it has let the others go first since
+            connection.read_on()
+            self._converse(connection)
+        elif connection.flush(self._clock()):
+            connection.turn(self._clock())
+            self._watch(connection)
+
+    def _converse(self, connection: Connection) -> None:
+        """Answer the next request, if it is there."""
+        try:
+            request = connection.next_request()
+        except RefusedError as refused:
+            logger.debug("refusing a request of %s: %s", connection.peer, refused)
+            self._refuse(connection, refused.response)
+            return
+        if request is None:
+            self._watch(connection)
+            return
+        connection.ask(request, self._clock())
+        answer = self._handle(request)
+        if isinstance(answer, Response):
+            self._give(connection, answer)
+        else:
+            connection.wait(answer, self._clock())
+            self._watch(connection)
+            answer.listen(partial(self._answered, connection, answer))
+
+    def _handle(self, request: Request) -> Answer:
+        try:
+            answer = self._handler(request)
+        except Exception as error:
+            self._complaints.defect(self._clock(), error, "answering %s %s failed", request.method, request.path)
+            answer = _FAILED
+        logger.debug("%s %s %s", request.method, request.path, getattr(answer, "status", "later"))
+        return answer
+
+    def _end_wait(self, connection: Connection) -> None:
+        if connection.half_asked:
+            self._refuse(connection, _TOO_SLOW)
+        elif connection.pending is not None:
+            self._give(connection, connection.pending.late)
+        else:
+            self._close(connection, f"it was {connection.phase.value} for too long")
+
+    def _give(self, connection: Connection, response: Response) -> None:
+        connection.answer(response, self._clock())
+        self._send(connection)
+
+    def _refuse(self, connection: Connection, response: Response) -> None:
+        connection.refuse(response, self._clock())
+        self._send(connection)
+
+    def _send(self, connection: Connection) -> None:
+        if connection.flush(self._clock()):
+            connection.turn(self._clock())
+        else:
+            for each in hoarders(self.connections, _HELD):
+                self._close(each, "slow readers keep too many pages in memory")
+        if connection in self.connections:
+            self._watch(connection)
+
+    def _watch(self, connection: Connection) -> None:
+        """Wait for what the connection waits for."""
+        wanted = selectors.EVENT_WRITE if connection.phase is Phase.WRITING else selectors.EVENT_READ
+        key = self._selector.get_map().get(connection.sock)
+        if key is not None and key.data is not connection:  # left behind by one that had the same descriptor
+            self._selector.unregister(connection.sock)
+            key = None
+        if key is None:
+            self._selector.register(connection.sock, wanted, connection)
+        elif key.events != wanted:
+            self._selector.modify(connection.sock, wanted, connection)
+
+    def _close(self, connection: Connection, why: str) -> None:
+        logger.debug("closing %s because %s", connection.peer, why)
+        self.connections.discard(connection)
+        with suppress(Exception):  # whatever the selector thinks of it, the socket must be closed
+            self._selector.unregister(connection.sock)
+        connection.close(self._hang_up)

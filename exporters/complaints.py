@@ -1,0 +1,50 @@
+"""Says that something goes wrong once, and once that it is well again, however often it happens in between."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from types import TracebackType
+
+QUIET = 60.0
+"""Seconds after which what has not happened again is over."""
+
+
+class Complaints:
+    """What is wrong at the moment. `now` is always the same clock, in seconds."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._last: dict[Hashable, float] = {}
+        self._relief: dict[Hashable, str] = {}
+
+    def say(self, now: float, key: Hashable, text: str, *args: object, relief: str) -> None:
+        """A warning, unless it was given already; `relief` is what is said when it is over."""
+        if key not in self._last:
+            self._logger.warning(text, *args)
+        self._last[key] = now
+        self._relief[key] = relief
+
+    def defect(self, now: float, error: BaseException, text: str, *args: object) -> None:
+        """An error of ours, with its traceback, once for each place in the code. Nobody can tell when it is over."""
+        key = type(error), *_place(error.__traceback__)
+        if key not in self._last:
+            self._logger.error(text, *args, exc_info=error)
+        self._last[key] = now
+
+    def ease(self, now: float) -> None:
+        """Forget what has not happened for a while."""
+        for key in [key for key, last in self._last.items() if now - last >= QUIET]:
+            del self._last[key]
+            relief = self._relief.pop(key, None)
+            if relief is not None:
+                self._logger.info(relief)
+
+
+def _place(trace: TracebackType | None) -> tuple[str, int]:
+    """File and line where an error came from."""
+    place = ("", 0)
+    while trace is not None:
+        place = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+    return place

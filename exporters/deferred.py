@@ -1,0 +1,57 @@
+"""An answer that comes later: the handler hands it out at once, and whoever has the answer gives it, in any thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Union
+
+from exporters.wire import Response
+
+BUSY = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"the agent is busy: the answer was not ready in time\n")
+
+
+class Deferred:
+    """The promise of a response.
+
+    The client is told `late` when there is no response within `patience`, in seconds. The first response counts.
+    """
+
+    __slots__ = ("_lock", "_response", "_tell", "abandoned", "late", "patience")
+
+    def __init__(self, patience: float = 10.0, late: Response = BUSY) -> None:
+        self.patience = patience
+        self.late = late
+        self.abandoned = False
+        """Whether nobody waits for the answer any more: whoever works on it may stop."""
+        self._lock = threading.Lock()
+        self._response: Response | None = None
+        self._tell: Callable[[], None] | None = None
+
+    @property
+    def response(self) -> Response | None:
+        """The response, None before there is one."""
+        return self._response
+
+    def answer(self, response: Response) -> None:
+        """Give the response. For any thread; returns at once."""
+        with self._lock:
+            if self._response is not None:
+                return
+            self._response = response
+            tell = self._tell
+        if tell is not None:
+            tell()
+
+    def listen(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called when there is a response, in the thread that gives it; at once if there is one."""
+        with self._lock:
+            self._tell = tell
+            there = self._response is not None
+        if there:
+            tell()
+
+
+Answer = Union[Response, Deferred]
+"""What a handler may give."""

@@ -1,0 +1,50 @@
+"""Whom to cut off when places, descriptors or memory run out: whoever costs the others most and loses least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from exporters.connection import Connection, Phase
+
+SLOW = 0.5
+"""Seconds at one answer after which a client may lose its place to another."""
+
+STALLED = 0.1
+"""Seconds after which it may that takes nothing of its response at all: a scraper does so every few milliseconds."""
+
+
+def victim(connections: Iterable[Connection], now: float) -> Connection | None:
+    """Who gives its place to a new client; None where everybody is about to be through with a first answer.
+
+    First whoever has gone longest without a complete request; then whoever has been at one answer for longest,
+    waiting for it or taking it too slowly; then whoever was given the most answers and still wants more.
+    """
+    idle, slow, greedy = [], [], []
+    for each in connections:
+        if each.phase in (Phase.READING, Phase.DRAINING):
+            idle.append(each)
+        elif now - each.since > SLOW or (each.phase is Phase.WRITING and now - each.moved > STALLED):
+            slow.append(each)
+        elif each.answers > 1:
+            greedy.append(each)
+    if idle or slow:
+        return min(idle or slow, key=lambda each: each.since)
+    return max(greedy, key=lambda each: each.answers, default=None)
+
+
+def hoarders(connections: Iterable[Connection], limit: int) -> list[Connection]:
+    """Who has to go for the bodies that clients have not taken yet to stay within that many bytes.
+
+    Clients share a body, so it costs nothing that many read one page. The newest pages stay, at least one.
+    """
+    kept: dict[int, int] = {}
+    gone = []
+    for each in sorted(connections, key=lambda each: each.answered, reverse=True):
+        body = each.holds
+        if not body or id(body) in kept:
+            continue
+        if kept and sum(kept.values()) + len(body) > limit:
+            gone.append(each)
+        else:
+            kept[id(body)] = len(body)
+    return gone

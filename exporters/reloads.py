@@ -1,0 +1,76 @@
+"""Asks the daemon for reloads, and tells those who wanted one how it went.
+
+Everybody is answered by a reload that began after they asked, because the file may have changed while the one before
+it was under way. However many ask, one is under way and one is to come.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+
+from exporters.deferred import Answer, Deferred
+from exporters.wire import Response
+
+logger = logging.getLogger(__name__)
+
+Begin = Callable[[Callable[[bool, str], None]], None]
+
+PATIENCE = 60.0
+"""Seconds after which a client is told that the reload is still going on."""
+
+_MOST = 16
+"""Clients that may wait: they must not take every place of the server."""
+
+_LATE = Response(
+    HTTPStatus.GATEWAY_TIMEOUT,
+    b"the reload is still going on; the log and coldplate_config_last_reload_successful will say how it went\n",
+)
+_CROWDED = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"too many wait for a reload already\n")
+
+
+class Reloads:
+    """`begin` starts a reload and returns; it has what it is given called once when the reload is over."""
+
+    def __init__(self, begin: Begin) -> None:
+        self._begin = begin
+        self._lock = threading.Lock()
+        self._told: list[Deferred] = []
+        self._next: list[Deferred] = []
+        self._running = self._again = False
+
+    def ask(self) -> Answer:
+        """For the server's thread, as is `step`."""
+        with self._lock:
+            self._next = [each for each in self._next if not each.abandoned]
+            if len(self._next) + sum(not each.abandoned for each in self._told) >= _MOST:
+                return _CROWDED
+            later = Deferred(PATIENCE, _LATE)
+            self._next.append(later)
+            self._again = True
+        self.step()
+        return later
+
+    def step(self) -> None:
+        """Begin the reload that is to come, unless one is under way; also if those who asked have hung up since."""
+        with self._lock:
+            if self._running or not self._again:
+                return
+            self._running, self._again = True, False
+            self._told, self._next = self._next, []
+        try:
+            self._begin(self._over)
+        except Exception as error:
+            logger.exception("a reload could not be begun")
+            self._over(False, f"the reload could not be begun: {error}")
+
+    def _over(self, done: bool, text: str) -> None:
+        """For any thread."""
+        with self._lock:
+            told, self._told = self._told, []
+            self._running = False
+        status = HTTPStatus.OK if done else HTTPStatus.INTERNAL_SERVER_ERROR
+        for each in told:
+            each.answer(Response(status, f"{text}\n".encode("utf-8", "replace")))

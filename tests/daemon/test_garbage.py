@@ -1,0 +1,57 @@
+"""While a reload makes its million objects nobody looks through them, and afterwards everything is as before."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from agent.daemon import no_passes_over_garbage
+
+
+@pytest.fixture
+def passes() -> Iterator[list[str]]:
+    """The passes of the collector, as they begin."""
+    seen: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            seen.append(str(info["generation"]))
+
+    gc.callbacks.append(note)
+    yield seen
+    gc.callbacks.remove(note)
+    gc.unfreeze()
+
+
+def test_objects_that_stay_are_never_looked_through(passes: list[str]) -> None:
+    before = gc.get_freeze_count()
+    with no_passes_over_garbage():
+        made = [[number] for number in range(200_000)]
+        assert passes == []
+    assert gc.isenabled()
+    assert gc.get_freeze_count() - before >= len(made)
+
+
+def test_the_collector_is_there_again_after_a_failure(passes: list[str]) -> None:
+    with pytest.raises(ValueError, match="bad file"), no_passes_over_garbage():
+        raise ValueError("bad file")
+    assert gc.isenabled()
+
+
+def test_what_was_made_goes_when_nobody_needs_it(passes: list[str]) -> None:
+    class Rules:
+        alive = 0
+
+        def __init__(self) -> None:
+            Rules.alive += 1
+
+        def __del__(self) -> None:
+            Rules.alive -= 1
+
+    with no_passes_over_garbage():
+        made = [Rules() for _ in range(100)]
+    assert Rules.alive == len(made)
+    made.clear()
+    assert Rules.alive == 0

@@ -1,0 +1,234 @@
+"""An answer that comes later: the client waits for it, and nobody else does."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import pytest
+
+from exporters.deferred import Deferred
+from exporters.wire import Request, Response
+
+if TYPE_CHECKING:
+    from conftest import Client, Running, Serve
+
+GET = b"GET /%s HTTP/1.1\r\nHost: n\r\n\r\n"
+LATE = Response(HTTPStatus.GATEWAY_TIMEOUT, b"later than late")
+Eventually = Callable[[Callable[[], bool]], None]
+
+
+class Promises:
+    """A handler that promises everything below /later, and keeps it when the test says so."""
+
+    def __init__(self, patience: float = 30.0) -> None:
+        self.patience = patience
+        self.made: list[Deferred] = []
+
+    def __call__(self, request: Request) -> Response | Deferred:
+        if not request.path.startswith("/later"):
+            return Response(HTTPStatus.OK, request.path.encode())
+        self.made.append(Deferred(self.patience, LATE))
+        return self.made[-1]
+
+    def keep(self, text: bytes = b"at last") -> None:
+        for promise in self.made:
+            promise.answer(Response(HTTPStatus.OK, text))
+
+    @property
+    def abandoned(self) -> int:
+        return sum(promise.abandoned for promise in self.made)
+
+
+@pytest.fixture
+def promises() -> Promises:
+    return Promises()
+
+
+def waiting(running: Running, promises: Promises, eventually: Eventually, request: bytes = GET % b"later") -> Client:
+    """A client whose answer has been promised."""
+    before = len(promises.made)
+    client = running.client()
+    client.send(request)
+    eventually(lambda: len(promises.made) == before + 1)
+    return client
+
+
+def test_the_answer_arrives_from_another_thread_and_nobody_waits_meanwhile(
+    serve: Serve, promises: Promises, eventually: Eventually
+) -> None:
+    running = serve(promises)
+    clients = [waiting(running, promises, eventually) for _ in range(10)]
+    for _ in range(10):
+        assert running.get("/now")[2] == b"/now"
+    threading.Thread(target=promises.keep).start()
+    assert [client.response()[2] for client in clients] == [b"at last"] * 10
+
+
+def test_an_answer_that_is_there_at_once_is_given_at_once(serve: Serve) -> None:
+    def handler(request: Request) -> Deferred:
+        promise = Deferred()
+        promise.answer(Response(HTTPStatus.OK, b"here"))
+        promise.answer(Response(HTTPStatus.OK, b"too late"))
+        return promise
+
+    assert serve(handler).get()[2] == b"here"
+
+
+def test_answers_keep_their_order_on_a_connection(serve: Serve, promises: Promises, eventually: Eventually) -> None:
+    running = serve(promises)
+    requests = b"".join(GET % path for path in (b"now", b"later", b"then", b"later2"))
+    client = waiting(running, promises, eventually, requests + b"GET /end HTTP/1.0\r\n\r\n")
+    promises.keep()
+    eventually(lambda: len(promises.made) == 2)
+    promises.keep(b"again")
+    answers = client.rest().split(b"HTTP/1.1 200 OK\r\n")
+    assert [each.partition(b"\r\n\r\n")[2] for each in answers[1:]] == [
+        b"/now", b"at last", b"/then", b"again", b"/end"
+    ]  # fmt: skip
+
+
+def test_a_promise_that_is_not_kept_in_time_is_answered_so_and_the_connection_lives_on(serve: Serve) -> None:
+    promises = Promises(patience=0.1)
+    running = serve(promises)
+    client = running.client()
+    client.send(GET % b"later")
+    status, _, text = client.response()
+    assert (status, text) == (504, b"later than late")
+    assert promises.abandoned == 1
+    promises.keep(b"must not be shown")
+    client.send(GET % b"now")
+    assert client.response()[2] == b"/now"
+
+
+def test_head_and_the_last_request_of_a_connection_are_answered_as_ever(
+    serve: Serve, promises: Promises, eventually: Eventually
+) -> None:
+    running = serve(promises)
+    head = waiting(running, promises, eventually, b"HEAD /later HTTP/1.1\r\nHost: n\r\n\r\n")
+    last = waiting(running, promises, eventually, b"GET /later HTTP/1.0\r\n\r\n")
+    promises.keep()
+    answer = http.client.HTTPResponse(head.sock, method="HEAD")
+    answer.begin()
+    assert (answer.getheader("Content-Length"), answer.read()) == ("7", b"")
+    assert last.rest().endswith(b"\r\n\r\nat last")
+
+
+def test_a_client_that_breaks_off_leaves_its_place_and_nobody_works_for_it(
+    serve: Serve, promises: Promises, eventually: Eventually
+) -> None:
+    running = serve(promises)
+    client = waiting(running, promises, eventually)
+    client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()  # with a reset
+    eventually(lambda: running.server.connections == 0)
+    assert promises.abandoned == 1
+    promises.keep()
+    assert running.get("/now")[2] == b"/now"
+
+
+def test_a_client_that_hangs_up_silently_costs_nothing_but_its_place(
+    serve: Serve, promises: Promises, eventually: Eventually
+) -> None:
+    running = serve(promises)
+    waiting(running, promises, eventually).close()
+    before = time.process_time()
+    for _ in range(20):
+        assert running.get("/now")[2] == b"/now"
+        time.sleep(0.01)
+    assert time.process_time() - before < 0.15  # no spinning on the end of its stream
+    promises.keep()
+    eventually(lambda: running.server.connections == 0)
+
+
+def test_a_client_that_has_said_all_and_half_closed_gets_its_answer(
+    serve: Serve, promises: Promises, eventually: Eventually
+) -> None:
+    running = serve(promises)
+    client = waiting(running, promises, eventually)
+    client.sock.shutdown(socket.SHUT_WR)
+    assert running.get("/now")[2] == b"/now"
+    promises.keep()
+    assert client.rest().endswith(b"at last")
+
+
+def test_a_client_that_goes_on_sending_while_it_waits_is_not_read_without_end(
+    serve: Serve, promises: Promises, eventually: Eventually
+) -> None:
+    running = serve(promises)
+    client = waiting(running, promises, eventually)
+    client.sock.setblocking(False)
+    sent = 0
+    try:
+        while sent < 32 * 1024 * 1024:
+            sent += client.sock.send(GET % b"now" * 1000)
+            assert running.get("/now")[2] == b"/now"
+    except BlockingIOError:
+        pass
+    assert sent < 32 * 1024 * 1024
+    client.sock.settimeout(5.0)
+    promises.keep()
+    assert client.sock.recv(1000).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_clients_that_wait_for_long_lock_nobody_out(serve: Serve, promises: Promises, eventually: Eventually) -> None:
+    running = serve(promises, max_connections=3)
+    clients = [waiting(running, promises, eventually) for _ in range(3)]
+    assert running.get("/now")[2] == b"/now"
+    eventually(clients[0].is_cut_off)  # it has waited longest
+    promises.keep()
+    assert clients[2].response()[2] == b"at last"
+
+
+def test_stopping_answers_those_who_wait(serve: Serve, promises: Promises, eventually: Eventually) -> None:
+    running = serve(promises)
+    client = waiting(running, promises, eventually)
+    stopper = threading.Thread(target=running.server.stop)
+    stopper.start()
+    answer = client.rest()
+    stopper.join()
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"Connection: close" in answer
+    promises.keep()  # after the end: it must do no harm
+    assert promises.abandoned == 1
+
+
+def test_many_threads_and_clients_do_not_lose_an_answer(serve: Serve) -> None:
+    """A property of the whole: whatever the order of promise, answer, deadline and hang-up, each client is answered."""
+
+    def handler(request: Request) -> Deferred:
+        promise = Deferred(0.02 if request.path == "/3" else 5.0, LATE)
+        delay = int(request.path[1:]) * 0.01
+        threading.Timer(delay, promise.answer, (Response(HTTPStatus.OK, request.path.encode()),)).start()
+        return promise
+
+    running = serve(handler)
+    found: list[tuple[int, bytes]] = []
+
+    def client(number: int) -> None:
+        for _ in range(10):
+            status, _, text = running.get(f"/{number}")
+            found.append((status, text))
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(found) == 80
+    assert {text for status, text in found if status == 200} >= {b"/0", b"/1", b"/7"}
+    assert {status for status, _ in found} <= {200, 504}
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> object:
+    """None of this is worth a line in the log."""
+    yield
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == []

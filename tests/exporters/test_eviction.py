@@ -1,0 +1,116 @@
+"""Who has to go when there is no room: the rules, one by one."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from http import HTTPStatus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporters.connection import Connection, Timeouts
+from exporters.deferred import Deferred
+from exporters.eviction import SLOW, STALLED, hoarders, victim
+from exporters.wire import Request, Response
+
+NOW = 1000.0
+Make = Callable[..., Connection]
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[socket.socket]:
+    with ExitStack() as stack:
+        ours, _theirs = (stack.enter_context(each) for each in socket.socketpair())
+        yield ours
+
+
+def connection(sock: socket.socket, ago: float) -> Connection:
+    return Connection(sock, "client", Timeouts(30.0, 10.0, 10.0), NOW - ago)
+
+
+def idle(sock: socket.socket, ago: float) -> Connection:
+    return connection(sock, ago)
+
+
+def waiting(sock: socket.socket, ago: float) -> Connection:
+    made = connection(sock, ago)
+    made.ask(Request("GET", "/"), NOW - ago)
+    made.wait(Deferred(), NOW - ago)
+    return made
+
+
+def writing(sock: socket.socket, ago: float, body: bytes = b"body", answers: int = 1) -> Connection:
+    made = connection(sock, ago)
+    made.ask(Request("GET", "/"), NOW - ago)
+    made.answer(Response(HTTPStatus.OK, body), NOW - ago)
+    made.answers = answers
+    made.moved = NOW
+    return made
+
+
+def test_the_one_that_has_been_quiet_longest_goes_first(pair: socket.socket) -> None:
+    quiet = idle(pair, 0.2)
+    assert victim([waiting(pair, 9.0), idle(pair, 0.1), quiet, writing(pair, 9.0)], NOW) is quiet
+
+
+@pytest.mark.parametrize("slow", [waiting, writing])
+def test_where_nobody_is_quiet_the_one_that_has_been_at_one_answer_longest_goes(
+    pair: socket.socket, slow: Make
+) -> None:
+    longest = slow(pair, 3 * SLOW)
+    others = [waiting(pair, 2 * SLOW), writing(pair, 2 * SLOW), waiting(pair, 0.0), writing(pair, 0.0, answers=99)]
+    assert victim([*others, longest], NOW) is longest
+
+
+def test_a_reader_that_takes_nothing_may_go_sooner(pair: socket.socket) -> None:
+    stalled = writing(pair, 1.5 * STALLED)
+    stalled.moved = NOW - 1.1 * STALLED
+    assert victim([writing(pair, 0.4), stalled, waiting(pair, 0.4), writing(pair, 0.0, answers=99)], NOW) is stalled
+
+
+def test_where_all_are_quick_the_one_with_the_most_answers_goes(pair: socket.socket) -> None:
+    greedy = writing(pair, 0.1, answers=30)
+    assert victim([writing(pair, 0.1), greedy, writing(pair, 0.4, answers=29), waiting(pair, 0.4)], NOW) is greedy
+
+
+def test_nobody_goes_in_the_middle_of_a_first_answer_that_has_just_begun(pair: socket.socket) -> None:
+    assert victim([writing(pair, 0.1), waiting(pair, SLOW)], NOW) is None
+    assert victim([], NOW) is None
+
+
+def test_the_readers_of_the_oldest_pages_go_until_the_rest_fits(pair: socket.socket) -> None:
+    pages = [bytes(100) for _ in range(10)]
+    readers = [writing(pair, 10.0 - number, page) for number, page in enumerate(pages)]
+    assert hoarders(readers, 300) == readers[6::-1]
+    assert hoarders(readers, 1000) == []
+
+
+def test_many_readers_of_one_page_keep_it_once(pair: socket.socket) -> None:
+    page = bytes(100)
+    assert hoarders([writing(pair, 1.0, page) for _ in range(64)], 150) == []
+
+
+def test_the_newest_page_is_never_too_large(pair: socket.socket) -> None:
+    old, new = writing(pair, 2.0, bytes(10)), writing(pair, 1.0, bytes(1000))
+    assert hoarders([old, new], 100) == [old]
+
+
+def test_who_keeps_nothing_is_not_in_the_way(pair: socket.socket) -> None:
+    assert hoarders([idle(pair, 50.0), waiting(pair, 50.0), writing(pair, 50.0, b"")], 0) == []
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 20.0), st.integers(0, 5), st.integers(1, 200)), max_size=20), st.integers(0, 500)
+)
+def test_what_stays_is_within_the_limit_or_one_page(
+    pair: socket.socket, readers: list[tuple[float, int, int]], limit: int
+) -> None:
+    pages = {(number, size): bytes(size) for _, number, size in readers}
+    made = [writing(pair, ago, pages[number, size]) for ago, number, size in readers]
+    gone = hoarders(made, limit)
+    kept = {id(each.holds): len(each.holds) for each in made if each not in gone}
+    assert sum(kept.values()) <= limit or len(kept) == 1
+    assert not gone or any(each not in gone for each in made)

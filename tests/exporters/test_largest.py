@@ -1,0 +1,156 @@
+"""The largest node: every page is made in small bits, whatever there is most of, and says what the small ones would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from http import HTTPStatus
+
+import pytest
+
+from agent import catalogue
+from agent.model import (
+    Alert,
+    BackendReport,
+    Gap,
+    Gpu,
+    GroupReport,
+    IbPort,
+    Instant,
+    NvLink,
+    Outcome,
+    Phase,
+    Reading,
+    Reason,
+    RuleHealth,
+    RuleReport,
+    Series,
+    Snapshot,
+)
+from exporters import landing, snapshot_json
+from exporters.encoder import Encoder, Format
+from exporters.page import compressed
+from exporters.rule_selection import Selection
+from exporters.rules_json import RulePrinter
+from exporters.site import Site, View
+from exporters.wire import Request
+from tests.asking import ask
+
+BIT = 256 * 1024
+"""Bytes that take about a millisecond to make."""
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> Snapshot:
+    """72 GPUs with 18 links and a port each, and every label that a row may have: more than 20,000 series."""
+    gpus = [Gpu(str(number), f"GPU-{number:08d}-0000-4000-8000-000000000000") for number in range(72)]
+    entities = {
+        Gpu: gpus,
+        NvLink: [NvLink(gpu, link) for gpu in gpus for link in range(18)],
+        IbPort: [IbPort(f"mlx5_{number}", "1") for number in range(72)],
+    }
+    readings = tuple(
+        Reading(Series(row, entity, tuple((name, f"{turn} {name}") for name in row.labels)), 1.5 * turn)
+        for row in catalogue.ROWS
+        for entity in entities.get(row.entity, ())
+        for turn in range(4 if row.labels else 1)
+    )
+    missing = catalogue.metric("coldplate_gpu_sm_active_ratio")
+    gaps = tuple(Gap(missing, gpu, Reason.TIMEOUT, f"attempt {number}") for gpu in gpus for number in range(50))
+    return Snapshot(1, Instant(100.0, 1.7e9), readings, (BackendReport("nvml", Outcome.OK, 0.1, gaps=gaps),))
+
+
+def rule(number: int, alerts: int) -> RuleReport:
+    firing = tuple(
+        Alert(f"R{number}", (("alertname", f"R{number}"), ("place", str(place))), Phase.FIRING, 1.0, 1.7e9 - place)
+        for place in range(alerts)
+    )
+    return RuleReport(f"R{number}", True, "x > 1", hold=60.0, health=RuleHealth.OK, alerts=firing)
+
+
+GROUPS = {
+    "many groups": tuple(
+        GroupReport(f"g{number:03d}", "f.yml", 15.0, rules=tuple(rule(50 * number + each, 1) for each in range(50)))
+        for number in range(100)
+    ),
+    "one group": (GroupReport("g", "f.yml", 15.0, rules=tuple(rule(number, 1) for number in range(5000))),),
+    "one rule": (GroupReport("g", "f.yml", 15.0, rules=(rule(0, 5000),)),),
+}
+
+
+def largest(bits: Iterable[bytes]) -> tuple[int, bytes]:
+    """The size of the largest bit, and all of them."""
+    made = list(bits)
+    return max(map(len, made)), b"".join(made)
+
+
+@pytest.mark.parametrize("fmt", Format)
+def test_the_metrics(snapshot: Snapshot, fmt: Format) -> None:
+    assert len(snapshot.readings) > 20_000
+    size, page = largest(Encoder().pieces(snapshot, fmt, 0.5))
+    assert size <= 4 * BIT  # a family of 5,184 series: its template is filled in by the interpreter, in one go
+    assert page.count(b"\ncoldplate_") >= len(snapshot.readings)
+    size, packed = largest(compressed(page))
+    assert size <= BIT
+    assert len(packed) < len(page) / 3
+
+
+def test_the_snapshot_in_json(snapshot: Snapshot) -> None:
+    size, page = largest(snapshot_json.success(snapshot, 0.5))
+    assert size <= BIT
+    data = json.loads(page)["data"]
+    assert (len(data["readings"]), len(data["gaps"])) == (len(snapshot.readings), 3600)
+
+
+@pytest.mark.parametrize("shape", GROUPS)
+def test_rules_and_alerts(shape: str) -> None:
+    printer, groups = RulePrinter(), GROUPS[shape]
+    size, page = largest(printer.rules(groups, Selection()))
+    assert size <= (4 * BIT if shape == "one rule" else BIT)  # what is made already is handed out rule by rule
+    found = [
+        alert for group in json.loads(page)["data"]["groups"] for each in group["rules"] for alert in each["alerts"]
+    ]
+    assert len(found) == 5000
+    _, alerts = largest(printer.alerts(groups))
+    assert json.loads(alerts)["data"]["alerts"] == found
+
+
+@pytest.mark.parametrize("shape", GROUPS)
+def test_the_overview_shows_the_worst_of_all(snapshot: Snapshot, shape: str) -> None:
+    worst = Alert("Worst", (("alertname", "Worst"), ("severity", "critical")), Phase.FIRING, 1.0, 1.7e9)
+    groups = (*GROUPS[shape], GroupReport("z", "z.yml", 15.0, rules=(replace(rule(1, 0), alerts=(worst,)),)))
+    facts = landing.Facts("n", "1", None, "/metrics", snapshot, 0.5, (True, ""), groups)
+    size, page = largest(landing.pieces(facts))
+    assert size <= BIT
+    assert b"5001 firing" in page
+    assert page.index(b"Worst") < page.index(b"R0")
+    assert b"and 4951 more" in page
+
+
+def test_every_page_is_made_in_many_turns_and_the_metrics_come_first(snapshot: Snapshot) -> None:
+    """With a clock that goes on by a tenth of a millisecond whenever it is looked at."""
+    ticks: Iterator[int] = iter(range(10**9))
+    site = Site(
+        View(
+            latest=lambda: snapshot,
+            readiness=lambda: (True, ""),
+            clock=lambda: 100.0 + next(ticks) * 1e-4,
+            node="n",
+            version="1",
+            rules=lambda: GROUPS["many groups"],
+        )
+    )
+    slow = [site(Request("GET", path)) for path in ("/api/v1/rules", "/api/v1/snapshot", "/api/v1/alerts", "/")]
+    metrics = site(Request("GET", "/metrics"))
+    turns = 0
+    while metrics.response is None:  # type: ignore[union-attr]
+        assert site.work()
+        turns += 1
+    assert 1 < turns < 20
+    assert [each.response for each in slow] == [None] * 4  # type: ignore[union-attr]
+    while site.work():
+        turns += 1
+    assert turns > 100
+    assert {each.response.status for each in slow} == {HTTPStatus.OK}  # type: ignore[union-attr]
+    assert ask(site, Request("GET", "/api/v1/rules")).status == HTTPStatus.OK

@@ -1,0 +1,263 @@
+"""A fault at any place of the server's loop costs a turn or a client, never the port."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import selectors
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agent.threads import KeptThread, Threads, ThreadState
+from exporters import server as server_module
+from exporters.deferred import Deferred
+from exporters.wire import Request, Response
+
+if TYPE_CHECKING:
+    from conftest import Running, Serve
+
+GET = b"GET /a HTTP/1.1\r\nHost: n\r\n\r\n"
+Eventually = Callable[[Callable[[], bool]], None]
+
+
+class Fault:
+    """Raises at the call that is so many calls away."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+        self._lock = threading.Lock()
+        self._left = 0
+        self.raised = 0
+
+    def arm(self, calls: int) -> None:
+        """Raise at the call that is so many away; never for 0."""
+        with self._lock:
+            self._left = calls
+
+    def pass_through(self) -> None:
+        with self._lock:
+            self._left -= 1
+            if self._left != 0:
+                return
+            self.raised += 1
+        raise self._error
+
+
+def provoke(running: Running, fault: Fault, place: int) -> None:
+    """A client in the middle of a conversation, and a new one, while the fault comes at that place."""
+    talking = running.client()
+    with suppress(OSError):
+        talking.send(GET)
+        talking.response()
+        fault.arm(place)
+        talking.send(GET * 2)
+        running.client().send(GET[:10])
+        running.client().close()
+        running.get("/b")
+    for path in ("/c", "/d"):
+        with suppress(OSError):
+            running.get(path)
+    fault.arm(0)
+
+
+def test_a_clock_that_fails_at_any_call_does_not_end_the_service(
+    serve: Serve, caplog: pytest.LogCaptureFixture, eventually: Eventually
+) -> None:
+    fault = Fault(OSError("no clock"))
+
+    def clock() -> float:
+        fault.pass_through()
+        return time.monotonic()
+
+    running = serve(clock=clock)
+    for place in range(1, 80):
+        provoke(running, fault, place)
+        assert running.get("/after")[2] == b"GET /after", f"after a fault at call {place}"
+    assert fault.raised > 10
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert 0 < len(said) < 15, "once for each place in the code, not once for each fault"
+
+
+@pytest.mark.parametrize("method", ["select", "register", "modify", "unregister", "get_map"])
+def test_a_selector_that_fails_at_any_call_does_not_end_the_service(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    fault = Fault(OSError(errno.EBADF, "Bad file descriptor"))
+
+    whole = getattr(selectors.DefaultSelector, method)
+
+    def failing(self: Any, *arguments: Any) -> Any:
+        fault.pass_through()
+        return whole(self, *arguments)
+
+    Failing = type("Failing", (selectors.DefaultSelector,), {method: failing})  # noqa: N806
+    monkeypatch.setattr(selectors, "DefaultSelector", Failing)
+    running = serve()
+    for place in range(1, 15):
+        for _ in range(3):
+            provoke(running, fault, place)
+            assert running.get("/after")[2] == b"GET /after", f"after a fault at call {place}"
+    assert fault.raised > 0
+
+
+def test_a_client_that_the_selector_cannot_forget_does_not_harm_the_one_that_gets_its_descriptor(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    broken = [False]
+
+    def unregister(self: Any, fileobj: Any) -> Any:
+        if broken[0]:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        return selectors.EpollSelector.unregister(self, fileobj)
+
+    Failing = type("Failing", (selectors.DefaultSelector,), {"unregister": unregister})  # noqa: N806
+    monkeypatch.setattr(selectors, "DefaultSelector", Failing)
+    running = serve()
+    for _ in range(10):
+        broken[0] = True
+        gone = running.client()
+        eventually(lambda: running.server.connections == 1)
+        gone.close()
+        eventually(lambda: running.server.connections == 0)
+        broken[0] = False
+        heir = running.client()
+        heir.send(GET[:10])
+        eventually(lambda: running.server.connections == 1)
+        heir.send(GET[10:])
+        assert heir.response()[0] == 200
+        heir.close()
+        eventually(lambda: running.server.connections == 0)
+
+
+def test_a_selector_that_is_gone_for_good_is_replaced_and_takes_no_client_along(
+    serve: Serve, eventually: Eventually
+) -> None:
+    running = serve()
+    client = running.client()
+    for _ in range(2):  # after the second one it is certainly known to the selector
+        client.send(GET)
+        assert client.response()[0] == 200
+    running.server._selector._selector.close()  # the kernel's side of it alone, under our feet
+
+    def serves() -> bool:
+        with suppress(OSError):  # those who come at that moment may be lost
+            return running.get("/new")[2] == b"GET /new"
+        return False
+
+    eventually(serves)
+    client.send(GET)
+    assert client.response()[2] == b"GET /a"
+
+
+def test_work_that_fails_is_logged_once_and_answers_go_on(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    def work() -> bool:
+        raise ZeroDivisionError("our bug")
+
+    running = serve(work=work, idle_timeout=0.2)
+    idle = running.client()
+    for _ in range(20):
+        assert running.get()[0] == 200
+    assert idle.rest() == b""  # deadlines are kept as well
+    (record,) = caplog.records
+    assert record.exc_info is not None
+
+
+def test_work_is_gone_on_with_until_there_is_no_more(serve: Serve) -> None:
+    answer = Deferred()
+    left: list[int] = []
+
+    def work() -> bool:
+        if left:
+            left.pop()
+            if not left:
+                answer.answer(Response(HTTPStatus.OK, b"done"))
+        return bool(left)
+
+    def handler(request: Request) -> Deferred:
+        left.extend(range(50))
+        return answer
+
+    assert serve(handler, work=work).get()[2] == b"done"  # fifty turns, none of which waits for anything
+
+
+def test_a_thread_that_falls_begins_again_with_its_clients(serve: Serve) -> None:
+    def handler(request: Request) -> Response:
+        if request.path == "/die":
+            raise SystemExit  # no Exception: nothing that the loop survives
+        return Response(HTTPStatus.OK, request.path.encode())
+
+    threads = Threads()
+    running = serve(handler, threads=threads)
+    client = running.client()
+    client.send(GET)
+    assert client.response()[0] == 200
+    for falls in range(1, 4):
+        running.client().send(b"GET /die HTTP/1.0\r\n\r\n")
+        client.send(GET)
+        assert client.response()[2] == b"/a"
+        assert running.get("/new")[2] == b"/new"
+        assert threads.states() == [ThreadState("http", False, falls)]  # until it has gone well for a while
+
+
+def test_a_server_whose_thread_falls_with_every_client_can_be_stopped(serve: Serve, eventually: Eventually) -> None:
+    def handler(request: Request) -> Response:
+        raise SystemExit
+
+    threads = Threads()
+    running = serve(handler, threads=threads)
+    client = running.client()
+    client.send(GET)
+    eventually(lambda: threads.states()[0].restarts > 0)
+    running.server.stop()
+    assert client.rest() == b""
+    assert running.server.addresses == []
+
+
+def test_a_server_without_a_thread_to_be_had_gets_one_later_and_can_be_stopped_before(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threads = Threads()
+    with monkeypatch.context() as shortage:
+        shortage.setattr(threading.Thread, "start", refuse)
+        waiting = serve(threads=threads)
+        stopped = serve(threads=threads)
+        stopped.server.stop()
+        assert stopped.server.addresses == []
+    threads.tend()
+    assert waiting.get()[0] == 200
+
+
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The turns of the loops that are begun from now on, as they show them."""
+    seen: list[str] = []
+    monkeypatch.setattr(KeptThread, "beat", lambda kept: seen.append(kept.name))
+    return seen
+
+
+def test_the_loop_shows_that_it_goes_round_also_when_it_is_quiet(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    monkeypatch.setattr(server_module, "HEARTBEAT", 0.02)
+    seen = turns(monkeypatch)
+    serve()
+    eventually(lambda: len(seen) > 5)
+
+
+def test_the_loop_does_not_go_round_for_nothing(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = turns(monkeypatch)
+    running = serve()
+    client = running.client()
+    client.send(GET)
+    assert client.response()[0] == 200
+    before = len(seen)
+    time.sleep(0.3)
+    assert len(seen) <= before + 2

@@ -1,0 +1,192 @@
+"""Pages are made once, for all who wait for them, in slices, the metrics first; what fails costs its page."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import pytest
+
+from exporters.deferred import Deferred
+from exporters.page import PageCache, Rendering
+from exporters.render_queue import SLICE, URGENT_SLICE, RenderQueue
+from exporters.wire import Response
+
+if TYPE_CHECKING:
+    from conftest import FakeClock
+
+COST = SLICE / 2
+"""Seconds that each bit of a page takes to make."""
+
+
+class Kitchen:
+    """A queue, and pages of so many bits that take their time."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.queue = RenderQueue(PageCache(), clock)
+        self.begun: list[str] = []
+        self.made: list[str] = []
+
+    def bits(self, name: str, number: int) -> Iterator[bytes]:
+        self.begun.append(name)
+        for _ in range(number):
+            self.clock.now += COST
+            yield name.encode()
+        self.made.append(name)
+
+    def get(
+        self, name: str, basis: object = None, gzipped: bool = False, urgent: bool = False, bits: int = 10
+    ) -> Response | Deferred:
+        rendering = Rendering(name, None, (basis,), lambda now: self.bits(name, bits), urgent=urgent)
+        return self.queue.get(rendering, gzipped, lambda body: Response(HTTPStatus.OK, body))
+
+    def order(self, name: str, **more: object) -> Deferred:
+        answer = self.get(name, **more)  # type: ignore[arg-type]
+        assert isinstance(answer, Deferred)
+        return answer
+
+    def finish(self) -> None:
+        while self.queue.work():
+            pass
+
+
+@pytest.fixture
+def kitchen(clock: FakeClock) -> Kitchen:
+    return Kitchen(clock)
+
+
+def body(answer: Deferred) -> bytes:
+    assert answer.response is not None
+    return answer.response.body
+
+
+def test_nothing_is_made_that_nobody_asks_for(kitchen: Kitchen) -> None:
+    assert not kitchen.queue.work()
+    assert kitchen.begun == []
+
+
+def test_a_page_is_made_once_for_all_who_want_it_plain_or_compressed(kitchen: Kitchen) -> None:
+    answers = [kitchen.order("a", gzipped=gzipped) for gzipped in (False, True, False, True)]
+    kitchen.queue.work()
+    answers += [kitchen.order("a", gzipped=gzipped) for gzipped in (True, False)]  # it is being made
+    kitchen.finish()
+    assert kitchen.made == ["a"]
+    plain = {body(answers[place]) for place in (0, 2, 5)}
+    packed = {body(answers[place]) for place in (1, 3, 4)}
+    assert plain == {b"a" * 10}
+    assert [gzip.decompress(each) for each in packed] == [b"a" * 10]
+
+
+def test_a_page_that_is_there_is_given_at_once_and_shared(kitchen: Kitchen) -> None:
+    kitchen.order("a")
+    kitchen.finish()
+    first, second = kitchen.get("a"), kitchen.get("a")
+    assert isinstance(first, Response)
+    assert isinstance(second, Response)
+    assert first.body is second.body
+    packed = kitchen.order("a", gzipped=True)
+    kitchen.finish()
+    assert gzip.decompress(body(packed)) == first.body
+    assert kitchen.made == ["a"]
+
+
+def test_work_ends_after_a_slice_however_long_the_page_is(kitchen: Kitchen) -> None:
+    kitchen.order("long", bits=1000)
+    began, turns = kitchen.clock.now, 1
+    while kitchen.queue.work():
+        turns += 1
+        assert kitchen.clock.now - began <= turns * (SLICE + COST)
+    assert turns >= 400
+
+
+def test_compression_is_made_in_slices_as_well(clock: FakeClock) -> None:
+    queue = RenderQueue(PageCache(), lambda: setattr(clock, "now", clock.now + COST) or clock.now)
+    page = bytes(4 * 1024 * 1024)
+    answer = queue.get(Rendering("a", None, (), lambda now: (page,)), True, lambda body: Response(HTTPStatus.OK, body))
+    assert isinstance(answer, Deferred)
+    turns = 1
+    while queue.work():
+        turns += 1
+    assert gzip.decompress(body(answer)) == page
+    assert turns > 16
+
+
+def test_urgent_pages_go_before_those_that_are_begun_already(kitchen: Kitchen) -> None:
+    slow = kitchen.order("slow", bits=1000)
+    kitchen.queue.work()
+    urgent = kitchen.order("urgent", urgent=True, bits=int(URGENT_SLICE / COST) - 1)
+    kitchen.queue.work()
+    assert body(urgent).startswith(b"urgent")
+    assert slow.response is None
+    kitchen.finish()
+    assert kitchen.made == ["urgent", "slow"]
+
+
+def test_others_go_on_where_they_were_after_an_urgent_page(kitchen: Kitchen) -> None:
+    slow = kitchen.order("slow", bits=100)
+    for _ in range(10):
+        kitchen.queue.work()
+        kitchen.order("urgent", basis=object(), urgent=True)
+    kitchen.finish()
+    assert body(slow) == b"slow" * 100
+    assert kitchen.begun.count("slow") == 1
+
+
+def test_a_page_that_is_not_begun_shows_what_was_asked_for_last(kitchen: Kitchen) -> None:
+    kitchen.order("other")
+    kitchen.queue.work()
+    for basis in ("old", "newer", "newest"):
+        kitchen.order("page", basis=basis)
+    kitchen.finish()
+    assert kitchen.begun == ["other", "page"]
+    assert isinstance(kitchen.get("page", basis="newest"), Response)
+
+
+def test_a_page_that_is_begun_is_not_given_to_those_who_want_a_newer_one(kitchen: Kitchen) -> None:
+    old = kitchen.order("page", basis="old")
+    kitchen.queue.work()
+    new = kitchen.order("page", basis="new")
+    while old.response is None:
+        kitchen.queue.work()
+    assert new.response is None
+    kitchen.finish()
+    assert new.response is not None
+    assert kitchen.begun == ["page", "page"]
+
+
+def test_what_nobody_waits_for_any_more_is_not_made(kitchen: Kitchen) -> None:
+    begun = kitchen.order("begun", bits=100)
+    kitchen.queue.work()
+    waiting = [kitchen.order(f"selection {number}") for number in range(100)]
+    for each in (begun, *waiting):
+        each.abandoned = True
+    kitchen.order("last")
+    kitchen.finish()
+    assert kitchen.made == ["last"]
+
+
+@pytest.mark.parametrize("urgent", [False, True])
+def test_a_page_that_cannot_be_made_costs_itself_and_is_logged_once(
+    kitchen: Kitchen, caplog: pytest.LogCaptureFixture, urgent: bool
+) -> None:
+    def pieces(now: float) -> Iterator[bytes]:
+        yield b"well begun"
+        raise ZeroDivisionError("our bug")
+
+    broken = Rendering("broken", None, (), pieces, urgent=urgent)
+    for _ in range(3):
+        answer = kitchen.queue.get(broken, False, lambda body: Response(HTTPStatus.OK, body))
+        assert isinstance(answer, Deferred)
+        good = kitchen.order("good", basis=object(), urgent=urgent)
+        kitchen.finish()
+        assert answer.response is not None
+        assert answer.response.status == HTTPStatus.INTERNAL_SERVER_ERROR
+        assert b"our bug" not in answer.response.body
+        assert body(good) == b"good" * 10
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
