@@ -24,10 +24,11 @@ class Template:
     __slots__ = ("_nodes", "_text", "queries", "source")
 
     def __init__(self, source: str, nodes: tuple[Node, ...]) -> None:
+        is_text = all(isinstance(each, Text) for each in nodes)
         self.source = source
         self.queries = tuple(dict.fromkeys(_queries(nodes)))
-        self._nodes = nodes
-        self._text = "".join(each.text for each in nodes if isinstance(each, Text)) if _is_text(nodes) else None
+        self._nodes = () if is_text else nodes
+        self._text = "".join(each.text for each in nodes if isinstance(each, Text)) if is_text else None
 
     def render(self, root: Root, ask: Ask) -> str:
         """The text for one alert. Raises RenderError."""
@@ -36,14 +37,7 @@ class Template:
 
 def compile_template(source: str) -> Template:
     """Compiles a template. Raises TemplateError."""
-    try:
-        return Template(source, parse(source))
-    except RecursionError:
-        raise TemplateError("is nested too deeply") from None
-
-
-def _is_text(nodes: tuple[Node, ...]) -> bool:
-    return all(isinstance(each, Text) for each in nodes)
+    return Template(source, parse(source) if "{{" in source else (Text(source),))
 
 
 def _queries(nodes: Sequence[Node]) -> Iterator[str]:

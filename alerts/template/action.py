@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import NoReturn
 
+from agent.wording import shown
 from alerts.template import functions, printf
 from alerts.template.errors import TemplateError
 from alerts.template.lexer import Token, place
@@ -17,6 +18,10 @@ _SCALARS = {"value", "externalURL", "Value", "ExternalURL"}
 _MAPS = {"labels", "externalLabels", "Labels", "ExternalLabels"}
 _GIVEN = ("", "labels", "externalLabels", "externalURL", "value")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+MOST_LEVELS = 50
+"""Levels of branches, and of parentheses: what reads and renders them is recursive."""
+_LARGEST = 2**63
+_LONGEST_NUMBER = 100
 
 
 class Scopes:
@@ -27,6 +32,11 @@ class Scopes:
         self.moved = 0  # how many `with` and `range` are around: inside, `.` is something else
         self._scopes: list[set[str]] = [set(_GIVEN)]
         self._made: set[str] = set()
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing has changed what an action means."""
+        return not self.moved and not self._made
 
     def open(self) -> None:
         self._scopes.append(set())
@@ -54,6 +64,7 @@ class ActionReader:
         self._start = start
         self._tokens = tokens
         self._next = 0
+        self._depth = 0
 
     def _fail(self, text: str, token: Token | None = None) -> NoReturn:
         at = token.at if token else self._start
@@ -163,7 +174,12 @@ class ActionReader:
         assert token is not None, "the caller has looked"
         self._next += 1
         if token.kind == "symbol":
-            return Group(self.pipeline(ranges=False, closes=")"), self._fields())
+            self._depth += 1
+            if self._depth > MOST_LEVELS:
+                self._fail(f"more than {MOST_LEVELS} parentheses are open", token)
+            group = Group(self.pipeline(ranges=False, closes=")"), self._fields())
+            self._depth -= 1
+            return group
         if token.kind == "variable":
             return self._variable(token)
         if token.kind in ("dot", "field"):
@@ -230,15 +246,23 @@ class ActionReader:
             if text.startswith("`"):
                 return text[1:-1]
             try:
-                return str(json.loads(text, strict=False))
+                value = str(json.loads(text, strict=False))
+                value.encode()  # half of a pair of surrogates is no character
             except ValueError:
                 self._fail(f"{text}: the escape is not supported; use a raw text in backquotes", token)
+            return value
+        number = self._number(text)
+        if number is None or not -_LARGEST <= number < _LARGEST:
+            self._fail(f"{shown(text)} is no number that a template can have", token)
+        return number
+
+    def _number(self, text: str) -> int | float | None:
         if "x" not in text.lower() and any(mark in text for mark in ".eE"):
-            return float(text)
+            return float(text.replace("_", ""))
         try:
-            return int(text, 0)
+            return int(text[:_LONGEST_NUMBER], 0)
         except ValueError:
-            self._fail(f"{text!r} is no number", token)
+            return None
 
 
 def _all(names: Sequence[str]) -> str:

@@ -22,6 +22,11 @@ _TOKEN = re.compile(
 )
 
 
+_TRIM = re.compile(r"-[ \t\r\n]")
+_CLOSING = re.compile(r"([ \t\r\n]-)?\}\}")
+_END_OF_COMMENT = re.compile(r"\*/( -)?\}\}")
+
+
 class Token(NamedTuple):
     """One token of an action; `at` is its offset in the template, `glued` says that no space precedes it."""
 
@@ -32,7 +37,7 @@ class Token(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A stretch of a template: text, or an action's tokens."""
+    """A stretch of a template: text, or an action with its tokens."""
 
     text: str
     tokens: tuple[Token, ...]
@@ -55,7 +60,7 @@ def cut(source: str) -> list[Piece]:
         start = source.find("{{", position)
         text = source[position:] if start < 0 else source[position:start]
         inner = start + 2
-        trims_left = start >= 0 and re.match(r"-[ \t\r\n]", source[inner:]) is not None
+        trims_left = start >= 0 and _TRIM.match(source, inner) is not None
         text = text.lstrip(" \t\r\n") if trim else text
         text = text.rstrip(" \t\r\n") if trims_left else text
         if text:
@@ -65,20 +70,20 @@ def cut(source: str) -> list[Piece]:
         inner += 2 if trims_left else 0
         position, trim, tokens = _action(source, start, inner)
         if tokens is not None:
-            pieces.append(Piece("", tokens, start, True))
+            pieces.append(Piece(source[start:position], tokens, start, True))
 
 
 def _action(source: str, start: int, inner: int) -> tuple[int, bool, tuple[Token, ...] | None]:
     """Where the action ends, whether it trims what follows, and its tokens: None of a comment."""
     if source.startswith("/*", inner):
-        close = re.compile(r"\*/( -)?\}\}").search(source, inner)
+        close = _END_OF_COMMENT.search(source, inner)
         if close is None:
             raise TemplateError(f"{place(source, start)}: the comment is not closed; end it with */}}}}")
         return close.end(), close[1] is not None, None
     tokens: list[Token] = []
     position, glued = inner, False
     while True:
-        close = re.compile(r"([ \t\r\n]-)?\}\}").match(source, position)
+        close = _CLOSING.match(source, position)
         if close is not None:
             return close.end(), close[1] is not None, tuple(tokens)
         match = _TOKEN.match(source, position)

@@ -3,10 +3,12 @@ numbers of arguments, and constructs of Go's templates that rules have no use fo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NoReturn
 
-from alerts.template.action import ActionReader, Scopes
+from alerts.template.action import MOST_LEVELS, ActionReader, Scopes
 from alerts.template.errors import TemplateError
 from alerts.template.lexer import Piece, Token, cut, place
 from alerts.template.nodes import Action, Branch, Node, Text
@@ -20,11 +22,23 @@ def parse(source: str) -> tuple[Node, ...]:
     return _Parser(source).template()
 
 
+_USUAL = 200
+"""Characters of an action that others may have, too."""
+
+
+@lru_cache(512)
+def _alone(text: str) -> Action:
+    """An action that depends on nothing around it: most templates are made of the same few. Raises TemplateError."""
+    (piece,) = cut(text)
+    return Action(ActionReader(Scopes(text), piece.at, piece.tokens).pipeline(ranges=False))
+
+
 class _Parser:
     def __init__(self, source: str) -> None:
         self._source = source
         self._pieces = cut(source)
         self._next = 0
+        self._depth = 0
         self._scopes = Scopes(source)
 
     def _fail(self, at: int, text: str) -> NoReturn:
@@ -52,13 +66,21 @@ class _Parser:
                 return tuple(nodes), piece
             if word in _REFUSED:
                 self._fail(piece.at, f"{{{{ {word} }}}} is not supported in rules; use if, with, range and variables")
-            if word in _BRANCHES:
-                nodes.append(self._branch(word, piece, piece.tokens[1:]))
-            else:
-                nodes.append(Action(ActionReader(self._scopes, piece.at, piece.tokens).pipeline(ranges=False)))
+            nodes.append(self._branch(word, piece, piece.tokens[1:]) if word in _BRANCHES else self._action(piece))
         return tuple(nodes), None
 
+    def _action(self, piece: Piece) -> Action:
+        if self._scopes.is_fresh and len(piece.text) <= _USUAL:
+            with contextlib.suppress(TemplateError):  # told anew, with its place in this template
+                known = _alone(piece.text)
+                if not known.pipeline.declares:
+                    return known
+        return Action(ActionReader(self._scopes, piece.at, piece.tokens).pipeline(ranges=False))
+
     def _branch(self, kind: str, opening: Piece, tokens: Sequence[Token]) -> Branch:
+        self._depth += 1
+        if self._depth > MOST_LEVELS:
+            self._fail(opening.at, f"is nested more than {MOST_LEVELS} levels deep")
         self._scopes.open()
         pipeline = ActionReader(self._scopes, opening.at, tokens).pipeline(ranges=kind == "range")
         moves = kind != "if"
@@ -77,6 +99,7 @@ class _Parser:
             self._fail(opening.at, f"{{{{ {kind} }}}} is not closed; end it with {{{{ end }}}}")
         if end.tokens[0].text != "end" or len(end.tokens) > 1:
             self._fail(end.at, f"{{{{ {kind} }}}} wants {{{{ end }}}} here")
+        self._depth -= 1
         return Branch(kind, pipeline, body, otherwise)
 
     def _otherwise(self, kind: str, piece: Piece) -> tuple[tuple[Node, ...], Piece | None]:

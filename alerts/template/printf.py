@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from agent.wording import shown
 from alerts.template.errors import TemplateError
 from alerts.template.values import Value, shortest, show, special, type_name
 
@@ -25,11 +26,18 @@ def check(text: str) -> None:
     for match in VERB.finditer(text):
         verb = match[4]
         if verb in ("*", "["):
-            raise TemplateError(f"printf {text!r}: {match[0]!r} takes its width from an argument; write the number")
-        if max(int(match[2] or 0), int((match[3] or ".0")[1:] or 0)) > _WIDEST:
-            raise TemplateError(f"printf {text!r}: {match[0]!r} is wider than {_WIDEST}")
+            raise TemplateError(
+                f"printf {shown(text)}: {match[0]!r} takes its width from an argument; write the number"
+            )
+        if max(_digits(match[2]), _digits((match[3] or "")[1:])) > _WIDEST:
+            raise TemplateError(f"printf {shown(text)}: {shown(match[0])} is wider than {_WIDEST}")
         if verb and verb not in _KNOWN:
-            raise TemplateError(f"printf {text!r}: {match[0]!r} is no verb; valid: %{' %'.join(_KNOWN)}")
+            raise TemplateError(f"printf {shown(text)}: {match[0]!r} is no verb; valid: %{' %'.join(_KNOWN)}")
+
+
+def _digits(text: str) -> int:
+    """A number, as far as it matters whether it is too large."""
+    return int(text.lstrip("0")[:9] or 0)
 
 
 def sprintf(text: str, arguments: Sequence[Value]) -> str:
@@ -109,7 +117,8 @@ def _float(verb: str, flags: str, width: int, precision: int | None, value: floa
 
 def _integer(verb: str, flags: str, width: int, value: int) -> str:
     if verb in "cq":
-        character = chr(value) if 0 <= value <= sys.maxunicode else "\N{REPLACEMENT CHARACTER}"
+        exists = 0 <= value <= sys.maxunicode and not 0xD800 <= value < 0xE000
+        character = chr(value) if exists else "\N{REPLACEMENT CHARACTER}"
         return _pad(character if verb == "c" else f"'{character}'", flags, width)
     prefix = {"x": "0x", "X": "0X", "o": "0", "b": "0b"}.get(verb, "") if "#" in flags else ""
     sign = "-" if value < 0 else ""

@@ -22,6 +22,12 @@ from alerts.template.nodes import (
 )
 from alerts.template.values import FIELDS, Element, Root, Value, show, truth, type_name
 
+MOST_TEXT = 64 * 2**10
+"""Characters of a rendered text, and of any value on the way to it."""
+MOST_STEPS = 100_000
+"""Texts, actions and branches that are gone through."""
+MOST_QUERIES = 100
+
 Ask = Callable[[str], Sequence[Element]]
 """Runs a query at the evaluation's time. Raises RenderError."""
 
@@ -48,17 +54,27 @@ class _Renderer:
         self._root = root
         self._ask = ask
         self._out = out
+        self._length = self._steps = self._queries = 0
 
     def run(self, nodes: Iterable[Node], dot: Value, scopes: Scopes) -> None:
         for node in nodes:
+            self._steps += 1
+            if self._steps > MOST_STEPS:
+                raise RenderError(f"takes more than {MOST_STEPS} steps")
             if isinstance(node, Text):
-                self._out.append(node.text)
+                self._write(node.text)
             elif isinstance(node, Action):
                 value = self._pipeline(node.pipeline, dot, scopes)
                 if not node.pipeline.declares:
-                    self._out.append(show(value))
+                    self._write(show(value))
             else:
                 self._branch(node, dot, scopes)
+
+    def _write(self, text: str) -> None:
+        self._length += len(text)
+        if self._length > MOST_TEXT:
+            raise RenderError(f"comes to more than {MOST_TEXT} characters")
+        self._out.append(text)
 
     def _branch(self, node: Branch, dot: Value, scopes: Scopes) -> None:
         inner = [*scopes, {}]
@@ -119,13 +135,19 @@ class _Renderer:
             text = arguments[0]
             if not isinstance(text, str):
                 raise RenderError(f"wrong type for value; expected string; got {type_name(text)}")
+            self._queries += 1
+            if self._queries > MOST_QUERIES:
+                raise RenderError(f"asks more than {MOST_QUERIES} queries")
             return list(self._ask(text))
         if name == "externalURL":
             return self._root.external_url
         if name == "pathPrefix":
             return urlsplit(self._root.external_url).path
         try:
-            return FUNCTIONS[name].call(*arguments)
+            _refuse_long(*arguments)
+            made = FUNCTIONS[name].call(*arguments)
+            _refuse_long(made)
+            return made
         except RenderError as error:
             raise RenderError(f"error calling {name}: {error}") from error
 
@@ -140,6 +162,12 @@ class _Renderer:
         if isinstance(operand, Group):
             return _fields(self._pipeline(operand.pipeline, dot, scopes), operand.names)
         return self._call(operand.name, [])
+
+
+def _refuse_long(*values: Value) -> None:
+    """Refuse what would double with every step: a text made of itself twice, and that again."""
+    if sum(len(each) for each in values if isinstance(each, str)) > MOST_TEXT:
+        raise RenderError(f"text of more than {MOST_TEXT} characters")
 
 
 def _fields(value: Value, names: Iterable[str]) -> Value:

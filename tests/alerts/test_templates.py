@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
 
@@ -144,3 +146,103 @@ def test_a_template_names_the_queries_that_it_asks() -> None:
     branches = '{{ if query "a" }}{{ range "b" | query }}{{ len (query `c`) }}{{ end }}{{ end }}'
     template = compile_template(branches + '{{ query "a" | len }}')
     assert template.queries == ("a", "b", "c")
+
+
+DEEP = [
+    "{{ if $value }}" * 51 + "{{ end }}" * 51,
+    "{{ if $value }}a" + "{{ else if $value }}b" * 51 + "{{ end }}",
+    "{{ " + "(" * 51 + "$value" + ")" * 51 + " }}",
+    "{{ range query `m` }}" * 5000,
+    "{{ " + "(" * 5000 + " }}",
+]
+
+
+@pytest.mark.parametrize("text", DEEP, ids=[text[:30] for text in DEEP])
+def test_what_is_nested_too_deeply_is_refused_wherever_it_is_compiled(text: str) -> None:
+    """By its levels, and not by how much of the stack is left, which differs from thread to thread."""
+    with pytest.raises(TemplateError, match=r"more than 50 (levels deep|parentheses are open)"):
+        compile_template(text)
+
+
+def test_as_many_levels_as_there_may_be_are_rendered() -> None:
+    assert rendered("{{ if $value }}" * 50 + "x" + "{{ end }}" * 50) == "x"
+    assert rendered("{{ " + "(" * 50 + "$value" + ")" * 50 + " }}") == "80.5"
+
+
+WRONG_CONSTANTS = ['"\\ud800"', "0x" + "f" * 17, "9" * 5000, "9" * 20, "1e999", "-1e999"]
+
+
+@pytest.mark.parametrize("constant", WRONG_CONSTANTS, ids=[each[:10] for each in WRONG_CONSTANTS])
+def test_a_constant_that_go_cannot_hold_is_refused(constant: str) -> None:
+    with pytest.raises(TemplateError, match=r"is no number that a template can have|the escape is not supported"):
+        compile_template(f"{{{{ {constant} }}}}")
+
+
+def test_a_width_of_thousands_of_digits_is_refused_like_any_other() -> None:
+    with pytest.raises(TemplateError, match="is wider than 1000"):
+        compile_template('{{ printf "%' + "9" * 5000 + 'd" 1 }}')
+
+
+BOMBS = [
+    '{{ $x := "aaaaaaaaaaaaaaaa" }}' + "{{ $x = print $x $x }}" * 40 + "{{ $x }}",
+    '{{ $x := "aaaaaaaaaaaaaaaa" }}' + '{{ $x = printf "%s%s" $x $x }}' * 40 + "{{ $x }}",
+    '{{ $x := printf "%1000s" "a" }}{{ $x = reReplaceAll "" $x $x }}{{ reReplaceAll "" $x $x }}',
+    '{{ printf "' + "%1000d" * 100 + '" ' + "1 " * 100 + "}}",
+    '{{ $x := printf "%1000s" "a" }}' + "{{ $x }}" * 100,
+    "{{ range query `many` }}" * 4 + "x" + "{{ end }}" * 4,
+    "{{ range query `many` }}" * 2 + "{{ range query `many` }}{{ end }}" + "{{ end }}" * 2,
+]
+
+
+@pytest.mark.parametrize("text", BOMBS, ids=range(len(BOMBS)))
+def test_a_template_that_makes_far_too_much_of_little_is_an_error_of_its_alert(text: str) -> None:
+    many = [Element({"n": str(number)}, 1.0) for number in range(100)]
+    with pytest.raises(RenderError, match=r"more than (65536 characters|100000 steps|100 queries)"):
+        compile_template(text).render(Root({}, 1.0, {}, ""), lambda _: many)
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, 1e308, 9.3e9, math.inf, math.nan])
+def test_a_time_beyond_the_calendar_is_printed_or_an_error_of_its_alert(value: float) -> None:
+    try:
+        assert rendered("{{ humanizeTimestamp $value }}", value) in ("+Inf", "NaN")
+    except RenderError as error:
+        assert "overflows int64" in str(error)
+
+
+def test_half_a_pair_of_surrogates_is_never_printed() -> None:
+    assert rendered('{{ printf "%c%c" 55296 65 }}') == "\N{REPLACEMENT CHARACTER}A"
+
+
+def test_an_error_names_its_place_in_the_template_and_not_in_the_action_alone() -> None:
+    for _ in range(2):  # what was met before is told as well
+        with pytest.raises(TemplateError, match="line 2, column 9: function 'humanise' not defined"):
+            compile_template("first\nthen {{ humanise $value }}")
+
+
+def test_an_action_means_what_is_around_it() -> None:
+    assert rendered("{{ $labels.job }}") == "gpu burn-in"
+    assert rendered("{{ with query `2 * 3` | first }}{{ .Value }}{{ end }} {{ .Value }}") == "6 80.5"
+    assert rendered("{{ $value }}{{ $value := 1 }}{{ $value }}") == "80.51"
+    with pytest.raises(TemplateError, match="undefined variable"):
+        compile_template("{{ $x }}")
+    assert rendered("{{ $x := 1 }}{{ $x }}") == "1"
+
+
+PIECES = ["{{ ", " }}", "{{- ", " -}}", "(", ")", "|", "$value", "$labels.a", ".Value", ".", '"%s %v %d %5.1f"',
+          '"a"', "1", "1.5",
+          "if ", "else ", "end", "range ", "with ", "$x := ", "$x", "printf ", "humanize ", "humanizeTimestamp ",
+          "query ",
+          "first ", "value ", "label ", "index ", "len ", "title ", "match ", "reReplaceAll ", "eq ", "gt ", "and ",
+          "not ",
+          "text", "\n", "`", "'", ":=", "=", ","]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join), st.floats() | st.sampled_from([1e300, 1e18]))
+def test_any_template_is_refused_rendered_or_an_error_of_its_alert(text: str, value: float) -> None:
+    try:
+        template = compile_template(text)
+        printed = template.render(Root({"a": "x"}, value, {}, "http://h"), lambda _: [Element({"a": "y"}, value)])
+    except (TemplateError, RenderError) as error:
+        assert str(error)
+    else:
+        printed.encode()
