@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -224,7 +225,8 @@ def test_a_certificate_is_trusted_by_ca_file_or_not_looked_at_with_verify_false(
 def test_a_ca_file_that_cannot_be_used_is_named(tls_controller, tmp_path: Path) -> None:
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
-    for path in (broken, tmp_path / "none.pem"):
+    os.mkfifo(tmp_path / "fifo.pem")
+    for path in (broken, tmp_path / "none.pem", tmp_path / "fifo.pem"):
         assert str(path) in fault(Redfish(RedfishConfig(tls_controller.url, ca_file=str(path)))).detail
 
 

@@ -18,21 +18,28 @@ ROOF = {"agent.cli", "agent.clock", "agent.daemon", "agent.engine", "agent.assem
 
 MAY_IMPORT = (
     # (modules, what of ours they may import); the first line that matches counts
-    (r"agent\.model|agent\.quantities|agent\.durable|agent\.credentials|agent\.logs|agent\.systemd", r""),
+    (r"agent\.model|agent\.durable|agent\.wording|agent\.yamlscan|agent\.logs|agent\.systemd", r""),
+    (r"agent\.quantities|agent\.textfile|agent\.yamlvalues", r"agent\.wording"),
+    (r"agent\.credentials", r"agent\.textfile"),
+    (r"agent\.yamltree", r"agent\.wording|agent\.yamlscan|agent\.yamlvalues"),
     (r"agent|agent\.backends|agent\.worker", r""),
     (r"agent\.catalogue(\..*)?", r"agent\.model|agent\.catalogue(\..*)?"),
     (r"agent\.backends\.protocol", r"agent\.model"),
-    (r"agent\.backends\.(?P<own>\w+)(\..*)?", r"agent\.model|agent\.catalogue(\..*)?|agent\.backends\.protocol|OWN"),
+    (r"agent\.backends\.(?P<own>\w+)(\..*)?",
+     r"agent\.model|agent\.credentials|FILES|agent\.catalogue(\..*)?|agent\.backends\.protocol|OWN"),
     (r"agent\.sampler(\..*)?",
      r"agent\.model|agent\.durable|agent\.catalogue(\..*)?|agent\.backends\.protocol|agent\.sampler(\..*)?"),
     (r"agent\.worker\.(wire|crew|loop|supervisor)",
      r"agent\.model|agent\.catalogue(\..*)?|agent\.backends\.protocol|agent\.worker\.(wire|crew|loop)"),
-    (r"agent\.config", r"agent\.model|agent\.quantities|agent"),
-    (r"agent\.rack(\..*)?", r"agent\.model|agent\.credentials|agent\.catalogue(\..*)?|agent\.rack(\..*)?"),
+    (r"agent\.config(values)?", r"agent\.model|agent\.quantities|agent\.config(values)?|FILES"),
+    (r"agent\.rack(\..*)?", r"agent\.model|agent\.credentials|FILES|agent\.catalogue(\..*)?|agent\.rack(\..*)?"),
     (r"exporters(\..*)?", r"agent\.model|agent\.catalogue(\..*)?|exporters(\..*)?"),
-    (r"alerts(\..*)?", r"agent\.model|agent\.durable|agent\.credentials|agent\.catalogue(\..*)?|alerts(\..*)?"),
-    (r"dashboards(\..*)?", r"agent\.model|agent\.catalogue(\..*)?|dashboards(\..*)?"),
+    (r"alerts(\..*)?", r"agent\.model|agent\.durable|agent\.credentials|FILES|agent\.catalogue(\..*)?|alerts(\..*)?"),
+    (r"dashboards(\..*)?", r"agent\.model|FILES|agent\.catalogue(\..*)?|dashboards(\..*)?"),
 )  # fmt: skip
+
+FILES = r"agent\.textfile|agent\.yamltree|agent\.wording"
+"""What reads files that others write."""
 
 FENCED = {
     "pynvml": r"agent\.backends\.nvml(\..*)?",
@@ -81,6 +88,7 @@ def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
         match = re.fullmatch(pattern, name)
         if match:
             own = match.groupdict().get("own")
+            allowed = allowed.replace("FILES", FILES)
             rule = allowed.replace("OWN", rf"agent\.backends\.{own}(\..*)?") if own else allowed
             illegal = {each for each in ours(imports(path)) if not re.fullmatch(rule, each)}
             assert not illegal, f"{name} may not import {illegal}"
