@@ -71,7 +71,7 @@ def read_bytes(path: Path | str, most: int, *, handed: bool = False) -> bytes:
                 raise ReadError(path, "is a pipe, which can be read only once; give a regular file")
             return _drain(path, given, most)
         for _ in range(_TRIES):
-            content = _read(path, most)
+            content = _read(path, given, most)
             if content is not None:
                 return content
     except ReadError:
@@ -106,11 +106,16 @@ def _refuse(path: Path | str, status: os.stat_result) -> None:
     raise ReadError(path, f"is {kind}, not a file; {remedy}")
 
 
-def _read(path: Path | str, most: int) -> bytes | None:
-    """The content; None where it changed meanwhile. Raises OSError and ReadError."""
+def _read(path: Path | str, given: int | None, most: int) -> bytes | None:
+    """The content; None where it changed meanwhile. Raises OSError and ReadError.
+
+    A descriptor is used as it is, from its beginning: to open it by its path needs rights of its own.
+    """
     _refuse(path, Path(path).stat())
-    fd = os.open(path, _FLAGS)
+    fd = os.open(path, _FLAGS) if given is None else os.dup(given)
     try:
+        if given is not None:
+            os.lseek(fd, 0, os.SEEK_SET)
         before = os.fstat(fd)
         _refuse(path, before)  # the name may lead elsewhere by now
         content = _up_to(path, fd, most)
@@ -122,7 +127,7 @@ def _read(path: Path | str, most: int) -> bytes | None:
 
 
 def _drain(path: Path | str, given: int, most: int) -> bytes:
-    """All that comes out of a pipe. The descriptor is used as it is: to open it by its path needs rights of its own."""
+    """All that comes out of a pipe."""
     os.set_blocking(given, True)
     return _up_to(path, given, most)
 

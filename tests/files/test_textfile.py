@@ -211,12 +211,16 @@ def test_a_named_pipe_is_no_pipe_of_the_command_line(tmp_path: Path) -> None:
         read_text(fifo(tmp_path / "fifo"), 10, handed=True)
 
 
-def test_a_descriptor_that_is_a_file_is_read_from_its_beginning(tmp_path: Path) -> None:
+def test_a_descriptor_that_is_a_file_is_read_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without opening it anew: whoever handed it over may have had other rights."""
     path = tmp_path / "file"
     path.write_text("abc")
     with path.open() as file:
-        file.read()
-        assert read_text(f"/dev/fd/{file.fileno()}", 10) == "abc"
+        monkeypatch.setattr(os, "open", lambda *_: pytest.fail("opened"))
+        for _ in range(2):
+            assert read_text(f"/dev/fd/{file.fileno()}", 10) == "abc"
 
 
 def test_a_descriptor_that_is_not_open_is_refused() -> None:

@@ -48,6 +48,7 @@ FENCED = {
     "grafanalib": r"dashboards(\..*)?",
     "grpc": r"agent\.backends\.jobs(\..*)?",
     "subprocess": r"agent\.worker\.supervisor",
+    "yaml": r"agent\.yamltree|agent\.yamlscan|alerts\.rulewriter",
 }
 
 CLOCKS = {("time", "time"), ("time", "monotonic"), ("time", "perf_counter"), ("datetime", "now"),

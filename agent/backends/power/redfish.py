@@ -76,6 +76,10 @@ class RedfishConfig:
             raise ValueError("redfish url: want a host and port alone; user and password have keys of their own")
         if bool(self.username) != bool(self.password_file):
             raise ValueError("redfish: username and password_file belong together; give both or neither")
+        try:
+            _ = parts.port
+        except ValueError as error:
+            raise ValueError(f"redfish url {self.url!r}: {error}; want https://HOST or https://HOST:PORT") from None
         if self.username and parts.scheme == "http" and parts.hostname not in LOOPBACK:
             raise ValueError(f"redfish url {self.url!r}: would send the password in clear; use https")
 
