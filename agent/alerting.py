@@ -13,6 +13,7 @@ import msgspec
 from agent.clock import clock
 from agent.config import Config, ConfigError, OverrideConfig, ReceiverConfig
 from agent.model import Instant, Labels
+from agent.threads import Threads
 from alerts import packs
 from alerts.engine import Ruleset
 from alerts.group import Surroundings
@@ -45,8 +46,9 @@ class Alerting:
 class Receivers:
     """Makes receivers, and gives the same one again for the same address, with what waits in it."""
 
-    def __init__(self, clock: Callable[[], Instant]) -> None:
+    def __init__(self, clock: Callable[[], Instant], threads: Threads | None = None) -> None:
         self._clock = clock
+        self._threads = threads or Threads()
         self._log = LogReceiver(find_journal(os.environ))
         self._known: dict[Key, Alertmanager | Webhook] = {}
 
@@ -64,7 +66,7 @@ class Receivers:
     def _begin(self, key: Key) -> Alertmanager | Webhook:
         kind, target, external_url = key
         try:
-            receiver: Alertmanager | Webhook = kind(target, self._clock, external_url)
+            receiver: Alertmanager | Webhook = kind(target, self._clock, external_url, threads=self._threads)
         except ValueError as error:
             raise ConfigError(f"notify.{kind.__name__.lower()}: {error}") from error
         return receiver

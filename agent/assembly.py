@@ -23,7 +23,7 @@ from agent.engine import Engine, Facts
 from agent.model import GpuIdentity, Instant, Lane, Reading
 from agent.peering import load_rack, rack_name
 from agent.sampler.estimate import Coefficients
-from agent.sampler.inventory import Inventory
+from agent.sampler.inventory import Inventory, Save
 from agent.sampler.settings import RackSettings, Settings
 from agent.selection import Selection
 from agent.worker.supervisor import Supervisor, WorkerOptions
@@ -33,8 +33,6 @@ log = logging.getLogger("coldplate")
 
 DEFAULT_SCENARIO = "healthy-training"
 STATE_DIRECTORY = Path("/var/lib/coldplate")
-SILENCE = 10.0
-"""Seconds without any word from a running worker after which it is ended and started anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +112,9 @@ def build_engine(
     clock: Callable[[], Instant],
     facts: Facts,
     published: Callable[[], None] = lambda: None,
-    keep_inventory: bool = True,
+    save: Save | None = None,
 ) -> Engine:
-    """All sources that the configuration asks for. Raises ConfigError."""
+    """All sources that the configuration asks for; `save` has the inventory written. Raises ConfigError."""
     synthetic = config.backends.devices == "synthetic"
     devices = "synthetic" if synthetic else "nvml"
     supervisor = None
@@ -128,11 +126,11 @@ def build_engine(
             log_level=options.log_level,
             log_format=options.log_format,
         )
-        supervisor = Supervisor(worker, SILENCE)
-    kept = None if synthetic or supervisor is None else state_file(config, "inventory.json")
+        supervisor = Supervisor(worker)
+    kept = None if synthetic or supervisor is None else state_file(config, "inventory.state")
     if kept is None and not synthetic and supervisor is not None:
         log.info("no state directory: GPUs that go missing while the agent is down will not be noticed")
-    inventory = Inventory(kept, keep_inventory)
+    inventory = Inventory(kept, save)
     backends = _backends(config, options, synthetic, lambda: list(inventory.gpus.values()))
     if supervisor is not None and not synthetic and config.jobs.sources:
         backends.append(_jobs(config, options, lambda: engine))

@@ -1,15 +1,22 @@
 """How a client of ours logs in over HTTP: a password or a token from a file, read anew for each connection.
 
-A secret is never part of the configuration itself, nor sent over a network in clear.
+A secret is never part of the configuration itself, nor sent over a network in clear, nor shown to anybody: many
+webhooks are known by nothing but the secret in their path, and some servers repeat what they were sent.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
 
 from agent.textfile import CERTIFICATES, SECRET, read_text
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+MASK = "***"
+SHORTEST_SECRET = 6
+"""Characters below which a piece of a path is no secret, and hiding it would spoil every message."""
 
 
 def check_login(username: str, password_file: str | None, bearer_token_file: str | None) -> None:
@@ -46,4 +53,33 @@ def secret(file: str) -> str:
     text = read_text(file, SECRET).strip("\r\n")
     if not text or not text.isprintable():
         raise ValueError(f"{file}: want one line of text, and nothing else")
+    return text
+
+
+def shown_url(url: str) -> str:
+    """A URL as everybody may see it: its path is a mark that tells it from others of the same host."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return MASK
+    host = parts.netloc.rpartition("@")[2]
+    rest = url.partition(parts.netloc)[2].strip("/") if parts.netloc else url
+    mark = f"/{MASK}{hashlib.blake2b(rest.encode('utf-8', 'replace'), digest_size=4).hexdigest()}" if rest else ""
+    return f"{parts.scheme}://{host}{mark}" if host else MASK
+
+
+def secrets_of(path: str, headers: Mapping[str, str]) -> tuple[str, ...]:
+    """What must not be repeated of a request: the pieces of its path, and its login in every form."""
+    found = {path, *path.split("/")}
+    kind, _, login = headers.get("Authorization", "").partition(" ")
+    found.add(login)
+    if kind == "Basic":
+        found.add(base64.b64decode(login).decode("utf-8", "replace").partition(":")[2])
+    return tuple(sorted((each for each in found if len(each) >= SHORTEST_SECRET), key=len, reverse=True))
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """A text without these secrets."""
+    for each in secrets:
+        text = text.replace(each, MASK)
     return text

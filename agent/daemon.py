@@ -1,7 +1,7 @@
 """The daemon: builds the parts from the configuration, runs them, and obeys signals.
 
-SIGHUP reads the configuration again; SIGTERM and SIGINT end it. The main thread does nothing but wait
-for signals and speak to systemd, and pets the watchdog only while the sampling loop advances.
+SIGHUP reads the configuration again; SIGTERM and SIGINT end it. The main thread does nothing but wait for signals, look
+after the other threads and speak to systemd. It feeds the watchdog only while no thread that matters is in trouble.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 from agent import __version__, logs
 from agent.alerting import Alerting, Receivers, check_alerting, load_alerting, node_name, source_of, target_labels
 from agent.assembly import Options, build_engine, check, load_settings, parse_address, state_file
 from agent.clock import clock
 from agent.config import Config, ConfigError
+from agent.durable import clear_unfinished
 from agent.engine import Engine
 from agent.judge import Judge
 from agent.keeper import Keeper
@@ -33,14 +35,25 @@ from agent.model import Lane, Outcome, Snapshot
 from agent.peering import load_rack, make_watch
 from agent.rack.watch import Options as RackOptions
 from agent.sampler.health import OwnFacts
+from agent.statefiles import StateFiles
 from agent.systemd import Notifier
+from agent.threads import KeptThread, Threads
+from agent.vitals import Vitals
 from exporters.server import HttpServer
 from exporters.site import Site, View
 
 log = logging.getLogger("coldplate")
 
+T = TypeVar("T")
+
 SWITCH = 0.0005
 """Seconds after which a thread that computes lets another one in."""
+PATIENCE = 30.0
+"""Seconds that the sampling loop may stand still before it is in trouble."""
+LOOK = 1.0
+"""Seconds between two looks at the threads."""
+CLOSING = 2.0
+"""Seconds that the state files have at the end, and a reload that is under way."""
 
 
 @dataclass(slots=True)
@@ -67,10 +80,18 @@ class Daemon:
         self._announced = False
         # A pipe and not an Event: a handler that interrupts the main thread inside Event.wait would wait for itself.
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._receivers = Receivers(clock)
-        self.rack = make_watch(self.config, self._rack_options(self.config), clock)
+        self._threads = Threads(time.monotonic)
+        self._files = StateFiles(self._threads)
+        self._vitals = Vitals()
+        self._reload_wanted = threading.Event()
+        self._stopping = False
+        self._spared: dict[str, str] = {}
+        self._receivers = Receivers(clock, self._threads)
+        self.rack = make_watch(self.config, self._rack_options(self.config), clock, self._threads)
         self.judge = self._make_judge(load_alerting(self.config, options.folder, self._receivers))
-        self.engine: Engine = build_engine(self.config, options, clock, self._facts, self._snapshot_taken)
+        self.engine: Engine = build_engine(
+            self.config, options, clock, self._facts, self._snapshot_taken, self._files.put
+        )
         site = Site(self._view())
         web = self.config.web
         self.server = HttpServer(
@@ -89,8 +110,8 @@ class Daemon:
         if self.config.rules.files and self._state_path() is None:
             log.info("no state directory: alerts will start anew after a restart")
         self.server.start()
-        loop = threading.Thread(target=self._sample, name="sampler", daemon=True)
-        loop.start()
+        sampler = self._threads.begin("sampler", self.engine.run, patience=PATIENCE, vital=True)
+        reloader = self._threads.begin("reload", self._obey_reloads)
         self.rack.start()
         self.judge.start()
         # A scrape that comes while a tick is being worked on waits for the interpreter this long, not 5 ms.
@@ -98,18 +119,34 @@ class Daemon:
         gc.collect()
         gc.freeze()
         while "stop" not in self._wanted:
-            self._wait(self._nap())
+            self._wait(LOOK if self._announced else 0.05)
             if "reload" in self._wanted:
                 self._wanted.discard("reload")
-                self.reload()
+                self._reload_wanted.set()
+            sampler.beats = self.engine.heartbeat
+            self._threads.tend()
             snapshot = self.engine.latest
-            if snapshot is not None and not self._announced:
-                self._announced = True
-                self._announce(snapshot)
             if snapshot is not None:
-                self._notifier.alive(self.engine.heartbeat, self._status(snapshot))
-        self._shut_down(loop)
+                self._report(snapshot)
+        self._shut_down(sampler, reloader)
         return 0
+
+    def _report(self, snapshot: Snapshot) -> None:
+        """Tell systemd, and the first time everybody, what is there."""
+        if not self._announced:
+            self._announced = True
+            self._announce(snapshot)
+        if not self._threads.trouble():
+            self._notifier.alive(self.engine.heartbeat, self._status(snapshot))
+
+    def _obey_reloads(self) -> None:
+        """In a thread of its own: a file may lie on a disk that hangs, and many rules take a while."""
+        while True:
+            self._reload_wanted.wait()
+            self._reload_wanted.clear()
+            if self._stopping:
+                return
+            self.reload()
 
     def reload(self) -> None:
         """Read the configuration again; what cannot be used leaves the running one in force."""
@@ -135,14 +172,6 @@ class Daemon:
             log.info("configuration reloaded")
         self._notifier.send(READY=1)
 
-    def _sample(self) -> None:
-        try:
-            self.engine.run()
-        except BaseException:
-            # Without its sampler the daemon would serve the past for ever: end, and let systemd start it again.
-            log.exception("the sampling loop failed; ending")
-            os._exit(1)
-
     def _want(self, what: str) -> None:
         """Ask the main thread for something; for signal handlers and other threads."""
         self._wanted.add(what)
@@ -152,11 +181,6 @@ class Daemon:
     def _wait(self, seconds: float) -> None:
         if select.select((self._wake_out,), (), (), seconds)[0]:
             os.read(self._wake_out, 4096)
-
-    def _nap(self) -> float:
-        if not self._announced:
-            return 0.05
-        return min(self._notifier.watchdog / 3, 10.0) if self._notifier.watchdog else 60.0
 
     def _on_signals(self) -> None:
         def ask(what: str) -> Callable[[int, FrameType | None], None]:
@@ -169,14 +193,18 @@ class Daemon:
         signal.signal(signal.SIGINT, ask("stop"))
         signal.signal(signal.SIGHUP, ask("reload"))
 
-    def _shut_down(self, loop: threading.Thread) -> None:
+    def _shut_down(self, sampler: KeptThread, reloader: KeptThread) -> None:
         log.info("stopping")
         self._notifier.send(STOPPING=1)
+        self._stopping = True
+        self._reload_wanted.set()
+        reloader.join(CLOSING)
         self.engine.stop()
-        loop.join(5.0)
+        sampler.join(5.0)
         self.judge.stop()
         self.rack.stop()
         self.server.stop()
+        self._files.stop(CLOSING)
         self.engine.close(time.sleep)
         log.info("stopped")
 
@@ -188,13 +216,26 @@ class Daemon:
             reload_ok=self._reloaded.good,
             reload_at=self._reloaded.at,
             judgement=self.judge.readings,
-            rack=self.rack.readings(clock()),
+            rack=self._spare("adding up the rack", lambda: self.rack.readings(clock()), ()),
+            vitals=self._vitals.readings(self._threads.states(), self._files.states()),
         )
+
+    def _spare(self, part: str, work: Callable[[], T], otherwise: T) -> T:
+        """What a part gives. One that fails costs that, and not the snapshot; it is told once."""
+        try:
+            return work()
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            if self._spared.get(part) != text:
+                self._spared[part] = text
+                log.exception("%s failed", part)
+            return otherwise
 
     def _snapshot_taken(self) -> None:
         """For the sampling thread: returns at once."""
-        if self.engine.latest is not None:
-            self.rack.observe(self.engine.latest)
+        latest = self.engine.latest
+        if latest is not None:
+            self._spare("noting the node's power for the rack", lambda: self.rack.observe(latest), None)
         self.judge.snapshot_taken()
 
     def _rack_options(self, config: Config) -> RackOptions:
@@ -202,7 +243,9 @@ class Daemon:
 
     def _make_judge(self, alerting: Alerting) -> Judge:
         path = self._state_path()
-        keeper = None if path is None else Keeper(path.parent, source_of(self.config))
+        if path is not None:
+            clear_unfinished(path.parent)
+        keeper = None if path is None else Keeper(path.parent, source_of(self.config), self._files)
         return Judge(
             alerting,
             target_labels(self.config),
@@ -211,6 +254,7 @@ class Daemon:
             self._sampling_period,
             keeper,
             self.rack.foreign,
+            self._threads,
         )
 
     def _state_path(self) -> Path | None:
@@ -232,6 +276,7 @@ class Daemon:
             rules=self.judge.reports,
             rack=self.rack.report,
             readiness=self.readiness,
+            health=self.health,
             reload=self._request_reload if self.config.web.enable_lifecycle else None,
             clock=time.monotonic,
         )
@@ -251,6 +296,11 @@ class Daemon:
             return False, str(error)
         self._want("reload")
         return True, "reloading"
+
+    def health(self) -> tuple[bool, str]:
+        """Whether all threads do their work without which the process is of no use, and what is wrong."""
+        trouble = self._threads.trouble()
+        return not trouble, trouble or "healthy"
 
     def readiness(self) -> tuple[bool, str]:
         """Whether the last sample is fresh, and a sentence about it."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from agent.backends.own import OwnProcesses
 from agent.backends.protocol import Backend, ChannelError, LaneSample
-from agent.model import Instant, Lane, Outcome, Snapshot
+from agent.model import Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.health import OwnFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.runner import Runner
@@ -27,7 +27,6 @@ from agent.worker.wire import Hello, Message, Refusal
 
 log = logging.getLogger("coldplate.sampler")
 
-EVERY_LANE = (Lane.FAST, Lane.SLOW, Lane.COLD)
 PATIENT_SHARE = 0.8
 """Share of a tick for which answers are waited for; what comes later is shown by the next snapshot."""
 HEARTBEAT = 1.0
@@ -36,6 +35,8 @@ PROMPT = 0.2
 """A backend whose last read took longer than this many seconds is not waited for."""
 GATHER = 0.005
 """Seconds in which answers gather before they are taken: one wake-up for all GPUs, not one for each."""
+LATE = 60.0
+"""Seconds that an XID error may be old when the worker tells of it; both go by the same clock."""
 OPENING = 5.0
 """Seconds that the first snapshot waits for the devices to be opened."""
 
@@ -138,7 +139,7 @@ class Engine:
         supervisor = self.supervisor
         if supervisor is not None:
             supervisor.step(self._clock().mono)
-            self._pump(self._clock().mono + OPENING, lambda: supervisor.running or supervisor.refusal is not None)
+            self._pump(self._clock().mono + OPENING, lambda: not supervisor.awaited)
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
 
     def _take_settings(self) -> None:
@@ -160,10 +161,10 @@ class Engine:
         if self.supervisor is None:
             return
         self.supervisor.step(now)
-        if self.supervisor.downfall is not None:
-            self.sampler.health.outcome(self.devices, Outcome.FAILED, self.supervisor.downfall)
-            self.sampler.refused(self.supervisor.downfall)
-            self.supervisor.downfall = None
+        downfall, self.supervisor.downfall = self.supervisor.downfall, None
+        if downfall is not None:
+            self.sampler.health.outcome(self.devices, Outcome.FAILED, downfall.detail)
+            self.sampler.refused(downfall.reason, downfall.detail)
 
     def _publish(self, lanes: Sequence[Lane]) -> None:
         now = self._clock()
@@ -252,19 +253,16 @@ class Engine:
         elif isinstance(message, ChannelError):
             self.sampler.take_error(message)
         elif isinstance(message, Hello):
-            self.sampler.channels(message.channels)
-            health.opened(self.devices)
-            if self.supervisor is not None:
-                self.supervisor.ask(EVERY_LANE, self._clock().mono)
+            self.sampler.enlist(message.channels, message.unidentified, self._clock().mono)
         elif isinstance(message, Refusal):
             self._refused(message)
         else:
-            for xid in message:
-                self.sampler.xids.enter(xid)
+            wall = self._clock().wall
+            self.sampler.take_xids([replace(xid, wall=min(max(xid.wall, wall - LATE), wall)) for xid in message])
         if isinstance(message, (LaneSample, ChannelError)) and message.lane is Lane.FAST:
             self._pending.discard(message.channel)
 
     def _refused(self, refusal: Refusal) -> None:
         outcome = Outcome.ABSENT if refusal.absent else Outcome.FAILED
         self.sampler.health.outcome(self.devices, outcome, refusal.detail)
-        self.sampler.refused(refusal.detail)
+        self.sampler.refused(Reason.LOST, refusal.detail)

@@ -12,10 +12,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from agent.alerting import Alerting
 from agent.keeper import Keeper
 from agent.model import GroupReport, Instant, Labels, Reading, Snapshot
+from agent.threads import KeptThread, Threads
 from alerts.engine import Evaluation, RuleEngine
 from alerts.exposition import Exposition
 from alerts.notify.delivery import HttpReceiver
@@ -32,6 +34,8 @@ ENGINE = "engine"
 """The group under which failures are counted that are no rule's."""
 CLOSING = 2.0
 """Seconds that notifications have to leave at the end."""
+PATIENCE = 30.0
+"""Seconds that a round may take before the thread counts as standing still."""
 
 
 class Judge:
@@ -49,7 +53,10 @@ class Judge:
         period: Callable[[], float],
         keeper: Keeper | None = None,
         foreign: Callable[[Instant], Sequence[Reading]] = lambda _: (),
+        threads: Threads | None = None,
     ) -> None:
+        self._threads = threads or Threads()
+        self._thread: KeptThread | None = None
         self._clock = clock
         self._latest = latest
         self._period = period
@@ -64,8 +71,7 @@ class Judge:
         self._failing: set[tuple[str, str]] = set()
         self._engine = RuleEngine(alerting.rules, target, clock(), time.perf_counter)
         self._announce(alerting)
-        self._dispatcher = Dispatcher(alerting.receivers, alerting.resend, alerting.external_labels)
-        self._thread = threading.Thread(target=self._run, name="rules", daemon=True)
+        self._dispatcher = Dispatcher(alerting.receivers, alerting.resend, alerting.external_labels, self._threads)
         self.readings: tuple[Reading, ...] = ()
         """The engine's own series after the last round; swapped by reference, for any thread."""
 
@@ -78,15 +84,15 @@ class Judge:
             self._dispatcher.already_told([record.alert for _, _, record in self._engine.remembered()], knowing)
             self._dispatcher.end(loaded.lost, self._engine.time(now))
         self._show()
-        self._thread.start()
+        self._thread = self._threads.begin("rules", self._run, patience=PATIENCE, vital=True)
 
     def stop(self) -> None:
         """End the thread, keep what must be remembered, and give notifications a moment to leave."""
         self._stopping.set()
         self._fresh.set()
-        self._thread.join(CLOSING)
+        ended = self._thread is None or self._thread.join(CLOSING)
         self._dispatcher.stop(CLOSING)
-        if self._keeper is not None and not self._thread.is_alive():
+        if self._keeper is not None and ended:
             self._keeper.close(self._engine, self._clock(), self._told())
 
     def snapshot_taken(self) -> None:
@@ -105,6 +111,8 @@ class Judge:
     def _run(self) -> None:
         began = self._clock().mono
         while self._await_round(began):
+            if self._thread is not None:
+                self._thread.beat()
             now = self._clock()
             began = now.mono
             try:
@@ -180,7 +188,18 @@ class Judge:
         at = self._engine.time(now)
         self._announce(alerting)
         self._dispatcher.reconfigure(alerting.receivers, alerting.resend, alerting.external_labels, at, heirs)
-        _stop(leaving, heirs)
+        self._retire(leaving, heirs)
+
+    def _retire(self, receivers: Sequence[Receiver], heirs: Sequence[tuple[Receiver, Receiver]]) -> None:
+        """Let receivers that the configuration no longer has deliver what they hold, without waiting for them.
+
+        What they cannot deliver goes to those that follow them.
+        """
+        for old, new in heirs:
+            if isinstance(old, HttpReceiver) and isinstance(new, HttpReceiver):
+                old.heir = new
+        for each in receivers:
+            self._threads.begin("notify", partial(each.stop, CLOSING))
 
     def _announce(self, alerting: Alerting) -> None:
         """Show every group's counters from the beginning: one that is born with its first failure hides it."""
@@ -201,15 +220,3 @@ class Judge:
 def _follows(new: Receiver, old: Receiver) -> bool:
     """Whether one receiver is another with a changed login or timeout."""
     return bool(new.url) and (new.name, new.url) == (old.name, old.url)
-
-
-def _stop(receivers: Sequence[Receiver], heirs: Sequence[tuple[Receiver, Receiver]]) -> None:
-    """Let receivers that the configuration no longer has deliver what they hold, without waiting for them.
-
-    What they cannot deliver goes to those that follow them.
-    """
-    for old, new in heirs:
-        if isinstance(old, HttpReceiver) and isinstance(new, HttpReceiver):
-            old.heir = new
-    for each in receivers:
-        threading.Thread(target=each.stop, args=(CLOSING,), name="farewell", daemon=True).start()

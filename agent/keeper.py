@@ -1,18 +1,14 @@
-"""Keeps the state of alerts in a file, so that a restart or a crash loses none.
-
-The file is written in a thread of its own, since a disk that hangs must not stop the evaluation. Only the newest
-content counts; what was not yet written when the next one came is left out.
-"""
+"""Decides when the state of alerts and windows is written, so that a restart or a crash loses none."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from agent.model import Alert, Instant, Phase
+from agent.statefiles import StateFiles
 from alerts import state
 from alerts.engine import Evaluation, RuleEngine
 from alerts.windows import archive
@@ -25,46 +21,6 @@ STEADY = 60.0
 """Seconds between two writes while alerts only go on firing: the file's age tells how long the agent was down."""
 WINDOWS_EVERY = 15.0
 """Seconds between two writes of the windows while some alert is pending or firing; they are written at the end, too."""
-CLOSING = 2.0
-"""Seconds that the last write may take."""
-
-
-class Writer:
-    """A thread that writes one file. It is started with the first content."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._wanted: bytes | None = None
-        self._stopping = False
-        self._work = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._healthy = True
-
-    def write(self, content: bytes) -> None:
-        """Have the file say this, soon."""
-        with self._work:
-            self._wanted = content
-            self._work.notify()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="state", daemon=True)
-            self._thread.start()
-
-    def stop(self, seconds: float) -> None:
-        """Write what is left, and end; a disk that takes longer than this many seconds is not waited for."""
-        with self._work:
-            self._stopping = True
-            self._work.notify()
-        if self._thread is not None:
-            self._thread.join(seconds)
-
-    def _run(self) -> None:
-        while True:
-            with self._work:
-                self._work.wait_for(lambda: self._wanted is not None or self._stopping)
-                content, self._wanted = self._wanted, None
-            if content is None:
-                return
-            self._healthy = state.write(self._path, content, quiet=not self._healthy)
 
 
 class Loaded(NamedTuple):
@@ -78,14 +34,13 @@ class Loaded(NamedTuple):
 
 
 class Keeper:
-    """Decides when the state is written. `source` names the devices: a drill's alerts are not the node's."""
+    """Hands the state to `files`. `source` names the devices: a drill's alerts are not the node's."""
 
-    def __init__(self, folder: Path, source: str) -> None:
+    def __init__(self, folder: Path, source: str, files: StateFiles) -> None:
         self._alerts = folder / "alerts.state"
         self._windows = folder / "windows.state"
         self._source = source
-        self._alert_writer = Writer(self._alerts)
-        self._window_writer = Writer(self._windows)
+        self._files = files
         self._alerts_at = self._windows_at = 0.0
         self._count = 0
         self._told: Collection[str] = ()
@@ -134,17 +89,15 @@ class Keeper:
             self._write_windows(engine, now)
 
     def close(self, engine: RuleEngine, now: Instant, told: Collection[str]) -> None:
-        """Write the last state."""
+        """Hand over the last state."""
         if self._count or any(True for _ in engine.remembered()):
             self._write_alerts(engine, now, told)
         if engine.reports():
             self._write_windows(engine, now)
-        self._alert_writer.stop(CLOSING)
-        self._window_writer.stop(CLOSING)
 
     def _write_alerts(self, engine: RuleEngine, now: Instant, told: Collection[str]) -> None:
         self._told = told
-        self._alert_writer.write(state.encode(engine.time(now), self._source, engine.remembered(), told))
+        self._files.put(self._alerts, state.encode(engine.time(now), self._source, engine.remembered(), told))
 
     def _write_windows(self, engine: RuleEngine, now: Instant) -> None:
-        self._window_writer.write(archive.encode(engine.time(now), self._source, engine.windows.kept()))
+        self._files.put(self._windows, archive.encode(engine.time(now), self._source, engine.windows.kept()))

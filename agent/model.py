@@ -177,7 +177,8 @@ class Metric:
 
     `span` is the closed range of physically possible values, in the row's unit: a value outside is
     left out and counted, never shown. `simulated` is the range in which the synthetic devices move.
-    `origin` holds the bindings (see `agent.catalogue.bindings`) from which the value is read.
+    `origin` holds the bindings (see `agent.catalogue.bindings`) from which the value is read. `growth` is the
+    most by which a counter can grow in a second, in the row's unit, where that is not what is usual for the unit.
     """
 
     name: str
@@ -189,6 +190,7 @@ class Metric:
     origin: tuple[object, ...]
     labels: tuple[str, ...] = ()
     span: tuple[float, float] = (0.0, float("inf"))
+    growth: float | None = None
     simulated: tuple[float, float] | None = None
     rolling: bool = False
     aliases: tuple[Alias, ...] = ()

@@ -22,7 +22,7 @@ def sample_once(config: Config, options: Options, style: str, textfile: Path | N
     """Take the sample and show it as `style`: text, openmetrics or json. Raises ConfigError."""
     selection = check(config)
     facts = OwnFacts(__version__, platform.python_version(), options.scenario_name, reload_at=clock().wall)
-    engine = build_engine(config, options, clock, lambda: facts, keep_inventory=False)
+    engine = build_engine(config, options, clock, lambda: facts)
     try:
         snapshot = selection.apply(engine.once())
     finally:

@@ -13,6 +13,7 @@ from agent.rack.access import Access
 from agent.rack.peers import Member
 from agent.rack.targets import MOST, parse_entry
 from agent.rack.watch import Options, Watch
+from agent.threads import Threads
 
 
 def rack_name(config: Config) -> str:
@@ -44,7 +45,7 @@ def load_rack(config: Config, folder: Path, patience: float) -> Options:
     return Options(rack_name(config), rack.nodes_expected, rack.node_nameplate, entries, access, patience)
 
 
-def make_watch(config: Config, options: Options, clock: Callable[[], Instant]) -> Watch:
+def make_watch(config: Config, options: Options, clock: Callable[[], Instant], threads: Threads) -> Watch:
     """The part itself, with an identity of its own that no other agent and no later run has."""
     member = Member(rack_name(config), config.node.cluster or "", os.urandom(12).hex(), instance(config), SCRAPE_JOB)
-    return Watch(member, options, clock, lambda: os.urandom(1)[0] / 256)
+    return Watch(member, options, clock, lambda: os.urandom(1)[0] / 256, threads)

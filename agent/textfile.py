@@ -118,7 +118,7 @@ def _read(path: Path | str, given: int | None, most: int) -> bytes | None:
             os.lseek(fd, 0, os.SEEK_SET)
         before = os.fstat(fd)
         _refuse(path, before)  # the name may lead elsewhere by now
-        content = _up_to(path, fd, most)
+        content = _up_to(path, fd, most, before.st_size)
         after = os.fstat(fd)
     finally:
         os.close(fd)
@@ -129,16 +129,18 @@ def _read(path: Path | str, given: int | None, most: int) -> bytes | None:
 def _drain(path: Path | str, given: int, most: int) -> bytes:
     """All that comes out of a pipe."""
     os.set_blocking(given, True)
-    return _up_to(path, given, most)
+    return _up_to(path, given, most, 0)
 
 
-def _up_to(path: Path | str, fd: int, most: int) -> bytes:
-    content = bytearray()
-    while len(content) <= most and (data := os.read(fd, min(most + 1 - len(content), _CHUNK))):
-        content += data
-    if len(content) > most:
+def _up_to(path: Path | str, fd: int, most: int, expected: int) -> bytes:
+    """All there is. Where as many bytes come as are expected, they are in memory once."""
+    pieces, left = [], most + 1 if expected <= most else 0
+    while left and (data := os.read(fd, min(left, max(expected + 1, _CHUNK)))):
+        pieces.append(data)
+        left -= len(data)
+    if not left:
         raise ReadError(path, f"has more than {_size(most)}; is it the right file?")
-    return bytes(content)
+    return b"".join(pieces)
 
 
 def _size(count: int) -> str:

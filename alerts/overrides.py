@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from agent.wording import one_line
-from alerts.promql import PromqlError, Query
+from alerts.promql import PromqlError, Query, compile_query
 from alerts.promql.numbers import format_value
 from alerts.promql.position import number_literals
 from alerts.rulefile import (
@@ -24,7 +24,6 @@ from alerts.rulefile import (
     RuleFile,
     RuleGroup,
     Templates,
-    compile_expression,
 )
 from alerts.template import Template, TemplateError, compile_template
 from alerts.weight import Room
@@ -181,7 +180,7 @@ class _Change:
 
     def _compiled(self, expression: str) -> Query:
         try:
-            return compile_expression(expression, self._default_step)
+            return compile_query(expression, default_step=self._default_step)
         except PromqlError as error:
             key = "thresholds" if self._override.expr is None else "expr"
             raise OverrideError(f"{self._key}.{key}: {error}") from error
@@ -198,7 +197,7 @@ class _Change:
         try:
             template = compile_template(text)
             for query in template.queries:
-                compile_expression(query, self._default_step)
+                compile_query(query, default_step=self._default_step)
         except TemplateError as error:
             raise OverrideError(f"{key}.{name}: template: {error}") from error
         except PromqlError as error:

@@ -33,8 +33,6 @@ _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 BOUNDS = Bounds(depth=16, nodes=150_000, characters=8 * 2**20)
-MOST_EXPRESSION = 16 * 2**10
-"""Characters of a query. The longest that people publish have a tenth of that."""
 
 Pairs = tuple[tuple[str, str], ...]
 Templates = tuple[tuple[str, Template], ...]
@@ -138,13 +136,6 @@ def _understood(reader: Reader, default_step: float, room: Room | None, read: Ca
     return RuleFile(reader.file, groups, tuple(loader.warnings))
 
 
-def compile_expression(text: str, default_step: float) -> Query:
-    """The query of a rule. Raises PromqlError."""
-    if len(text) > MOST_EXPRESSION:
-        raise PromqlError(f"has more than {MOST_EXPRESSION} characters; make it shorter")
-    return compile_query(text, default_step=default_step)
-
-
 class _Loader:
     def __init__(self, reader: Reader, default_step: float, room: Room) -> None:
         self._reader = reader
@@ -238,13 +229,16 @@ class _Loader:
         if not text:
             self._reader.fail(node or rule, where, "expr: is missing; give the rule an expression")
             return None
-        if not self._room.admits(text[:MOST_EXPRESSION]):
-            self._end_of_room(node or rule, where)
         try:
-            return compile_expression(text, self._default_step)
+            return self._compiled(text, node or rule, where)
         except PromqlError as error:
             self._reader.fail(node, where, f"expr: {error}")
             return None
+
+    def _compiled(self, text: str, node: Node, where: str) -> Query:
+        if not self._room.admits(text):
+            self._end_of_room(node, where)
+        return compile_query(text, default_step=self._default_step)
 
     def _labels(self, node: Node | None, where: str) -> dict[str, tuple[str, Node]]:
         labels = self._reader.strings(node, f"{where}, labels")
@@ -304,7 +298,7 @@ class _Loader:
             try:
                 template = compile_template(text)
                 for query in template.queries:
-                    compile_expression(query, self._default_step)
+                    self._compiled(query, node, where)
                 compiled.append((name, template))
             except TemplateError as error:
                 self._reader.fail(node, f"{where} {shown(name)}", f"template: {error}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agent.durable import DamagedError, replace_file, seal, set_aside, unseal
+from agent.durable import DamagedError, read_whole, seal, set_aside, unseal
 from agent.model import Alert, Labels, Phase
 from alerts.lifecycle import Record
 from alerts.rulefile import Identity
@@ -78,7 +78,7 @@ def decode(content: bytes) -> Saved:
 def read(path: Path, understand: Callable[[bytes], T]) -> T | None:
     """What a file says; None where there is no file, or none that can be used."""
     try:
-        return understand(path.read_bytes())
+        return understand(read_whole(path))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -87,17 +87,6 @@ def read(path: Path, understand: Callable[[bytes], T]) -> T | None:
         aside = set_aside(path)
         log.warning("%s: %s; set aside as %s, alerts start without what it remembers", path, error, aside)
     return None
-
-
-def write(path: Path, content: bytes, quiet: bool = False) -> bool:
-    """Replaces a file; whether that worked. The log says why not, unless it has been told already."""
-    try:
-        replace_file(path, content)
-    except OSError as error:
-        if not quiet:
-            log.warning("cannot write %s: %s; a restart would not know of alerts", path, error)
-        return False
-    return True
 
 
 def after_downtime(record: Record, down: float) -> Record:

@@ -10,10 +10,14 @@ import gc
 import sys
 from types import CodeType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
 
+from alerts.promql.syntax.bounds import LONGEST_TEXT, MOST_TOKENS
+
 MOST = 60 * 2**20
-"""Bytes for the rules of all files together: some 5,000 alerts of the usual size."""
-MOST_OF_CHARACTER = 2000
-"""Bytes that a character of a query can come to: `a+a+a` does, the usual query takes a twentieth."""
+"""Bytes for the rules of all files together: some 4,000 alerts of the usual size."""
+MOST_OF_TOKEN = 2400
+"""Bytes that a word or a sign of a query can come to: `a+a+a` does, the usual query takes a tenth."""
+MOST_OF_CHARACTER = 250
+"""Bytes that a character can come to beside that, while a long regular expression is compiled."""
 _SHARED = frozenset({type, ModuleType, CodeType, MethodDescriptorType, WrapperDescriptorType, type(None), bool})
 _ATOMS = frozenset({str, int, float, bytes})  # these lead to nothing
 _LOCAL = "<locals>"  # in the name of a function that was made by another one
@@ -33,7 +37,7 @@ class Room:
 
     def admits(self, query: str) -> bool:
         """Whether there is room for a query, whatever it comes to."""
-        return self._left >= len(query) * MOST_OF_CHARACTER
+        return self._left >= most_of(query)
 
     def take(self, rule: object) -> bool:
         """Count a rule for good; whether there is room for it."""
@@ -42,6 +46,11 @@ class Room:
 
     def __str__(self) -> str:
         return f"{self.most // 2**20} MiB"
+
+
+def most_of(query: str) -> int:
+    """Bytes that a query can come to while it is compiled, by its length alone."""
+    return min(len(query), MOST_TOKENS) * MOST_OF_TOKEN + min(len(query), LONGEST_TEXT) * MOST_OF_CHARACTER
 
 
 def weigh(root: object) -> int:

@@ -6,12 +6,12 @@ What a rule writes is Prometheus's: the result under the recorded name, or `ALER
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from agent.model import Alert, Labels, Phase, RuleHealth, Transition
+from alerts.adhoc import AdHocQueries
 from alerts.lifecycle import Condition, Holds, Record, Silence, step
-from alerts.promql import EvaluationError, PromqlError, Query, Sample, Scalar, compile_query
+from alerts.promql import EvaluationError, PromqlError, Query, Sample, Scalar
 from alerts.promql.labels import drop_name, set_labels
 from alerts.promql.storage import Source
 from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleGroup, Templates
@@ -175,10 +175,7 @@ def _expanded(templates: Templates, root: Root, asked: _Asker) -> Iterable[tuple
             yield name, f"<error expanding template: {error}>"
 
 
-@lru_cache(maxsize=256)
-def _compiled(text: str) -> Query:
-    """The text of a template's query is often made of labels, so it is known at the evaluation only."""
-    return compile_query(text)
+_AD_HOC = AdHocQueries()
 
 
 class _Asker:
@@ -190,7 +187,7 @@ class _Asker:
 
     def __call__(self, text: str) -> Sequence[Element]:
         try:
-            found = _vector(_compiled(text), self._store, self._stamp)
+            found = _vector(_AD_HOC.compiled(text), self._store, self._stamp)
         except (EvaluationError, PromqlError, RuleError) as error:
             raise RenderError(f"error calling query: {error}") from error
         return [Element(dict(sample.labels), sample.value) for sample in found]

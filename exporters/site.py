@@ -1,6 +1,6 @@
 """What answers at which path. Every answer comes from the last snapshot; none waits for a device.
 
-Liveness and freshness are kept apart: `/-/healthy` says that the process lives, `/-/ready` that its
+Liveness and freshness are kept apart: `/-/healthy` says that the process does its work, `/-/ready` that its
 last sample is fresh. An exporter whose one health check stays green while its data stand still is what
 operators complain about.
 """
@@ -30,12 +30,12 @@ _NOT_YET = "no sample yet: the first one is still being taken"
 class View:
     """What the site may know of the daemon.
 
-    `readiness` gives whether the last sample is fresh, and why not. `reload` asks for a reload and gives
-    whether it went well, with a text; it is None where reloading over HTTP is not enabled. It runs in
-    the server's thread and must be quick. `clock` is the clock of the snapshots' `mono`. `synthetic`
-    names the scenario when the devices are not real. `rules` gives how every group of rules is doing, again
-    in the server's thread; it is None where there is no rules engine. `rack` gives what the agents of the rack's
-    other nodes are told, in JSON; None where no rack is configured.
+    `health` gives whether the process is of any use, and what is wrong; `readiness` whether the last sample is
+    fresh, and why not. `reload` asks for a reload and gives whether it went well, with a text; it is None where
+    reloading over HTTP is not enabled. It runs in the server's thread and must be quick. `clock` is the clock of the
+    snapshots' `mono`. `synthetic` names the scenario when the devices are not real. `rules` gives how every group of
+    rules is doing, again in the server's thread; it is None where there is no rules engine. `rack` gives what the
+    agents of the rack's other nodes are told, in JSON; None where no rack is configured.
     """
 
     latest: Callable[[], Snapshot | None]
@@ -48,6 +48,7 @@ class View:
     telemetry_path: str = "/metrics"
     rules: Callable[[], tuple[GroupReport, ...]] | None = None
     rack: Callable[[], bytes | None] | None = None
+    health: Callable[[], tuple[bool, str]] = lambda: (True, "healthy")
 
 
 RESERVED_PATHS = ("/-/healthy", "/-/ready", "/-/reload", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules",
@@ -99,7 +100,8 @@ class Site:
 
     def _healthy(self, request: Request) -> Response:
         del request
-        return _text(HTTPStatus.OK, "healthy")
+        healthy, text = self._view.health()
+        return _text(HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE, text)
 
     def _ready(self, request: Request) -> Response:
         del request

@@ -10,6 +10,7 @@ ever written. A line counts whoever wrote it (only root can), so a drill may be 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -21,6 +22,8 @@ from agent.catalogue.gpu import ROWS as GPU_ROWS
 from agent.catalogue.node import NVSWITCH
 from agent.model import Gap, Instant, Lane, Node, Reading, Reason, Series, Xid
 
+log = logging.getLogger("coldplate.kmsg")
+
 XID_ERRORS = next(row for row in GPU_ROWS if row.name == "coldplate_gpu_xid_errors_total")
 (SXID_ERRORS,) = NVSWITCH
 
@@ -29,6 +32,14 @@ RECORD_BYTES = 16_384
 
 RECORDS_PER_READ = 1000
 """A storm of messages is read over several ticks; the kernel keeps them meanwhile."""
+
+SWITCHES = 64
+"""NVSwitches that are told apart; an HGX H100 board has four."""
+SXID_CODES = 256
+"""Codes of one switch that are told apart."""
+SXID_KINDS = 2048
+"""The same of all switches together."""
+OTHER = "other"
 
 MAX_DIGITS = 20
 """Of a 64-bit count of microseconds."""
@@ -149,8 +160,12 @@ class KmsgBackend:
         self._opener = opener
         self._reader: LogReader | None = None
         self._read_until = 0.0  # wall time at which the log had been read to its end
-        self._counts: dict[SwitchError, int] = {}
-        self._series: dict[SwitchError, Series] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        """By the switch's address and the code; either may be `other`."""
+        self._series: dict[tuple[str, str], Series] = {}
+        self._switches: dict[str, int] = {}
+        """Codes of each switch that are told apart."""
+        self._told_full = False
 
     def read(self, lane: Lane, now: Instant) -> Sample:  # noqa: ARG002 - the protocol's signature
         """Everything that the log gained since the last read."""
@@ -215,9 +230,28 @@ class KmsgBackend:
             return
         sxid = parse_sxid(record.message)
         if sxid is not None:
-            self._counts[sxid] = self._counts.get(sxid, 0) + 1
-            if sxid not in self._series:
-                self._series[sxid] = Series(SXID_ERRORS, Node(), (("pci", sxid.pci), ("sxid", str(sxid.code))))
+            kind = self._kind(sxid)
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            if kind not in self._series:
+                self._series[kind] = Series(SXID_ERRORS, Node(), (("pci", kind[0]), ("sxid", kind[1])))
+
+    def _kind(self, sxid: SwitchError) -> tuple[str, str]:
+        """Under which switch and code an SXid counts: whatever the log says, there are no more of them than fit."""
+        kind = (sxid.pci, str(sxid.code))
+        if kind in self._counts:
+            return kind
+        codes = self._switches.get(sxid.pci)
+        if codes is None and len(self._switches) >= SWITCHES:
+            kind = (OTHER, OTHER)
+        elif (codes or 0) >= SXID_CODES or len(self._counts) >= SXID_KINDS:
+            kind = (sxid.pci, OTHER)
+            self._switches[sxid.pci] = codes or 0
+        else:
+            self._switches[sxid.pci] = (codes or 0) + 1
+        if OTHER in kind and not self._told_full:
+            self._told_full = True
+            log.error("more kinds of SXid than there can be in the kernel log; further ones are counted as %r", OTHER)
+        return kind
 
     def _wall(self, record: Record, now: Instant) -> float:
         """When the record was written, on the wall clock.

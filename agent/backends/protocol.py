@@ -112,9 +112,28 @@ class Channel(Protocol):
     def read(self, lane: Lane, now: Instant) -> Sample:
         """Read one lane of this device. May hang: only the thread that reads is lost then.
 
+        XID errors are no part of the sample: they come by `DeviceSource.events`.
+
         Raises DeviceError when the device is out of order as a whole, and SourceError when the
         source is.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Unidentified:
+    """A device that the source counts and that has not said who it is. `index` is the source's number of it."""
+
+    index: str
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """Who is there: the channels, in the order in which they joined, and the devices that are still to."""
+
+    channels: tuple[Channel, ...]
+    unidentified: tuple[Unidentified, ...] = ()
 
 
 class DeviceSource(Protocol):
@@ -123,10 +142,19 @@ class DeviceSource(Protocol):
     name: str
 
     def open(self, now: Instant) -> Sequence[Channel]:
-        """Initialise and enumerate. Raises AbsentError (no driver, no device) or SourceError."""
+        """Initialise, enumerate, and give the devices that said at once who they are; there may be none.
+
+        Raises AbsentError (no driver, no device) or SourceError.
+        """
+
+    def roster(self, now: Instant) -> Roster:
+        """Who has joined by now; asks those who are missing again. Never waits for a device. Raises SourceError.
+
+        A channel that was given once stays, in its place.
+        """
 
     def events(self, timeout: float) -> Sequence[Xid]:
         """Wait for XID events, at most `timeout` seconds. Raises SourceError."""
 
     def close(self) -> None:
-        """Shut the library down cleanly; may be called more than once."""
+        """Shut the library down cleanly, if no call hangs in it; may be called more than once."""

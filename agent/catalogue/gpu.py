@@ -56,7 +56,7 @@ def _ratio(
 
 PRESENCE = (
     Metric("coldplate_gpu_up", Kind.STATE, Unit.NONE, Gpu,
-           "1 if the GPU answered within the deadline, 0 if it is missing, lost or silent.",
+           "1 if the GPU answered within the deadline, 0 if missing, lost or silent; no uuid: it never said who it is.",
            Lane.FAST, (Derived("inventory and the age of the last good sample"),),
            span=(0, 1), simulated=(0, 1)),
     Metric("coldplate_gpu_info", Kind.INFO, Unit.NONE, Gpu,
@@ -68,7 +68,7 @@ PRESENCE = (
            Lane.COLD, (Derived("inventory"),),
            labels=("slot", "serial", "previous_uuid", "previous_serial"), span=(1, 1)),
     Metric("coldplate_gpus_expected", Kind.GAUGE, Unit.NONE, Node,
-           "GPUs that this node should have: configured, else the most that the inventory remembers.",
+           "GPUs that this node should have: configured, else those that are remembered or counted by the driver.",
            Lane.FAST, (Derived("configuration or inventory"),), simulated=(0, 16)),
     Metric("coldplate_gpu_sample_age_seconds", Kind.GAUGE, Unit.SECONDS, Gpu,
            "Time since the GPU's last good fast sample.",
@@ -134,6 +134,8 @@ MEMORY = (
 )  # fmt: skip
 
 WATTS_SPAN = (0.0, 5000.0)
+MODULE_SPAN = (0.0, 20_000.0)
+"""A module is two GPUs or more with a processor: 2.7 kW on GB200."""
 CELSIUS_SPAN = (-20.0, 150.0)
 
 POWER = (
@@ -148,7 +150,7 @@ POWER = (
            aliases=(Alias("dcgm", "DCGM_FI_DEV_POWER_USAGE_INSTANT"),)),
     Metric("coldplate_gpu_module_power_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Power of the whole module with its CPU; Grace-based boards only.",
-           Lane.FAST, (Field(186, MILLI, scope=1),), span=WATTS_SPAN, simulated=(0, 3000)),
+           Lane.FAST, (Field(186, MILLI, scope=1),), span=MODULE_SPAN, simulated=(0, 3000)),
     Metric("coldplate_gpu_power_limit_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Power limit in force.",
            Lane.FAST, (Field(190, MILLI), Call("nvmlDeviceGetPowerManagementLimit", lane=Lane.SLOW)),
@@ -225,7 +227,7 @@ FAULTS = (
            Lane.SLOW, (Field(145),), span=(0, 1), simulated=(0, 1),
            aliases=(Alias("dcgm", "DCGM_FI_DEV_ROW_REMAP_FAILURE"),)),
     Metric("coldplate_gpu_xid_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "XID errors reported by the driver since the agent started, by code.",
+           "XID errors reported by the driver since the agent started, by code; `other` beyond 256 codes on one GPU.",
            Lane.EVENT, (Source("NVML event set and /dev/kmsg, merged"),), labels=("xid",),
            span=(0, 1e12), simulated=(0, 1e6)),
     Metric("coldplate_gpu_xid_last_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Gpu,

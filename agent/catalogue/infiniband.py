@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from agent.catalogue.bindings import Derived, PortFile, Source
+from agent.catalogue.growth import ANYTHING, PACKETS
 from agent.model import Alias, Gpu, IbPort, Kind, Lane, Metric, Unit
 
 PREFIX = "coldplate_infiniband_"
@@ -38,17 +39,22 @@ def _row(
     *files: PortFile,
     span: tuple[float, float],
     simulated: tuple[float, float],
+    growth: float | None = None,
 ) -> Metric:
     return Metric(
-        PREFIX + suffix, kind, unit, IbPort, help, lane, files, span=span, simulated=simulated,
+        PREFIX + suffix, kind, unit, IbPort, help, lane, files, span=span, growth=growth, simulated=simulated,
         aliases=(Alias("node_infiniband", f"node_infiniband_{suffix}"),),
     )  # fmt: skip
 
 
-def _count(suffix: str, help: str, *files: str, lane: Lane = Lane.SLOW) -> Metric:
+def _count(suffix: str, help: str, *files: str, lane: Lane = Lane.SLOW, growth: float | None = None) -> Metric:
     bindings = tuple(PortFile(file) for file in files)
     return _row(f"{suffix}_total", Kind.COUNTER, Unit.NONE, help, lane, *bindings,
-                span=(0, 2.0**63), simulated=(0, 1e12))  # fmt: skip
+                span=(0, 2.0**63), growth=growth, simulated=(0, 1e12))  # fmt: skip
+
+
+def _packets(suffix: str, help: str, *files: str, lane: Lane = Lane.SLOW) -> Metric:
+    return _count(suffix, help, *files, lane=lane, growth=PACKETS)
 
 
 def _data(suffix: str, help: str, *files: PortFile, lane: Lane = Lane.SLOW) -> Metric:
@@ -95,17 +101,17 @@ TRAFFIC = (
           PortFile("hw_counters/rx_bytes"), lane=Lane.FAST),
     _data("port_data_transmitted", "Data that the port sent.", PortFile("counters/port_xmit_data", WORD),
           PortFile("hw_counters/tx_bytes"), lane=Lane.FAST),
-    _count("port_packets_received", "Packets received, including ones with errors.",
+    _packets("port_packets_received", "Packets received, including ones with errors.",
            "counters/port_rcv_packets", "hw_counters/rx_pkts", lane=Lane.FAST),
-    _count("port_packets_transmitted", "Packets sent, including ones with errors.",
+    _packets("port_packets_transmitted", "Packets sent, including ones with errors.",
            "counters/port_xmit_packets", "hw_counters/tx_pkts", lane=Lane.FAST),
-    _count("unicast_packets_received", "Unicast packets received, including ones with errors.",
+    _packets("unicast_packets_received", "Unicast packets received, including ones with errors.",
            "counters/unicast_rcv_packets"),
-    _count("unicast_packets_transmitted", "Unicast packets sent, including ones with errors.",
+    _packets("unicast_packets_transmitted", "Unicast packets sent, including ones with errors.",
            "counters/unicast_xmit_packets"),
-    _count("multicast_packets_received", "Multicast packets received, including ones with errors.",
+    _packets("multicast_packets_received", "Multicast packets received, including ones with errors.",
            "counters/multicast_rcv_packets"),
-    _count("multicast_packets_transmitted", "Multicast packets sent, including ones with errors.",
+    _packets("multicast_packets_transmitted", "Multicast packets sent, including ones with errors.",
            "counters/multicast_xmit_packets"),
 )  # fmt: skip
 
@@ -117,7 +123,7 @@ TROUBLE = (
     _count("symbol_error", "Minor link errors on the physical lanes: a bad cable or transceiver.",
            "counters/symbol_error", lane=Lane.FAST),
     _count("port_transmit_wait", "Ticks in which the port had data to send and no credit: congestion.",
-           "counters/port_xmit_wait", lane=Lane.FAST),
+           "counters/port_xmit_wait", lane=Lane.FAST, growth=PACKETS),
     _count("local_link_integrity_errors", "Times that local physical errors exceeded the port's threshold.",
            "counters/local_link_integrity_errors"),
     _count("excessive_buffer_overrun_errors", "Times that flow control errors lasted over consecutive updates.",
@@ -131,9 +137,9 @@ TROUBLE = (
            "counters/port_rcv_constraint_errors"),
     _count("port_constraint_errors_transmitted", "Packets not sent that a partition or a raw filter refused.",
            "counters/port_xmit_constraint_errors"),
-    _count("port_discards_received", "Packets received and dropped: the port was down or congested.",
+    _packets("port_discards_received", "Packets received and dropped: the port was down or congested.",
            "counters/port_rcv_discards"),
-    _count("port_discards_transmitted", "Packets to send that were dropped: the port was down or congested.",
+    _packets("port_discards_transmitted", "Packets to send that were dropped: the port was down or congested.",
            "counters/port_xmit_discards"),
     _count("vl15_dropped", "Management packets (VL15) dropped for want of buffers.", "counters/VL15_dropped"),
 )  # fmt: skip
@@ -143,29 +149,29 @@ LEGACY = (
           PortFile("counters_ext/port_rcv_data_64", WORD)),
     _data("legacy_data_transmitted", "Data that the port sent, from a kernel before 4.5.",
           PortFile("counters_ext/port_xmit_data_64", WORD)),
-    _count("legacy_packets_received", "Packets received, from a kernel before 4.5.",
+    _packets("legacy_packets_received", "Packets received, from a kernel before 4.5.",
            "counters_ext/port_rcv_packets_64"),
-    _count("legacy_packets_transmitted", "Packets sent, from a kernel before 4.5.",
+    _packets("legacy_packets_transmitted", "Packets sent, from a kernel before 4.5.",
            "counters_ext/port_xmit_packets_64"),
-    _count("legacy_unicast_packets_received", "Unicast packets received, from a kernel before 4.5.",
+    _packets("legacy_unicast_packets_received", "Unicast packets received, from a kernel before 4.5.",
            "counters_ext/port_unicast_rcv_packets"),
-    _count("legacy_unicast_packets_transmitted", "Unicast packets sent, from a kernel before 4.5.",
+    _packets("legacy_unicast_packets_transmitted", "Unicast packets sent, from a kernel before 4.5.",
            "counters_ext/port_unicast_xmit_packets"),
-    _count("legacy_multicast_packets_received", "Multicast packets received, from a kernel before 4.5.",
+    _packets("legacy_multicast_packets_received", "Multicast packets received, from a kernel before 4.5.",
            "counters_ext/port_multicast_rcv_packets"),
-    _count("legacy_multicast_packets_transmitted", "Multicast packets sent, from a kernel before 4.5.",
+    _packets("legacy_multicast_packets_transmitted", "Multicast packets sent, from a kernel before 4.5.",
            "counters_ext/port_multicast_xmit_packets"),
 )  # fmt: skip
 
 TRANSPORT = (
-    _count("duplicate_requests_packets", "Requests received a second time.", "hw_counters/duplicate_request"),
+    _packets("duplicate_requests_packets", "Requests received a second time.", "hw_counters/duplicate_request"),
     _count("implied_nak_seq_errors", "Acknowledgements that skipped an expected read or atomic response.",
            "hw_counters/implied_nak_seq_err"),
     _count("local_ack_timeout_errors", "Times that the sender's timer for an acknowledgement ran out.",
            "hw_counters/local_ack_timeout_err"),
-    _count("out_of_buffer_drops", "Packets dropped because the queue pair had no receive buffer posted.",
+    _packets("out_of_buffer_drops", "Packets dropped because the queue pair had no receive buffer posted.",
            "hw_counters/out_of_buffer"),
-    _count("out_of_sequence_packets_received", "Packets received out of order: loss or reordering on the way.",
+    _packets("out_of_sequence_packets_received", "Packets received out of order: loss or reordering on the way.",
            "hw_counters/out_of_sequence"),
     _count("packet_sequence_errors", "Negative acknowledgements received for a wrong packet sequence.",
            "hw_counters/packet_seq_err"),
@@ -181,23 +187,23 @@ TRANSPORT = (
            "hw_counters/resp_local_length_error"),
     _count("resp_remote_access_errors", "Remote access errors that the responder saw.",
            "hw_counters/resp_remote_access_errors"),
-    _count("rnr_nak_retry_packets_received", "Receiver-not-ready answers received, the retry limit not exceeded.",
+    _packets("rnr_nak_retry_packets_received", "Receiver-not-ready answers received, the retry limit not exceeded.",
            "hw_counters/rnr_nak_retry_err"),
-    _count("rx_atomic_requests", "Atomic requests received.", "hw_counters/rx_atomic_requests"),
-    _count("rx_dct_connect_requests", "Connection requests received for dynamically connected transport.",
+    _packets("rx_atomic_requests", "Atomic requests received.", "hw_counters/rx_atomic_requests"),
+    _packets("rx_dct_connect_requests", "Connection requests received for dynamically connected transport.",
            "hw_counters/rx_dct_connect"),
-    _count("rx_read_requests", "Read requests received.", "hw_counters/rx_read_requests"),
-    _count("rx_write_requests", "Write requests received.", "hw_counters/rx_write_requests"),
+    _packets("rx_read_requests", "Read requests received.", "hw_counters/rx_read_requests"),
+    _packets("rx_write_requests", "Write requests received.", "hw_counters/rx_write_requests"),
 )  # fmt: skip
 
 ROCE = (
-    _count("np_cnp_packets_sent", "Congestion notifications sent after packets with an ECN mark.",
+    _packets("np_cnp_packets_sent", "Congestion notifications sent after packets with an ECN mark.",
            "hw_counters/np_cnp_sent"),
-    _count("np_ecn_marked_roce_packets_received", "RoCE packets received with an ECN mark: congestion on the way.",
+    _packets("np_ecn_marked_roce_packets_received", "RoCE packets received with an ECN mark: congestion on the way.",
            "hw_counters/np_ecn_marked_roce_packets"),
-    _count("rp_cnp_packets_handled", "Congestion notifications received that slowed the sender down.",
+    _packets("rp_cnp_packets_handled", "Congestion notifications received that slowed the sender down.",
            "hw_counters/rp_cnp_handled"),
-    _count("rp_cnp_ignored_packets_received", "Congestion notifications received and ignored: ECN is off here.",
+    _packets("rp_cnp_ignored_packets_received", "Congestion notifications received and ignored: ECN is off here.",
            "hw_counters/rp_cnp_ignored"),
     _count("roce_adp_retransmits", "Adaptive retransmissions of RoCE traffic.", "hw_counters/roce_adp_retrans"),
     _count("roce_adp_retransmits_timeout", "Timeouts of RoCE traffic due to adaptive retransmission.",
@@ -250,7 +256,7 @@ def _driver_row(path: str) -> Metric:
     return Metric(
         name, Kind.GAUGE if level else Kind.COUNTER, Unit.NONE, IbPort,
         f"The driver's {'value' if level else 'counter'} {path}.",
-        Lane.SLOW, (PortFile(path),), span=(0, 2.0**63),
+        Lane.SLOW, (PortFile(path),), span=(0, 2.0**63), growth=ANYTHING,
     )  # fmt: skip
 
 

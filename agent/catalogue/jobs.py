@@ -7,6 +7,7 @@ then grow with every job that ever ran.
 from __future__ import annotations
 
 from agent.catalogue.bindings import Derived, Source
+from agent.catalogue.growth import JOB_WATTS
 from agent.model import Gpu, Kind, Lane, Metric, Node, Unit
 
 JOB = ("scheduler", "job_id")
@@ -43,7 +44,8 @@ FACTS = (
            Lane.SLOW, (_PROCESSES,), labels=JOB, span=(0, 1e6)),
     Metric("coldplate_job_energy_joules_total", Kind.COUNTER, Unit.JOULES, Node,
            "Energy of the GPUs that the job held alone, since the agent first saw it there.",
-           Lane.SLOW, (Derived("growth of the GPUs' energy counters"),), labels=JOB, span=(0, 1e13)),
+           Lane.SLOW, (Derived("growth of the GPUs' energy counters"),), labels=JOB, span=(0, 1e15),
+           growth=JOB_WATTS),
     Metric("coldplate_job_attribution_problems_total", Kind.COUNTER, Unit.NONE, Node,
            "What stood in the way of telling jobs apart, by problem; the log names the first of each.",
            Lane.SLOW, (Derived("count"),), labels=("problem",)),

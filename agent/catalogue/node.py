@@ -7,12 +7,14 @@ tell a GPU that is slow from a node that starves it.
 from __future__ import annotations
 
 from agent.catalogue.bindings import Source
+from agent.catalogue.growth import NODE_WATTS, PACKETS, PROCESSORS
 from agent.model import Kind, Lane, Metric, Node, Unit
 
 PROCESSOR = (
     Metric("coldplate_node_cpu_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
            "Time that all processors together spent in each mode; guest time is part of user and nice.",
-           Lane.SLOW, (Source("/proc/stat"),), labels=("mode",), span=(0, 1e13), simulated=(0, 1e9)),
+           Lane.SLOW, (Source("/proc/stat"),), labels=("mode",), span=(0, 1e13), growth=PROCESSORS,
+           simulated=(0, 1e9)),
     Metric("coldplate_node_cpus", Kind.GAUGE, Unit.NONE, Node,
            "Logical processors online.",
            Lane.SLOW, (Source("sysconf(_SC_NPROCESSORS_ONLN)"),), span=(1, 1e5), simulated=(224, 224)),
@@ -64,22 +66,26 @@ STORAGE = (
 NETWORK = (
     Metric("coldplate_node_network_receive_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
            "Bytes received by a physical network interface; RDMA traffic does not pass here.",
-           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), simulated=(0, 1e15)),
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**74), simulated=(0, 1e15)),
     Metric("coldplate_node_network_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
            "Bytes sent by a physical network interface; RDMA traffic does not pass here.",
-           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), simulated=(0, 1e15)),
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**74), simulated=(0, 1e15)),
     Metric("coldplate_node_network_receive_errors_total", Kind.COUNTER, Unit.NONE, Node,
            "Packets that a physical network interface received with an error.",
-           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), simulated=(0, 1e3)),
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS,
+           simulated=(0, 1e3)),
     Metric("coldplate_node_network_transmit_errors_total", Kind.COUNTER, Unit.NONE, Node,
            "Packets that a physical network interface could not send because of an error.",
-           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), simulated=(0, 1e3)),
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS,
+           simulated=(0, 1e3)),
     Metric("coldplate_node_network_receive_drops_total", Kind.COUNTER, Unit.NONE, Node,
            "Packets dropped while they were received by a physical network interface.",
-           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), simulated=(0, 1e3)),
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS,
+           simulated=(0, 1e3)),
     Metric("coldplate_node_network_transmit_drops_total", Kind.COUNTER, Unit.NONE, Node,
            "Packets dropped while they were sent by a physical network interface.",
-           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), simulated=(0, 1e3)),
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS,
+           simulated=(0, 1e3)),
 )  # fmt: skip
 
 IDENTITY = (
@@ -106,12 +112,12 @@ POWER_PARTS = (
     Metric("coldplate_node_rapl_energy_joules_total", Kind.COUNTER, Unit.JOULES, Node,
            "Energy of processor packages and memory; core and uncore are part of their package, psys contains all.",
            Lane.FAST, (Source("/sys/class/powercap/intel-rapl:*/energy_uj"),), labels=("domain",),
-           span=(0, 1e14), simulated=(0, 1e12)),
+           span=(0, 1e14), growth=NODE_WATTS, simulated=(0, 1e12)),
 )  # fmt: skip
 
 NVSWITCH = (
     Metric("coldplate_node_nvswitch_sxid_errors_total", Kind.COUNTER, Unit.NONE, Node,
-           "SXid errors that the kernel log reported about an NVSwitch since the agent started, by code.",
+           "SXid errors that the kernel log reported about an NVSwitch, by code; `other` beyond 256 codes.",
            Lane.FAST, (Source("/dev/kmsg"),), labels=("pci", "sxid"), span=(0, 1e12), simulated=(0, 1e3)),
 )  # fmt: skip
 

@@ -71,6 +71,21 @@ SAMPLER = (
            Lane.FAST, (Derived("configuration"),)),
 )  # fmt: skip
 
+VITALS = (
+    Metric("coldplate_thread_up", Kind.STATE, Unit.NONE, Node,
+           "1 if the agent's threads of this name run and move, 0 if one fell, stands still or cannot be started.",
+           Lane.FAST, (Derived("supervision"),), labels=("thread",), span=(0, 1), simulated=(1, 1)),
+    Metric("coldplate_thread_restarts_total", Kind.COUNTER, Unit.NONE, Node,
+           "Times that the work of a thread of the agent was begun again after an exception.",
+           Lane.FAST, (Derived("count"),), labels=("thread",)),
+    Metric("coldplate_state_write_successful", Kind.STATE, Unit.NONE, Node,
+           "1 if the state file was last written without an error, 0 if a restart would not know what it should hold.",
+           Lane.FAST, (Derived("writing of the state directory"),), labels=("file",), span=(0, 1), simulated=(1, 1)),
+    Metric("coldplate_state_write_failures_total", Kind.COUNTER, Unit.NONE, Node,
+           "Attempts to write a state file that failed; what it should hold is tried again.",
+           Lane.FAST, (Derived("count"),), labels=("file",)),
+)  # fmt: skip
+
 RULES = (
     Metric("coldplate_alert", Kind.STATE, Unit.NONE, Node,
            "1 for each alert that is pending or firing, with the alert's own labels.",
@@ -110,4 +125,4 @@ NOTIFICATIONS = (
            Lane.FAST, (Derived("notifiers"),), labels=("notifier", "url"), simulated=(0, 10_000)),
 )  # fmt: skip
 
-ROWS = BACKENDS + SAMPLER + RULES + NOTIFICATIONS
+ROWS = BACKENDS + SAMPLER + VITALS + RULES + NOTIFICATIONS

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from agent.rack.targets import MOST, Entry, FileEntry, HostEntry, Target, read_file, show_address
 from agent.textfile import ReadError
+from agent.threads import Threads
 
 log = logging.getLogger("coldplate.rack")
 
@@ -51,6 +52,7 @@ class Finder:
         entries: Sequence[Entry],
         clock: Callable[[], float],
         resolve: Callable[[str, int], Sequence[str]] = resolve,
+        threads: Threads | None = None,
     ) -> None:
         self._entries = tuple(entries)
         self._clock = clock
@@ -59,7 +61,7 @@ class Finder:
         self._names: dict[tuple[str, int], tuple[float, tuple[str, ...]]] = {}
         self._said: dict[str, str] = {}
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._threads = threads or Threads()
         self.targets: tuple[Target, ...] = ()
         """Swapped by reference, for any thread."""
         self.looked = False
@@ -69,8 +71,7 @@ class Finder:
         if all(isinstance(each, HostEntry) and is_literal(each.host) for each in self._entries):
             self.refresh()
             return
-        self._thread = threading.Thread(target=self._run, name="rack-finder", daemon=True)
-        self._thread.start()
+        self._threads.begin("rack-finder", self._run)
 
     def stop(self) -> None:
         """Let the thread end; one that waits for a name server is left to itself."""

@@ -11,7 +11,6 @@ import logging
 import select
 import selectors
 import socket
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -22,11 +21,14 @@ from agent.rack.faults import Fault, PeerError
 from agent.rack.http import Answer
 from agent.rack.link import Link
 from agent.rack.targets import Target
+from agent.threads import KeptThread, Threads
 
 log = logging.getLogger("coldplate.rack")
 
 PERIOD = 1.0
 TIMEOUT = 0.8
+PATIENCE = 30.0
+"""Seconds without a round after which the thread counts as standing still."""
 GATHER = 0.004
 """Seconds in which answers gather before they are read: one wake-up for many of them."""
 _OK = 200
@@ -50,6 +52,7 @@ class Poller:
         judge: Judge,
         clock: Callable[[], Instant],
         phase: float,
+        threads: Threads | None = None,
     ) -> None:
         self._targets = targets
         self._access = access
@@ -65,16 +68,17 @@ class Poller:
         self._selector.register(self._waker, selectors.EVENT_READ)
         self._stopping = False
         self._broken = ""
-        self._thread = threading.Thread(target=self._run, name="rack", daemon=True)
+        self._threads = threads or Threads()
+        self._thread: KeptThread | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._thread = self._threads.begin("rack", self._run, patience=PATIENCE)
 
     def stop(self, patience: float = 2.0) -> None:
         """End the thread."""
         self._stopping = True
         self._wake.send(b".")
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join(patience)
 
     def _run(self) -> None:
@@ -82,6 +86,8 @@ class Poller:
         while not self._stopping:
             try:
                 self._tend_until(due)
+                if self._thread is not None:
+                    self._thread.beat()
                 if not self._stopping:
                     self._round()
             except Exception as error:

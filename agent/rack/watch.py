@@ -23,6 +23,7 @@ from agent.rack.poller import Poller
 from agent.rack.series import RackSeries
 from agent.rack.targets import Entry, Target
 from agent.rack.wire import VERSION, Report, encode
+from agent.threads import Threads
 
 ESTIMATE = (("source", "estimate"),)
 EARLIEST, LATEST = 0.1, 0.25
@@ -59,8 +60,14 @@ class Watch:
     """
 
     def __init__(
-        self, member: Member, options: Options, clock: Callable[[], Instant], chance: Callable[[], float]
+        self,
+        member: Member,
+        options: Options,
+        clock: Callable[[], Instant],
+        chance: Callable[[], float],
+        threads: Threads | None = None,
     ) -> None:
+        self._threads = threads or Threads()
         self._member = replace(member, rack=options.name)
         self._options = options
         self._clock = clock
@@ -185,7 +192,7 @@ class Watch:
         self._series = RackSeries(self._options.name)
 
     def _look_for(self, entries: Sequence[Entry]) -> None:
-        self._finder = Finder(entries, lambda: self._clock().mono)
+        self._finder = Finder(entries, lambda: self._clock().mono, threads=self._threads)
         self._poller: Poller | None = None
         self._settled_by: float | None = None
 
@@ -200,7 +207,7 @@ class Watch:
         self._settled_by = self._clock().mono + SETTLED
         self._finder.start()
         finder = self._finder
-        self._poller = Poller(lambda: finder.targets, options.access, self, self._clock, self._phase)
+        self._poller = Poller(lambda: finder.targets, options.access, self, self._clock, self._phase, self._threads)
         self._poller.start()
 
     def _stop_polling(self) -> None:

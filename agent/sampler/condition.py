@@ -12,7 +12,8 @@ from itertools import repeat
 from operator import is_
 
 from agent.catalogue import BY_NAME, ROLLING
-from agent.model import Entity, Gap, Kind, Lane, Metric, Node, Reading, Reason, Series
+from agent.catalogue.growth import growth_of
+from agent.model import Entity, Gap, Kind, Lane, Metric, Reading, Reason, Series
 from agent.sampler.counters import Counter
 from agent.sampler.rolling import RollingWindow
 
@@ -58,7 +59,7 @@ class Column:
         metric = series.metric
         self.series = series
         self.lowest, self.highest = metric.span
-        self.counter = Counter(metric.unit, metric.entity is Node) if metric.kind is Kind.COUNTER else None
+        self.counter = Counter(growth_of(metric)) if metric.kind is Kind.COUNTER else None
         self.noted = metric in NOTED
         self.rolling: tuple[Series, ...] = ()
         self.rolled: tuple[Reading, ...] = ()

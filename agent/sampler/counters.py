@@ -8,30 +8,14 @@ anew, and is re-based; if it follows on from what was before, the odd one was ga
 
 from __future__ import annotations
 
-from math import inf
-
-from agent.model import Unit
-
-FASTEST = {
-    # Highest plausible growth in a second, by unit. Joules: no GPU draws 5 kW. Seconds: a time share cannot
-    # exceed 1, with room for the driver's own clock (all NVLinks of a Blackwell GPU: 1.8 TB/s).
-    Unit.JOULES: 5_000.0,
-    Unit.SECONDS: 2.0,
-    Unit.BYTES: 4e12,
-    # Packets, of 64 bytes at 400 Gb/s; errors and events are far fewer.
-    Unit.NONE: 1e9,
-}
-NODE_JOULES = 100_000.0
-"""The same for what counts a whole node's energy, or a job's: no node draws 100 kW."""
-
 
 class Counter:
-    """One counter's state. `shown` is what was last exposed."""
+    """One counter's state. `fastest` is the most that it can grow in a second; `shown` is what was last exposed."""
 
     __slots__ = ("_fastest", "_offset", "_raw", "_suspect", "_suspect_at", "at", "shown", "still")
 
-    def __init__(self, unit: Unit, of_node: bool = False) -> None:
-        self._fastest = NODE_JOULES if of_node and unit is Unit.JOULES else FASTEST.get(unit, inf)
+    def __init__(self, fastest: float) -> None:
+        self._fastest = fastest
         self._raw: float | None = None
         self.at = 0.0
         """When the last good value was read."""

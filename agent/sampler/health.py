@@ -49,6 +49,8 @@ class OwnFacts:
     """The rule engine's own series."""
     rack: tuple[Reading, ...] = ()
     """What is known of the rack beside its configuration."""
+    vitals: tuple[Reading, ...] = ()
+    """How the agent's threads and state files are doing."""
 
 
 class Health:
@@ -157,6 +159,7 @@ class Health:
             rows.extend(self._rack_readings(settings.rack))
         rows.extend(facts.rack)
         rows.extend(facts.judgement)
+        rows.extend(facts.vitals)
         return rows
 
     def _rack_readings(self, settings: RackSettings) -> Iterator[Reading]:

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.durable import replace_file, set_aside
+from agent.durable import DamagedError, read_whole, seal, set_aside, unseal
 from agent.model import Gpu, GpuIdentity
 
 log = logging.getLogger("coldplate.inventory")
 
-VERSION = 1
+FORM = "coldplate-inventory-1"
+MOST = 160
+"""GPUs that are remembered: twice as many as the largest node has. A driver gone mad may show others each time."""
+
+Save = Callable[[Path, bytes], None]
+"""Has a file written, soon; it returns at once and never raises."""
 
 
 class Inventory:
-    """GPUs by slot. `path` is the file that keeps them, or None to remember nothing; `keep` lets it be written."""
+    """GPUs by slot. `path` is the file that keeps them, None to remember nothing; without `save` it stays as it is."""
 
-    def __init__(self, path: Path | None, keep: bool = True) -> None:
+    def __init__(self, path: Path | None, save: Save | None = None) -> None:
         self._path = path
-        self._keep = keep
+        self._write = save
         self.gpus: dict[str, GpuIdentity] = {}
         self.replaced: dict[str, tuple[str, str]] = {}
         """Slot to the UUID and serial of the GPU that was there before."""
@@ -43,6 +47,9 @@ class Inventory:
             for slot in [slot for slot in self.gpus if slot not in slots]:
                 log.info("forgetting GPU %s: all %d GPUs that the configuration expects are here", slot, expected)
                 del self.gpus[slot]
+        for slot in [slot for slot in self.gpus if slot not in slots][: max(len(self.gpus) - MOST, 0)]:
+            log.warning("forgetting GPU %s: more than %d have been seen", slot, MOST)
+            del self.gpus[slot]
         for slot, identity in self.gpus.items():
             if slot not in slots:
                 log.warning("GPU missing", extra={"facts": _facts(identity)})
@@ -70,51 +77,41 @@ class Inventory:
 
     def _load(self, path: Path) -> None:
         try:
-            self._parse(json.loads(path.read_bytes()))
+            self._parse(unseal(FORM, read_whole(path)))
         except FileNotFoundError:
             return
         except OSError as error:
             log.warning("cannot read the GPU inventory %s: %s; GPUs missing since before are not known", path, error)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        except DamagedError as error:
             self.gpus.clear()
             self.replaced.clear()
-            self._set_aside(path, error)
+            aside = "left alone" if self._write is None else f"set aside as {set_aside(path)}"
+            log.warning("the GPU inventory %s is damaged (%s); %s, learning anew", path, error, aside)
 
-    def _set_aside(self, path: Path, error: Exception) -> None:
-        aside = f"set aside as {set_aside(path)}" if self._keep else "left alone"
-        log.warning("the GPU inventory %s is damaged (%s); %s, learning anew", path, error, aside)
-
-    def _parse(self, document: dict[str, Any]) -> None:
-        if document["version"] != VERSION:
-            raise ValueError(f"version {document['version']!r} is not {VERSION}")
-        for row in document["gpus"]:
-            gpu = Gpu(str(row["index"]), str(row["uuid"]))
-            facts = tuple((str(name), str(value)) for name, value in row["facts"])
-            slot = str(row["slot"])
-            self.gpus[slot] = GpuIdentity(gpu, slot, str(row["serial"]), str(row["model"]), facts)
-        for slot, (uuid, serial) in document["replaced"].items():
-            self.replaced[str(slot)] = (str(uuid), str(serial))
+    def _parse(self, body: bytes) -> None:
+        """Take in what a file holds. Raises DamagedError."""
+        try:
+            document: dict[str, Any] = json.loads(body)
+            for row in document["gpus"]:
+                gpu = Gpu(str(row["index"]), str(row["uuid"]))
+                facts = tuple((str(name), str(value)) for name, value in row["facts"])
+                slot = str(row["slot"])
+                self.gpus[slot] = GpuIdentity(gpu, slot, str(row["serial"]), str(row["model"]), facts)
+            for slot, (uuid, serial) in document["replaced"].items():
+                self.replaced[str(slot)] = (str(uuid), str(serial))
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
 
     def _save(self) -> None:
-        if self._path is None or not self._keep:
+        if self._path is None or self._write is None:
             return
         rows = [
             {"slot": slot, "index": each.gpu.index, "uuid": each.gpu.uuid, "serial": each.serial,
              "model": each.model, "facts": each.facts}
             for slot, each in sorted(self.gpus.items())
         ]  # fmt: skip
-        text = json.dumps({"version": VERSION, "gpus": rows, "replaced": self.replaced}, indent=1)
-        # In a thread, since a state disk that hangs must not stop the sampling; it is waited for a moment.
-        writer = threading.Thread(target=_write, args=(self._path, text + "\n"), daemon=True)
-        writer.start()
-        writer.join(1.0)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        replace_file(path, text.encode())
-    except OSError as error:
-        log.warning("cannot write the GPU inventory %s: %s; a restart will not know missing GPUs", path, error)
+        text = json.dumps({"gpus": rows, "replaced": self.replaced}, indent=1)
+        self._write(self._path, seal(FORM, text.encode() + b"\n"))
 
 
 def _facts(identity: GpuIdentity) -> dict[str, str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from agent.backends.protocol import Unidentified
 from agent.catalogue import BY_NAME
 from agent.model import Gpu, GpuIdentity, Node, Reading, Series
 from agent.sampler.inventory import Inventory
@@ -13,6 +16,11 @@ AGE = BY_NAME["coldplate_gpu_sample_age_seconds"]
 INFO = BY_NAME["coldplate_gpu_info"]
 REPLACED = BY_NAME["coldplate_gpu_replaced_info"]
 EXPECTED = Series(BY_NAME["coldplate_gpus_expected"], Node())
+
+
+def stranger(missing: Unidentified) -> Gpu:
+    """A GPU of which the index is all that is known."""
+    return Gpu(missing.index, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +40,28 @@ class Presence:
         self._stones: dict[GpuIdentity, _Tombstone] = {}
         self._good: dict[str, float] = {}
         self._lost: set[str] = set()
+        self.strangers: Sequence[Unidentified] = ()
+        """GPUs that the driver counts and that nobody knows: they have not said who they are."""
+        self._strange: dict[str, Reading] = {}
 
     def good(self, uuid: str, at: float) -> None:
         """The GPU gave a whole fast sample at `at`."""
         self._good[uuid] = at
         self._lost.discard(uuid)
 
+    def last_good(self, uuid: str) -> float | None:
+        """When the GPU, or another device of the worker, gave its last whole fast sample."""
+        return self._good.get(uuid)
+
     def lost(self, uuid: str) -> None:
         """The driver says that the GPU is gone or needs a reset."""
         self._lost.add(uuid)
+
+    def forget(self, known: AbstractSet[str]) -> None:
+        """Nobody knows the devices any more that are not among these."""
+        self._good = {uuid: at for uuid, at in self._good.items() if uuid in known}
+        self._lost &= known
+        self._stones = {identity: stone for identity, stone in self._stones.items() if identity.gpu.uuid in known}
 
     def is_up(self, uuid: str, now: float, patience: float) -> bool:
         good = self._good.get(uuid)
@@ -59,9 +80,16 @@ class Presence:
             if uuid in self._good:
                 rows.append(Reading(stone.age, max(now - self._good[uuid], 0.0)))
             rows.extend(stone.facts)
-        if gpus or expected is not None:
-            rows.append(Reading(EXPECTED, expected if expected is not None else len(gpus)))
+        rows.extend(self._strange.get(each.index) or self._show(each) for each in self.strangers)
+        seen = len(gpus) + len(self.strangers)
+        if seen or expected is not None:
+            rows.append(Reading(EXPECTED, expected if expected is not None else seen))
         return rows
+
+    def _show(self, missing: Unidentified) -> Reading:
+        """The reading of a GPU of which the index is all that is known; made once."""
+        reading = self._strange[missing.index] = Reading(Series(UP, stranger(missing)), 0)
+        return reading
 
     def _carve(self, slot: str, identity: GpuIdentity) -> _Tombstone:
         gpu: Gpu = identity.gpu

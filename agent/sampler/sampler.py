@@ -5,16 +5,29 @@ It reads no clock and touches no device; the loop above it says what came and wh
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 
-from agent.backends.protocol import ChannelError, GpuProcess, LaneSample
+from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
 from agent.catalogue import BY_NAME
-from agent.model import Backend, Gap, Gpu, GpuIdentity, Instant, Lane, Node, Outcome, Reading, Reason, Series, Snapshot
+from agent.model import (
+    Backend,
+    Gap,
+    Gpu,
+    GpuIdentity,
+    Instant,
+    Lane,
+    Node,
+    Outcome,
+    Reading,
+    Reason,
+    Series,
+    Snapshot,
+    Xid,
+)
 from agent.sampler.blocks import Block, Key, MissingSeries, gaps_for, withdrawn
 from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
+from agent.sampler.devices import Devices, Trouble
 from agent.sampler.estimate import estimate
 from agent.sampler.health import Health, OwnFacts
 from agent.sampler.inventory import Inventory
@@ -23,21 +36,7 @@ from agent.sampler.runner import Read
 from agent.sampler.settings import Settings
 from agent.sampler.xids import XidLedger
 
-log = logging.getLogger("coldplate.devices")
-
 REJECTED = BY_NAME["coldplate_readings_rejected_total"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Trouble:
-    """Why a channel's readings are withdrawn."""
-
-    reason: Reason
-    detail: str
-
-
-GONE = _Trouble(Reason.LOST, "the driver does not show the device")
-AGE = BY_NAME["coldplate_gpu_sample_age_seconds"]
 
 
 class Sampler:
@@ -57,35 +56,38 @@ class Sampler:
         self._blocks: dict[Key, Block] = {}
         self._missing: dict[Key, tuple[Sequence[Gap], list[Reading]]] = {}
         self._missing_series = MissingSeries()
-        self._channels: dict[str, GpuIdentity | None] = {}
-        self._trouble: dict[str, _Trouble] = {}
-        self._refusal: _Trouble | None = None
-        self._fast_at: dict[str, float] = {}
+        self._gpus = Devices(inventory, self.presence)
         self._processes: dict[str, tuple[float, Sequence[GpuProcess]]] = {}
         self._rejected: dict[tuple[str, str], Series] = {}
-        self._told: dict[str, bool] = {}
         self._sequence = 0
 
     def reconfigure(self, settings: Settings) -> None:
         """Go on with other settings; history and counters stay."""
         self.settings = settings
         self._enumerate()
+        self._gpus.recognise()
         for conditioner in (*self._conditioners.values(), self._estimates):
             conditioner.set_window(settings.window)
 
-    def channels(self, channels: Sequence[tuple[str, GpuIdentity | None]]) -> None:
-        """A worker opened its source and shows these channels."""
-        self._channels = dict(channels)
-        self._trouble.clear()
-        self._refusal = None
-        models = [identity.model for identity in self.identities]
-        for model in dict.fromkeys(models):
-            log.info("sampling %d GPUs: %s", models.count(model), model)
-        self._enumerate()
+    def enlist(
+        self,
+        channels: Sequence[tuple[str, GpuIdentity | None]],
+        unidentified: Sequence[Unidentified],
+        now: float,
+    ) -> None:
+        """A worker shows these channels, and counts GPUs that have not said who they are. Call it for each change."""
+        if self._gpus.enlist(channels, unidentified, now):
+            self._enumerate()
+        self._gpus.recognise()
+        nobody = self._gpus.nobody()
+        if nobody:
+            self.health.outcome(self._devices, Outcome.FAILED, nobody)
+        else:
+            self.health.opened(self._devices)
 
-    def refused(self, detail: str) -> None:
+    def refused(self, reason: Reason, detail: str) -> None:
         """The devices cannot be read at all, for this reason."""
-        self._refusal = _Trouble(Reason.LOST, detail)
+        self._gpus.refused(reason, detail)
 
     def take_lane(self, sample: LaneSample) -> None:
         """One lane of one device."""
@@ -94,16 +96,11 @@ class Sampler:
         if sample.lane is Lane.SLOW:
             self._processes[sample.channel] = (sample.mono, sample.processes or ())
         if sample.lane is Lane.FAST:
-            self._trouble.pop(sample.channel, None)
-            self._fast_at[sample.channel] = sample.mono
-            self.presence.good(sample.channel, sample.mono)
+            self._gpus.good(sample.channel, sample.mono)
 
     def take_error(self, error: ChannelError) -> None:
         """One device that could not be read as a whole."""
-        if error.reason is Reason.LOST or error.lane is Lane.FAST:
-            self._trouble[error.channel] = _Trouble(error.reason, error.detail)
-        if error.reason is Reason.LOST:
-            self.presence.lost(error.channel)
+        self._gpus.failed(error)
         key = (self._devices, error.channel, error.lane)
         block = self._blocks.get(key)
         if block is not None and error.lane is not Lane.FAST:
@@ -113,14 +110,18 @@ class Sampler:
         """One lane of one backend of the main process."""
         self.health.enter(read)
         key = (read.backend, "", read.lane)
-        for event in read.sample.events:
-            self.xids.enter(event)
+        self.take_xids(read.sample.events)
         if read.outcome is Outcome.OK:
             self._store(key, read.mono, read.sample.readings, read.sample.gaps)
         elif read.outcome is Outcome.ABSENT:
             self._blocks.pop(key, None)
         elif key in self._blocks:
             self._blocks[key] = withdrawn(self._blocks[key], read.mono, Reason.MALFORMED, read.detail)
+
+    def take_xids(self, events: Sequence[Xid]) -> None:
+        """XID errors that somebody reported."""
+        for event in events:
+            self.xids.enter(event)
 
     def take_own(self, at: float, readings: Sequence[Reading]) -> None:
         """What the agent measured of itself: shown as it is."""
@@ -133,7 +134,7 @@ class Sampler:
         running: dict[Gpu, Sequence[GpuProcess]] = {}
         for identity in list(self.inventory.gpus.values()):
             at, processes = self._processes.get(identity.gpu.uuid, (oldest, ()))
-            answers = identity.gpu.uuid not in self._trouble and at >= oldest
+            answers = not self._gpus.in_trouble(identity.gpu.uuid) and at >= oldest
             running[identity.gpu] = processes if answers else ()
         return running
 
@@ -141,8 +142,9 @@ class Sampler:
         """The node as it is known now."""
         self._sequence += 1
         readings: list[Reading] = []
+        missing: dict[Series, Reading] = {}  # once each: two lanes of a device may miss the same
         gaps: dict[str, list[Gap]] = {}
-        devices: dict[str, _Trouble | None] = {}
+        devices: dict[str, Trouble | None] = {}
         for key, block in self._blocks.items():
             trouble = self._withdrawn(key, block, now.mono, devices)
             if trouble is None:
@@ -152,15 +154,18 @@ class Sampler:
                 block_gaps = gaps_for(block, trouble.reason, trouble.detail)
             if block_gaps:
                 gaps.setdefault(key[0], []).extend(block_gaps)
-                readings.extend(self._missing_readings(key, block, block_gaps))
-        for backend, extra in ((self._devices, self._unseen()), ("estimate", self._node_power(now.mono, readings))):
+                missing.update((each.series, each) for each in self._missing_readings(key, block, block_gaps))
+        patience = self.settings.patience(Lane.FAST)
+        unseen, unestimated = self._gpus.unseen(now.mono, patience), self._node_power(now.mono, readings)
+        for backend, extra in ((self._devices, unseen), ("estimate", unestimated)):
             if extra:
                 gaps.setdefault(backend, []).extend(extra)
-                readings.extend(self._missing_series.of(extra))
-        patience = self.settings.patience(Lane.FAST)
+                missing.update((each.series, each) for each in self._missing_series.of(extra))
+        readings.extend(missing.values())
         readings.extend(self.presence.readings(now.mono, patience, self.settings.expected_gpus))
-        self._tell_changes(now.mono, patience)
+        self._gpus.tell_changes(now.mono, patience)
         readings.extend(self.xids.readings())
+        self.xids.tell(now.mono)
         readings.extend(self.health.backend_readings(now.mono))
         readings.extend(self.health.own_readings(facts, self.settings))
         readings.extend(self._rejections())
@@ -168,16 +173,15 @@ class Sampler:
 
     def expects(self, channel: str, now: float) -> bool:
         """Whether the channel answered lately, so that a tick may wait for it."""
-        at = self._fast_at.get(channel)
-        return channel not in self._trouble and (at is None or now - at <= self.settings.patience(Lane.FAST))
+        return self._gpus.expects(channel, now, self.settings.patience(Lane.FAST))
 
     @property
     def channel_keys(self) -> tuple[str, ...]:
-        return tuple(self._channels)
+        return tuple(self._gpus.channels)
 
     @property
     def identities(self) -> list[GpuIdentity]:
-        return [identity for identity in self._channels.values() if identity is not None]
+        return self._gpus.identities
 
     def _store(self, key: Key, at: float, readings: Sequence[Reading], gaps: Sequence[Gap]) -> None:
         conditioner = self._conditioners.get(key[0])
@@ -186,29 +190,18 @@ class Sampler:
         shown, rejected = conditioner.pass_on(key, at, readings, key[2], self.settings.period(key[2]))
         self._blocks[key] = Block(at, shown, [*gaps, *rejected] if rejected else gaps)
 
-    def _withdrawn(self, key: Key, block: Block, now: float, devices: dict[str, _Trouble | None]) -> _Trouble | None:
+    def _withdrawn(self, key: Key, block: Block, now: float, devices: dict[str, Trouble | None]) -> Trouble | None:
         """Why a block's readings are not shown any more, or None; `devices` keeps the verdict on each of them."""
         backend, channel, lane = key
         if channel:
             if channel not in devices:
-                devices[channel] = self._device_trouble(channel, block, now)
+                devices[channel] = self._gpus.trouble(channel, block.at, now, self.settings.patience(Lane.FAST))
             trouble = devices[channel]
             if trouble is not None:
                 return trouble
         age = now - block.at
         if age > self._patience(backend, lane):
-            return _Trouble(Reason.TIMEOUT, f"{backend} did not finish a {lane.value} read for {age:.1f} s")
-        return None
-
-    def _device_trouble(self, channel: str, block: Block, now: float) -> _Trouble | None:
-        trouble = self._trouble.get(channel)
-        if trouble is not None:
-            return trouble
-        if channel not in self._channels:
-            return GONE
-        fast = now - self._fast_at.get(channel, block.at)
-        if fast > self.settings.patience(Lane.FAST):
-            return self._refusal or _Trouble(Reason.TIMEOUT, f"no answer for {fast:.1f} s")
+            return Trouble(Reason.TIMEOUT, f"{backend} did not finish a {lane.value} read for {age:.1f} s")
         return None
 
     def _patience(self, backend: str, lane: Lane) -> float:
@@ -226,50 +219,14 @@ class Sampler:
 
     def _enumerate(self) -> None:
         """Hold what the driver shows against the inventory, and forget the readings of what neither knows."""
-        if self._channels:
-            self.inventory.enumerate(self.identities, self.settings.expected_gpus)
-            for identity in self.inventory.gpus.values():
-                if identity.gpu.uuid not in self._channels:
-                    self.presence.lost(identity.gpu.uuid)
-        known = {identity.gpu.uuid for identity in self.inventory.gpus.values()} | set(self._channels)
+        self._gpus.enumerate(self.settings.expected_gpus)
+        known = {identity.gpu.uuid for identity in self.inventory.gpus.values()} | set(self._gpus.channels)
         for key in [key for key in self._blocks if key[1] and key[1] not in known]:
             del self._blocks[key]
+            self._missing.pop(key, None)
+        self._processes = {uuid: last for uuid, last in self._processes.items() if uuid in known}
+        self._gpus.forget(known)
         self.xids.inventory_changed()
-
-    def _unseen(self) -> list[Gap]:
-        """A gap with the reason for each GPU that never gave a sample, since it has no reading to withdraw."""
-        gaps = []
-        for identity in self.inventory.gpus.values():
-            gpu = identity.gpu
-            if gpu.uuid not in self._fast_at:
-                trouble = self._why_down(gpu.uuid)
-                if trouble is not None:
-                    gaps.append(Gap(AGE, gpu, trouble.reason, trouble.detail))
-        return gaps
-
-    def _why_down(self, channel: str) -> _Trouble | None:
-        """What is known of why a device gives nothing."""
-        if channel in self._trouble:
-            return self._trouble[channel]
-        return self._refusal if channel in self._channels else GONE
-
-    def _tell_changes(self, now: float, patience: float) -> None:
-        """A log line for each GPU that went down or came back."""
-        for identity in self.inventory.gpus.values():
-            uuid = identity.gpu.uuid
-            up = self.presence.is_up(uuid, now, patience)
-            if up is self._told.get(uuid, True):
-                continue
-            if not up and uuid not in self._fast_at and self._why_down(uuid) is None:
-                continue  # its first sample is still to come
-            self._told[uuid] = up
-            facts = {"gpu": identity.gpu.index, "uuid": uuid, "slot": identity.slot}
-            if up:
-                log.info("GPU is back", extra={"facts": facts})
-            else:
-                trouble = self._why_down(uuid) or _Trouble(Reason.TIMEOUT, "no answer in time")
-                facts.update(reason=trouble.reason.value, detail=trouble.detail)
-                log.warning("GPU is down", extra={"facts": facts})
 
     def _node_power(self, now: float, readings: list[Reading]) -> list[Gap]:
         """Add an estimate where nothing measures the node; a gap where it cannot be made."""
@@ -295,9 +252,9 @@ class Sampler:
         power: list[float | None] = []
         for identity in self.inventory.gpus.values():
             at, value = noted.get(identity.gpu, (-inf, 0.0))
-            fresh = now - at <= patience and identity.gpu.uuid not in self._trouble
+            fresh = now - at <= patience and not self._gpus.in_trouble(identity.gpu.uuid)
             power.append(value if fresh else None)
-        return power
+        return power + [None] * len(self.presence.strangers)
 
     def _rejections(self) -> list[Reading]:
         rows = []

@@ -1,12 +1,18 @@
-"""XID errors as counters. The driver reports each twice, by event and in the kernel log: counted once."""
+"""XID errors as counters. The driver reports each twice, by event and in the kernel log: counted once.
+
+Nothing that is reported is lost from the sums, and nobody who reports nonsense can fill the memory: beyond
+a bound far above reality, an error counts under the code `other`, or under the device `other`.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 
 from agent.catalogue import BY_NAME
 from agent.model import Gpu, Reading, Series, Xid
 from agent.sampler.inventory import Inventory
+from agent.sampler.xidlog import XidLog
 
 log = logging.getLogger("coldplate.xid")
 
@@ -18,9 +24,20 @@ ZEROED = (13, 31, 43, 45, 48, 62, 63, 64, 74, 79, 92, 94, 95, 109, 119, 120, 136
 
 NVIDIA's Xid catalogue has over a hundred; these are the ones on which rules act.
 """
-
+OTHER = "other"
+CODES = 256
+"""Codes that are told apart on one GPU; the catalogue has some 170."""
+KINDS = 4096
+"""The same on all devices together. One fault makes a handful of codes on each GPU."""
+STRANGERS = 64
+"""Devices that are told apart though the inventory does not know them."""
 PAIRING = 10.0
 """Seconds within which the two reports of one error come."""
+UNPAIRED = 8192
+"""Reports that wait for their second one. In a storm of more, one that came twice may count twice."""
+
+Kind = tuple[Gpu, str]
+"""A device, and a code or `other`."""
 
 
 class XidLedger:
@@ -28,33 +45,38 @@ class XidLedger:
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
-        self._counts: dict[tuple[Gpu, int], int] = {}
-        self._last: dict[tuple[Gpu, int], float] = {}
-        self._unpaired: dict[tuple[Gpu, int], list[tuple[str, float]]] = {}
-        self._series: dict[tuple[Gpu, int], tuple[Series, Series]] = {}
+        self._counts: dict[Kind, int] = {}
+        self._last: dict[Kind, float] = {}
+        self._codes: dict[Gpu, int] = {}
+        """Codes that a device was given of its own, beside those that exist from the start."""
+        self._strangers: dict[str, Gpu] = {}
+        self._unpaired = _Unpaired()
+        self._series: dict[Kind, tuple[Series, Series]] = {}
         self._rows: list[Reading] | None = None
+        self._log = XidLog()
+        self._told_full = False
 
     def inventory_changed(self) -> None:
-        """The inventory may know other GPUs than before."""
+        """The inventory may know other GPUs than before; counters at 0 of one that it forgot are forgotten, too."""
         self._rows = None
+        known = {identity.gpu for identity in self._inventory.gpus.values()}
+        self._counts = {kind: count for kind, count in self._counts.items() if count or kind[0] in known}
+        self._series = {kind: pair for kind, pair in self._series.items() if kind in self._counts}
 
     def enter(self, xid: Xid) -> None:
         """Count one report, unless it is the second one of an error that was counted."""
-        # Never dropped: an XID of a GPU that was never enumerated is shown under the name the driver gave it.
-        gpu = self._inventory.find(xid.device) or Gpu("unknown", xid.device)
-        key = (gpu, xid.code)
-        waiting = [one for one in self._unpaired.get(key, []) if abs(xid.wall - one[1]) <= PAIRING]
-        self._unpaired[key] = waiting
-        for one in waiting:
-            if one[0] != xid.reporter:
-                waiting.remove(one)
-                return
-        waiting.append((xid.reporter, xid.wall))
+        gpu = self._device(xid.device)
+        if self._unpaired.second(gpu, xid):
+            return
+        kind = self._kind(gpu, xid.code)
         self._rows = None
-        self._counts[key] = self._counts.get(key, 0) + 1
-        self._last[key] = max(xid.wall, self._last.get(key, 0.0))
-        facts = {"xid": xid.code, "gpu": gpu.index, "uuid": gpu.uuid, "reporter": xid.reporter, "text": xid.text}
-        log.warning("XID %d", xid.code, extra={"facts": facts})
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        self._last[kind] = max(xid.wall, self._last.get(kind, 0.0))
+        self._log.enter(kind, xid)
+
+    def tell(self, now: float) -> None:
+        """Log what came since the last call; `now` in monotonic seconds."""
+        self._log.tell(now)
 
     def readings(self) -> list[Reading]:
         """The counters of every known GPU, and when each code that occurred was last seen."""
@@ -62,20 +84,88 @@ class XidLedger:
             self._rows = self._make_rows()
         return self._rows
 
+    def _device(self, device: str) -> Gpu:
+        """The GPU; one that was never enumerated is shown under the name that the driver gave it."""
+        known = self._inventory.find(device) or self._strangers.get(device)
+        if known is None:
+            full = len(self._strangers) >= STRANGERS
+            known = Gpu("unknown", OTHER if full else device)
+            if full:
+                self._tell_full(f"XID errors of more than {STRANGERS} unknown devices are counted as one's")
+            else:
+                self._strangers[device] = known
+        return known
+
+    def _kind(self, gpu: Gpu, code: int) -> Kind:
+        kind = (gpu, str(code))
+        if kind in self._counts:
+            return kind
+        own = self._codes.get(gpu, 0)
+        if own >= CODES or len(self._last) >= KINDS:
+            self._tell_full(f"more kinds of XID than there can be; further ones are counted as {OTHER!r}")
+            return gpu, OTHER
+        self._codes[gpu] = own + 1
+        return kind
+
+    def _tell_full(self, what: str) -> None:
+        if not self._told_full:
+            log.error("%s", what)
+        self._told_full = True
+
     def _make_rows(self) -> list[Reading]:
         for identity in self._inventory.gpus.values():
             for code in ZEROED:
-                self._counts.setdefault((identity.gpu, code), 0)
+                self._counts.setdefault((identity.gpu, str(code)), 0)
         rows = []
-        for key, count in self._counts.items():
-            total, last = self._series.get(key) or self._make(key)
+        for kind, count in self._counts.items():
+            total, last = self._series.get(kind) or self._make(kind)
             rows.append(Reading(total, count))
-            if key in self._last:
-                rows.append(Reading(last, self._last[key]))
+            if kind in self._last:
+                rows.append(Reading(last, self._last[kind]))
         return rows
 
-    def _make(self, key: tuple[Gpu, int]) -> tuple[Series, Series]:
-        gpu, code = key
-        labels = (("xid", str(code)),)
-        pair = self._series[key] = (Series(TOTAL, gpu, labels), Series(LAST, gpu, labels))
+    def _make(self, kind: Kind) -> tuple[Series, Series]:
+        gpu, code = kind
+        labels = (("xid", code),)
+        pair = self._series[kind] = (Series(TOTAL, gpu, labels), Series(LAST, gpu, labels))
         return pair
+
+
+class _Unpaired:
+    """Reports whose second one is still to come: by device and code, when they came, from one reporter each."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[Gpu, int], tuple[str, deque[float]]] = {}
+        self._held = 0
+
+    def second(self, gpu: Gpu, xid: Xid) -> bool:
+        """Whether this is the second report of an error; if not, it waits for it from now on."""
+        key = (gpu, xid.code)
+        reporter, walls = self._waiting.pop(key, (xid.reporter, deque()))
+        while walls and walls[0] < xid.wall - PAIRING:
+            walls.popleft()
+            self._held -= 1
+        if walls and reporter != xid.reporter and walls[0] <= xid.wall + PAIRING:
+            walls.popleft()
+            self._held -= 1
+            if walls:
+                self._waiting[key] = (reporter, walls)
+            return True
+        if reporter != xid.reporter:
+            self._held -= len(walls)
+            walls = deque()
+        walls.append(xid.wall)
+        self._held += 1
+        self._waiting[key] = (xid.reporter, walls)  # the last to be forgotten
+        while self._held > UNPAIRED:
+            self._drop()
+        return False
+
+    def _drop(self) -> None:
+        """Forget the oldest reports of the kind that was reported longest ago."""
+        key = next(iter(self._waiting))
+        _, walls = self._waiting[key]
+        walls.popleft()
+        self._held -= 1
+        if not walls:
+            del self._waiting[key]

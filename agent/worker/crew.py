@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from operator import is_
 
 from agent.backends.protocol import Channel, DeviceError, GpuProcess, Sample, SourceError
-from agent.model import Gap, Instant, Lane, Reading, Reason, Series, Xid
-from agent.worker.wire import encode, encode_gaps, encode_processes, encode_series
+from agent.model import Gap, Instant, Lane, Reason, Series
+from agent.worker.limits import GAPS_OF_LANE, PROCESSES, SERIES_OF_LANE, TEXT
+from agent.worker.wire import WireError, clean, encode, encode_gaps, encode_processes, encode_series
 
 log = logging.getLogger("coldplate.worker")
 
@@ -28,6 +29,19 @@ Send = Callable[[bytes], None]
 Clock = Callable[[], Instant]
 
 
+class _Said:
+    """What was said of one lane of a channel: a sample goes by the editions of it."""
+
+    __slots__ = ("editions", "gaps", "layout", "processes")
+
+    def __init__(self) -> None:
+        self.editions = [0, 0, 0]
+        """Of the layout, the gaps and the processes; 0 stands for none."""
+        self.layout: list[Series] = []
+        self.gaps: Sequence[Gap] = ()
+        self.processes: tuple[GpuProcess, ...] | None = None
+
+
 class Post:
     """One channel, the lanes that it owes, and what was last said of it."""
 
@@ -36,16 +50,20 @@ class Post:
         self.owed: set[Lane] = set()
         self.busy = False
         """Waiting for a reader, or being read."""
+        self.forgotten = False
+        """Whether the main process asked for everything anew."""
         self._number = number
         self._send = send
         self._clock = clock
-        self._layouts: dict[Lane, list[Series]] = {}
-        self._gaps: dict[Lane, Sequence[Gap]] = {}
-        self._processes: dict[Lane, tuple[GpuProcess, ...] | None] = {}
+        self._said: dict[Lane, _Said] = {}
+        self._edition = 0
         self._failing = ""
 
     def read(self) -> None:
         """Read the lanes that are owed, and send what they gave. Raises SourceError."""
+        if self.forgotten:
+            self.forgotten = False
+            self._said.clear()
         due, self.owed = self.owed, set()
         for lane in ALL_LANES:
             if lane in due:
@@ -69,49 +87,71 @@ class Post:
             self._error(lane, began, Reason.MALFORMED, detail)
 
     def _tell(self, lane: Lane, began: Instant, sample: Sample) -> None:
-        self._send_changes(lane, sample.readings, sample.gaps)
-        if sample.processes != self._processes.get(lane):
-            self._send(encode("processes", self._number, lane.value, encode_processes(sample.processes)))
-            self._processes[lane] = sample.processes
+        said = self._said.get(lane)
+        if said is None:
+            said = self._said[lane] = _Said()
+        self._say_changes(lane, said, sample)
         took = self._clock().mono - began.mono
         values = [reading[1] for reading in sample.readings]
-        self._send(encode("sample", self._number, lane.value, began.mono, round(took, 6), sample.calls, values))
-        if sample.events:
-            self._send(encode_events(sample.events))
+        self._send(
+            encode("sample", self._number, lane.value, said.editions, began.mono, round(took, 6), sample.calls, values)
+        )
 
-    def _send_changes(self, lane: Lane, readings: Sequence[Reading], gaps: Sequence[Gap]) -> None:
-        layout = [reading[0] for reading in readings]
-        known = self._layouts.get(lane)
-        if known is None or len(known) != len(layout) or not all(map(is_, known, layout)):
-            self._send(encode("layout", self._number, lane.value, encode_series(layout)))
-            self._layouts[lane] = layout
-        last = self._gaps.get(lane, ())
-        if last is not gaps and list(last) != list(gaps):
-            self._send(encode("gaps", self._number, lane.value, encode_gaps(gaps)))
-            self._gaps[lane] = gaps
+    def _say_changes(self, lane: Lane, said: _Said, sample: Sample) -> None:
+        layout = [reading[0] for reading in sample.readings]
+        if len(said.layout) != len(layout) or not all(map(is_, said.layout, layout)):
+            if len(set(layout)) != len(layout) or len(layout) > SERIES_OF_LANE:
+                raise WireError(f"{len(layout)} series, of which {len(set(layout))} are different")
+            said.editions[0] = self._say("layout", lane, encode_series(layout))
+            said.layout = layout
+        gaps = sample.gaps
+        if said.gaps is not gaps and list(said.gaps) != list(gaps):
+            said.editions[1] = self._say("gaps", lane, encode_gaps(gaps[:GAPS_OF_LANE]))
+            said.gaps = gaps
+        if said.processes != sample.processes:
+            if sample.processes is not None and len(sample.processes) > PROCESSES:
+                raise WireError(f"{len(sample.processes)} processes on one GPU")
+            said.editions[2] = self._say("processes", lane, encode_processes(sample.processes))
+            said.processes = sample.processes
+
+    def _say(self, kind: str, lane: Lane, rows: object) -> int:
+        """Say what samples go by from now on; its edition."""
+        self._edition += 1
+        self._send(encode(kind, self._number, lane.value, self._edition, rows))
+        return self._edition
 
     def _error(self, lane: Lane, began: Instant, reason: Reason, detail: str) -> None:
-        self._send(encode("error", self._number, lane.value, began.mono, reason.value, detail))
+        self._send(encode("error", self._number, lane.value, began.mono, reason.value, clean(detail, TEXT)))
 
 
 class Crew:
-    """The readers. `order` and `reinforce` belong to the main thread."""
+    """The readers. `enlist`, `order`, `forget` and `reinforce` belong to the main thread."""
 
     def __init__(self, posts: Sequence[Post], broken: Callable[[SourceError], None]) -> None:
-        self._posts = posts
+        self._posts = list(posts)
         self._broken = broken
         self._due: deque[Post] = deque()
         self._work = threading.Semaphore(0)
         self._readers = 0
+        self._short = False
+        """Whether the system had no thread to give when one was last wanted."""
+
+    def enlist(self, post: Post) -> None:
+        """A channel that joins; all its lanes are read at once."""
+        self._posts.append(post)
+        self._want(post, set(ALL_LANES))
+        self._call()
 
     def order(self, lanes: set[Lane]) -> None:
         """Read these lanes of every channel; one that is busy reads them with the next order that finds it free."""
         for post in self._posts:
-            post.owed |= lanes
-            if not post.busy:
-                post.busy = True
-                self._due.append(post)
+            self._want(post, lanes)
         self._call()
+
+    def forget(self) -> None:
+        """With the next read of each channel, say everything anew that its samples go by."""
+        for post in self._posts:
+            post.forgotten = True
 
     @property
     def waiting(self) -> bool:
@@ -128,11 +168,29 @@ class Crew:
         """Keys of the channels that wait or are being read."""
         return [post.channel.key for post in self._posts if post.busy]
 
+    def _want(self, post: Post, lanes: set[Lane]) -> None:
+        post.owed |= lanes
+        if not post.busy:
+            post.busy = True
+            self._due.append(post)
+
     def _call(self) -> None:
         if self._readers < len(self._posts) and (self._readers == 0 or self._stuck()):
-            self._readers += 1
-            threading.Thread(target=self._run, name=f"reader-{self._readers}", daemon=True).start()
+            self._hire()
         self._work.release()
+
+    def _hire(self) -> None:
+        """One more reader, if the system has a thread to give; the channels wait for the next order otherwise."""
+        self._readers += 1
+        try:
+            threading.Thread(target=self._run, name=f"reader-{self._readers}", daemon=True).start()
+        except (RuntimeError, MemoryError) as error:
+            self._readers -= 1
+            if not self._short:
+                log.error("no thread to read a device with: %s; its samples are late", error)
+            self._short = True
+        else:
+            self._short = False
 
     def _stuck(self) -> bool:
         """Whether every reader may be held by a channel: as many are being read as there are readers."""
@@ -147,14 +205,15 @@ class Crew:
                     post = self._due.popleft()
                 except IndexError:
                     break  # another reader was quicker
-                try:
-                    post.read()
-                except SourceError as error:
-                    self._broken(error)
-                finally:
-                    post.busy = False
+                self._read(post)
 
-
-def encode_events(events: Sequence[Xid]) -> bytes:
-    """XID events as one message."""
-    return encode("xid", [[each.device, each.code, each.wall, each.reporter, each.text] for each in events])
+    def _read(self, post: Post) -> None:
+        try:
+            post.read()
+        except SourceError as error:
+            self._broken(error)
+        except Exception:
+            # A sample that could not be told, nor that it could not be: the reader goes on with the next channel.
+            log.exception("reading %s failed", post.channel.key)
+        finally:
+            post.busy = False

@@ -1,4 +1,8 @@
-"""The inside of the device worker: the main thread takes orders, readers read, and one thread waits for events."""
+"""The inside of the device worker: the main thread takes orders, readers read, and one thread waits for events.
+
+The main thread never calls the driver, so that it answers every order at once: a driver that hangs is told
+from a worker that does.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,23 @@ import logging
 import os
 import select
 import threading
+from collections.abc import Iterable
 
-from agent.backends.protocol import AbsentError, DeviceSource, SourceError
-from agent.model import Lane
-from agent.worker.crew import QUICK, Clock, Crew, Post, encode_events
-from agent.worker.wire import encode, encode_identity
+from agent.backends.protocol import AbsentError, Channel, DeviceSource, Roster, SourceError, Unidentified
+from agent.model import Reason
+from agent.worker import checks
+from agent.worker.crew import ALL_LANES, QUICK, Clock, Crew, Post
+from agent.worker.limits import TEXT
+from agent.worker.wire import (
+    ANEW,
+    STOP,
+    WireError,
+    clean,
+    encode,
+    encode_events,
+    encode_identity,
+    encode_unidentified,
+)
 
 log = logging.getLogger("coldplate.worker")
 
@@ -20,6 +36,7 @@ EXIT_SOURCE = 4
 
 EVENT_WAIT = 2.0
 """Seconds of one wait for events: a shutdown waits for it to end."""
+_LANES = {lane.value: lane for lane in ALL_LANES}
 
 
 class Terminated(BaseException):
@@ -37,58 +54,129 @@ class WorkerLoop:
         self._write_lock = threading.Lock()
         self._stopping = threading.Event()
         self._crew = Crew((), self._broken)
+        self._channels: dict[Channel, list[object]] = {}
+        """The channels that have joined, in the order of their numbers, and what is said of each."""
+        self._roster: Roster | None = None
+        """Who is there, as it was said last."""
+        self._is_open = False
+        self._wake_out, self._wake_in = os.pipe()
 
     def run(self) -> int:
         """Work until told to stop; the process's exit status."""
+        opener = threading.Thread(target=self._open, name="opener", daemon=True)
         try:
-            self._open()
+            opener.start()
             self._obey()
         except Terminated:
             pass
-        except AbsentError as error:
-            self._send(encode("absent", str(error)))
-            return EXIT_ABSENT
-        except SourceError as error:
-            self._send(encode("failed", str(error)))
-            return EXIT_SOURCE
-        self._shut_down()
+        self._shut_down(opener)
         return 0
 
     def _open(self) -> None:
-        channels = self._source.open(self._clock())
-        self._send(encode("hello", self._source.name, [encode_identity(c.key, c.identity) for c in channels]))
-        self._crew = Crew(
-            [Post(number, channel, self._send, self._clock) for number, channel in enumerate(channels)], self._broken
-        )
-        threading.Thread(target=self._follow_events, name="events", daemon=True).start()
+        """In a thread of its own, since opening a library may hang as well as any other call of it."""
+        try:
+            self._source.open(self._clock())
+        except AbsentError as error:
+            self._leave("absent", str(error), EXIT_ABSENT)
+        except SourceError as error:
+            self._broken(error)
+        except Exception as error:
+            log.exception("opening %s failed", self._source.name)
+            self._leave("failed", f"{type(error).__name__}: {error}", EXIT_SOURCE)
+        self._is_open = True
+        os.write(self._wake_in, b".")
+        self._follow_events()
 
     def _obey(self) -> None:
         poll = select.poll()
         poll.register(self._orders, select.POLLIN | select.POLLHUP)
+        poll.register(self._wake_out, select.POLLIN)
         buffer = b""
         while not self._stopping.is_set():
-            if not poll.poll(QUICK * 1000 if self._crew.waiting else None):
+            ready = [descriptor for descriptor, _ in poll.poll(QUICK * 1000 if self._crew.waiting else None)]
+            if self._wake_out in ready:
+                os.read(self._wake_out, 64)
+                self._call_roll()
+            if self._orders in ready:
+                data = os.read(self._orders, 4096)
+                if not data:
+                    return  # the main process is gone
+                *lines, buffer = (buffer + data).split(b"\n")
+                for line in lines:
+                    if not self._take(line.decode("ascii", "replace").split()):
+                        return
+            elif not ready:
                 self._crew.reinforce()
-                continue
-            data = os.read(self._orders, 4096)
-            if not data:
-                return  # the main process is gone
-            *lines, buffer = (buffer + data).split(b"\n")
-            for line in lines:
-                words = line.decode("ascii", "replace").split()
-                if "stop" in words:
-                    return
-                self._crew.order({Lane(word) for word in words})
+
+    def _take(self, words: list[str]) -> bool:
+        """Obey one order; False if it was the last."""
+        if words and words[0].isdecimal():
+            self._send(encode("alive", int(words[0])))
+        if STOP in words:
+            return False
+        if self._is_open:
+            if ANEW in words:
+                self._roster = None
+                self._crew.forget()
+            self._call_roll()
+            lanes = {_LANES[word] for word in words if word in _LANES}
+            if lanes:
+                self._crew.order(lanes)
+        return True
+
+    def _call_roll(self) -> None:
+        """Take in who has joined, and tell who is there if that has changed."""
+        try:
+            roster = self._source.roster(self._clock())
+        except SourceError as error:
+            self._broken(error)
+        if roster == self._roster:
+            return
+        self._roster = roster
+        missing = list(roster.unidentified)
+        joined = []
+        for channel in roster.channels:
+            if channel not in self._channels:
+                why = self._enlist(channel)
+                if why is None:
+                    joined.append(channel)
+                else:
+                    missing.append(why)
+        hello = encode("hello", self._source.name, list(self._channels.values()), encode_unidentified(missing))
+        self._send(hello + hello)  # what is said once only is not believed
+        for channel in joined:
+            number = list(self._channels).index(channel)
+            self._crew.enlist(Post(number, channel, self._send, self._clock))
+
+    def _enlist(self, channel: Channel) -> Unidentified | None:
+        """Give the channel its number, if the main process will take it for what it says it is."""
+        row = encode_identity(channel.key, channel.identity)
+        try:
+            checks.roster([*self._channels.values(), row])
+        except WireError as error:
+            index = "?" if channel.identity is None else channel.identity.gpu.index
+            return Unidentified(index, Reason.MALFORMED, f"it says who it is, and that cannot be: {error}")
+        self._channels[channel] = row
+        return None
 
     def _follow_events(self) -> None:
+        number, failing = 0, ""
         while not self._stopping.is_set():
             try:
                 events = self._source.events(EVENT_WAIT)
+                failing = ""
             except SourceError as error:
                 self._broken(error)
-                return
+            except Exception as error:
+                # The driver's words about XIDs are worth another attempt, whatever one of them did to the binding.
+                if failing != str(error):
+                    log.exception("waiting for XID events failed; it is begun again")
+                failing = str(error)
+                self._stopping.wait(EVENT_WAIT)
+                continue
             if events:
-                self._send(encode_events(events))
+                number += 1
+                self._send(encode_events(number, events))
 
     def _send(self, line: bytes) -> None:
         with self._write_lock:
@@ -96,29 +184,30 @@ class WorkerLoop:
             while view:
                 try:
                     view = view[os.write(self._out, view) :]
-                except BrokenPipeError:
-                    self._stopping.set()
+                except OSError:
+                    self._stopping.set()  # nobody reads any more
                     return
 
     def _broken(self, error: SourceError) -> None:
-        """The library is of no use any more: a new process must load it anew.
+        """The library is of no use any more: a new process must load it anew."""
+        self._leave("failed", str(error), EXIT_SOURCE)
 
-        Leaves at once: closing a library that lost its driver may hang, and the main thread sits in
-        a read that nothing would end.
-        """
-        self._send(encode("failed", str(error)))
-        os._exit(EXIT_SOURCE)
+    def _leave(self, kind: str, detail: str, status: int) -> None:
+        """End at once: closing a library that lost its driver may hang, and the main thread waits for orders."""
+        self._send(encode(kind, clean(detail, TEXT)))
+        os._exit(status)
 
-    def _shut_down(self) -> None:
+    def _shut_down(self, opener: threading.Thread) -> None:
         """Close the source if no read is in flight within a second, so that no call is cut in the middle."""
         self._stopping.set()
         patience = threading.Event()
         for _ in range(20):
-            if not self._crew.busy:
+            busy = self._hanging(opener)
+            if not busy:
                 break
             patience.wait(0.05)
         else:
-            log.warning("leaving without a clean shutdown: a read hangs on %s", ", ".join(self._crew.busy))
+            log.warning("leaving without a clean shutdown: a call hangs on %s", ", ".join(busy))
             os._exit(0)
         closer = threading.Thread(target=self._source.close, daemon=True)
         closer.start()
@@ -126,3 +215,8 @@ class WorkerLoop:
         if closer.is_alive():
             log.warning("the device library did not shut down within 3 s; leaving it")
             os._exit(0)
+
+    def _hanging(self, opener: threading.Thread) -> Iterable[str]:
+        """What is being called: a channel's key, or the source itself while it is opened."""
+        opening = [self._source.name] if opener.is_alive() and not self._is_open else []
+        return [*opening, *self._crew.busy]

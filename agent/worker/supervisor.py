@@ -3,40 +3,64 @@
 States: `starting` (opening its source), `running`, `stopping` (told to go, not gone yet), `down` (gone;
 to be started again at a known time). There is never a second worker beside one that is not gone: a
 process in uninterruptible sleep cannot be killed, and a second one would hang on the same lock.
+
+A worker answers every order at once, whatever its driver does. One that does not is stopped, swapped out or
+wedged, and is ended within seconds. One that answers while its devices hang is left alone for long: they go on
+by themselves when the driver does, and ending a process in the middle of a call has been seen to wedge a GPU
+(github.com/NVIDIA/dcgm-exporter/issues/84).
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
-import subprocess
-import sys
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from math import inf
 
 from agent.backends.protocol import ChannelError, LaneSample
-from agent.model import Lane
-from agent.worker.wire import MAX_LINE, Decoder, Hello, Message, Refusal, WireError
+from agent.model import Lane, Reason
+from agent.worker.decode import Decoder
+from agent.worker.process import ChildProcess, WorkerProcess, said
+from agent.worker.trust import Trust
+from agent.worker.wire import ANEW, Alive, Hello, Message, Refusal, WireError
 
 log = logging.getLogger("coldplate.worker")
 
-OPEN_PATIENCE = 90.0
-"""Seconds that opening a source may take: without persistence mode the driver wakes each GPU first."""
-TERM_PATIENCE = 8.0
-FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
-AHEAD = 1.0
-"""Seconds that a sample may be ahead of the time at which reading the pipe began: more is garbage, and would
-never grow old."""
-ROOT = str(Path(__file__).resolve().parents[2])
-BOOT = "import sys, runpy; sys.path.insert(0, {root!r}); runpy.run_module('agent.worker', run_name='__main__')"
-"""Runs this very package, isolated: `python -m` would run whatever `agent` lies in the current directory."""
+PING = 1.0
+"""Seconds after which a worker that had no other order gets one, to see whether it answers."""
+SILENCE = 3.0
+"""Seconds without an answer after which a worker is ended."""
+FIRST_SILENCE = 10.0
+"""The same for one that has not answered yet: its modules may have to be read from a slow disk."""
+LOOK = 2.0
+"""Seconds of silence that one look can tell of. If nobody looked for longer, it was we who stood still."""
+OPENING = 4.0
+"""Seconds of opening a source after which the devices are called out of order."""
+STUCK = 90.0
+"""Seconds in which a worker that answers may neither open its source nor tell of any device: two time-outs of the
+GPU's firmware, of 45 s each. Each worker in a row gets twice as long, up to `LONGEST_STUCK`."""
+LONGEST_STUCK = 900.0
+TERM_PATIENCE = 5.0
+"""Seconds from SIGTERM to SIGKILL: the worker waits 1 s for its readers and 3 s for the library."""
+WEDGED_PATIENCE = 1.5
+"""The same for a worker that does not answer."""
+FIRST_DELAY, LONGEST_DELAY = 0.5, 10.0
 NEVER_SEEN_DELAY, GONE_DELAY = 60.0, 5.0
 """Longest delays between looks for a driver: one that never was here, and one that was and is being replaced."""
 SOUND_AFTER = 60.0
 """A worker that ran this long starts again without the delay that earlier failures earned."""
+AHEAD = 1.0
+"""Seconds that a sample may be ahead of the time at which reading the pipe began: more is garbage, and would
+never grow old."""
+MEMORY = 128 * 2**20
+"""Bytes that a worker may hold. It holds 22 MiB on the stand-in for the library; the unit gives the agent 256 MiB."""
+PATIENCE_AT_ONCE = 500
+"""Lines that are refused in one go before the rest of them is not even looked at."""
+WEIGH = 2.0
+"""Seconds between two looks at its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,35 +77,64 @@ class WorkerOptions:
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
 
 
-class Supervisor:
-    """Keeps one worker process. All methods belong to one thread; none blocks. Times are monotonic seconds."""
+@dataclass(frozen=True, slots=True)
+class Downfall:
+    """Why no device can be read: the worker ended, is being ended, or cannot open its source."""
 
-    def __init__(self, options: WorkerOptions, silence: float) -> None:
+    reason: Reason
+    detail: str
+
+
+class Supervisor:
+    """Keeps one worker process. All methods belong to one thread; none blocks. Times are monotonic seconds.
+
+    `start` starts a worker from the argument of its options, and raises OSError when it cannot.
+    """
+
+    def __init__(self, options: WorkerOptions, start: Callable[[str], WorkerProcess] = ChildProcess) -> None:
         self._options = options
-        self._silence = silence
-        self._process: subprocess.Popen[bytes] | None = None
-        self._decoder = Decoder()
-        self._buffer = b""
+        self._launch = start
+        self._process: WorkerProcess | None = None
+        self._decoder = Decoder(options.source)
+        self._trust = Trust()
         self._state = "down"
         self._since = 0.0
+        self._opened_at: float | None = None
         self._start_at = 0.0
         self._delay = FIRST_DELAY
-        self._unanswered: float | None = None
-        """When the first order was given that nothing has come back for."""
+        self._orders = 0
+        self._open_orders: deque[tuple[int, float]] = deque()
+        """Numbers of the orders that have not been answered, and when they were given."""
+        self._ordered_at = self._looked_at = self._weighed_at = 0.0
+        self._silent = 0.0
+        """Seconds for which an order has been without an answer."""
+        self._heard = False
+        """Whether this worker ever answered."""
+        self._asked = False
+        """Whether devices were ordered since one of them was last told of."""
+        self._waited = 0.0
+        """Seconds of waiting for the source to open, or for a word of any device."""
+        self._stuck = STUCK
+        self._kill_at = 0.0
         self._killed = False
+        self._noticed = False
         self.restarts = 0
-        self.garbage = 0
         self.refusal: Refusal | None = None
         self._starts = 0
         self._seen = False
         self._reason = ""
         self._unread: list[Message] = []
-        self.downfall: str | None = None
-        """How the last worker ended, until somebody takes note and clears it; None for one that found no devices."""
+        self.downfall: Downfall | None = None
+        """What went wrong, until somebody takes note and clears it; None for a worker that found no devices."""
 
     @property
     def running(self) -> bool:
         return self._state == "running"
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the devices may still be opened soon: it is worth while to wait for them with a first sample."""
+        return not (self.running or self._noticed or self.refusal is not None)
 
     @property
     def pid(self) -> int | None:
@@ -90,61 +143,54 @@ class Supervisor:
     @property
     def descriptor(self) -> int | None:
         """What to poll for messages; None while there is no worker."""
-        return self._process.stdout.fileno() if self._process and self._process.stdout else None
+        return self._process.descriptor if self._process else None
+
+    @property
+    def garbage(self) -> int:
+        """Lines of all workers that were refused."""
+        return self._trust.garbage
 
     def step(self, now: float) -> None:
-        """Start, end or bury the worker, as its state asks. Call it once a tick."""
+        """Start, question, end or bury the worker, as its state asks. Call it once a second or more often."""
         if self._process is None:
             if now >= self._start_at:
                 self._start(now)
-            return
-        if self._process.poll() is not None:
+        elif self._process.status() is not None:
             self._bury(now)
-        elif self._state == "starting" and now - self._since > OPEN_PATIENCE:
-            self._dismiss(now, f"did not open its source within {OPEN_PATIENCE:.0f} s")
-        elif self._state == "running" and self._unanswered is not None and now - self._unanswered > self._silence:
-            self._dismiss(now, f"was silent for {now - self._unanswered:.1f} s")
-        elif self._state == "stopping" and not self._killed and now - self._since > TERM_PATIENCE:
-            log.warning("device worker ignores SIGTERM; killing it", extra={"facts": {"pid": self._process.pid}})
-            self._process.kill()
-            self._killed = True
+        elif self._state == "stopping":
+            self._see_off(now)
+        else:
+            self._question(now)
+            self._judge(now)
+        self._looked_at = now
 
     def ask(self, lanes: Iterable[Lane], now: float) -> bool:
         """Order these lanes; False if there is nobody to ask."""
-        if self._state != "running" or self._process is None or self._process.stdin is None:
+        if self._state != "running" or not self._order(" ".join(lane.value for lane in lanes), now):
             return False
-        order = " ".join(lane.value for lane in lanes) + "\n"
-        try:
-            os.write(self._process.stdin.fileno(), order.encode())
-        except OSError:
-            return False  # full or broken pipe: `step` will see why
-        if self._unanswered is None:
-            self._unanswered = now
+        self._asked = True
         return True
 
     def receive(self, now: float) -> list[Message]:
-        """All whole messages that have come."""
+        """All whole messages that have come. One that is being ended is heard no more, but for why it left."""
         messages, self._unread = self._unread, []
-        for line in self._lines():
+        lines = self._process.lines(now) if self._process else []
+        self._trust.weigh(sum(map(len, lines)), now)
+        refused = 0
+        for line in lines:
             try:
                 message = self._decoder.decode(line)
-                if isinstance(message, (LaneSample, ChannelError)) and message.mono > now + AHEAD:
-                    raise WireError(f"a sample of the future: {message.mono} s, and it is {now} s")
+                self._doubt(message, now)
             except WireError as error:
-                self.garbage += 1
-                # The first is told; a worker gone mad would fill the journal with the others.
-                log.log(
-                    logging.WARNING if self.garbage == 1 else logging.DEBUG, "device worker sent garbage: %s", error
-                )
+                self._trust.refuse(error, now)
+                refused += 1
+                if refused == PATIENCE_AT_ONCE:
+                    break  # the worker is mad, and whoever waits for a snapshot is not to wait for it
                 continue
-            self._unanswered = None
-            if isinstance(message, Hello):
-                if self.refusal is not None and self.refusal.absent:
-                    self._delay = FIRST_DELAY  # what was earned by looking for a driver says nothing about this worker
-                self._state, self._since, self.refusal, self._seen = "running", now, None, True
-            elif isinstance(message, Refusal):
-                self._refused(message)
-            if message is not None:
+            if isinstance(message, Alive):
+                self._answered(message.order)
+            elif isinstance(message, Refusal) or (message is not None and self._state != "stopping"):
+                self._hear(message, now)
                 messages.append(message)
         return messages
 
@@ -152,54 +198,146 @@ class Supervisor:
         """End the worker and wait for it, 6 s at most; `wait` sleeps for a number of seconds."""
         if self._process is None:
             return
-        self._terminate()
+        self._process.signal(signal.SIGTERM, signal.SIGCONT)
         for _ in range(120):
-            if self._process.poll() is not None:
+            self._process.lines(self._looked_at)  # one that waits for room in a pipe could not go
+            if self._process.status() is not None:
                 break
             wait(0.05)
         else:
             log.error("device worker does not end; killing it", extra={"facts": {"pid": self._process.pid}})
-            self._process.kill()
-        self._close_pipes()
+            self._process.signal(signal.SIGKILL)
+        self._process.close(self._looked_at)
         self._process = None
 
     def _start(self, now: float) -> None:
-        command = [sys.executable, "-I", "-c", BOOT.format(root=ROOT), self._options.argument()]
         try:
-            process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, bufsize=0
-            )
-        except OSError as error:
+            process = self._launch(self._options.argument())
+        except (OSError, RuntimeError, MemoryError) as error:
             self._delay = min(self._delay * 2, LONGEST_DELAY)
             self._start_at = now + self._delay
             log.error("cannot start the device worker: %s; trying again in %.1f s", error, self._delay)
             return
-        assert process.stdin is not None
-        assert process.stdout is not None
-        os.set_blocking(process.stdout.fileno(), False)
-        os.set_blocking(process.stdin.fileno(), False)
-        self._process, self._state, self._since, self._killed = process, "starting", now, False
-        self._decoder, self._buffer, self._reason = Decoder(), b"", ""
-        self._unanswered = None
+        self._process, self._state, self._since = process, "starting", now
+        self._decoder, self._reason = Decoder(self._options.source), ""
+        self._open_orders.clear()
+        self._ordered_at = self._looked_at = self._weighed_at = now
+        self._silent, self._waited, self._asked = 0.0, 0.0, False
+        self._killed = self._noticed = self._heard = False
+        self._opened_at = None
+        self._trust.begin()
         self._starts += 1
         if self._starts > 1 and (self.refusal is None or not self.refusal.absent):
             self.restarts += 1
 
+    def _order(self, words: str, now: float) -> bool:
+        if self._process is None:
+            return False
+        self._orders += 1
+        self._ordered_at = now
+        self._open_orders.append((self._orders, now))
+        return self._process.order(f"{self._orders} {words}\n".encode())
+
+    def _question(self, now: float) -> None:
+        """See how long the worker has been silent, that it has something to answer, and ask for what was lost."""
+        if self._open_orders:
+            _, since = self._open_orders[0]
+            self._silent += min(now - max(self._looked_at, since), LOOK)
+        if self._asked or self._state == "starting":
+            self._waited += min(now - self._looked_at, LOOK)
+        due = now - self._ordered_at >= PING
+        unheard = due and self._heard and self._state == "starting"  # it may be open long since, and its hello lost
+        if self._trust.wants_anew(now) or unheard:
+            self._order(ANEW, now)
+        elif due:
+            self._order("", now)
+
+    def _judge(self, now: float) -> None:
+        """End the worker if it is of no use."""
+        assert self._process is not None
+        if self._silent > (SILENCE if self._heard else FIRST_SILENCE):
+            self._dismiss(now, f"has not answered for {self._silent:.0f} s", WEDGED_PATIENCE)
+            return
+        if self._waited > self._stuck:
+            waited, self._stuck = self._stuck, min(2 * self._stuck, LONGEST_STUCK)
+            what = "opened its source" if self._state == "starting" else "told of any device"
+            self._dismiss(now, f"has not {what} for {waited:.0f} s", TERM_PATIENCE)
+        elif self._trust.lost:
+            self._dismiss(now, self._trust.lost, TERM_PATIENCE)
+        elif now - self._weighed_at >= WEIGH:
+            self._weighed_at = now
+            held = self._process.resident()
+            if held is not None and held > MEMORY:
+                self._dismiss(now, f"holds {held // 2**20} MiB of memory", WEDGED_PATIENCE)
+        if self._state == "starting" and not self._noticed and now - self._since > OPENING:
+            self._noticed = True
+            detail = f"the driver has not answered for {OPENING:.0f} s while its library is opened"
+            log.warning("devices: %s", detail, extra={"facts": {"source": self._options.source}})
+            self.downfall = Downfall(Reason.TIMEOUT, detail)
+
+    def _dismiss(self, now: float, why: str, patience: float) -> None:
+        log.warning("device worker %s; ending it", why, extra={"facts": {"pid": self.pid}})
+        self._reason = f"the device worker {why}"
+        self.downfall = Downfall(Reason.TIMEOUT, self._reason)
+        assert self._process is not None
+        # A stopped process takes no signal but SIGKILL until it goes on.
+        self._process.signal(signal.SIGTERM, signal.SIGCONT)
+        self._state, self._since, self._kill_at = "stopping", now, now + patience
+
+    def _see_off(self, now: float) -> None:
+        assert self._process is not None
+        facts = {"facts": {"pid": self.pid}}
+        if not self._killed and now >= self._kill_at:
+            log.warning("device worker ignores SIGTERM; killing it", extra=facts)
+            self._process.signal(signal.SIGKILL)
+            self._killed, self._kill_at = True, now + TERM_PATIENCE
+        elif self._killed and now >= self._kill_at:
+            self._kill_at = inf
+            detail = "the device worker cannot be killed: it sleeps in the driver, and another one would, too"
+            log.error("%s; waiting for it to end", detail, extra=facts)
+            self.downfall = Downfall(Reason.TIMEOUT, detail)
+
     def _bury(self, now: float) -> None:
         assert self._process is not None
-        status = self._process.returncode
+        status = self._process.status()
+        assert status is not None
         self._unread = self.receive(now)  # its last words, among them why it left
-        self._close_pipes()
-        sound = self._state == "running" and now - self._since > SOUND_AFTER
+        self._process.close(now)
+        sound = self._opened_at is not None and now - self._opened_at > SOUND_AFTER
         delay = FIRST_DELAY if sound else self._delay
         if self.refusal is not None and self.refusal.absent:
             self._delay = min(delay * 2, GONE_DELAY if self._seen else NEVER_SEEN_DELAY)
         else:
             self._delay = min(delay * 2, GONE_DELAY if self._seen else LONGEST_DELAY)
-            how = f"was killed: {signal.strsignal(-status) or -status}" if status < 0 else f"ended with status {status}"
-            log.warning("device worker %s; starting it again in %.1f s", how, delay)
-            self.downfall = self._reason or f"the device worker {how}"
+            log.warning("device worker %s; starting it again in %.1f s", said(status), delay)
+            reason = Reason.TIMEOUT if self._reason else Reason.LOST
+            self.downfall = Downfall(reason, self._reason or f"the device worker {said(status)}")
         self._process, self._state, self._start_at = None, "down", now + delay
+
+    def _doubt(self, message: Message | Alive | None, now: float) -> None:
+        """Refuse what only we can know to be false. Raises WireError."""
+        if isinstance(message, (LaneSample, ChannelError)) and message.mono > now + AHEAD:
+            raise WireError(f"a sample of the future: {message.mono} s, and it is {now} s")
+        if isinstance(message, Alive) and message.order > self._orders:
+            raise WireError(f"an answer to order {message.order}, and {self._orders} were given")
+
+    def _answered(self, order: int) -> None:
+        self._heard = True
+        while self._open_orders and self._open_orders[0][0] <= order:
+            self._open_orders.popleft()
+            self._silent = 0.0
+
+    def _hear(self, message: Message, now: float) -> None:
+        if isinstance(message, Hello):
+            if self.refusal is not None and self.refusal.absent:
+                self._delay = FIRST_DELAY  # what was earned by looking for a driver says nothing about this worker
+            if self._state == "starting":
+                self._state, self._opened_at, self._waited = "running", now, 0.0
+            self.refusal, self._seen = None, True
+        elif isinstance(message, Refusal):
+            self._refused(message)
+        elif isinstance(message, (LaneSample, ChannelError)):
+            self._asked, self._waited, self._stuck = False, 0.0, STUCK
 
     def _refused(self, refusal: Refusal) -> None:
         if self.refusal != refusal:
@@ -210,41 +348,3 @@ class Supervisor:
                 extra={"facts": {"source": self._options.source}},
             )
         self.refusal = refusal
-
-    def _dismiss(self, now: float, why: str) -> None:
-        log.warning("device worker %s; ending it", why)
-        self._reason = self.downfall = f"the device worker {why}"
-        self._terminate()
-        self._state, self._since = "stopping", now
-
-    def _terminate(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
-
-    def _lines(self) -> list[bytes]:
-        descriptor = self.descriptor
-        if descriptor is None:
-            return []
-        parts, taken = [self._buffer], 0
-        while taken < MAX_LINE:  # a worker that writes faster than we read must not keep us here
-            try:
-                data = os.read(descriptor, 1 << 16)
-            except BlockingIOError:
-                break
-            except OSError:
-                data = b""
-            if not data:
-                break
-            parts.append(data)
-            taken += len(data)
-        *lines, self._buffer = b"".join(parts).split(b"\n")
-        if len(self._buffer) > MAX_LINE:
-            self.garbage += 1
-            self._buffer = b""
-        return lines
-
-    def _close_pipes(self) -> None:
-        assert self._process is not None
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe:
-                pipe.close()

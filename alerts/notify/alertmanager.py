@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from agent.model import Instant
+from agent.threads import Threads
 from alerts.notify.delivery import HttpReceiver, Pace, jitter
 from alerts.notify.notice import Notice, rfc3339, texts
 from alerts.notify.target import Target, split_url
@@ -27,12 +28,13 @@ class Alertmanager(HttpReceiver):
         external_url: str = "",
         pace: Pace | None = None,
         jitter: Callable[[], float] = jitter,
+        threads: Threads | None = None,
     ) -> None:
         if target.path.endswith(("/api/v1/alerts", PATH)):
-            raise ValueError(f"url {target.url!r}: want Alertmanager's own address, without /api/...")
+            raise ValueError(f"url {target.shown!r}: want Alertmanager's own address, without /api/...")
         if external_url:
             split_url(external_url)  # Alertmanager refuses each alert whose generatorURL is not one
-        super().__init__(target, target.path + PATH, clock, pace, jitter)
+        super().__init__(target, target.path + PATH, clock, pace, jitter, threads)
         self.external_url = external_url
 
     def encode(self, notices: Sequence[Notice]) -> bytes:

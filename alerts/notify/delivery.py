@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agent.model import Instant, Labels
+from agent.threads import KeptThread, Threads
 from alerts.notify.link import Answer, Link, UnreachableError
 from alerts.notify.mailbox import CAPACITY, Mailbox
 from alerts.notify.notice import Notice
@@ -98,6 +99,7 @@ class HttpReceiver:
         clock: Callable[[], Instant],
         pace: Pace | None = None,
         jitter: Callable[[], float] = jitter,
+        threads: Threads | None = None,
     ) -> None:
         pace = pace or Pace()
         self.target = target
@@ -109,7 +111,8 @@ class HttpReceiver:
         self._mailbox = Mailbox(pace.capacity, self.expires)
         self._in_hand = 0
         self._end: float | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: KeptThread | None = None
+        self._threads = threads or Threads()
         self.heir: HttpReceiver | None = None
         """Who takes over what could not be delivered at the end."""
         self._away = False  # from here on, the thread's own
@@ -120,7 +123,7 @@ class HttpReceiver:
 
     @property
     def url(self) -> str:
-        return self.target.url
+        return self.target.shown
 
     @property
     def queued(self) -> int:
@@ -155,20 +158,12 @@ class HttpReceiver:
             self._rhythm.not_before = float("-inf")
             self._wake.notify_all()
             thread = self._thread
-        if thread is not None:
-            thread.join(grace)
-            if thread.is_alive():
-                self._link.abort()
-                thread.join(LAST_WORD)
+        if thread is not None and not thread.join(grace):
+            self._link.abort()
+            thread.join(LAST_WORD)
 
     def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name=f"notify {self.name}", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the system has no thread to give; the next notice asks again
-            self.counts.add(failed=1)
-        else:
-            self._thread = thread
+        self._thread = self._threads.begin("notify", self._run)
 
     def _run(self) -> None:
         while batch := self._next():
@@ -213,6 +208,7 @@ class HttpReceiver:
             raise _RefusedError(f"cannot be written as JSON: {error}") from error
         until = self._clock().mono + self.target.timeout
         answer = self._link.post(body, until if self._end is None else min(until, self._end))
+        answer = answer._replace(text=self._link.masked(answer.text))
         if answer.status in ABOUT_CONTENT:
             raise _RefusedError(f"HTTP status {answer.status}: {answer.text[:SHOWN]}")
         if not 200 <= answer.status < 300:
@@ -245,7 +241,11 @@ class HttpReceiver:
         self._settle(batch, postponed=True)
         if not self._away:
             self._away = True
-            facts = {"notifier": self.name, "url": self.url, "error": str(error) or type(error).__name__}
+            facts = {
+                "notifier": self.name,
+                "url": self.url,
+                "error": self._link.masked(str(error)) or type(error).__name__,
+            }
             _log.warning("cannot deliver alerts; trying on", extra={"facts": facts}, exc_info=None if known else error)
 
     def _settle(self, batch: list[Notice] | Sequence[Notice], postponed: bool, first: bool = False) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from agent.model import Alert, Labels, Phase
+from agent.threads import Threads
 from alerts.notify.notice import Notice
 from alerts.notify.receiver import Counts, Receiver
 
@@ -18,6 +20,8 @@ __all__ = ["RESEND", "Counts", "Dispatcher", "Receiver"]
 
 RESEND = 60.0
 """Prometheus's --rules.alert.resend-delay, in seconds."""
+LAST_WORD = 1.0
+"""Seconds that a receiver may take to stop beyond those that it was given."""
 VALID_FOR = 4
 """Two evaluations or deliveries may fail before an alert that fires is taken to have ended."""
 
@@ -40,7 +44,14 @@ class _Known:
 class Dispatcher:
     """Knows what was told when. `resend` in seconds; external labels are given to alerts that lack them."""
 
-    def __init__(self, receivers: Sequence[Receiver], resend: float = RESEND, external_labels: Labels = ()) -> None:
+    def __init__(
+        self,
+        receivers: Sequence[Receiver],
+        resend: float = RESEND,
+        external_labels: Labels = (),
+        threads: Threads | None = None,
+    ) -> None:
+        self._threads = threads or Threads()
         self._lock = threading.Lock()  # a reload comes from another thread than the evaluations
         self._groups: dict[str, dict[Labels, _Known]] = {}
         self._restored: dict[Labels, tuple[Alert, frozenset[int]]] = {}
@@ -142,11 +153,9 @@ class Dispatcher:
 
     def stop(self, grace: float) -> None:
         """Stop all receivers, side by side."""
-        stops = [threading.Thread(target=each.stop, args=(grace,), daemon=True) for each in self._receivers]
+        stops = [self._threads.begin("notify", partial(each.stop, grace)) for each in self._receivers]
         for stop in stops:
-            stop.start()
-        for stop in stops:
-            stop.join()
+            stop.join(grace + LAST_WORD)
 
     def _tell(self, known: _Known | None, alert: Alert, at: float, post: _Post) -> _Known:
         """Post what has to be told of an alert that is not pending; what is known of it then."""

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from agent.credentials import certificates
+from agent.credentials import certificates, masked, secrets_of
 from agent.textfile import ReadError
 from alerts.notify.target import Target
 
@@ -72,6 +72,10 @@ class Link:
         connection, self._connection, self._stream = self._connection, None, None
         if connection is not None:
             connection.close()
+
+    def masked(self, text: str) -> str:
+        """What came back, without what it repeats of the path and the login."""
+        return masked(text, secrets_of(self._target.path, self._headers))
 
     def abort(self) -> None:
         """End an exchange under way, from another thread."""

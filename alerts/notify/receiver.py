@@ -31,8 +31,8 @@ class Counts:
 class Receiver(Protocol):
     """Somebody who is told about alerts.
 
-    `url` carries no credentials and is empty for the log. One that `repeats` is told again and again, as
-    Alertmanager must be; the others only of changes.
+    `url` is fit to be seen by everybody, tells receivers apart, and is empty for the log. One that `repeats` is told
+    again and again, as Alertmanager must be; the others only of changes.
     """
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
-from agent.credentials import LOOPBACK, authorization, check_login
+from agent.credentials import LOOPBACK, authorization, check_login, shown_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,19 @@ class Target:
         try:
             check_login(self.username, self.password_file, self.bearer_token_file)
         except ValueError as error:
-            raise ValueError(f"url {self.url!r}: {error}") from error
+            raise ValueError(f"url {self.shown!r}: {error}") from error
         secret = self.username or self.bearer_token_file
         if secret and parts.scheme == "http" and parts.hostname not in LOOPBACK:
-            raise ValueError(f"url {self.url!r}: would send the credentials in clear; use https")
+            raise ValueError(f"url {self.shown!r}: would send the credentials in clear; use https")
         if self.ca_file and parts.scheme == "http":
-            raise ValueError(f"url {self.url!r}: ca_file is for https; use https, or leave it out")
+            raise ValueError(f"url {self.shown!r}: ca_file is for https; use https, or leave it out")
         if not 0 < self.timeout < float("inf"):
-            raise ValueError(f"url {self.url!r}: timeout {self.timeout}: want a number of seconds above 0")
+            raise ValueError(f"url {self.shown!r}: timeout {self.timeout}: want a number of seconds above 0")
+
+    @property
+    def shown(self) -> str:
+        """The URL as it may be seen on pages, in logs and in files: without its path, which may be a secret."""
+        return shown_url(self.url)
 
     @property
     def host(self) -> str:
@@ -73,5 +78,5 @@ def split_url(url: str) -> SplitResult:
     except ValueError as error:
         raise ValueError(f"url: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ValueError(f"url {url!r}: want http://HOST:PORT or https://HOST:PORT, and a path if need be")
+        raise ValueError(f"url {shown_url(url)!r}: want http://HOST:PORT or https://HOST:PORT, and a path if need be")
     return parts

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from agent.model import Alert, Instant, Labels, Phase
+from agent.threads import Threads
 from alerts.notify.delivery import HttpReceiver, Pace, jitter
 from alerts.notify.notice import Notice, rfc3339, texts
 from alerts.notify.target import Target
@@ -44,8 +45,9 @@ class Webhook(HttpReceiver):
         external_url: str = "",
         pace: Pace | None = None,
         jitter: Callable[[], float] = jitter,
+        threads: Threads | None = None,
     ) -> None:
-        super().__init__(target, target.path or "/", clock, pace, jitter)
+        super().__init__(target, target.path or "/", clock, pace, jitter, threads)
         self.external_url = external_url
 
     def encode(self, notices: Sequence[Notice]) -> bytes:

@@ -1,29 +1,33 @@
-"""From a query's text to a plan: the only module that knows the parser library's tree.
-
-The library has checked the types by the time a tree arrives. What it accepts beyond Prometheus 3 or beyond what is
-evaluated here (fill modifiers, alternative matchers, experimental functions) is refused by name.
-"""
+"""From the tree of a query to a plan. What is PromQL but is not evaluated here is refused by name."""
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
-
-import promql_parser as parser
 
 from alerts.promql import operators, selectors
 from alerts.promql.aggregations import REDUCTIONS, SELECTIONS, count_values, quantile, reduction, selection
-from alerts.promql.errors import PromqlError
+from alerts.promql.errors import PromqlError, line_and_column
 from alerts.promql.functions import compile_function
 from alerts.promql.matchers import Matcher
 from alerts.promql.matching import SET_OPERATORS, set_operation, vector_operation
-from alerts.promql.modifiers import grouping_of, matchers_of, matching_of, milliseconds, refuse_fill, timing_of
 from alerts.promql.plan import LOOKBACK_MS, LabelSpace, MatrixPlan, Plan, ScalarPlan, StringPlan, VectorPlan
-from alerts.promql.position import find_open_bracket, find_syntax_error, find_token
+from alerts.promql.rows import Operand, OperatorRow
+from alerts.promql.syntax import parse
+from alerts.promql.syntax.flaw import FlawError
+from alerts.promql.syntax.tree import (
+    AggregateExpr,
+    BinaryExpr,
+    Expression,
+    FunctionCall,
+    MatrixSelector,
+    NumberLiteral,
+    ParenExpr,
+    Subquery,
+    UnaryExpr,
+    VectorSelector,
+)
 
-_SYNTAX = "invalid promql query"
-# How the library's complaints about the shape of a text begin; others are about the meaning of a text that has a shape.
-_BROKEN = (_SYNTAX, "invalid syntax", "unclosed", "unexpected", "unterminated", "unknown escape", "bad number")
+_NANOSECONDS = 1_000_000  # of a millisecond
 
 
 class Compiled(NamedTuple):
@@ -36,38 +40,31 @@ class Compiled(NamedTuple):
 
 def compile_text(text: str, *, default_step_ms: int) -> Compiled:
     """Parse a query and plan its evaluation."""
-    tree = _parse(text)
+    tree = parse(text)
     compiler = Compiler(default_step_ms)
     try:
         plan = compiler.compile(tree)
         if isinstance(plan, MatrixPlan):
-            raise PromqlError("a range vector is no result: give it to a function such as rate()", construct="[")
-    except PromqlError as error:
-        raise PromqlError(
-            error.problem, construct=error.construct, position=find_token(text, error.construct)
-        ) from None
+            raise FlawError(tree.at, "a range vector is no result: give it to a function such as rate()")
+    except FlawError as flaw:
+        raise PromqlError(flaw.problem, position=line_and_column(text, flaw.at)) from None
     return Compiled(plan, compiler.space, compiler.needs())
 
 
-def _parse(text: str) -> parser.Expr:
-    try:
-        return parser.parse(text)
-    except ValueError as error:
-        problem = str(error)
-    if problem == _SYNTAX:
-        raise PromqlError("syntax error", position=find_syntax_error(text, _has_shape))
-    if problem.startswith(("unclosed", "unexpected end")):
-        raise PromqlError(problem, position=find_open_bracket(text))
-    named = problem.split("'")[1] if problem.count("'") >= 2 else re.split(": | for ", problem)[-1]
-    raise PromqlError(problem, construct=named, position=find_token(text, named))
+def timing_of(node: VectorSelector | Subquery) -> selectors.Timing:
+    """Return a selector's offset, and whether it is bound to the query's instant by `@ start()` or `@ end()`."""
+    if node.bound is not None and isinstance(node.bound.instant, float):
+        raise FlawError(
+            node.bound.at,
+            "'@' with a fixed time is not supported: samples are kept for as long as the rules look back, no longer; "
+            "use offset, or @ end()",
+        )
+    return selectors.Timing(_milliseconds(node.offset_ns), node.bound is not None)
 
 
-def _has_shape(text: str) -> bool:
-    try:
-        parser.parse(text)
-    except ValueError as error:
-        return not str(error).startswith(_BROKEN)
-    return True
+def _milliseconds(nanoseconds: int) -> int:
+    """Return a duration without its part of a millisecond, whatever its sign."""
+    return nanoseconds // _NANOSECONDS if nanoseconds >= 0 else -(-nanoseconds // _NANOSECONDS)
 
 
 class Compiler:
@@ -86,67 +83,61 @@ class Compiler:
             for matchers, (reach, history) in self._reach_ms.items()
         ]
 
-    def compile(self, node: parser.Expr | None) -> Plan:
+    def compile(self, node: Expression) -> Plan:
         """Plan a node of any kind."""
-        if isinstance(node, parser.ParenExpr):
-            return self.compile(node.expr)
-        if isinstance(node, parser.NumberLiteral):
-            return operators.constant(node.val)
-        if isinstance(node, parser.StringLiteral):
-            return StringPlan(node.val)
-        if isinstance(node, parser.VectorSelector):
+        if isinstance(node, VectorSelector):
             return selectors.instant_selector(self.space, *self.instant(node))
-        if isinstance(node, parser.MatrixSelector):
-            return self._range(node)
-        if isinstance(node, parser.SubqueryExpr):
-            return self._subquery(node)
-        if isinstance(node, parser.UnaryExpr):
-            return self._negative(node)
-        if isinstance(node, parser.BinaryExpr):
-            return self._binary(node)
-        if isinstance(node, parser.AggregateExpr):
+        if isinstance(node, NumberLiteral):
+            return operators.constant(node.value)
+        if isinstance(node, BinaryExpr):
+            return self._row(node)
+        if isinstance(node, AggregateExpr):
             return self._aggregate(node)
-        if isinstance(node, parser.Call):
+        if isinstance(node, FunctionCall):
             return compile_function(self, node)
-        raise PromqlError(f"{type(node).__name__} {node} is not supported", construct=str(node))
+        if isinstance(node, MatrixSelector):
+            return self._range(node)
+        if isinstance(node, Subquery):
+            return self._subquery(node)
+        if isinstance(node, ParenExpr):
+            return self.compile(node.inner)
+        if isinstance(node, UnaryExpr):
+            return self._signed(node)
+        return StringPlan(node.value)
 
-    def vector(self, node: parser.Expr) -> VectorPlan:
-        """Plan a node that the parser found to be an instant vector."""
+    def vector(self, node: Expression) -> VectorPlan:
+        """Plan a node that evaluates to an instant vector."""
         plan = self.compile(node)
-        if not isinstance(plan, VectorPlan):
-            raise PromqlError(f"{node} is not an instant vector", construct=str(node))
+        assert isinstance(plan, VectorPlan), "the types have been checked"
         return plan
 
-    def matrix(self, node: parser.Expr) -> MatrixPlan:
-        """Plan a node that the parser found to be a range vector."""
+    def matrix(self, node: Expression) -> MatrixPlan:
+        """Plan a node that evaluates to a range vector."""
         plan = self.compile(node)
-        if not isinstance(plan, MatrixPlan):
-            raise PromqlError(f"{node} is not a range vector", construct=str(node))
+        assert isinstance(plan, MatrixPlan), "the types have been checked"
         return plan
 
-    def scalar(self, node: parser.Expr | None) -> ScalarPlan:
-        """Plan a node that the parser found to be a number."""
+    def scalar(self, node: Expression) -> ScalarPlan:
+        """Plan a node that evaluates to a number."""
         plan = self.compile(node)
-        if not isinstance(plan, ScalarPlan):
-            raise PromqlError(f"{node} is not a scalar", construct=str(node))
+        assert isinstance(plan, ScalarPlan), "the types have been checked"
         return plan
 
-    def string(self, node: parser.Expr | None) -> str:
-        """Return the text of a node that the parser found to be a string."""
+    def string(self, node: Expression) -> str:
+        """Return the text of a node that is a string."""
         plan = self.compile(node)
-        if not isinstance(plan, StringPlan):
-            raise PromqlError(f"{node} is not a string", construct=str(node))
+        assert isinstance(plan, StringPlan), "the types have been checked"
         return plan.text
 
-    def instant(self, node: parser.VectorSelector) -> tuple[tuple[Matcher, ...], selectors.Timing]:
+    def instant(self, node: VectorSelector) -> tuple[tuple[Matcher, ...], selectors.Timing]:
         """Return matchers and timing of an instant selector, and note that it reads its look-back."""
-        matchers, timing = matchers_of(node), timing_of(node)
-        self._note(matchers, timing, LOOKBACK_MS, 0)
-        return matchers, timing
+        timing = timing_of(node)
+        self._note(node.matchers, timing, LOOKBACK_MS, 0)
+        return node.matchers, timing
 
-    def _range(self, node: parser.MatrixSelector) -> MatrixPlan:
-        matchers, timing = matchers_of(node.vector_selector), timing_of(node.vector_selector)
-        range_ms = milliseconds(node.range)
+    def _range(self, node: MatrixSelector) -> MatrixPlan:
+        matchers, timing = node.selector.matchers, timing_of(node.selector)
+        range_ms = _milliseconds(node.range_ns)
         self._note(matchers, timing, range_ms, range_ms)
         return selectors.range_selector(self.space, matchers, timing, range_ms)
 
@@ -155,57 +146,71 @@ class Compiler:
         reach, history = self._reach_ms.get(matchers, (0, 0))
         self._reach_ms[matchers] = (max(reach, ago + reach_ms), max(history, ago + range_ms))
 
-    def _subquery(self, node: parser.SubqueryExpr) -> MatrixPlan:
-        timing, range_ms = timing_of(node), milliseconds(node.range)
-        step_ms = self._default_step_ms if node.step is None else milliseconds(node.step)
+    def _subquery(self, node: Subquery) -> MatrixPlan:
+        timing, range_ms = timing_of(node), _milliseconds(node.range_ns)
+        step_ms = _milliseconds(node.step_ns) if node.step_ns else self._default_step_ms
+        if step_ms < 1:
+            raise FlawError(
+                node.step_at, "the step of a subquery must be at least 1ms: Prometheus would divide by zero"
+            )
         outer = self._outer_ms
         self._outer_ms = (0 if timing.at_query else outer) + timing.offset_ms + range_ms
-        inner = self.vector(node.expr)
+        inner = self.compile(node.inner)
+        assert isinstance(inner, VectorPlan), "the types have been checked"
         self._outer_ms = outer
         return selectors.subquery(inner.run, timing, range_ms, step_ms)
 
-    def _negative(self, node: parser.UnaryExpr) -> Plan:
-        plan = self.compile(node.expr)
+    def _signed(self, node: UnaryExpr) -> Plan:
+        plan = self.compile(node.operand)
+        if node.operator == "+":
+            return plan
         if isinstance(plan, ScalarPlan):
             return operators.negate_scalar(plan)
-        if isinstance(plan, VectorPlan):
-            return operators.negate_vector(self.space, plan)
-        raise PromqlError("only a scalar or an instant vector has a negative", construct="-")
+        assert isinstance(plan, VectorPlan), "the types have been checked"
+        return operators.negate_vector(self.space, plan)
 
-    def _binary(self, node: parser.BinaryExpr) -> Plan:
-        name = str(node.op)
-        modifier = node.modifier
-        as_bool = modifier is not None and modifier.return_bool
-        refuse_fill(modifier)
-        left, right = self.compile(node.lhs), self.compile(node.rhs)
-        if name not in operators.ARITHMETIC and name not in operators.COMPARISONS and name not in SET_OPERATORS:
-            raise PromqlError(f"operator {name} is not supported", construct=name)
+    def _row(self, node: BinaryExpr) -> Plan:
+        """Plan a row of operators, the leftmost of which is innermost in the tree."""
+        operations = [node]
+        while isinstance(left := operations[-1].left, BinaryExpr):
+            operations.append(left)
+        row = OperatorRow()
+        plan = self._operand(operations[-1].left)
+        for count, operation in enumerate(reversed(operations)):
+            left_plan = row.hold(plan) if count else plan
+            plan = self._operation(operation, left_plan, self._operand(operation.right))
+        return row.close(plan)
+
+    def _operand(self, node: Expression) -> Operand:
+        plan = self.compile(node)
+        assert isinstance(plan, (ScalarPlan, VectorPlan)), "the types have been checked"
+        return plan
+
+    def _operation(self, node: BinaryExpr, left: Operand, right: Operand) -> Operand:
+        name, as_bool = node.operator, node.as_bool
         if isinstance(left, ScalarPlan) and isinstance(right, ScalarPlan):
             return operators.scalar_operation(name, left, right)
         if isinstance(left, VectorPlan) and isinstance(right, ScalarPlan):
             return operators.vector_with_scalar(self.space, name, left, right, swapped=False, as_bool=as_bool)
-        if isinstance(left, ScalarPlan) and isinstance(right, VectorPlan):
+        if isinstance(left, ScalarPlan):
+            assert isinstance(right, VectorPlan), "two scalars have been dealt with"
             return operators.vector_with_scalar(self.space, name, right, left, swapped=True, as_bool=as_bool)
-        if not isinstance(left, VectorPlan) or not isinstance(right, VectorPlan):
-            raise PromqlError(f"operator {name} takes scalars and instant vectors", construct=name)
-        matching = matching_of(modifier)
+        assert isinstance(right, VectorPlan), "a scalar has been dealt with"
         if name in SET_OPERATORS:
-            return set_operation(self.space, name, left, right, matching)
-        return vector_operation(self.space, name, left, right, matching, as_bool=as_bool)
+            return set_operation(self.space, name, left, right, node.matching)
+        return vector_operation(self.space, name, left, right, node.matching, as_bool=as_bool)
 
-    def _aggregate(self, node: parser.AggregateExpr) -> VectorPlan:
-        name = str(node.op)
-        grouping = grouping_of(node.modifier)
-        vector = self.vector(node.expr)
+    def _aggregate(self, node: AggregateExpr) -> VectorPlan:
+        name, parameter, grouping = node.operator, node.parameter, node.grouping
+        vector = self.vector(node.operand)
         if name in REDUCTIONS:
             return reduction(self.space, REDUCTIONS[name], vector, grouping)
+        assert parameter is not None, "the parser asks for it"
         if name in SELECTIONS:
-            return selection(self.space, vector, self.scalar(node.param), grouping, largest=name == "topk")
+            return selection(self.space, vector, self.scalar(parameter), grouping, largest=name == "topk")
         if name == "quantile":
-            return quantile(self.space, self.scalar(node.param), vector, grouping)
-        if name == "count_values":
-            label = self.string(node.param)
-            if not label:
-                raise PromqlError("count_values needs a label name, not an empty text", construct=name)
-            return count_values(self.space, vector, label, grouping)
-        raise PromqlError(f"aggregation {name} is not supported", construct=name)
+            return quantile(self.space, self.scalar(parameter), vector, grouping)
+        label = self.string(parameter)
+        if not label:
+            raise FlawError(node.at, "count_values needs a label name, not an empty text")
+        return count_values(self.space, vector, label, grouping)

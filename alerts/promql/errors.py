@@ -9,7 +9,10 @@ from __future__ import annotations
 
 
 class PromqlError(ValueError):
-    """A query that is refused, with the construct and, where it can be had, its place in the text."""
+    """A query that is refused, with its line and column.
+
+    What knows neither the query nor the place, such as a matcher, names the construct; the compiler adds the place.
+    """
 
     def __init__(self, problem: str, *, construct: str = "", position: tuple[int, int] | None = None) -> None:
         where = "" if position is None else f"line {position[0]}, column {position[1]}: "
@@ -17,6 +20,12 @@ class PromqlError(ValueError):
         self.problem = problem
         self.construct = construct
         self.position = position
+
+
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """Return line and column of an offset, both from 1."""
+    before = text[:offset]
+    return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
 
 
 class EvaluationError(Exception):

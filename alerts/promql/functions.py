@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
-
-import promql_parser as parser
 
 from alerts.promql import instant_functions as instant
 from alerts.promql import range_functions as ranges
 from alerts.promql.errors import PromqlError
 from alerts.promql.histogram import histogram_quantile
 from alerts.promql.label_functions import label_join, label_replace
-from alerts.promql.matchers import Matcher
-from alerts.promql.modifiers import matchers_of
+from alerts.promql.matchers import Matcher, compile_regex
 from alerts.promql.plan import MatrixPlan, Plan, VectorPlan
 from alerts.promql.selectors import timestamp_selector
+from alerts.promql.syntax.flaw import FlawError
+from alerts.promql.syntax.tree import Expression, FunctionCall, MatrixSelector, ParenExpr, VectorSelector
 
 if TYPE_CHECKING:
     from alerts.promql.compiler import Compiler
 
-Arguments = list[parser.Expr]
+Arguments = Sequence[Expression]
 
 
-def compile_function(compiler: Compiler, call: parser.Call) -> Plan:
+def compile_function(compiler: Compiler, call: FunctionCall) -> Plan:
     """Plan a function call."""
-    name, arguments = call.func.name, list(call.args)
+    name, arguments = call.name, call.arguments
     space = compiler.space
     if name in ranges.RANGE_FUNCTIONS:
         keep_name = name in ranges.NAME_KEEPERS
@@ -39,9 +38,12 @@ def compile_function(compiler: Compiler, call: parser.Call) -> Plan:
     if name in instant.DATE_FUNCTIONS:
         vector = compiler.vector(arguments[0]) if arguments else instant.vector_of(space, instant.time_plan())
         return instant.each_value(space, instant.DATE_FUNCTIONS[name], vector)
-    if name in _SPECIAL:
+    if name not in _SPECIAL:
+        raise FlawError(call.at, f"function {name}() is not supported here; a Prometheus server evaluates it")
+    try:
         return _SPECIAL[name](compiler, arguments)
-    raise PromqlError(f"function {name}() is not supported", construct=name)
+    except PromqlError as error:
+        raise FlawError(call.at, error.problem) from None
 
 
 def _quantile_over_time(compiler: Compiler, arguments: Arguments) -> Plan:
@@ -57,35 +59,29 @@ def _predict_linear(compiler: Compiler, arguments: Arguments) -> Plan:
 def _absent(compiler: Compiler, arguments: Arguments) -> Plan:
     argument = _unwrapped(arguments[0])
     matchers: tuple[Matcher, ...] = ()
-    if isinstance(argument, parser.VectorSelector):
-        matchers = matchers_of(argument)
-    elif isinstance(argument, parser.MatrixSelector):
-        matchers = matchers_of(argument.vector_selector)
+    if isinstance(argument, VectorSelector):
+        matchers = argument.matchers
+    elif isinstance(argument, MatrixSelector):
+        matchers = argument.selector.matchers
     plan = compiler.compile(argument)
-    assert isinstance(plan, (VectorPlan, MatrixPlan)), "the parser lets nothing else through"
+    assert isinstance(plan, (VectorPlan, MatrixPlan)), "the types have been checked"
     return instant.absent(compiler.space, matchers, plan)
 
 
 def _timestamp(compiler: Compiler, arguments: Arguments) -> Plan:
     argument = _unwrapped(arguments[0])
-    if isinstance(argument, parser.VectorSelector):
+    if isinstance(argument, VectorSelector):
         return timestamp_selector(compiler.space, *compiler.instant(argument))
     return instant.timestamps(compiler.space, compiler.vector(argument))
 
 
 def _label_replace(compiler: Compiler, arguments: Arguments) -> Plan:
     target, replacement, source, pattern = (compiler.string(each) for each in arguments[1:])
-    _check_regex(pattern)
-    return label_replace(compiler.space, compiler.vector(arguments[0]), target, replacement, source, pattern)
-
-
-def _check_regex(pattern: str) -> None:
-    """Have the parser's own regular expressions, whose dialect is RE2's, look at a pattern."""
-    quoted = pattern.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     try:
-        parser.parse(f'x{{x=~"{quoted}"}}')
-    except ValueError as error:
-        raise PromqlError(f"label_replace(): {error}", construct="label_replace") from None
+        compile_regex(pattern)
+    except PromqlError as error:
+        raise FlawError(arguments[4].at, f"invalid regular expression in label_replace(): {error.problem}") from None
+    return label_replace(compiler.space, compiler.vector(arguments[0]), target, replacement, source, pattern)
 
 
 def _label_join(compiler: Compiler, arguments: Arguments) -> Plan:
@@ -97,9 +93,9 @@ def _histogram_quantile(compiler: Compiler, arguments: Arguments) -> Plan:
     return histogram_quantile(compiler.space, compiler.scalar(arguments[0]), compiler.vector(arguments[1]))
 
 
-def _unwrapped(node: parser.Expr) -> parser.Expr:
-    while isinstance(node, parser.ParenExpr):
-        node = node.expr
+def _unwrapped(node: Expression) -> Expression:
+    while isinstance(node, ParenExpr):
+        node = node.inner
     return node
 
 

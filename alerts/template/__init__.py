@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Union
 
 from alerts.template.errors import RenderError, TemplateError
-from alerts.template.nodes import Branch, Constant, Function, Group, Node, Pipeline, Text
+from alerts.template.nodes import Action, Branch, Constant, Function, Group, Node, Pipeline, Text
 from alerts.template.parser import parse
 from alerts.template.render import Ask, render
 from alerts.template.values import Element, Root
@@ -37,15 +37,17 @@ class Template:
 
 def compile_template(source: str) -> Template:
     """Compiles a template. Raises TemplateError."""
-    return Template(source, parse(source) if "{{" in source else (Text(source),))
+    return Template(source, parse(source))
 
 
 def _queries(nodes: Sequence[Node]) -> Iterator[str]:
     for node in nodes:
-        if not isinstance(node, Text):
+        if isinstance(node, Action):
             yield from _asked(node.pipeline)
-        if isinstance(node, Branch):
-            yield from _queries(node.body)
+        elif isinstance(node, Branch):
+            for arm in node.arms:
+                yield from _asked(arm.pipeline)
+                yield from _queries(arm.body)
             yield from _queries(node.otherwise)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import json
+import math
 from collections.abc import Sequence
 from typing import NoReturn
 
-from agent.wording import shown
+from alerts.promql.syntax.literals import unquoted
+from alerts.promql.syntax.quotes import scan_quoted
 from alerts.template import functions, printf
 from alerts.template.errors import TemplateError
 from alerts.template.lexer import Token, place
+from alerts.template.limits import DEEPEST_NESTING
 from alerts.template.nodes import Constant, Dot, Function, Group, Operand, Pipeline, Variable
 from alerts.template.values import FIELDS
 
@@ -18,25 +20,27 @@ _SCALARS = {"value", "externalURL", "Value", "ExternalURL"}
 _MAPS = {"labels", "externalLabels", "Labels", "ExternalLabels"}
 _GIVEN = ("", "labels", "externalLabels", "externalURL", "value")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-MOST_LEVELS = 50
-"""Levels of branches, and of parentheses: what reads and renders them is recursive."""
-_LARGEST = 2**63
-_LONGEST_NUMBER = 100
 
 
 class Scopes:
-    """Which variables there are at a place of a template, and whether `.` still is the alert."""
+    """Which variables there are at a place of a template, whether `.` still is the alert, and how deep it is."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.moved = 0  # how many `with` and `range` are around: inside, `.` is something else
+        self._depth = 0
         self._scopes: list[set[str]] = [set(_GIVEN)]
         self._made: set[str] = set()
 
-    @property
-    def is_fresh(self) -> bool:
-        """Whether nothing has changed what an action means."""
-        return not self.moved and not self._made
+    def enter(self, at: int) -> None:
+        """Go one level deeper, into a branch or parentheses that open at an offset. Raises TemplateError."""
+        self._depth += 1
+        if self._depth > DEEPEST_NESTING:
+            problem = f"is nested more than {DEEPEST_NESTING} levels deep; use variables"
+            raise TemplateError(f"{place(self.source, at)}: {problem}")
+
+    def leave(self) -> None:
+        self._depth -= 1
 
     def open(self) -> None:
         self._scopes.append(set())
@@ -64,7 +68,6 @@ class ActionReader:
         self._start = start
         self._tokens = tokens
         self._next = 0
-        self._depth = 0
 
     def _fail(self, text: str, token: Token | None = None) -> NoReturn:
         at = token.at if token else self._start
@@ -174,12 +177,10 @@ class ActionReader:
         assert token is not None, "the caller has looked"
         self._next += 1
         if token.kind == "symbol":
-            self._depth += 1
-            if self._depth > MOST_LEVELS:
-                self._fail(f"more than {MOST_LEVELS} parentheses are open", token)
-            group = Group(self.pipeline(ranges=False, closes=")"), self._fields())
-            self._depth -= 1
-            return group
+            self._scopes.enter(token.at)
+            pipeline = self.pipeline(ranges=False, closes=")")
+            self._scopes.leave()
+            return Group(pipeline, self._fields())
         if token.kind == "variable":
             return self._variable(token)
         if token.kind in ("dot", "field"):
@@ -243,26 +244,23 @@ class ActionReader:
     def _constant(self, token: Token) -> str | int | float:
         text = token.text
         if token.kind == "text":
-            if text.startswith("`"):
-                return text[1:-1]
             try:
-                value = str(json.loads(text, strict=False))
-                value.encode()  # half of a pair of surrogates is no character
-            except ValueError:
-                self._fail(f"{text}: the escape is not supported; use a raw text in backquotes", token)
-            return value
-        number = self._number(text)
-        if number is None or not -_LARGEST <= number < _LARGEST:
-            self._fail(f"{shown(text)} is no number that a template can have", token)
-        return number
-
-    def _number(self, text: str) -> int | float | None:
-        if "x" not in text.lower() and any(mark in text for mark in ".eE"):
-            return float(text.replace("_", ""))
+                scan_quoted(text, 0)
+                return unquoted(text)
+            except ValueError as error:
+                self._fail(f"{text}: {error}; a raw text in backquotes has no escapes", token)
+        is_float = "x" not in text.lower() and any(mark in text for mark in ".eE")
         try:
-            return int(text[:_LONGEST_NUMBER], 0)
+            number = float(text) if is_float else int(text, 0)
         except ValueError:
-            return None
+            self._fail(f"{text!r} is no number", token)
+        if isinstance(number, float):
+            if math.isinf(number):
+                self._fail(f"{text} overflows the 64 bits of a float", token)
+            return number
+        if not -(2**63) <= number < 2**63:
+            self._fail(f"{text} overflows the 64 bits of a whole number; write a float", token)
+        return number
 
 
 def _all(names: Sequence[str]) -> str:

@@ -19,9 +19,6 @@ from alerts.template.errors import RenderError, TemplateError
 from alerts.template.printf import sprintf
 from alerts.template.values import Element, Value, show, truth, type_name
 
-MOST_REPLACED = 64 * 2**10
-"""Characters that reReplaceAll puts in the place of others."""
-
 
 class Called(NamedTuple):
     """A function and how many arguments it takes; `most` is None where there is no limit."""
@@ -61,11 +58,7 @@ def _match(pattern: Value, text: Value) -> bool:
 
 
 def _replace_all(pattern: Value, replacement: Value, text: Value) -> str:
-    made = 0
-
     def expand(match: re.Match[str]) -> str:
-        nonlocal made
-
         def group(reference: re.Match[str]) -> str:
             if reference[0] == "$$":
                 return "$"
@@ -75,11 +68,7 @@ def _replace_all(pattern: Value, replacement: Value, text: Value) -> str:
             except IndexError:
                 return ""
 
-        expanded = re.sub(r"\$\$|\$\{(\w+)\}|\$(\w+)", group, _text(replacement))
-        made += len(expanded)
-        if made > MOST_REPLACED:
-            raise RenderError(f"makes more than {MOST_REPLACED} characters of it")
-        return expanded
+        return re.sub(r"\$\$|\$\{(\w+)\}|\$(\w+)", group, _text(replacement))
 
     return _pattern(_text(pattern)).sub(expand, _text(text))
 

@@ -105,12 +105,11 @@ def humanize_timestamp(given: Value) -> str:
     value = number(given)
     if not math.isfinite(value):
         return _four(value)
-    nanoseconds = value * 1e9  # may be infinite
-    if not -(2**63) <= nanoseconds < 2**63:
+    if not -(2**63) <= value * 1e9 < 2**63:
         raise RenderError(
             f"{shortest(value)} cannot be represented as a nanoseconds timestamp since it overflows int64"
         )
-    moment = _EPOCH + timedelta(milliseconds=_toward_zero(int(nanoseconds), 1_000_000))
+    moment = _EPOCH + timedelta(milliseconds=_toward_zero(int(value * 1e9), 1_000_000))
     fraction = f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else ""
     return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
 

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from alerts.template.errors import TemplateError
+from alerts.template.limits import LONGEST_TEMPLATE
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+)
@@ -21,10 +22,9 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
-
 _TRIM = re.compile(r"-[ \t\r\n]")
-_CLOSING = re.compile(r"([ \t\r\n]-)?\}\}")
-_END_OF_COMMENT = re.compile(r"\*/( -)?\}\}")
+_END = re.compile(r"([ \t\r\n]-)?\}\}")
+_COMMENT_END = re.compile(r"\*/( -)?\}\}")
 
 
 class Token(NamedTuple):
@@ -37,7 +37,7 @@ class Token(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A stretch of a template: text, or an action with its tokens."""
+    """A stretch of a template: text, or an action's tokens."""
 
     text: str
     tokens: tuple[Token, ...]
@@ -54,6 +54,8 @@ def place(source: str, at: int) -> str:
 
 def cut(source: str) -> list[Piece]:
     """The pieces of a template. Raises TemplateError."""
+    if len(source) > LONGEST_TEMPLATE:
+        raise TemplateError(f"has {len(source)} characters; {LONGEST_TEMPLATE} are the most that are read")
     pieces = []
     position, trim = 0, False
     while True:
@@ -70,20 +72,20 @@ def cut(source: str) -> list[Piece]:
         inner += 2 if trims_left else 0
         position, trim, tokens = _action(source, start, inner)
         if tokens is not None:
-            pieces.append(Piece(source[start:position], tokens, start, True))
+            pieces.append(Piece("", tokens, start, True))
 
 
 def _action(source: str, start: int, inner: int) -> tuple[int, bool, tuple[Token, ...] | None]:
     """Where the action ends, whether it trims what follows, and its tokens: None of a comment."""
     if source.startswith("/*", inner):
-        close = _END_OF_COMMENT.search(source, inner)
+        close = _COMMENT_END.search(source, inner)
         if close is None:
             raise TemplateError(f"{place(source, start)}: the comment is not closed; end it with */}}}}")
         return close.end(), close[1] is not None, None
     tokens: list[Token] = []
     position, glued = inner, False
     while True:
-        close = _CLOSING.match(source, position)
+        close = _END.match(source, position)
         if close is not None:
             return close.end(), close[1] is not None, tuple(tokens)
         match = _TOKEN.match(source, position)

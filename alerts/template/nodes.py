@@ -72,12 +72,19 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
-    """`if`, `with` or `range`, told apart by `kind`."""
+class Arm:
+    """A condition, and what stands below it."""
 
-    kind: str
     pipeline: Pipeline
     body: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """`if`, `with` or `range`, told apart by `kind`; only an `if` has several arms, one for each `else if`."""
+
+    kind: str
+    arms: tuple[Arm, ...]
     otherwise: tuple[Node, ...]
 
 

@@ -3,15 +3,13 @@ numbers of arguments, and constructs of Go's templates that rules have no use fo
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NoReturn
 
-from alerts.template.action import MOST_LEVELS, ActionReader, Scopes
+from alerts.template.action import ActionReader, Scopes
 from alerts.template.errors import TemplateError
 from alerts.template.lexer import Piece, Token, cut, place
-from alerts.template.nodes import Action, Branch, Node, Text
+from alerts.template.nodes import Action, Arm, Branch, Node, Text
 
 _REFUSED = ("block", "break", "continue", "define", "template")
 _BRANCHES = ("if", "with", "range")
@@ -22,23 +20,11 @@ def parse(source: str) -> tuple[Node, ...]:
     return _Parser(source).template()
 
 
-_USUAL = 200
-"""Characters of an action that others may have, too."""
-
-
-@lru_cache(512)
-def _alone(text: str) -> Action:
-    """An action that depends on nothing around it: most templates are made of the same few. Raises TemplateError."""
-    (piece,) = cut(text)
-    return Action(ActionReader(Scopes(text), piece.at, piece.tokens).pipeline(ranges=False))
-
-
 class _Parser:
     def __init__(self, source: str) -> None:
         self._source = source
         self._pieces = cut(source)
         self._next = 0
-        self._depth = 0
         self._scopes = Scopes(source)
 
     def _fail(self, at: int, text: str) -> NoReturn:
@@ -66,46 +52,48 @@ class _Parser:
                 return tuple(nodes), piece
             if word in _REFUSED:
                 self._fail(piece.at, f"{{{{ {word} }}}} is not supported in rules; use if, with, range and variables")
-            nodes.append(self._branch(word, piece, piece.tokens[1:]) if word in _BRANCHES else self._action(piece))
+            if word in _BRANCHES:
+                nodes.append(self._branch(word, piece, piece.tokens[1:]))
+            else:
+                nodes.append(Action(ActionReader(self._scopes, piece.at, piece.tokens).pipeline(ranges=False)))
         return tuple(nodes), None
 
-    def _action(self, piece: Piece) -> Action:
-        if self._scopes.is_fresh and len(piece.text) <= _USUAL:
-            with contextlib.suppress(TemplateError):  # told anew, with its place in this template
-                known = _alone(piece.text)
-                if not known.pipeline.declares:
-                    return known
-        return Action(ActionReader(self._scopes, piece.at, piece.tokens).pipeline(ranges=False))
-
     def _branch(self, kind: str, opening: Piece, tokens: Sequence[Token]) -> Branch:
-        self._depth += 1
-        if self._depth > MOST_LEVELS:
-            self._fail(opening.at, f"is nested more than {MOST_LEVELS} levels deep")
-        self._scopes.open()
-        pipeline = ActionReader(self._scopes, opening.at, tokens).pipeline(ranges=kind == "range")
-        moves = kind != "if"
-        self._scopes.moved += moves
-        self._scopes.open()
-        body, end = self._nodes()
-        self._scopes.close()
-        self._scopes.moved -= moves
+        scopes, at = self._scopes, opening.at
+        scopes.enter(at)
+        arms: list[Arm] = []
+        while True:
+            scopes.open()  # what the pipeline declares is known in the arms that follow, too
+            pipeline = ActionReader(scopes, at, tokens).pipeline(ranges=kind == "range")
+            scopes.moved += kind != "if"
+            body, end = self._block()
+            scopes.moved -= kind != "if"
+            arms.append(Arm(pipeline, body))
+            if end is None or not self._is_else_if(kind, end):
+                break
+            at, tokens = end.at, end.tokens[2:]
         otherwise: tuple[Node, ...] = ()
         if end is not None and end.tokens[0].text == "else":
-            self._scopes.open()
-            otherwise, end = self._otherwise(kind, end)
-            self._scopes.close()
-        self._scopes.close()
+            otherwise, end = self._block()
+        for _ in arms:
+            scopes.close()
+        scopes.leave()
         if end is None:
             self._fail(opening.at, f"{{{{ {kind} }}}} is not closed; end it with {{{{ end }}}}")
         if end.tokens[0].text != "end" or len(end.tokens) > 1:
             self._fail(end.at, f"{{{{ {kind} }}}} wants {{{{ end }}}} here")
-        self._depth -= 1
-        return Branch(kind, pipeline, body, otherwise)
+        return Branch(kind, tuple(arms), otherwise)
 
-    def _otherwise(self, kind: str, piece: Piece) -> tuple[tuple[Node, ...], Piece | None]:
-        if len(piece.tokens) == 1:
-            return self._nodes()
+    def _block(self) -> tuple[tuple[Node, ...], Piece | None]:
+        """Nodes in a scope of their own, up to an `else` or `end`, which is given too."""
+        self._scopes.open()
+        found = self._nodes()
+        self._scopes.close()
+        return found
+
+    def _is_else_if(self, kind: str, piece: Piece) -> bool:
+        if piece.tokens[0].text != "else" or len(piece.tokens) == 1:
+            return False
         if kind != "if" or piece.tokens[1].text != "if":
             self._fail(piece.at, "only {{ else }} and, after if, {{ else if }} can be here")
-        branch = self._branch("if", piece, piece.tokens[2:])
-        return (branch,), self._pieces[self._next - 1]  # `else if` shares the end of the outer `if`
+        return True

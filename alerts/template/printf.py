@@ -12,13 +12,12 @@ import re
 import sys
 from collections.abc import Sequence
 
-from agent.wording import shown
 from alerts.template.errors import TemplateError
+from alerts.template.limits import WIDEST_VERB
 from alerts.template.values import Value, shortest, show, special, type_name
 
 VERB = re.compile(r"%([-+# 0]*)(\d*)(\.\d*)?(.?)", re.DOTALL)
 _KNOWN = "sqvdfFeEgGtxXobcT%"
-_WIDEST = 1000
 
 
 def check(text: str) -> None:
@@ -26,13 +25,11 @@ def check(text: str) -> None:
     for match in VERB.finditer(text):
         verb = match[4]
         if verb in ("*", "["):
-            raise TemplateError(
-                f"printf {shown(text)}: {match[0]!r} takes its width from an argument; write the number"
-            )
-        if max(_digits(match[2]), _digits((match[3] or "")[1:])) > _WIDEST:
-            raise TemplateError(f"printf {shown(text)}: {shown(match[0])} is wider than {_WIDEST}")
+            raise TemplateError(f"printf {text!r}: {match[0]!r} takes its width from an argument; write the number")
+        if max(_digits(match[2]), _digits((match[3] or "")[1:])) > WIDEST_VERB:
+            raise TemplateError(f"printf {text!r}: {match[0]!r} is wider than {WIDEST_VERB}")
         if verb and verb not in _KNOWN:
-            raise TemplateError(f"printf {shown(text)}: {match[0]!r} is no verb; valid: %{' %'.join(_KNOWN)}")
+            raise TemplateError(f"printf {text!r}: {match[0]!r} is no verb; valid: %{' %'.join(_KNOWN)}")
 
 
 def _digits(text: str) -> int:
@@ -53,8 +50,8 @@ def sprintf(text: str, arguments: Sequence[Value]) -> str:
             return "%!(NOVERB)"
         if not left:
             return f"%!{verb}(MISSING)"
-        digits = None if precision is None else int(precision[1:] or 0)
-        return _one(verb, flags, int(width or 0), digits, left.pop(0))
+        digits = None if precision is None else _digits(precision[1:])
+        return _one(verb, flags, _digits(width), digits, left.pop(0))
 
     done = VERB.sub(replace, text)
     if left:
@@ -117,8 +114,8 @@ def _float(verb: str, flags: str, width: int, precision: int | None, value: floa
 
 def _integer(verb: str, flags: str, width: int, value: int) -> str:
     if verb in "cq":
-        exists = 0 <= value <= sys.maxunicode and not 0xD800 <= value < 0xE000
-        character = chr(value) if exists else "\N{REPLACEMENT CHARACTER}"
+        is_character = 0 <= value <= sys.maxunicode and not 0xD800 <= value < 0xE000  # those are halves of one
+        character = chr(value) if is_character else "\N{REPLACEMENT CHARACTER}"
         return _pad(character if verb == "c" else f"'{character}'", flags, width)
     prefix = {"x": "0x", "X": "0X", "o": "0", "b": "0b"}.get(verb, "") if "#" in flags else ""
     sign = "-" if value < 0 else ""

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from alerts.template.errors import RenderError
 from alerts.template.functions import FUNCTIONS
+from alerts.template.limits import STEPS_OF_QUERY, Allowance
 from alerts.template.nodes import (
     Action,
     Branch,
@@ -21,12 +22,6 @@ from alerts.template.nodes import (
     Variable,
 )
 from alerts.template.values import FIELDS, Element, Root, Value, show, truth, type_name
-
-MOST_TEXT = 64 * 2**10
-"""Characters of a rendered text, and of any value on the way to it."""
-MOST_STEPS = 100_000
-"""Texts, actions and branches that are gone through."""
-MOST_QUERIES = 100
 
 Ask = Callable[[str], Sequence[Element]]
 """Runs a query at the evaluation's time. Raises RenderError."""
@@ -54,39 +49,37 @@ class _Renderer:
         self._root = root
         self._ask = ask
         self._out = out
-        self._length = self._steps = self._queries = 0
+        self._allowance = Allowance()
 
     def run(self, nodes: Iterable[Node], dot: Value, scopes: Scopes) -> None:
         for node in nodes:
-            self._steps += 1
-            if self._steps > MOST_STEPS:
-                raise RenderError(f"takes more than {MOST_STEPS} steps")
             if isinstance(node, Text):
-                self._write(node.text)
+                self._print(node.text)
             elif isinstance(node, Action):
                 value = self._pipeline(node.pipeline, dot, scopes)
                 if not node.pipeline.declares:
-                    self._write(show(value))
+                    self._print(show(value))
+            elif node.kind == "range":
+                self._range(node, dot, [*scopes, {}])
             else:
                 self._branch(node, dot, scopes)
 
-    def _write(self, text: str) -> None:
-        self._length += len(text)
-        if self._length > MOST_TEXT:
-            raise RenderError(f"comes to more than {MOST_TEXT} characters")
+    def _print(self, text: str) -> None:
+        self._allowance.make(len(text))
         self._out.append(text)
 
     def _branch(self, node: Branch, dot: Value, scopes: Scopes) -> None:
-        inner = [*scopes, {}]
-        value = self._pipeline(node.pipeline, dot, inner)
-        if node.kind == "range":
-            self._range(node, value, dot, inner)
-        elif truth(value):
-            self.run(node.body, value if node.kind == "with" else dot, [*inner, {}])
-        else:
-            self.run(node.otherwise, dot, [*inner, {}])
+        for arm in node.arms:
+            scopes = [*scopes, {}]
+            value = self._pipeline(arm.pipeline, dot, scopes)
+            if truth(value):
+                self.run(arm.body, value if node.kind == "with" else dot, [*scopes, {}])
+                return
+        self.run(node.otherwise, dot, [*scopes, {}])
 
-    def _range(self, node: Branch, value: Value, dot: Value, scopes: Scopes) -> None:
+    def _range(self, node: Branch, dot: Value, scopes: Scopes) -> None:
+        (arm,) = node.arms
+        value = self._pipeline(arm.pipeline, dot, scopes)
         pairs: list[tuple[Value, Value]]
         if isinstance(value, Mapping):
             pairs = [(name, value[name]) for name in sorted(value)]
@@ -94,10 +87,11 @@ class _Renderer:
             pairs = list(enumerate(value))
         else:
             raise RenderError(f"range can't iterate over {type_name(value)}")
-        names = node.pipeline.declares
+        names = arm.pipeline.declares
         for key, item in pairs:
+            self._allowance.step()
             own: dict[str, Value] = dict(zip(names, (key, item) if len(names) == 2 else (item,), strict=False))
-            self.run(node.body, item, [*scopes, own])
+            self.run(arm.body, item, [*scopes, own])
         if not pairs:
             self.run(node.otherwise, dot, [*scopes, {}])
 
@@ -113,6 +107,7 @@ class _Renderer:
         return value
 
     def _command(self, command: tuple[Operand, ...], dot: Value, scopes: Scopes, piped: tuple[Value, ...]) -> Value:
+        self._allowance.step()
         head = command[0]
         if not isinstance(head, Function):
             return self._operand(head, dot, scopes)
@@ -135,21 +130,20 @@ class _Renderer:
             text = arguments[0]
             if not isinstance(text, str):
                 raise RenderError(f"wrong type for value; expected string; got {type_name(text)}")
-            self._queries += 1
-            if self._queries > MOST_QUERIES:
-                raise RenderError(f"asks more than {MOST_QUERIES} queries")
+            self._allowance.step(STEPS_OF_QUERY)
             return list(self._ask(text))
         if name == "externalURL":
             return self._root.external_url
         if name == "pathPrefix":
             return urlsplit(self._root.external_url).path
         try:
-            _refuse_long(*arguments)
-            made = FUNCTIONS[name].call(*arguments)
-            _refuse_long(made)
-            return made
+            self._allowance.check(name, arguments)
+            value = FUNCTIONS[name].call(*arguments)
         except RenderError as error:
             raise RenderError(f"error calling {name}: {error}") from error
+        if isinstance(value, str):
+            self._allowance.make(len(value))
+        return value
 
     def _operand(self, operand: Operand, dot: Value, scopes: Scopes) -> Value:
         if isinstance(operand, Constant):
@@ -162,12 +156,6 @@ class _Renderer:
         if isinstance(operand, Group):
             return _fields(self._pipeline(operand.pipeline, dot, scopes), operand.names)
         return self._call(operand.name, [])
-
-
-def _refuse_long(*values: Value) -> None:
-    """Refuse what would double with every step: a text made of itself twice, and that again."""
-    if sum(len(each) for each in values if isinstance(each, str)) > MOST_TEXT:
-        raise RenderError(f"text of more than {MOST_TEXT} characters")
 
 
 def _fields(value: Value, names: Iterable[str]) -> Value:

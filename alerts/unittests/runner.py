@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from agent.model import Labels
 from alerts import durations
 from alerts.group import Group, Surroundings
-from alerts.promql import EvaluationError, PromqlError, Scalar
+from alerts.promql import EvaluationError, PromqlError, Scalar, compile_query
 from alerts.promql.storage import Storage
-from alerts.rulefile import RuleFile, compile_expression
+from alerts.rulefile import RuleFile
 from alerts.unittests import difference
 from alerts.unittests.document import AlertCase, Document, ExpectedAlert, QueryCase, Test
 
@@ -90,7 +90,7 @@ class _Run:
     def _check_query(self, case: QueryCase) -> Iterator[Failed]:
         what = f"expr: {case.expression!r}, time: {durations.show(case.at)}"
         try:
-            query = compile_expression(case.expression, self._document.interval)
+            query = compile_query(case.expression, default_step=self._document.interval)
             result = query.evaluate(self._storage, case.at)
         except (PromqlError, EvaluationError) as error:
             yield self._failed(case.line, what, [f"err: {error}"])

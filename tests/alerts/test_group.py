@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
 
 from agent.model import Phase
 from alerts import rulefile
+from alerts.adhoc import MOST_CHARACTERS, AdHocQueries
 from alerts.group import Group, Surroundings
 from alerts.promql import Storage, compile_query, make_labels
 
@@ -148,6 +150,42 @@ def test_a_template_that_cannot_be_rendered_says_so_in_its_place(storage: Storag
     assert alert.annotations == {"a": "<error expanding template: error calling humanize: 'x' is no number>", "b": "90"}
 
 
+@pytest.mark.parametrize(
+    ("query", "value", "words"),
+    [
+        ('printf "up offset %.0f" $value', 1e300, "duration out of range"),
+        ('printf "up offset %v" $value', math.inf, "duration out of range"),
+        ('printf "up[%.0f]" $value', 1e300, "duration out of range"),
+        ('printf "rate(up[1m:%f])" $value', 0.0001, "must be at least 1ms"),
+        ('printf "%0999d" 0 | reReplaceAll "0" "("', 1, "nested more than 100 levels"),
+        ('printf "%0400d)" 0 | reReplaceAll "0" "sum("', 1, "nested more than 100 levels"),
+        ('printf "%0999d1" 0 | reReplaceAll "0" "-"', 1, "nested more than 100 levels"),
+        ('printf "%0999d" 0 | reReplaceAll "0" "1+1+1+1+1+1+"', 1, "more than 10000 words"),
+        ('printf "%0999d%999s%999s" 0 "" "" | reReplaceAll "[0 ]" "t                     "', 1, "longer than 65536"),
+        ('print "\\"\\\\xff\\""', 1, "is not UTF-8"),
+        ('print "x{a=~" `"("}`', 1, "regular expression"),
+        ('print "x * on() " "t"', 1, "multiple matches for labels"),
+        ('print "t[5m]"', 1, "a range vector is no result"),
+    ],
+)
+def test_a_querys_text_that_a_template_makes_costs_its_annotation_alone(
+    storage: Storage, query: str, value: float, words: str
+) -> None:
+    rules = group(
+        f"rules: [{{alert: Hot, expr: t, annotations: {{a: '{{{{ {query} | query }}}}', b: '{{{{ 1 }}}}'}}}}]"
+    )
+    put(storage, 1, x=value)
+    for gpu in "yz":
+        storage.append(make_labels({"gpu": gpu}, "x"), 1, 1.0)
+    outcome = rules.evaluate(storage, 1)
+    assert outcome.failures == ()
+    (transition,) = outcome.transitions
+    annotations = transition.alert.annotations
+    assert annotations["b"] == "1"
+    assert annotations["a"].startswith("<error expanding template: error calling query: ")
+    assert words in annotations["a"]
+
+
 def test_templates_know_the_surroundings(storage: Storage) -> None:
     text = "rules: [{alert: A, expr: t, labels: {where: '{{ $externalLabels.rack }}{{ $externalURL }}'}}]"
     rules = group(text, external_labels={"rack": "r12"}, external_url="http://node")
@@ -163,3 +201,12 @@ def test_memory_is_bounded_by_the_alerts_that_were_there_lately(storage: Storage
         rules.evaluate(storage, minute * 60.0)
         storage.append(make_labels({"gpu": str(minute)}, "t"), minute * 60.0 + 1, 10)
     assert len(rules.alerts()) == 17  # one fires, and sixteen minutes' worth is remembered
+
+
+def test_queries_that_templates_make_are_remembered_by_their_length(storage: Storage) -> None:
+    remembered = AdHocQueries()
+    kept = remembered.compiled("t")
+    for number in range(2_000):
+        remembered.compiled(f"t > {number}" + " " * 100)
+        assert remembered.compiled("t") is kept
+    assert remembered.characters <= MOST_CHARACTERS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -15,6 +16,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.daemon.standin import FAST, Node
+from tests.fakes.nvml import build
+
 ROOT = Path(__file__).resolve().parents[2]
 Page = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -22,11 +26,20 @@ Page = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 class RunningDaemon:
     """`coldplate run` with the given arguments; what it logs goes to a file."""
 
-    def __init__(self, arguments: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        log: Path,
+        environment: dict[str, str] | None = None,
+        module: str = "agent.cli",
+        plan: dict[str, object] | None = None,
+    ) -> None:
+        """`plan` is what a module other than the command line's own is told before."""
         self.log = log
+        told = [] if plan is None else [json.dumps(plan)]
         with log.open("w") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "agent.cli", "run", "--web.listen-address", "127.0.0.1:0", *arguments],
+                [sys.executable, "-m", module, *told, "run", "--web.listen-address", "127.0.0.1:0", *arguments],
                 stderr=file,
                 stdin=subprocess.DEVNULL,
                 cwd=ROOT,
@@ -114,3 +127,21 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield start
     for daemon in running:
         daemon.stop()
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a stand-in for the driver's library."""
+    if build.compiler() is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("no C compiler, and CI=true")
+        pytest.skip("no C compiler")
+    directory = tmp_path_factory.mktemp("nvml")
+    build.build(directory)
+    return directory
+
+
+@pytest.fixture
+def opened(start, library: Path, tmp_path: Path):
+    """Starts a daemon on a driver that was told what to do beforehand."""
+    return lambda *commands, config=FAST: Node(start, library, tmp_path, config, commands)

@@ -2,63 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\nbackends: {power: [estimate], infiniband: false}\n"
-
-
-def stand_in() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("nvml_build", ROOT / "tests/fakes/nvml/build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-BUILD = stand_in()
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if BUILD.compiler() is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no C compiler, and CI=true")
-        pytest.skip("no C compiler")
-    directory = tmp_path_factory.mktemp("nvml")
-    BUILD.build(directory)
-    return directory
-
-
-class Node:
-    """A daemon on the stand-in, and the file that tells the stand-in what to do."""
-
-    def __init__(self, start, library: Path, tmp_path: Path, config: str = FAST) -> None:
-        self.control = tmp_path / "control"
-        self.control.touch()
-        self.state = tmp_path / "state"
-        environment = {"LD_LIBRARY_PATH": str(library), BUILD.CONTROL: str(self.control)}
-        config += f"state_dir: {self.state}\n"
-        self.daemon = start("--backend", "nvml", config=config, environment=environment)
-
-    def command(self, *lines: str) -> None:
-        BUILD.command(self.control, *lines)
-
-    def up(self) -> dict[str, float]:
-        return self.daemon.family("coldplate_gpu_up")
-
-    def until_up(self, expected: dict[str, float], seconds: float) -> float:
-        return self.daemon.until(f"up is {expected}", lambda: self.up() == expected, seconds)
-
+from tests.daemon.standin import FAST, Node
+from tests.fakes.nvml import build
 
 ALL = dict.fromkeys("01234567", 1.0)
 
@@ -137,7 +90,7 @@ def test_a_gpu_that_is_missing_after_a_restart_is_seen(start, library: Path, tmp
     node.until_up(ALL, 5)
     assert node.daemon.stop() == 0
     node.command("count 7")
-    environment = {"LD_LIBRARY_PATH": str(library), BUILD.CONTROL: str(node.control)}
+    environment = {"LD_LIBRARY_PATH": str(library), build.CONTROL: str(node.control)}
     later = start("--backend", "nvml", config=FAST + f"state_dir: {node.state}\n", environment=environment)
     later.until("GPU 7 is missing", lambda: later.family("coldplate_gpu_up") == {**ALL, "7": 0.0}, 5)
     assert later.family("coldplate_gpus_expected", "")[""] == 8
@@ -146,12 +99,12 @@ def test_a_gpu_that_is_missing_after_a_restart_is_seen(start, library: Path, tmp
 
 def test_a_driver_that_comes_after_the_agent_is_found(start, library: Path, tmp_path: Path) -> None:
     control = tmp_path / "control"
-    BUILD.command(control, "unloaded")
-    environment = {"LD_LIBRARY_PATH": str(library), BUILD.CONTROL: str(control)}
+    build.command(control, "unloaded")
+    environment = {"LD_LIBRARY_PATH": str(library), build.CONTROL: str(control)}
     daemon = start("--backend", "nvml", config=FAST, environment=environment)
     assert not daemon.family("coldplate_gpu_up")
     assert "the NVIDIA driver is not loaded" in daemon.log.read_text()
-    BUILD.command(control)
+    build.command(control)
     daemon.until("the GPUs are there", lambda: daemon.family("coldplate_gpu_up") == ALL, 10)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any
 
-import promql_parser
 import pytest
 
 from agent.catalogue import BY_NAME
+from alerts.promql.syntax import parse
+from alerts.promql.syntax.tree import VectorSelector
 from dashboards.rulebook import FLEET, PACK, recorded
 from tests.dashboards.conftest import NAMES, Dashboard, filled, load
 
@@ -24,17 +26,14 @@ every = pytest.mark.parametrize("board", DASHBOARDS.values(), ids=NAMES)
 
 def _names(tree: Any) -> Iterator[str]:
     """Every series that a query reads, from its syntax tree."""
-    if isinstance(tree, promql_parser.VectorSelector):
+    if isinstance(tree, VectorSelector):
         yield tree.name
-    elif isinstance(tree, promql_parser.MatrixSelector):
-        yield tree.vector_selector.name
-    else:
-        for attribute in ("expr", "lhs", "rhs", "param"):
-            inner = getattr(tree, attribute, None)
-            if inner is not None:
-                yield from _names(inner)
-        for inner in getattr(tree, "args", None) or ():
-            yield from _names(inner)
+    elif isinstance(tree, tuple):
+        for each in tree:
+            yield from _names(each)
+    elif is_dataclass(tree):
+        for each in fields(tree):
+            yield from _names(getattr(tree, each.name))
 
 
 @every
@@ -131,7 +130,7 @@ def test_the_first_threshold_has_no_value_and_the_others_rise(board: Dashboard) 
 @every
 def test_every_query_parses_and_reads_series_that_exist(board: Dashboard) -> None:
     for where, expr in board.queries():
-        read = set(_names(promql_parser.parse(filled(expr, ANY))))
+        read = set(_names(parse(filled(expr, ANY))))
         assert read, where
         unknown = {each for each in read if each not in BY_NAME and each not in recorded() and each not in KNOWN}
         assert not unknown, where
@@ -163,7 +162,7 @@ def test_every_variable_that_is_used_is_defined(board: Dashboard) -> None:
             matched = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"])
             assert matched, name
             assert variable["query"]["query"] == variable["definition"]
-            assert set(_names(promql_parser.parse(filled(matched[1], ANY)))) <= set(BY_NAME)
+            assert set(_names(parse(filled(matched[1], ANY)))) <= set(BY_NAME)
 
 
 def links_of(value: Any) -> Iterator[str]:
@@ -230,7 +229,7 @@ def test_the_fleet_board_reads_recorded_series_over_time() -> None:
     """A raw series of every GPU is read for one moment at most, never for a range."""
     for panel in DASHBOARDS["fleet"].panels():
         for target in panel["targets"]:
-            raw = {each for each in _names(promql_parser.parse(filled(target["expr"], ANY))) if each in BY_NAME}
+            raw = {each for each in _names(parse(filled(target["expr"], ANY))) if each in BY_NAME}
             assert not raw or target["instant"], panel["title"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import zlib
@@ -83,18 +82,3 @@ def test_a_damaged_file_is_set_aside_with_a_warning(
 def test_a_file_that_is_not_there_is_no_reason_to_warn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert state.read(tmp_path / "none", state.decode) is None
     assert not caplog.records
-
-
-def test_a_folder_that_cannot_be_written_is_told_and_is_not_fatal(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").touch()
-    assert not state.write(tmp_path / "file" / "alerts.state", GOOD)
-    assert "cannot write" in caplog.text
-
-
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
-    path = tmp_path / "deeper" / "alerts.state"
-    assert state.write(path, b"old") and state.write(path, GOOD)
-    assert [each.name for each in path.parent.iterdir()] == ["alerts.state"]
-    assert json.loads(path.read_bytes().partition(b"\n")[2])["at"] == 5.0

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from agent.backends.kmsg import (
     RECORDS_PER_READ,
+    SWITCHES,
+    SXID_KINDS,
     DeviceReader,
     KmsgBackend,
     parse_record,
@@ -216,3 +218,25 @@ def test_what_the_driver_prints_is_what_is_parsed(
     width = 8 if eight else 4
     line = f"NVRM: Xid (PCI:{domain:0{width}x}:{bus:02X}:{device:02x}): {code}, {words}"
     assert parse_xid(line) == (f"{domain:04x}:{bus:02x}:{device:02x}", code)
+
+
+def test_sxids_beyond_all_reason_are_counted_together_and_none_is_lost(follower, caplog) -> None:
+    lines = 0
+    for switch in range(300):
+        for code in range(300):
+            if (switch * 300 + code) % 9 == 0:
+                follower.log.write(
+                    f"nvidia-nvswitch0: SXid (PCI:{switch:04x}:c1:00.0): {code}, Non-fatal, Link 32 egress"
+                )
+                lines += 1
+    sample = follower.read(101.0)
+    at = 101.0
+    while follower.log.queue:
+        at += 1.0
+        sample = follower.read(at)
+    counts = {(r.series.labels[0][1], r.series.labels[1][1]): r.value for r in sample.readings}
+    assert len(counts) <= SXID_KINDS + SWITCHES + 1
+    assert len({switch for switch, _ in counts}) <= SWITCHES + 1
+    assert counts["other", "other"] > 0
+    assert sum(counts.values()) == lines
+    assert len([record for record in caplog.records if "kinds of SXid" in record.message]) == 1

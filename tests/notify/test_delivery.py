@@ -390,19 +390,23 @@ def test_an_error_that_nobody_thought_of_costs_an_attempt_and_not_the_thread(
     h.wait_until(lambda: told() == [AWAY, BACK])
 
 
-def test_a_thread_that_cannot_be_had_is_asked_for_again(listener, receive, monkeypatch, h) -> None:
+def test_a_thread_that_cannot_be_had_is_started_when_there_is_one(listener, receive, monkeypatch, h) -> None:
     import threading
+
+    from agent.threads import Threads
+
+    threads = Threads()
 
     def exhausted(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    receiver = receive(Alertmanager, listener.url)
+    receiver = receive(Alertmanager, listener.url, options={"threads": threads})
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", exhausted)
         receiver.put([h.notice("A")], 0.0)
     assert receiver.queued == 1
-    receiver.put([h.notice("B")], 0.0)
-    h.wait_until(lambda: receiver.counts.sent == 2)
+    threads.tend()
+    h.wait_until(lambda: receiver.counts.sent == 1)
 
 
 ALONE = """

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from agent.backends.nvml.errands import Errands
 from agent.backends.nvml.events import EventWatch
 from agent.backends.protocol import SourceError
 from agent.model import Xid
@@ -18,10 +19,11 @@ class Watched:
     def __init__(self, driver: FakeDriver) -> None:
         self.driver = driver
         self.paused: list[float] = []
-        self.watch = EventWatch(driver, lambda: 1234.5, self.paused.append)
+        self.watch = EventWatch(driver, lambda: 1234.5, self.paused.append, Errands())
         self.watch.open()
         for gpu in driver.gpus:
             self.watch.watch(f"handle of {gpu.uuid}", gpu.uuid)
+        self.watch.settle(5.0)
 
 
 @pytest.fixture

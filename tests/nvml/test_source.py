@@ -63,39 +63,46 @@ def test_devices_are_addressed_by_uuid_after_the_enumeration(opened):
     assert bench.driver.log.count("nvmlDeviceGetHandleByUUID") == 1
 
 
-@pytest.mark.parametrize("code", [LOST, DENIED, UNKNOWN])
-def test_a_gpu_without_a_handle_costs_itself(opened, caplog, code):
+@pytest.mark.parametrize(
+    ("code", "reason"), [(LOST, Reason.LOST), (DENIED, Reason.DENIED), (UNKNOWN, Reason.MALFORMED)]
+)
+def test_a_gpu_without_a_handle_costs_itself(opened, code, reason):
     driver = FakeDriver(h100(0), h100(1), h100(2))
     driver.handles[1] = code
     bench = opened(driver)
     assert [channel.identity.gpu.index for channel in bench.channels] == ["0", "2"]
-    assert "GPU 1 is left out: nvmlDeviceGetHandleByIndex_v2" in caplog.text
+    (missing,) = bench.source.roster(NOW).unidentified
+    assert (missing.index, missing.reason) == ("1", reason)
+    assert missing.detail.startswith("nvmlDeviceGetHandleByIndex_v2: ")
     assert value(bench.read(gpu=1), "coldplate_gpu_power_watts") == 412.345
 
 
 def test_a_gpu_that_tells_only_its_uuid_is_still_a_channel(opened):
     gpu = h100()
     for name in ("Name", "Serial", "PciInfo_v3", "VbiosVersion"):
-        gpu.calls[f"nvmlDeviceGet{name}"] = LOST
+        gpu.calls[f"nvmlDeviceGet{name}"] = UNKNOWN
     identity = opened(gpu).channels[0].identity
     assert (identity.gpu.uuid, identity.slot, identity.serial, identity.model) == ("GPU-00000000", "", "", "")
 
 
-def test_a_gpu_that_hangs_while_opening_does_not_hold_up_the_others(opened, caplog):
+def test_a_gpu_that_hangs_while_opening_does_not_hold_up_the_others(opened):
     release = threading.Event()
     gpu = h100(1)
     gpu.hook = lambda name: release.wait()
     bench = opened(h100(0), gpu)
     assert [channel.key for channel in bench.channels] == ["GPU-00000000"]
-    assert "no answer within 0.2 s" in caplog.text
+    (missing,) = bench.source.roster(NOW).unidentified
+    assert (missing.index, missing.reason) == ("1", Reason.TIMEOUT)
     release.set()
 
 
-def test_a_node_on_which_no_gpu_can_be_opened_is_a_failure_and_not_an_absence():
+def test_a_node_on_which_no_gpu_can_be_opened_is_open_and_says_why():
     driver = FakeDriver(h100(0))
     driver.handles[0] = DENIED
-    with pytest.raises(SourceError, match=r"none of the 1 GPUs.*no permission"):
-        source(driver).open(NOW)
+    node = source(driver)
+    assert list(node.open(NOW)) == []
+    assert "no permission" in node.roster(NOW).unidentified[0].detail
+    node.close()
     assert driver.log[-1] == "nvmlShutdown"
 
 

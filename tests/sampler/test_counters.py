@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.catalogue.growth import USUAL
 from agent.model import Unit
 from agent.sampler.counters import Counter
 
@@ -14,55 +15,55 @@ def feed(counter: Counter, *raws: float, step: float = 1.0) -> list[float | None
 
 
 def test_a_counter_that_behaves_is_shown_as_it_is() -> None:
-    assert feed(Counter(Unit.NONE), 5, 5, 9, 12) == [5, 5, 9, 12]
+    assert feed(Counter(USUAL[Unit.NONE]), 5, 5, 9, 12) == [5, 5, 9, 12]
 
 
 def test_the_first_reading_after_a_restart_is_left_out_and_the_second_goes_on_from_what_was_shown() -> None:
-    assert feed(Counter(Unit.JOULES), 9000, 9100, 100, 200, 300) == [9000, 9100, None, 9300, 9400]
+    assert feed(Counter(USUAL[Unit.JOULES]), 9000, 9100, 100, 200, 300) == [9000, 9100, None, 9300, 9400]
 
 
 def test_one_garbage_value_downwards_costs_itself_only() -> None:
-    assert feed(Counter(Unit.JOULES), 9000, 9100, 3, 9300, 9400) == [9000, 9100, None, 9300, 9400]
+    assert feed(Counter(USUAL[Unit.JOULES]), 9000, 9100, 3, 9300, 9400) == [9000, 9100, None, 9300, 9400]
 
 
 def test_one_garbage_value_upwards_costs_itself_only() -> None:
-    assert feed(Counter(Unit.JOULES), 9000, 9100, 2**60, 9300) == [9000, 9100, None, 9300]
+    assert feed(Counter(USUAL[Unit.JOULES]), 9000, 9100, 2**60, 9300) == [9000, 9100, None, 9300]
 
 
 def test_a_sentinel_in_a_count_of_errors_costs_itself_only() -> None:
-    assert feed(Counter(Unit.NONE), 5, 5, 2**32 - 1, 6, 6) == [5, 5, None, 6, 6]
+    assert feed(Counter(USUAL[Unit.NONE]), 5, 5, 2**32 - 1, 6, 6) == [5, 5, None, 6, 6]
 
 
 def test_a_leap_that_lasts_is_the_driver_setting_itself_right_and_adds_nothing() -> None:
-    assert feed(Counter(Unit.JOULES), 100, 200, 10**9, 10**9 + 100) == [100, 200, None, 300]
+    assert feed(Counter(USUAL[Unit.JOULES]), 100, 200, 10**9, 10**9 + 100) == [100, 200, None, 300]
 
 
 def test_a_small_fall_that_lasts_is_not_counted_twice() -> None:
-    assert feed(Counter(Unit.NONE), 100, 99, 99, 101) == [100, None, 100, 102]
+    assert feed(Counter(USUAL[Unit.NONE]), 100, 99, 99, 101) == [100, None, 100, 102]
 
 
 def test_a_gap_in_time_allows_as_much_growth_as_the_time_was_long() -> None:
-    counter = Counter(Unit.JOULES)
+    counter = Counter(USUAL[Unit.JOULES])
     assert counter.feed(0.0, 1000) == 1000
     assert counter.feed(600.0, 400_000) == 400_000
 
 
 def test_whole_numbers_stay_whole_numbers() -> None:
-    counter = Counter(Unit.BYTES)
+    counter = Counter(USUAL[Unit.BYTES])
     assert isinstance(counter.feed(0, 2**60 + 1), int)
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e15), max_size=60))
 def test_what_is_shown_never_falls(raws: list[float]) -> None:
     for unit in (Unit.NONE, Unit.JOULES):
-        shown = [value for value in feed(Counter(unit), *raws) if value is not None]
+        shown = [value for value in feed(Counter(USUAL[unit]), *raws) if value is not None]
         assert shown == sorted(shown)
 
 
 @given(st.lists(st.lists(st.integers(0, 1000), min_size=2, max_size=8), min_size=1, max_size=5))
 def test_growth_is_kept_across_restarts_from_zero(lives: list[list[int]]) -> None:
     """Each life of the driver counts from zero; all but what its first, suspect reading hides is shown."""
-    counter = Counter(Unit.NONE)
+    counter = Counter(USUAL[Unit.NONE])
     total, at = 0, 0.0
     for life in lives:
         raw = 0

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from agent.durable import replace_file
 from agent.model import Gpu, GpuIdentity
 from agent.sampler.inventory import Inventory
 from agent.sampler.presence import Presence
 from agent.sampler.settings import Settings
 
 PATIENCE = Settings().deadline
+
+
+def kept(path: Path) -> Inventory:
+    """An inventory that writes its file at once."""
+    return Inventory(path, replace_file)
 
 
 def gpu(number: int, uuid: str = "", serial: str = "") -> GpuIdentity:
@@ -27,9 +33,9 @@ def series(presence: Presence, name: str, expected: int | None = None) -> dict[s
 
 
 def test_a_gpu_missing_at_boot_is_down_with_its_identity(tmp_path: Path) -> None:
-    path = tmp_path / "state" / "inventory.json"
-    Inventory(path).enumerate([gpu(0), gpu(1)], None)
-    later = Inventory(path)
+    path = tmp_path / "state" / "inventory.state"
+    kept(path).enumerate([gpu(0), gpu(1)], None)
+    later = kept(path)
     later.enumerate([gpu(0)], None)
     presence = Presence(later)
     presence.good("GPU-0", 0.0)
@@ -39,9 +45,9 @@ def test_a_gpu_missing_at_boot_is_down_with_its_identity(tmp_path: Path) -> None
 
 
 def test_a_swapped_gpu_is_named_and_takes_the_slot(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "inventory.json"
-    Inventory(path).enumerate([gpu(0), gpu(1)], None)
-    later = Inventory(path)
+    path = tmp_path / "inventory.state"
+    kept(path).enumerate([gpu(0), gpu(1)], None)
+    later = kept(path)
     with caplog.at_level(logging.WARNING):
         later.enumerate([gpu(0), gpu(1, "GPU-new", "S9")], None)
     assert "GPU replaced" in caplog.text
@@ -67,18 +73,23 @@ def test_gpus_taken_out_on_purpose_are_forgotten_when_the_configured_number_is_t
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 2}', '{"version": 1, "gpus": [{}]}', "\x00" * 50])
 def test_a_damaged_file_is_set_aside_and_never_fatal(tmp_path: Path, damage: str) -> None:
-    path = tmp_path / "inventory.json"
+    path = tmp_path / "inventory.state"
     path.write_text(damage)
-    inventory = Inventory(path)
+    inventory = kept(path)
     assert inventory.gpus == {}
     assert (tmp_path / "inventory.damaged").read_text() == damage
     inventory.enumerate([gpu(0)], None)
-    assert len(Inventory(path).gpus) == 1
+    assert len(kept(path).gpus) == 1
 
 
-def test_a_state_directory_that_cannot_be_written_is_said_and_survived(caplog: pytest.LogCaptureFixture) -> None:
-    Inventory(Path("/proc/nowhere/inventory.json")).enumerate([gpu(0)], None)
-    assert "cannot write the GPU inventory" in caplog.text
+def test_an_inventory_that_is_not_to_be_written_is_read_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "inventory.state"
+    kept(path).enumerate([gpu(0), gpu(1)], None)
+    before = path.read_bytes()
+    Inventory(path).enumerate([gpu(0), gpu(2)], None)
+    assert path.read_bytes() == before
+    path.write_bytes(b"damaged")
+    assert Inventory(path).gpus == {} and path.read_bytes() == b"damaged"
 
 
 def test_a_device_is_found_by_uuid_and_by_bus_id() -> None:

@@ -48,7 +48,7 @@ class Rig:
         self.open(*self.identities)
 
     def open(self, *identities: GpuIdentity) -> None:
-        self.sampler.channels([(each.gpu.uuid, each) for each in identities])
+        self.sampler.enlist([(each.gpu.uuid, each) for each in identities], (), 0.0)
 
     def sample(self, uuid: str, at: float, watts: float = 500.0, *gaps: Gap) -> None:
         self.sampler.take_lane(
@@ -104,7 +104,7 @@ def test_a_gpu_that_fails_from_its_first_read_says_why() -> None:
 def test_a_driver_that_went_is_the_reason_and_not_a_timeout() -> None:
     rig = Rig()
     rig.sample("GPU-0", 0.0)
-    rig.sampler.refused("the driver is not loaded")
+    rig.sampler.refused(Reason.LOST, "the driver is not loaded")
     assert rig.missing(5.0)["GPU-0", "coldplate_gpu_power_watts"] == "lost"
 
 
@@ -127,7 +127,7 @@ def test_going_down_and_coming_back_are_told_once_each(caplog: pytest.LogCapture
         rig.sample("GPU-0", 7.0)
         rig.see(7.0)
         rig.see(7.5)
-    said = [record.message for record in caplog.records if record.message.startswith("GPU is")]
+    said = [record.message for record in caplog.records if getattr(record, "facts", {}).get("uuid") == "GPU-0"]
     assert said == ["GPU is down", "GPU is back"]
 
 
@@ -185,14 +185,14 @@ def test_a_backend_that_fails_costs_itself_and_its_newest_reason_counts() -> Non
         rig.sampler.take_read(Read("power", Lane.FAST, at, 0.01, Outcome.FAILED, Sample(), detail))
     report = next(report for report in rig.see(2.0).reports if report.backend == "power")
     assert (report.outcome, [gap.detail for gap in report.gaps]) == (Outcome.FAILED, ["second"])
-    assert rig.values(2.0, "coldplate_backend_up", "backend") == {"power": 0}
+    assert rig.values(2.0, "coldplate_backend_up", "backend") == {"nvml": 1, "power": 0}
 
 
 def test_absent_hardware_is_no_failure() -> None:
     rig = Rig()
     rig.sampler.take_read(Read("infiniband", Lane.FAST, 0.0, 0.0, Outcome.ABSENT, Sample(), "no /sys/class/infiniband"))
-    assert rig.values(1.0, "coldplate_backend_up", "backend") == {}
-    assert rig.values(1.0, "coldplate_backend_info", "outcome") == {"absent": 1}
+    assert rig.values(1.0, "coldplate_backend_up", "backend") == {"nvml": 1}
+    assert rig.values(1.0, "coldplate_backend_info", "outcome") == {"ok": 1, "absent": 1}
 
 
 def test_the_rack_of_the_configuration_is_shown() -> None:
@@ -208,6 +208,16 @@ def test_no_series_is_there_twice() -> None:
     series = [reading.series for reading in rig.see(1.0).readings]
     assert len(series) == len(set(series))
     assert Backend("nvml").labels == (("backend", "nvml"),)
+
+
+def test_what_two_lanes_miss_is_missing_once() -> None:
+    rig = Rig()
+    clock = Gap(BY_NAME["coldplate_gpu_clock_hertz"], rig.identities[0].gpu, Reason.UNSUPPORTED, "no clocks")
+    rig.sample("GPU-0", 0.0, 500.0, clock)
+    rig.sampler.take_lane(LaneSample("GPU-0", Lane.SLOW, 0.0, 0.001, 7, (), (clock,)))
+    series = [reading.series for reading in rig.see(0.5).readings]
+    assert len(series) == len(set(series))
+    assert rig.missing(0.5)["GPU-0", "coldplate_gpu_clock_hertz"] == "unsupported"
 
 
 def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:

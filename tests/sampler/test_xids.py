@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import tracemalloc
+
+import pytest
+
 from agent.model import Gpu, GpuIdentity, Xid
 from agent.sampler.inventory import Inventory
-from agent.sampler.xids import ZEROED, XidLedger
+from agent.sampler.xidlog import LINES
+from agent.sampler.xids import CODES, KINDS, STRANGERS, ZEROED, XidLedger
 
 
 def ledger() -> XidLedger:
@@ -54,3 +60,97 @@ def test_an_unknown_code_and_an_unknown_gpu_are_shown_all_the_same() -> None:
     assert counts(book)["0000:9f:00", "999"] == 1
     last = [row for row in book.readings() if row.metric.name == "coldplate_gpu_xid_last_timestamp_seconds"]
     assert [row.value for row in last] == [1000.0]
+
+
+def total(book: XidLedger) -> float:
+    return sum(row.value for row in book.readings() if row.metric.name == "coldplate_gpu_xid_errors_total")
+
+
+def test_codes_beyond_all_reason_are_counted_as_one_and_none_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    book = ledger()
+    for code in range(100_000):
+        book.enter(Xid("GPU-a", code, 1000.0 + code / 1e6, "nvml"))
+    shown = counts(book)
+    assert len(shown) <= CODES + len(ZEROED) + 1
+    assert shown["GPU-a", "79"] == 1
+    assert shown["GPU-a", "other"] > 90_000
+    assert total(book) == 100_000
+    assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 1
+
+
+def test_devices_beyond_all_reason_are_counted_as_one_and_none_is_lost() -> None:
+    book = ledger()
+    for number in range(100_000):
+        book.enter(Xid(f"0000:{number:05x}", number % 700, 1000.0, "kmsg"))
+    shown = counts(book)
+    assert len({device for device, _ in shown}) == STRANGERS + 2
+    assert len(shown) <= KINDS + len(ZEROED) + STRANGERS + 2
+    assert total(book) == 100_000
+
+
+def test_the_codes_on_which_rules_act_are_told_apart_whatever_came_before() -> None:
+    book = ledger()
+    book.readings()
+    for number in range(20_000):
+        book.enter(Xid(f"GPU-x{number % 50}", 1000 + number, 1000.0, "nvml"))
+    book.enter(Xid("GPU-a", 79, 1001.0, "nvml"))
+    assert counts(book)["GPU-a", "79"] == 1
+
+
+def test_a_storm_that_both_report_counts_each_error_once() -> None:
+    book = ledger()
+    for burst in range(20):
+        walls = [1000.0 + burst + each / 200 for each in range(200)]
+        for wall in walls:
+            book.enter(Xid("GPU-a", 31, wall, "nvml"))
+        for wall in walls:  # the kernel log is read later, in one go
+            book.enter(Xid("0000:1b:00", 31, wall + 0.9, "kmsg"))
+    assert counts(book)["GPU-a", "31"] == 4000
+
+
+def test_whatever_is_reported_takes_little_memory() -> None:
+    book = ledger()
+    book.readings()
+    tracemalloc.start()
+    for number in range(20_000):
+        xid = Xid(f"GPU-{number % 3000}", number, 1000.0 + number, ("nvml", "kmsg")[number % 2], "x" * 8000)
+        book.enter(xid)
+        if number % 1000 == 0:
+            book.readings()
+            book.tell(float(number))
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert grown < 16 * 2**20
+
+
+def test_each_kind_is_told_at_once_and_a_storm_of_it_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    book = ledger()
+    with caplog.at_level(logging.INFO):
+        for second in range(3600):
+            book.enter(Xid("GPU-a", 31, 1e9 + second, "nvml", "MMU Fault"))
+            book.tell(float(second))
+            if second == 0:
+                assert [record.message for record in caplog.records] == ["XID 31"]
+    lines = [record.__dict__["facts"] for record in caplog.records]
+    assert len(lines) <= 61
+    told = sum(facts.get("times", 1) for facts in lines)
+    assert 3600 - 60 <= told <= 3600
+
+
+def test_many_kinds_at_once_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    book = ledger()
+    with caplog.at_level(logging.INFO):
+        for second in range(600):
+            for code in range(100):
+                book.enter(Xid("GPU-a", code, 1e9 + second, "nvml"))
+            book.tell(float(second))
+    lines = [record for record in caplog.records if record.message.startswith("XID")]
+    assert len(lines) <= 11 * LINES
+
+
+def test_what_was_told_and_did_not_come_again_is_forgotten() -> None:
+    book = ledger()
+    book.enter(Xid("GPU-a", 31, 1e9, "nvml"))
+    for second in range(200):
+        book.tell(float(second))
+    assert not book._log._entries

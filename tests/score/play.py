@@ -82,8 +82,7 @@ class Play:
         self._source = SyntheticSource(scenario, EPOCH)
         self._channels = list(self._source.open(self._now))
         self._sampler = Sampler(Settings(rack=rack), Inventory(None), self._source.name, {})
-        self._sampler.channels([(each.key, each.identity) for each in self._channels])
-        self._sampler.health.opened(self._source.name)
+        self._sampler.enlist([(each.key, each.identity) for each in self._channels], (), self._now.mono)
         self._hangs = [fault for fault in scenario.faults if fault.kind == "hang"]
         self._peers = Peers(rack) if rack is not None else None
         self._rack_power: tuple[Reading, ...] = ()

@@ -122,6 +122,28 @@ def test_a_hang_of_limited_length_ends_by_itself(play, write):
     assert node.value(0, 55.0, "power_watts") > 0
 
 
+@pytest.mark.parametrize(("kind", "reason"), [("hang", Reason.TIMEOUT), ("lost", Reason.LOST)])
+def test_a_gpu_that_is_sick_when_the_devices_are_opened_joins_when_it_is_well(play, write, kind, reason):
+    path = write(f"""
+        description: d
+        topology: dgx-h100
+        faults: [{{kind: {kind}, gpu: 3, at: 10s, duration: 20s}}]
+    """)
+    node = play(path, opened_at=15.0)
+    assert [channel.identity.gpu.index for channel in node.channels[:-1]] == list("0124567")
+    roster = node.source.roster(node.instant(29.0))
+    assert roster.channels == tuple(node.channels)
+    assert [(each.index, each.reason) for each in roster.unidentified] == [("3", reason)]
+    roster = node.source.roster(node.instant(30.0))
+    assert roster.channels[:-1] == tuple(node.channels)
+    assert roster.unidentified == ()
+    late = roster.channels[-1]
+    assert late.identity.gpu.index == "3"
+    assert late.read(Lane.FAST, node.instant(31.0)).readings
+    whole = play(path)
+    assert late.identity == whole.channels[3].identity
+
+
 def test_every_read_fails_while_the_driver_is_unloaded(play, write):
     node = play(
         write("""

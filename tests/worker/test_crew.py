@@ -14,6 +14,7 @@ from agent.backends.protocol import DeviceError, Sample, SourceError
 from agent.catalogue import BY_NAME
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Rack, Reading, Reason, Series
 from agent.worker.crew import Crew, Post
+from agent.worker.wire import unseal
 
 POWER = BY_NAME["coldplate_gpu_power_watts"]
 
@@ -55,7 +56,7 @@ class Bench:
         return Instant(time.monotonic(), time.time())
 
     def _send(self, line: bytes) -> None:
-        self.sent.append(json.loads(line))
+        self.sent.append(json.loads(unseal(line)))
 
     def samples(self) -> list[int]:
         return [message[1] for message in self.sent if message[0] == "sample"]
@@ -180,3 +181,67 @@ def test_nothing_is_owed_when_all_is_quiet(count: int) -> None:
     bench.settle(lambda: not bench.crew.busy)
     assert not bench.crew.waiting
     assert len(bench.samples()) == 3 * count
+
+
+def test_a_system_without_threads_to_give_costs_samples_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    channels = [FakeChannel(str(number)) for number in range(3)]
+    bench = Bench(*channels)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(5):
+            bench.crew.order({Lane.FAST})
+    assert bench.samples() == []
+    assert len(bench.crew.busy) == 3
+    assert len([record for record in caplog.records if "no thread" in record.message]) == 1
+    bench.crew.order({Lane.SLOW})
+    bench.settle(lambda: not bench.crew.busy)
+    assert sorted(bench.samples()) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_reader_outlives_a_pipe_that_it_cannot_write_to(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Bench):
+        def _send(self, line: bytes) -> None:
+            if len(self.refused) < 2:
+                self.refused.append(line)
+                raise OSError("no pipe")
+            super()._send(line)
+
+    Broken.refused = []  # type: ignore[attr-defined]  # what was to be sent
+    bench = Broken(FakeChannel("a"))
+    bench.crew.order({Lane.FAST})
+    bench.settle(lambda: not bench.crew.busy)
+    bench.crew.order({Lane.FAST})
+    bench.settle(lambda: not bench.crew.busy)
+    assert bench.samples() == [0]
+
+
+def test_a_channel_that_joins_is_read_at_once_and_the_others_are_not() -> None:
+    bench = Bench(FakeChannel("a"))
+    late = FakeChannel("b")
+    bench.crew.enlist(Post(1, late, bench._send, bench._clock))
+    bench.settle(lambda: not bench.crew.busy)
+    assert bench.samples() == [1, 1, 1]
+    bench.crew.order({Lane.FAST})
+    bench.settle(lambda: not bench.crew.busy)
+    assert sorted(bench.samples()) == [0, 1, 1, 1, 1]
+
+
+def test_what_samples_go_by_is_said_anew_when_it_is_asked_for() -> None:
+    bench = Bench(FakeChannel("a"))
+    for tick in range(4):
+        if tick == 2:
+            bench.crew.forget()
+        bench.crew.order({Lane.FAST})
+        bench.settle(lambda: not bench.crew.busy)
+    assert [message[0] for message in bench.sent] == ["layout", "sample", "sample", "layout", "sample", "sample"]
+    assert [message[3] for message in bench.sent if message[0] == "sample"] == [
+        [1, 0, 0],
+        [1, 0, 0],
+        [2, 0, 0],
+        [2, 0, 0],
+    ]

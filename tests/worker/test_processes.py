@@ -10,7 +10,8 @@ import pytest
 from agent.backends.protocol import GpuProcess, LaneSample, Sample
 from agent.model import GpuIdentity, Instant, Lane
 from agent.worker.crew import Post
-from agent.worker.wire import Decoder, WireError, encode
+from agent.worker.decode import Decoder
+from agent.worker.wire import WireError, encode, unseal
 
 PROCESSES = (GpuProcess(100, 2**30, None), GpuProcess(101, None, 3))
 
@@ -34,9 +35,15 @@ class Line:
     def __init__(self) -> None:
         self.channel = Channel()
         self.sent: list[bytes] = []
-        self._post = Post(0, self.channel, self.sent.append, lambda: Instant(1.0, 2.0))
-        self._decoder = Decoder()
-        self._decoder.decode(encode("hello", "nvml", [["GPU-a"]]))
+        self.at = 0.0
+        self._post = Post(0, self.channel, self.sent.append, self._clock)
+        self._decoder = Decoder("nvml")
+        for _ in range(2):
+            self._decoder.decode(encode("hello", "nvml", [["GPU-a"]], []))
+
+    def _clock(self) -> Instant:
+        self.at += 1.0
+        return Instant(self.at, 1e9 + self.at)
 
     def read(self, lane: Lane = Lane.SLOW) -> LaneSample:
         self.sent.clear()
@@ -47,7 +54,7 @@ class Line:
         return sample
 
     def kinds(self) -> list[Any]:
-        return [json.loads(line)[0] for line in self.sent]
+        return [json.loads(unseal(line))[0] for line in self.sent]
 
 
 def test_processes_arrive_with_the_samples_of_their_lane_and_are_sent_when_they_change() -> None:
@@ -65,7 +72,40 @@ def test_processes_arrive_with_the_samples_of_their_lane_and_are_sent_when_they_
     assert line.read().processes is None
 
 
-@pytest.mark.parametrize("rows", [7, [[1, 2]], [["1", None, None]], [[1.5, None, None]], [[1, "x", None]], [None]])
+ROWS = [[1, None, None], [2, 2**40, 3]]
+
+
+def take(rows: object) -> object:
+    """What a sample says that comes after this list of processes."""
+    decoder = Decoder("nvml")
+    for _ in range(2):
+        decoder.decode(encode("hello", "nvml", [["GPU-a"]], []))
+    decoder.decode(encode("processes", 0, "slow", 1, rows))
+    sample = decoder.decode(encode("sample", 0, "slow", [0, 0, 1], 1.0, 0.0, 0, []))
+    assert isinstance(sample, LaneSample)
+    return sample.processes
+
+
+def test_a_list_of_processes_is_taken() -> None:
+    assert take(ROWS) == (GpuProcess(1, None, None), GpuProcess(2, 2**40, 3))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        7,
+        [[1, 2]],
+        [["1", None, None]],
+        [[1.5, None, None]],
+        [[True, None, None]],
+        [[-1, None, None]],
+        [[2**32, None, None]],
+        [[1, "x", None]],
+        [[1, 2**64, None]],
+        [None],
+        ROWS * 3000,
+    ],
+)
 def test_a_list_that_is_no_list_of_processes_is_refused(rows: object) -> None:
     with pytest.raises(WireError):
-        Decoder().decode(encode("processes", 0, "slow", rows))
+        take(rows)

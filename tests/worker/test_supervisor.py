@@ -1,32 +1,460 @@
-"""There is one worker, and never a second beside one that is not gone."""
+"""There is one worker, never a second beside one that is not gone, and none that is of no use."""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 
-from agent.model import Lane
-from agent.worker.supervisor import Supervisor, WorkerOptions
-from agent.worker.wire import Hello, Message
+from agent.backends.protocol import ChannelError, LaneSample
+from agent.model import Lane, Reason
+from agent.worker.limits import MAX_LINE
+from agent.worker.supervisor import (
+    FIRST_SILENCE,
+    LONGEST_DELAY,
+    LONGEST_STUCK,
+    MEMORY,
+    OPENING,
+    SILENCE,
+    STUCK,
+    TERM_PATIENCE,
+    WEDGED_PATIENCE,
+    Supervisor,
+    WorkerOptions,
+)
+from agent.worker.trust import FLOOD_ROOM, SPELL
+from agent.worker.wire import Hello, Message, Refusal, encode
+
+HELLO = encode("hello", "nvml", [["fabric"]], [])
+STEP = 0.25
+
+
+class FakeProcess:
+    """A worker that a test speaks for. It answers every order while `answers`, and dies as it is told to."""
+
+    descriptor: int | None = None
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.answers = True
+        self.mortal = {signal.SIGTERM, signal.SIGKILL}
+        self.orders: list[str] = []
+        self.signals: list[int] = []
+        self.said: list[bytes] = []
+        self.ended: int | None = None
+        self.held: int | None = 30 * 2**20
+        self.closed = False
+
+    def status(self) -> int | None:
+        return self.ended
+
+    def order(self, line: bytes) -> bool:
+        self.orders.append(line.decode().strip())
+        if self.answers:
+            self.said.append(encode("alive", int(line.split()[0])))
+        return True
+
+    def lines(self, now: float) -> list[bytes]:
+        said, self.said = self.said, []
+        return [line.rstrip(b"\n") for line in said]
+
+    def resident(self) -> int | None:
+        return self.held
+
+    def signal(self, *numbers: int) -> None:
+        for number in numbers:
+            self.signals.append(number)
+            if number in self.mortal and self.ended is None:
+                self.ended = -number
+
+    def close(self, now: float) -> None:
+        self.closed = True
+
+
+class Rig:
+    """A supervisor over fake processes, whose clock the test turns in steps of a quarter of a second."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.started: list[FakeProcess] = []
+        self.arguments: list[str] = []
+        self.refuse: Exception | None = None
+        self.heard: list[Message] = []
+        self.downfalls: list[tuple[float, Reason, str]] = []
+        self.born: Callable[[FakeProcess], None] = lambda process: None
+        self.supervisor = Supervisor(WorkerOptions("nvml"), self._start)
+
+    def _start(self, argument: str) -> FakeProcess:
+        if self.refuse is not None:
+            raise self.refuse
+        assert not self.started or self.started[-1].ended is not None, "two workers"
+        self.arguments.append(argument)
+        self.started.append(FakeProcess(100 + len(self.started)))
+        self.born(self.started[-1])
+        return self.started[-1]
+
+    @property
+    def worker(self) -> FakeProcess:
+        return self.started[-1]
+
+    def turn(self, step: float = STEP) -> None:
+        """One round of the loop that owns the supervisor."""
+        self.now += step
+        self.heard += self.supervisor.receive(self.now)
+        self.supervisor.step(self.now)
+        if self.supervisor.downfall is not None:
+            self.downfalls.append((self.now, self.supervisor.downfall.reason, self.supervisor.downfall.detail))
+            self.supervisor.downfall = None
+
+    def run(self, seconds: float, ask: bool = False) -> None:
+        until = self.now + seconds
+        while self.now < until - 1e-9:
+            if ask:
+                self.supervisor.ask([Lane.FAST], self.now)
+            self.turn()
+
+    def until(self, holds: Callable[[], bool], limit: float, ask: bool = False) -> float:
+        """How long it took, in the seconds of the rig."""
+        began = self.now
+        while not holds():
+            assert self.now - began < limit, "not in time"
+            self.run(STEP, ask)
+        return self.now - began
+
+    def open(self) -> None:
+        """A worker that runs."""
+        self.turn()
+        self.worker.said += [HELLO, HELLO]
+        self.run(1.5)
+        assert self.supervisor.running
+        assert self.worker.orders
+
+    def sample(self) -> None:
+        self.worker.said.append(encode("error", 0, "fast", self.now, "lost", "why"))
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_what_the_worker_is_told_is_what_it_was_given(rig: Rig) -> None:
+    rig.turn()
+    assert json.loads(rig.arguments[0])["source"] == "nvml"
+
+
+def test_an_idle_worker_is_asked_whether_it_is_there_and_left_alone(rig: Rig) -> None:
+    rig.open()
+    rig.run(600.0)
+    assert len(rig.started) == 1
+    assert 500 < len(rig.worker.orders) < 700
+    assert {words.partition(" ")[2] for words in rig.worker.orders} == {""}
+
+
+def test_a_worker_that_does_not_answer_is_noticed_ended_and_replaced(rig: Rig) -> None:
+    rig.open()
+    rig.run(5.0)
+    rig.worker.answers = False
+    rig.worker.mortal = {signal.SIGKILL}
+    took = rig.until(lambda: bool(rig.downfalls), 10)
+    assert took <= 5
+    assert (rig.downfalls[0][1], rig.downfalls[0][2]) == (
+        Reason.TIMEOUT, f"the device worker has not answered for {SILENCE:.0f} s",
+    )  # fmt: skip
+    assert rig.worker.signals == [signal.SIGTERM, signal.SIGCONT]  # a stopped one takes SIGTERM when it goes on
+    took += rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10)
+    assert took <= SILENCE + 1 + WEDGED_PATIENCE + 2 * STEP
+    took += rig.until(lambda: len(rig.started) == 2, 10)
+    assert took < 10
+    assert rig.supervisor.restarts == 1
+
+
+def test_a_worker_that_cannot_be_killed_has_no_second_one_beside_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.open()
+    rig.worker.answers = False
+    rig.worker.mortal = set()
+    with caplog.at_level(logging.INFO):
+        rig.run(3600.0)
+    assert len(rig.started) == 1
+    assert rig.worker.signals.count(signal.SIGKILL) == 1
+    assert "cannot be killed" in rig.downfalls[-1][2]
+    assert len(caplog.records) == 3  # it does not answer, it is killed, it cannot be killed
+    rig.worker.ended = -9
+    assert rig.until(lambda: len(rig.started) == 2, 15) <= 11
+
+
+def test_a_worker_whose_devices_hang_is_left_alone_for_long_and_then_ever_longer(rig: Rig) -> None:
+    rig.open()
+    assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK, ask=True) == pytest.approx(STUCK, abs=1)
+    waits = []
+    for _ in range(6):
+        rig.until(lambda: rig.worker.ended is None, 30)
+        rig.turn()
+        rig.worker.said += [HELLO, HELLO]
+        rig.turn()
+        waits.append(rig.until(lambda: bool(rig.worker.signals), 2 * LONGEST_STUCK, ask=True))
+    assert waits[0] == pytest.approx(2 * STUCK, abs=1)
+    assert waits[-1] == pytest.approx(LONGEST_STUCK, abs=1)
+
+
+def test_a_word_of_any_device_is_enough(rig: Rig) -> None:
+    rig.open()
+    for _ in range(20):
+        rig.run(STUCK / 2, ask=True)
+        rig.sample()
+        rig.turn()
+    assert len(rig.started) == 1
+
+
+def test_a_pause_between_orders_is_no_silence_of_the_devices(rig: Rig) -> None:
+    rig.open()
+    rig.run(10 * STUCK)
+    rig.supervisor.ask([Lane.FAST], rig.now)
+    rig.run(STUCK / 2)
+    assert len(rig.started) == 1
+
+
+def test_if_it_was_we_who_stood_still_the_worker_gets_its_time(rig: Rig) -> None:
+    rig.open()
+    rig.worker.answers = False
+    rig.supervisor.ask([Lane.FAST], rig.now)
+    rig.turn(3600.0)  # we were stopped; the answer is on its way
+    assert not rig.worker.signals
+    rig.worker.answers = True
+    rig.worker.said.append(encode("alive", len(rig.worker.orders)))
+    rig.run(60.0)
+    assert len(rig.started) == 1
+
+
+def test_a_slow_start_is_no_silence_and_an_endless_one_is(rig: Rig) -> None:
+    rig.turn()
+    rig.worker.answers = False
+    assert rig.until(lambda: bool(rig.worker.signals), 30) == pytest.approx(FIRST_SILENCE + 1, abs=1.5)
+
+
+def test_a_library_that_hangs_while_it_is_opened_is_told_and_goes_on_at_once(rig: Rig) -> None:
+    rig.turn()
+    assert rig.supervisor.awaited
+    assert rig.until(lambda: bool(rig.downfalls), 10) <= 5
+    assert (rig.downfalls[0][1], rig.downfalls[0][2]) == (
+        Reason.TIMEOUT, f"the driver has not answered for {OPENING:.0f} s while its library is opened",
+    )  # fmt: skip
+    assert not rig.supervisor.awaited
+    rig.run(60.0)
+    assert len(rig.downfalls) == 1
+    assert not rig.worker.signals
+    rig.worker.said += [HELLO, HELLO]
+    rig.turn()
+    assert rig.supervisor.running
+    assert isinstance(rig.heard[-1], Hello)
+
+
+def test_a_library_that_never_opens_gets_another_process(rig: Rig) -> None:
+    rig.turn()
+    assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK) == pytest.approx(STUCK, abs=1)
+
+
+def test_a_hello_that_was_lost_is_asked_for(rig: Rig) -> None:
+    rig.turn()
+    rig.run(3.0)
+    assert any("anew" in words for words in rig.worker.orders)
+    rig.worker.said.append(HELLO)
+    rig.run(1.0)
+    assert not rig.supervisor.running
+    rig.worker.said.append(HELLO)
+    rig.run(1.0)
+    assert rig.supervisor.running
+
+
+def test_garbage_is_counted_told_once_and_everything_is_asked_anew_within_bounds(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.open()
+    rig.run(5.0)
+    before = len(rig.worker.orders)
+    with caplog.at_level(logging.INFO):
+        for _ in range(8):
+            rig.worker.said.append(b"\x00 garbage")
+            rig.turn()
+    rig.run(1.0)
+    assert rig.supervisor.garbage == 8
+    assert 2 <= len([words for words in rig.worker.orders[before:] if "anew" in words]) <= 3  # once a second
+    assert len([record for record in caplog.records if "garbage" in record.message]) == 1
+    rig.run(60.0)
+    assert len(rig.started) == 1
+    assert sum("anew" in words for words in rig.worker.orders[before:]) <= 3
+
+
+def test_a_worker_that_goes_on_sending_garbage_is_replaced(rig: Rig) -> None:
+    rig.open()
+    began = rig.now
+    while not rig.worker.signals:
+        rig.worker.said.append(b"garbage")
+        rig.turn()
+        assert rig.now - began < 10
+    assert rig.now - began == pytest.approx(SPELL, abs=1)
+    assert "garbage" in rig.downfalls[0][2]
+
+
+def test_a_stray_line_now_and_then_costs_no_worker(rig: Rig) -> None:
+    rig.open()
+    for _ in range(100):
+        rig.worker.said.append(b"garbage")
+        rig.run(4.0)
+    assert len(rig.started) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        encode("alive", 10**6),
+        encode("error", 0, "fast", 1e6, "lost", "of the future"),
+        b"x" * MAX_LINE,
+    ],
+)
+def test_what_only_the_supervisor_can_know_to_be_false_is_garbage(rig: Rig, line: bytes) -> None:
+    rig.open()
+    rig.worker.said.append(line)
+    heard = len(rig.heard)
+    rig.turn()
+    assert rig.supervisor.garbage == 1
+    assert len(rig.heard) == heard
+
+
+def test_a_forged_answer_does_not_hide_a_silence(rig: Rig) -> None:
+    rig.open()
+    rig.worker.answers = False
+
+    def forge() -> bool:
+        rig.worker.said.append(encode("alive", 0))
+        return bool(rig.worker.signals)
+
+    assert rig.until(forge, 10) <= 5
+
+
+def test_a_worker_that_swells_is_ended(rig: Rig) -> None:
+    rig.open()
+    rig.run(10.0)
+    rig.worker.held = MEMORY
+    rig.run(10.0)
+    assert not rig.worker.signals
+    rig.worker.held = MEMORY + 2**20
+    assert rig.until(lambda: bool(rig.worker.signals), 10) <= 3
+    assert "MiB of memory" in rig.downfalls[0][2]
+
+
+def test_a_worker_whose_memory_cannot_be_told_is_left_alone(rig: Rig) -> None:
+    rig.open()
+    rig.worker.held = None
+    rig.run(60.0)
+    assert not rig.worker.signals
+
+
+def test_a_worker_that_floods_the_pipe_is_ended(rig: Rig) -> None:
+    rig.open()
+    line = encode("error", 0, "fast", 1.0, "lost", "x" * 500)
+    for _ in range(2 * FLOOD_ROOM // (2**20)):
+        rig.worker.said += [line] * (2**20 // len(line))
+        rig.turn(0.01)
+        if rig.worker.signals:
+            break
+    assert rig.worker.signals
+
+
+def test_a_heap_of_garbage_is_not_looked_at_to_its_end(rig: Rig) -> None:
+    rig.open()
+    rig.worker.said += [b""] * 200_000
+    rig.turn()
+    assert 0 < rig.supervisor.garbage < 1000
+    rig.sample()
+    heard = len(rig.heard)
+    rig.turn()
+    assert len(rig.heard) == heard + 1
+
+
+def test_one_that_is_being_ended_is_heard_no_more_but_for_why_it_left(rig: Rig) -> None:
+    rig.open()
+    rig.worker.answers, rig.worker.mortal = False, set()
+    rig.until(lambda: bool(rig.worker.signals), 10)
+    rig.heard.clear()
+    rig.sample()
+    rig.turn()
+    assert rig.heard == []
+    rig.worker.said.append(encode("failed", "the driver went"))
+    rig.worker.ended = 4
+    rig.run(1.0)
+    assert rig.heard == [Refusal(False, "the driver went")]
+
+
+def test_a_clean_end_is_asked_for_and_given_time(rig: Rig) -> None:
+    rig.open()
+    rig.worker.mortal = {signal.SIGKILL}
+    rig.until(lambda: bool(rig.worker.signals), 2 * STUCK, ask=True)
+    assert rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10) == pytest.approx(TERM_PATIENCE, abs=0.5)
+
+
+def test_workers_that_crash_again_and_again_are_started_ever_later_but_soon_enough(rig: Rig) -> None:
+    starts = []
+
+    def crash(process: FakeProcess) -> None:
+        process.ended = -11
+        starts.append(rig.now)
+
+    rig.born = crash
+    rig.run(120.0)
+    gaps = [b - a for a, b in pairwise(starts)]
+    assert gaps[0] < 1.5
+    assert max(gaps) <= LONGEST_DELAY + 1
+    assert 10 < len(starts) < 25
+
+
+def test_no_process_to_be_had_is_tried_again(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.refuse = BlockingIOError(11, "Resource temporarily unavailable")
+    rig.run(60.0)
+    assert rig.started == []
+    assert "cannot start the device worker" in caplog.text
+    rig.refuse = None
+    assert rig.until(lambda: bool(rig.started), 15) <= 11
+
+
+def test_a_source_that_is_absent_is_no_restart_and_no_downfall(rig: Rig) -> None:
+    def absent(process: FakeProcess) -> None:
+        process.said.append(encode("absent", "no driver"))
+        process.ended = 3
+
+    rig.born = absent
+    rig.run(300.0)
+    assert len(rig.started) > 3
+    assert (rig.supervisor.restarts, rig.downfalls) == (0, [])
+    assert rig.supervisor.refusal == Refusal(True, "no driver")
+
+
+def test_nobody_is_asked_while_there_is_nobody(rig: Rig) -> None:
+    assert not rig.supervisor.ask([Lane.FAST], rig.now)
+    assert rig.supervisor.descriptor is None
+
+
+# -- real processes ---------------------------------------------------------------------------------
 
 
 class Watch:
-    """A supervisor, stepped until something holds."""
+    """A supervisor of real workers, stepped until something holds."""
 
-    def __init__(self, silence: float = 10.0, source: str = "synthetic") -> None:
-        options = WorkerOptions(source, "idle", time.monotonic(), log_level="error")
-        self.supervisor = Supervisor(options, silence)
+    def __init__(self, source: str = "synthetic", scenario: str = "idle") -> None:
+        self.supervisor = Supervisor(WorkerOptions(source, scenario, time.monotonic(), log_level="error"))
         self.messages: list[Message] = []
 
     def step(self) -> None:
         self.messages += self.supervisor.receive(time.monotonic())
         self.supervisor.step(time.monotonic())
 
-    def until(self, holds, seconds: float = 8.0) -> None:
+    def until(self, holds: Callable[[], bool], seconds: float = 30.0) -> None:
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, "not in time"
@@ -41,50 +469,47 @@ def watch() -> Iterator[Watch]:
     each.supervisor.stop(time.sleep)
 
 
-def test_it_says_hello_and_answers(watch: Watch) -> None:
+def test_a_real_one_says_hello_and_answers(watch: Watch) -> None:
     watch.until(lambda: watch.supervisor.running)
     assert isinstance(watch.messages[0], Hello)
     assert watch.supervisor.ask([Lane.FAST], time.monotonic())
-    watch.until(lambda: len(watch.messages) >= 9)  # eight GPUs and the fabric
+    watch.until(lambda: len({each.channel for each in watch.messages if isinstance(each, LaneSample)}) == 9)
 
 
-def test_a_pause_between_orders_is_no_silence() -> None:
-    watch = Watch(silence=0.4)
+def test_a_real_one_that_is_stopped_is_replaced_when_it_is_gone(watch: Watch) -> None:
+    watch.until(lambda: watch.supervisor.running)
+    first = watch.supervisor.pid
+    assert first is not None
+    os.kill(first, signal.SIGSTOP)
+    watch.until(lambda: watch.supervisor.downfall is not None)
+    watch.until(lambda: watch.supervisor.running and watch.supervisor.pid != first)
+    assert watch.supervisor.restarts == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+
+
+def test_a_real_one_that_hangs_on_every_device_goes_on_answering(watch: Watch, tmp_path) -> None:
+    path = tmp_path / "hang.yaml"
+    path.write_text(
+        "description: all hang\ntopology: dgx-h100\nfaults: [{kind: hang, gpu: 0-7, at: 1s, duration: 1h}]\n"
+    )
+    watch = Watch(scenario=str(path))
     try:
         watch.until(lambda: watch.supervisor.running)
-        for _ in range(2):
-            before = len(watch.messages)
+        time.sleep(1.2)
+        for _ in range(8):
             watch.supervisor.ask([Lane.FAST], time.monotonic())
-            watch.step()
-            watch.until(lambda before=before: len(watch.messages) > before)
-            time.sleep(0.6)
-            watch.step()
+            until = time.monotonic() + 1.0
+            watch.until(lambda until=until: time.monotonic() > until)
         assert watch.supervisor.running
+        assert (watch.supervisor.restarts, watch.supervisor.downfall) == (0, None)
+        silent = [each for each in watch.messages[-5:] if isinstance(each, (LaneSample, ChannelError))]
+        assert {each.channel for each in silent} == {"fabric"}
     finally:
         watch.supervisor.stop(time.sleep)
 
 
-def test_a_worker_that_does_not_answer_is_ended_and_another_started_when_it_is_gone() -> None:
-    watch = Watch(silence=0.4)
-    try:
-        watch.until(lambda: watch.supervisor.running)
-        first = watch.supervisor.pid
-        assert first is not None
-        os.kill(first, signal.SIGSTOP)
-        watch.supervisor.ask([Lane.FAST], time.monotonic())
-        watch.until(lambda: watch.supervisor.downfall is not None)
-        assert "silent" in (watch.supervisor.downfall or "")
-        time.sleep(1.0)
-        watch.step()
-        assert watch.supervisor.pid == first  # stopped, it cannot take SIGTERM: no second one beside it
-        os.kill(first, signal.SIGCONT)
-        watch.until(lambda: watch.supervisor.running and watch.supervisor.pid != first)
-        assert watch.supervisor.restarts == 1
-    finally:
-        watch.supervisor.stop(time.sleep)
-
-
-def test_a_source_that_is_absent_is_no_restart() -> None:
+def test_a_real_one_without_a_driver_is_absent() -> None:
     watch = Watch(source="nvml")
     try:
         watch.until(lambda: watch.supervisor.refusal is not None or watch.supervisor.running)
@@ -97,8 +522,3 @@ def test_a_source_that_is_absent_is_no_restart() -> None:
         assert watch.supervisor.restarts == 0
     finally:
         watch.supervisor.stop(time.sleep)
-
-
-def test_nobody_is_asked_while_there_is_nobody(watch: Watch) -> None:
-    assert not watch.supervisor.ask([Lane.FAST], time.monotonic())
-    assert watch.supervisor.descriptor is None

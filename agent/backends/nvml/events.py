@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 from agent.backends.nvml.driver import Driver
-from agent.backends.nvml.errors import TIMEOUT, DriverError, escalate_source
+from agent.backends.nvml.errands import Errands
+from agent.backends.nvml.errors import PERMANENT_CODES, TIMEOUT, DriverError, escalate_source
 from agent.model import Xid
 
 log = logging.getLogger("coldplate.nvml")
@@ -25,11 +26,16 @@ BURST = 256
 class EventWatch:
     """The event set, and the GPUs registered with it. `pause` waits, and ends early when closing."""
 
-    def __init__(self, driver: Driver, wall: Callable[[], float], pause: Callable[[float], object]) -> None:
+    def __init__(
+        self, driver: Driver, wall: Callable[[], float], pause: Callable[[float], object], errands: Errands
+    ) -> None:
         self._driver = driver
         self._wall = wall
         self._pause = pause
+        self._errands = errands
         self._gpus: dict[object, str] = {}
+        self._left_out: dict[object, str] = {}
+        """Why a GPU is not registered, for those that may be later."""
         self._set: object | None = None
         self._registered = False
         self._told = ""
@@ -47,34 +53,54 @@ class EventWatch:
             log.warning("XID events are not available from NVML: %s", error)
 
     def watch(self, handle: object, uuid: str) -> None:
-        """Register a GPU, if it offers XID events. May be called from one thread for each GPU."""
+        """Register a GPU, if it offers XID events. Returns at once: one that hangs keeps a thread of its own."""
         self._gpus[handle] = uuid
-        self._register(handle, uuid)
+        self._errands.send(_errand(uuid), lambda: self._register(handle, uuid))
+
+    def settle(self, patience: float) -> None:
+        """Wait until the registrations under way are done, for so many seconds in all."""
+        self._errands.wait([_errand(uuid) for uuid in list(self._gpus.values())], patience)
 
     def _register(self, handle: object, uuid: str) -> None:
-        with self._guard:
-            events = self._set
-            if events is None:
-                return
-            self._registering += 1
-        try:
-            if not self._driver.call("nvmlDeviceGetSupportedEventTypes", handle) & XID_CRITICAL_ERROR:
-                log.info("%s does not offer XID events", uuid)
-                return
-            self._driver.call("nvmlDeviceRegisterEvents", handle, XID_CRITICAL_ERROR, events)
-        except DriverError as error:
-            log.warning("%s is left out of the XID events: %s", uuid, error)
-        else:
-            self._registered = True
-        finally:
+        """Register with the set there is; one that hung until the set was built anew is registered with the new one."""
+        registered: object | None = None
+        while True:
             with self._guard:
-                self._registering -= 1
+                events = self._set
+                if events is None or events is registered:
+                    return
+                self._registering += 1
+            try:
+                if not self._driver.call("nvmlDeviceGetSupportedEventTypes", handle) & XID_CRITICAL_ERROR:
+                    log.info("%s does not offer XID events", uuid)
+                    return
+                self._driver.call("nvmlDeviceRegisterEvents", handle, XID_CRITICAL_ERROR, events)
+            except DriverError as error:
+                self._leave_out(handle, uuid, error)
+                return
+            finally:
+                with self._guard:
+                    self._registering -= 1
+            self._left_out.pop(handle, None)
+            registered, self._registered = events, True
+
+    def _leave_out(self, handle: object, uuid: str, error: DriverError) -> None:
+        if self._left_out.get(handle) != str(error):
+            log.warning("%s is left out of the XID events: %s", uuid, error)
+        if error.code not in PERMANENT_CODES:
+            self._left_out[handle] = str(error)
+
+    def _watch_again(self) -> None:
+        """Try once more to register those that could not be."""
+        for handle in list(self._left_out):
+            self.watch(handle, self._gpus[handle])
 
     def wait(self, timeout: float) -> Sequence[Xid]:
         """Events of at most `timeout` seconds. Raises SourceError."""
         with self._busy:
             if self._closed or self._set is None or not self._registered:
                 self._pause(timeout)
+                self._watch_again()
                 return ()
             events: list[Xid] = []
             milliseconds = max(1, round(timeout * 1000))
@@ -88,6 +114,8 @@ class EventWatch:
                 escalate_source(error)
                 if error.code != TIMEOUT:
                     self._back_off(error, timeout)
+                elif not events:
+                    self._watch_again()
             return tuple(events)
 
     def _next(self, milliseconds: int) -> Xid | None:
@@ -107,7 +135,8 @@ class EventWatch:
         self._registered = False
         self.open()
         for handle, uuid in list(self._gpus.items()):
-            self._register(handle, uuid)
+            self.watch(handle, uuid)
+        self.settle(timeout)
 
     def _free(self) -> None:
         with self._guard:
@@ -128,3 +157,7 @@ class EventWatch:
         with self._busy:
             self._closed = True
             self._free()
+
+
+def _errand(uuid: str) -> str:
+    return f"events-{uuid}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.backends.nvml.driver import Device, Driver
-from agent.backends.nvml.errors import DriverError, escalate_source
+from agent.backends.nvml.errors import DEVICE_CODES, DriverError, escalate_source
 from agent.model import Gpu, GpuIdentity
 
 ARCHITECTURES = {
@@ -30,8 +30,8 @@ def slot_of(bus_id: str) -> str:
 def identify(driver: Driver, index: int) -> tuple[object, GpuIdentity]:
     """The handle and the identity of the GPU at `index`.
 
-    Raises DriverError when the GPU cannot be told from others (no handle or no UUID), and SourceError
-    when the driver is gone. Any other fact that cannot be learned is empty.
+    Raises DriverError when the GPU cannot be told from others (no handle or no UUID) or is lost before it
+    has told all, and SourceError when the driver is gone. Any other fact that cannot be learned is empty.
     """
     try:
         handle = driver.call("nvmlDeviceGetHandleByIndex_v2", index)
@@ -72,7 +72,7 @@ def _fact(device: Device, name: str) -> str:
     try:
         answer = device.call(name)
     except DriverError as error:
-        escalate_source(error)
+        _hold(error)
         return ""
     return "" if answer in (-1, 2**32 - 1) else str(answer)
 
@@ -94,6 +94,13 @@ def _capability(device: Device) -> str:
     try:
         major, minor = device.call("nvmlDeviceGetCudaComputeCapability")
     except DriverError as error:
-        escalate_source(error)
+        _hold(error)
         return ""
     return f"{major}.{minor}"
+
+
+def _hold(error: DriverError) -> None:
+    """A fact that the GPU does not offer is empty; one that it cannot tell now is worth asking for again."""
+    escalate_source(error)
+    if error.code in DEVICE_CODES:
+        raise error

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 
 from agent.backends.nvml.channel import GpuChannel
 from agent.backends.nvml.driver import Driver
+from agent.backends.nvml.enlistment import Enlistment, MakeChannel
+from agent.backends.nvml.errands import Errands
 from agent.backends.nvml.errors import (
     DRIVER_NOT_LOADED,
     LIBRARY_NOT_FOUND,
@@ -20,15 +22,16 @@ from agent.backends.nvml.errors import (
     DriverError,
 )
 from agent.backends.nvml.events import EventWatch
-from agent.backends.nvml.identity import identify
 from agent.backends.nvml.wants import wants
-from agent.backends.protocol import AbsentError, SourceError
+from agent.backends.protocol import AbsentError, Roster, SourceError
 from agent.model import GpuIdentity, Instant, Xid
 
 log = logging.getLogger("coldplate.nvml")
 
-PATIENCE = 5.0
-"""Seconds that `open` waits for the GPUs to say who they are, all at a time."""
+PATIENCE = 2.0
+"""Seconds that `open` waits for the GPUs to say who they are, all at a time: a GPU that is silent shows within five."""
+REGISTRATION = 0.5
+"""Seconds that `open` waits for the GPUs to be registered for events, so that none is missed that comes soon after."""
 
 _REMEDIES = {
     NO_PERMISSION: "run as root, or give the agent access to /dev/nvidiactl and /dev/nvidia*",
@@ -46,27 +49,43 @@ class NvmlSource:
         self._wall = wall
         self._patience = patience
         self._closing = threading.Event()
-        self._channels: tuple[GpuChannel, ...] = ()
+        self._errands = Errands()
+        self._enlistment: Enlistment | None = None
         self._watch: EventWatch | None = None
         self._open = False
 
-    def open(self, now: Instant) -> Sequence[GpuChannel]:  # noqa: ARG002 - the protocol's; nothing is timed here
+    def open(self, now: Instant) -> Sequence[GpuChannel]:
         """Initialise NVML and enumerate the GPUs. Raises AbsentError or SourceError.
 
-        A GPU that has no handle, no UUID or no answer is left out and logged; the others are not held up.
+        A GPU that has no handle, no UUID or no answer yet is missing from what this gives, and asked again by
+        `roster`; the others are not held up.
         """
         driver = self._load()
         count = self._initialise(driver)
-        self._watch = EventWatch(driver, self._wall, self._closing.wait)
+        self._watch = EventWatch(driver, self._wall, self._closing.wait, self._errands)
         self._watch.open()
-        found, errors = self._enlist(driver, self._watch, count)
-        if not found:
-            self.close()
-            why = "; ".join(f"GPU {index}: {error}" for index, error in sorted(errors.items())) or "none answers"
-            raise SourceError(f"none of the {count} GPUs of this node can be opened ({why})")
+        self._enlistment = Enlistment(driver, self._errands, self._channels_of(driver, self._watch), self._patience)
+        self._enlistment.begin(count, now.mono)
+        self._watch.settle(min(self._patience, REGISTRATION))
+        self.roster(now)
+        return self._enlistment.channels
+
+    def roster(self, now: Instant) -> Roster:
+        """The GPUs that have said who they are, and those that have not. Raises SourceError."""
+        if self._enlistment is None:
+            return Roster(())
+        self._enlistment.tend(now.mono)
+        return self._enlistment.roster()
+
+    @staticmethod
+    def _channels_of(driver: Driver, watch: EventWatch) -> MakeChannel:
         wanted = wants()
-        self._channels = tuple(GpuChannel(driver, handle, identity, wanted) for handle, identity in found)
-        return self._channels
+
+        def make(handle: object, identity: GpuIdentity) -> GpuChannel:
+            watch.watch(handle, identity.gpu.uuid)
+            return GpuChannel(driver, handle, identity, wanted)
+
+        return make
 
     def _load(self) -> Driver:
         if self._driver is None:
@@ -99,38 +118,6 @@ class NvmlSource:
             raise AbsentError("the NVIDIA driver is loaded and finds no GPU: look for them with 'lspci -d 10de:'")
         return count
 
-    def _enlist(
-        self, driver: Driver, watch: EventWatch, count: int
-    ) -> tuple[list[tuple[object, GpuIdentity]], dict[int, Exception]]:
-        """Ask all GPUs at a time who they are: one that hangs is left out, and its thread with it."""
-        found: dict[int, tuple[object, GpuIdentity]] = {}
-        errors: dict[int, Exception] = {}
-        settled = [threading.Event() for _ in range(count)]
-
-        def ask(index: int) -> None:
-            try:
-                handle, identity = identify(driver, index)
-                found[index] = (handle, identity)
-                settled[index].set()
-                watch.watch(handle, identity.gpu.uuid)
-            except (DriverError, SourceError) as error:
-                errors[index] = error
-            finally:
-                settled[index].set()
-
-        for index in range(count):
-            threading.Thread(target=ask, args=(index,), name=f"enlist-{index}", daemon=True).start()
-        for index, event in enumerate(settled):
-            # One shared patience would need a clock; a node where several GPUs hang may wait once for each.
-            if not event.wait(self._patience):
-                errors[index] = TimeoutError(f"no answer within {self._patience:g} s")
-        for index, error in sorted(errors.items()):
-            if isinstance(error, SourceError):
-                self.close()
-                raise error
-            log.error("GPU %d is left out: %s", index, error)
-        return [found[index] for index in sorted(found) if index not in errors], errors
-
     def events(self, timeout: float) -> Sequence[Xid]:
         """XID errors of the next `timeout` seconds at most. Raises SourceError."""
         if self._watch is None:
@@ -141,16 +128,21 @@ class NvmlSource:
     def close(self) -> None:
         """Free what is held and shut NVML down; may be called more than once.
 
-        Not to be called while a channel's thread hangs in a call: the caller leaves the process instead.
+        While a GPU hangs in a call of this source, the library is left as it is: the process is about to end. Not
+        to be called while a channel's thread hangs.
         """
         self._closing.set()
         if self._driver is None or not self._open:
             return
         self._open = False
+        if self._errands.busy:
+            log.info("NVML is not shut down: a GPU hangs in a call")
+            return
         if self._watch is not None:
             self._watch.close()
-        for channel in self._channels:
-            channel.close()
+        if self._enlistment is not None:
+            for channel in self._enlistment.channels:
+                channel.close()
         try:
             self._driver.call("nvmlShutdown")
         except DriverError as error:

@@ -71,7 +71,10 @@ class Paced:
         begun = 0
         if self._asked is None and mono >= self._due:
             begun, self._asked = 1, mono
-            self._spawn(self._ask)
+            try:
+                self._spawn(self._ask)
+            except RuntimeError as error:  # the system has no thread to give
+                self._answer = DeviceError(Reason.TIMEOUT, f"cannot be asked: {error}")
         answer = self._answer
         if answer is not None:
             self._answer = self._asked = None

@@ -71,7 +71,7 @@ class RedfishConfig:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"redfish url {self.url!r}: want https://HOST or https://HOST:PORT")
+            raise ValueError("redfish url: want https://HOST or https://HOST:PORT")
         if parts.username or parts.password or parts.path not in ("", "/") or parts.query or parts.fragment:
             raise ValueError("redfish url: want a host and port alone; user and password have keys of their own")
         if bool(self.username) != bool(self.password_file):
@@ -81,7 +81,7 @@ class RedfishConfig:
         except ValueError as error:
             raise ValueError(f"redfish url {self.url!r}: {error}; want https://HOST or https://HOST:PORT") from None
         if self.username and parts.scheme == "http" and parts.hostname not in LOOPBACK:
-            raise ValueError(f"redfish url {self.url!r}: would send the password in clear; use https")
+            raise ValueError("redfish url: would send the password in clear; use https")
 
 
 def consumed_watts(document: Any) -> float | None:

@@ -70,6 +70,8 @@ _NOTES = """## What is modelled
 * Node power is the GPUs' with losses, plus a constant, in steps of 25 W with 1.5% of noise.
 * XID errors come due when a channel is read. Those before a restart of the worker are not told again.
 * While `hang` holds, a read blocks until the source is closed, or until the fault's duration has passed.
+* A GPU for which `hang` or `lost` holds when the devices are opened (`at: 0s`, or a worker that was started again) does
+  not say who it is: it is shown by its index alone, and joins when the fault is over.
 """
 
 

@@ -41,6 +41,14 @@ class Gate:
         if any(fault.window.holds(t) for fault in self._unloaded):
             raise SourceError("nvmlInit_v2: Driver Not Loaded (synthetic fault driver-unloaded)")
 
+    def silence(self, t: float) -> DeviceError | None:
+        """Why the device does not say who it is at `t`; None if it does. Never blocks."""
+        if any(fault.window.holds(t) for fault in self._lost):
+            return DeviceError(Reason.LOST, "nvmlDeviceGetHandleByIndex_v2: GPU is lost (synthetic fault lost)")
+        if any(fault.window.holds(t) for fault in self._hangs):
+            return DeviceError(Reason.TIMEOUT, "it does not answer when it is asked who it is (synthetic fault hang)")
+        return None
+
     def device(self, t: float) -> None:
         """Raise or block as this device's faults demand at `t`."""
         self.source(t)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from agent.backends.protocol import Channel, SourceError
+from agent.backends.protocol import Channel, Roster, SourceError, Unidentified
 from agent.backends.synthetic.events import XidFeed
 from agent.backends.synthetic.fabric import FabricChannel
 from agent.backends.synthetic.faults import Gate
@@ -34,6 +34,9 @@ class SyntheticSource:
         self._released = threading.Event()
         self._gate = Gate(scenario, None, self._released)
         self._feed: XidFeed | None = None
+        self._waiting: dict[int, GpuIdentity] = {}
+        """GPUs that are still to say who they are, by number."""
+        self._joined: tuple[Channel, ...] = ()
 
     def open(self, now: Instant) -> Sequence[Channel]:
         """The channels. XID errors of the time before `now` stay in the past."""
@@ -43,12 +46,31 @@ class SyntheticSource:
         identities = [_identity(scenario, number) for number in range(scenario.topology.gpus)]
         gpus = tuple(identity.gpu for identity in identities)
         self._feed = feed = XidFeed(scenario, tuple(gpu.uuid for gpu in gpus), t)
-        channels: list[Channel] = [
-            GpuChannel(scenario, number, identity, self._epoch, self._released, feed)
-            for number, identity in enumerate(identities)
-        ]
-        channels.append(FabricChannel(scenario, gpus, self._epoch, self._released, feed))
-        return channels
+        self._waiting = dict(enumerate(identities))
+        self._joined = self._arrivals(t)
+        self._joined += (FabricChannel(scenario, gpus, self._epoch, self._released, feed),)
+        return self._joined
+
+    def roster(self, now: Instant) -> Roster:
+        """Who has joined. A GPU that hangs or is lost while it is asked who it is joins when that is over."""
+        t = max(0.0, now.mono - self._epoch)
+        self._joined += self._arrivals(t)
+        missing = []
+        for number in self._waiting:
+            error = Gate(self._scenario, number, self._released).silence(t)
+            if error is not None:
+                missing.append(Unidentified(str(number), error.reason, error.detail))
+        return Roster(self._joined, tuple(missing))
+
+    def _arrivals(self, t: float) -> tuple[Channel, ...]:
+        """Channels of the GPUs that say at `t` who they are, and have not before."""
+        feed = self._feed
+        assert feed is not None
+        joining = [n for n in self._waiting if Gate(self._scenario, n, self._released).silence(t) is None]
+        return tuple(
+            GpuChannel(self._scenario, number, self._waiting.pop(number), self._epoch, self._released, feed)
+            for number in joining
+        )
 
     def events(self, timeout: float) -> Sequence[Xid]:
         """XID errors that came due at a read since the last call."""

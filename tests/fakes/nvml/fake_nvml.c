@@ -7,6 +7,10 @@
  *
  *   lost N          GPU N has fallen off the bus (GPU_IS_LOST)
  *   hang N          a call on GPU N does not return while the line is there
+ *   hang-reads N    the same, but GPU N says who it is
+ *   hang-init       nvmlInit does not return while the line is there
+ *   gone N          GPU N is not on the bus: the driver does not count it, and those behind it have smaller indexes
+ *   board N B       the board in place N is another one, number B: with another UUID and serial number
  *   denied N        calls on GPU N end with NO_PERMISSION
  *   segv            the next call on a GPU crashes the process
  *   unloaded        every call ends with DRIVER_NOT_LOADED
@@ -15,6 +19,8 @@
  *   count N         the node has N GPUs (0 to 16)
  *   reset-counters  energy, link bytes and throttle times start again from 0 when the line appears
  *   process N PID   process PID computes on GPU N and holds 1 GiB of its memory (256 of them at most)
+ *   balloon MIB     the process takes so much memory, and more with each call on a GPU
+ *   chatter         each call on a GPU writes a thousand lines to standard error
  *   freeze T        values are those of T seconds after the library was loaded
  *
  * Replace the file or append to it; one that is seen half-written is half obeyed. It is looked at no more
@@ -55,8 +61,8 @@ typedef struct { gpu_t *device; uint64_t type, data; uint32_t gpu_instance, comp
 
 static gpu_t gpus[MAX_GPUS];
 typedef struct {
-    int count, segv, unloaded, mismatch, resets;
-    uint8_t lost[MAX_GPUS], hang[MAX_GPUS], denied[MAX_GPUS];
+    int count, segv, unloaded, mismatch, resets, hang_init, balloon, chatter;
+    uint8_t lost[MAX_GPUS], hang[MAX_GPUS], hang_reads[MAX_GPUS], denied[MAX_GPUS], gone[MAX_GPUS], other[MAX_GPUS];
     uint32_t running[MAX_GPUS], pids[MAX_GPUS][MAX_PROCESSES];
     double frozen;
 } control_t;
@@ -97,6 +103,12 @@ static void parse(FILE *file) {
         if (fields < 1) continue;
         if (!strcmp(word, "lost")) next.lost[gpu] = 1;
         else if (!strcmp(word, "hang")) next.hang[gpu] = 1;
+        else if (!strcmp(word, "hang-reads")) next.hang_reads[gpu] = 1;
+        else if (!strcmp(word, "hang-init")) next.hang_init = 1;
+        else if (!strcmp(word, "gone")) next.gone[gpu] = 1;
+        else if (!strcmp(word, "board")) next.other[gpu] = (uint8_t)code;
+        else if (!strcmp(word, "balloon")) next.balloon = (int)number;
+        else if (!strcmp(word, "chatter")) next.chatter = 1;
         else if (!strcmp(word, "denied")) next.denied[gpu] = 1;
         else if (!strcmp(word, "segv")) next.segv = 1;
         else if (!strcmp(word, "unloaded")) next.unloaded = 1;
@@ -144,21 +156,34 @@ static int node(void) {
     return OK;
 }
 
-static int on(const gpu_t *gpu) {
+/* What a library gone mad does to its process. */
+static void go_mad(void) {
+    static char *volatile held;
+    if (now_control.balloon) {
+        size_t size = (size_t)now_control.balloon << 20;
+        held = malloc(size);
+        if (held) memset(held, 1, size);
+    }
+    for (int i = 0; now_control.chatter && i < 1000; i++) fprintf(stderr, "NVRM: the library says something, line %d\n", i);
+}
+
+static int on(const gpu_t *gpu, int is_read) {
     int code = node();
     if (code) return code;
     if (gpu < gpus || gpu >= gpus + MAX_GPUS) return INVALID;
     if (now_control.segv) raise(SIGSEGV);
-    while (now_control.hang[gpu->index]) {
+    go_mad();
+    while (now_control.hang[gpu->index] || (is_read && now_control.hang_reads[gpu->index])) {
         usleep(20000);
         look();
     }
     if ((code = node())) return code;
-    if (gpu->index >= now_control.count || now_control.lost[gpu->index]) return LOST;
+    if (gpu->index >= now_control.count || now_control.gone[gpu->index] || now_control.lost[gpu->index]) return LOST;
     if (now_control.denied[gpu->index]) return DENIED;
     return OK;
 }
-#define ON(gpu) do { int code_ = on(gpu); if (code_) return code_; } while (0)
+#define ON(gpu) do { int code_ = on(gpu, 1); if (code_) return code_; } while (0)
+#define WHO(gpu) do { int code_ = on(gpu, 0); if (code_) return code_; } while (0)
 #define NODE() do { int code_ = node(); if (code_) return code_; } while (0)
 
 /* ---- the machine: everything is a function of time -------------------------------------------- */
@@ -231,26 +256,47 @@ static int text(char *out, uint32_t size, const char *value) {
     return OK;
 }
 
-API int nvmlInitWithFlags(uint32_t flags) { (void)flags; NODE(); return OK; }
-API int nvmlInit_v2(void) { NODE(); return OK; }
+static int init(void) {
+    NODE();
+    while (now_control.hang_init) {
+        usleep(20000);
+        look();
+    }
+    return OK;
+}
+API int nvmlInitWithFlags(uint32_t flags) { (void)flags; return init(); }
+API int nvmlInit_v2(void) { return init(); }
 API int nvmlShutdown(void) { return OK; }
 API const char *nvmlErrorString(int code) { return code == OK ? "Success" : "An error of the stand-in library"; }
 API int nvmlSystemGetDriverVersion(char *out, uint32_t size) { NODE(); return text(out, size, "570.124.06"); }
 API int nvmlSystemGetNVMLVersion(char *out, uint32_t size) { NODE(); return text(out, size, "12.570.124.06"); }
 API int nvmlSystemGetCudaDriverVersion(int *out) { NODE(); *out = 12080; return OK; }
 API int nvmlSystemGetCudaDriverVersion_v2(int *out) { return nvmlSystemGetCudaDriverVersion(out); }
-API int nvmlDeviceGetCount_v2(uint32_t *out) { NODE(); *out = now_control.count; return OK; }
+/* The place of the GPU that the driver counts as number `index`; -1 if it counts no such GPU. */
+static int place_of(uint32_t index) {
+    for (int place = 0; place < now_control.count; place++)
+        if (!now_control.gone[place] && index-- == 0) return place;
+    return -1;
+}
+static uint32_t index_of(int place) {
+    uint32_t index = 0;
+    for (int each = 0; each < place; each++) index += !now_control.gone[each];
+    return index;
+}
+API int nvmlDeviceGetCount_v2(uint32_t *out) { NODE(); *out = index_of(now_control.count); return OK; }
 
 /* ---- who a GPU is ------------------------------------------------------------------------------- */
 
-static void uuid_of(int gpu, char *out) { sprintf(out, "GPU-c01d97a7-0000-4000-8000-%012x", gpu + 1); }
+static int board_of(int place) { return now_control.other[place] ? now_control.other[place] : place; }
+static void uuid_of(int place, char *out) { sprintf(out, "GPU-c01d97a7-0000-4000-8000-%012x", board_of(place) + 1); }
 static void bus_of(int gpu, char *out) { sprintf(out, "%08X:%02X:00.0", 0, 0x1b + gpu * 0x10); }
 
 API int nvmlDeviceGetHandleByIndex_v2(uint32_t index, gpu_t **out) {
     NODE();
-    if (index >= (uint32_t)now_control.count) return INVALID;
-    ON(&gpus[index]);
-    *out = &gpus[index];
+    int place = place_of(index);
+    if (place < 0) return INVALID;
+    WHO(&gpus[place]);
+    *out = &gpus[place];
     return OK;
 }
 API int nvmlDeviceGetHandleByUUID(const char *uuid, gpu_t **out) {
@@ -258,7 +304,7 @@ API int nvmlDeviceGetHandleByUUID(const char *uuid, gpu_t **out) {
     NODE();
     for (int i = 0; i < now_control.count; i++) {
         uuid_of(i, name);
-        if (!strcmp(name, uuid)) return nvmlDeviceGetHandleByIndex_v2(i, out);
+        if (!now_control.gone[i] && !strcmp(name, uuid)) return nvmlDeviceGetHandleByIndex_v2(index_of(i), out);
     }
     return NOT_FOUND;
 }
@@ -267,33 +313,33 @@ API int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, gpu_t **out) {
     NODE();
     for (int i = 0; i < now_control.count; i++) {
         bus_of(i, name);
-        if (!strcasecmp(name, bus)) return nvmlDeviceGetHandleByIndex_v2(i, out);
+        if (!now_control.gone[i] && !strcasecmp(name, bus)) return nvmlDeviceGetHandleByIndex_v2(index_of(i), out);
     }
     return NOT_FOUND;
 }
-API int nvmlDeviceGetIndex(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = gpu->index; return OK; }
-API int nvmlDeviceGetMinorNumber(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = gpu->index; return OK; }
-API int nvmlDeviceGetNumaNodeId(gpu_t *gpu, int *out) { ON(gpu); *out = gpu->index / 4; return OK; }
+API int nvmlDeviceGetIndex(gpu_t *gpu, uint32_t *out) { WHO(gpu); *out = index_of(gpu->index); return OK; }
+API int nvmlDeviceGetMinorNumber(gpu_t *gpu, uint32_t *out) { WHO(gpu); *out = gpu->index; return OK; }
+API int nvmlDeviceGetNumaNodeId(gpu_t *gpu, int *out) { WHO(gpu); *out = gpu->index / 4; return OK; }
 API int nvmlDeviceGetUUID(gpu_t *gpu, char *out, uint32_t size) {
     char name[64];
-    ON(gpu);
+    WHO(gpu);
     uuid_of(gpu->index, name);
     return text(out, size, name);
 }
 API int nvmlDeviceGetSerial(gpu_t *gpu, char *out, uint32_t size) {
     char name[32];
-    ON(gpu);
-    sprintf(name, "16503230000%02d", gpu->index);
+    WHO(gpu);
+    sprintf(name, "16503230000%02d", board_of(gpu->index));
     return text(out, size, name);
 }
-API int nvmlDeviceGetName(gpu_t *gpu, char *out, uint32_t size) { ON(gpu); return text(out, size, "NVIDIA H100 80GB HBM3"); }
-API int nvmlDeviceGetVbiosVersion(gpu_t *gpu, char *out, uint32_t size) { ON(gpu); return text(out, size, "96.00.99.00.01"); }
-API int nvmlDeviceGetBoardPartNumber(gpu_t *gpu, char *out, uint32_t size) { ON(gpu); return text(out, size, "692-2G520-0200-000"); }
-API int nvmlDeviceGetArchitecture(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 9; return OK; }
-API int nvmlDeviceGetCudaComputeCapability(gpu_t *gpu, int *major, int *minor) { ON(gpu); *major = 9; *minor = 0; return OK; }
+API int nvmlDeviceGetName(gpu_t *gpu, char *out, uint32_t size) { WHO(gpu); return text(out, size, "NVIDIA H100 80GB HBM3"); }
+API int nvmlDeviceGetVbiosVersion(gpu_t *gpu, char *out, uint32_t size) { WHO(gpu); return text(out, size, "96.00.99.00.01"); }
+API int nvmlDeviceGetBoardPartNumber(gpu_t *gpu, char *out, uint32_t size) { WHO(gpu); return text(out, size, "692-2G520-0200-000"); }
+API int nvmlDeviceGetArchitecture(gpu_t *gpu, uint32_t *out) { WHO(gpu); *out = 9; return OK; }
+API int nvmlDeviceGetCudaComputeCapability(gpu_t *gpu, int *major, int *minor) { WHO(gpu); *major = 9; *minor = 0; return OK; }
 API int nvmlDeviceGetPciInfo_v3(gpu_t *gpu, void *out) {
     struct { char legacy[16]; uint32_t domain, bus, device, id, subsystem; char bus_id[32]; } *info = out;
-    ON(gpu);
+    WHO(gpu);
     memset(info, 0, sizeof *info);
     info->bus = 0x1b + gpu->index * 0x10;
     info->id = 0x233010de;
@@ -416,9 +462,9 @@ API int nvmlEventSetCreate(events_t **out) {
     return OK;
 }
 API int nvmlEventSetFree(events_t *set) { free(set); return OK; }
-API int nvmlDeviceGetSupportedEventTypes(gpu_t *gpu, uint64_t *out) { ON(gpu); *out = 0x1f; return OK; }
+API int nvmlDeviceGetSupportedEventTypes(gpu_t *gpu, uint64_t *out) { WHO(gpu); *out = 0x1f; return OK; }
 API int nvmlDeviceRegisterEvents(gpu_t *gpu, uint64_t types, events_t *set) {
-    ON(gpu);
+    WHO(gpu);
     if (types & 8) set->registered |= 1u << gpu->index;
     return OK;
 }

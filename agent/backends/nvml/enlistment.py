@@ -1,0 +1,142 @@
+"""Who of the GPUs that the driver counts has said who it is, and the asking of those that have not.
+
+A GPU that hangs or is lost while the library is opened may be well a minute later. It is asked again for
+as long as the source is open: at most one call is in flight for each, and after an error there is a pause.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.backends.nvml.channel import GpuChannel
+from agent.backends.nvml.driver import Driver
+from agent.backends.nvml.errands import Errands
+from agent.backends.nvml.errors import DriverError, escalate_source, reason_of
+from agent.backends.nvml.identity import identify
+from agent.backends.protocol import Roster, SourceError, Unidentified
+from agent.model import GpuIdentity, Reason
+
+RETRY = 3.0
+"""Seconds from one question to the next to a GPU that answered with an error."""
+RECOUNT = 10.0
+"""Seconds between two looks at how many GPUs the driver counts."""
+SILENT = "it does not answer when it is asked who it is"
+
+MakeChannel = Callable[[object, GpuIdentity], GpuChannel]
+"""From a handle and an identity to a channel. Called in a thread of the GPU's own; returns at once."""
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A GPU that is still to say who it is. `asked` is when it was last asked, in monotonic seconds."""
+
+    index: int
+    asked: float
+    reason: Reason = Reason.TIMEOUT
+    detail: str = SILENT
+
+    @property
+    def errand(self) -> str:
+        return f"enlist-{self.index}"
+
+
+class Enlistment:
+    """Asks every GPU who it is until it has said so. `patience` is in seconds; one thread owns it."""
+
+    def __init__(self, driver: Driver, errands: Errands, make: MakeChannel, patience: float) -> None:
+        self._driver = driver
+        self._errands = errands
+        self._make = make
+        self._patience = patience
+        self._lock = threading.Lock()
+        """Over the candidates and the channels, so that a GPU is always one or the other. Never held in a call."""
+        self._candidates: dict[int, _Candidate] = {}
+        self._channels: dict[int, GpuChannel] = {}
+        self._joined: tuple[GpuChannel, ...] = ()
+        self._broken: SourceError | None = None
+        self._count = 0
+        self._counted = 0.0
+
+    def begin(self, count: int, now: float) -> None:
+        """Ask all GPUs at a time, and wait until they have answered, for `patience` seconds in all."""
+        self._count, self._counted = count, now
+        self._candidates = {index: _Candidate(index, now) for index in range(count)}
+        waiting = list(self._candidates.values())
+        for candidate in waiting:
+            self._ask(candidate, now)
+        self._errands.wait([each.errand for each in waiting], self._patience)
+        with self._lock:
+            self._joined = tuple(channel for _, channel in sorted(self._channels.items()))
+
+    def tend(self, now: float) -> None:
+        """Ask those again that are due. Raises SourceError when the driver must be opened anew."""
+        if self._broken is not None:
+            raise self._broken
+        for candidate in self._waiting():
+            if not self._errands.is_out(candidate.errand):
+                if now - candidate.asked >= RETRY:
+                    self._ask(candidate, now)
+            elif now - candidate.asked > self._patience:
+                candidate.reason, candidate.detail = Reason.TIMEOUT, SILENT
+        if now - self._counted >= RECOUNT and self._errands.send("count", self._recount):
+            self._counted = now
+
+    def roster(self) -> Roster:
+        """Who has joined, in that order, and who has not."""
+        with self._lock:
+            late = [channel for channel in self._channels.values() if channel not in self._joined]
+            self._joined += tuple(late)
+            missing = [Unidentified(str(each.index), each.reason, each.detail) for each in self._candidates.values()]
+            return Roster(self._joined, tuple(missing))
+
+    @property
+    def channels(self) -> tuple[GpuChannel, ...]:
+        """Those that have joined, as `roster` gave them last."""
+        return self._joined
+
+    def _waiting(self) -> list[_Candidate]:
+        with self._lock:
+            return list(self._candidates.values())
+
+    def _ask(self, candidate: _Candidate, now: float) -> None:
+        if self._errands.send(candidate.errand, lambda: self._identify(candidate)):
+            candidate.asked = now
+
+    def _identify(self, candidate: _Candidate) -> None:
+        try:
+            handle, identity = identify(self._driver, candidate.index)
+            self._enlist(candidate, handle, identity)
+        except SourceError as error:
+            self._broken = error
+        except DriverError as error:
+            candidate.reason, candidate.detail = reason_of(error.code), str(error)
+        except Exception as error:
+            candidate.reason, candidate.detail = Reason.MALFORMED, f"{type(error).__name__}: {error}"
+
+    def _enlist(self, candidate: _Candidate, handle: object, identity: GpuIdentity) -> None:
+        uuid = identity.gpu.uuid
+        with self._lock:
+            if any(channel.key == uuid for channel in self._channels.values()):
+                # Indexes moved since others were asked. A GPU is read once, under the index that it had first.
+                candidate.reason = Reason.MALFORMED
+                candidate.detail = f"it says that it is {uuid}, which another GPU of this node is"
+                return
+            self._channels[candidate.index] = self._make(handle, identity)
+            del self._candidates[candidate.index]
+
+    def _recount(self) -> None:
+        """A GPU that came back to the bus is found by opening the library anew, and by nothing else."""
+        try:
+            count = int(self._driver.call("nvmlDeviceGetCount_v2"))
+            if count > self._count:
+                raise SourceError(f"the driver counts {count} GPUs now, and counted {self._count} when it was opened; "
+                                  "NVML must be opened anew in a new process")  # fmt: skip
+        except SourceError as error:
+            self._broken = error
+        except DriverError as error:
+            try:
+                escalate_source(error)
+            except SourceError as broken:
+                self._broken = broken

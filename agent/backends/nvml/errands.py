@@ -1,0 +1,56 @@
+"""Calls into the library that may never return: each in a thread of its own, and never two of one name at a time.
+
+A thread that hangs in the driver cannot be ended. It is kept, and nobody is sent after it, until it comes back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+
+class Errands:
+    """Sends threads on calls, and knows which of them are still out."""
+
+    def __init__(self) -> None:
+        self._out: set[str] = set()
+        self._back = threading.Condition()
+
+    def send(self, name: str, call: Callable[[], None]) -> bool:
+        """Make the call in a thread; False if one of that name is still out, or there is no thread to be had."""
+        with self._back:
+            if name in self._out:
+                return False
+            self._out.add(name)
+        try:
+            threading.Thread(target=self._run, args=(name, call), name=name, daemon=True).start()
+        except (RuntimeError, MemoryError):
+            self._returned(name)
+            return False
+        return True
+
+    def is_out(self, name: str) -> bool:
+        """Whether the call of that name has not come back."""
+        return name in self._out
+
+    @property
+    def busy(self) -> bool:
+        """Whether any call has not come back."""
+        return bool(self._out)
+
+    def wait(self, names: Iterable[str], patience: float) -> None:
+        """Wait until all of these are back, or for so many seconds in all."""
+        awaited = set(names)
+        with self._back:
+            self._back.wait_for(lambda: not awaited & self._out, patience)
+
+    def _run(self, name: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        finally:
+            self._returned(name)
+
+    def _returned(self, name: str) -> None:
+        with self._back:
+            self._out.discard(name)
+            self._back.notify_all()

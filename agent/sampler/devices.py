@@ -1,0 +1,190 @@
+"""What is known of the worker's devices: who is there, who is missing, and why one gives nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from agent.backends.protocol import ChannelError, Unidentified
+from agent.catalogue import BY_NAME
+from agent.model import Gap, GpuIdentity, Lane, Reason
+from agent.sampler.absent import recognise
+from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Presence, stranger
+
+log = logging.getLogger("coldplate.devices")
+
+AGE = BY_NAME["coldplate_gpu_sample_age_seconds"]
+EXAMPLES = 4
+"""Of how many GPUs the reason is told where none has said who it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why readings are withdrawn."""
+
+    reason: Reason
+    detail: str
+
+
+GONE = Trouble(Reason.LOST, "the driver does not show the device")
+
+
+class Devices:
+    """The channels of the worker, held against the inventory. Times in seconds on the monotonic clock."""
+
+    def __init__(self, inventory: Inventory, presence: Presence) -> None:
+        self._inventory = inventory
+        self._presence = presence
+        self.channels: dict[str, GpuIdentity | None] = {}
+        self._joined_at: dict[str, float] = {}
+        self._unidentified: Sequence[Unidentified] = ()
+        self._absent: dict[str, Trouble] = {}
+        """By UUID, why a GPU of the inventory is not among the channels, where that is known."""
+        self._trouble: dict[str, Trouble] = {}
+        self._refusal: Trouble | None = None
+        self._open = False
+        """Whether a worker showed its devices since the last one fell."""
+        self._told: dict[str, bool] = {}
+        self._told_strangers: set[str] = set()
+
+    @property
+    def identities(self) -> list[GpuIdentity]:
+        return [identity for identity in self.channels.values() if identity is not None]
+
+    def enlist(
+        self, channels: Sequence[tuple[str, GpuIdentity | None]], unidentified: Sequence[Unidentified], now: float
+    ) -> bool:
+        """A worker shows these channels, and counts GPUs that have not said who they are. Call it for each change.
+
+        True if the channels are others than before.
+        """
+        joined = [identity.model for key, identity in channels if identity is not None and key not in self.channels]
+        for model in dict.fromkeys(joined):
+            log.info("sampling %d GPUs: %s", joined.count(model), model)
+        changed = dict(channels) != self.channels
+        self.channels = dict(channels)
+        self._joined_at = {key: self._joined_at.get(key, now) for key in self.channels}
+        self._unidentified = unidentified
+        self._refusal, self._open = None, True
+        return changed
+
+    def enumerate(self, expected: int | None) -> None:
+        """Hold what the driver shows against the inventory; `expected` is the configured number of GPUs, if any."""
+        if self.channels:
+            self._inventory.enumerate(self.identities, expected)
+            for identity in self._inventory.gpus.values():
+                if identity.gpu.uuid not in self.channels:
+                    self._presence.lost(identity.gpu.uuid)
+
+    def recognise(self) -> None:
+        """Find out which GPUs they are that have not said it."""
+        absent = [each for each in self._inventory.gpus.values() if each.gpu.uuid not in self.channels]
+        known, strangers = recognise(self._unidentified, absent)
+        self._absent = {uuid: Trouble(each.reason, each.detail) for uuid, each in known.items()}
+        self._presence.strangers = strangers
+        self._tell_strangers(strangers)
+
+    def nobody(self) -> str:
+        """Why there is no channel at all, where a worker shows none; else empty."""
+        if self.channels or not self._open:
+            return ""
+        examples = "; ".join(f"GPU {each.index}: {each.detail}" for each in self._unidentified[:EXAMPLES])
+        return f"none of the {len(self._unidentified)} GPUs of this node has said who it is ({examples})"
+
+    def refused(self, reason: Reason, detail: str) -> None:
+        """The devices cannot be read at all, for this reason."""
+        self._refusal = Trouble(reason, detail)
+        self._open = False
+        self._joined_at.clear()
+        self._trouble.clear()
+
+    def failed(self, error: ChannelError) -> None:
+        """One device could not be read as a whole."""
+        if error.reason is Reason.LOST or error.lane is Lane.FAST:
+            self._trouble[error.channel] = Trouble(error.reason, error.detail)
+        if error.reason is Reason.LOST:
+            self._presence.lost(error.channel)
+
+    def good(self, channel: str, at: float) -> None:
+        """One device gave a whole fast sample."""
+        self._trouble.pop(channel, None)
+        self._presence.good(channel, at)
+
+    def forget(self, known: AbstractSet[str]) -> None:
+        """Nobody knows the devices any more that are not among these."""
+        self._told = {uuid: up for uuid, up in self._told.items() if uuid in known}
+        self._presence.forget(known)
+
+    def in_trouble(self, channel: str) -> bool:
+        """Whether the device's last word was an error."""
+        return channel in self._trouble
+
+    def expects(self, channel: str, now: float, patience: float) -> bool:
+        """Whether the channel answered lately, so that a tick may wait for it."""
+        at = self._presence.last_good(channel)
+        return channel not in self._trouble and (at is None or now - at <= patience)
+
+    def trouble(self, channel: str, since: float, now: float, patience: float) -> Trouble | None:
+        """Why the readings of a device are not shown any more; `since` is when it was last read, in any lane."""
+        if channel in self._trouble or channel not in self.channels:
+            return self._why_down(channel, now, patience)
+        at = self._presence.last_good(channel)
+        silent = now - (since if at is None else at)
+        if silent > patience:
+            return self._refusal or Trouble(Reason.TIMEOUT, f"no answer for {silent:.1f} s")
+        return None
+
+    def unseen(self, now: float, patience: float) -> list[Gap]:
+        """A gap with the reason for each GPU that never gave a sample, since it has no reading to withdraw."""
+        gaps = [Gap(AGE, stranger(each), each.reason, each.detail) for each in self._presence.strangers]
+        for identity in self._inventory.gpus.values():
+            gpu = identity.gpu
+            if self._presence.last_good(gpu.uuid) is None:
+                trouble = self._why_down(gpu.uuid, now, patience)
+                if trouble is not None:
+                    gaps.append(Gap(AGE, gpu, trouble.reason, trouble.detail))
+        return gaps
+
+    def _why_down(self, channel: str, now: float, patience: float) -> Trouble | None:
+        """What is known of why a device gives nothing; None where its first sample may still come."""
+        if channel in self._trouble:
+            return self._trouble[channel]
+        if channel not in self.channels:
+            return self._absent.get(channel) or self._refusal or (GONE if self._open else None)
+        waited = now - self._joined_at.get(channel, now)
+        if self._refusal is None and waited > patience:
+            return Trouble(Reason.TIMEOUT, f"no answer for {waited:.1f} s")
+        return self._refusal
+
+    def _tell_strangers(self, strangers: Sequence[Unidentified]) -> None:
+        """A log line for each GPU that does not say who it is, and one when it has."""
+        for each in strangers:
+            if each.index not in self._told_strangers:
+                facts = {"gpu": each.index, "reason": each.reason.value, "detail": each.detail}
+                log.warning("GPU does not say who it is", extra={"facts": facts})
+        indexes = {each.index for each in strangers}
+        for index in sorted(self._told_strangers - indexes):
+            log.info("GPU has said who it is", extra={"facts": {"gpu": index}})
+        self._told_strangers = indexes
+
+    def tell_changes(self, now: float, patience: float) -> None:
+        """A log line for each GPU that went down or came back."""
+        for identity in self._inventory.gpus.values():
+            uuid = identity.gpu.uuid
+            up = self._presence.is_up(uuid, now, patience)
+            if up is self._told.get(uuid, True):
+                continue
+            trouble = None if up else self._why_down(uuid, now, patience)
+            if not up and trouble is None and self._presence.last_good(uuid) is None:
+                continue  # its first sample is still to come
+            self._told[uuid] = up
+            facts = {"gpu": identity.gpu.index, "uuid": uuid, "slot": identity.slot}
+            if up:
+                log.info("GPU is back", extra={"facts": facts})
+                continue
+            trouble = trouble or Trouble(Reason.TIMEOUT, "no answer in time")
+            facts.update(reason=trouble.reason.value, detail=trouble.detail)
+            log.warning("GPU is down", extra={"facts": facts})

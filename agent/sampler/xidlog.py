@@ -1,0 +1,71 @@
+"""The log lines about XID errors: each kind at once, and a storm of them once a minute with its number.
+
+A GPU may report an error a second for a day, and a library gone mad thousands. The counters have them all.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from agent.model import Gpu, Xid
+
+log = logging.getLogger("coldplate.xid")
+
+QUIET = 60.0
+"""Seconds in which a kind is told of once."""
+LINES = 60
+"""Lines in as many seconds, of all kinds together."""
+TEXT = 200
+"""Characters of the kernel's words that are worth a place in the log."""
+
+Kind = tuple[Gpu, str]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What came of one kind since it was told of, and when that was."""
+
+    newest: Xid
+    times: int = 0
+    told_at: float | None = None
+
+
+class XidLog:
+    """Gathers what came, and tells of it within a bound."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Kind, _Entry] = {}
+        self._window_at = 0.0
+        self._lines = 0
+
+    def enter(self, kind: Kind, xid: Xid) -> None:
+        """One more of this kind."""
+        xid = replace(xid, text=xid.text[:TEXT])
+        entry = self._entries.get(kind)
+        if entry is None:
+            entry = self._entries[kind] = _Entry(xid)
+        entry.newest = xid
+        entry.times += 1
+
+    def tell(self, now: float) -> None:
+        """Log what is due; `now` in monotonic seconds."""
+        if now - self._window_at >= QUIET:
+            self._window_at, self._lines = now, 0
+        for kind, entry in list(self._entries.items()):
+            quiet = entry.told_at is None or now - entry.told_at >= QUIET
+            if quiet and entry.times == 0:
+                del self._entries[kind]
+            elif quiet and self._lines < LINES:
+                self._lines += 1
+                self._line(kind, entry)
+                entry.times, entry.told_at = 0, now
+
+    def _line(self, kind: Kind, entry: _Entry) -> None:
+        gpu, code = kind
+        xid = entry.newest
+        facts: dict[str, object] = {"xid": code, "gpu": gpu.index, "uuid": gpu.uuid, "reporter": xid.reporter}
+        facts["text"] = xid.text
+        if entry.times > 1:
+            facts["times"] = entry.times
+        log.warning("XID %d", xid.code, extra={"facts": facts})

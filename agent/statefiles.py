@@ -1,0 +1,89 @@
+"""Writes the files that outlive the process, in a thread of its own: a disk that hangs must not stop anybody else.
+
+Only the newest content of a file counts. What could not be written is tried again until it can be, or until something
+newer takes its place.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from agent.durable import replace_file
+from agent.threads import Threads
+
+log = logging.getLogger("coldplate.state")
+
+AGAIN = 5.0
+"""Seconds until what could not be written is tried again."""
+
+
+class FileState(NamedTuple):
+    """How writing one file goes: whether its newest content is on the disk, as far as is known, and failed attempts."""
+
+    name: str
+    good: bool
+    failures: int
+
+
+class StateFiles:
+    """The writer of all state files."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._work = threading.Condition()
+        self._wanted: dict[Path, bytes] = {}
+        self._states: dict[Path, FileState] = {}
+        self._stopping = False
+        self._thread = threads.begin("state", self._run)
+
+    def put(self, path: Path, content: bytes) -> None:
+        """Have the file say this, soon. Returns at once."""
+        with self._work:
+            self._wanted[path] = content
+            self._states.setdefault(path, FileState(path.name, True, 0))
+            self._work.notify()
+
+    def stop(self, seconds: float) -> None:
+        """Write what is left, and end; a disk that takes longer than this many seconds is not waited for."""
+        with self._work:
+            self._stopping = True
+            self._work.notify()
+        if not self._thread.join(seconds):
+            log.warning("the state directory does not take what is left within %.0f s: leaving without", seconds)
+
+    def states(self) -> list[FileState]:
+        """How each file is doing. For any thread."""
+        with self._work:
+            return list(self._states.values())
+
+    def _run(self) -> None:
+        while True:
+            with self._work:
+                self._work.wait_for(lambda: self._wanted or self._stopping)
+                if not self._wanted:
+                    return
+                path, content = next(iter(self._wanted.items()))
+            good = self._write(path, content)
+            with self._work:
+                if self._wanted[path] is content:  # else something newer came meanwhile
+                    del self._wanted[path]
+                    if not good and not self._stopping:
+                        self._wanted[path] = content  # behind the others
+                if not good:
+                    self._work.wait_for(lambda: self._stopping, AGAIN)
+
+    def _write(self, path: Path, content: bytes) -> bool:
+        before = self._states[path]
+        try:
+            replace_file(path, content)
+        except OSError as error:
+            self._states[path] = FileState(path.name, False, before.failures + 1)
+            if before.good:
+                log.warning("cannot write %s: %s; trying again, a restart would not know what it holds", path, error)
+            return False
+        self._states[path] = FileState(path.name, True, before.failures)
+        if not before.good:
+            log.info("%s is written again", path)
+        return True

@@ -1,0 +1,186 @@
+"""Threads that are begun again: an exception that ends one, or a shortage that keeps it from starting, costs time only.
+
+A thread that dies takes its work along in silence, while everything around it looks well. So each long-lived thread of
+the agent is kept here: its work begins again after a pause, one that the system had no room for is started later, and
+one that stands still although it should move is told. Nobody can end a thread that hangs; where that matters
+(`vital`), the health check and the watchdog get the whole process started again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+log = logging.getLogger("coldplate.threads")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Seconds between the end of a thread's work by an exception and its next beginning, doubled each time."""
+SETTLED = 2.0
+"""Seconds of work after which a thread that fell is well again."""
+SOUND_AFTER = 60.0
+"""Seconds of work after which the next pause is the shortest again."""
+AWAY = 5.0
+"""Seconds between two looks after which nobody is said to stand still: the whole process did not run meanwhile."""
+
+Work = Callable[[], None]
+
+
+class ThreadState(NamedTuple):
+    """How the threads of one name are doing; `restarts` counts those that have ended as well."""
+
+    name: str
+    up: bool
+    restarts: int
+
+
+class KeptThread:
+    """One thread and its work, which is done when it returns. `beat` says that it moves, where it has a patience."""
+
+    def __init__(self, name: str, work: Work, patience: float | None, vital: bool, clock: Callable[[], float]) -> None:
+        self.name = name
+        self.patience = patience
+        self.vital = vital
+        self.restarts = 0
+        self.beats = 0
+        self.done = False
+        self.trouble = ""
+        """What is wrong with it now, in words; empty while it is well."""
+        self._work = work
+        self._clock = clock
+        self._thread: threading.Thread | None = None
+        self._told = ""
+        self._fallen = False
+        self._seen = 0
+        self._moved_at = clock()
+        self._began_at = clock()
+
+    def beat(self) -> None:
+        """It moves. For the thread itself."""
+        self.beats += 1
+
+    def start(self) -> None:
+        """Start it, unless it runs already; without a thread to be had, the next call tries again."""
+        if self._thread is not None or self.done:
+            return
+        thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:
+            self._say(f"cannot be started: {error}")
+        else:
+            self._thread = thread
+            self._moved_at = self._clock()
+            self.trouble = ""
+
+    def join(self, seconds: float) -> bool:
+        """Wait for its work to be done; whether it is."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+        return self._thread is None or not self._thread.is_alive()
+
+    def look(self, now: float, away: bool) -> None:
+        """Whether it is well at a monotonic second; `away` excuses it, since the process itself did not run."""
+        if self._fallen and now - self._began_at > SETTLED:
+            self._fallen, self.trouble = False, ""
+        if self.patience is None or self._thread is None or self._fallen:
+            return
+        if self.beats != self._seen or away:
+            if self._is_stuck:
+                log.info("thread %s moves again", self.name)
+                self.trouble = ""
+            self._seen, self._moved_at = self.beats, now
+        elif now - self._moved_at > self.patience and not self.trouble:
+            self._say(f"has not moved for {now - self._moved_at:.0f} s")
+
+    @property
+    def _is_stuck(self) -> bool:
+        return self.trouble.startswith("has not moved")
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            began = self._began_at = self._clock()
+            try:
+                self._work()
+            except BaseException as error:  # whatever it is: nobody else would ever hear of it
+                self._fell(error)
+            else:
+                self.done = True
+                return
+            if self._clock() - began > SOUND_AFTER:
+                pause, self._told = FIRST_PAUSE, ""
+            threading.Event().wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _fell(self, error: BaseException) -> None:
+        self.restarts += 1
+        self._fallen = True
+        text = f"ended by {type(error).__name__}: {error}"
+        with contextlib.suppress(Exception):  # out of memory, say: the pause is what helps
+            self.trouble = text
+            if text != self._told:  # a thread that falls again and again says so once
+                self._told = text
+                log.error("thread %s %s; it is begun again", self.name, text, exc_info=error)
+
+    def _say(self, trouble: str) -> None:
+        if trouble.partition(":")[0] != self.trouble.partition(":")[0]:
+            log.error("thread %s %s", self.name, trouble)
+        self.trouble = trouble
+
+
+class Threads:
+    """All threads of one process that are kept. `clock` gives monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: list[KeptThread] = []
+        self._restarts: dict[str, int] = {}
+        """Of threads that are done, by name: a counter must not fall."""
+        self._looked_at = clock()
+
+    def begin(self, name: str, work: Work, *, patience: float | None = None, vital: bool = False) -> KeptThread:
+        """A thread for this work, which ends when the work returns. Never raises.
+
+        `patience` is for how many seconds it may go without a beat, where it beats at all. Without a `vital` one the
+        process is of no use.
+        """
+        kept = KeptThread(name, work, patience, vital, self._clock)
+        with self._lock:
+            self._kept.append(kept)
+        kept.start()
+        return kept
+
+    def tend(self) -> None:
+        """Start what could not be started, and look for what stands still. To be called every second or so."""
+        now = self._clock()
+        away = now - self._looked_at > AWAY
+        self._looked_at = now
+        with self._lock:
+            for kept in [each for each in self._kept if each.done]:
+                self._kept.remove(kept)
+                self._restarts[kept.name] = self._restarts.get(kept.name, 0) + kept.restarts
+            kept_now = tuple(self._kept)
+        for kept in kept_now:
+            kept.start()
+            kept.look(now, away)
+
+    def states(self) -> list[ThreadState]:
+        """One state for each name that is or was here."""
+        with self._lock:
+            states = {name: ThreadState(name, True, restarts) for name, restarts in self._restarts.items()}
+            for kept in self._kept:
+                before = states.get(kept.name, ThreadState(kept.name, True, 0))
+                up = before.up and not kept.trouble
+                states[kept.name] = ThreadState(kept.name, up, before.restarts + kept.restarts)
+        return list(states.values())
+
+    def trouble(self) -> str:
+        """What is wrong with a vital thread, in words; empty while all are well."""
+        with self._lock:
+            return next(
+                (f"thread {each.name} {each.trouble}" for each in self._kept if each.vital and each.trouble), ""
+            )

@@ -1,0 +1,57 @@
+"""Whom a channel may speak of: a GPU of itself and of its links, the rest of the node of all that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.model import Entity, Gpu, GpuIdentity, IbPort, Node, NvLink
+from agent.worker import checks
+from agent.worker.limits import LINKS, NAME, PORTS
+from agent.worker.wire import WireError
+
+
+class Entities:
+    """Makes the entities of messages, each of them once."""
+
+    def __init__(self) -> None:
+        self._own: list[Gpu | None] = []
+        self._gpus: dict[tuple[str, str], Gpu] = {}
+        self._links: dict[tuple[Gpu, int], NvLink] = {}
+        self._ports: dict[tuple[str, str], IbPort] = {}
+        self._node = Node()
+
+    def enlist(self, channels: Sequence[tuple[str, GpuIdentity | None]]) -> None:
+        """These are the channels now."""
+        self._own = [None if identity is None else identity.gpu for _, identity in channels]
+        self._gpus = {(gpu.index, gpu.uuid): gpu for gpu in self._own if gpu is not None}
+
+    def of(self, channel: int, parts: Any) -> Entity:
+        """The entity that these parts name. Raises WireError, or what comes of parts that are none."""
+        own = self._own[channel]
+        kind, *rest = parts
+        if kind in ("gpu", "nvlink"):
+            gpu = self._gpus[rest[0], rest[1]]
+            if own is not None and gpu is not own:
+                raise WireError(f"{own} speaks of {gpu}")
+            return gpu if kind == "gpu" and len(rest) == 2 else self._link(gpu, rest)
+        if own is not None:
+            raise WireError(f"{own} speaks of {kind!r:.20}")
+        return self._port(rest) if kind == "ib" else self._the_node(parts)
+
+    def _link(self, gpu: Gpu, rest: Any) -> NvLink:
+        _, _, number = rest
+        key = (gpu, checks.whole(number, LINKS))
+        return self._links.setdefault(key, NvLink(gpu, number))
+
+    def _port(self, rest: Any) -> IbPort:
+        device, port = rest
+        key = (checks.name(device), checks.name(port))
+        if key not in self._ports and len(self._ports) >= PORTS:
+            raise WireError(f"more than {PORTS} ports, of names up to {NAME} characters")
+        return self._ports.setdefault(key, IbPort(*key))
+
+    def _the_node(self, parts: Any) -> Node:
+        if parts != ["node"]:
+            raise WireError(f"no entity: {parts!r:.80}")
+        return self._node

@@ -1,0 +1,34 @@
+"""Which rows of the catalogue a worker may speak of: those that its source reads, and none that others make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agent.catalogue import BY_NAME, ROWS
+from agent.catalogue.bindings import Call, Derived, Field, Gpm
+from agent.model import Gpu, IbPort, Lane, Metric, NvLink
+
+JOBS = "coldplate_gpu_job_info"
+_OF_SYNTHETIC = (JOBS, "coldplate_node_power_watts")
+
+
+def rows_of(source: str) -> Mapping[str, Metric]:
+    """The rows by name. `source` is `nvml` or `synthetic`, whose node brings its ports and its power along."""
+    if source == "synthetic":
+        return {row.name: row for row in ROWS if row.name in _OF_SYNTHETIC or row.entity is IbPort or _measured(row)}
+    return {row.name: row for row in ROWS if _bound(row)}
+
+
+def missable(source: str) -> Mapping[str, Metric]:
+    """The rows of which the source may say that they are missing: jobs, too, where a GPU's processes cannot be told."""
+    return {**rows_of(source), JOBS: BY_NAME[JOBS]}
+
+
+def _bound(row: Metric) -> bool:
+    return row.entity in (Gpu, NvLink) and any(isinstance(each, Field | Call | Gpm) for each in row.origin)
+
+
+def _measured(row: Metric) -> bool:
+    if row.entity not in (Gpu, NvLink) or row.lane is Lane.EVENT:
+        return False
+    return not all(isinstance(each, Derived) for each in row.origin)

@@ -1,0 +1,70 @@
+"""How far a worker's words are believed: what is refused, when it is asked anew, and when it is of no use any more."""
+
+from __future__ import annotations
+
+import logging
+
+from agent.worker.wire import WireError
+
+log = logging.getLogger("coldplate.worker")
+
+ASK = 1.0
+"""Seconds between two requests to say everything anew."""
+CALM = 3.0
+"""Seconds without garbage after which a spell of it is over."""
+SPELL = 5.0
+"""Seconds of garbage after which the worker is not believed any more."""
+FLOOD = 8 * 2**20
+"""Bytes a second that may come for good: 72 GPUs, ten times a second, are 1.5 MB."""
+FLOOD_ROOM = 64 * 2**20
+"""Bytes that may come at once beyond that."""
+
+
+class Trust:
+    """What is thought of the worker. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self.garbage = 0
+        """Lines that were refused, of all workers."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Another worker: it is believed."""
+        self.lost = ""
+        """Why the worker is not believed any more; empty while it is."""
+        self._first: float | None = None
+        self._last = 0.0
+        self._anew = False
+        self._asked: float | None = None
+        self._level = 0.0
+        self._weighed: float | None = None
+        self._told = False
+
+    def refuse(self, error: WireError, now: float) -> None:
+        """A line was garbage."""
+        self.garbage += 1
+        # The first is told; a worker gone mad would fill the journal with the others.
+        log.log(logging.DEBUG if self._told else logging.WARNING, "device worker sent garbage: %s", error)
+        self._told = True
+        if self._first is None or now - self._last > CALM:
+            self._first = now
+        self._last = now
+        self._anew = True
+        if now - self._first > SPELL:
+            self.lost = f"has sent garbage for {now - self._first:.0f} s"
+
+    def weigh(self, size: int, now: float) -> None:
+        """Lines of so many bytes came."""
+        if self._weighed is not None:
+            self._level = max(self._level - FLOOD * (now - self._weighed), 0.0)
+        self._weighed = now
+        self._level += size
+        if self._level > FLOOD_ROOM:
+            self.lost = "sends more than it has to say"
+
+    def wants_anew(self, now: float) -> bool:
+        """Whether to ask now for everything that is remembered; True once for each request."""
+        if not self._anew or (self._asked is not None and now - self._asked < ASK):
+            return False
+        self._anew, self._asked = False, now
+        return True

@@ -1,0 +1,22 @@
+"""The text of a query made into a tree, with the grammar and the type checks of Prometheus 3.5.
+
+All that is stable there is read here, whether it is evaluated or not; what a feature flag hides there is refused by
+name. Whatever the text, the only error is `PromqlError`, and time and memory are linear in the text and bounded.
+"""
+
+from __future__ import annotations
+
+from alerts.promql.errors import PromqlError, line_and_column
+from alerts.promql.syntax.flaw import FlawError
+from alerts.promql.syntax.grammar import Grammar
+from alerts.promql.syntax.tree import Expression
+
+__all__ = ["parse"]
+
+
+def parse(text: str) -> Expression:
+    """The tree of a query. Raises PromqlError, with the words that Prometheus has for it where it has some."""
+    try:
+        return Grammar(text).query()
+    except FlawError as flaw:
+        raise PromqlError(flaw.problem, position=line_and_column(text, flaw.at)) from None

@@ -1,0 +1,116 @@
+"""What Prometheus asks of a tree beyond its shape: types, counts of arguments, matchers that match something.
+
+Each check looks at one node, whose parts have been looked at before, and returns the first flaw or None.
+"""
+
+from __future__ import annotations
+
+from alerts.promql.labels import METRIC_NAME
+from alerts.promql.matching import SET_OPERATORS
+from alerts.promql.operators import COMPARISONS
+from alerts.promql.syntax.flaw import FlawError
+from alerts.promql.syntax.literals import quoted
+from alerts.promql.syntax.signatures import SIGNATURES, Signature
+from alerts.promql.syntax.tree import (
+    AggregateExpr,
+    BinaryExpr,
+    Expression,
+    FunctionCall,
+    Subquery,
+    UnaryExpr,
+    ValueType,
+    VectorSelector,
+)
+
+_NUMERIC = (ValueType.SCALAR, ValueType.VECTOR)
+
+
+def check_selector(node: VectorSelector) -> FlawError | None:
+    """A selector names a metric once, or has a matcher that refuses the empty text: it never selects everything."""
+    if not node.name:
+        if any(not matcher.matches("") for matcher in node.matchers):
+            return None
+        return FlawError(node.at, "vector selector must contain at least one non-empty matcher")
+    for matcher in node.matchers[1:]:
+        if matcher.name == METRIC_NAME:
+            names = f"{quoted(node.name)} or {quoted(matcher.value)}"
+            return FlawError(node.at, f"metric name must not be set twice: {names}")
+    return None
+
+
+def check_subquery(node: Subquery) -> FlawError | None:
+    """A subquery goes over an instant vector."""
+    found = node.inner.value_type
+    if found is ValueType.VECTOR:
+        return None
+    return FlawError(node.at, f"subquery is only allowed on instant vector, got {found.value} instead")
+
+
+def check_unary(node: UnaryExpr) -> FlawError | None:
+    """Only numbers have a sign."""
+    if node.value_type in _NUMERIC:
+        return None
+    expected = "unary expression only allowed on expressions of type scalar or instant vector"
+    return FlawError(node.at, f'{expected}, got "{node.value_type.value}"')
+
+
+def check_binary(node: BinaryExpr) -> FlawError | None:
+    """Operators take scalars and instant vectors; `bool`, matching and grouping only where they mean something."""
+    left, right = node.left.value_type, node.right.value_type
+    scalars = left is ValueType.SCALAR and right is ValueType.SCALAR
+    vectors = left is ValueType.VECTOR and right is ValueType.VECTOR
+    compares, matching = node.operator in COMPARISONS, node.matching
+    if node.as_bool and not compares:
+        return FlawError(node.operator_at, "bool modifier can only be used on comparison operators")
+    if compares and not node.as_bool and scalars:
+        return FlawError(node.operator_at, "comparisons between scalars must use BOOL modifier")
+    twice = set(matching.labels).intersection(matching.include) if matching.on and matching.include else ()
+    if twice:
+        return FlawError(node.operator_at, f"label {quoted(min(twice))} must not occur in ON and GROUP clause at once")
+    for side, found in ((node.left, left), (node.right, right)):
+        if found not in _NUMERIC:
+            return FlawError(side.at, "binary expression must contain only scalar and instant vector types")
+    if not vectors and matching.labels:
+        return FlawError(node.at, "vector matching only allowed between instant vectors")
+    if node.operator in SET_OPERATORS:
+        if not vectors:
+            return FlawError(node.at, f'set operator "{node.operator}" not allowed in binary scalar expression')
+        if matching.many:
+            return FlawError(node.at, f'no grouping allowed for "{node.operator}" operation')
+    return None
+
+
+def check_aggregate(node: AggregateExpr) -> FlawError | None:
+    """An aggregation goes over an instant vector; its parameter is a number, or a text for `count_values`."""
+    wanted = ValueType.STRING if node.operator == "count_values" else ValueType.SCALAR
+    flaw = _wrong_type(node.operand, ValueType.VECTOR, "aggregation expression")
+    if flaw is None and node.parameter is not None:
+        flaw = _wrong_type(node.parameter, wanted, "aggregation parameter")
+    return flaw
+
+
+def check_call(node: FunctionCall) -> FlawError | None:
+    """A function takes as many arguments as it takes, of the right types."""
+    signature = SIGNATURES[node.name]
+    flaw = _wrong_count(node, signature)
+    context = f'call to function "{node.name}"'
+    for position, argument in enumerate(node.arguments):
+        if flaw is not None:
+            break
+        wanted = signature.takes[min(position, len(signature.takes) - 1)]
+        flaw = _wrong_type(argument, wanted, context)
+    return flaw
+
+
+def _wrong_count(node: FunctionCall, signature: Signature) -> FlawError | None:
+    count, least, most = len(node.arguments), signature.least, signature.most
+    if count < least or (most is not None and count > most):
+        bound = f"{least}" if least == most else f"at least {least}" if count < least else f"at most {most}"
+        return FlawError(node.at, f'expected {bound} argument(s) in call to "{node.name}", got {count}')
+    return None
+
+
+def _wrong_type(node: Expression, wanted: ValueType, context: str) -> FlawError | None:
+    if node.value_type is wanted:
+        return None
+    return FlawError(node.at, f"expected type {wanted.value} in {context}, got {node.value_type.value}")

@@ -1,0 +1,12 @@
+"""What is wrong with a query, and where, before lines are counted."""
+
+from __future__ import annotations
+
+
+class FlawError(Exception):
+    """A problem at an offset of the text; whoever has the text makes a `PromqlError` of it."""
+
+    def __init__(self, at: int, problem: str) -> None:
+        super().__init__(problem)
+        self.at = at
+        self.problem = problem

@@ -1,0 +1,173 @@
+"""Cuts a query into tokens.
+
+What a character means depends on the brackets around it, in the ways of Prometheus: between braces every word is a
+label's name; between square brackets there are durations, and any letter after the first of them is a colon.
+"""
+
+from __future__ import annotations
+
+import re
+
+from alerts.promql.syntax.bounds import LONGEST_TEXT, MOST_TOKENS
+from alerts.promql.syntax.flaw import FlawError
+from alerts.promql.syntax.literals import quoted
+from alerts.promql.syntax.numerals import scan_numeral
+from alerts.promql.syntax.quotes import scan_quoted
+
+AGGREGATIONS = frozenset((
+    "avg", "bottomk", "count", "count_values", "group", "limit_ratio", "limitk", "max", "min", "quantile", "stddev",
+    "stdvar", "sum", "topk",
+))  # fmt: skip
+_OTHERS = ("and", "or", "unless", "atan2", "offset", "by", "without", "on", "ignoring", "group_left", "group_right",
+           "bool", "start", "end")  # fmt: skip
+_KEYWORDS = {each: each for each in (*AGGREGATIONS, *_OTHERS)} | {"inf": "number", "nan": "number"}
+
+# Nothing is matched with more than one way to do it, and the last pattern takes any character: no text is slow.
+_SPACE = r"[ \t\r\n]*(?:\#[^\r\n]*[ \t\r\n]*)*"
+_QUOTED = r"""(?P<string>"[^"\\\n\ufffd]*"|'[^'\\\n\ufffd]*'|`[^`\ufffd]*`)"""
+_NUMERAL = r"(?P<number>(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?![\w.]))|(?P<duration>[0-9]+(?:ms|[smhdwy])(?!\w))"
+_REST = r"(?P<end>\Z)|(?P<other>.)"
+
+
+def _mode(space: str, *alternatives: str) -> re.Pattern[str]:
+    return re.compile(f"{space}(?:{'|'.join((*alternatives, _REST))})", re.DOTALL | re.ASCII)
+
+
+_SIGN = r"(?P<sign>==|!=|<=|>=|=(?!~)|[-+*/%^<>(){\[\],@])"
+_OUTSIDE = _mode(_SPACE, r"(?P<word>[A-Za-z_:][\w:]*)", _SIGN, _NUMERAL, _QUOTED)
+_BRACES = _mode(_SPACE, r"(?P<identifier>[A-Za-z_]\w*)", r"(?P<sign>=~|!~|!=|=|,|\})", _QUOTED)
+_RANGE_BEGIN = _mode(r"[ \t\r\n]*", r"(?P<colon>:)", r"(?P<sign>[-+*/%^()\]])", _NUMERAL)
+_RANGE = _mode(_SPACE, r"(?P<colon>[A-Za-z_:])", _SIGN, _NUMERAL, _QUOTED)
+
+_WHERE = {_BRACES: " inside braces", _RANGE_BEGIN: " in duration expression"}
+_BRACKETS = frozenset("()[]{}")
+_OPENING = {")": "(", "]": "[", "}": "{"}
+_CLOSING_NAMES = {")": "right parenthesis", "]": "right bracket", "}": "right brace"}
+
+
+class Scanner:
+    """The tokens of a text: their kinds, texts and offsets, as columns.
+
+    A sign or keyword is its own kind, whatever its case; the other kinds are called as in Prometheus's errors, such as
+    "identifier". The last token is of the kind "end of input" or "error"; an error's text says what is wrong.
+    Raises FlawError for a text that is too long.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.kinds: list[str] = []
+        self.texts: list[str] = []
+        self.starts: list[int] = []
+        self._text = text
+        self._mode = _OUTSIDE
+        self._open: list[int] = []  # offsets of the brackets that are not closed
+        self._in_bracket = False
+        self._has_colon = False
+        if len(text) > LONGEST_TEXT:
+            raise FlawError(LONGEST_TEXT, f"the query is longer than {LONGEST_TEXT} characters; divide it")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise FlawError(error.start, "invalid UTF-8 rune") from None
+        self._scan()
+
+    def _scan(self) -> None:
+        """Read the tokens up to the end, or to the first that is none."""
+        text, at, kind = self._text, 0, ""
+        while kind not in ("end of input", "error"):
+            found = self._mode.match(text, at)
+            assert found is not None, "the last pattern takes any character"
+            kind = str(found.lastgroup)
+            start, at = found.span(kind)
+            piece = text[start:at]
+            if kind == "word":
+                kind = _KEYWORDS.get(piece.lower()) or ("metric identifier" if ":" in piece else "identifier")
+            elif kind in ("sign", "colon", "end", "other"):
+                try:
+                    kind, at = self._special(kind, piece, start)
+                    piece = text[start:at]
+                except FlawError as flaw:
+                    kind, piece, start = "error", flaw.problem, flaw.at
+            if self._mode is _RANGE_BEGIN and kind in ("number", "duration"):
+                self._mode = _RANGE
+            self.kinds.append(kind)
+            self.texts.append(piece)
+            self.starts.append(start)
+            if len(self.kinds) > MOST_TOKENS:
+                raise FlawError(start, f"the query has more than {MOST_TOKENS} words, numbers and signs; divide it")
+
+    def _special(self, kind: str, piece: str, start: int) -> tuple[str, int]:
+        """Return kind and end of a token that changes what may follow, or that is out of the ordinary."""
+        end = start + len(piece)
+        if kind == "sign":
+            if piece in _BRACKETS:
+                self._bracket(piece, start)
+            return piece, end
+        if kind == "colon":
+            self._colon(start)
+            return ":", end
+        if kind == "end":
+            self._end()
+            return "end of input", end
+        return self._other(start)
+
+    def _bracket(self, bracket: str, at: int) -> None:
+        """Note a bracket that opens or closes, or refuse one that cannot be there."""
+        if bracket == "[" and self._in_bracket:
+            raise FlawError(at, "unexpected left bracket '['")
+        if bracket in _OPENING:
+            if not self._open or self._text[self._open[-1]] != _OPENING[bracket]:
+                raise FlawError(at, f"unexpected {_CLOSING_NAMES[bracket]} {bracket!r}")
+            self._open.pop()
+        else:
+            self._open.append(at)
+        if bracket == "[":
+            self._in_bracket, self._has_colon, self._mode = True, False, _RANGE_BEGIN
+        elif bracket == "]":
+            self._in_bracket, self._mode = False, _OUTSIDE
+        elif bracket == "{":
+            self._mode = _BRACES
+        elif bracket == "}":
+            self._mode = _RANGE if self._in_bracket else _OUTSIDE
+
+    def _colon(self, at: int) -> None:
+        if self._mode is _RANGE_BEGIN:
+            raise FlawError(at, "unexpected colon before duration in duration expression")
+        if self._has_colon:
+            raise FlawError(at, f"unexpected colon {self._text[at]!r}")
+        self._has_colon = True
+
+    def _end(self) -> None:
+        """Refuse a text that ends within brackets, at the innermost of them."""
+        if not self._open:
+            return
+        innermost = self._open[-1]
+        problems = {
+            "(": "unclosed left parenthesis",
+            "{": "unexpected end of input inside braces",
+            "[": "unclosed left bracket",
+        }
+        raise FlawError(innermost, problems[self._text[innermost]])
+
+    def _other(self, at: int) -> tuple[str, int]:
+        """Return kind and end of a number or quoted text that is out of the ordinary, or refuse a character."""
+        character, after = self._text[at], self._text[at + 1 : at + 2]
+        if self._mode is not _BRACES and (_is_digit(character) or (character == "." and _is_digit(after))):
+            kind, end = scan_numeral(self._text, at)
+            if not kind:
+                raise FlawError(at, f"bad number or duration syntax: {quoted(self._text[at:end])}")
+            return kind, end
+        if character in "\"'`" and self._mode is not _RANGE_BEGIN:
+            try:
+                return "string", scan_quoted(self._text, at)
+            except ValueError as error:
+                raise FlawError(at, str(error)) from None
+        where = _WHERE.get(self._mode, "")
+        if character == "{":
+            raise FlawError(at, "unexpected left brace '{'")
+        if character in "=!" and after and self._mode is not _RANGE_BEGIN:
+            raise FlawError(at, f"unexpected character after {character!r}{where}: {after!r}")
+        raise FlawError(at, f"unexpected character{where}: {character!r}")
+
+
+def _is_digit(character: str) -> bool:
+    return character.isdigit() and character.isascii()

@@ -1,0 +1,155 @@
+"""The nodes of a parsed query, in Prometheus's terms.
+
+Each knows its offset in the text (`at`), which does not count when trees are compared, and the type of what it
+evaluates to. Durations are in nanoseconds, as Prometheus keeps them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar, Union
+
+from alerts.promql.aggregations import Grouping
+from alerts.promql.matchers import Matcher
+from alerts.promql.matching import Matching
+
+
+class ValueType(Enum):
+    """What a part of a query evaluates to, in the words of Prometheus's errors."""
+
+    SCALAR = "scalar"
+    STRING = "string"
+    VECTOR = "instant vector"
+    MATRIX = "range vector"
+
+
+@dataclass(frozen=True, slots=True)
+class NumberLiteral:
+    """A number with its sign; a duration such as `5m` is a number of seconds."""
+
+    value: float
+    at: int = field(compare=False)
+    value_type: ClassVar[ValueType] = ValueType.SCALAR
+
+
+@dataclass(frozen=True, slots=True)
+class StringLiteral:
+    """A quoted text, its escapes resolved."""
+
+    value: str
+    at: int = field(compare=False)
+    value_type: ClassVar[ValueType] = ValueType.STRING
+
+
+@dataclass(frozen=True, slots=True)
+class AtModifier:
+    """`@`: the instant to which a selector or subquery is bound, "start", "end" or seconds since the epoch."""
+
+    instant: Union[str, float]
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSelector:
+    """A metric's name, matchers between braces, or both; the name is the first matcher as well."""
+
+    name: str
+    matchers: tuple[Matcher, ...]
+    at: int = field(compare=False)
+    offset_ns: int = 0
+    bound: AtModifier | None = None
+    value_type: ClassVar[ValueType] = ValueType.VECTOR
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixSelector:
+    """A selector with a range, whose offset and `@` are those of the selector within."""
+
+    selector: VectorSelector
+    range_ns: int
+    at: int = field(compare=False)
+    value_type: ClassVar[ValueType] = ValueType.MATRIX
+
+
+@dataclass(frozen=True, slots=True)
+class Subquery:
+    """A query evaluated at the steps of a range; `step_ns` is None where the text names no step."""
+
+    inner: Expression
+    range_ns: int
+    step_ns: int | None
+    at: int = field(compare=False)
+    step_at: int = field(compare=False)
+    offset_ns: int = 0
+    bound: AtModifier | None = None
+    value_type: ClassVar[ValueType] = ValueType.MATRIX
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryExpr:
+    """A sign before anything but a number."""
+
+    operator: str
+    operand: Expression
+    at: int = field(compare=False)
+    value_type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryExpr:
+    """An operator between two operands. In a row of operators, `left` is all that stands before the last one."""
+
+    operator: str
+    left: Expression
+    right: Expression
+    matching: Matching
+    as_bool: bool
+    at: int = field(compare=False)
+    operator_at: int = field(compare=False)
+    value_type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class ParenExpr:
+    """Something in parentheses."""
+
+    inner: Expression
+    at: int = field(compare=False)
+    value_type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateExpr:
+    """An aggregation operator with its grouping; `parameter` for those that take one."""
+
+    operator: str
+    parameter: Expression | None
+    operand: Expression
+    grouping: Grouping
+    at: int = field(compare=False)
+    value_type: ClassVar[ValueType] = ValueType.VECTOR
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A function of the name with its arguments."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    at: int = field(compare=False)
+    value_type: ValueType
+
+
+Expression = Union[
+    NumberLiteral,
+    StringLiteral,
+    VectorSelector,
+    MatrixSelector,
+    Subquery,
+    UnaryExpr,
+    BinaryExpr,
+    ParenExpr,
+    AggregateExpr,
+    FunctionCall,
+]

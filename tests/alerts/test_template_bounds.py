@@ -1,0 +1,214 @@
+"""Whatever a template is made of, it is refused when it is read or fails when it is rendered, and costs no more."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alerts.template import Element, RenderError, Root, TemplateError, compile_template
+from alerts.template.functions import CONTEXTUAL, FUNCTIONS, arity
+from alerts.template.limits import DEEPEST_NESTING
+
+T = TypeVar("T")
+
+ROOT = Root(
+    {"job": "a", "value": "1e300", "odd": "\\xé{{"}, 80.5, {"cluster": "east"}, "http://prometheus.example/path"
+)
+SERIES = [Element({"gpu": str(number)}, float(number)) for number in range(3)]
+
+
+def rendered(template: str, series: list[Element] = SERIES) -> str:
+    return compile_template(template).render(ROOT, lambda _text: series)
+
+
+ATOMS = [
+    "$value", "$labels.job", "$labels.value", "$labels.odd", "$labels", ".Value", ".Labels.job", "$externalURL", "true",
+    "0", "-1", "7", "0x10", "1.5", "-1e300", "1e999", "9223372036854775807", "9" * 400, "55296", '"a"', "`a`", '"%s"',
+    '"%c %d %v %x %q"', '"%.999f"', '""', '"\\xff"', '"\\ud800"', '"\\u00e9"', '"a|b"', '"$0$1"', '"NaN"', '"-Inf"',
+    "(query `x`)", "(first (query `x`))",
+]  # fmt: skip
+
+
+def call(name: str, arguments: list[str]) -> str:
+    least, most = arity(name) or (0, 0)
+    return f"({' '.join([name, *(arguments * 3)[: max(least, len(arguments) if most is None else least)]])})"
+
+
+OPERANDS = st.recursive(
+    st.sampled_from(ATOMS),
+    lambda inner: st.builds(call, st.sampled_from([*FUNCTIONS, *CONTEXTUAL]), st.lists(inner, min_size=2, max_size=3)),
+    max_leaves=6,
+)
+PARTS = st.recursive(
+    st.one_of(st.sampled_from(["", "x", "é", "{{- /* x */ -}}"]), OPERANDS.map(lambda each: f"{{{{ {each} }}}}")),
+    lambda inner: st.builds(
+        "{{{{ {} {} }}}}{}{{{{ else }}}}{}{{{{ end }}}}".format,
+        st.sampled_from(["if", "with", "range"]),
+        OPERANDS,
+        inner,
+        inner,
+    ),
+    max_leaves=6,
+)
+PIECES = [
+    "{{", "}}", "{{-", "-}}", "(", ")", "|", ",", ":=", "=", "$", "$x", ".", ".x", "if", "else", "end", "range", "with",
+    "define", "1", "1e", "0x", '"', "`", "'", "\\", "/*", "*/", " ", "\n", "print", "printf", "query", "$value", "nil",
+]  # fmt: skip
+
+
+@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.lists(PARTS).map("".join)))
+def test_any_template_prints_a_text_or_says_why_not(template: str) -> None:
+    try:
+        rendered(template).encode()
+    except (TemplateError, RenderError) as error:
+        assert str(error)
+
+
+@given(st.lists(PARTS, min_size=1, max_size=3).map("".join))
+def test_any_whole_template_prints_a_text_or_says_why_not(template: str) -> None:
+    try:
+        rendered(template).encode()
+    except (TemplateError, RenderError) as error:
+        assert str(error)
+
+
+def far_down(call: Callable[[], T]) -> T:
+    """Calls from where almost half of the calls within each other are used up."""
+    depth, frame = 0, sys._getframe()
+    while frame.f_back is not None:
+        depth, frame = depth + 1, frame.f_back
+
+    def below(frames: int) -> T:
+        return call() if frames <= 0 else below(frames - 1)
+
+    return below(sys.getrecursionlimit() * 45 // 100 - depth)
+
+
+NESTINGS = [
+    ("{{ if true }}", "x", "{{ end }}", "x"),
+    ("{{ if false }}y{{ else }}", "x", "{{ end }}", "x"),
+    ("{{ with 1 }}", "x", "{{ end }}", "x"),
+    ("{{ range query `x` | len | eq 1 | not | printf `%v` | query }}", "x", "{{ end }}", "x"),
+    ("{{ if (len `a`) }}", "x", "{{ end }}", "x"),
+]
+
+
+@pytest.mark.parametrize(("before", "inner", "after", "printed"), NESTINGS, ids=[each[0] for each in NESTINGS])
+def test_the_deepest_branches_need_half_of_the_stack(before: str, inner: str, after: str, printed: str) -> None:
+    levels = DEEPEST_NESTING - before.count("(")
+    template = before * levels + inner + after * levels
+    assert far_down(lambda: rendered(template, SERIES[:1])) == printed
+    with pytest.raises(TemplateError, match=f"nested more than {DEEPEST_NESTING} levels deep"):
+        far_down(lambda: compile_template(before * DEEPEST_NESTING + before + inner))
+
+
+@pytest.mark.parametrize("call", ["", "print ", "and 1 ", "query `x` | len | or ", "eq "])
+def test_the_deepest_parentheses_need_half_of_the_stack(call: str) -> None:
+    opened = ("(" + call) * DEEPEST_NESTING
+    after = " 1)" if call == "eq " else ")"
+
+    def attempt() -> None:
+        try:
+            rendered("{{ " + opened + "1" + after * DEEPEST_NESTING + " }}")
+        except RenderError:
+            assert call == "eq "  # it compares 1 with what an inner comparison gave
+
+    far_down(attempt)
+    with pytest.raises(TemplateError, match=f"column .*: is nested more than {DEEPEST_NESTING} levels deep"):
+        far_down(lambda: compile_template("{{ (" + opened + "1 }}"))
+
+
+@pytest.mark.parametrize(
+    "piece", ["(", "{{if true}}", "{{ (", "{{range .Labels}}", "{{", "{{.}}", "{{/*", "`", '"', "\n", "{"]
+)
+def test_a_hundred_thousand_of_anything_are_refused(piece: str) -> None:
+    for template in (piece * 100_000, "{{ " + piece * 100_000, "{{ " + piece * 20_000):
+        with pytest.raises(TemplateError):
+            compile_template(template)
+
+
+def test_a_chain_of_else_if_may_be_long() -> None:
+    count = 900
+    arms = "".join(f"{{{{ else if eq $x {number} }}}}{number}" for number in range(1, count))
+    template = f"{{{{ $x := len `{'a' * (count - 1)}` }}}}{{{{ if eq $x 0 }}}}0{arms}{{{{ else }}}}none{{{{ end }}}}"
+    assert far_down(lambda: rendered(template)) == str(count - 1)
+    assert far_down(lambda: rendered(template.replace("len `a", "len `aa"))) == "none"
+
+
+def test_what_an_else_if_declares_is_known_in_the_arms_that_follow() -> None:
+    template = "{{ if $a := `` }}{{ else if $b := `x` }}{{ $a }}{{ $b }}{{ else }}{{ $b }}{{ end }}"
+    assert rendered(template) == "x"
+    assert rendered(template.replace("`x`", "``")) == ""
+    with pytest.raises(TemplateError, match=r"undefined variable \$b"):
+        compile_template("{{ if $a := 1 }}{{ $b }}{{ else if $b := 2 }}{{ end }}")
+    with pytest.raises(TemplateError, match=r"undefined variable \$b"):
+        compile_template("{{ if $a := 1 }}{{ else if $b := 2 }}{{ end }}{{ $b }}")
+
+
+LAVISH = {
+    "{{ $x := `ab` }}" + "{{ $x = print $x $x }}" * 60: "makes texts of more than",
+    "{{ $x := `ab` }}" + "{{ $x = printf `%s%s` $x $x }}" * 60: "makes texts of more than",
+    "{{ $x := `ab` }}" + "{{ $x = reReplaceAll `.` `$0$0` $x }}" * 60: "makes texts of more than",
+    "{{ $x := printf `%999d` 1 }}"
+    + f"{{{{ $x = reReplaceAll `.*` `{'$0' * 5000}` $x }}}}" * 5: "makes texts of more than",
+    "{{ $x := reReplaceAll `.` `%999d` `" + "x" * 9000 + "` }}{{ printf $x 1 }}": "makes texts of more than",
+    "{{ $x := printf `%999d` 1 }}" + "{{ $x }}" * 5000: "makes texts of more than",
+    "{{ range query `x` }}" * 20 + "{{ . | value }}" + "{{ end }}" * 20: "takes more than",
+    "{{ range query `x` }}" * 20 + "{{ end }}" * 20: "takes more than",
+    "{{ query `x` | len }}" * 2000: "takes more than",
+}
+
+
+@pytest.mark.parametrize("template", LAVISH, ids=[each[:40] for each in LAVISH])
+def test_a_template_that_wants_too_much_fails(template: str) -> None:
+    with pytest.raises(RenderError, match=LAVISH[template]):
+        rendered(template)
+
+
+@pytest.mark.parametrize(
+    ("literal", "text"),
+    [('"\\a\\x41\\101\\u00e9"', "\aAAé"), ('"\\xc3\\xa9"', "é"), ('"a\\"b"', 'a"b'), ('"é"', "é"), ("`\\n`", "\\n")],
+)
+def test_a_text_has_the_escapes_of_go(literal: str, text: str) -> None:
+    assert rendered("{{ " + literal + " }}") == text
+
+
+@pytest.mark.parametrize(
+    ("constant", "words"),
+    [('"\\q"', "unknown escape sequence"), ('"\\ud800"', "invalid Unicode code point"), ('"\\xff"', "is not UTF-8"),
+     ('"\\\'"', "unknown escape sequence"), ("9" * 20, "overflows the 64 bits of a whole number; write a float")],
+)  # fmt: skip
+def test_a_constant_that_go_refuses_is_refused(constant: str, words: str) -> None:
+    with pytest.raises(TemplateError, match=words):
+        compile_template("{{ " + constant + " }}")
+
+
+@pytest.mark.parametrize("constant", ["1e999", "-1e999", "1__0.5"])
+def test_a_float_that_go_cannot_hold_is_refused(constant: str) -> None:
+    with pytest.raises(TemplateError, match=r"overflows the 64 bits of a float|is no number"):
+        compile_template("{{ " + constant + " }}")
+
+
+@pytest.mark.parametrize("verb", ["%" + "9" * 5000 + "d", "%." + "9" * 5000 + "f", "%1001d"])
+def test_a_width_of_any_length_is_refused_by_what_it_is(verb: str) -> None:
+    with pytest.raises(TemplateError, match="is wider than 1000"):
+        compile_template('{{ printf "' + verb + '" 1 }}')
+
+
+def test_leading_zeros_make_no_width() -> None:
+    assert rendered('{{ printf "%.' + "0" * 5000 + '1f" 1.25 }}') in ("1.2", "1.3")
+
+
+@pytest.mark.parametrize("value", ["1e300", "-1e300", "1e308", "9.3e9"])
+def test_a_time_beyond_the_calendar_is_an_error_of_its_alert(value: str) -> None:
+    with pytest.raises(RenderError, match="overflows int64"):
+        rendered("{{ humanizeTimestamp " + value + " }}")
+
+
+def test_half_a_pair_of_surrogates_is_never_printed() -> None:
+    assert rendered('{{ printf "%c%c" 55296 65 }}') == "\N{REPLACEMENT CHARACTER}A"

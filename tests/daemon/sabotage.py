@@ -1,0 +1,56 @@
+"""Runs `coldplate` and does its threads harm from within: `python -m tests.daemon.sabotage PLAN run ...`.
+
+PLAN is JSON: `fall` names threads (with `*` all but the main one) in which an exception is raised, wherever they are,
+when the process gets SIGUSR1; `refuse` is for how many seconds the system has no thread to give.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import signal
+import sys
+import threading
+import time
+
+from agent import threads
+
+
+class Sabotage(BaseException):
+    """Nothing that a careful `except Exception` would catch."""
+
+
+def strike(names: list[str]) -> None:
+    """Raise an exception in each of these threads, at the next instruction that it comes to."""
+    for thread in threading.enumerate():
+        if thread.name in names or ("*" in names and thread is not threading.main_thread()):
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Sabotage))
+
+
+def refuse_threads(seconds: float) -> None:
+    """Have the system give no thread for so many seconds from now."""
+    until = time.monotonic() + seconds
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if time.monotonic() < until:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    threading.Thread.start = refused  # type: ignore[method-assign]
+
+
+def main() -> None:
+    plan = json.loads(sys.argv[1])
+    del sys.argv[1]
+    threads.SETTLED = 0.2
+    signal.signal(signal.SIGUSR1, lambda *_: strike(plan.get("fall", [])))
+    if plan.get("refuse"):
+        refuse_threads(plan["refuse"])
+    from agent.cli import entry
+
+    entry()
+
+
+if __name__ == "__main__":
+    main()

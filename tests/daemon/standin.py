@@ -1,0 +1,56 @@
+"""A daemon on the stand-in for the driver's library, and the file that tells the stand-in what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.fakes.nvml import build
+
+FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\nbackends: {power: [estimate], infiniband: false}\n"
+
+
+class Node:
+    """A daemon whose driver is told beforehand what to do."""
+
+    def __init__(
+        self, start, library: Path, tmp_path: Path, config: str = FAST, commands: tuple[str, ...] = ()
+    ) -> None:
+        self.control = tmp_path / "control"
+        self.command(*commands)
+        self.state = tmp_path / "state"
+        self.environment = {"LD_LIBRARY_PATH": str(library), build.CONTROL: str(self.control)}
+        config += f"state_dir: {self.state}\n"
+        self.daemon = start("--backend", "nvml", config=config, environment=self.environment)
+
+    def command(self, *lines: str) -> None:
+        build.command(self.control, *lines)
+
+    def up(self) -> dict[str, float]:
+        return self.daemon.family("coldplate_gpu_up")
+
+    def until_up(self, expected: dict[str, float], seconds: float) -> float:
+        return self.daemon.until(f"up is {expected}", lambda: self.up() == expected, seconds)
+
+    def value(self, name: str) -> float:
+        """A metric of the node."""
+        return self.daemon.family(name, "")[""]
+
+    def missing(self) -> dict[tuple[str, str], str]:
+        """The reason, by index and UUID, for each GPU that gave no sample."""
+        age = "coldplate_gpu_sample_age_seconds"
+        rows = [dict(labels) for name, labels in self.daemon.page() if name == "coldplate_metric_missing"]
+        return {(row["gpu"], row["uuid"]): row["reason"] for row in rows if row["metric"] == age}
+
+    def firing(self) -> set[tuple[str, str]]:
+        """Name and GPU of each alert that fires."""
+        alerts = json.loads(self.daemon.get("/api/v1/alerts"))["data"]["alerts"]
+        firing = [each["labels"] for each in alerts if each["state"] == "firing"]
+        return {(labels["alertname"], labels.get("gpu", "")) for labels in firing}
+
+    def ready(self) -> bool:
+        try:
+            self.daemon.get("/-/ready")
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,149 @@
+"""GPUs that are silent while the driver is opened, through the whole daemon, on a stand-in for the driver's library."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.standin import FAST
+
+ALL = dict.fromkeys("01234567", 1.0)
+EVERYBODY = [f"hang {number}" for number in range(8)]
+NOTICED, CURED = 12.0, 20.0
+"""Bounds of waiting, in seconds: twice and more what the agent promises, for a machine that is busy."""
+
+
+def test_one_silent_gpu_is_data_at_once_alerts_and_joins_when_it_answers(opened) -> None:
+    node = opened("hang 3")
+    node.until_up({**ALL, "3": 0.0}, NOTICED)
+    assert node.missing() == {("3", ""): "timeout"}
+    assert node.value("coldplate_gpus_expected") == 8
+    assert node.ready()  # seven are read
+    node.daemon.until("GpuLost fires", lambda: ("GpuLost", "3") in node.firing(), CURED)
+    worker, before = node.daemon.worker_pid, node.daemon.page()
+    node.command()
+    ages = []
+
+    def back() -> bool:
+        ages.append(
+            max(age for gpu, age in node.daemon.family("coldplate_gpu_sample_age_seconds").items() if gpu != "3")
+        )
+        return node.up() == ALL
+
+    node.daemon.until("GPU 3 is back", back, CURED)
+    assert max(ages) < 3.0  # nobody else was down
+    assert node.missing() == {}
+    assert node.daemon.worker_pid == worker
+    assert node.value("coldplate_worker_restarts_total") == 0
+    after = node.daemon.page()
+    assert [key for key, value in after.items() if key[0].endswith("_total") and value < before.get(key, 0)] == []
+    log = node.daemon.log.read_text()
+    assert log.count("GPU does not say who it is") == log.count("GPU has said who it is") == 1
+
+
+def test_a_configured_number_of_gpus_is_held_against_those_that_the_driver_counts(opened) -> None:
+    config = FAST.replace("infiniband: false", "infiniband: false, expected_gpus: 8")
+    config += "rules: {override: {GpuCountWrong: {for: 1s}}}\n"
+    node = opened("hang 3", "count 7", config=config)
+    node.until_up({**dict.fromkeys("0123456", 1.0), "3": 0.0}, NOTICED)
+    assert node.value("coldplate_gpus_expected") == 8
+    node.daemon.until("both fire", lambda: {("GpuLost", "3"), ("GpuCountWrong", "")} <= node.firing(), 60)
+
+
+def test_all_silent_is_data_at_once_not_ready_and_each_joins_by_itself(opened) -> None:
+    node = opened(*EVERYBODY)
+    node.until_up(dict.fromkeys(ALL, 0.0), NOTICED)
+    assert set(node.missing().values()) == {"timeout"}
+    assert not node.ready()
+    worker = node.daemon.worker_pid
+    node.command("hang 5")
+    node.until_up({**ALL, "5": 0.0}, CURED)
+    assert node.ready()
+    node.command()
+    node.until_up(ALL, CURED)
+    assert node.daemon.worker_pid == worker
+
+
+def test_a_gpu_that_is_lost_at_the_opening_is_a_gap_for_that_reason_and_comes_back(opened) -> None:
+    node = opened("lost 0", "denied 6")
+    node.until_up({**ALL, "0": 0.0, "6": 0.0}, NOTICED)
+    assert node.missing() == {("0", ""): "lost", ("6", ""): "denied"}
+    node.command()
+    node.until_up(ALL, CURED)
+
+
+def test_a_library_that_hangs_while_it_is_opened_is_noticed_and_goes_on_at_once(opened) -> None:
+    node = opened("hang-init")
+    node.daemon.until("the worker is not up", lambda: node.value("coldplate_worker_up") == 0, NOTICED)
+    assert node.daemon.family("coldplate_backend_up", "backend")["nvml"] == 0
+    assert not node.ready()
+    worker = node.daemon.worker_pid
+    assert node.daemon.family("coldplate_node_memory_total_bytes", "")
+    node.command()
+    node.until_up(ALL, CURED)
+    assert node.ready()
+    assert node.daemon.worker_pid == worker
+    assert node.value("coldplate_worker_restarts_total") == 0
+
+
+def test_a_gpu_that_says_who_it_is_and_then_hangs_is_down_with_a_reason(opened) -> None:
+    node = opened("hang-reads 2")
+    node.until_up({**ALL, "2": 0.0}, NOTICED)
+    node.daemon.until("it is missing", lambda: [reason for _, reason in node.missing().items()] == ["timeout"], NOTICED)
+    assert len(node.daemon.family("coldplate_gpu_info")) == 8
+    node.command()
+    node.until_up(ALL, CURED)
+
+
+def test_after_all_hang_and_the_worker_dies_none_is_left_behind(opened) -> None:
+    node = opened()
+    node.until_up(ALL, NOTICED)
+    node.command(*EVERYBODY)
+    node.until_up(dict.fromkeys(ALL, 0.0), NOTICED)
+    os.kill(node.daemon.worker_pid, signal.SIGKILL)
+    node.daemon.until("another worker", lambda: node.value("coldplate_worker_restarts_total") == 1, NOTICED)
+    node.command("hang 4")
+    node.until_up({**ALL, "4": 0.0}, CURED)
+    assert len(node.daemon.family("coldplate_gpu_info")) == 8  # it is remembered as who it is
+    node.command()
+    node.until_up(ALL, CURED)
+
+
+def test_a_gpu_that_was_not_on_the_bus_is_found_when_it_comes_back(opened) -> None:
+    node = opened("gone 2")
+    node.until_up(dict.fromkeys("0123456", 1.0), NOTICED)
+    node.command()
+    node.until_up(ALL, 2 * CURED)
+
+
+def test_indexes_that_move_and_boards_that_are_swapped_are_seen_after_a_restart(opened) -> None:
+    node = opened()
+    node.until_up(ALL, NOTICED)
+    node.command("gone 2", "board 5 12")
+    os.kill(node.daemon.worker_pid, signal.SIGKILL)
+
+    def slots() -> dict[str, tuple[str, float]]:
+        """Index and presence by slot."""
+        page = node.daemon.page()
+        up = {dict(labels)["uuid"]: value for (name, labels), value in page.items() if name == "coldplate_gpu_up"}
+        facts = [dict(labels) for name, labels in page if name == "coldplate_gpu_info"]
+        return {each["slot"][5:7]: (each["gpu"], up[each["uuid"]]) for each in facts}
+
+    moved = {"1b": "0", "2b": "1", "3b": "2", "4b": "2", "5b": "3", "6b": "4", "7b": "5", "8b": "6"}
+    expected = {slot: (index, 0.0 if slot == "3b" else 1.0) for slot, index in moved.items()}
+    node.daemon.until("the others have other indexes", lambda: slots() == expected, CURED)
+    assert len(node.daemon.family("coldplate_gpu_replaced_info")) == 1
+
+
+@pytest.mark.parametrize("fault", ["hang", "lost"])
+def test_a_synthetic_gpu_that_is_sick_from_the_start(start, tmp_path: Path, fault: str) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(
+        f"description: sick at once\ntopology: dgx-h100\nfaults: [{{kind: {fault}, gpu: 3, at: 0s, duration: 4s}}]\n"
+    )
+    daemon = start("--scenario", str(path), config="sampling: {fast: 250ms, slow: 1s, cold: 2s}\n")
+    daemon.until("GPU 3 is down", lambda: daemon.family("coldplate_gpu_up") == {**ALL, "3": 0.0}, 5)
+    daemon.until("GPU 3 is up", lambda: daemon.family("coldplate_gpu_up") == ALL, CURED)

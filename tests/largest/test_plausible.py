@@ -1,0 +1,172 @@
+"""No bound on what is plausible is one that the largest node reaches: what it shows is never taken for garbage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agent.backends.host import CPU_MODES, HostBackend
+from agent.backends.infiniband import InfinibandBackend
+from agent.backends.protocol import Backend
+from agent.catalogue import gpu, infiniband, jobs, links, node
+from agent.catalogue.growth import growth_of
+from agent.catalogue.infiniband import driver_counter
+from agent.model import Instant, Kind, Metric, Outcome, Reading, Unit
+from agent.sampler.health import OwnFacts
+from agent.sampler.inventory import Inventory
+from agent.sampler.runner import Read
+from agent.sampler.sampler import Sampler
+from agent.sampler.settings import Settings
+from tests.largest import machine
+
+MEASURED = (*gpu.ROWS, *links.ROWS, *infiniband.ROWS, *node.ROWS, *jobs.ROWS)
+"""The rows that some backend reads, and that pass the plausibility checks."""
+
+SPARE = 1.5
+"""What is sold next is faster: bounds leave this much room at least."""
+
+FASTEST = (
+    # (name, the most that it grows in a second on the largest node); the first line that matches counts
+    (r"node_cpu_seconds_total", machine.CPUS),
+    (r"node_pressure_stall_seconds_total", 1),
+    (r"node_disk_\w+_bytes_total", machine.DISK_RATE),
+    (r"node_network_\w+_bytes_total", machine.LINE_RATE),
+    (r"node_network_\w+_total", machine.PACKET_RATE),
+    (r"node_rapl_energy_joules_total", 4 * 500),  # sockets
+    (r"node_nvswitch_sxid_errors_total", 1e3),
+    (r"job_energy_joules_total", 72 * 1400),  # a node of 72 GPUs, as a synthetic one may be
+    (r"job_attribution_problems_total", 1e5),
+    (r"gpu_energy_joules_total", 1400),  # B300
+    (r"gpu_(busy|throttle)_seconds_total", 1),
+    (r"gpu_nvlink_\w+_bytes_total", 1.8e12),  # NVLink 5, both directions
+    (r"gpu_pcie_\w+_bytes_total", 128e9),  # sixteen lanes of PCIe 6
+    (r"gpu_xid_errors_total", 1e3),
+    (r"gpu_row_remaps_total", 1),
+    (r"infiniband_\w+_bytes_total", machine.LINE_RATE),
+    (r"infiniband_link_down_events_total", 10),
+    (r"infiniband_\w*(packets|requests|discards|drops|wait)\w*_total", machine.PACKET_RATE),
+    (r"infiniband_\w+_total", 1e8),  # errors and events
+    (r"(gpu|nvlink)_\w*(errors|replays|remaps)_total", 1e8),
+)
+
+HIGHEST = (
+    (r"node_cpus", machine.CPUS),
+    (r"node_load\d+", 40 * machine.CPUS),
+    (r"node_(memory|swap)_\w+_bytes", 8e12),
+    (r"node_filesystem_\w+_bytes", 1e15),
+    (r"node_boot_timestamp_seconds|job_start_timestamp_seconds|gpu_xid_last_timestamp_seconds", 4e9),
+    (r"node_power_watts", 20_000),
+    (r"node_component_power_watts", 6_000),
+    (r"job_gpus", 72),
+    (r"job_processes", 72 * 256),
+    (r"gpus_expected", 72),
+    (r"gpu_(mig_)?memory_\w+_bytes", 1e12),
+    (r"gpu_module_power_watts", 6_000),
+    (r"gpu_\w*(power|limit)\w*_watts", 2_300),
+    (r"gpu_\w*temperature\w*_celsius", 115),
+    (r"gpu_clock_\w+", 4e9),
+    (r"gpu_nvlink_speed_bytes_per_second", 1.8e12),
+    (r"gpu_pcie_link_generation(_max)?", 7),
+    (r"gpu_pcie_link_width(_max)?", 16),
+    (r"gpu_sample_age_seconds", 1e9),
+    (r"infiniband_rate_bytes_per_second", machine.LINE_RATE),
+    (r"infiniband_lifespan_seconds", 1e4),
+)
+
+
+def of_table(table: tuple[tuple[str, float], ...], row: Metric) -> float:
+    name = row.name.removeprefix("coldplate_")
+    found = next((value for pattern, value in table if re.fullmatch(pattern, name)), None)
+    assert found is not None, f"say in the table above how far {row.name} goes on the largest node"
+    return float(found)
+
+
+@pytest.mark.parametrize("row", [row for row in MEASURED if row.kind is Kind.COUNTER], ids=lambda row: row.name)
+def test_no_counter_is_faster_than_its_bound(row: Metric) -> None:
+    assert SPARE * of_table(FASTEST, row) <= growth_of(row)
+    assert row.span[1] >= of_table(FASTEST, row) * 3.15e8, "ten years of it"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [row for row in MEASURED if row.kind is Kind.GAUGE and row.unit is not Unit.RATIO],
+    ids=lambda row: row.name,
+)
+def test_no_gauge_is_higher_than_its_bound(row: Metric) -> None:
+    assert of_table(HIGHEST, row) <= row.span[1]
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in MEASURED if re.search(r"errors|replays|remaps|ecc", row.name) and row.kind is Kind.COUNTER],
+    ids=lambda row: row.name,
+)  # fmt: skip
+def test_all_ones_in_a_count_of_errors_are_still_caught(row: Metric) -> None:
+    if "network" not in row.name:  # where every packet may be one
+        assert growth_of(row) * 2 < 2**32 - 1 or growth_of(row) == inf
+
+
+def test_a_counter_that_only_a_driver_knows_may_count_bytes() -> None:
+    assert growth_of(driver_counter("hw_counters/some_octets")) >= SPARE * machine.LINE_RATE
+
+
+class Node:
+    """The sampler over the backends of the largest node, whose clock and files the test moves."""
+
+    def __init__(self, root: Path) -> None:
+        self.proc, self.sys = root / "proc", root / "sys"
+        self.sampler = Sampler(Settings(), Inventory(None), "nvml", {})
+        self.now = 1000.0
+
+    def run(self, mode: int) -> None:
+        machine.write_host(self.proc, self.sys, self.now, mode)
+        machine.write_fabric(self.sys, self.now)
+
+    def read(self, backend: Backend) -> None:
+        for lane in sorted(backend.lanes, key=lambda lane: lane.value):
+            sample = backend.read(lane, Instant(self.now, 1.7e9 + self.now))
+            self.sampler.take_read(Read(backend.name, lane, self.now, 0.0, Outcome.OK, sample))
+
+    def shown(self) -> dict[str, Reading]:
+        snapshot = self.sampler.snapshot(Instant(self.now, 1.7e9 + self.now), OwnFacts("0", "3"))
+        return {repr(reading.series): reading for reading in snapshot.readings}
+
+
+@pytest.fixture
+def largest(tmp_path: Path) -> Iterator[Node]:
+    before = psutil.PROCFS_PATH
+    try:
+        yield Node(tmp_path)
+    finally:
+        psutil.PROCFS_PATH = before
+
+
+@pytest.mark.parametrize("mode", range(len(CPU_MODES)), ids=CPU_MODES)
+def test_everything_at_full_rate_is_shown_and_nothing_is_missing(largest: Node, mode: int) -> None:
+    backends = (HostBackend(str(largest.proc), str(largest.sys)), InfinibandBackend(largest.sys))
+    for _ in range(4):
+        largest.now += 15.0
+        largest.run(mode)
+        for backend in backends:
+            largest.read(backend)
+        shown = largest.shown()
+    assert not [name for name in shown if "readings_rejected" in name or "metric_missing" in name]
+    spent = f'coldplate_node_cpu_seconds_total{{mode="{CPU_MODES[mode]}"}}'
+    assert shown[spent].value == pytest.approx(machine.CPUS * largest.now)
+    moving = [name for name, each in shown.items() if each.metric.kind is Kind.COUNTER]
+    assert len(moving) > machine.PORTS * 10
+
+
+def test_the_backends_read_what_the_machine_shows(largest: Node) -> None:
+    """Else the test above would find nothing wrong with nothing."""
+    largest.run(0)
+    largest.read(InfinibandBackend(largest.sys))
+    names = {reading.metric.name for reading in largest.shown().values()}
+    assert {
+        "coldplate_infiniband_port_data_received_bytes_total",
+        "coldplate_infiniband_rx_roce_only_bytes_total",
+    } <= names

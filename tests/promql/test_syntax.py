@@ -1,0 +1,191 @@
+"""What a query's text means: every form of Prometheus 3.5's grammar that is only a matter of reading."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from alerts.promql import PromqlError, Scalar, Storage, String, compile_query, make_labels
+from alerts.promql.syntax import parse
+from alerts.promql.syntax.tree import BinaryExpr, Expression, NumberLiteral, ParenExpr, UnaryExpr
+from tests.promql.babble import Babbler
+from tests.promql.printer import show
+
+NUMBERS = [
+    ("1_000", 1000.0), ("0x1F", 31.0), ("0X_1f", 31.0), ("017", 15.0), ("0_17", 15.0), ("08", 8.0), ("00", 0.0),
+    (".5", 0.5), ("5.", 5.0), ("1e3", 1000.0), ("1E-3", 0.001), ("1_0.5e0_1", 105.0), ("+5", 5.0), ("-5", -5.0),
+    ("--5", 5.0), ("- - -5", -5.0), ("Inf", math.inf), ("-iNF", -math.inf), ("+INF", math.inf), ("1e-400", 0.0),
+    ("9007199254740993", 9007199254740992.0), ("9223372036854775808", 2.0**63),
+    ("0777777777777777777777777", 777777777777777777777777.0),  # too long for octal, so Go reads it as a float
+    ("5m", 300.0), ("-1h30m", -5400.0), ("1y2w3d4h5m6s7ms", 33019506.007), ("0s", 0.0), ("05m", 300.0),
+]  # fmt: skip
+
+TEXTS = [
+    ('"a"', "a"), ("'a'", "a"), ("`a`", "a"), ("`a\\b`", "a\\b"), ("`\\d+\n`", "\\d+\n"), ('"\\\\d"', "\\d"),
+    ('"\\a\\b\\f\\n\\r\\t\\v"', "\a\b\f\n\r\t\v"), ('"\\""', '"'), ("'\\''", "'"), ("'\"'", '"'), ('"\\xc3\\xa9"', "é"),
+    ('"\\303\\251"', "é"), ('"\\u00e9"', "é"), ('"\\U0001F600x"', "😀x"), ('"é\\x41"', "éA"), ('""', ""),
+    ('"# no comment"', "# no comment"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "value"), NUMBERS)
+def test_a_number_has_the_value_that_go_gives_it(text: str, value: float) -> None:
+    assert compile_query(text).evaluate(Storage(), 0.0) == Scalar(value)
+
+
+@pytest.mark.parametrize(("text", "value"), TEXTS)
+def test_a_text_is_what_go_makes_of_its_escapes(text: str, value: str) -> None:
+    assert compile_query(text).evaluate(Storage(), 0.0) == String(value)
+
+
+def stored(*names: str, **labels: str) -> Storage:
+    storage = Storage()
+    for name in names:
+        storage.append(make_labels(labels, name), 1.0, 7.0)
+    return storage
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["avg", "and", "or", "unless", "by", "without", "offset", "start", "end", "sum", "count_values", "group", "limitk",
+     "anchored", "smoothed", "fill", "rate", "a:b", ":a", "infinity", "_"],
+)  # fmt: skip
+def test_what_is_a_word_elsewhere_may_be_a_metric(name: str) -> None:
+    storage = stored(name, a="b")
+    for query in (name, f'{name}{{a="b"}}', f"({name})", f"{name} == 7", f"max({name})", f"last_over_time({name}[5m])"):
+        (sample,) = compile_query(query).evaluate(storage, 1.0)
+        assert sample.value == 7.0, query
+
+
+@pytest.mark.parametrize(
+    "label", ["on", "by", "bool", "group_left", "sum", "and", "offset", "start", "ignoring", "atan2"]
+)
+def test_what_is_a_word_elsewhere_may_be_a_label(label: str) -> None:
+    storage = stored("m", **{label: "x"})
+    for query in (f'm{{{label}="x"}}', f"sum by ({label},) (m)", f"m * on({label}) group_left(a) m"):
+        (sample,) = compile_query(query).evaluate(storage, 1.0)
+        assert (label, "x") in sample.labels
+
+
+@pytest.mark.parametrize(
+    "query",
+    ['{"metric.name"}', "{'metric.name', \"a b\"=\"x\"}", '{"a b"="x","metric.name",}', '{__name__="metric.name"}',
+     'sum by (`a b`) ({"metric.name"})', '{"metric.name"} * on("a b") group_left() {"metric.name"}'],
+)  # fmt: skip
+def test_quoted_names_may_be_anything(query: str) -> None:
+    (sample,) = compile_query(query).evaluate(stored("metric.name", **{"a b": "x"}), 1.0)
+    assert ("a b", "x") in sample.labels
+
+
+@pytest.mark.parametrize(
+    ("query", "same"),
+    [
+        ("M{a='b'} # comment\n[5m]", 'M{a="b"}[5m]'),
+        ("SUM BY (a) (m OFFSET 5m)", "sum(m offset 5m) by (a,)"),
+        ("m AND ON (a,) n", "m and on(a) n"),
+        ("m[300]", "m[5m]"),
+        ("m[+0.5]", "m[500ms]"),
+        ("m[--5m:1_0]", "m[5m:10s]"),
+        ("m[5m x 1m]", "m[5m:1m]"),  # any letter is a colon there
+        ("m offset 300", "m offset 5m"),
+        ("m offset --5m", "m offset 5m"),
+        ("m offset -0.5", "m offset -500ms"),
+        ("m offset 0 offset 5m", "m offset 5m"),
+        ("m offset 5m @ end()", "m @ end() offset 5m"),
+        ("m[5m] @ end ( ) offset 5m", "m[5m] offset 5m @ end()"),
+        ("m @ start() [5m]", "m[5m] @ start()"),
+        ("m offset 0 [5m]", "m[5m]"),
+        ("m @ 5m", "m @ 300"),
+        ("m offset 5m + 3", "(m offset 5m) + 3"),
+        ("m offset -5m ^ 2", "(m offset -5m) ^ 2"),
+        ("a or b and c == d + e * f ^ g", "a or (b and (c == (d + (e * (f ^ g)))))"),
+        ("a ^ b ^ c", "a ^ (b ^ c)"),
+        ("a - b - c", "(a - b) - c"),
+        ("a / b atan2 c % d", "((a / b) atan2 c) % d"),
+        ("a == b != c", "(a == b) != c"),
+        ("a unless b and c or d", "((a unless b) and c) or d"),
+        ("-a ^ b", "-(a ^ b)"),
+        ("-a * b", "(-a) * b"),
+        ("2 ^ -a * b", "(2 ^ (-a)) * b"),
+        ("- -a offset 5m", "-(-(a offset 5m))"),
+    ],
+)
+def test_two_ways_of_writing_are_one_query(query: str, same: str) -> None:
+    assert bare(parse(query)) == bare(parse(same))
+
+
+def bare(node: Expression) -> Expression:
+    """A tree without its parentheses."""
+    while isinstance(node, ParenExpr):
+        node = node.inner
+    if isinstance(node, BinaryExpr):
+        return replace(node, left=bare(node.left), right=bare(node.right))
+    return replace(node, operand=bare(node.operand)) if isinstance(node, UnaryExpr) else node
+
+
+def test_nodes_know_where_they_stand() -> None:
+    node = parse("  sum(m)\n > -5")
+    assert isinstance(node, BinaryExpr)
+    assert (node.at, node.operator_at, node.left.at, node.right.at) == (2, 10, 2, 12)
+    assert node.right == NumberLiteral(-5.0, 0)
+
+
+def test_a_plus_changes_nothing() -> None:
+    (sample,) = compile_query("+m").evaluate(stored("m"), 1.0)
+    assert sample.labels == make_labels({}, "m")
+
+
+def test_a_step_that_rounds_to_nothing_is_the_default_step() -> None:
+    query = "count_over_time(vector(1)[1m:0.0000000001])"
+    (sample,) = compile_query(query, default_step=20).evaluate(Storage(), 60.0)
+    assert sample.value == 3.0
+
+
+def test_a_range_below_a_millisecond_is_empty() -> None:
+    assert compile_query("rate(m[0.0004])").evaluate(stored("m"), 1.0) == []
+
+
+HOSTILE = [
+    "up offset 1e300", "up offset NaN", "up[1e300]", "rate(up[1m:0.0001])", "m[5m)]", "(" * 10_000, "sum(" * 400,
+    "sum(" * 400 + "m" + ")" * 400, "-" * 9_000 + "1", "m" + "[5m:]" * 1_000, "{" * 5_000, "m" * 65_537,
+    "1" * 5_000 + "h", "0x" + "f" * 60_000, "#" * 60_000, "\ud800", "\x00", '"\\', "m[5m.", "m @", "m[.1y]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=[repr(each[:20]) for each in HOSTILE])
+def test_a_hostile_text_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(PromqlError) as caught:
+        compile_query(text)
+    assert caught.value.position is not None
+
+
+_PIECES = [
+    "(", ")", "{", "}", "[", "]", ",", ":", "=", "=~", "!", "@", "#", "'", '"', "`", ".", "-", "+", "^", "*", "\\",
+    "\\x", "\\u", " ", "\n", "_", "0x", "1e", "5", "5m", "m", "sum", "by", "on", "bool", "offset", "start",
+    "group_left", "rate", "topk", "count_values", "label_replace", "unless", "Inf", "é", "\ufffd", "\x00",
+]  # fmt: skip
+
+
+@given(st.one_of(st.text(), st.text(st.characters()), st.lists(st.sampled_from(_PIECES), max_size=60).map("".join)))
+@example("]")
+@example("m[5m)]")
+def test_any_text_is_compiled_or_refused(text: str) -> None:
+    try:
+        compile_query(text)
+    except PromqlError as error:
+        assert error.position is not None
+
+
+@given(st.integers(0, 2**32), st.booleans())
+def test_a_tree_that_is_written_is_read_again(seed: int, damaged: bool) -> None:
+    babbler = Babbler(seed, newer=True)
+    try:
+        read = parse(babbler.damaged() if damaged else babbler.query())
+    except PromqlError:
+        return
+    text = show(read)
+    assert parse(text) == read or "NaN" in text

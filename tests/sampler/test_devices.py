@@ -1,0 +1,243 @@
+"""GPUs that have not said who they are: shown, counted once, told once, and gone from the page when they join."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.backends.protocol import ChannelError, LaneSample, Unidentified
+from agent.catalogue import BY_NAME
+from agent.model import Gpu, GpuIdentity, Instant, Lane, Outcome, Reading, Reason, Series, Snapshot
+from agent.sampler.absent import recognise
+from agent.sampler.health import OwnFacts
+from agent.sampler.inventory import MOST, Inventory
+from agent.sampler.sampler import Sampler
+from agent.sampler.settings import Settings
+
+POWER = BY_NAME["coldplate_gpu_power_watts"]
+FACTS = OwnFacts("0", "3")
+
+
+def gpu(number: int, place: int | None = None) -> GpuIdentity:
+    place = number if place is None else place
+    return GpuIdentity(Gpu(str(number), f"GPU-{place}"), f"0000:{place:02x}:00.0", f"S{place}", "H100")
+
+
+def silent(*numbers: int, reason: Reason = Reason.TIMEOUT) -> list[Unidentified]:
+    return [Unidentified(str(number), reason, "no word") for number in numbers]
+
+
+class Rig:
+    """A sampler whose clock the test turns."""
+
+    def __init__(self, settings: Settings | None = None, known: Sequence[GpuIdentity] = ()) -> None:
+        inventory = Inventory(None)
+        inventory.enumerate(list(known), None)
+        self.sampler = Sampler(settings or Settings(), inventory, "nvml", {})
+
+    def enlist(self, channels: Sequence[GpuIdentity], missing: Sequence[Unidentified] = (), at: float = 0.0) -> None:
+        self.sampler.enlist([(each.gpu.uuid, each) for each in channels], missing, at)
+
+    def sample(self, at: float, *identities: GpuIdentity) -> None:
+        for each in identities:
+            reading = Reading(Series(POWER, each.gpu), 500.0)
+            self.sampler.take_lane(LaneSample(each.gpu.uuid, Lane.FAST, at, 0.001, 7, (reading,), ()))
+
+    def see(self, at: float) -> Snapshot:
+        return self.sampler.snapshot(Instant(at, 1e9 + at), FACTS)
+
+    def family(self, at: float, name: str) -> dict[tuple[str, str], float]:
+        """Values by index and UUID."""
+        found = {}
+        for reading in self.see(at).readings:
+            if reading.metric.name == name:
+                labels = dict(reading.series.all_labels)
+                found[labels.get("gpu", ""), labels.get("uuid", "")] = reading.value
+        return found
+
+    def reasons(self, at: float) -> dict[tuple[str, str], str]:
+        rows = [dict(each.series.all_labels) for each in self.see(at).readings
+                if each.metric.name == "coldplate_metric_missing"]  # fmt: skip
+        age = "coldplate_gpu_sample_age_seconds"
+        return {(row["gpu"], row["uuid"]): row["reason"] for row in rows if row["metric"] == age}
+
+    def outcome(self, at: float) -> tuple[Outcome, str]:
+        (report,) = [report for report in self.see(at).reports if report.backend == "nvml"]
+        return report.outcome, report.detail
+
+
+def test_a_gpu_that_nobody_knows_is_shown_by_its_index_and_counted() -> None:
+    rig = Rig()
+    rig.enlist([gpu(0), gpu(1)], silent(2, reason=Reason.DENIED))
+    rig.sample(0.0, gpu(0), gpu(1))
+    assert rig.family(0.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-1"): 1, ("2", ""): 0}
+    assert rig.family(0.5, "coldplate_gpus_expected") == {("", ""): 3}
+    assert rig.reasons(0.5) == {("2", ""): "denied"}
+
+
+def test_when_it_joins_it_has_one_series_again() -> None:
+    rig = Rig()
+    rig.enlist([gpu(0)], silent(1))
+    rig.enlist([gpu(0), gpu(1)], at=5.0)
+    rig.sample(5.0, gpu(0), gpu(1))
+    assert rig.family(5.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-1"): 1}
+    assert rig.family(5.5, "coldplate_gpus_expected") == {("", ""): 2}
+    assert rig.reasons(5.5) == {}
+
+
+def test_one_that_the_inventory_knows_is_that_one() -> None:
+    rig = Rig(known=[gpu(0), gpu(1), gpu(2)])
+    rig.enlist([gpu(0), gpu(2)], silent(1))
+    rig.sample(0.0, gpu(0), gpu(2))
+    assert rig.family(0.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-1"): 0, ("2", "GPU-2"): 1}
+    assert set(rig.family(0.5, "coldplate_gpu_info")) == {("0", "GPU-0"), ("1", "GPU-1"), ("2", "GPU-2")}
+    assert rig.family(0.5, "coldplate_gpus_expected") == {("", ""): 3}
+    assert rig.reasons(0.5) == {("1", "GPU-1"): "timeout"}
+
+
+def test_the_readings_that_a_silent_one_had_before_are_missing_for_its_reason() -> None:
+    rig = Rig()
+    rig.enlist([gpu(0), gpu(1)])
+    rig.sample(0.0, gpu(0), gpu(1))
+    rig.sampler.refused(Reason.LOST, "the device worker was killed")
+    rig.enlist([gpu(0)], silent(1), at=2.0)
+    rig.sample(2.0, gpu(0))
+    rows = [dict(each.series.all_labels) for each in rig.see(2.5).readings
+            if each.metric.name == "coldplate_metric_missing"]  # fmt: skip
+    assert ("GPU-1", "coldplate_gpu_power_watts", "timeout") in {(r["uuid"], r["metric"], r["reason"]) for r in rows}
+    assert rig.family(2.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-1"): 0}
+
+
+def test_a_configured_number_stays_what_is_expected() -> None:
+    rig = Rig(Settings(expected_gpus=8))
+    rig.enlist([gpu(0)], silent(1))
+    assert rig.family(0.5, "coldplate_gpus_expected") == {("", ""): 8}
+
+
+def test_it_is_told_once_that_one_is_silent_and_once_that_it_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    with caplog.at_level(logging.INFO):
+        for at in range(5):
+            rig.enlist([gpu(0)], silent(1, reason=[Reason.TIMEOUT, Reason.LOST][at % 2]), float(at))
+            rig.sample(float(at), gpu(0))
+            rig.see(at + 0.5)
+        rig.enlist([gpu(0), gpu(1)], at=6.0)
+        rig.sample(6.0, gpu(0), gpu(1))
+        rig.see(6.5)
+    said = [record.message for record in caplog.records if getattr(record, "facts", {}).get("gpu") == "1"]
+    assert said == ["GPU does not say who it is", "GPU has said who it is"]
+
+
+def test_a_node_on_which_nobody_says_who_he_is_is_a_failure_with_the_reasons() -> None:
+    rig = Rig()
+    rig.enlist([], silent(0, 1))
+    outcome, detail = rig.outcome(0.5)
+    assert outcome is Outcome.FAILED
+    assert "none of the 2 GPUs" in detail
+    assert rig.family(0.5, "coldplate_gpu_up") == {("0", ""): 0, ("1", ""): 0}
+    rig.enlist([gpu(1)], silent(0), at=3.0)
+    assert rig.outcome(3.5) == (Outcome.OK, "")
+
+
+def test_a_gpu_that_says_who_it_is_and_then_hangs_is_missing_with_a_reason() -> None:
+    rig = Rig()
+    rig.enlist([gpu(0), gpu(1)], at=0.0)
+    rig.sample(0.5, gpu(0))
+    assert rig.reasons(1.0) == {}  # its first sample may still come
+    for at in (2.0, 4.0):
+        rig.sample(at, gpu(0))
+    assert rig.reasons(4.5) == {("1", "GPU-1"): "timeout"}
+
+
+def test_before_any_device_was_shown_nothing_is_said_about_those_that_are_remembered() -> None:
+    rig = Rig(known=[gpu(0)])
+    assert rig.family(0.5, "coldplate_gpu_up") == {("0", "GPU-0"): 0}
+    assert rig.reasons(0.5) == {}
+    rig.sampler.refused(Reason.TIMEOUT, "the library is being opened")
+    assert rig.reasons(1.0) == {("0", "GPU-0"): "timeout"}
+
+
+def test_the_nodes_power_is_not_estimated_without_the_silent_one() -> None:
+    rig = Rig()
+    rig.enlist([gpu(0)], silent(1))
+    rig.sample(0.0, gpu(0))
+    assert rig.family(0.5, "coldplate_node_power_watts") == {}
+
+
+def test_a_gpu_that_comes_back_under_another_index_is_one_gpu() -> None:
+    rig = Rig()
+    rig.enlist([gpu(0), gpu(1), gpu(2)])
+    rig.sample(0.0, gpu(0), gpu(1), gpu(2))
+    moved = [gpu(0), gpu(1, place=2)]  # GPU 1 left the bus, and the one behind it moved up
+    rig.enlist(moved, at=1.0)
+    rig.sample(1.0, *moved)
+    assert rig.family(1.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-1"): 0, ("1", "GPU-2"): 1}
+    assert rig.family(1.5, "coldplate_gpu_power_watts") == {("0", "GPU-0"): 500, ("1", "GPU-2"): 500}
+
+
+def test_another_board_in_the_slot_of_a_known_one_is_named() -> None:
+    rig = Rig(known=[gpu(0), gpu(1)])
+    swapped = GpuIdentity(Gpu("1", "GPU-9"), gpu(1).slot, "S9", "H100")
+    rig.enlist([gpu(0), swapped])
+    rig.sample(0.0, gpu(0), swapped)
+    assert rig.family(0.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-9"): 1}
+    assert set(rig.family(0.5, "coldplate_gpu_replaced_info")) == {("1", "GPU-9")}
+
+
+def test_an_error_that_was_a_mistake_heals_with_the_next_good_sample() -> None:
+    rig = Rig()
+    rig.enlist([gpu(0)])
+    rig.sample(0.0, gpu(0))
+    for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+        rig.sampler.take_error(ChannelError("GPU-0", lane, 0.5, Reason.LOST, "forged"))
+        assert rig.family(0.6, "coldplate_gpu_up") == {("0", "GPU-0"): 0}
+        rig.sample(1.0, gpu(0))
+        assert rig.family(1.1, "coldplate_gpu_up") == {("0", "GPU-0"): 1}
+
+
+def test_what_nobody_knows_any_more_is_forgotten() -> None:
+    """A worker may show other devices each time it starts."""
+    rig = Rig(Settings(expected_gpus=1))
+    for number in range(50):
+        identity = GpuIdentity(Gpu("0", f"GPU-x{number}"), "0000:00:00.0", "S", "H100")
+        rig.enlist([identity], at=float(number))
+        rig.sample(float(number), identity)
+        rig.see(number + 0.5)
+    sampler = rig.sampler
+    assert len(sampler._blocks) <= 3
+    assert len(sampler.presence._good) == 1
+    assert len(sampler.presence._stones) == 1
+
+
+def test_a_driver_that_shows_other_gpus_each_time_fills_no_inventory() -> None:
+    rig = Rig()
+    for life in range(40):
+        gpus = [GpuIdentity(Gpu(str(n), f"GPU-{life}-{n}"), f"{life:04x}:{n:02x}:00.0", "S", "H100") for n in range(8)]
+        rig.enlist(gpus, at=float(life))
+        rig.see(life + 0.5)
+    assert len(rig.sampler.inventory.gpus) == MOST
+    assert all(each.slot in rig.sampler.inventory.gpus for each in gpus)
+    assert len(rig.family(40.0, "coldplate_gpu_up")) == MOST
+
+
+NUMBERS = st.lists(st.integers(0, 7), unique=True)
+
+
+@given(NUMBERS, NUMBERS, st.integers(0, 7))
+def test_no_gpu_is_counted_twice(missing: list[int], absent: list[int], shift: int) -> None:
+    """However the indexes moved, those shown are as many as are absent or as are silent, whichever is more."""
+    gone = [gpu((number + shift) % 8, place=number) for number in absent]
+    known, strangers = recognise(silent(*missing), gone)
+    assert len(gone) + len(strangers) == max(len(missing), len(gone))
+    assert set(known) <= {each.gpu.uuid for each in gone}
+    assert len({each.index for each in strangers}) == len(strangers)
+
+
+def test_the_one_with_the_same_index_is_that_one() -> None:
+    known, strangers = recognise(silent(3, 5), [gpu(5), gpu(6)])
+    assert {uuid: each.index for uuid, each in known.items()} == {"GPU-5": "5", "GPU-6": "3"}
+    assert strangers == []

@@ -1,0 +1,154 @@
+"""State files are written in the end, whatever the disk does meanwhile, and it is shown while they are not."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent import statefiles
+from agent.durable import clear_unfinished, replace_file
+from agent.statefiles import FileState, StateFiles
+from agent.threads import Threads
+
+WAIT = 10.0
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(1000):
+        if holds():
+            return
+        pause.wait(WAIT / 1000)
+    raise AssertionError("it never came about")
+
+
+class Disk:
+    """Stands where files are replaced: full or hanging when the test says so."""
+
+    def __init__(self) -> None:
+        self.error: OSError | None = None
+        self.free = threading.Event()
+        self.free.set()
+        self.asked = 0
+
+    def replace(self, path: Path, content: bytes) -> None:
+        self.asked += 1
+        self.free.wait(WAIT)
+        if self.error is not None:
+            raise self.error
+        replace_file(path, content)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    made = Disk()
+    monkeypatch.setattr(statefiles, "replace_file", made.replace)
+    monkeypatch.setattr(statefiles, "AGAIN", 0.01)
+    return made
+
+
+@pytest.fixture
+def files(disk: Disk) -> Iterator[StateFiles]:
+    made = StateFiles(Threads())
+    yield made
+    disk.error = None
+    disk.free.set()
+    made.stop(WAIT)
+
+
+def test_only_the_newest_content_counts(files: StateFiles, disk: Disk, tmp_path: Path) -> None:
+    path = tmp_path / "deeper" / "alerts.state"
+    disk.free.clear()
+    files.put(path, b"0")
+    wait_for(lambda: disk.asked == 1)
+    for content in (b"1", b"2", b"3"):
+        files.put(path, content)
+    disk.free.set()
+    wait_for(lambda: path.exists() and path.read_bytes() == b"3")
+    assert disk.asked == 2
+    assert files.states() == [FileState("alerts.state", True, 0)]
+    assert [each.name for each in path.parent.iterdir()] == ["alerts.state"]
+
+
+def test_what_a_full_disk_did_not_take_is_written_once_it_can_be(
+    files: StateFiles, disk: Disk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    path = tmp_path / "alerts.state"
+    disk.error = OSError(28, "No space left on device")
+    files.put(path, b"it")
+    wait_for(lambda: files.states()[0].failures >= 3)
+    assert not files.states()[0].good
+    disk.error = None
+    wait_for(lambda: files.states()[0].good)
+    assert path.read_bytes() == b"it"
+    assert [each.levelno for each in caplog.records] == [logging.WARNING, logging.INFO]
+    assert str(path) in caplog.text and "No space left" in caplog.text
+
+
+def test_one_file_that_cannot_be_written_does_not_keep_the_others_from_it(
+    files: StateFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def replace(path: Path, content: bytes) -> None:
+        if path.name == "bad":
+            raise PermissionError(13, "Permission denied")
+        replace_file(path, content)
+
+    monkeypatch.setattr(statefiles, "replace_file", replace)
+    for name in ("bad", "good", "better"):
+        files.put(tmp_path / name, name.encode())
+    wait_for(lambda: (tmp_path / "good").exists() and (tmp_path / "better").exists())
+    assert {state.name: state.good for state in files.states()} == {"bad": False, "good": True, "better": True}
+
+
+def test_an_exception_that_nobody_foresaw_loses_nothing(
+    files: StateFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    troubles: list[BaseException] = [MemoryError(), RuntimeError("odd")]
+
+    def replace(path: Path, content: bytes) -> None:
+        if troubles:
+            raise troubles.pop()
+        replace_file(path, content)
+
+    monkeypatch.setattr(statefiles, "replace_file", replace)
+    files.put(tmp_path / "state", b"it")
+    wait_for(lambda: (tmp_path / "state").exists())
+    assert (tmp_path / "state").read_bytes() == b"it"
+
+
+def test_the_end_is_written_and_a_disk_that_hangs_is_not_waited_for(disk: Disk, tmp_path: Path) -> None:
+    files = StateFiles(Threads())
+    files.put(tmp_path / "last", b"words")
+    files.stop(WAIT)
+    assert (tmp_path / "last").read_bytes() == b"words"
+    hung = StateFiles(Threads())
+    disk.free.clear()
+    hung.put(tmp_path / "never", b"")
+    hung.stop(0.05)
+    disk.free.set()
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()  # so that the last step, the renaming, fails
+    with pytest.raises(OSError, match="directory"):
+        replace_file(tmp_path / "state", b"it")
+    assert [each.name for each in tmp_path.iterdir()] == ["state"]
+
+
+def test_what_killed_processes_left_is_removed_and_what_is_being_written_stays(tmp_path: Path) -> None:
+    for name in (
+        "alerts.state.999999999.new",
+        "windows.state.x.new",
+        f"alerts.state.{os.getppid()}.new",
+        "alerts.state",
+    ):
+        (tmp_path / name).touch()
+    clear_unfinished(tmp_path)
+    left = {"windows.state.x.new", f"alerts.state.{os.getppid()}.new", "alerts.state"}
+    assert {each.name for each in tmp_path.iterdir()} == left

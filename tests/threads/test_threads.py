@@ -1,0 +1,207 @@
+"""A thread that falls, that cannot be started, or that stands still: seen, told once, and begun again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from agent.threads import AWAY, SETTLED, KeptThread, Threads
+
+WAIT = 10.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Worker:
+    """Work that raises what it is told to, and else goes on until it is stopped."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.trouble: list[BaseException] = []
+        self._more = threading.Event()
+        self.stopped = False
+
+    def __call__(self) -> None:
+        self.begun.release()
+        while not self.stopped:
+            if self.trouble:
+                raise self.trouble.pop(0)
+            self._more.wait(WAIT)
+            self._more.clear()
+
+    def fall(self, *errors: BaseException) -> None:
+        self.trouble += errors
+        self._more.set()
+
+    def stop(self) -> None:
+        self.stopped = True
+        self._more.set()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    made = Worker()
+    yield made
+    made.stop()
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(1000):
+        if holds():
+            return
+        pause.wait(WAIT / 1000)
+    raise AssertionError("it never came about")
+
+
+def up(threads: Threads, name: str = "work") -> bool:
+    return {state.name: state.up for state in threads.states()}[name]
+
+
+def restarts(threads: Threads, name: str = "work") -> int:
+    return {state.name: state.restarts for state in threads.states()}[name]
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), MemoryError(), SystemExit(3), KeyboardInterrupt()])
+def test_whatever_ends_a_thread_its_work_begins_again(
+    clock: Clock, worker: Worker, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    threads = Threads(clock)
+    threads.begin("work", worker, vital=True)
+    assert worker.begun.acquire(timeout=WAIT)
+    worker.fall(error)
+    assert worker.begun.acquire(timeout=WAIT), "it was not begun again"
+    assert restarts(threads) == 1
+    assert not up(threads) and "ended by" in threads.trouble(), "it may fall again at once"
+    clock.now += SETTLED + 0.1
+    threads.tend()
+    assert up(threads) and threads.trouble() == ""
+    assert type(error).__name__ in caplog.text
+
+
+def test_a_thread_that_falls_for_the_same_reason_again_and_again_is_counted_and_told_once(
+    clock: Clock, worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    threads = Threads(clock)
+    threads.begin("work", worker)
+    worker.fall(*(ValueError("the same") for _ in range(3)))
+    for _ in range(4):
+        assert worker.begun.acquire(timeout=WAIT)
+    assert restarts(threads) == 3
+    assert len([each for each in caplog.records if each.levelno == logging.ERROR]) == 1
+
+
+def test_work_that_returns_is_done_and_its_restarts_stay_counted(clock: Clock, worker: Worker) -> None:
+    threads = Threads(clock)
+    kept = threads.begin("work", worker)
+    worker.fall(ValueError())
+    wait_for(lambda: kept.restarts == 1)
+    worker.stop()
+    assert kept.join(WAIT)
+    threads.tend()
+    assert restarts(threads) == 1 and up(threads)
+
+
+def refuse_starts(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """The system has no thread to give, until the result is called."""
+    real, refusing = threading.Thread.start, [True]
+
+    def start(thread: threading.Thread) -> None:
+        if refusing:
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    return refusing.clear
+
+
+def test_a_thread_that_the_system_had_no_room_for_is_started_when_there_is(
+    clock: Clock, worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    relent = refuse_starts(monkeypatch)
+    threads = Threads(clock)
+    kept = threads.begin("work", worker, vital=True)
+    threads.tend()
+    assert not up(threads) and "cannot be started" in threads.trouble()
+    assert len(caplog.records) == 1
+    assert kept.join(0.0), "nobody waits for what never began"
+    relent()
+    threads.tend()
+    assert worker.begun.acquire(timeout=WAIT)
+    assert up(threads) and threads.trouble() == ""
+
+
+def still(clock: Clock, patience: float | None, vital: bool, worker: Worker) -> tuple[Threads, KeptThread]:
+    threads = Threads(clock)
+    kept = threads.begin("work", worker, patience=patience, vital=vital)
+    assert worker.begun.acquire(timeout=WAIT)
+    threads.tend()
+    return threads, kept
+
+
+def pass_time(threads: Threads, clock: Clock, seconds: float) -> None:
+    for _ in range(round(seconds)):
+        clock.now += 1.0
+        threads.tend()
+
+
+def test_a_thread_that_stands_still_is_in_trouble_until_it_moves(
+    clock: Clock, worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    threads, kept = still(clock, 10.0, True, worker)
+    pass_time(threads, clock, 10)
+    assert threads.trouble() == ""
+    pass_time(threads, clock, 60)
+    assert "thread work has not moved for" in threads.trouble() and not up(threads)
+    kept.beat()
+    pass_time(threads, clock, 1)
+    assert threads.trouble() == "" and up(threads)
+    assert [each.levelno for each in caplog.records] == [logging.ERROR, logging.INFO]
+
+
+def test_a_thread_without_a_patience_may_wait_as_long_as_it_likes(clock: Clock, worker: Worker) -> None:
+    threads, _ = still(clock, None, True, worker)
+    pass_time(threads, clock, 1000)
+    assert up(threads)
+
+
+def test_trouble_of_a_thread_that_is_not_vital_is_shown_and_is_not_the_process_s(clock: Clock, worker: Worker) -> None:
+    threads, _ = still(clock, 5.0, False, worker)
+    pass_time(threads, clock, 20)
+    assert threads.trouble() == "" and not up(threads)
+
+
+def test_nobody_stood_still_where_the_process_itself_did_not_run(clock: Clock, worker: Worker) -> None:
+    """Stopped by SIGSTOP or a debugger, frozen with its cgroup: the first look afterwards blames nobody."""
+    threads, _ = still(clock, 10.0, True, worker)
+    clock.now += 3600.0 + AWAY
+    threads.tend()
+    assert threads.trouble() == ""
+    pass_time(threads, clock, 20)
+    assert threads.trouble() != ""
+
+
+def test_threads_of_one_name_are_one_state(clock: Clock, worker: Worker) -> None:
+    other = Worker()
+    threads = Threads(clock)
+    threads.begin("work", worker)
+    threads.begin("work", other)
+    other.fall(ValueError())
+    wait_for(lambda: restarts(threads) == 1)
+    assert len(threads.states()) == 1 and not up(threads)
+    other.stop()

@@ -1,0 +1,167 @@
+"""Whatever a source gives, the other end takes: what one end may say and what the other believes are one thing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agent.backends.nvml import NvmlSource
+from agent.backends.protocol import Channel, ChannelError, DeviceSource, LaneSample
+from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_scenarios
+from agent.model import Instant, Reason
+from agent.worker.crew import ALL_LANES, Post
+from agent.worker.decode import Decoder
+from agent.worker.wire import WireError, encode, encode_identity, unseal
+from tests.nvml.fake_driver import DENIED, LOST, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, b200, h100
+
+
+class Wire:
+    """Posts for each channel of a source, and a decoder that hears them."""
+
+    def __init__(self, source: DeviceSource, at: float = 100.0) -> None:
+        self.at = at
+        self.heard: list[object] = []
+        self.sent: list[bytes] = []
+        self.refused: list[str] = []
+        self._decoder = Decoder(source.name)
+        channels: Sequence[Channel] = source.open(self._clock())
+        hello = encode("hello", source.name, [encode_identity(each.key, each.identity) for each in channels], [])
+        for _ in range(2):
+            self._decoder.decode(hello)
+        self.posts = [Post(number, channel, self._take, self._clock) for number, channel in enumerate(channels)]
+
+    def _clock(self) -> Instant:
+        self.at += 0.25
+        return Instant(self.at, 1e9 + self.at)
+
+    def _take(self, line: bytes) -> None:
+        self.sent.append(line)
+        try:
+            self.heard.append(self._decoder.decode(line))
+        except WireError as error:
+            self.refused.append(str(error))
+
+    def read(self, times: int = 3) -> None:
+        for _ in range(times):
+            for post in self.posts:
+                post.owed = set(ALL_LANES)
+                post.read()
+        assert self.refused == []
+
+    @property
+    def samples(self) -> list[LaneSample]:
+        return [each for each in self.heard if isinstance(each, LaneSample)]
+
+    @property
+    def errors(self) -> list[ChannelError]:
+        return [each for each in self.heard if isinstance(each, ChannelError)]
+
+
+@pytest.fixture
+def nvml() -> Iterator[Callable[..., Wire]]:
+    sources: list[NvmlSource] = []
+
+    def make(*gpus: FakeGpu, driver: FakeDriver | None = None) -> Wire:
+        sources.append(NvmlSource(driver or FakeDriver(*gpus), wall=lambda: 1e9, patience=1.0))
+        return Wire(sources[-1])
+
+    yield make
+    for source in sources:
+        source.close()
+
+
+@pytest.mark.parametrize("make", [h100, a100, b200])
+def test_what_nvml_gives_is_taken(nvml: Callable[..., Wire], make: Callable[[int], FakeGpu]) -> None:
+    wire = nvml(make(0), make(1))
+    wire.read()
+    assert len(wire.samples) == 2 * 3 * 3
+    assert len({reading.series for each in wire.samples for reading in each.readings}) > 100
+    assert wire.errors == []
+
+
+@pytest.mark.parametrize("code", [LOST, DENIED, UNKNOWN, UNSUPPORTED])
+def test_what_a_failing_gpu_gives_is_taken(nvml: Callable[..., Wire], code: object) -> None:
+    wire = nvml(h100(0))
+    wire.posts[0].channel._device._driver.gpus[0].failing = code  # type: ignore[attr-defined]  # the fake below
+    wire.read()
+    assert len(wire.samples) + len(wire.errors) == 9
+
+
+def mig(gpu: FakeGpu, driver: FakeDriver, uuids: Sequence[str]) -> None:
+    """Enable MIG, with these instances."""
+    gpu.calls |= {"nvmlDeviceGetMigMode": 1, "nvmlDeviceGetMaxMigDeviceCount": len(uuids)}
+    for number, uuid in enumerate(uuids):
+        instance = FakeGpu(number, "NVIDIA H100 80GB HBM3 MIG 1g.10gb")
+        instance.calls |= {
+            "nvmlDeviceGetUUID": uuid,
+            "nvmlDeviceGetGpuInstanceId": number,
+            "nvmlDeviceGetComputeInstanceId": 0,
+            "nvmlDeviceGetMemoryInfo_v2": {"total": 2**33, "reserved": 0, "free": 2**32, "used": 2**32},
+        }
+        gpu.calls["nvmlDeviceGetMigDeviceHandleByIndex", number] = f"instance {number}"
+        driver.others[f"instance {number}"] = instance
+
+
+def test_what_mig_gives_is_taken(nvml: Callable[..., Wire]) -> None:
+    gpu = h100(0)
+    driver = FakeDriver(gpu)
+    mig(gpu, driver, [f"MIG-{number}" for number in range(7)])
+    wire = nvml(driver=driver)
+    wire.read()
+    names = [reading.series.metric.name for each in wire.samples for reading in each.readings]
+    assert names.count("coldplate_gpu_mig_info") == 7 * 3
+    assert wire.errors == []
+
+
+def test_instances_that_cannot_be_told_apart_cost_their_lane_and_no_more(nvml: Callable[..., Wire]) -> None:
+    gpu = h100(0)
+    driver = FakeDriver(gpu, h100(1))
+    mig(gpu, driver, ["MIG-same", "MIG-same"])
+    for instance in driver.others.values():
+        instance.calls["nvmlDeviceGetGpuInstanceId"] = 0
+    wire = nvml(driver=driver)
+    wire.read(1)
+    assert {(each.channel, each.lane.value, each.reason) for each in wire.errors} == {
+        ("GPU-00000000", "slow", Reason.MALFORMED),
+        ("GPU-00000000", "cold", Reason.MALFORMED),
+    }
+    assert len(wire.samples) == 4
+
+
+@given(st.text(max_size=300), st.integers(0, 2**64 - 1), st.sampled_from(["Name", "Serial", "VbiosVersion", "UUID"]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_whatever_a_driver_answers_the_worker_says_nothing_that_is_refused(text: str, number: int, what: str) -> None:
+    gpu = h100(0)
+    driver = FakeDriver(gpu)
+    mig(gpu, driver, [f"MIG-{text}", "MIG-1"])
+    if what != "UUID":
+        gpu.calls[f"nvmlDeviceGet{what}"] = text
+    gpu.fields[83, 0] = (3, number)
+    gpu.calls["nvmlDeviceGetComputeRunningProcesses_v3"] = [(number % 2**32, number, number % 2**32, 0)]
+    driver.others["instance 0"].calls["nvmlDeviceGetName"] = f"NVIDIA MIG {text}"
+    source = NvmlSource(driver, wall=lambda: 1e9, patience=1.0)
+    wire = Wire(source)
+    wire.read(2)
+    assert len(wire.samples) + len(wire.errors) == 6
+    source.close()
+
+
+@pytest.mark.parametrize("name", [name for name, _ in shipped_scenarios()])
+def test_what_a_synthetic_node_gives_is_taken(name: str) -> None:
+    scenario = load_scenario(name)
+    source = SyntheticSource(scenario, 0.0)
+    wire = Wire(source, at=20.0)
+    wire.read(2)
+    assert len(wire.samples) == 2 * 3 * (scenario.topology.gpus + 1)
+    source.close()
+
+
+def test_lines_are_far_shorter_than_they_may_be(nvml: Callable[..., Wire]) -> None:
+    wire = nvml(b200(0))
+    wire.read()
+    assert max(map(len, wire.sent)) < 64 * 2**10
+    assert {json.loads(unseal(line))[0] for line in wire.sent} >= {"layout", "gaps", "sample", "processes"}

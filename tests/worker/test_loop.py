@@ -1,0 +1,283 @@
+"""The worker answers every order at once, whatever its source does, and tells who joins."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.backends.protocol import Channel, ChannelError, LaneSample, Roster, Sample, Unidentified
+from agent.catalogue import BY_NAME
+from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Series, Xid
+from agent.worker.decode import Decoder
+from agent.worker.loop import EXIT_ABSENT, EXIT_SOURCE, WorkerLoop
+from agent.worker.wire import Alive, Hello
+
+ROOT = Path(__file__).resolve().parents[2]
+POWER = BY_NAME["coldplate_gpu_power_watts"]
+
+
+class FakeGpuChannel:
+    """A GPU whose read does what it is told to."""
+
+    def __init__(self, number: int, uuid: str = "") -> None:
+        self.key = uuid or f"GPU-{number}"
+        gpu = Gpu(str(number), self.key)
+        self.identity: GpuIdentity | None = GpuIdentity(gpu, f"0000:{number:02x}:00.0", "S", "H100")
+        self.act: Callable[[], object] = lambda: None
+        self._series = Series(POWER, gpu)
+
+    def read(self, lane: Lane, now: Instant) -> Sample:
+        self.act()
+        return Sample([Reading(self._series, 100.0)] if lane is Lane.FAST else [])
+
+
+class FakeSource:
+    """A source of which a test decides who is there, and what each call does."""
+
+    name = "nvml"
+
+    def __init__(self, *channels: Channel) -> None:
+        self.channels = tuple(channels)
+        self.missing: tuple[Unidentified, ...] = ()
+        self.opening: Callable[[], object] = lambda: None
+        self.reports: Callable[[], Sequence[Xid]] = tuple
+        self.closed = False
+
+    def open(self, now: Instant) -> Sequence[Channel]:
+        self.opening()
+        return self.channels
+
+    def roster(self, now: Instant) -> Roster:
+        return Roster(self.channels, self.missing)
+
+    def events(self, timeout: float) -> Sequence[Xid]:
+        events = self.reports()
+        if not events:
+            time.sleep(0.02)
+        return events
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Worker:
+    """A worker's loop in a thread, and the other end of its pipes."""
+
+    def __init__(self, source: FakeSource) -> None:
+        self.source = source
+        self._orders_out, self._orders_in = os.pipe()
+        self._out, messages = os.pipe()
+        self._decoder = Decoder(source.name)
+        self._buffer = b""
+        self._given = 0
+        self.heard: list[Any] = []
+        self._loop = WorkerLoop(source, self._orders_out, messages, lambda: Instant(time.monotonic(), time.time()))
+        self.thread = threading.Thread(target=self._loop.run)
+        self.thread.start()
+
+    def order(self, words: str = "") -> int:
+        self._given += 1
+        os.write(self._orders_in, f"{self._given} {words}\n".encode())
+        return self._given
+
+    def listen(self) -> None:
+        while select.select((self._out,), (), (), 0)[0]:
+            *lines, self._buffer = (self._buffer + os.read(self._out, 1 << 16)).split(b"\n")
+            self.heard += [self._decoder.decode(line) for line in lines]
+
+    def of(self, kind: type) -> list[Any]:
+        self.listen()
+        return [message for message in self.heard if isinstance(message, kind)]
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 10
+        while not holds():
+            assert time.monotonic() < deadline, f"not in time; heard {self.heard}"
+            time.sleep(0.01)
+
+    def answers(self, number: int) -> bool:
+        return Alive(number) in self.of(Alive)
+
+    def stop(self) -> None:
+        self.order("stop")
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+Start = Callable[[FakeSource], Worker]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    running: list[Worker] = []
+
+    def start(source: FakeSource) -> Worker:
+        running.append(Worker(source))
+        return running[-1]
+
+    yield start
+    for worker in running:
+        if worker.thread.is_alive():
+            worker.stop()
+
+
+def test_every_order_is_answered_with_its_number(start: Start) -> None:
+    worker = start(FakeSource(FakeGpuChannel(0)))
+    for words in ("", "fast", "slow cold", "anew", "nonsense fast"):
+        number = worker.order(words)
+        worker.until(lambda number=number: worker.answers(number))
+    worker.stop()
+    assert worker.source.closed
+
+
+def test_orders_are_answered_while_the_source_is_opened_and_obeyed_when_it_is_open(start: Start) -> None:
+    release = threading.Event()
+    source = FakeSource(FakeGpuChannel(0))
+    source.opening = lambda: release.wait(20)
+    worker = start(source)
+    number = worker.order("fast")
+    worker.until(lambda: worker.answers(number))
+    assert worker.of(Hello) == []
+    release.set()
+    worker.until(lambda: len(worker.of(Hello)) == 1)
+    worker.until(lambda: bool(worker.of(LaneSample)))
+
+
+def test_orders_are_answered_while_every_device_hangs(start: Start) -> None:
+    release = threading.Event()
+    channels = [FakeGpuChannel(number) for number in range(3)]
+    for channel in channels:
+        channel.act = lambda: release.wait(20)
+    worker = start(FakeSource(*channels))
+    for _ in range(5):
+        number = worker.order("fast")
+        worker.until(lambda number=number: worker.answers(number))
+    assert worker.of(LaneSample) == []
+    release.set()
+    worker.until(lambda: len({each.channel for each in worker.of(LaneSample)}) == 3)
+
+
+def test_somebody_who_joins_is_told_and_read_at_once_in_every_lane(start: Start) -> None:
+    source = FakeSource(FakeGpuChannel(0))
+    source.missing = (Unidentified("1", Reason.TIMEOUT, "silent"),)
+    worker = start(source)
+    worker.until(lambda: len(worker.of(Hello)) == 1)
+    assert worker.of(Hello)[0].unidentified == source.missing
+    source.channels, source.missing = (*source.channels, FakeGpuChannel(1)), ()
+    worker.order()
+    worker.until(lambda: len(worker.of(Hello)) == 2)
+    assert [key for key, _ in worker.of(Hello)[1].channels] == ["GPU-0", "GPU-1"]
+    worker.until(
+        lambda: {each.lane for each in worker.of(LaneSample) if each.channel == "GPU-1"} == {*Lane} - {Lane.EVENT}
+    )
+
+
+def test_a_reason_that_changes_is_told(start: Start) -> None:
+    source = FakeSource(FakeGpuChannel(0))
+    worker = start(source)
+    worker.until(lambda: len(worker.of(Hello)) == 1)
+    for reason in (Reason.TIMEOUT, Reason.LOST):
+        source.missing = (Unidentified("1", reason, "why"),)
+        worker.order()
+        worker.until(lambda reason=reason: worker.of(Hello)[-1].unidentified[:1] == source.missing)
+    for _ in range(3):
+        worker.order()
+    number = worker.order()
+    worker.until(lambda: worker.answers(number))
+    assert len(worker.of(Hello)) == 3
+
+
+def test_everything_is_said_anew_when_it_is_asked_for(start: Start) -> None:
+    worker = start(FakeSource(FakeGpuChannel(0)))
+    worker.until(lambda: len(worker.of(LaneSample)) == 3)
+    worker._decoder = Decoder("nvml")  # a reader that knows nothing
+    worker.heard.clear()
+    worker.order("anew")
+    worker.order("fast")
+    worker.until(lambda: bool(worker.of(LaneSample)))
+    assert worker.of(Hello)
+    assert worker.of(LaneSample)[0].readings[0].value == 100.0
+
+
+@pytest.mark.parametrize("uuid", ["GPU-\x07", "GPU-\ud800", "x" * 100])
+def test_a_gpu_with_an_odd_identity_costs_itself(start: Start, uuid: str) -> None:
+    worker = start(FakeSource(FakeGpuChannel(0), FakeGpuChannel(1, uuid), FakeGpuChannel(2)))
+    worker.until(lambda: len(worker.of(Hello)) == 1)
+    (hello,) = worker.of(Hello)
+    assert [key for key, _ in hello.channels] == ["GPU-0", "GPU-2"]
+    assert [(each.index, each.reason) for each in hello.unidentified] == [("1", Reason.MALFORMED)]
+    worker.until(lambda: {each.channel for each in worker.of(LaneSample)} == {"GPU-0", "GPU-2"})
+
+
+def test_a_device_that_says_odd_things_costs_itself(start: Start) -> None:
+    odd = FakeGpuChannel(0)
+    twice = Reading(odd._series, 1.0)
+    odd.read = lambda lane, now: Sample([twice, twice])  # type: ignore[method-assign]  # a driver gone mad
+    worker = start(FakeSource(odd, FakeGpuChannel(1)))
+    worker.until(lambda: len(worker.of(LaneSample)) == 3)
+    assert {each.channel for each in worker.of(LaneSample)} == {"GPU-1"}
+    assert {(each.channel, each.reason) for each in worker.of(ChannelError)} == {("GPU-0", Reason.MALFORMED)}
+
+
+def test_the_wait_for_events_outlives_what_the_source_did_not_foresee(
+    start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.worker.loop.EVENT_WAIT", 0.01)
+    calls = []
+
+    def report() -> Sequence[Xid]:
+        calls.append(1)
+        if len(calls) < 20:
+            raise ZeroDivisionError("surprise")
+        return [Xid("GPU-0", 79, time.time(), "nvml", "fell\noff")] if len(calls) == 20 else ()
+
+    source = FakeSource(FakeGpuChannel(0))
+    source.reports = report
+    worker = start(source)
+    worker.until(lambda: bool(worker.of(tuple)))
+    assert [(each.code, each.text) for each in worker.of(tuple)[0]] == [(79, "fell?off")]
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
+OPENING = """
+import sys
+sys.path[:0] = [{root!r}]
+import os, time
+from agent.backends.protocol import *
+from agent.model import Instant
+from agent.worker.loop import WorkerLoop
+class Source:
+    name = "nvml"
+    def open(self, now): raise {error}
+sys.exit(WorkerLoop(Source(), 0, 1, lambda: Instant(time.monotonic(), time.time())).run())
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        ("AbsentError('no driver')", EXIT_ABSENT, b'["absent","no driver"]'),
+        ("SourceError('broken')", EXIT_SOURCE, b'["failed","broken"]'),
+        ("SourceError('bro' + chr(7) * 2000)", EXIT_SOURCE, b'["failed","bro???'),
+        ("KeyError('surprise')", EXIT_SOURCE, b'["failed","KeyError: '),
+    ],
+)
+def test_a_source_that_cannot_be_opened_ends_the_worker_with_the_reason(error: str, status: int, kind: bytes) -> None:
+    program = OPENING.format(root=str(ROOT), error=error)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as worker:
+        assert worker.stdout is not None
+        said = worker.stdout.read()
+        assert worker.wait(10) == status
+    assert kind in said
+    Decoder("nvml").decode(said.splitlines()[-1])
