@@ -18,6 +18,7 @@ from agent.backends.power import PowerBackend, RedfishConfig
 from agent.backends.protocol import Backend, Sample
 from agent.backends.topology import nearest_hcas
 from agent.config import BackendsConfig, Config, ConfigError
+from agent.configvalues import listen_address
 from agent.engine import Engine, Facts
 from agent.model import GpuIdentity, Instant, Lane, Reading
 from agent.peering import load_rack, rack_name
@@ -99,10 +100,10 @@ def check(config: Config) -> Selection:
 
 def parse_address(text: str) -> tuple[str, int]:
     """Host and port of `host:port`, `:port` or `[address]:port`. Raises ConfigError."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        raise ConfigError(f"web.listen: {text!r} is no address; write host:port, :port or [IPv6 address]:port")
-    return host.strip("[]"), int(port)
+    try:
+        return listen_address(text)
+    except ValueError as error:
+        raise ConfigError(f"web.listen: {error}") from error
 
 
 def build_engine(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -12,7 +14,10 @@ from pathlib import Path
 import msgspec
 
 from agent import __version__, dashboards_cli, logs, rules_cli
-from agent.config import DEVICES, Config, ConfigError, load
+from agent.config import Config, ConfigError, load
+from agent.configvalues import DEVICES, check_url_path
+from agent.textfile import descriptor_of
+from agent.wording import one_line
 
 EXIT_USAGE = 2
 DEFAULT_FILE = Path("/etc/coldplate/coldplate.yaml")
@@ -142,19 +147,21 @@ def _add_sources(parser: argparse.ArgumentParser, level: str) -> None:
     )
 
 
-def _load(arguments: argparse.Namespace) -> Config:
-    """The file's configuration. Raises ConfigError."""
-    return load(arguments.config_file or DEFAULT_FILE, must_exist=arguments.config_file is not None)
+def _load(arguments: argparse.Namespace, *, again: bool = False) -> Config:
+    """The file's configuration; `again` when it was read before, which a pipe cannot be. Raises ConfigError."""
+    file, must_exist = arguments.config_file or DEFAULT_FILE, arguments.config_file is not None
+    return load(file, must_exist, handed=not again)
 
 
 def _folder(arguments: argparse.Namespace) -> Path:
-    """Where relative paths of the configuration begin."""
-    return (arguments.config_file or DEFAULT_FILE).absolute().parent
+    """Where relative paths of the configuration begin: beside it, or here if it comes through a pipe."""
+    file = arguments.config_file or DEFAULT_FILE
+    return Path.cwd() if descriptor_of(file) is not None else file.absolute().parent
 
 
-def _read_config(arguments: argparse.Namespace) -> Config:
+def _read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config:
     """The file's configuration with the command line laid over it. Raises ConfigError."""
-    config = _load(arguments)
+    config = _load(arguments, again=again)
     backends, web = config.backends, config.web
     devices = arguments.backend or ("synthetic" if arguments.scenario else None)
     if devices is not None:
@@ -170,11 +177,13 @@ def _read_config(arguments: argparse.Namespace) -> Config:
         "enable_lifecycle": getattr(arguments, "lifecycle", None),
     }
     web = msgspec.structs.replace(web, **{key: value for key, value in given.items() if value is not None})
-    if not web.telemetry_path.startswith("/"):
-        raise ConfigError(f"--web.telemetry-path: {web.telemetry_path!r} must begin with '/'")
+    try:
+        check_url_path(web.telemetry_path)
+    except ValueError as error:
+        raise ConfigError(f"--web.telemetry-path: {error}") from error
     for name, root in (("--path.sysfs", arguments.sysfs), ("--path.procfs", arguments.procfs)):
-        if not root.is_dir():
-            raise ConfigError(f"{name}: {root} is no directory")
+        if not os.path.isdir(root):  # noqa: PTH112 unlike Path's it never raises
+            raise ConfigError(f"{name}: {one_line(str(root))} is no directory")
     return msgspec.structs.replace(config, backends=backends, web=web)
 
 
@@ -182,9 +191,10 @@ def _run(arguments: argparse.Namespace) -> int:
     from agent import daemon
     from agent.assembly import Options, scenario_of
 
+    first = [_read_config(arguments)]
     options = Options(arguments.sysfs, arguments.procfs, arguments.log_level, arguments.log_format)
-    options = replace(options, scenario_name=scenario_of(_read_config(arguments)), folder=_folder(arguments))
-    return daemon.run(options, lambda: _read_config(arguments))
+    options = replace(options, scenario_name=scenario_of(first[0]), folder=_folder(arguments))
+    return daemon.run(options, lambda: first.pop() if first else _read_config(arguments, again=True))
 
 
 def _once(arguments: argparse.Namespace) -> int:
@@ -255,6 +265,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def entry() -> None:
     """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not so where it was closed
+            stream.reconfigure(errors="backslashreplace")  # names of files may be no text at all
     sys.exit(main())
 
 

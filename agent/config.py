@@ -12,12 +12,14 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
-import yaml
 
-from agent import quantities
+from agent import quantities, textfile, yamltree
+from agent.configvalues import check_texts, check_values
+from agent.wording import one_line
+from agent.yamltree import Node
 
 
 class ConfigError(Exception):
@@ -188,9 +190,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state_dir: str | None = None
 
 
-DEVICES = ("auto", "nvml", "synthetic", "none")
-POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
-
 _LATER = {
     "recorder": "this version has no flight recorder",
     "metrics.compatibility": "this version has no compatibility profiles",
@@ -213,38 +212,35 @@ _QUANTITIES: dict[str, Callable[[object], object]] = {
 _ANY_NAME = re.compile(r"^(rules\.override\.).+(\.\w+)$|^(rack\.feeds\.).+$", re.DOTALL)
 
 
-def load(path: Path, must_exist: bool = True) -> Config:
-    """The configuration of a file; the defaults where there may be none. Raises ConfigError."""
+def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config:
+    """The configuration of a file; the defaults where there may be none. Raises ConfigError.
+
+    `handed` allows a pipe of the command line, which gives it once (see `read_text`).
+    """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        if isinstance(error, FileNotFoundError) and not must_exist:
+        text = textfile.read_text(path, textfile.CONFIGURATION, handed=handed)
+    except textfile.ReadError as error:
+        if error.missing and not must_exist:
             return Config()
-        reason = error.strerror if isinstance(error, OSError) else f"not UTF-8 ({error.reason})"
-        raise ConfigError(f"{path}: cannot be read: {reason}; give another file with --config.file") from error
+        remedy = "" if ";" in error.problem else "; give another file with --config.file"
+        raise ConfigError(f"{error}{remedy}") from error
     return parse(text, str(path))
 
 
 def parse(text: str, name: str) -> Config:
     """The configuration of a text; `name` is told in errors. Raises ConfigError."""
     try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        tree = yamltree.compose(text, yamltree.Bounds()).root
+        raw = yamltree.plain(tree)
         place = _Places(name, tree)
-        raw = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).replace("\n", " ")
-        raise ConfigError(f"{name}{line}: is no YAML: {problem}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{name}: is nested too deeply, or within itself, to be a configuration") from error
-    except ValueError as error:
-        raise ConfigError(f"{name}: has a value that is none: {error}; put it in quotes if it is a text") from error
+    except yamltree.YamlError as error:
+        raise ConfigError(f"{name}:{error.line}: {error.problem}") from None
     if raw is None:
         return Config()
     if not isinstance(raw, dict):
         raise ConfigError(f"{name}:1: must be a mapping of sections, such as `sampling: {{fast: 1s}}`")
     _check_keys(raw, Config, "", place)
+    check_texts(raw, "", place.fail)
     converted = _convert_quantities(raw, "", place, {**_QUANTITIES, **_limits(raw)})
     try:
         config = msgspec.convert(converted, Config)
@@ -253,26 +249,24 @@ def parse(text: str, name: str) -> Config:
         if where.startswith("key"):
             problem = "a name in it is no text; put it in quotes"
         key = where.rpartition("$")[2].rstrip("`").lstrip(".")
-        raise ConfigError(f"{place.of(key)}: {key or 'file'}: {problem[0].lower()}{problem[1:]}") from error
-    _check_values(config, place)
+        place.fail(key, f"{problem[0].lower()}{problem[1:]}")
+    check_values(config, place.fail)
     return config
 
 
 class _Places:
     """Lines of key paths in a file."""
 
-    def __init__(self, name: str, tree: yaml.Node | None) -> None:
+    def __init__(self, name: str, tree: Node | None) -> None:
         self._name = name
         self._lines: dict[str, int] = {}
         self._walk(tree, "")
 
-    def _walk(self, tree: yaml.Node | None, path: str) -> None:
-        if isinstance(tree, yaml.MappingNode):
-            for key, value in tree.value:
-                inner = f"{path}.{key.value}".lstrip(".")
-                if inner in self._lines:
-                    raise ConfigError(f"{self._name}:{key.start_mark.line + 1}: {inner}: the key is there twice")
-                self._lines[inner] = key.start_mark.line + 1
+    def _walk(self, tree: Node | None, path: str) -> None:
+        if isinstance(tree, yamltree.Mapping):
+            for key, value in yamltree.pairs_of(tree, lambda *_: None):
+                inner = f"{path}.{key.text}".lstrip(".")
+                self._lines.setdefault(inner, key.line)
                 self._walk(value, inner)
 
     def of(self, path: str) -> str:
@@ -280,6 +274,10 @@ class _Places:
         while path and path not in self._lines:
             path = path.rpartition("[")[0] if path.endswith("]") else path.rpartition(".")[0]
         return f"{self._name}:{self._lines[path]}" if path else self._name
+
+    def fail(self, key: str, problem: str) -> NoReturn:
+        """Refuse what stands at a key path."""
+        raise ConfigError(f"{self.of(key)}: {one_line(key, 200) or 'file'}: {one_line(problem)}")
 
 
 def _struct_of(kind: Any) -> type[msgspec.Struct] | None:
@@ -295,7 +293,7 @@ def _check_keys(raw: Mapping[Any, Any], struct: type[msgspec.Struct], path: str,
     for key, value in raw.items():
         inner = f"{path}.{key}".lstrip(".")
         if key not in fields:
-            raise ConfigError(f"{place.of(inner)}: {inner}: {_unknown(str(key), inner, list(fields))}")
+            place.fail(inner, _unknown(str(key), inner, list(fields)))
         section = _struct_of(fields[key])
         if section is None or not isinstance(value, dict):
             continue
@@ -310,7 +308,7 @@ def _check_keys(raw: Mapping[Any, Any], struct: type[msgspec.Struct], path: str,
 def _unknown(key: str, path: str, valid: list[str]) -> str:
     if path in _LATER:
         return f"{_LATER[path]}; remove the key"
-    near = difflib.get_close_matches(key, valid, 1, 0.5)
+    near = difflib.get_close_matches(key[:100], valid, 1, 0.5)
     return f"unknown key; did you mean {near[0]!r}?" if near else f"unknown key; valid here: {', '.join(valid)}"
 
 
@@ -337,69 +335,7 @@ def _convert_quantities(
             try:
                 converted[key] = quantity(value)
             except ValueError as error:
-                raise ConfigError(f"{place.of(inner)}: {inner}: {error}") from error
+                place.fail(inner, str(error))
         else:
             converted[key] = _convert_quantities(value, inner, place, known) if isinstance(value, dict) else value
     return converted
-
-
-def _check_values(config: Config, place: _Places) -> None:
-    def fail(key: str, problem: str) -> None:
-        raise ConfigError(f"{place.of(key)}: {key}: {problem}")
-
-    sampling = config.sampling
-    if not 0.1 <= sampling.fast <= 60:
-        fail("sampling.fast", f"{sampling.fast:g}s is out of range; use 100ms to 60s")
-    if sampling.slow < sampling.fast:
-        fail("sampling.slow", "is shorter than sampling.fast")
-    if sampling.cold < sampling.slow:
-        fail("sampling.cold", "is shorter than sampling.slow")
-    if not 0.1 <= sampling.deadline <= 60:
-        fail("sampling.deadline", f"{sampling.deadline:g}s is out of range; use 100ms to 60s")
-    if not sampling.fast <= sampling.window <= 3600:
-        fail("sampling.window", f"{sampling.window:g}s is out of range; use sampling.fast to 1h")
-    if config.backends.devices not in DEVICES:
-        fail("backends.devices", f"{config.backends.devices!r} is unknown; use one of {', '.join(DEVICES)}")
-    if config.backends.scenario is not None and config.backends.devices != "synthetic":
-        fail("backends.scenario", "a scenario needs `devices: synthetic`")
-    for source in config.backends.power:
-        if source not in POWER_SOURCES:
-            fail("backends.power", f"{source!r} is unknown; use any of {', '.join(POWER_SOURCES)}")
-    if not 1 <= config.backends.estimate.factor <= 3:
-        fail("backends.estimate.factor", f"{config.backends.estimate.factor:g} is out of range; use 1 to 3")
-    if config.backends.expected_gpus is not None and config.backends.expected_gpus < 0:
-        fail("backends.expected_gpus", "must be 0 or more")
-    _check_rack(config, fail)
-    if not 1 <= config.rules.interval <= 60:
-        fail("rules.interval", f"{config.rules.interval:g}s is out of range; use 1s to 60s")
-    if config.rules.memory < 2**20:
-        fail("rules.memory", "is too little for any window; give 1MiB or more")
-    if not 1 <= config.notify.resend <= 3600:
-        fail("notify.resend", f"{config.notify.resend:g}s is out of range; use 1s to 1h")
-    for key in ("alertmanager", "webhook"):
-        if not 0.1 <= getattr(config.notify, key).timeout <= 60:
-            fail(f"notify.{key}.timeout", "is out of range; use 100ms to 60s")
-    if not config.web.listen:
-        fail("web.listen", "must name an address, such as ':19400'")
-    if not config.web.telemetry_path.startswith("/"):
-        fail("web.telemetry_path", "must begin with '/'")
-    if not 1 <= config.web.max_connections <= 10_000:
-        fail("web.max_connections", "must be between 1 and 10000")
-
-
-def _check_rack(config: Config, fail: Callable[[str, str], None]) -> None:
-    rack = config.rack
-    if rack.name and config.node.rack and rack.name != config.node.rack:
-        fail("rack.name", f"{rack.name!r} differs from node.rack {config.node.rack!r}; give one of them")
-    if not (rack.name or config.node.rack):
-        for key in ("power_budget", "feeds", "nodes_expected", "node_nameplate", "peers"):
-            if getattr(rack, key):
-                fail(f"rack.{key}", "is of no use without the rack's name; give it in rack.name or node.rack")
-    if not 0 < rack.power_factor <= 1:
-        fail("rack.power_factor", f"{rack.power_factor:g} is out of range; give a number above 0 and up to 1")
-    if rack.nodes_expected is not None and not 1 <= rack.nodes_expected <= 1000:
-        fail("rack.nodes_expected", "must be between 1 and 1000")
-    if "" in rack.feeds:
-        fail("rack.feeds", "a feed needs a name, such as {a: 34.5kVA}")
-    if rack.peer.scheme not in ("http", "https"):
-        fail("rack.peer.scheme", f"{rack.peer.scheme!r} is unknown; use http or https")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from urllib.parse import urlsplit
+
+from agent.textfile import CERTIFICATES, SECRET, read_text
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 MASK = "***"
@@ -27,23 +28,29 @@ def check_login(username: str, password_file: str | None, bearer_token_file: str
 
 
 def authorization(username: str, password_file: str | None, bearer_token_file: str | None) -> dict[str, str]:
-    """The header to log in with, if any. Raises OSError or ValueError for a file that cannot be used."""
+    """The header to log in with, if any. Raises ValueError for a file that cannot be used."""
     if bearer_token_file:
-        token = _secret(bearer_token_file)
+        token = secret(bearer_token_file)
         if not token.isascii():
             raise ValueError(f"{bearer_token_file}: a token is ASCII")
         return {"Authorization": f"Bearer {token}"}
     if password_file:
-        login = f"{username}:{_secret(password_file)}".encode()
+        login = f"{username}:{secret(password_file)}".encode()
         return {"Authorization": f"Basic {base64.b64encode(login).decode('ascii')}"}
     return {}
 
 
-def _secret(file: str) -> str:
-    try:
-        text = Path(file).read_text(encoding="utf-8").strip("\r\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: is not UTF-8 text") from error
+def certificates(file: str) -> str:
+    """The certificates of a file, as TLS takes them. Raises ReadError.
+
+    The library would open the file itself, and wait for ever where it is a pipe that nobody feeds.
+    """
+    return read_text(file, CERTIFICATES).encode("ascii", "replace").decode("ascii")  # comments may be in any language
+
+
+def secret(file: str) -> str:
+    """The password or token that a file holds, and nothing else. Raises ValueError."""
+    text = read_text(file, SECRET).strip("\r\n")
     if not text or not text.isprintable():
         raise ValueError(f"{file}: want one line of text, and nothing else")
     return text
@@ -73,6 +80,6 @@ def secrets_of(path: str, headers: Mapping[str, str]) -> tuple[str, ...]:
 
 def masked(text: str, secrets: Iterable[str]) -> str:
     """A text without these secrets."""
-    for secret in secrets:
-        text = text.replace(secret, MASK)
+    for each in secrets:
+        text = text.replace(each, MASK)
     return text

@@ -7,6 +7,8 @@ import os
 import zlib
 from pathlib import Path
 
+from agent import textfile
+
 MOST = 128 * 2**20
 """Bytes of a file that is read: twice what the windows may take. A damaged filesystem shows sizes of its own."""
 _UNFINISHED = ".new"
@@ -79,12 +81,17 @@ def _sync(folder: Path) -> None:
 
 
 def read_whole(path: Path) -> bytes:
-    """The content of a file. Raises OSError, and DamagedError for one that is larger than any of ours."""
-    with path.open("rb") as file:
-        content = file.read(MOST + 1)
-    if len(content) > MOST:
-        raise DamagedError(f"has more than {MOST // 2**20} MiB")
-    return content
+    """The content of a file.
+
+    Raises OSError where there is none or the system does not give it, and DamagedError for what cannot be a file of
+    ours: larger than any, or no regular file.
+    """
+    try:
+        return textfile.read_bytes(path, MOST)
+    except textfile.ReadError as error:
+        if isinstance(error.__cause__, OSError):
+            raise error.__cause__ from None
+        raise DamagedError(error.problem) from None
 
 
 def set_aside(path: Path) -> Path:

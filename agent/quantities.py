@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 
+from agent.wording import shown
+
 _DURATIONS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _POWERS = {"W": 1.0, "kW": 1e3, "MW": 1e6}
 _APPARENT_POWERS = {"VA": 1.0, "kVA": 1e3, "MVA": 1e6}
@@ -19,10 +21,12 @@ def _parse(value: object, units: dict[str, float], what: str, example: str) -> f
     known = ", ".join(units)
     match = _SHAPE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f"{value!r} is no {what}; write a number with one of the units {known}, such as {example}")
+        raise ValueError(
+            f"{shown(value)} is no {what}; write a number with one of the units {known}, such as {example}"
+        )
     number, unit = match.groups()
     if unit not in units:
-        raise ValueError(f"{unit!r} is no unit of {what}; use one of {known}, such as {example}")
+        raise ValueError(f"{shown(unit)} is no unit of {what}; use one of {known}, such as {example}")
     return float(number) * units[unit]
 
 
@@ -48,7 +52,7 @@ def limit(value: object, power_factor: float) -> float:
         factors = {**_POWERS, **{unit: each * power_factor for unit, each in _APPARENT_POWERS.items()}}
         watts = _parse(value, factors, "limit of power", "40.8kW, 45kVA or {amperes: 60, volts: 415, phases: 3}")
     if not 0 < watts <= _MOST:
-        raise ValueError(f"{value!r} is {watts:g} W; give more than 0 and at most {_MOST:g} W")
+        raise ValueError(f"{shown(value)} is {watts:g} W; give more than 0 and at most {_MOST:g} W")
     return watts
 
 
@@ -57,7 +61,7 @@ def _current(value: dict[object, object]) -> float:
     unknown = [key for key in value if key not in (*_CURRENT, "derate")]
     missing = [key for key in _CURRENT if key not in value]
     if unknown or missing:
-        problem = f"unknown key {unknown[0]!r}" if unknown else f"{missing[0]} is missing"
+        problem = f"unknown key {shown(unknown[0])}" if unknown else f"{missing[0]} is missing"
         raise ValueError(f"{problem}; write {{amperes: 60, volts: 415, phases: 3}}, and derate: 0.8 if need be")
     given = {key: _named_number(str(key), each) for key, each in {"derate": 1, **value}.items()}
     if given["phases"] not in (1, 3):
@@ -76,16 +80,22 @@ def numbers(value: object) -> dict[float, float]:
     """A mapping from numbers to numbers; YAML takes `1e8` for a text. Raises ValueError with the remedy."""
     if not isinstance(value, dict):
         raise ValueError("must be a mapping from one number to another, such as {0.5: 0.4}")
-    return {_number(before): _number(after) for before, after in value.items()}
+    made: dict[float, float] = {}
+    for before, after in value.items():
+        number = _number(before)
+        if number in made:
+            raise ValueError(f"{shown(before)} is there twice; give one")
+        made[number] = _number(after)
+    return made
 
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{shown(value)} is no number")
     try:
         return float(value)
     except ValueError:
-        raise ValueError(f"{value!r} is no number") from None
+        raise ValueError(f"{shown(value)} is no number") from None
 
 
 def _named_number(name: str, value: object) -> float:

@@ -61,7 +61,7 @@ def _check(path: Path) -> bool:
 
     print(f"Checking {path}", flush=True)
     try:
-        rules = rulefile.load(path)
+        rules = rulefile.load(path, handed=True)
     except rulefile.RuleFileError as error:
         return _fail(f"  {problem}" for problem in error.problems)
     for warning in rules.warnings:
@@ -76,7 +76,7 @@ def _test(path: Path) -> bool:
 
     print(f"Unit Testing:  {path}", flush=True)
     try:
-        tests = document.load(path)
+        tests = document.load(path, handed=True)
         rules = _rules_of(tests)
     except (document.TestFileError, RuleFileError) as error:
         return _fail(f"  {problem}" for problem in error.problems)
@@ -150,4 +150,4 @@ def _is_ours(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open(encoding="utf-8", errors="replace") as file:
-        return file.readline().rstrip("\r\n") == MARK
+        return file.readline(len(MARK) + 2).rstrip("\r\n") == MARK

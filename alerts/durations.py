@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 
+from agent.wording import shown
+
 _UNITS = (("y", 31_536_000_000), ("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000),
           ("ms", 1))  # fmt: skip
 _SHAPE = re.compile("".join(rf"(?:(?P<{unit}>[0-9]+){unit})?" for unit, _ in _UNITS))
 _WHOLE = ("y", "w")  # written only when nothing is left over: 90d reads better than 12w6d
 _LONGEST = 2**63 // 1_000_000  # milliseconds: Go counts nanoseconds in 64 bits
+_LONGEST_TEXT = 100
 
 
 def parse(text: str) -> float:
@@ -22,11 +25,13 @@ def parse(text: str) -> float:
         return 0.0
     if not text or match is None:
         raise ValueError(
-            f"{text!r} is no duration; write whole numbers with units, largest first, such as 90s or 1h30m"
+            f"{shown(text)} is no duration; write whole numbers with units, largest first, such as 90s or 1h30m"
         )
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError(f"{shown(text)} is too long a duration; the longest is 292y")
     total = sum(int(match[unit] or 0) * factor for unit, factor in _UNITS)
     if total >= _LONGEST:
-        raise ValueError(f"{text!r} is too long a duration; the longest is 292y")
+        raise ValueError(f"{shown(text)} is too long a duration; the longest is 292y")
     return total / 1000
 
 

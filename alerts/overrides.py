@@ -12,15 +12,34 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
+from agent.wording import one_line
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.promql.numbers import format_value
 from alerts.promql.position import number_literals
-from alerts.rulefile import LABEL_NAME, AlertingRule, RecordingRule, Rule, RuleFile, RuleGroup, Templates
+from alerts.rulefile import (
+    LABEL_NAME,
+    AlertingRule,
+    RecordingRule,
+    Rule,
+    RuleFile,
+    RuleGroup,
+    Templates,
+)
 from alerts.template import Template, TemplateError, compile_template
+from alerts.weight import Room
+
+MOST_MEMORY = 8 * 2**20
+"""Bytes for alerts that are overridden, beside those of the files."""
+
+
+_LONGEST_PROBLEM = 2000  # characters: it may list all alerts that there are
 
 
 class OverrideError(ValueError):
     """An override cannot be applied; the text begins with its key below `rules.` and names the remedy."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(one_line(problem, _LONGEST_PROBLEM))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +71,15 @@ def apply(
     changes = {name: _Change(name, each, default_step) for name, each in overrides.items()}
     for change in changes.values():
         change.refuse_unknown_numbers(rules)
+    room = Room(MOST_MEMORY)
 
     def changed(rule: Rule) -> Rule:
-        return changes[rule.name].of(rule) if isinstance(rule, AlertingRule) and rule.name in changes else rule
+        if not isinstance(rule, AlertingRule) or rule.name not in changes:
+            return rule
+        made = changes[rule.name].of(rule)
+        if not room.take(made):
+            raise OverrideError(f"override.{rule.name}: overridden alerts take more memory than the {room} they may")
+        return made
 
     applied = []
     for file in files:
@@ -172,7 +197,7 @@ class _Change:
         try:
             template = compile_template(text)
             for query in template.queries:
-                compile_query(query)
+                compile_query(query, default_step=self._default_step)
         except TemplateError as error:
             raise OverrideError(f"{key}.{name}: template: {error}") from error
         except PromqlError as error:

@@ -6,14 +6,20 @@ A name that leads to no file is an error, never a warning: alerts that nobody lo
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
+from agent.wording import one_line, shown
 from alerts import rulefile
 from alerts.rulefile import RuleFile, RuleFileError
-from alerts.yamlnodes import Problem
+from alerts.weight import Room
+from alerts.yamlnodes import MOST_PROBLEMS, Problem
 
 BUILTIN = "builtin"
+MOST_FILES = 1000
+MOST_SHOWN = 400
 
 _SHIPPED = Path(__file__).resolve().parent / "rules"
 
@@ -31,16 +37,20 @@ def find(entry: str, base: Path | None) -> list[Path]:
     if entry == BUILTIN:
         return builtin_files()
     path = Path(entry) if base is None else base / entry
-    if path.is_file():
-        return [path]
-    if path.is_dir():
-        raise ValueError(f"{entry!r} is a directory; name its files, such as {str(Path(entry) / '*.yml')!r}")
+    if os.path.isdir(path):  # noqa: PTH112 unlike Path's, these never raise, whatever the name holds
+        raise ValueError(
+            f"{shown(entry, MOST_SHOWN)} is a directory; name its files, such as {shown(f'{entry}/*.yml', MOST_SHOWN)}"
+        )
+    if os.path.lexists(path):
+        return [path]  # a FIFO or a device, too: who reads it says what is wrong with it
     pattern = entry if base is None or Path(entry).is_absolute() else f"{glob.escape(str(base))}/{entry}"
-    names = sorted(glob.glob(pattern))  # noqa: PTH207 the pattern may be absolute, and Path.glob refuses that
-    found = [each for each in map(Path, names) if each.is_file()]
+    names = sorted(islice(glob.iglob(pattern), MOST_FILES + 1))  # noqa: PTH207 an absolute pattern Path.glob refuses
+    found = [Path(each) for each in names if os.path.isfile(each)]  # noqa: PTH113
     if not found:
         remedy = f"name a rule file, a pattern such as 'rules/*.yml', or {BUILTIN!r}"
-        raise ValueError(f"{entry!r} matches no file ({path}); {remedy}")
+        raise ValueError(f"{shown(entry, MOST_SHOWN)} matches no file ({one_line(str(path))}); {remedy}")
+    if len(found) > MOST_FILES:
+        raise ValueError(f"{shown(entry, MOST_SHOWN)} matches more than {MOST_FILES} files; name a narrower pattern")
     return found
 
 
@@ -49,17 +59,22 @@ def load_all(entries: Iterable[str], base: Path | None, default_step: float) -> 
 
     Raises ValueError for an entry that names no file, and RuleFileError with all that is wrong with all files.
     """
-    paths: dict[Path, Path] = {}
+    paths: dict[str, Path] = {}
     for entry in entries:
         for path in find(entry, base):
-            paths.setdefault(path.resolve(), path)
+            paths.setdefault(os.path.realpath(path), path)
+    if len(paths) > MOST_FILES:
+        raise ValueError(f"these are {len(paths)} files, and {MOST_FILES} are the most; put rules together")
     loaded: list[RuleFile] = []
     problems: list[Problem] = []
+    room = Room()
     for path in paths.values():
         try:
-            loaded.append(rulefile.load(path, default_step=default_step))
+            loaded.append(rulefile.load(path, default_step=default_step, room=room))
         except RuleFileError as error:
             problems.extend(error.problems)
+        if len(problems) >= MOST_PROBLEMS:
+            break
     if problems:
         raise RuleFileError(problems)
     return tuple(loaded)

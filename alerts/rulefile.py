@@ -7,18 +7,23 @@ identity given twice in a file is an error, since the two would contradict each 
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
-from typing import Union
+from typing import NoReturn, Union
 
-import yaml
-
+from agent import textfile, yamltree
+from agent.wording import shown
+from agent.yamltree import Bounds, Node
 from alerts.lifecycle import Terms
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.template import Template, TemplateError, compile_template
-from alerts.yamlnodes import Problem, Reader, is_null, line_of
+from alerts.weight import Room
+from alerts.yamlnodes import MOST_PROBLEMS, Problem, Reader, TooManyError, line_of
 
 GROUP_KEYS = ("name", "interval", "limit", "query_offset", "labels", "rules")
 DEFAULT_STEP = 60.0
@@ -26,6 +31,8 @@ RULE_KEYS = ("record", "alert", "expr", "for", "keep_firing_for", "labels", "ann
 
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+BOUNDS = Bounds(depth=16, nodes=150_000, characters=8 * 2**20)
 
 Pairs = tuple[tuple[str, str], ...]
 Templates = tuple[tuple[str, Template], ...]
@@ -103,35 +110,46 @@ class RuleFile:
         return sum(len(group.rules) for group in self.groups)
 
 
-def load(path: Path, *, default_step: float = DEFAULT_STEP) -> RuleFile:
-    """The rules of a file; `default_step` is that of subqueries which name none. Raises RuleFileError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"not UTF-8 ({error.reason})"
-        raise RuleFileError([Problem(str(path), 0, "", f"cannot be read: {reason}")]) from error
-    return parse(text, str(path), default_step=default_step)
+def load(path: Path, *, default_step: float = DEFAULT_STEP, room: Room | None = None, handed: bool = False) -> RuleFile:
+    """The rules of a file; `default_step` is that of subqueries which name none. Raises RuleFileError.
+
+    `room` is what rules may take of memory, with those of other files where it is shared. `handed` allows a pipe of the
+    command line (see `read_text`).
+    """
+    reader = Reader(str(path))
+    return _understood(reader, default_step, room, lambda: reader.load(path, textfile.RULES, handed=handed))
 
 
-def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP) -> RuleFile:
+def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP, room: Room | None = None) -> RuleFile:
     """The rules of a text; `name` is told in errors. Raises RuleFileError."""
-    reader = Reader(name)
-    tree = reader.compose(text)
-    loader = _Loader(reader, default_step)
-    groups = loader.groups(tree) if tree is not None else ()
+    return _understood(Reader(name), default_step, room, lambda: text)
+
+
+def _understood(reader: Reader, default_step: float, room: Room | None, read: Callable[[], str]) -> RuleFile:
+    """The rules of what is read, of which nothing is kept when they are compiled."""
+    loader = _Loader(reader, default_step, room if room is not None else Room())
+    groups: tuple[RuleGroup, ...] = ()
+    with contextlib.suppress(TooManyError):
+        groups = loader.groups(reader.compose(read(), BOUNDS))
     if reader.problems:
-        raise RuleFileError(sorted(reader.problems, key=lambda each: each.line))
-    return RuleFile(name, groups, tuple(loader.warnings))
+        raise RuleFileError(sorted(reader.problems, key=lambda each: each.line or math.inf))
+    return RuleFile(reader.file, groups, tuple(loader.warnings))
 
 
 class _Loader:
-    def __init__(self, reader: Reader, default_step: float) -> None:
+    def __init__(self, reader: Reader, default_step: float, room: Room) -> None:
         self._reader = reader
         self._default_step = default_step
-        self._seen: dict[object, int] = {}
+        self._room = room
+        self._held = 0
+        self._seen: dict[bytes, int] = {}
         self.warnings: list[Problem] = []
 
-    def groups(self, tree: yaml.Node) -> tuple[RuleGroup, ...]:
+    def groups(self, tree: Node | None) -> tuple[RuleGroup, ...]:
+        if tree is None:
+            return ()
+        self._held = yamltree.size_of(tree)
+        self._room.hold(self._held)
         reader = self._reader
         found: dict[str, RuleGroup] = {}
         for node in reader.items(reader.fields(tree, ("groups",), "").get("groups"), "groups"):
@@ -140,14 +158,15 @@ class _Loader:
                 reader.fail(node, "group", "name: is missing; give every group a name")
             elif group.name in found:
                 text = f"name: is repeated in the same file (line {found[group.name].line}); give it another name"
-                reader.fail(node, f"group {group.name!r}", text)
+                reader.fail(node, f"group {shown(group.name)}", text)
             found[group.name] = group
+        self._room.hold(-self._held)
         return tuple(found.values())
 
-    def _group(self, node: yaml.Node) -> RuleGroup:
+    def _group(self, node: Node) -> RuleGroup:
         reader = self._reader
         name = self._group_name(node)
-        where = f"group {name!r}"
+        where = f"group {shown(name)}"
         fields = reader.fields(node, GROUP_KEYS, where)
         labels = self._labels(fields.get("labels"), where)
         rules = [
@@ -164,15 +183,15 @@ class _Loader:
             query_offset=reader.duration(fields.get("query_offset"), f"{where}, query_offset") or 0.0,
         )
 
-    def _group_name(self, node: yaml.Node) -> str:
+    def _group_name(self, node: Node) -> str:
         """The name alone, before anything is judged: every message wants it."""
-        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        pairs = yamltree.pairs_of(node, lambda *_: None) if isinstance(node, yamltree.Mapping) else ()
         for key, value in pairs:
-            if key.value == "name" and isinstance(value, yaml.ScalarNode) and not is_null(value):
-                return str(value.value)
+            if key.text == "name" and isinstance(value, yamltree.Scalar) and not yamltree.is_null(value):
+                return value.text
         return ""
 
-    def _rule(self, node: yaml.Node, where: str, shared: Mapping[str, tuple[str, yaml.Node]]) -> Rule | None:
+    def _rule(self, node: Node, where: str, shared: Mapping[str, tuple[str, Node]]) -> Rule | None:
         reader = self._reader
         before = len(reader.problems)
         fields = reader.fields(node, RULE_KEYS, where)
@@ -182,7 +201,7 @@ class _Loader:
             reader.fail(node, where, "only one of 'record' and 'alert' must be set; make two rules of it")
         elif not record and not alert:
             reader.fail(node, where, "one of 'record' or 'alert' must be set")
-        where += f", alert {alert!r}" if alert else f", record {record!r}" if record else ""
+        where += f", alert {shown(alert)}" if alert else f", record {shown(record)}" if record else ""
         query = self._query(fields.get("expr"), node, where)
         labels = {**shared, **self._labels(fields.get("labels"), where)}
         rule = (
@@ -193,52 +212,69 @@ class _Loader:
         if len(reader.problems) > before:
             return None
         self._check_identity(rule, node, labels, where)
+        if not self._room.take(rule):
+            self._end_of_room(node, where)
+        if not reader.is_shared:
+            released = yamltree.size_of(node)
+            self._held -= released
+            self._room.hold(-released)
         return rule
 
-    def _query(self, node: yaml.Node | None, rule: yaml.Node, where: str) -> Query | None:
+    def _end_of_room(self, node: Node, where: str) -> NoReturn:
+        self._reader.fail(node, where, f"here the rules exceed the {self._room} of memory that they may take")
+        raise TooManyError
+
+    def _query(self, node: Node | None, rule: Node, where: str) -> Query | None:
         text = self._reader.text(node, f"{where}, expr")
         if not text:
             self._reader.fail(node or rule, where, "expr: is missing; give the rule an expression")
             return None
         try:
-            return compile_query(text, default_step=self._default_step)
+            return self._compiled(text, node or rule, where)
         except PromqlError as error:
             self._reader.fail(node, where, f"expr: {error}")
             return None
 
-    def _labels(self, node: yaml.Node | None, where: str) -> dict[str, tuple[str, yaml.Node]]:
+    def _compiled(self, text: str, node: Node, where: str) -> Query:
+        if not self._room.admits(text):
+            self._end_of_room(node, where)
+        return compile_query(text, default_step=self._default_step)
+
+    def _labels(self, node: Node | None, where: str) -> dict[str, tuple[str, Node]]:
         labels = self._reader.strings(node, f"{where}, labels")
         for name, (_, value) in labels.items():
             if not LABEL_NAME.fullmatch(name) or name == "__name__":
                 remedy = "use letters, digits and _, not beginning with a digit"
-                self._reader.fail(value, where, f"labels: invalid label name {name!r}; {remedy}")
+                self._reader.fail(value, where, f"labels: invalid label name {shown(name)}; {remedy}")
         return labels
 
     def _recording(
         self,
         name: str,
         query: Query | None,
-        fields: Mapping[str, yaml.Node],
-        labels: Mapping[str, tuple[str, yaml.Node]],
+        fields: Mapping[str, Node],
+        labels: Mapping[str, tuple[str, Node]],
         where: str,
     ) -> RecordingRule | None:
         for key in ("for", "keep_firing_for", "annotations"):
             if key in fields and name:
                 self._reader.fail(fields[key], where, f"{key}: invalid in a recording rule; remove it")
         if name and not _METRIC.fullmatch(name):
-            text = f"record: invalid metric name {name!r}; use letters, digits, _ and :, not beginning with a digit"
+            text = (
+                f"record: invalid metric name {shown(name)}; use letters, digits, _ and :, not beginning with a digit"
+            )
             self._reader.fail(fields["record"], where, text)
         if query is None:
             return None
         pairs = tuple(sorted((label, text) for label, (text, _) in labels.items()))
-        return RecordingRule(name, query, str(fields["expr"].value), pairs, line_of(fields.get("record")))
+        return RecordingRule(name, query, self._reader.text(fields["expr"], ""), pairs, line_of(fields.get("record")))
 
     def _alerting(
         self,
         name: str,
         query: Query | None,
-        fields: Mapping[str, yaml.Node],
-        labels: Mapping[str, tuple[str, yaml.Node]],
+        fields: Mapping[str, Node],
+        labels: Mapping[str, tuple[str, Node]],
         where: str,
     ) -> AlertingRule | None:
         reader = self._reader
@@ -247,42 +283,44 @@ class _Loader:
         annotations = reader.strings(fields.get("annotations"), f"{where}, annotations")
         for label, (_, node) in annotations.items():
             if not LABEL_NAME.fullmatch(label):
-                reader.fail(node, where, f"annotations: invalid annotation name {label!r}; use letters, digits and _")
+                reader.fail(node, where, f"annotations: invalid annotation name {shown(label)}; use letters, digits, _")
         compiled_labels = self._templates(labels, f"{where}, label")
         compiled_annotations = self._templates(annotations, f"{where}, annotation")
         if query is None:
             return None
         terms, line = Terms(name, hold, keep), line_of(fields.get("alert"))
-        return AlertingRule(name, query, str(fields["expr"].value), terms, compiled_labels, compiled_annotations, line)
+        text = reader.text(fields["expr"], "")
+        return AlertingRule(name, query, text, terms, compiled_labels, compiled_annotations, line)
 
-    def _templates(self, texts: Mapping[str, tuple[str, yaml.Node]], where: str) -> Templates:
+    def _templates(self, texts: Mapping[str, tuple[str, Node]], where: str) -> Templates:
         compiled = []
         for name, (text, node) in sorted(texts.items()):
             try:
                 template = compile_template(text)
                 for query in template.queries:
-                    compile_query(query)
+                    self._compiled(query, node, where)
                 compiled.append((name, template))
             except TemplateError as error:
-                self._reader.fail(node, f"{where} {name!r}", f"template: {error}")
+                self._reader.fail(node, f"{where} {shown(name)}", f"template: {error}")
             except PromqlError as error:
-                self._reader.fail(node, f"{where} {name!r}", f"template: query: {error}")
+                self._reader.fail(node, f"{where} {shown(name)}", f"template: query: {error}")
         return tuple(compiled)
 
     def _check_identity(
-        self, rule: Rule | None, node: yaml.Node, labels: Mapping[str, tuple[str, yaml.Node]], where: str
+        self, rule: Rule | None, node: Node, labels: Mapping[str, tuple[str, Node]], where: str
     ) -> None:
         if rule is None:
             return
-        kind = "alert" if isinstance(rule, AlertingRule) else "record"
-        identity = (kind, rule.name, tuple(sorted((name, text) for name, (text, _) in labels.items())))
-        first = self._seen.get(identity)
+        is_alert = isinstance(rule, AlertingRule)
+        identity = (is_alert, rule.name, sorted((name, text) for name, (text, _) in labels.items()))
+        known = blake2b(repr(identity).encode(), digest_size=16).digest()  # the labels themselves may be many
+        first = self._seen.get(known)
         if first is None:
-            self._seen[identity] = line_of(node)
+            self._seen[known] = line_of(node)
             return
-        if kind == "alert":
+        if is_alert:
             text = f"has the name and labels of the alert at line {first}; give one of them another name or label"
             self._reader.fail(node, where, text)
-        else:
+        elif len(self.warnings) < MOST_PROBLEMS:
             text = f"records the same metric with the same labels as line {first}; their results may collide"
             self.warnings.append(Problem(self._reader.file, line_of(node), where, text))

@@ -1,4 +1,4 @@
-"""Reads YAML with its line numbers, and gathers everything that is wrong with a file instead of stopping at once.
+"""Reads the nodes of a YAML file, and gathers everything that is wrong with it instead of stopping at once.
 
 Scalars are taken as they are written: `severity: 1` is the text "1", as it is to Prometheus. A key that is
 unknown, or there twice, is a problem with its line and the nearest valid key.
@@ -7,15 +7,23 @@ unknown, or there twice, is a problem with its line and the nearest valid key.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-import yaml
-
+from agent import textfile, yamltree
+from agent.wording import one_line, shown
+from agent.yamltree import Bounds, Node, Scalar, YamlError, pairs_of
 from alerts import durations
 
-_NULL = "tag:yaml.org,2002:null"
-_MERGE = "tag:yaml.org,2002:merge"
+MOST_PROBLEMS = 50
+"""Problems of one file that are told: after so many it is another kind of file, or a generator's mistake."""
+_LONGEST_NAME = 100
+_INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_LONGEST_NUMBER = 100
+_LARGEST = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,87 +40,97 @@ class Problem:
         return f"{place}{self.where}: {self.text}" if self.where else f"{place}{self.text}"
 
 
+class TooManyError(Exception):
+    """So much is wrong with a file that it is read no further."""
+
+
 class Reader:
-    """Reads the nodes of one file; `problems` grows as it goes."""
+    """Reads the nodes of one file; `problems` grows as it goes.
+
+    Whatever reads may raise TooManyError, when there are as many problems as are told. A list can be gone through once:
+    its items are let go on the way, since what is made of them may need the memory.
+    """
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.problems: list[Problem] = []
+        self.is_shared = False
+        """Whether some node is at several places; only then the items of a list are kept."""
 
-    def fail(self, node: yaml.Node | None, where: str, text: str) -> None:
-        self.problems.append(Problem(self.file, line_of(node), where, text))
+    def fail(self, node: Node | int | None, where: str, text: str) -> None:
+        """Note a problem at a node, or a line."""
+        line = node if isinstance(node, int) else line_of(node)
+        self.problems.append(Problem(self.file, line, one_line(where), one_line(text)))
+        if len(self.problems) >= MOST_PROBLEMS:
+            rest = f"{MOST_PROBLEMS} problems were found; mend these first, since the rest was not looked at"
+            self.problems.append(Problem(self.file, 0, "", rest))
+            raise TooManyError
 
-    def compose(self, text: str) -> yaml.Node | None:
-        """The tree of a text; None if it is empty, or no YAML (a problem then says so)."""
+    def load(self, path: Path, most: int, *, handed: bool = False) -> str:
+        """The text of a file, see `read_text`; empty if it cannot be read (a problem then says why)."""
         try:
-            return yaml.compose(text, Loader=yaml.SafeLoader)
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            problem = getattr(error, "problem", None) or str(error).replace("\n", " ")
-            self.problems.append(Problem(self.file, mark.line + 1 if mark else 0, "", f"is no YAML: {problem}"))
-        except RecursionError:
-            self.problems.append(Problem(self.file, 0, "", "is nested too deeply to be a rule file"))
-        return None
+            return textfile.read_text(path, most, handed=handed)
+        except textfile.ReadError as error:
+            self.fail(None, "", error.problem)
+            return ""
 
-    def fields(self, node: yaml.Node, valid: Sequence[str], where: str) -> dict[str, yaml.Node]:
+    def compose(self, text: str, bounds: Bounds) -> Node | None:
+        """The tree of a text; None if it is empty, or cannot be used (a problem then says why)."""
+        try:
+            root, self.is_shared = yamltree.compose(text, bounds)
+        except YamlError as error:
+            self.fail(error.line, "", error.problem)
+            return None
+        return root
+
+    def fields(self, node: Node, valid: Sequence[str], where: str) -> dict[str, Node]:
         """The values of a mapping by key, without nulls. Unknown keys are problems."""
-        found: dict[str, yaml.Node] = {}
+        found: dict[str, Node] = {}
         for key, value in self._pairs(node, where):
-            name = str(key.value)
-            if name not in valid:
-                self.fail(key, where, f"{_unknown(name, valid)}")
-            elif not is_null(value):
-                found[name] = value
+            if key.text not in valid:
+                self.fail(key, where, f"{one_line(key.text, _LONGEST_NAME)}: unknown key; {nearest(key.text, valid)}")
+            elif not yamltree.is_null(value):
+                found[key.text] = value
         return found
 
-    def strings(self, node: yaml.Node | None, where: str) -> dict[str, tuple[str, yaml.Node]]:
+    def strings(self, node: Node | None, where: str) -> dict[str, tuple[str, Node]]:
         """A mapping of texts: name to text and its node."""
         found = {}
         for key, value in self._pairs(node, where) if node is not None else ():
-            found[str(key.value)] = (self.text(value, f"{where}, {key.value}" if where else str(key.value)), value)
+            name = one_line(key.text, _LONGEST_NAME)
+            found[key.text] = (self.text(value, f"{where}, {name}" if where else name), value)
         return found
 
-    def _pairs(self, node: yaml.Node, where: str) -> list[tuple[yaml.Node, yaml.Node]]:
-        if is_null(node):
+    def _pairs(self, node: Node, where: str) -> list[tuple[Scalar, Node]]:
+        if yamltree.is_null(node):
             return []
-        if not isinstance(node, yaml.MappingNode):
+        if not isinstance(node, yamltree.Mapping):
             self.fail(node, where, "must be a mapping of keys to values")
             return []
-        own: dict[object, tuple[yaml.Node, yaml.Node]] = {}
-        merged: dict[object, tuple[yaml.Node, yaml.Node]] = {}
-        for key, value in node.value:
-            if key.tag == _MERGE:
-                sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
-                for source in sources:
-                    for pair in self._pairs(source, where):
-                        merged.setdefault(pair[0].value, pair)
-            elif not isinstance(key, yaml.ScalarNode):
-                self.fail(key, where, "a key must be a plain name")
-            elif key.value in own:
-                self.fail(key, where, f"{key.value}: the key is there twice; remove one")
-            else:
-                own[key.value] = (key, value)
-        return [*own.values(), *(pair for name, pair in merged.items() if name not in own)]
+        return list(pairs_of(node, lambda problem, line: self.fail(line, where, problem)))
 
-    def items(self, node: yaml.Node | None, where: str) -> list[yaml.Node]:
-        """The items of a list; none of a null."""
-        if node is None or is_null(node):
-            return []
-        if isinstance(node, yaml.SequenceNode):
-            return list(node.value)
-        self.fail(node, where, "must be a list; begin its items with '- '")
-        return []
+    def items(self, node: Node | None, where: str) -> Iterator[Node]:
+        """The items of a list, without nulls; none of a null."""
+        if isinstance(node, yamltree.Listing):
+            waiting = list(node.items) if self.is_shared else node.items
+            waiting.reverse()
+            while waiting:
+                each = waiting.pop()
+                if not yamltree.is_null(each):
+                    yield each
+        elif node is not None and not yamltree.is_null(node):
+            self.fail(node, where, "must be a list; begin its items with '- '")
 
-    def text(self, node: yaml.Node | None, where: str) -> str:
+    def text(self, node: Node | None, where: str) -> str:
         """A scalar as it is written; the empty text for a null."""
-        if node is None or is_null(node):
+        if node is None or yamltree.is_null(node):
             return ""
-        if isinstance(node, yaml.ScalarNode):
-            return str(node.value)
+        if isinstance(node, Scalar):
+            return node.text
         self.fail(node, where, "must be one text, not a list or a mapping")
         return ""
 
-    def duration(self, node: yaml.Node | None, where: str) -> float | None:
+    def duration(self, node: Node | None, where: str) -> float | None:
         """Seconds; None where there is none, or where it is wrong."""
         if node is None:
             return None
@@ -122,32 +140,39 @@ class Reader:
             self.fail(node, where, str(error))
             return None
 
-    def integer(self, node: yaml.Node | None, where: str) -> int:
-        """A whole number; 0 where there is none."""
+    def integer(self, node: Node | None, where: str) -> int:
+        """A whole number; 0 where there is none. As Prometheus reads it: not in quotes, and without its fraction."""
         if node is None:
             return 0
-        try:
-            return int(self.text(node, where), 0)
-        except ValueError:
-            self.fail(node, where, f"{self.text(node, where)!r} is no whole number")
-            return 0
+        text = self.text(node, where)
+        number = _whole(text) if node.tag != yamltree.TEXT else None
+        if number is None:
+            self.fail(node, where, f"{shown(text)} is no whole number")
+        return number or 0
 
 
-def is_null(node: yaml.Node) -> bool:
-    """Whether nothing is written there, or null."""
-    return isinstance(node, yaml.ScalarNode) and node.tag == _NULL
+def _whole(text: str) -> int | None:
+    plain = text.replace("_", "")
+    if len(plain) > _LONGEST_NUMBER:
+        return None
+    match = _INTEGER.fullmatch(plain)
+    if match is not None:
+        digits = match[2]
+        number = int(digits, 8) if digits.startswith("0") and digits.isdigit() else int(digits, 0)
+        number = -number if match[1] == "-" else number
+    elif _FLOAT.fullmatch(plain) and abs(float(plain)) < _LARGEST:
+        number = int(float(plain))
+    else:
+        return None
+    return number if -_LARGEST <= number < _LARGEST else None
 
 
-def line_of(node: yaml.Node | None) -> int:
+def line_of(node: Node | None) -> int:
     """The line of a node, from 1; 0 where there is no node."""
-    return node.start_mark.line + 1 if node is not None else 0
+    return node.line if node is not None else 0
 
 
 def nearest(name: str, valid: Sequence[str] | Mapping[str, object]) -> str:
     """The remedy for a wrong name: the nearest right one, or all of them."""
-    near = difflib.get_close_matches(name, list(valid), 1, 0.5)
+    near = difflib.get_close_matches(name[:_LONGEST_NAME], list(valid), 1, 0.5)
     return f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(valid)}"
-
-
-def _unknown(name: str, valid: Sequence[str]) -> str:
-    return f"{name}: unknown key; {nearest(name, valid)}"

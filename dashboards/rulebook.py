@@ -11,11 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+from agent import textfile, yamltree
 
 ROOT = Path(__file__).resolve().parents[1]
 PACK = ROOT / "alerts" / "rules"
 FLEET = ROOT / "packaging" / "prometheus" / "fleet.rules.yml"
+
+BOUNDS = yamltree.Bounds(depth=16, nodes=50_000)
 
 _STRING = re.compile(r'"[^"]*"')
 _COMPARISON = re.compile(r"(>=|<=|==|>|<)\s*(?:bool\s+)?(-?\d+(?:\.\d+)?(?:e\d+)?)(?![\w.])")
@@ -38,7 +40,7 @@ class Limit:
 @cache
 def _rules() -> tuple[dict[str, Any], ...]:
     paths = [*sorted(PACK.glob("*.yml")), FLEET]
-    documents = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths]
+    documents = [yamltree.load(textfile.read_text(path, textfile.RULES), BOUNDS) for path in paths]
     return tuple(rule for document in documents for group in document["groups"] for rule in group["rules"])
 
 

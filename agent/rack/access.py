@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.credentials import LOOPBACK, authorization, check_login
+from agent.credentials import LOOPBACK, authorization, certificates, check_login
 from agent.rack.faults import Fault, PeerError
 from agent.rack.targets import Entry, HostEntry, Target, show_address
 from agent.rack.wire import PATH
+from agent.textfile import ReadError
 
 if TYPE_CHECKING:  # costs memory, so it is loaded only where peers speak TLS
     import ssl
@@ -43,7 +44,7 @@ class Access:
         """The question, as it is sent. Raises PeerError."""
         try:
             login = authorization(self.username, self.password_file, self.bearer_token_file)
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             raise PeerError(Fault.CONNECT, f"no credentials: {error}") from error
         lines = [
             f"GET {PATH} HTTP/1.1",
@@ -72,11 +73,13 @@ class Trust:
             status = Path(access.ca_file).stat() if access.ca_file else None
             stamp = (status.st_mtime_ns, status.st_size) if status else (0, 0)
             if self._context is None or stamp != self._stamp:
-                context = ssl.create_default_context(cafile=access.ca_file)
+                context = ssl.create_default_context(cadata=certificates(access.ca_file) if access.ca_file else None)
                 if not access.verify:
                     context.check_hostname = False
                     context.verify_mode = ssl.CERT_NONE
                 self._context, self._stamp = context, stamp
+        except ReadError as error:
+            raise PeerError(Fault.CONNECT, f"ca_file {error}") from error
         except OSError as error:  # also what ssl raises
-            raise PeerError(Fault.CONNECT, f"ca_file {access.ca_file}: {error}") from error
+            raise PeerError(Fault.CONNECT, f"ca_file {access.ca_file}: {error.strerror or error}") from error
         return self._context

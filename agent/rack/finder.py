@@ -13,6 +13,7 @@ from math import inf
 from pathlib import Path
 
 from agent.rack.targets import MOST, Entry, FileEntry, HostEntry, Target, read_file, show_address
+from agent.textfile import ReadError
 from agent.threads import Threads
 
 log = logging.getLogger("coldplate.rack")
@@ -117,6 +118,9 @@ class Finder:
         except OSError as error:
             stamp = None
             self._say(str(path), error.strerror or str(error))
+        except ReadError as error:
+            stamp = None
+            self._say(str(path), error.problem)
         except ValueError as error:  # not read again until it changes
             self._say(str(path), str(error))
         self._files[path] = (stamp, known)

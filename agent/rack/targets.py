@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent import textfile
+from agent.wording import shown
+
 DNS = "dns+"
 MOST = 256
 """Peers that are taken at most; a rack has fewer."""
-MAX_FILE = 64 * 1024
-"""Bytes of a file of peers."""
 _FILE = re.compile(r"/|\.(?:json|ya?ml)$")
+_CREDENTIALS = re.compile(r":.*@|^[^/]*@(?!.*\.(?:json|ya?ml)$)", re.DOTALL)
+"""What stands before an @. The name of a file may have one, but no colon before it."""
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?")
@@ -50,8 +53,11 @@ Entry = HostEntry | FileEntry
 
 def parse_entry(text: str, folder: Path) -> Entry:
     """An entry of `rack.peers`; relative paths begin at `folder`. Raises ValueError with the remedy."""
+    _refuse_credentials(text)
     if text.startswith(DNS):
         return parse_address(text[len(DNS) :], many=True)
+    if "://" in text:
+        raise ValueError(f"{shown(text)} is no peer; write host:port, and the scheme as scheme: https in rack.peer")
     if _FILE.search(text):
         return FileEntry(folder / text)
     return parse_address(text)
@@ -59,14 +65,21 @@ def parse_entry(text: str, folder: Path) -> Entry:
 
 def parse_address(text: str, many: bool = False) -> HostEntry:
     """`host:port`. Raises ValueError with the remedy."""
+    _refuse_credentials(text)
     host, _, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if bracketed else host
     if not (_IPV6 if bracketed else _HOST).fullmatch(bare) or len(bare) > 253:
-        raise ValueError(f"{text!r} is no peer; write host:port, dns+name:port or the path of a file_sd file")
+        raise ValueError(f"{shown(text)} is no peer; write host:port, dns+name:port or the path of a file_sd file")
     if not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) < 65536:
-        raise ValueError(f"{text!r}: {port!r} is no port; write host:port, such as {host}:19400")
+        raise ValueError(f"{shown(text)}: {shown(port)} is no port; write host:port, such as {host}:19400")
     return HostEntry(bare, int(port), many)
+
+
+def _refuse_credentials(text: str) -> None:
+    """Refuse user and password, which the peers' labels and the log would show, without telling what they are."""
+    if _CREDENTIALS.search(text):
+        raise ValueError("an entry holds a user or a password before an @; give them in rack.peer, and host:port here")
 
 
 def show_address(host: str, port: int) -> str:
@@ -74,12 +87,8 @@ def show_address(host: str, port: int) -> str:
 
 
 def read_file(path: Path) -> tuple[HostEntry, ...]:
-    """The targets of a file in Prometheus's file_sd format, JSON or YAML. Raises OSError or ValueError."""
-    with path.open("rb") as file:
-        content = file.read(MAX_FILE + 1)
-    if len(content) > MAX_FILE:
-        raise ValueError(f"has more than {MAX_FILE // 1024} KiB")
-    groups = _load(content)
+    """The targets of a file in Prometheus's file_sd format, JSON or YAML. Raises ReadError or ValueError."""
+    groups = _load(textfile.read_text(path, textfile.PEERS))
     if not isinstance(groups, list):
         raise ValueError("want a list of groups, such as [{targets: ['node1:19400']}]")
     found: list[HostEntry] = []
@@ -91,15 +100,15 @@ def read_file(path: Path) -> tuple[HostEntry, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _load(content: bytes) -> Any:
+def _load(text: str) -> Any:
     """JSON first, although YAML reads it too: it is a hundred times as fast."""
     try:
-        return json.loads(content)
+        return json.loads(text)
     except (ValueError, RecursionError):
         pass
-    import yaml
+    from agent import yamltree
 
     try:
-        return yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ValueError(f"is neither JSON nor YAML: {' '.join(str(error).split())[:200]}") from error
+        return yamltree.load(text, yamltree.Bounds(depth=16))
+    except yamltree.YamlError as error:
+        raise ValueError(f"is neither JSON nor YAML: {error}") from None

@@ -13,7 +13,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from agent.credentials import masked, secrets_of
+from agent.credentials import certificates, masked, secrets_of
+from agent.textfile import ReadError
 from alerts.notify.target import Target
 
 if TYPE_CHECKING:  # these cost memory, so they are loaded only where there is something to send
@@ -133,9 +134,12 @@ class Link:
         import ssl
 
         try:
-            context = ssl.create_default_context(cafile=self._target.ca_file)
+            trusted = certificates(self._target.ca_file) if self._target.ca_file else None
+            context = ssl.create_default_context(cadata=trusted)
+        except ReadError as error:
+            raise UnreachableError(f"ca_file {error}") from error
         except OSError as error:  # also what ssl raises
-            raise UnreachableError(f"ca_file {self._target.ca_file}: {error}") from error
+            raise UnreachableError(f"ca_file {self._target.ca_file}: {error.strerror or error}") from error
         if not self._target.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -154,7 +158,8 @@ def _left(until: float, clock: Callable[[], float]) -> float:
 
 
 def _describe(error: Exception) -> str:
-    return str(error) if isinstance(error, OSError) and error.filename else f"{type(error).__name__}: {error}"
+    tells_its_file = isinstance(error, ReadError) or (isinstance(error, OSError) and error.filename)
+    return str(error) if tells_its_file else f"{type(error).__name__}: {error}"
 
 
 class _Timed:

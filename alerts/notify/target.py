@@ -60,7 +60,7 @@ class Target:
         return urlsplit(self.url).path.rstrip("/")
 
     def authorization(self) -> dict[str, str]:
-        """The header to log in with, if any. Raises OSError or ValueError for a file that cannot be used."""
+        """The header to log in with, if any. Raises ValueError for a file that cannot be used."""
         return authorization(self.username, self.password_file, self.bearer_token_file)
 
 

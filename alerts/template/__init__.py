@@ -25,10 +25,11 @@ class Template:
     __slots__ = ("_nodes", "_text", "queries", "source")
 
     def __init__(self, source: str, nodes: tuple[Node, ...]) -> None:
+        is_text = all(isinstance(each, Text) for each in nodes)
         self.source = source
         self.queries = tuple(dict.fromkeys(_queries(nodes)))
-        self._nodes = nodes
-        self._text = "".join(each.text for each in nodes if isinstance(each, Text)) if _is_text(nodes) else None
+        self._nodes = () if is_text else nodes
+        self._text = "".join(each.text for each in nodes if isinstance(each, Text)) if is_text else None
 
     def render(self, root: Root, ask: Ask, budget: Budget | None = None) -> str:
         """The text for one alert. Raises RenderError, and LimitError when the budget is used up."""
@@ -38,10 +39,6 @@ class Template:
 def compile_template(source: str) -> Template:
     """Compiles a template. Raises TemplateError."""
     return Template(source, parse(source))
-
-
-def _is_text(nodes: tuple[Node, ...]) -> bool:
-    return all(isinstance(each, Text) for each in nodes)
 
 
 def _queries(nodes: Sequence[Node]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -258,12 +259,15 @@ class ActionReader:
                 return unquoted(text)
             except ValueError as error:
                 self._fail(f"{text}: {error}; a raw text in backquotes has no escapes", token)
-        if "x" not in text.lower() and any(mark in text for mark in ".eE"):
-            return float(text)
+        is_float = "x" not in text.lower() and any(mark in text for mark in ".eE")
         try:
-            number = int(text, 0)
+            number = float(text) if is_float else int(text, 0)
         except ValueError:
             self._fail(f"{text!r} is no number", token)
+        if isinstance(number, float):
+            if math.isinf(number):
+                self._fail(f"{text} overflows the 64 bits of a float", token)
+            return number
         if not -(2**63) <= number < 2**63:
             self._fail(f"{text} overflows the 64 bits of a whole number; write a float", token)
         return number

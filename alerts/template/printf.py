@@ -26,10 +26,15 @@ def check(text: str) -> None:
         verb = match[4]
         if verb in ("*", "["):
             raise TemplateError(f"printf {text!r}: {match[0]!r} takes its width from an argument; write the number")
-        if max(int(match[2] or 0), int((match[3] or ".0")[1:] or 0)) > WIDEST_VERB:
+        if max(_digits(match[2]), _digits((match[3] or "")[1:])) > WIDEST_VERB:
             raise TemplateError(f"printf {text!r}: {match[0]!r} is wider than {WIDEST_VERB}")
         if verb and verb not in _KNOWN:
             raise TemplateError(f"printf {text!r}: {match[0]!r} is no verb; valid: %{' %'.join(_KNOWN)}")
+
+
+def _digits(text: str) -> int:
+    """A number, as far as it matters whether it is too large."""
+    return int(text.lstrip("0")[:9] or 0)
 
 
 def sprintf(text: str, arguments: Sequence[Value]) -> str:
@@ -45,8 +50,8 @@ def sprintf(text: str, arguments: Sequence[Value]) -> str:
             return "%!(NOVERB)"
         if not left:
             return f"%!{verb}(MISSING)"
-        digits = None if precision is None else int(precision[1:] or 0)
-        return _one(verb, flags, int(width or 0), digits, left.pop(0))
+        digits = None if precision is None else _digits(precision[1:])
+        return _one(verb, flags, _digits(width), digits, left.pop(0))
 
     done = joined(_pieces(text, written))
     if left:

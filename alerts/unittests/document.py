@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-import yaml
-
+from agent import textfile
+from agent.wording import one_line, shown
+from agent.yamltree import Bounds, Node
+from alerts.packs import MOST_FILES
 from alerts.promql.labels import Labels, make_labels
 from alerts.unittests import notation
-from alerts.yamlnodes import Problem, Reader, line_of
+from alerts.yamlnodes import Problem, Reader, TooManyError, line_of
 
 FILE_KEYS = ("rule_files", "evaluation_interval", "group_eval_order", "tests")
 TEST_KEYS = (
@@ -25,7 +29,13 @@ TEST_KEYS = (
     "external_labels",
     "external_url",
 )
+BOUNDS = Bounds(depth=16, nodes=1_000_000, characters=16 * 2**20, scalar=2**20)
+MOST_SAMPLES = 10_000_000
+"""Samples of all series of a file: a slip of the finger must not take the machine's memory."""
+MOST_STEPS = 1_000_000
+"""Evaluations of a test."""
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
+_LONGEST_NUMBER = 100
 _ODD_FLOATS = {"inf": math.inf, "nan": math.nan}
 
 Pairs = tuple[tuple[str, str], ...]
@@ -102,18 +112,15 @@ class Document:
     tests: tuple[Test, ...]
 
 
-def load(path: Path) -> Document:
-    """The tests of a file. Raises TestFileError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"not UTF-8 ({error.reason})"
-        raise TestFileError([Problem(str(path), 0, "", f"cannot be read: {reason}")]) from error
+def load(path: Path, *, handed: bool = False) -> Document:
+    """The tests of a file; `handed` allows a pipe of the command line (see `read_text`). Raises TestFileError."""
     reader = Reader(str(path))
-    tree = reader.compose(text)
-    document = _Loader(reader, path).document(tree)
-    if reader.problems:
-        raise TestFileError(sorted(reader.problems, key=lambda each: each.line))
+    document: Document | None = None
+    with contextlib.suppress(TooManyError):
+        tree = reader.compose(reader.load(path, textfile.TESTS, handed=handed), BOUNDS)
+        document = _Loader(reader, path).document(tree)
+    if reader.problems or document is None:
+        raise TestFileError(sorted(reader.problems, key=lambda each: each.line or math.inf))
     return document
 
 
@@ -121,17 +128,19 @@ class _Loader:
     def __init__(self, reader: Reader, path: Path) -> None:
         self._reader = reader
         self._path = path
+        self._folder = path.parent if textfile.descriptor_of(path) is None else Path()
+        self._samples = 0
 
-    def document(self, tree: yaml.Node | None) -> Document:
+    def document(self, tree: Node | None) -> Document:
         reader = self._reader
         fields = reader.fields(tree, FILE_KEYS, "") if tree is not None else {}
         files, unmatched = self._rule_files(fields.get("rule_files"))
-        order: list[str] = []
+        order: dict[str, None] = {}
         for node in reader.items(fields.get("group_eval_order"), "group_eval_order"):
             name = reader.text(node, "group_eval_order")
             if name in order:
-                reader.fail(node, "", f"group_eval_order: the group {name!r} is repeated; name it once")
-            order.append(name)
+                reader.fail(node, "", f"group_eval_order: the group {shown(name)} is repeated; name it once")
+            order[name] = None
         interval = reader.duration(fields.get("evaluation_interval"), "evaluation_interval") or 60.0
         tests = [
             self._test(node, f"test {number}", interval)
@@ -139,25 +148,25 @@ class _Loader:
         ]
         return Document(str(self._path), files, unmatched, interval, tuple(order), tuple(tests))
 
-    def _rule_files(self, node: yaml.Node | None) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    def _rule_files(self, node: Node | None) -> tuple[tuple[Path, ...], tuple[str, ...]]:
         """The rule files, relative to the test file; names may be patterns."""
         found: list[Path] = []
         unmatched = []
         for item in self._reader.items(node, "rule_files"):
-            pattern = str(self._path.parent / self._reader.text(item, "rule_files"))
-            names = sorted(glob.glob(pattern))  # noqa: PTH207 the pattern may be absolute, and Path.glob refuses that
+            pattern = str(self._folder / self._reader.text(item, "rule_files"))
+            names = sorted(islice(glob.iglob(pattern), MOST_FILES))  # noqa: PTH207 Path.glob refuses an absolute pattern
             found.extend(Path(name) for name in names)
             if not names:
                 unmatched.append(pattern)
         return tuple(found), tuple(unmatched)
 
-    def _test(self, node: yaml.Node, where: str, evaluation_interval: float) -> Test:
+    def _test(self, node: Node, where: str, evaluation_interval: float) -> Test:
         reader = self._reader
         fields = reader.fields(node, TEST_KEYS, where)
         name = reader.text(fields.get("name"), f"{where}, name")
-        where = f"{where} ({name})" if name else where
+        where = f"{where} ({one_line(name, 80)})" if name else where
         labels = reader.strings(fields.get("external_labels"), f"{where}, external_labels")
-        return Test(
+        test = Test(
             name=name,
             interval=reader.duration(fields.get("interval"), f"{where}, interval") or evaluation_interval,
             series=self._series(fields.get("input_series"), where),
@@ -177,8 +186,12 @@ class _Loader:
             external_url=reader.text(fields.get("external_url"), f"{where}, external_url"),
             line=line_of(node),
         )
+        if test.end / evaluation_interval > MOST_STEPS:
+            text = f"asks for more than {MOST_STEPS} evaluations; ask earlier, or use a longer evaluation_interval"
+            reader.fail(node, where, text)
+        return test
 
-    def _series(self, node: yaml.Node | None, where: str) -> tuple[tuple[Labels, notation.Samples], ...]:
+    def _series(self, node: Node | None, where: str) -> tuple[tuple[Labels, notation.Samples], ...]:
         reader = self._reader
         found: dict[Labels, notation.Samples] = {}
         for number, each in enumerate(reader.items(node, f"{where}, input_series"), 1):
@@ -187,11 +200,14 @@ class _Loader:
             try:
                 labels = notation.series(reader.text(fields.get("series"), here))
                 found[labels] = notation.values(reader.text(fields.get("values"), here))
+                self._samples += len(found[labels])
+                if self._samples > MOST_SAMPLES:
+                    raise ValueError(f"with this the file has more than {MOST_SAMPLES} samples; use longer intervals")
             except ValueError as error:
                 reader.fail(each, here, str(error))
         return tuple(found.items())
 
-    def _alert_case(self, node: yaml.Node, where: str) -> AlertCase:
+    def _alert_case(self, node: Node, where: str) -> AlertCase:
         reader = self._reader
         fields = reader.fields(node, ("eval_time", "alertname", "exp_alerts"), where)
         name = reader.text(fields.get("alertname"), where)
@@ -206,7 +222,7 @@ class _Loader:
         at = reader.duration(fields.get("eval_time"), f"{where}, eval_time") or 0.0
         return AlertCase(at, name, tuple(sorted(expected)), line_of(node))
 
-    def _query_case(self, node: yaml.Node, where: str) -> QueryCase:
+    def _query_case(self, node: Node, where: str) -> QueryCase:
         reader = self._reader
         fields = reader.fields(node, ("expr", "eval_time", "exp_samples"), where)
         expected = []
@@ -221,7 +237,7 @@ class _Loader:
         return QueryCase(at, reader.text(fields.get("expr"), where), tuple(expected), line_of(node))
 
 
-def _texts(reader: Reader, node: yaml.Node | None, where: str) -> dict[str, str]:
+def _texts(reader: Reader, node: Node | None, where: str) -> dict[str, str]:
     return {name: text for name, (text, _) in reader.strings(node, where).items()}
 
 
@@ -235,6 +251,6 @@ def _number(text: str) -> float:
     if word.lstrip("+-").startswith(".") and word.lstrip("+-")[1:] in _ODD_FLOATS:
         return float(word.replace(".", ""))
     try:
-        return float(int(text, 0))
+        return float(int(text[:_LONGEST_NUMBER], 0))
     except ValueError:
-        raise ValueError(f"value: {text!r} is no number; write one such as 1.5, .inf or -.inf") from None
+        raise ValueError(f"value: {shown(text)} is no number; write one such as 1.5, .inf or -.inf") from None

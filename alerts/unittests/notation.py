@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Union
 
+from agent.wording import shown
 from alerts.promql.labels import Labels, make_labels
 from alerts.promql.staleness import STALE
 
@@ -25,38 +26,42 @@ _ITEM = re.compile(
     re.VERBOSE,
 )
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-_METRIC = re.compile(rf"\s*({_NAME})?\s*(?:\{{(.*)\}}\s*)?", re.DOTALL)
+_METRIC = re.compile(rf"({_NAME})?\s*(?:\{{(.*)\}})?", re.DOTALL)
 _PAIR = re.compile(
-    r"""\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)\s*(,|$)""", re.DOTALL
+    r"""\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)\s*(?:,\s*|$)""", re.DOTALL
 )
 _EXAMPLE = """'up{job="a"}'"""
 _LONGEST = 10_000_000  # samples of one series: a slip of the finger must not take the machine's memory
+
+_DIGITS = 9  # that many are more than the longest, whatever follows
 
 Samples = Sequence[Union[float, None]]
 
 
 def series(text: str) -> Labels:
     """The labels of an input series: as a metric, but with something in it, and no space before the brace."""
-    if not text.strip() or re.match(rf"\s*{_NAME}\s+\{{", text):
-        raise ValueError(f"series: {text!r} is no series; write a name with labels, such as {_EXAMPLE}")
+    text = text.strip()
+    if not text or re.match(rf"{_NAME}\s+\{{", text):
+        raise ValueError(f"series: {shown(text)} is no series; write a name with labels, such as {_EXAMPLE}")
     return metric(text)
 
 
 def metric(text: str) -> Labels:
     """The labels of a metric, its name among them; none of an empty text. Raises ValueError with the remedy."""
-    match = _METRIC.fullmatch(text)
+    match = _METRIC.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no series; write a name with labels, such as {_EXAMPLE}")
+        raise ValueError(f"{shown(text)} is no series; write a name with labels, such as {_EXAMPLE}")
     pairs: dict[str, str] = {}
-    left = (match[2] or "").strip()
-    while left:
-        pair = _PAIR.match(left)
+    inner, position = (match[2] or "").strip(), 0
+    while position < len(inner):
+        pair = _PAIR.match(inner, position)
         if pair is None:
-            raise ValueError(f'{text!r}: {left!r} is no label; write name="value", parted by commas')
+            left = shown(inner[position:].strip())
+            raise ValueError(f'{shown(text)}: {left} is no label; write name="value", parted by commas')
         pairs[pair[1]] = _unquoted(pair[2])
-        left = left[pair.end() :].strip()
+        position = pair.end()
     if match[1] and "__name__" in pairs:
-        raise ValueError(f"{text!r}: the metric name must not be set twice")
+        raise ValueError(f"{shown(text)}: the metric name must not be set twice")
     return make_labels(pairs, match[1] or "")
 
 
@@ -67,9 +72,11 @@ def _unquoted(text: str) -> str:
     if text.startswith("'"):
         inner = inner.replace("\\'", "'").replace('"', '\\"')
     try:
-        return str(json.loads(f'"{inner}"', strict=False))
+        value = str(json.loads(f'"{inner}"', strict=False))
+        value.encode()  # half of a pair of surrogates is no character
     except ValueError:
-        raise ValueError(f"{text}: the escape is not supported; put the text in backquotes") from None
+        raise ValueError(f"{shown(text)}: the escape is not supported; put the text in backquotes") from None
+    return value
 
 
 def values(text: str) -> Samples:
@@ -78,7 +85,7 @@ def values(text: str) -> Samples:
     for item in text.split():
         samples.extend(_item(item))
         if len(samples) > _LONGEST:
-            raise ValueError(f"{item!r} makes more than {_LONGEST} samples; use a longer interval")
+            raise ValueError(f"{shown(item)} makes more than {_LONGEST} samples; use a longer interval")
     return samples
 
 
@@ -88,10 +95,11 @@ def _item(item: str) -> Iterator[float | None]:
         hint = (
             "native histograms are not supported" if item.startswith("{{") else "write values such as 1 2+3x4 _x5 stale"
         )
-        raise ValueError(f"{item!r} cannot be read; {hint}")
-    count = int(match["gaps"] or match["times"] or 0)
+        raise ValueError(f"{shown(item)} cannot be read; {hint}")
+    digits = (match["gaps"] or match["times"] or "0").lstrip("0")[:_DIGITS]
+    count = int(digits or "0")
     if count > _LONGEST:
-        raise ValueError(f"{item!r} makes more than {_LONGEST} samples; use a longer interval")
+        raise ValueError(f"{shown(item)} makes more than {_LONGEST} samples; use a longer interval")
     if match["blank"]:
         yield from [None] * (count if match["gaps"] else 1)
         return
@@ -110,4 +118,4 @@ def _number(text: str, item: str) -> float:
         return STALE
     if word.lower() in _WORDS:
         return -_WORDS[word.lower()] if text.startswith("-") else _WORDS[word.lower()]
-    raise ValueError(f"{item!r}: {word!r} is no value; write a number, NaN, Inf, -Inf, stale or _")
+    raise ValueError(f"{shown(item)}: {shown(word)} is no value; write a number, NaN, Inf, -Inf, stale or _")

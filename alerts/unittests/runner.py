@@ -90,9 +90,8 @@ class _Run:
     def _check_query(self, case: QueryCase) -> Iterator[Failed]:
         what = f"expr: {case.expression!r}, time: {durations.show(case.at)}"
         try:
-            result = compile_query(case.expression, default_step=self._document.interval).evaluate(
-                self._storage, case.at
-            )
+            query = compile_query(case.expression, default_step=self._document.interval)
+            result = query.evaluate(self._storage, case.at)
         except (PromqlError, EvaluationError) as error:
             yield self._failed(case.line, what, [f"err: {error}"])
             return

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from alerts import packs
 from alerts.rulefile import RuleFileError
+from alerts.weight import Room
 
 RULES = "groups: [{{name: {name}, rules: [{{alert: A, expr: up}}]}}]"
 
@@ -80,3 +82,43 @@ def test_the_default_step_is_that_of_subqueries_that_name_none(folder: Path) -> 
 
     (sample,) = file.groups[0].rules[0].query.evaluate(Storage(), 60.0)  # type: ignore[misc]  # a vector, by the query
     assert sample.value == 4.0
+
+
+@pytest.mark.parametrize("entry", ["x" * 300, "x" * 5000, "a\0b", "[", "a/b/c", "sub[1]", "../" * 50 + "none"])
+def test_an_entry_that_names_nothing_is_a_clear_error_whatever_it_holds(entry: str, folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"matches no file|is a directory"):
+        packs.find(entry, folder)
+
+
+def test_an_entry_that_is_no_file_is_told_for_what_it_is(folder: Path) -> None:
+    os.mkfifo(folder / "fifo.yml")
+    (folder / "broken.yml").symlink_to("nowhere")
+    for entry, problem in (("fifo.yml", "is a FIFO, not a file"), ("broken.yml", "cannot be read: No such file")):
+        with pytest.raises(RuleFileError, match=problem):
+            packs.load_all([entry], folder, 1.0)
+
+
+def test_rules_of_all_files_share_what_they_may_take_of_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packs, "Room", lambda: Room(20_000))
+    rules = ", ".join(f"{{alert: A{number}, expr: up}}" for number in range(4))
+    for name in "ab":
+        (folder / f"{name}.yml").write_text(f"groups: [{{name: {name}, rules: [{rules}]}}]")
+    assert len(packs.load_all(["a.yml"], folder, 1.0)) == 1
+    with pytest.raises(RuleFileError, match=r"b\.yml:1: group 'b'.* exceed the 0 MiB of memory that they may take"):
+        packs.load_all(["*.yml"], folder, 1.0)
+
+
+def test_so_many_problems_of_many_files_are_not_all_told(folder: Path) -> None:
+    for number in range(20):
+        (folder / f"bad{number}.yml").write_text("groups: [" + "{nam: x}, " * 40 + "]")
+    with pytest.raises(RuleFileError) as caught:
+        packs.load_all(["bad*.yml"], folder, 1.0)
+    assert 50 <= len(caught.value.problems) <= 102
+
+
+def test_too_many_files_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packs, "MOST_FILES", 1)
+    with pytest.raises(ValueError, match="matches more than 1 files; name a narrower pattern"):
+        packs.find("*.yml", folder)
+    with pytest.raises(ValueError, match="these are 2 files, and 1 are the most"):
+        packs.load_all(["a.yml", "b.yml"], folder, 1.0)

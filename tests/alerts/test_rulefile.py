@@ -32,8 +32,8 @@ WRONG = {
     "groups:\n- name: g\n  rules:\n  - alert: Hot\n    expr: ratee(t[5m])\n": "f.yml:5: group 'g', rule 1, alert",
     "groups:\n- name: g\n  rules:\n  - record: a b\n    expr: t\n": "record 'a b': record: invalid metric name 'a b'",
     "groups:\n- name: g\n  rules:\n  - record: ab\n": "f.yml:4: group 'g', rule 1, record 'ab': expr: is missing",
-    "groups:\n- name: [g\n": "f.yml:3: is no YAML: ",
-    "groups: []\n---\ngroups: []\n": "is no YAML: but found another document",
+    "groups:\n- name: [g\n": "f.yml:2: is no YAML: ",
+    "groups: []\n---\ngroups: []\n": "f.yml:3: a second document begins here",
     "groups:\n- name: g\n  limit: 1\n  limit: 2\n": "f.yml:4: group 'g': limit: the key is there twice; remove one",
     "groups:\n- name: g\n  limit: few\n": "f.yml:3: group 'g', limit: 'few' is no whole number",
     "groups: 7\n": "f.yml:1: groups: must be a list",
@@ -120,3 +120,27 @@ def test_durations_are_read_and_shown_as_prometheus_does(text: str, seconds: flo
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no duration"):
         durations.parse(text)
+
+
+def test_after_so_many_problems_a_file_is_read_no_further() -> None:
+    rules = "".join(f"  - {{alert: A{number}, expr: up, fro: 1m}}\n" for number in range(200))
+    with pytest.raises(RuleFileError) as caught:
+        rulefile.parse("groups:\n- name: g\n  rules:\n" + rules, "f.yml")
+    assert len(caught.value.problems) == 51
+    assert str(caught.value.problems[-1]) == (
+        "f.yml: 50 problems were found; mend these first, since the rest was not looked at"
+    )
+
+
+def test_a_message_is_one_line_that_somebody_can_read_whatever_a_file_holds() -> None:
+    name = "x" * 5000
+    for text in (
+        f'groups: [{{name: "a\\nb\\x1b[2J{name}", zzz: 1}}]',
+        f'groups: [{{name: g, rules: [{{alert: "{name}\\u2028", exp: up}}]}}]',
+        f'{{"gr\\noups{name}": []}}',
+        f"groups: [{{name: g, rules: [{{alert: A, expr: up, for: '{name}', labels: {{'{name}': x}}}}]}}]",
+    ):
+        with pytest.raises(RuleFileError) as caught:
+            rulefile.parse(text, "f.yml")
+        assert all(str(problem).isprintable() for problem in caught.value.problems)
+        assert all(len(str(problem)) < 900 for problem in caught.value.problems)

@@ -193,3 +193,29 @@ def test_a_text_has_the_escapes_of_go(literal: str, text: str) -> None:
 def test_a_constant_that_go_refuses_is_refused(constant: str, words: str) -> None:
     with pytest.raises(TemplateError, match=words):
         compile_template("{{ " + constant + " }}")
+
+
+@pytest.mark.parametrize("constant", ["1e999", "-1e999", "1__0.5"])
+def test_a_float_that_go_cannot_hold_is_refused(constant: str) -> None:
+    with pytest.raises(TemplateError, match=r"overflows the 64 bits of a float|is no number"):
+        compile_template("{{ " + constant + " }}")
+
+
+@pytest.mark.parametrize("verb", ["%" + "9" * 5000 + "d", "%." + "9" * 5000 + "f", "%1001d"])
+def test_a_width_of_any_length_is_refused_by_what_it_is(verb: str) -> None:
+    with pytest.raises(TemplateError, match="is wider than 1000"):
+        compile_template('{{ printf "' + verb + '" 1 }}')
+
+
+def test_leading_zeros_make_no_width() -> None:
+    assert rendered('{{ printf "%.' + "0" * 5000 + '1f" 1.25 }}') in ("1.2", "1.3")
+
+
+@pytest.mark.parametrize("value", ["1e300", "-1e300", "1e308", "9.3e9"])
+def test_a_time_beyond_the_calendar_is_an_error_of_its_alert(value: str) -> None:
+    with pytest.raises(RenderError, match="overflows int64"):
+        rendered("{{ humanizeTimestamp " + value + " }}")
+
+
+def test_half_a_pair_of_surrogates_is_never_printed() -> None:
+    assert rendered('{{ printf "%c%c" 55296 65 }}') == "\N{REPLACEMENT CHARACTER}A"

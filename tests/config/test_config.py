@@ -88,15 +88,126 @@ def test_quantities_take_units() -> None:
         ("web: {listen: 19400}", "c.yaml:1: web.listen: expected `array`, got `int`"),
         ("web: {max_connections: 0}", "c.yaml:1: web.max_connections: must be between 1 and 10000"),
         ("- a", "c.yaml:1: must be a mapping of sections, such as `sampling: {fast: 1s}`"),
-        ("a: [", "c.yaml:1: is no YAML: expected the node content, but found '<stream end>'"),
-        ("node: &a {name: x, rack: *a}", "c.yaml: is nested too deeply, or within itself, to be a configuration"),
-        ("node: {name: 2024-99-99}", ("c.yaml: has a value that is none: month must be in 1..12; "
-                                     "put it in quotes if it is a text")),
-        ("web: {}\nweb: {}", "c.yaml:2: web: the key is there twice"),
+        ("a: 'b", "c.yaml:1: is no YAML: found unexpected end of stream (while scanning a quoted scalar)"),
+        ("node: &a {name: x, rack: *a}", ("c.yaml:1: column 26: *a stands within the node &a itself; "
+                                           "write out what is meant")),
+        ("node: {name: 99999999999999999999}", ("c.yaml:1: node.name: '99999999999999999999' is too large a number; "
+                                               "put it in quotes if it is a text")),
+        ("web: {}\nweb: {}", "c.yaml:2: web: the key is there twice; remove one"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_place_and_remedy(text: str, message: str) -> None:
     assert refusal(text) == message
+
+
+LONG = "x" * 5000
+OUT_OF_RANGE = [
+    ("sampling: {fast: 1e400}", "sampling.fast: '1e400' is no duration"),
+    ("sampling: {fast: -1s}", "sampling.fast: '-1s' is no duration"),
+    ("sampling: {fast: .nan}", "sampling.fast: nan is no duration"),
+    ("sampling: {fast: 0s}", "sampling.fast: 0s is out of range; use 100ms to 60s"),
+    ("sampling: {slow: 2h}", "sampling.slow: 7200s is out of range; use sampling.fast to 1h"),
+    (f"sampling: {{cold: {'9' * 400}d}}", "sampling.cold: infs is out of range; use sampling.slow to 1d"),
+    ("sampling: {cold: 999999999999d}", "sampling.cold: 8.64e+16s is out of range; use sampling.slow to 1d"),
+    ("sampling: {window: 9999d}", "sampling.window: 8.63914e+08s is out of range; use sampling.fast to 1h"),
+    ("backends: {estimate: {factor: .nan}}", "backends.estimate.factor: nan is out of range; use 1 to 3"),
+    ("backends: {estimate: {factor: .inf}}", "backends.estimate.factor: inf is out of range; use 1 to 3"),
+    ("backends: {estimate: {per_gpu: 1MW}}", "backends.estimate.per_gpu: 1e+06 W is out of range; use 0W to 10kW"),
+    ("backends: {expected_gpus: -1}", "backends.expected_gpus: must be between 0 and 1000"),
+    ("backends: {expected_gpus: 1000000}", "backends.expected_gpus: must be between 0 and 1000"),
+    ("rack: {name: r, power_factor: .nan}", "rack.power_factor: nan is out of range"),
+    ("rack: {name: r, feeds: {a: {amperes: 1e400, volts: 415, phases: 3}}}", "is inf W; give more than 0"),
+    ("rack: {name: r, feeds: {a: {amperes: -1, volts: 415, phases: 3}}}", "W; give more than 0 and at most 1e+08 W"),
+    ("rules: {memory: 9999TiB}", "rules.memory: is more than any node needs; give 64GiB or less"),
+    (f"rules: {{memory: {'9' * 400}GiB}}", "rules.memory: is more than any node needs"),
+    ("rules: {override: {Hot: {for: 9999d}}}", "rules.override.Hot.for: 8.63914e+08s is out of range; use 0s to 365d"),
+    ("rules: {override: {Hot: {keep_firing_for: 400d}}}", "keep_firing_for: 3.456e+07s is out of range"),
+    (
+        "rules: {override: {Hot: {thresholds: {5: 1, 5.0: 2}}}}",
+        "rules.override.Hot.thresholds: 5.0: the key is there twice",
+    ),
+    (
+        "rules: {override: {Hot: {thresholds: {'5': 1, '5.0': 2}}}}",
+        "rules.override.Hot.thresholds: '5.0' is there twice",
+    ),
+    ("notify: {resend: .inf}", "notify.resend: inf is no duration"),
+    ("web: {max_connections: 99999999999}", "web.max_connections: must be between 1 and 10000"),
+    ("web: {max_connections: 1.5}", "web.max_connections: expected `int`, got `float`"),
+    ("web: {listen: []}", "web.listen: must name an address, such as ':19400'"),
+    ("web: {listen: ['']}", "web.listen: '' is no address; write host:port, :port or [IPv6 address]:port"),
+    ("web: {listen: [':70000']}", "web.listen: ':70000' is no address"),
+    ("web: {listen: [':²']}", "web.listen: ':²' is no address"),
+    ("web: {listen: ['user:secret@host:1']}", "is no address"),
+    ("web: {listen: ['fe80::1:1']}", "is no address"),
+    ("web: {listen: ['a b:1']}", "web.listen: 'a b:1' is no address"),
+    ("web: {telemetry_path: metrics}", "web.telemetry_path: 'metrics' must begin with '/'"),
+    ("web: {telemetry_path: '/a b'}", "web.telemetry_path: '/a b' is no path; use letters, digits"),
+    ("web: {telemetry_path: '/<b>'}", "web.telemetry_path: '/<b>' is no path"),
+    ("web: {telemetry_path: '/a?b'}", "web.telemetry_path: '/a?b' is no path"),
+    ("metrics: {include: []}", "metrics.include: is empty, which would expose nothing; leave the key out"),
+    ("state_dir: ''", "state_dir: is empty; name a directory, or leave the key out"),
+    ("jobs: {mapping_dir: ''}", "jobs.mapping_dir: is empty; name a directory"),
+    ("node: {name: 'a b'}", "node.name: 'a b' is no name of a host; use letters, digits, '-', '_' and '.'"),
+    ('node: {name: "a\\nb"}', "node.name: 'a\\nb' has a line break or another control character; leave it out"),
+    ("node: {name: ä}", "node.name: 'ä' is no name of a host"),
+    ("node: {name: 5}", "node.name: expected `str | null`, got `int`"),
+    ('node: {cluster: "a\\x1bb"}', "node.cluster: 'a\\x1bb' has a line break or another control character"),
+    (f"node: {{cluster: {'x' * 201}}}", "node.cluster: has 201 characters, and 200 are the most"),
+    (f"node: {{cluster: {LONG}}}", "node.cluster: has 5000 characters, and 4096 are the most"),
+    ('rack: {name: "r\\u2028s"}', "rack.name: 'r\\u2028s' has a line break or another control character"),
+    ('rack: {name: r, feeds: {"a\\nb": 1kW}}', "rack.feeds: 'a\\nb' has a line break or another control character"),
+    ('notify: {labels: {a: "x\\ry"}}', "notify.labels.a: 'x\\ry' has a line break or another control character"),
+    ("notify: {labels: {a-b: c}}", "notify.labels.a-b: 'a-b' is no name of a label; use letters, digits and _"),
+    ("notify: {labels: {__name__: c}}", "notify.labels.__name__: '__name__' is no name of a label"),
+    ("notify: {labels: {'': c}}", "notify.labels: '' is no name of a label"),
+    ("notify: {labels: {é: c}}", "'é' is no name of a label"),
+    ("notify: {labels: {1: c}}", "notify.labels: a name in it is no text; put it in quotes"),
+    ("notify: {labels: {a: 1}}", "notify.labels[...]: expected `str`, got `int`"),
+    ('rules: {override: {Hot: {labels: {a: "x\\ny"}}}}', "rules.override.Hot.labels.a: 'x\\ny' has a line break"),
+    (
+        'rules: {override: {Hot: {annotations: {a: "x\\x00y"}}}}',
+        "annotations.a: 'x\\x00y' has a line break or another",
+    ),
+    (f"rules: {{files: [{'a,' * 1001}]}}", "rules.files: has 1001 entries, and 1000 are the most"),
+    (f"notify: {{labels: {{{''.join(f'l{n}: x, ' for n in range(1001))}}}}}", "notify.labels: has 1001 entries"),
+    ("node: {name: !vault abc}", "node.name: the tag '!vault' is not understood; remove it"),
+    ("node: {name: a}\n---\nnode: {name: b}\n", "a second document begins here, and one is all that is read"),
+    ("node: {name: &a x, cluster: *b}", "*b refers to nothing before it; name a node &b first"),
+    ("node:\n\tname: x\n", "indent with spaces, not with tabs"),
+    ("- " * 100, "is nested more than 32 levels deep; is it the right file?"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), OUT_OF_RANGE, ids=[message[:50] for _, message in OUT_OF_RANGE])
+def test_a_value_that_nobody_can_mean_is_refused(text: str, message: str) -> None:
+    said = refusal(text)
+    assert said.startswith("c.yaml:")
+    assert message in said
+    assert said.isprintable()
+    assert len(said) < 1000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "web: {listen: ['[fe80::1%eth0]:19400', 'localhost:0', ':65535', '0.0.0.0:1', node-1.example:19400]}",
+        "web: {telemetry_path: /gpu/metrics.txt}",
+        "node: {name: node-1_a.example, cluster: 'Süd 1', rack: 'r 12/3'}",
+        "notify: {labels: {a: 'ä: \u00a0 b', _b: ''}}",
+        'rules: {override: {Hot: {annotations: {a: "one\\n\\ttwo"}, expr: "a >\\n  1"}}}',
+        "sampling: {fast: 60s, slow: 1h, cold: 1d, window: 1h}",
+        "node: &n {cluster: a}\nrack: {<<: {name: r}}\n---\n",
+        "node: {cluster: 2024-01-01}",
+        "state_dir: null",
+    ],
+)
+def test_what_is_odd_but_can_be_meant_is_taken(text: str) -> None:
+    parse(text, "c.yaml")
+
+
+def test_a_key_that_is_merged_is_named_with_the_line_where_it_is_written() -> None:
+    text = "node: {}\nrules:\n  override:\n    A: &a\n      fro: 1m\n    B: {<<: *a}\n"
+    assert refusal(text) == "c.yaml:5: rules.override.A.fro: unknown key; did you mean 'for'?"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from array import array
 from collections.abc import Callable, Iterator
@@ -110,3 +111,18 @@ def test_a_file_of_absurd_size_is_not_read_into_memory(tmp_path: Path) -> None:
         file.truncate(MOST * 64)
     with pytest.raises(DamagedError, match="more than"):
         read_whole(path)
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["FIFO", "directory"])
+def test_what_stands_in_the_place_of_a_file_is_set_aside_unread(
+    kind: str, make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "some.state"
+    make(path)
+    if kind == "inventory":
+        assert not Inventory(path, lambda _path, _content: None).gpus
+    else:
+        assert state.read(path, state.decode if kind == "alerts" else archive.decode) is None
+    assert not path.exists()
+    assert (tmp_path / "some.damaged").exists()

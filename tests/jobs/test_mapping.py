@@ -30,6 +30,17 @@ def test_dcgm_exporters_files_name_the_jobs_of_gpus_by_index(rig: Rig) -> None:
     assert rig.value("coldplate_job_start_timestamp_seconds", job_id="4711") is None
 
 
+def test_what_is_no_file_in_the_directory_is_told_of_and_costs_nothing_else(rig: Rig) -> None:
+    rig.mapping.mkdir()
+    (rig.mapping / "0").write_text("4711\n")
+    os.mkfifo(rig.mapping / "1")
+    (rig.mapping / "2").symlink_to("/dev/zero")
+    rig.look()
+    assert rig.holder(0)["job_id"] == "4711"
+    assert (rig.holders(1), rig.holders(2)) == ([], [])
+    assert rig.up("jobs_mapping") == 0
+
+
 def test_gpustat_names_job_and_user_by_index_uuid_and_mig_uuid(rig: Rig) -> None:
     rig.gpustat.mkdir()
     rig.divide(3, slice=7)

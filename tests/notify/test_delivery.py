@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import subprocess
 import sys
@@ -269,6 +270,20 @@ def test_a_certificate_must_be_trusted_unless_told_otherwise(listen, receive, tm
         h.wait_until(lambda: receiver.counts.sent == 2)  # noqa: B023
         assert receiver.counts.failed == 0
     assert "Secret" not in listener.received()
+
+
+def test_a_fifo_in_the_place_of_certificates_holds_nobody_up(listen, receive, tmp_path, caplog, h) -> None:
+    import ssl
+
+    import trustme
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    os.mkfifo(tmp_path / "ca.pem")
+    receiver = receive(Alertmanager, listen(context=context).url, ca_file=str(tmp_path / "ca.pem"))
+    receiver.put([h.notice("A")], 0.0)
+    h.wait_until(lambda: caplog.records)
+    assert "ca.pem: is a FIFO, not a file; give a regular file" in caplog.records[0].facts["error"]
 
 
 def test_what_no_longer_holds_is_not_sent_to_alertmanager_but_to_a_webhook(listener, receive, h) -> None:

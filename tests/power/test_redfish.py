@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,9 @@ def test_a_password_file_that_is_missing_is_named(controller, source, tmp_path: 
         ({"url": "ftp://bmc"}, "https://HOST"),
         ({"url": "https://user:secret@bmc"}, "keys of their own"),
         ({"url": "https://bmc/redfish/v1"}, "host and port alone"),
+        ({"url": "https://bmc:99999"}, "Port out of range"),
+        ({"url": "https://bmc:x"}, "Port could not be cast"),
+        ({"url": "https://[bmc"}, "Invalid IPv6 URL"),
         ({"url": "https://bmc", "username": "u"}, "belong together"),
         ({"url": "https://bmc", "password_file": "/p"}, "belong together"),
         ({"url": "http://bmc", "username": "u", "password_file": "/p"}, "in clear"),
@@ -224,7 +228,8 @@ def test_a_certificate_is_trusted_by_ca_file_or_not_looked_at_with_verify_false(
 def test_a_ca_file_that_cannot_be_used_is_named(tls_controller, tmp_path: Path) -> None:
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
-    for path in (broken, tmp_path / "none.pem"):
+    os.mkfifo(tmp_path / "fifo.pem")
+    for path in (broken, tmp_path / "none.pem", tmp_path / "fifo.pem"):
         assert str(path) in fault(Redfish(RedfishConfig(tls_controller.url, ca_file=str(path)))).detail
 
 

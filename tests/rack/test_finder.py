@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Sequence
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.rack.access import Access
+from agent.rack.access import Access, Trust
+from agent.rack.faults import PeerError
 from agent.rack.finder import AGAIN, ASK, Finder
-from agent.rack.targets import MAX_FILE, MOST, FileEntry, HostEntry, Target, parse_entry
+from agent.rack.targets import MOST, FileEntry, HostEntry, Target, parse_entry
+from agent.textfile import PEERS
 
 
 class Names:
@@ -134,7 +137,7 @@ def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     ["{", "targets", "{}", "[[]]", "[{}]", "[{targets: n1}]", "[{targets: [1]}]", "[{targets: [n1]}]", "\x00",
-     "- &a [*a]", "x" * (MAX_FILE + 1), "[" * 1_200],
+     "- &a [*a]", "x" * (PEERS + 1), "[" * 1_200],
     ids=lambda text: repr(text[:20]),
 )  # fmt: skip
 def test_a_bad_file_changes_nothing_and_is_said_once(
@@ -174,3 +177,57 @@ def test_credentials_do_not_travel_in_clear() -> None:
         Access(username="u")
     with pytest.raises(ValueError, match="ca_file is for https"):
         Access(ca_file="/ca")
+
+
+SECRETS = ["user:secret@n1:19400", "user:@n1:19400", ":secret@n1:1", "dns+user:secret@n1:1", "http://user:secret@n1:1/",
+           "https://user:secret@n1/peers.json", "user:sec/ret@n1:1", "user:sec.json@n1:1", "user:secret@[::1]:1",
+           "secret@n1:19400", "user:secret@peers.yml"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_a_password_in_an_entry_is_refused_and_never_repeated(
+    text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ValueError, match=r"holds a user or a password before an @; give them in rack\.peer") as caught:
+        parse_entry(text, Path())
+    assert "sec" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    path = tmp_path / "peers.yaml"
+    path.write_text(json.dumps([{"targets": [text]}]))
+    finder(Names(), tmp_path, str(path)).refresh()
+    (record,) = caplog.records
+    assert "sec" not in f"{record.getMessage()} {record.facts}"
+
+
+@pytest.mark.parametrize("text", ["peers@r12.yml", "/etc/peers@r12", "./a@b:c.json"])
+def test_the_name_of_a_file_may_have_an_at_sign(text: str) -> None:
+    assert parse_entry(text, Path()) == FileEntry(Path(text))
+
+
+def test_a_url_is_no_peer() -> None:
+    with pytest.raises(ValueError, match=r"write host:port, and the scheme as scheme: https in rack\.peer"):
+        parse_entry("https://n1:19400/", Path())
+
+
+def test_a_fifo_in_the_place_of_a_file_of_peers_holds_nobody_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "peers.yaml"
+    os.mkfifo(path)
+    found = finder(Names(), tmp_path, str(path))
+    for _ in range(3):
+        assert names_of(found) == []
+    assert [record.facts["problem"] for record in caplog.records] == ["is a FIFO, not a file; give a regular file"]
+    path.unlink()
+    path.write_text("- targets: ['10.0.0.9:1']")
+    assert names_of(found) == ["10.0.0.9:1"]
+
+
+def test_a_fifo_in_the_place_of_certificates_or_a_password_holds_nobody_up(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    target = Target("n1:1", "n1", 1)
+    with pytest.raises(PeerError, match="is a FIFO, not a file"):
+        Trust(Access(tls=True, ca_file=str(path))).context()
+    with pytest.raises(PeerError, match=r"no credentials: .*is a FIFO, not a file"):
+        Access(tls=True, username="u", password_file=str(path)).request(target)

@@ -43,7 +43,7 @@ MISTAKES = [
     (HEAD + "faults: [{kind: missing, metric: coldplate_gpu_power_watts}]", "gpu or port: is missing"),
     (HEAD + "faults: [{kind: missing, gpu: 1, port: mlx5_1, metric: coldplate_gpu_power_watts}]", "name only one"),
     ("- a\n- b", "expected a mapping of keys"),
-    ("a: [", "not valid YAML"),
+    ("a: [", "is no YAML"),
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ serves both. An epilog that did not run leaves a file behind: what processes and
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -64,7 +65,7 @@ class MappingFiles:
     def _files(self, directory: str) -> list[tuple[str, str]]:
         try:
             with os.scandir(directory) as listing:
-                names = sorted(entry.name for entry in listing if not entry.is_dir(follow_symlinks=False))
+                names = sorted(entry.name for entry in listing if self._is_file(entry))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -73,6 +74,17 @@ class MappingFiles:
             return []
         self.seen = True
         return [(f"{directory}/{name}", name) for name in names[:MAX_FILES] if not name.startswith(".")]
+
+    def _is_file(self, entry: os.DirEntry[str]) -> bool:
+        """Whether an entry may be read; a pipe or a device is told of, and never opened."""
+        try:
+            mode = entry.stat().st_mode
+        except OSError:
+            return True  # whoever reads it says why not
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            self._problems.note("mapping", f"{entry.path}: is no regular file")
+            self.failed = True
+        return stat.S_ISREG(mode)
 
     def _fail(self, path: str, error: OSError) -> None:
         self._problems.note("mapping", said(path, error))

@@ -17,12 +17,13 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import quote, urlsplit
 
 from agent.backends.protocol import DeviceError
+from agent.credentials import certificates, secret
 from agent.model import Reason
+from agent.textfile import ReadError
 
 if TYPE_CHECKING:  # both cost memory, so they are loaded only where Redfish is configured
     import http.client
@@ -75,6 +76,10 @@ class RedfishConfig:
             raise ValueError("redfish url: want a host and port alone; user and password have keys of their own")
         if bool(self.username) != bool(self.password_file):
             raise ValueError("redfish: username and password_file belong together; give both or neither")
+        try:
+            _ = parts.port
+        except ValueError as error:
+            raise ValueError(f"redfish url {self.url!r}: {error}; want https://HOST or https://HOST:PORT") from None
         if self.username and parts.scheme == "http" and parts.hostname not in LOOPBACK:
             raise ValueError("redfish url: would send the password in clear; use https")
 
@@ -246,9 +251,9 @@ class Redfish:
         if not self._config.password_file:
             return {}
         try:
-            password = Path(self._config.password_file).read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, ValueError) as error:
-            raise DeviceError(Reason.DENIED, f"redfish password_file {self._config.password_file}: {error}") from error
+            password = secret(self._config.password_file)
+        except ValueError as error:
+            raise DeviceError(Reason.DENIED, f"redfish password_file {error}") from error
         login = f"{self._config.username}:{password}".encode()
         return {"Authorization": f"Basic {base64.b64encode(login).decode('ascii')}"}
 
@@ -257,9 +262,12 @@ class Redfish:
 
         if self._context is None:
             try:
-                self._context = ssl.create_default_context(cafile=self._config.ca_file)
+                ca_file = self._config.ca_file
+                self._context = ssl.create_default_context(cadata=certificates(ca_file) if ca_file else None)
+            except ReadError as error:
+                raise DeviceError(Reason.DENIED, f"redfish ca_file {error}") from error
             except (OSError, ssl.SSLError) as error:
-                raise DeviceError(Reason.DENIED, f"redfish ca_file {self._config.ca_file}: {error}") from error
+                raise DeviceError(Reason.DENIED, f"redfish ca_file {ca_file}: {error.strerror or error}") from error
             if not self._config.verify:
                 self._context.check_hostname = False
                 self._context.verify_mode = ssl.CERT_NONE

@@ -1,15 +1,14 @@
-"""Reads scenario files, strictly: a mistake is an error that names file, key path and the nearest valid word.
-
-YAML is imported here alone, and only when a file is read.
-"""
+"""Reads scenario files, strictly: a mistake is an error that names file, key path and the nearest valid word."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import NoReturn
 
+from agent import textfile, yamltree
 from agent.backends.synthetic.scenario import Fault, Job, Phase, Scenario, Window
 from agent.backends.synthetic.schema import (
     FAULTS,
@@ -25,8 +24,12 @@ from agent.backends.synthetic.schema import (
 )
 from agent.backends.synthetic.topology import TOPOLOGIES, Topology
 from agent.backends.synthetic.workloads import TRAFFIC
+from agent.wording import one_line, shown
 
 SHIPPED = Path(__file__).parent / "scenarios"
+MOST_ITEMS = 500
+"""Jobs, phases of a job, and faults."""
+_GPUS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 SHORTEST_REPEAT = 10.0
 """Seconds. A fault that changes what a GPU does costs a step of the model at each edge."""
 
@@ -40,10 +43,10 @@ def load_scenario(name_or_path: str) -> Scenario:
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         path = Path(name_or_path)
     else:
-        path = SHIPPED / f"{name_or_path}.yaml"
-        if not path.is_file():
+        if name_or_path not in _shipped_names():
             hint = nearest(name_or_path, _shipped_names())
-            raise ScenarioError(f"no shipped scenario is called {name_or_path!r}; {hint}")
+            raise ScenarioError(f"no shipped scenario is called {shown(name_or_path)}; {hint}")
+        path = SHIPPED / f"{name_or_path}.yaml"
     return _Reader(str(path)).scenario(path.stem, _parsed(path))
 
 
@@ -57,17 +60,12 @@ def _shipped_names() -> list[str]:
 
 
 def _parsed(path: Path) -> object:
-    import yaml
-
     try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"{path}: cannot be read: {error}") from error
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        return yaml.load(content, Loader=loader)  # noqa: S506 - both are the safe loader
-    except yaml.YAMLError as error:
-        raise ScenarioError(f"{path}: not valid YAML: {error}") from error
+        return yamltree.load(textfile.read_text(path, textfile.SCENARIO), yamltree.Bounds(depth=16))
+    except textfile.ReadError as error:
+        raise ScenarioError(str(error)) from error
+    except yamltree.YamlError as error:
+        raise ScenarioError(f"{path}:{error.line}: {error.problem}") from None
 
 
 class _Reader:
@@ -77,12 +75,12 @@ class _Reader:
         self._file = file
 
     def fail(self, path: str, problem: str) -> NoReturn:
-        raise ScenarioError(f"{self._file}: {path}: {problem}")
+        raise ScenarioError(f"{self._file}: {one_line(path)}: {one_line(problem)}")
 
     def mapping(self, raw: object, path: str, known: Iterable[str], required: Iterable[str] = ()) -> dict[str, object]:
         """A mapping with no key but the known ones, and all of the required ones."""
         if not isinstance(raw, dict):
-            self.fail(path or "the file", f"expected a mapping of keys, found {raw!r}")
+            self.fail(path or "the file", f"expected a mapping of keys, found {shown(raw)}")
         known = tuple(known)
         for key in raw:
             if key not in known:
@@ -96,7 +94,9 @@ class _Reader:
         if raw is None:
             return []
         if not isinstance(raw, list):
-            self.fail(path, f"expected a list, found {raw!r}")
+            self.fail(path, f"expected a list, found {shown(raw)}")
+        if len(raw) > MOST_ITEMS:
+            self.fail(path, f"has {len(raw)} items, and {MOST_ITEMS} are the most")
         return raw
 
     def value(self, keys: Mapping[str, object], key: str, path: str, parameter: Parameter) -> Value:
@@ -122,7 +122,7 @@ class _Reader:
         machine = TOPOLOGIES[topology]
         seed = keys.get("seed", 1)
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            self.fail("seed", f"expected a whole number from 0, found {seed!r}")
+            self.fail("seed", f"expected a whole number from 0, found {shown(seed)}")
         expect = keys.get("expect", [])
         notes = [expect] if isinstance(expect, str) else self.sequence(expect, "expect")
         jobs = tuple(
@@ -189,7 +189,7 @@ class _Reader:
 
     def _kind(self, item: object, path: str, known: Iterable[str]) -> str:
         if not isinstance(item, dict):
-            self.fail(path, f"expected a mapping of keys, found {item!r}")
+            self.fail(path, f"expected a mapping of keys, found {shown(item)}")
         return str(self.value(item, "kind", path, Parameter(choice(known), None)))
 
     def fault(self, raw: object, path: str, machine: Topology) -> Fault:
@@ -233,7 +233,7 @@ class _Reader:
     def _link(self, keys: Mapping[str, object], path: str, machine: Topology) -> int:
         link = keys["link"]
         if isinstance(link, bool) or not isinstance(link, int) or not 0 <= link < machine.nvlinks:
-            self.fail(f"{path}.link", f"{machine.name} has NVLinks 0 to {machine.nvlinks - 1}, found {link!r}")
+            self.fail(f"{path}.link", f"{machine.name} has NVLinks 0 to {machine.nvlinks - 1}, found {shown(link)}")
         return link
 
     def gpus(self, raw: object, path: str, machine: Topology) -> tuple[int, ...]:
@@ -242,12 +242,17 @@ class _Reader:
             return tuple(range(machine.gpus))
         found: list[int] = []
         for part in raw if isinstance(raw, list) else [raw]:
-            first, dash, last = str(part).partition("-")
-            if isinstance(part, bool) or not first.isdecimal() or (dash and not last.isdecimal()):
-                self.fail(path, f"expected a GPU's number, a list, a range such as 0-3, or all; found {part!r}")
-            found += range(int(first), int(last or first) + 1)
-        if not found or max(found) >= machine.gpus or len(set(found)) < len(found):
-            self.fail(path, f"{machine.name} has GPUs 0 to {machine.gpus - 1}, each named once; found {raw!r}")
+            match = _GPUS.fullmatch(str(part))
+            if isinstance(part, bool) or match is None:
+                problem = "expected a GPU's number, a list, a range such as 0-3, or all"
+                self.fail(path, f"{problem}; found {shown(part)}")
+            first, last = int(match[1]), int(match[2] or match[1])
+            if max(first, last) >= machine.gpus:
+                found = []
+                break
+            found += range(first, last + 1)
+        if not found or len(set(found)) < len(found):
+            self.fail(path, f"{machine.name} has GPUs 0 to {machine.gpus - 1}, each named once; found {shown(raw)}")
         return tuple(found)
 
     def _apart(self, jobs: Sequence[Job]) -> None:

@@ -14,6 +14,7 @@ from agent.backends.synthetic.faults import SENTINELS
 from agent.catalogue import BY_NAME, ROWS
 from agent.catalogue.bindings import Field
 from agent.model import Gpu, IbPort, Kind, Metric, Reason
+from agent.wording import shown
 
 Value = Union[float, str]
 Parser = Callable[[object], Value]
@@ -52,13 +53,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches  # only a mistake pays for the import
 
     choices = sorted(known)
-    close = get_close_matches(word, choices, n=1)
+    close = get_close_matches(word[:100], choices, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
     return f"one of {', '.join(choices)}" if len(choices) <= 30 else f"none of the {len(choices)} known names is near"
 
 
-_QUANTITY = re.compile(r"\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/%]*)\s*")
+_QUANTITY = re.compile(r"\s*([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/%]*)\s*")
 
 
 def quantity(units: dict[str, float], example: str, low: float = 0.0, high: float = 1e15) -> Parser:
@@ -66,16 +67,16 @@ def quantity(units: dict[str, float], example: str, low: float = 0.0, high: floa
 
     def parse(raw: object) -> float:
         if isinstance(raw, bool) or not isinstance(raw, (int, float, str)):
-            raise ValueError(f"expected a number or a quantity such as {example}, found {raw!r}")
+            raise ValueError(f"expected a number or a quantity such as {example}, found {shown(raw)}")
         if isinstance(raw, str):
             match = _QUANTITY.fullmatch(raw)
             if match is None or (match[2] and match[2] not in units):
-                raise ValueError(f"expected a quantity such as {example}, found {raw!r}")
+                raise ValueError(f"expected a quantity such as {example}, found {shown(raw)}")
             value = float(match[1]) * units.get(match[2], 1.0)
         else:
             value = float(raw)
         if not isfinite(value) or not low <= value <= high:
-            raise ValueError(f"{raw!r} is not between {low:g} and {high:g}")
+            raise ValueError(f"{shown(raw)} is not between {low:g} and {high:g}")
         return value
 
     return parse
@@ -95,7 +96,7 @@ def whole(low: int, high: int) -> Parser:
 
     def parse(raw: object) -> float:
         if isinstance(raw, bool) or not isinstance(raw, int) or not low <= raw <= high:
-            raise ValueError(f"expected a whole number from {low} to {high}, found {raw!r}")
+            raise ValueError(f"expected a whole number from {low} to {high}, found {shown(raw)}")
         return float(raw)
 
     return parse
@@ -104,14 +105,14 @@ def whole(low: int, high: int) -> Parser:
 def flag(raw: object) -> float:
     """Reads true or false."""
     if not isinstance(raw, bool):
-        raise ValueError(f"expected true or false, found {raw!r}")
+        raise ValueError(f"expected true or false, found {shown(raw)}")
     return float(raw)
 
 
 def text(raw: object) -> str:
     """Reads a word; a number is taken as it is written."""
     if isinstance(raw, bool) or not isinstance(raw, (str, int)):
-        raise ValueError(f"expected text, found {raw!r}")
+        raise ValueError(f"expected text, found {shown(raw)}")
     return str(raw)
 
 
@@ -122,7 +123,7 @@ def choice(known: Iterable[str]) -> Parser:
     def parse(raw: object) -> str:
         word = text(raw)
         if word not in words:
-            raise ValueError(f"unknown value {word!r}; {nearest(word, words)}")
+            raise ValueError(f"unknown value {shown(word)}; {nearest(word, words)}")
         return word
 
     return parse

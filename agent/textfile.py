@@ -1,0 +1,147 @@
+"""Reads files that somebody else writes: a name may lead to a pipe that nobody feeds, to a device, or to far too much.
+
+Nothing here waits for a writer, but for a pipe that the command line handed over on purpose. What it does wait for is
+the file system: a network mount whose server is gone keeps `stat`, `open` and `read` for as long as it likes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from agent.wording import one_line
+
+CONFIGURATION = 1024 * 1024
+RULES = 4 * 1024 * 1024
+"""A rule file: some 10,000 rules."""
+TESTS = 8 * 1024 * 1024
+SCENARIO = 256 * 1024
+PEERS = 64 * 1024
+SECRET = 64 * 1024
+CERTIFICATES = 4 * 1024 * 1024
+"""A bundle of certificates; those of the distributions have a quarter of a mebibyte."""
+
+_HANDED = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d{1,9})")
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_NULL = (1, 3)  # major and minor number of /dev/null on Linux
+_TRIES = 3
+_LONGEST_NAME = 4096
+_CHUNK = 256 * 1024
+_KINDS = (
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class ReadError(ValueError):
+    """A file cannot be read. `problem` tells why, without the path; `missing` is set where there is none."""
+
+    def __init__(self, path: Path | str, problem: str, *, missing: bool = False) -> None:
+        self.problem = problem
+        self.missing = missing
+        super().__init__(f"{one_line(str(path), _LONGEST_NAME)}: {problem}")
+
+
+def read_text(path: Path | str, most: int, *, handed: bool = False) -> str:
+    """The text of a file of at most `most` bytes, without a byte order mark. Raises ReadError; see `read_bytes`."""
+    content = read_bytes(path, most, handed=handed)
+    try:
+        return content.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        problem = f"is not UTF-8 text: byte 0x{content[error.start]:02x} in line {line}; save it as UTF-8"
+        raise ReadError(path, problem) from None
+
+
+def read_bytes(path: Path | str, most: int, *, handed: bool = False) -> bytes:
+    """The content of a file of at most `most` bytes. Raises ReadError.
+
+    With `handed`, `/dev/stdin` and `/dev/fd/N` may be a pipe, which is read to its end. Whatever else is no regular
+    file is refused unread, but for /dev/null, by which people mean an empty file.
+    """
+    try:
+        given = descriptor_of(path)
+        if given is not None and _is_pipe(given):
+            if not handed:
+                raise ReadError(path, "is a pipe, which can be read only once; give a regular file")
+            return _drain(path, given, most)
+        for _ in range(_TRIES):
+            content = _read(path, given, most)
+            if content is not None:
+                return content
+    except ReadError:
+        raise
+    except ValueError:  # a name with a NUL, or with what no file name can have
+        raise ReadError(path, "is no name of a file") from None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ReadError(path, f"cannot be read: {reason}", missing=isinstance(error, FileNotFoundError)) from error
+    raise ReadError(path, "changes while it is read; write a new file beside it, and rename that")
+
+
+def descriptor_of(path: Path | str) -> int | None:
+    """The descriptor of this process that a path names, if it does: `/dev/stdin`, or what a shell makes of `<(...)`."""
+    match = _HANDED.fullmatch(str(path))
+    return None if match is None else int(match[1] or 0)
+
+
+def _is_pipe(fd: int) -> bool:
+    """Whether a descriptor is something that somebody may have handed over to be read to its end, once."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+
+
+def _refuse(path: Path | str, status: os.stat_result) -> None:
+    """Refuse what is no regular file, before it is opened: to open a device can be to do something."""
+    null = stat.S_ISCHR(status.st_mode) and (os.major(status.st_rdev), os.minor(status.st_rdev)) == _NULL
+    if stat.S_ISREG(status.st_mode) or null:
+        return
+    kind = next((name for test, name in _KINDS if test(status.st_mode)), "something else")
+    remedy = "name a file in it" if kind == "a directory" else "give a regular file"
+    raise ReadError(path, f"is {kind}, not a file; {remedy}")
+
+
+def _read(path: Path | str, given: int | None, most: int) -> bytes | None:
+    """The content; None where it changed meanwhile. Raises OSError and ReadError.
+
+    A descriptor is used as it is, from its beginning: to open it by its path needs rights of its own.
+    """
+    _refuse(path, Path(path).stat())
+    fd = os.open(path, _FLAGS) if given is None else os.dup(given)
+    try:
+        if given is not None:
+            os.lseek(fd, 0, os.SEEK_SET)
+        before = os.fstat(fd)
+        _refuse(path, before)  # the name may lead elsewhere by now
+        content = _up_to(path, fd, most, before.st_size)
+        after = os.fstat(fd)
+    finally:
+        os.close(fd)
+    same = (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size)
+    return content if same else None
+
+
+def _drain(path: Path | str, given: int, most: int) -> bytes:
+    """All that comes out of a pipe."""
+    os.set_blocking(given, True)
+    return _up_to(path, given, most, 0)
+
+
+def _up_to(path: Path | str, fd: int, most: int, expected: int) -> bytes:
+    """All there is. Where as many bytes come as are expected, they are in memory once."""
+    pieces, left = [], most + 1 if expected <= most else 0
+    while left and (data := os.read(fd, min(left, max(expected + 1, _CHUNK)))):
+        pieces.append(data)
+        left -= len(data)
+    if not left:
+        raise ReadError(path, f"has more than {_size(most)}; is it the right file?")
+    return b"".join(pieces)
+
+
+def _size(count: int) -> str:
+    return f"{count // 2**20} MiB" if count >= 2**20 else f"{count // 2**10} KiB"

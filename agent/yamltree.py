@@ -1,0 +1,440 @@
+"""Reads YAML into a small tree with line numbers, within bounds that hold whatever the text says.
+
+A few bytes of YAML can stand for gigabytes (aliases of aliases, merges of merges), for a node within itself, or for a
+depth that no stack holds. So the tree is built here, without recursion, from the parser's events: an alias shares its
+node and counts as often as it is written, and what is beyond the bounds is refused at its line. The parser is libyaml
+where PyYAML has it, else PyYAML's own, made to judge as libyaml does (`yamlscan`).
+
+Every YAML that the agent reads comes through here. PyYAML is imported when the first is read, since it costs memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, Union
+
+from agent.wording import one_line, shown
+from agent.yamlvalues import NULLS, fits, resolve
+
+if TYPE_CHECKING:
+    import yaml
+
+PLAIN = ""
+"""The tag of a node that has none, and of a scalar, besides, that is not in quotes."""
+TEXT = "!!str"
+_CORE = "tag:yaml.org,2002:"
+_TAG = re.compile(r"!{1,2}[A-Za-z0-9_./:-]+")
+_MERGE = "<<"
+
+_UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_CONTENT = re.compile(r"^[ \t]*([^#\s])", re.MULTILINE)
+_VERSION = re.compile(r"%YAML[ \t]+1\.1(?:[ \t]+#.*)?[ \t]*\r?")
+_DIRECTIVES = 16
+_OVERHEAD = 150
+"""Bytes of a node, and of its text beside the characters."""
+_SHARED = 64
+"""Characters up to which a text that is there again is kept once."""
+
+
+class YamlError(ValueError):
+    """A text is no YAML, or is beyond the bounds. `problem` says what and what to do; `line` counts from 1."""
+
+    def __init__(self, problem: str, line: int) -> None:
+        self.problem = one_line(problem)
+        self.line = line
+        super().__init__(f"line {line}: {self.problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How large a tree may be with every alias and merge written out: levels, nodes, and characters of its scalars.
+
+    `scalar` is for the characters of a single one.
+    """
+
+    depth: int = 32
+    nodes: int = 20_000
+    characters: int = 2**20
+    scalar: int = 2**16
+
+
+@dataclass(slots=True, eq=False)
+class Scalar:
+    """A text as it is written. The tag tells whether it may be something else: a number, or null."""
+
+    text: str
+    tag: str
+    line: int
+
+
+@dataclass(slots=True, eq=False)
+class Listing:
+    """A list of nodes."""
+
+    items: list[Node]
+    tag: str
+    line: int
+    size: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Mapping:
+    """Pairs of nodes in the order of the text; a merge is a pair like the others."""
+
+    pairs: list[tuple[Node, Node]]
+    tag: str
+    line: int
+    size: int = 0
+
+
+Node = Union[Scalar, Listing, Mapping]
+_AnyNode = TypeVar("_AnyNode", Scalar, "Listing | Mapping")
+Refuse = Callable[[str, int], object]
+"""Is told of a problem and its line, and may raise; what is wrong is left out where it does not."""
+
+
+class Tree(NamedTuple):
+    """A text's tree; no root where it is empty. `is_shared` tells that aliases put some node at several places."""
+
+    root: Node | None
+    is_shared: bool
+
+
+def load(text: str, bounds: Bounds) -> Any:
+    """What a text means to Python, see `plain`. Raises YamlError."""
+    return plain(compose(text, bounds).root)
+
+
+def compose(text: str, bounds: Bounds, *, libyaml: bool = True) -> Tree:
+    """The tree of the one document of a text. Raises YamlError.
+
+    Empty documents may follow, since a `---` at the end makes one. `libyaml` False leaves the parser in C aside.
+    """
+    _check_characters(text)
+    _check_directives(text)
+    return _Composer(text, bounds).tree(_events(text, libyaml))
+
+
+def is_null(node: Node) -> bool:
+    """Whether nothing is written there, or null."""
+    return isinstance(node, Scalar) and (node.tag == "!!null" or (node.tag == PLAIN and node.text in NULLS))
+
+
+def size_of(node: Node) -> int:
+    """Bytes of memory that a node takes, about; aliases are counted as if they were written out."""
+    return _OVERHEAD + len(node.text) if isinstance(node, Scalar) else node.size
+
+
+def pairs_of(node: Mapping, refuse: Refuse) -> Iterator[tuple[Scalar, Node]]:
+    """The pairs of a mapping: its own, and then those that it merges and has not itself.
+
+    Of two that it merges the first counts. What is merged may merge others in its turn.
+    """
+    seen: set[str] = set()
+    waiting = [iter([node])]
+    while waiting:
+        current = next(waiting[-1], None)
+        if current is None:
+            waiting.pop()
+            continue
+        own: set[str] = set()
+        sources: list[Mapping] = []
+        for key, value in current.pairs:
+            if not isinstance(key, Scalar):
+                refuse("a key must be a plain name, not a list or a mapping", key.line)
+            elif key.text in own:
+                refuse(f"{one_line(key.text, 80)}: the key is there twice; remove one", key.line)
+            else:
+                own.add(key.text)
+                if _is_merge(key):
+                    sources = _sources(value, refuse)
+                elif key.text not in seen:
+                    yield key, value
+        seen |= own
+        waiting.append(iter(sources))
+
+
+def _is_merge(key: Scalar) -> bool:
+    return (key.tag == PLAIN and key.text == _MERGE) or key.tag == "!!merge"
+
+
+def _sources(value: Node, refuse: Refuse) -> list[Mapping]:
+    given = value.items if isinstance(value, Listing) else [value]
+    found = [each for each in given if isinstance(each, Mapping)]
+    if len(found) < len(given):
+        refuse(f"{_MERGE}: merges mappings alone; give one, an alias of one, or a list of them", value.line)
+    return found
+
+
+def plain(node: Node | None, path: str = "") -> Any:
+    """The tree as dictionaries, lists, texts, numbers, truths and None, with merges carried out. Raises YamlError.
+
+    A date is a text, and so is a number to the base 60. `path` is where the tree belongs, for the errors.
+    """
+    if node is None:
+        return None
+    if isinstance(node, Scalar):
+        return _value(node, path)
+    _refuse_tag(node, path)
+    if isinstance(node, Listing):
+        return [plain(each, f"{path}[{number}]") for number, each in enumerate(node.items)]
+    made: dict[Any, Any] = {}
+    for key, value in pairs_of(node, lambda problem, line: _fail(path, problem, line)):
+        inner = f"{path}.{one_line(key.text, 80)}".lstrip(".")
+        name = _value(key, inner)
+        if name in made:
+            _fail(path, f"{one_line(key.text, 80)}: the key is there twice; remove one", key.line)
+        made[name] = plain(value, inner)
+    return made
+
+
+def _refuse_tag(node: Node, path: str) -> None:
+    """Refuse a tag that is not YAML's own: what it asks for, such as to decrypt a text, nobody does here."""
+    if node.tag.startswith("!") and not node.tag.startswith("!!"):
+        _fail(path, f"the tag {shown(node.tag)} is not understood; remove it", node.line)
+
+
+def _value(node: Scalar, path: str) -> Any:
+    _refuse_tag(node, path)
+    try:
+        return node.text if node.tag == TEXT else resolve(node.text, node.tag)
+    except ValueError as error:
+        _fail(path, str(error), node.line)
+
+
+def _fail(path: str, problem: str, line: int) -> NoReturn:
+    raise YamlError(f"{path}: {problem}" if path else problem, line)
+
+
+def _line_of(text: str, offset: int) -> int:
+    return text.count("\n", 0, offset) + 1
+
+
+def _check_characters(text: str) -> None:
+    found = _UNPRINTABLE.search(text)
+    if found is not None:
+        number = ord(found[0])
+        what = "a byte order mark amid the text" if number == 0xFEFF else f"the character U+{number:04X}"
+        raise YamlError(f"is no YAML: has {what}; remove it", _line_of(text, found.start()))
+
+
+def _check_directives(text: str) -> None:
+    """Allow `%YAML 1.1` at the beginning and nothing else: what these lines can do, no file of ours needs."""
+    if "%" not in text:
+        return
+    first = _CONTENT.search(text)
+    if first is not None and first[0] == "%":
+        end = text.find("\n", first.start())
+        directive = text[first.start() : end if end >= 0 else len(text)]
+        if not _VERSION.fullmatch(directive):
+            problem = "is no YAML: a directive other than %YAML 1.1 is not understood; remove the line"
+            raise YamlError(problem, _line_of(text, first.start()))
+    if text.count("\n%") > _DIRECTIVES:
+        raise YamlError(f"has more than {_DIRECTIVES} lines that begin with %; indent them", 1)
+
+
+def _events(text: str, libyaml: bool) -> Iterator[yaml.Event]:
+    import yaml
+
+    if libyaml and yaml.__with_libyaml__:
+        loader: Any = yaml.CSafeLoader
+    else:
+        from agent import yamlscan
+
+        loader = yamlscan.Loader
+    try:
+        yield from yaml.parse(text, Loader=loader)
+    except yaml.YAMLError as error:
+        raise _said(error, text) from None
+
+
+def _said(error: yaml.YAMLError, text: str) -> YamlError:
+    """The parser's complaint in one line, with its place."""
+    mark, context = getattr(error, "problem_mark", None), getattr(error, "context", None)
+    problem = getattr(error, "problem", None) or str(error)
+    line = min(mark.line + 1, text.rstrip("\n").count("\n") + 1) if mark else 1
+    if context:
+        start = getattr(error, "context_mark", None)
+        since = f" that begins in line {start.line + 1}" if start is not None and start.line + 1 < line else ""
+        problem += f" ({context}{since})"
+    if mark is not None and text[mark.index : mark.index + 1] == "\t":
+        problem += "; indent with spaces, not with tabs"
+    return YamlError(f"is no YAML: {problem}", line)
+
+
+@dataclass(slots=True, eq=False)
+class _Anchor:
+    """A node that has a name, and what it comes to when it is written out; no nodes while it is still open."""
+
+    node: Node
+    nodes: int = 0
+    characters: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """A list or mapping whose end has not come, and what it comes to so far."""
+
+    node: Listing | Mapping
+    anchor: _Anchor | None
+    is_flow: bool
+    key: Node | None = None
+    nodes: int = 1
+    characters: int = 0
+
+
+class _Composer:
+    """Builds the tree of one text."""
+
+    def __init__(self, text: str, bounds: Bounds) -> None:
+        self._text = text
+        self._bounds = bounds
+        self._has_slashes = "\\/" in text
+        self._open: list[_Open] = []
+        self._anchors: dict[str, _Anchor] = {}
+        self._texts: dict[str, str] = {}
+        self._root: Node | None = None
+        self._nodes = self._characters = self._documents = 0
+        self._is_shared = False
+
+    def tree(self, events: Iterator[yaml.Event]) -> Tree:
+        from yaml import events as kinds
+
+        steps: dict[type, Callable[[Any], None]] = {
+            kinds.ScalarEvent: self._scalar,
+            kinds.AliasEvent: self._alias,
+            kinds.SequenceStartEvent: self._begin,
+            kinds.MappingStartEvent: self._begin,
+            kinds.SequenceEndEvent: self._end,
+            kinds.MappingEndEvent: self._end,
+            kinds.DocumentStartEvent: self._document,
+        }
+        for event in events:
+            step = steps.get(type(event))
+            if step is not None:
+                step(event) if self._documents <= 1 else self._later(event)
+        root = self._root
+        is_empty = isinstance(root, Scalar) and root.tag == PLAIN and not root.text
+        return Tree(None if is_empty else root, self._is_shared)
+
+    def _document(self, event: yaml.Event) -> None:  # noqa: ARG002 - all steps have one shape
+        self._documents += 1
+
+    def _later(self, event: Any) -> None:
+        """Let nothing pass but empty documents: a Prometheus server would not read what they hold, and not say so."""
+        from yaml import events as kinds
+
+        empty = isinstance(event, kinds.ScalarEvent) and not event.value and event.implicit[0] and not event.tag
+        if not empty and not isinstance(event, kinds.DocumentStartEvent):
+            self._fail("a second document begins here, and one is all that is read; make one of them", _line(event))
+
+    def _scalar(self, event: Any) -> None:
+        text, line = event.value, _line(event)
+        if len(text) > self._bounds.scalar:
+            self._fail(f"a text of more than {self._bounds.scalar} characters begins here; make it shorter", line)
+        self._refuse_newer(event, line)
+        if len(text) <= _SHARED:
+            text = self._texts.setdefault(text, text)
+        tag = _tag(event, line) or (PLAIN if event.implicit[0] and event.tag is None else TEXT)
+        if not fits(text, tag):
+            self._fail(f"{shown(text)} with the tag {shown(tag)} is not understood; remove the tag", line)
+        self._count(1, len(text), line)
+        self._add(self._named(event, Scalar(text, tag, line), 1, len(text)), 1, len(text))
+
+    def _refuse_newer(self, event: Any, line: int) -> None:
+        """Refuse what later versions of YAML allow, and Prometheus does not."""
+        if "?" in event.value and not event.style and self._open and self._open[-1].is_flow:
+            self._fail("is no YAML: a ? within brackets or braces must be in quotes", line)
+        if self._has_slashes and event.style == '"':
+            written = self._text[event.start_mark.index : event.end_mark.index]
+            if "\\/" in written.replace("\\\\", ""):
+                self._fail("is no YAML: \\/ is no escape; write / alone", line)
+
+    def _alias(self, event: Any) -> None:
+        name, line = one_line(event.anchor, 80), _line(event)
+        found = self._anchors.get(event.anchor)
+        if found is None:
+            self._fail(f"*{name} refers to nothing before it; name a node &{name} first", line)
+        if not found.nodes:
+            column = event.start_mark.column + 1
+            self._fail(f"column {column}: *{name} stands within the node &{name} itself; write out what is meant", line)
+        self._is_shared = True
+        self._count(found.nodes, found.characters, line)
+        self._add(found.node, found.nodes, found.characters)
+
+    def _begin(self, event: Any) -> None:
+        line = _line(event)
+        if len(self._open) >= self._bounds.depth:
+            self._fail(f"is nested more than {self._bounds.depth} levels deep; is it the right file?", line)
+        is_list = type(event).__name__ == "SequenceStartEvent"
+        tag = _tag(event, line)
+        if tag.startswith("!!") and tag != ("!!seq" if is_list else "!!map"):
+            self._fail(
+                f"a {'list' if is_list else 'mapping'} with the tag {tag} is not understood; remove the tag", line
+            )
+        node = self._named(event, Listing([], tag, line) if is_list else Mapping([], tag, line), 0, 0)
+        self._count(1, 0, line)
+        anchor = self._anchors[event.anchor] if event.anchor is not None else None
+        self._open.append(_Open(node, anchor, bool(event.flow_style)))
+
+    def _end(self, event: yaml.Event) -> None:  # noqa: ARG002 - all steps have one shape
+        done = self._open.pop()
+        done.node.size = done.nodes * _OVERHEAD + done.characters
+        if done.anchor is not None:
+            done.anchor.nodes, done.anchor.characters = done.nodes, done.characters
+        self._add(done.node, done.nodes, done.characters)
+
+    def _named(self, event: Any, node: _AnyNode, nodes: int, characters: int) -> _AnyNode:
+        """Remember a node by its anchor, if it has one. An anchor may be there again, for another node."""
+        if event.anchor is not None:
+            self._anchors[event.anchor] = _Anchor(node, nodes, characters)
+        return node
+
+    def _count(self, nodes: int, characters: int, line: int) -> None:
+        self._nodes += nodes
+        self._characters += characters
+        if self._nodes <= self._bounds.nodes and self._characters <= self._bounds.characters:
+            return
+        for what, count, most in (
+            ("values", self._nodes, self._bounds.nodes),
+            ("characters", self._characters, self._bounds.characters),
+        ):
+            if count > most:
+                how = " when its aliases are written out; use fewer, or" if self._is_shared else ";"
+                self._fail(f"comes to more than {most} {what}{how} divide the file", line)
+
+    def _add(self, node: Node, nodes: int, characters: int) -> None:
+        """Put a node where it belongs."""
+        if not self._open:
+            self._root = node
+            return
+        into = self._open[-1]
+        into.nodes += nodes
+        into.characters += characters
+        if isinstance(into.node, Listing):
+            into.node.items.append(node)
+        elif into.key is None:
+            into.key = node
+        else:
+            into.node.pairs.append((into.key, node))
+            into.key = None
+
+    def _fail(self, problem: str, line: int) -> NoReturn:
+        raise YamlError(problem, line)
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
+
+
+def _tag(event: Any, line: int) -> str:
+    """The tag in its short form; empty where there is none, or `!` alone."""
+    tag = event.tag
+    if tag is None or tag == "!":
+        return ""
+    tag = tag.replace(_CORE, "!!", 1) if tag.startswith(_CORE) else tag
+    if not _TAG.fullmatch(tag):
+        raise YamlError(f"the tag {shown(tag)} is not understood; remove it", line)
+    return str(tag)

@@ -1,0 +1,75 @@
+"""What compiled rules take of memory, so that too many, or a few monstrous ones, are refused and not loaded.
+
+Counting the characters of a query tells little: `a+a+a` becomes a hundred times what others do. So what came of it
+is walked and added up, whoever made it.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from types import CodeType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
+
+from alerts.promql.syntax.bounds import LONGEST_TEXT, MOST_TOKENS
+
+MOST = 60 * 2**20
+"""Bytes for the rules of all files together: some 4,000 alerts of the usual size."""
+MOST_OF_TOKEN = 2400
+"""Bytes that a word or a sign of a query can come to: `a+a+a` does, the usual query takes a tenth."""
+MOST_OF_CHARACTER = 250
+"""Bytes that a character can come to beside that, while a long regular expression is compiled."""
+_SHARED = frozenset({type, ModuleType, CodeType, MethodDescriptorType, WrapperDescriptorType, type(None), bool})
+_ATOMS = frozenset({str, int, float, bytes})  # these lead to nothing
+_LOCAL = "<locals>"  # in the name of a function that was made by another one
+_ROUNDED = 16  # bytes: the interpreter's allocator deals in these
+
+
+class Room:
+    """How much memory is left for rules, and for the trees that they are made from."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self.most = most
+        self._left = most
+
+    def hold(self, count: int) -> None:
+        """Count bytes that are taken for a while; fewer than none give them back."""
+        self._left -= count
+
+    def admits(self, query: str) -> bool:
+        """Whether there is room for a query, whatever it comes to."""
+        return self._left >= most_of(query)
+
+    def take(self, rule: object) -> bool:
+        """Count a rule for good; whether there is room for it."""
+        self._left -= weigh(rule)
+        return self._left >= 0
+
+    def __str__(self) -> str:
+        return f"{self.most // 2**20} MiB"
+
+
+def most_of(query: str) -> int:
+    """Bytes that a query can come to while it is compiled, by its length alone."""
+    return min(len(query), MOST_TOKENS) * MOST_OF_TOKEN + min(len(query), LONGEST_TEXT) * MOST_OF_CHARACTER
+
+
+def weigh(root: object) -> int:
+    """Bytes of an object and all it leads to, but for what is there anyway: modules, classes and their functions."""
+    seen: set[int] = set()
+    waiting, total = [root], 0
+    while waiting:
+        each = waiting.pop()
+        kind = type(each)
+        if id(each) in seen or kind in _SHARED:
+            continue
+        seen.add(id(each))
+        if isinstance(each, FunctionType):
+            if _LOCAL not in each.__qualname__:
+                continue
+            waiting += (each.__closure__, each.__defaults__)
+        elif isinstance(each, type):
+            continue
+        elif kind not in _ATOMS:
+            waiting += gc.get_referents(each)
+        total += (sys.getsizeof(each) + _ROUNDED - 1) // _ROUNDED * _ROUNDED
+    return total

@@ -1,0 +1,99 @@
+"""What rules take of memory is known before it is taken, near enough to refuse what is too much."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import pytest
+
+from alerts import packs, rulefile
+from alerts.promql import compile_query
+from alerts.promql.syntax.bounds import LONGEST_TEXT
+from alerts.rulefile import RuleFileError
+from alerts.weight import MOST, Room, most_of, weigh
+
+QUERIES = [
+    "up",
+    "1",
+    "-" * 99 + "a",
+    "+".join(["a"] * 50),
+    "a{" + ",".join(f'l{number}="x"' for number in range(50)) + "}",
+    "avg by (gpu, uuid) (avg_over_time(coldplate_gpu_temperature_celsius[5m])) > 5 and on (gpu) coldplate_gpu_up == 1",
+    'label_replace(a, "x", "$1", "y", "(.*)") or histogram_quantile(0.9, sum by (le) (rate(b[5m])))',
+    "max_over_time(rate(a[5m])[1h:1m] offset 5m)",
+    "topk(3, a) unless count_values('x', b)",
+]
+LARGE = [
+    "+".join(["a"] * 5000),
+    "-a" * 4999,
+    "+".join(["(a)"] * 2400),
+    'a{b=~"' + "x|" * 32_000 + '"}',
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_weight_of_a_query_is_what_it_takes(query: str) -> None:
+    compile_query(query)
+    gc.collect()
+    tracemalloc.start()
+    compiled = [compile_query(query) for _ in range(50)]
+    gc.collect()
+    taken = tracemalloc.get_traced_memory()[0] / 50
+    tracemalloc.stop()
+    assert 0.9 * taken <= weigh(compiled[0]) <= 2 * taken
+
+
+@pytest.mark.parametrize("query", [*QUERIES, *LARGE], ids=lambda query: query[:30])
+def test_no_query_comes_to_more_than_is_kept_free_for_it(query: str) -> None:
+    compile_query("up")
+    tracemalloc.start()
+    compiled = compile_query(query)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert weigh(compiled) <= most_of(query)
+    assert peak <= most_of(query) + 100_000
+
+
+def test_the_longest_query_has_room_beside_others() -> None:
+    assert most_of(" " * LONGEST_TEXT) < MOST * 2 / 3
+
+
+def test_the_pack_weighs_little() -> None:
+    """Whatever rules share, such as a cache that a query leads to, would be counted with each of them."""
+    files = packs.load_all(["builtin"], None, 1.0)
+    total = sum(weigh(rule) for file in files for group in file.groups for rule in group.rules)
+    assert 2**19 < total < 2**21
+
+
+def test_what_is_held_for_a_while_is_given_back() -> None:
+    room = Room(1000)
+    room.hold(900)
+    assert not room.admits("u")
+    room.hold(-900)
+    assert room.take("x" * 100)
+    assert not room.take("x" * 1000)
+
+
+def test_a_query_for_which_there_may_be_no_room_is_not_even_compiled() -> None:
+    text = f"groups: [{{name: g, rules: [{{record: a, expr: b}}, {{record: c, expr: '{'d ' * 100}'}}]}}]"
+    with pytest.raises(RuleFileError, match=r"f:1: group 'g', rule 2.*exceed the 0 MiB of memory"):
+        rulefile.parse(text, "f", room=Room(150_000))
+    with pytest.raises(RuleFileError, match="expr: "):
+        rulefile.parse(text, "f", room=Room(800_000))
+
+
+def test_a_query_that_is_too_long_is_refused_by_its_place() -> None:
+    text = f"groups: [{{name: g, rules: [{{record: a, expr: '{'1+' * 6000}1'}}]}}]"
+    with pytest.raises(RuleFileError, match=r"group 'g', rule 1.*expr: .*has more than 10000 words"):
+        rulefile.parse(text, "f")
+    asked = "{{ query `" + "1+" * 6000 + "1` }}"
+    with pytest.raises(RuleFileError, match=r"template: query: .*has more than 10000 words"):
+        rulefile.parse(f"groups: [{{name: g, rules: [{{alert: a, expr: b, annotations: {{x: '{asked}'}}}}]}}]", "f")
+
+
+def test_what_aliases_share_counts_as_often_as_it_is_compiled() -> None:
+    text = "groups:\n- name: g\n  rules:\n  - &r {record: a, expr: b}\n" + "  - *r\n" * 1000
+    assert rulefile.parse(text, "f").rule_count == 1001
+    with pytest.raises(RuleFileError, match="exceed the 1 MiB"):
+        rulefile.parse(text, "f", room=Room(2**20))
