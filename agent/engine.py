@@ -169,6 +169,8 @@ class Engine:
         now = self._clock()
         if Lane.SLOW in lanes:
             self.sampler.take_own(now.mono, self._own.read(self._pids()))
+        flights = {runner.backend.name: runner.flight for runner in self._runners}
+        self.sampler.take_flights({name: flight for name, flight in flights.items() if flight is not None})
         self.latest = self.sampler.snapshot(now, self._own_facts())
         self._published()
 

@@ -18,8 +18,9 @@ from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
 from agent.sampler.estimate import estimate
 from agent.sampler.health import Health, OwnFacts
 from agent.sampler.inventory import Inventory
+from agent.sampler.overdue import Overdue
 from agent.sampler.presence import Presence
-from agent.sampler.runner import Read
+from agent.sampler.runner import Flight, Read
 from agent.sampler.settings import Settings
 from agent.sampler.xids import XidLedger
 
@@ -51,6 +52,8 @@ class Sampler:
         self.presence = Presence(inventory)
         self.health = Health()
         self.xids = XidLedger(inventory)
+        self._overdue = Overdue()
+        self._flights: Mapping[str, Flight] = {}
         self._devices = devices
         self._conditioners: dict[str, Conditioner] = {}
         self._estimates = Conditioner(settings.window)
@@ -120,7 +123,11 @@ class Sampler:
         elif read.outcome is Outcome.ABSENT:
             self._blocks.pop(key, None)
         elif key in self._blocks:
-            self._blocks[key] = withdrawn(self._blocks[key], read.mono, Reason.MALFORMED, read.detail)
+            self._blocks[key] = withdrawn(self._blocks[key], read.mono, read.reason, read.detail)
+
+    def take_flights(self, flights: Mapping[str, Flight]) -> None:
+        """The reads that the backends of the main process have in flight at this moment."""
+        self._flights = flights
 
     def take_own(self, at: float, readings: Sequence[Reading]) -> None:
         """What the agent measured of itself: shown as it is."""
@@ -142,9 +149,14 @@ class Sampler:
         self._sequence += 1
         readings: list[Reading] = []
         gaps: dict[str, list[Gap]] = {}
+        missing: dict[Series, Reading] = {}
+        patience = self.settings.patience(Lane.FAST)
+        silent = self._overdue.look(self._flights, now.mono, patience)
+        for backend, detail in silent.items():
+            self.health.overdue(backend, detail)
         devices: dict[str, _Trouble | None] = {}
         for key, block in self._blocks.items():
-            trouble = self._withdrawn(key, block, now.mono, devices)
+            trouble = self._withdrawn(key, block, now.mono, devices, silent)
             if trouble is None:
                 readings.extend(block.readings)
                 block_gaps = block.gaps
@@ -152,12 +164,13 @@ class Sampler:
                 block_gaps = gaps_for(block, trouble.reason, trouble.detail)
             if block_gaps:
                 gaps.setdefault(key[0], []).extend(block_gaps)
-                readings.extend(self._missing_readings(key, block, block_gaps))
-        for backend, extra in ((self._devices, self._unseen()), ("estimate", self._node_power(now.mono, readings))):
+                missing.update((row.series, row) for row in self._missing_readings(key, block, block_gaps))
+        power = self._node_power(now.mono, readings)
+        for backend, extra in (*self.health.unheard().items(), (self._devices, self._unseen()), ("estimate", power)):
             if extra:
                 gaps.setdefault(backend, []).extend(extra)
-                readings.extend(self._missing_series.of(extra))
-        patience = self.settings.patience(Lane.FAST)
+                missing.update((row.series, row) for row in self._missing_series.of(extra))
+        readings.extend(missing.values())
         readings.extend(self.presence.readings(now.mono, patience, self.settings.expected_gpus))
         self._tell_changes(now.mono, patience)
         readings.extend(self.xids.readings())
@@ -186,9 +199,13 @@ class Sampler:
         shown, rejected = conditioner.pass_on(key, at, readings, key[2], self.settings.period(key[2]))
         self._blocks[key] = Block(at, shown, [*gaps, *rejected] if rejected else gaps)
 
-    def _withdrawn(self, key: Key, block: Block, now: float, devices: dict[str, _Trouble | None]) -> _Trouble | None:
+    def _withdrawn(
+        self, key: Key, block: Block, now: float, devices: dict[str, _Trouble | None], silent: Mapping[str, str]
+    ) -> _Trouble | None:
         """Why a block's readings are not shown any more, or None; `devices` keeps the verdict on each of them."""
         backend, channel, lane = key
+        if backend in silent:
+            return _Trouble(Reason.TIMEOUT, silent[backend])
         if channel:
             if channel not in devices:
                 devices[channel] = self._device_trouble(channel, block, now)
