@@ -90,6 +90,24 @@ def test_a_meter_that_begins_to_hang_takes_its_value_away_and_no_other(full, rea
     assert reader.values(61.0).keys() == whole.keys() - {module(0)}, "also after meters were looked for again"
 
 
+def test_a_meter_whose_name_hangs_later_is_read_on(full, read, odd) -> None:
+    reader = read(["hwmon"])
+    whole = reader.values(0.0)
+    odd.hang(full.root / "class/hwmon/hwmon0/device/power1_oem_info")
+    sample = reader.sample(61.0)
+    assert {repr(each.series).removeprefix("coldplate_node_") for each in sample.readings} == whole.keys()
+    assert [gap.reason for gap in sample.gaps] == [Reason.TIMEOUT]
+
+
+def test_a_meter_of_the_node_that_is_well_again_is_shown_within_a_second(tree, read) -> None:
+    path = tree.meter(0, "banana")
+    reader = read(["hwmon"])
+    for second in range(62):
+        assert reader.values(float(second)) == {}
+    path.write_text("2000000000\n")
+    assert reader.values(62.0) == {'power_watts{source="hwmon"}': 2000.0}
+
+
 def test_the_meter_of_the_node_that_hangs_gives_way_to_the_next_source(tree, read, odd) -> None:
     tree.meter(0, 6_000_000_000)
     tree.rapl("0", "package-0", 5_000_000)

@@ -268,6 +268,16 @@ def test_a_closed_relay_has_no_thread_and_may_be_used_again(track) -> None:
     assert well.unread() == {}
 
 
+def test_a_thread_that_hangs_when_the_relay_is_closed_ends_when_it_can(track) -> None:
+    one = track(2, 2)
+    one.hang((0, 0))
+    one.round()
+    one.relay.close()
+    wait_for(lambda: one.threads == 1)
+    one.cure()
+    wait_for(lambda: not one.threads)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_hangs_and_wherever_the_rest_is_told(track, seed: int) -> None:
     """Items hang, raise and are slow at random, and are cured at random."""
