@@ -10,6 +10,7 @@ ever written. A line counts whoever wrote it (only root can), so a drill may be 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -21,6 +22,8 @@ from agent.catalogue.gpu import ROWS as GPU_ROWS
 from agent.catalogue.node import NVSWITCH
 from agent.model import Gap, Instant, Lane, Node, Reading, Reason, Series, Xid
 
+log = logging.getLogger("coldplate.kmsg")
+
 XID_ERRORS = next(row for row in GPU_ROWS if row.name == "coldplate_gpu_xid_errors_total")
 (SXID_ERRORS,) = NVSWITCH
 
@@ -29,6 +32,9 @@ RECORD_BYTES = 16_384
 
 RECORDS_PER_READ = 1000
 """A storm of messages is read over several ticks; the kernel keeps them meanwhile."""
+
+SWITCH_ERRORS = 1_024
+"""Pairs of NVSwitch and code that are counted: codes are some hundreds, and a log may hold anything."""
 
 MAX_DIGITS = 20
 """Of a 64-bit count of microseconds."""
@@ -151,6 +157,7 @@ class KmsgBackend:
         self._read_until = 0.0  # wall time at which the log had been read to its end
         self._counts: dict[SwitchError, int] = {}
         self._series: dict[SwitchError, Series] = {}
+        self._told = False
 
     def read(self, lane: Lane, now: Instant) -> Sample:  # noqa: ARG002 - the protocol's signature
         """Everything that the log gained since the last read."""
@@ -215,9 +222,17 @@ class KmsgBackend:
             return
         sxid = parse_sxid(record.message)
         if sxid is not None:
-            self._counts[sxid] = self._counts.get(sxid, 0) + 1
-            if sxid not in self._series:
-                self._series[sxid] = Series(SXID_ERRORS, Node(), (("pci", sxid.pci), ("sxid", str(sxid.code))))
+            self._count(sxid)
+
+    def _count(self, sxid: SwitchError) -> None:
+        if sxid not in self._series:
+            if len(self._series) >= SWITCH_ERRORS:
+                if not self._told:
+                    log.warning("more kinds of SXid errors than are counted", extra={"facts": {"most": SWITCH_ERRORS}})
+                self._told = True
+                return
+            self._series[sxid] = Series(SXID_ERRORS, Node(), (("pci", sxid.pci), ("sxid", str(sxid.code))))
+        self._counts[sxid] = self._counts.get(sxid, 0) + 1
 
     def _wall(self, record: Record, now: Instant) -> float:
         """When the record was written, on the wall clock.

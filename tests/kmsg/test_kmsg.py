@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agent.backends.kmsg import (
     RECORDS_PER_READ,
+    SWITCH_ERRORS,
     DeviceReader,
     KmsgBackend,
     parse_record,
@@ -216,3 +217,22 @@ def test_what_the_driver_prints_is_what_is_parsed(
     width = 8 if eight else 4
     line = f"NVRM: Xid (PCI:{domain:0{width}x}:{bus:02X}:{device:02x}): {code}, {words}"
     assert parse_xid(line) == (f"{domain:04x}:{bus:02x}:{device:02x}", code)
+
+
+def test_a_log_that_would_block_is_an_error_and_not_waited_for(tmp_path: Path) -> None:
+    """A pipe without a writer stands for it: neither opening nor reading it returns, unless told not to wait."""
+    pipe = tmp_path / "kmsg"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="Illegal seek"):
+        KmsgBackend(str(pipe)).read(Lane.FAST, Instant(1.0, 1.0))
+
+
+def test_codes_without_end_are_counted_up_to_a_bound_and_that_is_told_once(follower, caplog) -> None:
+    for code in range(SWITCH_ERRORS + 500):
+        follower.log.write(f"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): {code}, Fatal, made up")
+    samples = [follower.read(101.0 + second) for second in range(3)]
+    assert len(samples[-1].readings) == SWITCH_ERRORS
+    follower.log.write("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 7, Fatal, made up")
+    codes = {dict(each.labels)["sxid"]: each.value for each in follower.read(110.0).readings}
+    assert codes["7"] == 2
+    assert len(caplog.records) == 1
