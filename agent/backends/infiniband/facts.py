@@ -1,4 +1,7 @@
-"""The facts of ports and adapters, which are labels of one row."""
+"""The facts of ports and adapters, which are labels of one row.
+
+They say what a port is and not what it does, so one that was told once stays while its file hangs.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,13 @@ def describe(root: str, ports: Iterable[Port], relay: Relay, pread: Pread, mono:
 
 
 def _of(port: Port, answers: list[Answer], paths: list[str]) -> Reading | Gap:
-    """A fact that cannot be read is an empty label; without any, or while one hangs, the row is a gap."""
-    for answer, path in zip(answers, paths, strict=True):
-        if isinstance(answer, Unread):
+    """A fact that cannot be read is an empty label; without any, or if an unknown one hangs, the row is a gap."""
+    for place, (answer, path) in enumerate(zip(answers, paths, strict=True)):
+        if isinstance(answer, str):
+            port.facts[path] = answer
+        elif isinstance(answer, Unread) and path in port.facts:
+            answers[place] = port.facts[path]
+        elif isinstance(answer, Unread):
             return Gap(INFO, port.entity, answer.reason, f"{path}: {answer.detail}")
     errors = [(path, each) for path, each in zip(paths, answers, strict=True) if isinstance(each, OSError)]
     texts = [printable(each) if isinstance(each, str) else "" for each in answers]

@@ -76,6 +76,7 @@ class Port:
         "device",
         "directory",
         "entity",
+        "facts",
         "lasting",
         "left_out",
         "number",
@@ -92,6 +93,8 @@ class Port:
         self.present: frozenset[str] = frozenset()
         self.shape = Shape((), (0, 0, 0), 0)
         self.lasting = True
+        self.facts: dict[str, str] = {}
+        """What each file of facts said last."""
         self.left_out = 0
         """Files beyond those in `present`."""
         self._watch = LinkWatch(self.entity)
