@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from agent.backends.relay import Leg, Relay, Unread
+
+PATIENCE = 0.25
+"""Seconds for one file: many processes may hang at once, in the driver of the same GPU."""
 
 ReadFile = Callable[[str, int], bytes]
 """Path and most bytes to read, to content. Raises OSError."""
@@ -28,6 +33,66 @@ def read_file(path: str, most: int) -> bytes:
         return b"".join(parts)
     finally:
         os.close(fd)
+
+
+class Patient:
+    """Reads files that may hang: the environment of a process that is stuck in the driver does, on its memory's lock.
+
+    What does not answer raises ETIMEDOUT, and is asked by nobody else until it does. `mono` is the time of the look.
+    """
+
+    def __init__(self, read: ReadFile) -> None:
+        self._relay = Relay("jobs", PATIENCE)
+        self._read_file = read
+        self.mono = 0.0
+
+    def __call__(self, path: str, most: int) -> bytes:
+        """The file's content. Raises OSError."""
+        folder = path.rpartition("/")[0]
+        ((answer,),) = self._relay.round([Leg(folder, [_Content(path, most, self._read_file)])], self.mono)
+        if isinstance(answer, Unread):
+            raise TimeoutError(errno.ETIMEDOUT, answer.detail)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def names(self, directory: str) -> Sequence[str]:
+        """What there is in a directory but directories, in order. Raises OSError."""
+        ((answer,),) = self._relay.round([Leg(directory, [_Listing(directory)])], self.mono)
+        if isinstance(answer, Unread):
+            raise TimeoutError(errno.ETIMEDOUT, answer.detail)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the reader."""
+        self._relay.close()
+
+
+class _Content:
+    def __init__(self, path: str, most: int, read: ReadFile) -> None:
+        self.path = path
+        self._most = most
+        self._read = read
+
+    def read(self) -> bytes | Exception:
+        try:
+            return self._read(self.path, self._most)
+        except Exception as error:
+            return error
+
+
+class _Listing:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def read(self) -> Sequence[str] | OSError:
+        try:
+            with os.scandir(self.path) as listing:
+                return sorted(entry.name for entry in listing if not entry.is_dir(follow_symlinks=False))
+        except OSError as error:
+            return error
 
 
 def said(path: str, error: OSError) -> str:

@@ -7,11 +7,10 @@ serves both. An epilog that did not run leaves a file behind: what processes and
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent.backends.jobs.files import ReadFile, said
+from agent.backends.jobs.files import Patient, said
 from agent.backends.jobs.job import legible
 from agent.backends.jobs.problems import Problems
 
@@ -34,7 +33,7 @@ class Entry:
 class MappingFiles:
     """Reads the directories; those that do not exist are passed over."""
 
-    def __init__(self, directories: Sequence[str], read: ReadFile, problems: Problems) -> None:
+    def __init__(self, directories: Sequence[str], read: Patient, problems: Problems) -> None:
         self._directories = directories
         self._read = read
         self._problems = problems
@@ -63,8 +62,7 @@ class MappingFiles:
 
     def _files(self, directory: str) -> list[tuple[str, str]]:
         try:
-            with os.scandir(directory) as listing:
-                names = sorted(entry.name for entry in listing if not entry.is_dir(follow_symlinks=False))
+            names = self._read.names(directory)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
