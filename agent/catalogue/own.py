@@ -7,7 +7,7 @@ from agent.model import Backend, Kind, Lane, Metric, Node, Unit
 
 BACKENDS = (
     Metric("coldplate_backend_up", Kind.STATE, Unit.NONE, Backend,
-           "1 if the backend's last read succeeded, 0 if it failed; absent hardware has no series.",
+           "1 if the backend's last read succeeded, 0 if it failed or does not return; absent hardware has no series.",
            Lane.FAST, (Derived("outcome of the last read"),), span=(0, 1), simulated=(0, 1)),
     Metric("coldplate_backend_info", Kind.INFO, Unit.NONE, Backend,
            "The outcome of the backend's last read, ok, absent or failed.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from agent.backends.protocol import Sample
 from agent.catalogue import BY_NAME
 from agent.model import Gap, IbPort, Instant, Lane, Metric, Node, Outcome, Reading, Reason, Series, Snapshot
+from agent.sampler.blocks import MISSING, ROOM, MissingSeries
 from agent.sampler.health import OwnFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.runner import Flight, Read
@@ -267,3 +269,13 @@ def test_the_same_absence_told_by_two_is_one_series() -> None:
     series = [each.series for each in rig.see(0.0).readings]
     assert len(series) == len(set(series))
     assert rig.missing(0.0) == {"node_power_watts": "lost"}
+
+
+def test_gaps_of_devices_that_come_and_go_do_not_pile_up() -> None:
+    missing = MissingSeries()
+    for hundred in range(ROOM // 100 + 50):
+        ports = [IbPort(f"rxe{hundred}_{number}", "1") for number in range(100)]
+        rows = missing.of(Gap(STATE, port, Reason.LOST) for port in ports)
+        assert [dict(row.series.all_labels)["device"] for row in rows] == [port.device for port in ports]
+    kept = [each for each in gc.get_objects() if type(each) is Series and each.metric is MISSING]
+    assert len(kept) < ROOM
