@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.backends.infiniband import InfinibandBackend
+from agent.backends.infiniband.census import DEVICES as LOOKED_INTO
 from agent.backends.infiniband.census import PORTS
 from agent.backends.infiniband.folders import FILES
 from agent.backends.infiniband.layout import SERIES
@@ -212,6 +213,21 @@ def test_ports_beyond_the_bound_are_left_out_and_virtual_functions_first(tmp_pat
     assert len(up) == PORTS
     assert "z_card" in up
     assert left_out(backend.read(Lane.SLOW, now).readings) > 0
+
+
+def test_a_folder_of_devices_without_end_is_looked_into_up_to_a_bound(tmp_path, opened, now) -> None:
+    devices = tmp_path / "class/infiniband"
+    (devices / "a/ports/1").mkdir(parents=True)
+    (devices / "a/ports/1/state").write_text("4: ACTIVE\n")
+    for number in range(20_000):
+        (devices / f"z{number}").symlink_to("nowhere")
+    backend = opened(tmp_path)
+    slow, fast = backend.read(Lane.SLOW, now), backend.read(Lane.FAST, now)
+    assert [each.entity.device for each in fast.readings if each.metric is PORT_UP] == ["a"]
+    assert left_out(slow.readings) == 20_001 - LOOKED_INTO
+    assert len(slow.gaps) < LOOKED_INTO + 10
+    (devices / "zz").symlink_to("nowhere")
+    assert left_out(backend.read(Lane.SLOW, now).readings) == 20_002 - LOOKED_INTO
 
 
 def test_what_comes_and_goes_leaves_nothing_behind_but_hardware_does(tmp_path, opened, now) -> None:

@@ -20,6 +20,8 @@ from agent.model import Gap, IbPort
 
 PORTS = 1_280
 """Ports that are known at most: eight adapters with 127 virtual functions each, and room."""
+DEVICES = 2_048
+"""Devices that are looked into."""
 
 
 class Census:
@@ -28,20 +30,23 @@ class Census:
     def __init__(self, root: str, relay: Relay, pread: Pread) -> None:
         self.ports: dict[IbPort, Port] = {}
         self.ignored = 0
-        """Files of ports beyond those that are known."""
+        """Files of ports beyond those that are known; of a device that is not looked into, one."""
         self._root = root
         self._relay = relay
         self._pread = pread
-        self._shapes: dict[tuple[frozenset[str], frozenset[str]], Shape] = {}
+        self._shapes: dict[tuple[frozenset[str], frozenset[str]], tuple[frozenset[str], Shape]] = {}
+        """By the files of a port, and those of its rivals that are usable. Ports of one driver share their names."""
 
     def take(self, mono: float) -> tuple[bool, list[Gap]]:
         """Learn what there is now: whether that changed, and a gap for what cannot be looked into.
 
         Raises AbsentError where no port was ever seen, and DeviceError where nobody knows.
         """
+        ignored = self.ignored
         devices = self._devices(mono)
         if devices is None:
             return False, []
+        beyond, devices = len(devices) - DEVICES, devices[:DEVICES]
         legs = [Leg(name, [DeviceFolder(f"{self._root}/{name}")]) for name in devices]
         answers = [answer for (answer,) in self._relay.round(legs, mono)]
         found = {name: answer for name, answer in zip(devices, answers, strict=True) if isinstance(answer, Found)}
@@ -54,10 +59,11 @@ class Census:
         ]
         forgot = self._forget(found, silent)
         changed = self._meet(found)
+        self.ignored += max(beyond, 0)
         self._learn(changed, mono)
         if not self.ports and not gaps:
             raise AbsentError(f"{self._root} shows no port: no InfiniBand or RoCE device, or its driver is not loaded")
-        return forgot or bool(changed), gaps
+        return forgot or bool(changed) or ignored != self.ignored, gaps
 
     def _devices(self, mono: float) -> list[str] | None:
         """The names of the devices; None where they cannot be told, and what is known tells of itself."""
@@ -109,9 +115,9 @@ class Census:
                 if port is None:
                     self.ignored += len(files.present) + files.left_out
                     continue
-                port.lasting, port.left_out = each.lasting, files.left_out
-                if port.present != files.present:
-                    port.present = files.present
+                port.lasting = each.lasting
+                if (port.present, port.left_out) != (files.present, files.left_out):
+                    port.present, port.left_out = files.present, files.left_out
                     changed.append(port)
         return changed
 
@@ -138,9 +144,8 @@ class Census:
         }
         for port in changed:
             key = (port.present, usable.get(port.entity, frozenset()))
-            shape = self._shapes.get(key)
-            if shape is None:
-                shape = self._shapes[key] = shape_of(*key)
-            port.present, port.shape = key[0], shape
+            if key not in self._shapes:
+                self._shapes[key] = (port.present, shape_of(*key))
+            port.present, port.shape = self._shapes[key]
         used = {id(port.shape) for port in self.ports.values()}
-        self._shapes = {key: shape for key, shape in self._shapes.items() if id(shape) in used}
+        self._shapes = {key: known for key, known in self._shapes.items() if id(known[1]) in used}
