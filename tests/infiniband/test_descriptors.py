@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import resource
 import subprocess
@@ -87,6 +89,46 @@ def test_a_process_out_of_descriptors_loses_that_sample_of_that_file_and_heals(t
     assert "Too many open files: raise LimitNOFILE" in gap.detail
     assert len(short.readings) == len(good.readings) - 1
     assert backend.read(Lane.FAST, now).readings == good.readings
+
+
+STALE = (errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOENT, errno.EBADF)
+
+
+@pytest.mark.parametrize("code", STALE)
+def test_a_file_that_says_it_is_stale_whenever_it_is_read_is_tried_twice_and_heals(tree, opened, now, code) -> None:
+    sick = False
+    tries = 0
+
+    def pread(fd: int, size: int, offset: int) -> bytes:
+        nonlocal tries
+        if sick and os.readlink(f"/proc/self/fd/{fd}").endswith("mlx5_0/ports/1/state"):
+            tries += 1
+            raise OSError(code, os.strerror(code))
+        return os.pread(fd, size, offset)
+
+    backend = opened(tree("dgx-h100"), pread=pread)
+    good = backend.read(Lane.FAST, now)
+    sick = True
+    short = backend.read(Lane.FAST, now)
+    assert tries == 2, "through the descriptor, and by the path"
+    assert len(short.readings) == len(good.readings) - 2, "its state, and whether it is up"
+    sick = False
+    assert backend.read(Lane.FAST, now).readings == good.readings
+
+
+def test_a_descriptor_that_somebody_else_closed_costs_nothing(tree, opened, now, held) -> None:
+    sysfs = tree("dgx-h100")
+    backend = opened(sysfs)
+    good = backend.read(Lane.FAST, now)
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").endswith("mlx5_0/ports/1/state"):
+                os.close(int(name))
+                break
+    again = backend.read(Lane.FAST, now)
+    assert (again.readings, again.gaps) == (good.readings, [])
+    backend.close()
+    assert held(sysfs) == []
 
 
 CHILD = """

@@ -5,6 +5,7 @@ A read through an open descriptor costs a tenth of opening (sysfs makes the cont
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable
@@ -44,14 +45,20 @@ class Attribute:
     def read(self) -> Reading | Gap:
         """The value, or why there is none."""
         try:
-            raw = self._content()
-            if raw != self._raw:  # most counters stand still most of the time
-                self._reading = Reading(self.series, self.decode(raw) * self.scale)
-                self._raw = raw
-        except UnreadableError as error:
-            return self.gap(error.reason, error.why)
+            raw = self._pread(self.fd, SIZE, 0) if self.fd >= 0 else self._open()
         except OSError as error:
-            return self.gap(self._reason(error), why(error))
+            if self.fd < 0 or error.errno not in STALE:
+                return self.gap(self._reason(error), why(error))
+            if error.errno == errno.EBADF:
+                self.fd = -1  # the number may be somebody else's by now: it is not ours to close
+            self.release()
+            return self.read()  # and this time by its path: no descriptor is kept now
+        if raw != self._raw:  # most counters stand still most of the time
+            try:
+                self._reading = Reading(self.series, self.decode(raw) * self.scale)
+            except UnreadableError as error:
+                return self.gap(error.reason, error.why)
+            self._raw = raw
         return self._reading
 
     def gap(self, reason: Reason, why: str) -> Gap:
@@ -59,20 +66,11 @@ class Attribute:
         return Gap(self.series.metric, self.series.entity, reason, f"{self.path}: {why}")
 
     def release(self) -> None:
-        """Close the descriptor, if one is kept."""
+        """Close the descriptor, if one is kept; it is gone, whatever closing it answers."""
         if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
-
-    def _content(self) -> bytes:
-        if self.fd >= 0:
-            try:
-                return self._pread(self.fd, SIZE, 0)
-            except OSError as error:
-                if error.errno not in STALE:
-                    raise
-                self.release()
-        return self._open()
+            fd, self.fd = self.fd, -1
+            with contextlib.suppress(OSError):
+                os.close(fd)
 
     def _open(self) -> bytes:
         """Read a file that is not open; its descriptor is kept if it is good and there is room."""

@@ -73,22 +73,22 @@ class InfinibandBackend:
 
     def _sample(self, lane: Lane, mono: float, gaps: list[Gap]) -> Sample:
         readings: list[Reading] = []
-        calls = 0
+        files = unread = 0
         answers = self._relay.round(self._layout.legs[lane], mono)
         for attributes, leg in zip(self._layout.attributes[lane], answers, strict=True):
+            files += len(leg)
             for attribute, answer in zip(attributes, leg, strict=True):
                 if isinstance(answer, Reading):
                     readings.append(answer)
                     if attribute.watch is not None:
                         readings += attribute.watch.saw(answer.value)
-                    calls += 1
                     continue
-                calls += not isinstance(answer, Unread)
+                unread += isinstance(answer, Unread)
                 gap = attribute.gap(answer.reason, answer.detail) if isinstance(answer, Unread) else answer
                 self._miss(attribute, gap, readings, gaps)
         if lane is Lane.SLOW and self._layout.left_out:
             readings.append(Reading(LEFT_OUT, self._layout.left_out))
-        return Sample(readings, gaps, calls=calls)
+        return Sample(readings, gaps, calls=files - unread)
 
     def _miss(self, attribute: Attribute, gap: Gap, readings: list[Reading], gaps: list[Gap]) -> None:
         gaps.append(gap)
