@@ -11,6 +11,7 @@ While nothing hangs this is one thread and one hand-over for a round, and none f
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -140,7 +141,7 @@ class Relay:
         """For each leg, the items that were left to their readers, and since when, in monotonic seconds."""
         self._shortage = Unread(Reason.TIMEOUT, "not read")
         self._told: set[str] = set()
-        self._defects: set[tuple[str, type[Exception]]] = set()
+        self._defects: set[tuple[str, type[BaseException]]] = set()
 
     def round(self, legs: Sequence[Leg[R]], mono: float) -> list[list[R | Unread]]:
         """What each item of each leg says, in their order. Called by one thread, at `mono` on the monotonic clock.
@@ -203,7 +204,7 @@ class Relay:
             thread = threading.Thread(target=self._run, args=(work, reader), name=f"{self._name}-reader", daemon=True)
             try:
                 thread.start()
-            except RuntimeError as error:
+            except (RuntimeError, MemoryError) as error:
                 detail = f"not read: {error}; raise TasksMax in the unit, or the user's limit of processes"
                 self._shortage = Unread(Reason.DENIED, detail)
                 return False
@@ -341,7 +342,7 @@ class Relay:
                 continue
             try:
                 found[index] = item.read()
-            except Exception as error:
+            except BaseException as error:  # one that ended this thread would leave its device unread for good
                 found[index] = self._defect(item.path, error)
             if reader.left:
                 return
@@ -352,12 +353,16 @@ class Relay:
         if not hanging:
             self._hanging.pop(name, None)
 
-    def _defect(self, path: str, error: Exception) -> Unread:
-        """What an item did not foresee costs that item, and is told once in full."""
-        with self._lock:
-            fresh = (path, type(error)) not in self._defects and len(self._defects) < TOLD
+    def _defect(self, path: str, error: BaseException) -> Unread:
+        """What an item did not foresee costs that item, and is told once in full. Never raises."""
+        detail = type(error).__name__
+        with contextlib.suppress(Exception):  # an error without words, or no memory to tell of it
+            detail = f"{detail}: {error}"
+        with contextlib.suppress(Exception):
+            with self._lock:
+                fresh = (path, type(error)) not in self._defects and len(self._defects) < TOLD
+                if fresh:
+                    self._defects.add((path, type(error)))
             if fresh:
-                self._defects.add((path, type(error)))
-        if fresh:
-            log.error("reading failed", extra={"facts": self._facts(path)}, exc_info=error)
-        return Unread(Reason.MALFORMED, f"{type(error).__name__}: {error}")
+                log.error("reading failed", extra={"facts": self._facts(path)}, exc_info=error)
+        return Unread(Reason.MALFORMED, detail)

@@ -203,6 +203,40 @@ def test_what_an_item_did_not_foresee_costs_itself_and_is_told_once(track, caplo
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
+class WordlessError(Exception):
+    """What cannot even be told: making its words fails."""
+
+    def __str__(self) -> str:
+        raise MemoryError
+
+
+@pytest.mark.parametrize("error", [MemoryError, WordlessError, SystemExit, GeneratorExit])
+@pytest.mark.parametrize("broken_log", [False, True])
+def test_whatever_an_item_raises_its_reader_lives_and_the_item_is_read_again(
+    track, monkeypatch, error: type[BaseException], broken_log: bool
+) -> None:
+    odd = track(2, 3)
+    before = threading.active_count()
+
+    def stumble() -> None:
+        raise error
+
+    def refuse(*args: object, **facts: object) -> None:
+        raise MemoryError
+
+    if broken_log:
+        monkeypatch.setattr(logging.getLogger("coldplate.backend"), "error", refuse)
+    odd.items[0][1].act = stumble
+    for _ in range(3):
+        missing = odd.unread()
+        assert set(missing) == {"0/1"}
+        assert missing["0/1"].reason is Reason.MALFORMED
+        assert missing["0/1"].detail.startswith(error.__name__)
+    assert threading.active_count() == before + 1, "one reader serves them all"
+    odd.items[0][1].act = lambda: None
+    assert odd.unread() == {}
+
+
 def test_a_hang_is_told_once_and_its_end_once(track, caplog) -> None:
     one = track(2, 3)
     one.hang((0, 1))
@@ -228,11 +262,12 @@ def test_an_item_that_hangs_whenever_it_is_read_is_not_told_of_each_time(track, 
     assert len(caplog.records) == 1
 
 
-def test_where_no_thread_can_be_started_the_reason_is_told_and_it_heals(track, monkeypatch) -> None:
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
+def test_where_no_thread_can_be_started_the_reason_is_told_and_it_heals(track, monkeypatch, error: Exception) -> None:
     short = track(2, 2)
 
     def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+        raise error
 
     with monkeypatch.context() as scarce:
         scarce.setattr(threading.Thread, "start", refuse)
