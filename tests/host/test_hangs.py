@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -14,6 +18,7 @@ from agent.backends.host.devices import DEVICES, MAX_FILESYSTEMS
 from agent.model import Backend, Instant, Lane, Reason
 from tests.fakes.trees import KINDS, OddTree
 
+ROOT = Path(__file__).resolve().parents[2]
 ROWS_OF = {
     "stat": {"cpu_seconds_total", "boot_timestamp_seconds"},
     "loadavg": {"load1", "load5", "load15"},
@@ -78,6 +83,38 @@ def test_a_file_of_procfs_that_hangs_costs_its_own_group(host, tree, file: str) 
     fresh.close()
 
 
+CHILD = """
+    import os, sys
+    from pathlib import Path
+    from agent.backends.host import HostBackend
+    from agent.model import Instant, Lane
+    proc, sysfs, file = sys.argv[1:]
+    writer = os.open(Path(proc, file), os.O_RDWR)  # so that opening returns, and reading does not
+    sample = HostBackend(proc, sysfs).read(Lane.SLOW, Instant(1.0, 1.7e9))
+    print(*sorted({each.metric.name for each in sample.gaps}), flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("file", sorted(ROWS_OF))
+def test_a_read_that_hangs_holds_no_lock_that_the_rest_of_the_process_needs(host, tree, file: str) -> None:
+    """A library that reads in C may keep the interpreter's lock meanwhile, and then the process stands still."""
+    tree.hang(host.proc / file)
+    child = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(CHILD), str(host.proc), str(host.sys), file],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert child.returncode == 0, child.stderr
+    assert set(child.stdout.split()) == rows(ROWS_OF[file])
+
+
+@pytest.mark.parametrize("kind", ["endless", "huge"])
+@pytest.mark.parametrize("file", ["self/mounts", "filesystems"])
+def test_a_list_of_mounts_is_read_within_bounds(host, tree, file: str, kind: str) -> None:
+    tree.spoil(host.proc / file, kind)
+    assert any('filesystem_size_bytes{mountpoint="/"}' in name for name in host.values())
+
+
 def test_a_filesystem_whose_disk_is_gone_costs_itself_and_is_named(host, monkeypatch) -> None:
     dead = host.root / "dead"
     dead.mkdir()
@@ -124,7 +161,7 @@ def test_every_filesystem_may_hang_and_the_rest_of_the_host_is_shown(host, monke
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"endless", "huge"}))
 @pytest.mark.parametrize("file", sorted(ROWS_OF))
 def test_whatever_stands_in_the_place_of_a_file_costs_its_own_group(host, tree, caplog, file: str, kind: str) -> None:
-    """Endless and huge files are left out: procfs has none, and psutil reads them whole."""
+    """Endless and huge files are left out: procfs has none, and psutil reads them whole; lists of mounts are below."""
     whole, _ = read(host.backend)
     fresh = HostBackend(str(host.proc), str(host.sys))
     tree.spoil(host.proc / file, kind)

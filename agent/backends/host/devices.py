@@ -7,6 +7,7 @@ import os
 import psutil
 
 from agent.backends.host.figures import Figures, Group, SeriesBook
+from agent.backends.host.mounts import block_mounts
 from agent.catalogue.node import BY_NAME
 
 DISK = tuple(BY_NAME[f"coldplate_node_disk_{what}_bytes_total"] for what in ("read", "written"))
@@ -84,19 +85,20 @@ class MountPoints:
 
     def __init__(self, procfs: str) -> None:
         self.path = f"{procfs}/self/mounts"
+        self._procfs = procfs
 
     def read(self) -> list[str] | Exception:
         """The mount points, or why they cannot be told."""
         try:
             return self._chosen()
-        except Exception as error:  # whatever psutil raises for what it does not expect
+        except OSError as error:
             return error
 
     def _chosen(self) -> list[str]:
         chosen = ["/"]
         mounts = [
             mount
-            for mount in psutil.disk_partitions(all=False)
+            for mount in block_mounts(self._procfs)
             if mount.fstype not in READ_ONLY_IMAGES
             and not any(mount.mountpoint == at or mount.mountpoint.startswith(f"{at}/") for at in FOREIGN_MOUNTS)
         ]
