@@ -82,7 +82,7 @@ class Daemon:
         self.rack = make_watch(self.config, self._rack_options(self.config), clock, self._threads)
         self.judge = self._make_judge(load_alerting(self.config, options.folder, self._receivers))
         self.engine: Engine = build_engine(
-            self.config, options, clock, self._facts, self._snapshot_taken, self._files.put
+            self.config, options, clock, self._facts, self._snapshot_taken, self._files.put, self._threads
         )
         site = Site(self._view())
         web = self.config.web
