@@ -27,6 +27,7 @@ from agent.backends.power.ipmi import Ipmi, Transport, open_transport
 from agent.backends.power.pacing import Paced, Repeat, Source, Spawn, spawn_thread
 from agent.backends.power.rapl import Rapl
 from agent.backends.power.redfish import Redfish, RedfishConfig
+from agent.backends.power.refusals import Refusals
 from agent.backends.protocol import AbsentError, Sample
 from agent.backends.relay import Relay
 from agent.catalogue import metric
@@ -73,6 +74,7 @@ class PowerBackend:
         self._parts = [Repeat(hwmon.parts, hwmon.period)] if "hwmon" in names else []
         if "rapl" in order:
             self._parts.append(Repeat(rapl.read, rapl.period))
+        self._refusals = Refusals()
         self._sysfs = (hwmon, rapl)
         self._looked_for = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
 
@@ -93,6 +95,7 @@ class PowerBackend:
         if winner is not None and winner.watts is not None:
             readings.append(Reading(self._series[winner.source.name], winner.watts))
         gaps.extend(self._missing(winner))
+        self._refusals.see(gaps, (reading.series.metric.name for reading in readings))
         left_out = sum(each.left_out for each in self._sysfs)
         if left_out:
             readings.append(Reading(LEFT_OUT, left_out))

@@ -108,6 +108,7 @@ class Hwmon:
     name = "hwmon"
     period = 1.0  # the meter's own interval is 1 s by default, and a read may go through the firmware
     configured = False
+    denied_retry = 1.0
     slow = False
     grace = 0.0
     patience = 0.0

@@ -1,27 +1,22 @@
 """Node power from the management controller, in-band: IPMI with the DCMI extension.
 
-One DCMI command, Get Power Reading, through the kernel's IPMI device. Nothing else is ever sent, and
-no program is run. The layout follows the DCMI specification 1.5, section 6.6.1.
+The kernel's IPMI device is read where the agent may open it. Whoever may write to that device may also switch the
+node off, so the unit as shipped gives it to the broker alone (see `agent.broker`), which then is asked instead.
+Nothing but Get Power Reading is ever sent, and no program is run.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from agent.backends.protocol import AbsentError, DeviceError
+from agent.broker.asking import REMEDY, BrokerClient, BrokerError, explained
+from agent.broker.dcmi import DCMI, DEVICES, TIMEOUT, device, open_device
 from agent.model import Reason
 
-DEVICES = ("/dev/ipmi0", "/dev/ipmi/0", "/dev/ipmidev/0")
-
-NETFN_GROUP = 0x2C
-GET_POWER_READING = 0x02
-DCMI = 0xDC
-REQUEST = bytes((DCMI, 0x01, 0x00, 0x00))  # system power statistics, no attributes, reserved
 MEASURING = 0x40  # bit 6 of the power reading state
-TIMEOUT = 1.5
-"""Seconds. A controller answers within a few tenths; the kernel's driver itself gives up after 5."""
 
 _COMPLETION = {
     0xC1: (Reason.UNSUPPORTED, "the controller does not know DCMI power readings"),
@@ -61,23 +56,50 @@ def parse_power_reading(response: bytes) -> PowerReading:
 
 
 class Transport(Protocol):
-    """A way to send one IPMI request to the controller of this node."""
+    """A way to ask the controller of this node for its power reading."""
 
-    def request(self, netfn: int, command: int, data: bytes, timeout: float) -> bytes:
+    def power_reading(self) -> bytes:
         """The response, completion code first. Raises OSError, TimeoutError among them."""
 
     def close(self) -> None:
         """Release the device; may be called more than once."""
 
 
-def open_transport() -> Transport:
-    """The kernel's IPMI device. Raises AbsentError if there is none, OSError if it cannot be opened."""
-    for path in DEVICES:
-        if Path(path).exists():
-            from agent.backends.power.ipmidev import DeviceTransport  # ctypes, only where there is a device
+def open_transport(
+    find: Callable[[], str | None] = device,
+    opener: Callable[[str], Transport] = open_device,
+    broker: BrokerClient | None = None,
+) -> Transport:
+    """The kernel's IPMI device, or the broker where only that may open it.
 
-            return DeviceTransport(path)
-    raise AbsentError(f"no IPMI device: {', '.join(DEVICES)} (kernel module ipmi_devintf)")
+    Raises AbsentError if this node has none, OSError if it cannot be opened.
+    """
+    path = find()
+    if path is None:
+        raise AbsentError(f"no IPMI device: {', '.join(DEVICES)} (kernel module ipmi_devintf)")
+    try:
+        return opener(path)
+    except PermissionError as error:
+        asked = broker if broker is not None else BrokerClient()
+        if not asked.installed:
+            raise PermissionError(error.errno, f"{error.strerror}; {REMEDY}", path) from error
+        return asked
+
+
+_ERRORS = {
+    errno.ETIMEDOUT: Reason.TIMEOUT,
+    errno.EBUSY: Reason.TIMEOUT,
+    errno.EBADMSG: Reason.MALFORMED,
+    **dict.fromkeys((errno.EACCES, errno.EPERM), Reason.DENIED),
+}
+
+
+def _fault(error: OSError) -> DeviceError:
+    if isinstance(error, TimeoutError):
+        return DeviceError(Reason.TIMEOUT, f"DCMI power reading: no answer within {TIMEOUT:g} s")
+    reason = _ERRORS.get(error.errno or errno.EIO, Reason.LOST)
+    where = f"{error.filename}: " if error.filename and not isinstance(error, BrokerError) else ""
+    return DeviceError(reason, f"DCMI power reading: {where}{explained(error)}")
 
 
 class Ipmi:
@@ -86,6 +108,7 @@ class Ipmi:
     name = "ipmi"
     period = 5.0
     configured = False
+    denied_retry = 15.0
     slow = True  # the kernel's driver may wait for a dead controller, and nothing can interrupt it
     grace = 0.25  # a controller answers in-band within some tens of milliseconds
     patience = 4.0
@@ -98,17 +121,10 @@ class Ipmi:
         try:
             if self._transport is None:
                 self._transport = self._opener()
-            response = self._transport.request(NETFN_GROUP, GET_POWER_READING, REQUEST, TIMEOUT)
-        except TimeoutError as error:
-            self.close()
-            raise DeviceError(Reason.TIMEOUT, f"DCMI power reading: no answer within {TIMEOUT:g} s") from error
-        except PermissionError as error:
-            self.close()
-            remedy = "give the agent's group read and write access to the device by a udev rule"
-            raise DeviceError(Reason.DENIED, f"{error.filename or 'IPMI'}: {error.strerror}; {remedy}") from error
+            response = self._transport.power_reading()
         except OSError as error:
             self.close()
-            raise DeviceError(Reason.LOST, f"DCMI power reading: {error}") from error
+            raise _fault(error) from error
         reading = parse_power_reading(response)
         if not reading.measuring:
             raise DeviceError(Reason.UNSUPPORTED, "DCMI power reading: the controller does not measure power now")

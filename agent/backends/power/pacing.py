@@ -21,8 +21,6 @@ ABSENT_RETRY = 60.0
 FIRST_RETRY = 5.0
 LAST_RETRY = 15.0
 """So that what is well again shows soon; a controller that works is asked three times as often."""
-DENIED_RETRY = 300.0
-"""Long, because a management controller locks an account after a few wrong passwords."""
 
 log = logging.getLogger("coldplate.power")
 
@@ -42,6 +40,8 @@ class Source(Protocol):
     """Seconds from one read to the next."""
     configured: bool
     """Whether the operator named it: then its failure is reported even if another source answers."""
+    denied_retry: float
+    """Seconds after which a slow source is asked again where it was refused."""
     slow: bool
     """Whether it may take longer than a tick can wait, and is asked in a thread."""
     grace: float
@@ -142,7 +142,7 @@ class Paced:
         if not self.source.slow:  # asking costs nothing
             self._due = mono + self.source.period
             return
-        self._due = mono + (DENIED_RETRY if fault.reason is Reason.DENIED else self._retry)
+        self._due = mono + (self.source.denied_retry if fault.reason is Reason.DENIED else self._retry)
         self._retry = min(2 * self._retry, LAST_RETRY)
 
 

@@ -26,10 +26,7 @@ ZONES = 256
 MAX_WATTS = 5000.0
 """No RAPL domain draws this much: a fall that would need it as a wrap is a counter that began anew."""
 
-REMEDY = (
-    "; only root may read it: run the agent with CAP_DAC_READ_SEARCH, or let a tmpfiles.d or udev rule"
-    " give the agent's group read access to energy_uj"
-)
+REMEDY = "; udev/70-coldplate.rules lets the agent's group read it: udevadm trigger --subsystem-match=powercap"
 
 
 @dataclass(slots=True)

@@ -126,6 +126,7 @@ class Redfish:
     name = "redfish"
     period = 5.0
     configured = True
+    denied_retry = 300.0  # long, because a management controller locks an account after a few wrong passwords
     slow = True
     grace = 0.0
     patience = 10.0

@@ -1,7 +1,7 @@
 """One IPMI request through the kernel's device: the structures and calls of linux/ipmi.h.
 
-Apart from `ipmi`, so that ctypes is loaded only on a node that has the device. It was written from the
-header and checked against its sizes and call numbers, and never tried on a real controller.
+A module of its own, so that ctypes is loaded only on a node that has the device. Tried with the kernel's driver and an
+emulated controller (`make test-systemd MACHINE=full`), and never with a real one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import fcntl
 import os
 import select
 from collections.abc import Callable
+
+from agent.broker.dcmi import GET_POWER_READING, NETFN_GROUP, REQUEST, TIMEOUT, Device
 
 SYSTEM_INTERFACE = 0x0C  # IPMI_SYSTEM_INTERFACE_ADDR_TYPE
 BMC_CHANNEL = 0x0F  # IPMI_BMC_CHANNEL
@@ -80,7 +82,7 @@ def _wait(file: int, timeout: float) -> bool:
     return bool(poll.poll(timeout * 1000))
 
 
-class DeviceTransport:
+class DeviceTransport(Device):
     """An open IPMI device."""
 
     def __init__(
@@ -94,8 +96,11 @@ class DeviceTransport:
         self._msgid = 0
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
-    def request(self, netfn: int, command: int, data: bytes, timeout: float) -> bytes:
-        """The response, completion code first. Raises TimeoutError, or OSError from the device."""
+    def power_reading(self) -> bytes:
+        """The controller's response, completion code first. Raises TimeoutError, or OSError from the device."""
+        return self._request(NETFN_GROUP, GET_POWER_READING, REQUEST, TIMEOUT)
+
+    def _request(self, netfn: int, command: int, data: bytes, timeout: float) -> bytes:
         self._msgid += 1
         payload = ctypes.create_string_buffer(data, len(data))
         address = Address(SYSTEM_INTERFACE, BMC_CHANNEL, 0)

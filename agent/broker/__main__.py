@@ -1,0 +1,38 @@
+"""The broker's process. systemd starts it with its socket when somebody asks, and it ends when nobody does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+
+from agent.broker.answering import Broker, serve
+
+FIRST_DESCRIPTOR = 3
+"""SD_LISTEN_FDS_START of sd_listen_fds(3)."""
+IDLE = 60.0
+"""Seconds: longer than the period in which the management controller is asked, so that it is not started for each."""
+ROOT = 0
+
+
+def main() -> int:
+    """Serve the socket that systemd handed over; the exit status."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":
+        print("coldplate-broker: started without its socket: systemctl start coldplate-broker.socket", file=sys.stderr)
+        return 2
+    with socket.socket(fileno=FIRST_DESCRIPTOR) as listener:
+        # The socket's file belongs to the agent's user, whose number need not be looked up this way.
+        agent = os.stat(listener.getsockname()).st_uid  # noqa: PTH116 - pathlib costs memory
+        serve(listener, Broker(time.monotonic), frozenset({ROOT, agent}), IDLE, end_in)
+    return 0
+
+
+def end_in(seconds: float) -> None:
+    """The kernel ends this process then, whatever it waits for; 0 for never. The next question starts another one."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

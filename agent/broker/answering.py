@@ -1,0 +1,147 @@
+"""The privileged side: what is answered, to whom, and how long anybody may keep it busy.
+
+One process asks at a time, one question for each connection. Whoever is not a known user gets no answer at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Callable
+
+from agent.broker import dcmi
+from agent.broker.questions import POWER, QUESTION, answer_to, parse_question
+from agent.broker.variables import job_variables, joined
+
+STAT, ENVIRON = 1024, 256 * 1024
+"""Most bytes that are read of each file."""
+PATIENCE = 1.0
+"""Seconds that a peer has to ask, and to take its answer."""
+DEADLINE = 4.0
+"""Seconds that an answer may take: a process that is stuck in a driver may hold the lock on its environment."""
+POWER_PERIOD = 1.0
+"""Seconds between two requests to the management controller, whoever asks for them."""
+
+_CREDENTIALS = struct.Struct("=3i")  # struct ucred of unix(7): pid, uid, gid
+
+
+class Broker:
+    """Answers questions. `clock` is monotonic, in seconds."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        procfs: str = "/proc",
+        device: Callable[[], str | None] = dcmi.device,
+        open_device: Callable[[str], dcmi.Device] = dcmi.open_device,
+    ) -> None:
+        self._clock = clock
+        self._procfs = procfs
+        self._device = device
+        self._open_device = open_device
+        self._power_due = float("-inf")
+
+    def answer(self, question: bytes) -> bytes:
+        """The answer; empty for what is no question."""
+        asked = parse_question(question)
+        if asked is None:
+            return b""
+        what, pid, started = asked
+        try:
+            content = self._power() if what == POWER else joined(variables_of(self._procfs, pid, started))
+        except OSError as error:
+            return answer_to(question, error.errno or errno.EIO)
+        return answer_to(question, 0, content)
+
+    def _power(self) -> bytes:
+        path = self._device()
+        if path is None:
+            raise OSError(errno.ENODEV, "no IPMI device")
+        now = self._clock()
+        if now < self._power_due:
+            raise OSError(errno.EBUSY, "asked too often")
+        self._power_due = now + POWER_PERIOD
+        device = self._open_device(path)
+        try:
+            return device.power_reading()
+        finally:
+            device.close()
+
+
+def variables_of(procfs: str, pid: int, started: int) -> dict[bytes, bytes]:
+    """The job variables of the process that was started then. Raises OSError, ESRCH if it is another one.
+
+    Both files are reached through one open directory, which stays that of the same process: one that gets the same
+    number later is not seen through it.
+    """
+    directory = os.open(f"{procfs}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if _started(_content(directory, "stat", STAT)) != started:
+            raise ProcessLookupError(errno.ESRCH, "another process")
+        return job_variables(_content(directory, "environ", ENVIRON))
+    finally:
+        os.close(directory)
+
+
+def _started(stat: bytes) -> int:
+    """When a process was started, by its /proc/PID/stat: field 22, and the command (2) may hold blanks and brackets."""
+    fields = stat.rpartition(b")")[2].split()
+    if len(fields) < 20 or not fields[19].isdigit():
+        raise ProcessLookupError(errno.ESRCH, "no start in stat")
+    return int(fields[19])
+
+
+def _content(directory: int, name: str, most: int) -> bytes:
+    file = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        parts = []
+        while most > 0 and (part := os.read(file, most)):
+            parts.append(part)
+            most -= len(part)
+        return b"".join(parts)
+    finally:
+        os.close(file)
+
+
+def serve(
+    listener: socket.socket,
+    broker: Broker,
+    peers: frozenset[int],
+    idle: float,
+    deadline: Callable[[float], object] = lambda _: None,
+) -> None:
+    """Answer the users `peers` until nobody has asked for `idle` seconds.
+
+    `deadline` is told before an answer in how many seconds it must be there, and afterwards 0.
+    """
+    listener.settimeout(idle)
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            return
+        with connection:
+            if user_of(connection) in peers:
+                _converse(connection, broker, deadline)
+
+
+def user_of(connection: socket.socket) -> int:
+    """The user who opened the connection, by the kernel's word."""
+    _, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return int(uid)
+
+
+def _converse(connection: socket.socket, broker: Broker, deadline: Callable[[float], object]) -> None:
+    """One question and its answer. A peer that is slow or gone is left alone."""
+    connection.settimeout(PATIENCE)
+    try:
+        question = connection.recv(QUESTION.size + 1)
+        deadline(DEADLINE)
+        answer = broker.answer(question)
+        deadline(0)
+        if answer:
+            connection.send(answer)
+    except OSError:
+        return

@@ -1,0 +1,89 @@
+"""The agent's side: asks the broker, and believes nothing that it says without a look.
+
+Each question has a connection of its own, which is closed whatever comes of it, so that a late answer has nowhere
+to go. A broker that is absent, hangs or talks nonsense is an OSError, within the patience of the one who asks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from agent.broker.questions import LONGEST_ANSWER, ask_power, ask_variables, parse_answer
+
+SOCKET = "/run/coldplate-broker.sock"
+REMEDY = "systemctl enable --now coldplate-broker.socket lets the agent ask coldplate's broker for it"
+VARIABLES_PATIENCE = 2.0
+"""Seconds: it may have to be started first, and may be waiting for the management controller meanwhile."""
+POWER_PATIENCE = 4.0
+
+
+class BrokerError(OSError):
+    """The broker itself cannot be asked, or does not answer as it should; its file name is the socket's."""
+
+
+def explained(error: OSError) -> str:
+    """What kept the broker from answering, and the remedy where there is one, for people."""
+    if not isinstance(error, BrokerError):
+        return str(error.strerror)
+    unreachable = error.errno in (errno.ENOENT, errno.ECONNREFUSED, errno.EACCES, errno.EPERM)
+    return f"{error.filename}: {error.strerror}; {REMEDY if unreachable else 'see journalctl -u coldplate-broker'}"
+
+
+class BrokerClient:
+    """Asks one question at a time. `socket_path` is where the broker listens."""
+
+    def __init__(self, socket_path: str = SOCKET) -> None:
+        self._path = socket_path
+
+    @property
+    def installed(self) -> bool:
+        """Whether there is a socket to ask at."""
+        return os.path.exists(self._path)  # noqa: PTH110 - one call, no object
+
+    def variables(self, pid: int, started: int) -> bytes:
+        """The job variables of the process that was started then, in the form of its /proc/PID/environ.
+
+        Raises BrokerError, or the OSError with which the broker failed to read them.
+        """
+        return self._ask(ask_variables(pid, started), VARIABLES_PATIENCE)
+
+    def power_reading(self) -> bytes:
+        """The management controller's response, completion code first. Raises as `variables` does."""
+        return self._ask(ask_power(), POWER_PATIENCE)
+
+    def close(self) -> None:
+        """Nothing is held between two questions."""
+
+    def _ask(self, question: bytes, patience: float) -> bytes:
+        try:
+            message = self._exchange(question, patience)
+            error, content = parse_answer(question, message)
+        except TimeoutError as problem:
+            raise BrokerError(errno.ETIMEDOUT, f"no answer within {patience:g} s", self._path) from problem
+        except OSError as problem:
+            number = problem.errno or errno.EIO
+            raise BrokerError(number, os.strerror(number), self._path) from problem
+        except ValueError as problem:
+            raise BrokerError(errno.EBADMSG, str(problem), self._path) from problem
+        if error:
+            raise OSError(error, f"the broker was told: {os.strerror(error)}")
+        return content
+
+    def _exchange(self, question: bytes, patience: float) -> bytes:
+        """One message there and one back; once more where the broker ended as we came, since it then starts anew."""
+        for last in (False, True):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as connection:
+                connection.settimeout(patience)
+                try:
+                    connection.connect(self._path)
+                    connection.send(question)
+                    message = connection.recv(LONGEST_ANSWER + 1)
+                except (ConnectionResetError, BrokenPipeError):
+                    if last:
+                        raise
+                    continue
+                if message or last:
+                    return message
+        return b""

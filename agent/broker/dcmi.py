@@ -1,0 +1,38 @@
+"""The one IPMI request that coldplate ever sends: Get Power Reading of the DCMI specification 1.5, section 6.6.1."""
+
+from __future__ import annotations
+
+import os
+
+DEVICES = ("/dev/ipmi0", "/dev/ipmi/0", "/dev/ipmidev/0")
+
+NETFN_GROUP = 0x2C
+GET_POWER_READING = 0x02
+DCMI = 0xDC
+REQUEST = bytes((DCMI, 0x01, 0x00, 0x00))  # system power statistics, no attributes, reserved
+TIMEOUT = 1.5
+"""Seconds. A controller answers within a few tenths; the kernel's driver itself gives up after 5."""
+
+
+class Device:
+    """An open way to ask the controller. No Protocol: importing typing costs the broker a megabyte."""
+
+    def power_reading(self) -> bytes:
+        """The controller's response, completion code first. Raises TimeoutError, or OSError from the device."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release the device; may be called more than once."""
+        raise NotImplementedError
+
+
+def device() -> str | None:
+    """The kernel's IPMI device; None on a node without one."""
+    return next((path for path in DEVICES if os.path.exists(path)), None)  # noqa: PTH110 - pathlib costs memory
+
+
+def open_device(path: str) -> Device:
+    """The device, ready to be asked. Raises OSError."""
+    from agent.broker.ipmidev import DeviceTransport  # ctypes, only where there is a device
+
+    return DeviceTransport(path)

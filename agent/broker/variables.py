@@ -1,0 +1,27 @@
+"""The variables of an environment that may say something about a job. All others stay where they are."""
+
+from __future__ import annotations
+
+KEYS = frozenset(
+    b"SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NAME SLURM_JOB_USER SLURM_JOB_ACCOUNT SLURM_JOB_PARTITION "
+    b"SLURM_JOB_START_TIME SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID RAY_JOB_ID PBS_JOBID PBS_JOBNAME PBS_QUEUE "
+    b"LSB_JOBID LSB_JOBINDEX LSB_JOBNAME LSB_QUEUE LSB_PROJECT_NAME HOSTNAME".split()
+)
+
+LONGEST = 1024
+"""Bytes of a value that are kept."""
+
+
+def job_variables(environ: bytes) -> dict[bytes, bytes]:
+    """The known variables of a /proc/PID/environ; the first of equal ones counts, as it does for getenv."""
+    found: dict[bytes, bytes] = {}
+    for entry in environ.split(b"\0"):
+        key, _, value = entry.partition(b"=")
+        if value and key in KEYS:
+            found.setdefault(key, value[:LONGEST])
+    return found
+
+
+def joined(variables: dict[bytes, bytes]) -> bytes:
+    """Variables in the form of a /proc/PID/environ."""
+    return b"".join(b"%b=%b\0" % pair for pair in variables.items())
