@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from agent.backends.jobs import JobsBackend, JobsConfig
 from agent.backends.protocol import GpuProcess, Sample
+from agent.broker.asking import BrokerClient
 from agent.catalogue import BY_NAME
 from agent.model import Gap, Gpu, Instant, Lane, Reading, Series
 
@@ -71,17 +73,20 @@ class Rig:
         self.mapping = root / "mapping"
         self.gpustat = root / "gpustat"
         self.socket = root / "kubelet.sock"
+        self.proxy = root / "coldplate-kubelet.sock"
+        self.pod_logs = root / "pods"
+        self.broker = BrokerClient(str(root / "broker.sock"))
         self.mono = 100.0
         self.sample = Sample()
         self.backend: JobsBackend | None = None
 
     def open(self, *sources: str, **options: object) -> JobsBackend:
         config = JobsConfig(sources, self.mapping) if sources else JobsConfig(mapping_dir=self.mapping)
-        options.setdefault("lookup", name_of)
-        self.backend = JobsBackend(
-            self.proc.root, lambda: self.running, lambda: self.snapshot, config,
-            kubelet=str(self.socket), gpustat=str(self.gpustat), **options,  # type: ignore[arg-type]  # passed on
-        )  # fmt: skip
+        given: dict[str, Any] = {
+            "lookup": name_of, "ask": self.broker.variables, "kubelet": [str(self.socket), str(self.proxy)],
+            "pod_logs": str(self.pod_logs), "gpustat": str(self.gpustat), **options,
+        }  # fmt: skip
+        self.backend = JobsBackend(self.proc.root, lambda: self.running, lambda: self.snapshot, config, **given)
         return self.backend
 
     def put(self, index: int, *pids: int, instance: int | None = None) -> None:

@@ -1,9 +1,9 @@
 """The jobs backend: from the processes that the driver shows on each GPU to the jobs that hold the GPUs.
 
 Everything that may be missing costs only what it would have told: a process whose environment is hidden is
-known by its cgroup, a pod without the kubelet by its uid. Which of the ways is barred is shown as
-coldplate_backend_up of `jobs_procfs`, `jobs_environ`, `jobs_kubelet` and `jobs_mapping`, and why is in the log. It
-is a gap only where a series is missing for it: facts about a job are labels, and their series is there without them.
+known by its cgroup, a pod without a name by its uid. Which of the ways is barred is shown as coldplate_backend_up of
+`jobs_procfs`, `jobs_environ`, `jobs_kubelet` and `jobs_mapping`. What only a permission keeps away is a gap of
+coldplate_job_info, whose labels are empty for it, and is said once in the log.
 """
 
 from __future__ import annotations
@@ -14,21 +14,24 @@ from pathlib import Path
 
 from agent.backends.jobs.devices import Devices, Slot, mig_slots
 from agent.backends.jobs.files import Patient, ReadFile, read_file
-from agent.backends.jobs.holders import Board, PodNames, add_mapped, add_pods
+from agent.backends.jobs.hidden import AskVariables
+from agent.backends.jobs.holders import KUBERNETES, Board, PodNames, add_mapped, add_pods
 from agent.backends.jobs.job import Job
-from agent.backends.jobs.kubelet import Kubelet, KubeletError
+from agent.backends.jobs.kubelet import SOCKETS, Kubelet, KubeletError
 from agent.backends.jobs.ledger import Ledger
 from agent.backends.jobs.mapping import GPUSTAT, Entry, MappingFiles, scheduler_of
+from agent.backends.jobs.podlogs import PODS, PodLogs
 from agent.backends.jobs.pods import PodDevice
 from agent.backends.jobs.problems import Problems
 from agent.backends.jobs.process import Process, ProcessTable
 from agent.backends.jobs.settings import JobsConfig
-from agent.backends.jobs.shown import ENERGY_OF, HOLDER, Shown
+from agent.backends.jobs.shown import ENERGY_OF, FACTS_OF, HOLDER, Shown
 from agent.backends.jobs.users import Users, system_name
+from agent.backends.jobs.ways import Ways
 from agent.backends.protocol import GpuProcess, Sample
-from agent.model import Gap, Gpu, Instant, Lane, Reading, Reason
+from agent.broker.asking import BrokerClient
+from agent.model import Gap, Gpu, Instant, Lane, Node, Reading, Reason
 
-KUBELET_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 MAX_JOBS = 16
 """Jobs of one GPU that are shown."""
 MAX_PROCESSES = 256
@@ -39,7 +42,8 @@ class JobsBackend:
     """Implements `Backend`.
 
     `processes` gives every GPU of the node with its processes, `readings` those of the last snapshot (for MIG
-    instances and energy). Both are called in the backend's own thread. `lookup` names a user by number.
+    instances and energy). Both are called in the backend's own thread. `ask` is for environments that may not be
+    read, `kubelet` are the sockets to try, `pod_logs` is where pods' logs are, `lookup` names a user by number.
     """
 
     name = "jobs"
@@ -53,7 +57,9 @@ class JobsBackend:
         readings: Callable[[], Iterable[Reading]] = tuple,
         config: JobsConfig | None = None,
         *,
-        kubelet: str = KUBELET_SOCKET,
+        ask: AskVariables | None = None,
+        kubelet: Sequence[str] = SOCKETS,
+        pod_logs: str = PODS,
         gpustat: str = GPUSTAT,
         lookup: Callable[[int], str] = system_name,
         read: ReadFile = read_file,
@@ -67,11 +73,15 @@ class JobsBackend:
         self._procfs = os.fspath(procfs)
         ticks = os.sysconf("SC_CLK_TCK")
         self._reader = Patient(read)
-        self._table = ProcessTable(self._procfs, sources, self._reader, self._users, self._problems, ticks)
+        self._table = ProcessTable(
+            self._procfs, sources, self._reader, ask or BrokerClient().variables, self._users, self._problems, ticks
+        )
         self._kubelet = Kubelet(kubelet) if "kubernetes" in sources else None
         directories = [gpustat] if config.mapping_dir is None else [os.fspath(config.mapping_dir), gpustat]
         self._files = MappingFiles(directories if "mapping" in sources else (), self._reader, self._problems)
+        self._pod_logs = PodLogs(pod_logs)
         self._names = PodNames()
+        self._ways = Ways()
         self._ledger = Ledger()
         self._shown = Shown()
 
@@ -82,6 +92,7 @@ class JobsBackend:
         latest = list(self._readings())
         devices = Devices(running, mig_slots(latest))
         self._shown.begin()
+        self._ways.begin()
         before = self._table.reads + self._files.reads
         board, known = self._by_processes(running, devices, now.mono)
         self._add_pods(board, known, devices)
@@ -90,6 +101,8 @@ class JobsBackend:
         for slot in board.limit(MAX_JOBS):
             self._problems.note("too_many", f"GPU {slot.gpu.index}: more than {MAX_JOBS} jobs; the others are left out")
         self._show(board, latest, now.mono)
+        if self._ways.barred:
+            self._shown.miss(Gap(FACTS_OF, Node(), Reason.DENIED, "; ".join(self._ways.barred.values())))
         calls = self._table.reads + self._files.reads - before
         return Sample(self._shown.end(self._problems.readings()), self._shown.gaps, calls=calls)
 
@@ -136,7 +149,17 @@ class JobsBackend:
                 self._shown.miss(Gap(HOLDER, slot.gpu, reason, detail))
         looked = [process for process in known.values() if process.job is not None]
         if looked:
-            self._shown.way("jobs_environ", not any(process.hidden for process in looked))
+            hidden = [(process.late, process.hidden) for process in looked if process.hidden]
+            self._shown.way("jobs_environ", not hidden)
+            unanswered, why = min(hidden, default=(False, ""))
+            self._note("names of jobs", why, denied=not unanswered)
+
+    def _note(self, what: str, barred: str, denied: bool = True) -> None:
+        """One of the facts that others guard: why it cannot be had, "" if it can."""
+        if barred:
+            self._ways.fail(what, f"{what}: {barred}", denied)
+        else:
+            self._ways.open(what)
 
     def _add_pods(self, board: Board, known: Mapping[int, Process], devices: Devices) -> None:
         pods: dict[Slot, list[PodDevice]] = {}
@@ -147,8 +170,12 @@ class JobsBackend:
                 self._problems.note("unknown_device", text)
             else:
                 pods.setdefault(slot, []).append(each)
-        self._names.name(board, pods, {pid: process.host for pid, process in known.items()})
+        logged = self._pod_logs.names({job.id for job in board.jobs() if job.scheduler == KUBERNETES})
+        self._names.name(board, pods, {pid: process.host for pid, process in known.items()}, logged)
         add_pods(board, pods)
+        named = [bool(job.pod) for job in board.jobs() if job.scheduler == KUBERNETES]
+        if named and (all(named) or self._pod_logs.refused):
+            self._note("names of pods", "" if all(named) else self._pod_logs.refused)
 
     def _ask_kubelet(self) -> Sequence[PodDevice]:
         if self._kubelet is None:
@@ -156,12 +183,14 @@ class JobsBackend:
         try:
             found = self._kubelet.devices()
         except KubeletError as error:
-            self._problems.note("kubelet", str(error))
+            self._problems.count("kubelet")
             self._shown.way("jobs_kubelet", False)
+            self._note("pods by the kubelet", str(error), error.denied)
             return ()
         if found is None:
             return ()
         self._shown.way("jobs_kubelet", True)
+        self._note("pods by the kubelet", "")
         return found
 
     def _add_mapped(self, board: Board, devices: Devices, mono: float) -> None:

@@ -1,4 +1,4 @@
-"""What a process's environment says about its job. Only the keys below are looked at, and nothing else is kept.
+"""What a process's environment says about its job. Only the known variables are looked at.
 
 An environment is written by the user: it names a job where the cgroup does not, and adds facts to it; it never
 overrules what the kernel says.
@@ -9,25 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.backends.jobs.job import Job, legible
+from agent.broker.variables import job_variables
 
 NIL_RAY_JOB = "ffffffff"
 """Ray's id for no job at all."""
 
-KEYS = frozenset(
-    b"SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NAME SLURM_JOB_USER SLURM_JOB_ACCOUNT SLURM_JOB_PARTITION "
-    b"SLURM_JOB_START_TIME SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID RAY_JOB_ID PBS_JOBID PBS_JOBNAME PBS_QUEUE "
-    b"LSB_JOBID LSB_JOBINDEX LSB_JOBNAME LSB_QUEUE LSB_PROJECT_NAME HOSTNAME".split()
-)
-
 
 def known_keys(data: bytes) -> dict[str, str]:
-    """The known variables of a /proc/PID/environ; the first of equal ones counts, as it does for getenv."""
-    found: dict[str, str] = {}
-    for entry in data.split(b"\0"):
-        key, equals, value = entry.partition(b"=")
-        if equals and key in KEYS and value:
-            found.setdefault(key.decode("ascii"), legible(value[:1024].decode("utf-8", "replace")))
-    return found
+    """The known variables of a /proc/PID/environ, as the values of labels."""
+    found = job_variables(data).items()
+    return {key.decode("ascii"): legible(value.decode("utf-8", "replace")) for key, value in found}
 
 
 def slurm_job(env: Mapping[str, str]) -> Job | None:

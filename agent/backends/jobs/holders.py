@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from agent.backends.jobs.devices import UNKNOWN, WHOLE, Slot
 from agent.backends.jobs.job import Job, Key, legible, merged
@@ -56,6 +57,9 @@ class Board:
         else:
             holding.job = merged(holding.job, job)
         holding.pids.update(pids)
+
+    def jobs(self) -> list[Job]:
+        return [holding.job for holdings in self.slots.values() for holding in holdings.values()]
 
     def jobs_on(self, slot: Slot) -> list[Job]:
         return [holding.job for holding in self.slots.get(slot, {}).values()]
@@ -118,15 +122,20 @@ class PodNames:
     def __init__(self) -> None:
         self._names: dict[str, PodDevice] = {}
 
-    def name(self, board: Board, pods: Pods, hosts: Mapping[int, str]) -> None:
-        """Put names in the place of uids wherever it is certain which pod it is; `hosts` are host names by process."""
+    def name(
+        self, board: Board, pods: Pods, hosts: Mapping[int, str], logged: Mapping[str, PodDevice] = MappingProxyType({})
+    ) -> None:
+        """Put names in the place of uids wherever it is certain which pod it is.
+
+        `hosts` are host names by process, `logged` are the pods that the kubelet's own word names, by uid.
+        """
         self._learn(board, pods, hosts)
         for slot, holdings in list(board.slots.items()):
             board.slots[slot] = {}
             for holding in holdings.values():
                 job = holding.job
                 if job.scheduler == KUBERNETES:
-                    known = self._names.get(job.id)
+                    known = logged.get(job.id) or self._names.get(job.id)
                     job = (
                         replace(job, name=_host(holding, hosts))
                         if known is None

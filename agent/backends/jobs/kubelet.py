@@ -1,19 +1,29 @@
 """Asks the kubelet which pods hold which devices (pod-resources API v1, over its Unix socket).
 
+The directory of that socket is open to root alone; where it is closed, the socket that coldplate-kubelet.socket
+offers to the agent is asked.
+
 grpcio is an extra: it is imported when the socket is there for the first time, so that a node without
 Kubernetes does not pay the 16 MiB that it takes.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from agent.backends.jobs.files import said
+from agent.backends.jobs.files import REFUSED, said
 from agent.backends.jobs.pods import PodDevice, pod_devices
 from agent.backends.jobs.wire import WireError
 
+SOCKETS = ("/var/lib/kubelet/pod-resources/kubelet.sock", "/run/coldplate-kubelet.sock")
+"""Where it may be reached, in the order in which that is tried."""
+REMEDY = (
+    "pods that hold a GPU without a process are not seen: systemctl enable --now coldplate-kubelet.socket lets the "
+    "agent ask the kubelet"
+)
 METHOD = "/v1.PodResourcesLister/List"
 PATIENCE = 2.0
 """Seconds that the kubelet has to answer."""
@@ -22,29 +32,34 @@ LARGEST = 16 * 2**20
 
 
 class KubeletError(Exception):
-    """The kubelet is there and cannot be asked, or its answer is of no use. Its text says why, and the remedy."""
+    """The kubelet is there and cannot be asked, or its answer is of no use. Its text says why, and the remedy.
+
+    `denied` says that a permission is what it lacks.
+    """
+
+    def __init__(self, text: str, denied: bool = False) -> None:
+        super().__init__(text)
+        self.denied = denied
 
 
 class Kubelet:
     """Keeps one connection. Used by one thread."""
 
-    def __init__(self, socket: str) -> None:
-        self._socket = socket
+    def __init__(self, sockets: Sequence[str] = SOCKETS) -> None:
+        self._sockets = sockets
+        self._socket = ""
         self._channel: Any = None
         self._ask: Callable[[bytes], bytes] | None = None
         self._failures: type[Exception] = OSError
 
     def devices(self) -> list[PodDevice] | None:
         """The GPUs that pods hold; None on a node without a kubelet. Raises KubeletError."""
-        try:
-            os.stat(self._socket)  # noqa: PTH116 - one call, no object
-        except (FileNotFoundError, NotADirectoryError):
+        socket = self._reachable()
+        if socket != self._socket:
             self.close()
+            self._socket = socket
+        if not socket:
             return None
-        except OSError as error:
-            raise KubeletError(
-                f"{said(self._socket, error)}; run the agent as root, or give it access to the directory"
-            ) from error
         if self._ask is None:
             self._open()
         assert self._ask is not None
@@ -61,6 +76,25 @@ class Kubelet:
         channel, self._channel, self._ask = self._channel, None, None
         if channel is not None:
             channel.close()
+
+    def _reachable(self) -> str:
+        """The first socket that may be used; "" where there is none. Raises KubeletError where all are refused."""
+        refusal = ""
+        for path in self._sockets:
+            try:
+                os.stat(path)  # noqa: PTH116 - one call, no object
+                if os.access(path, os.W_OK, effective_ids=True):
+                    return path
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                if error.errno not in REFUSED:
+                    raise KubeletError(said(path, error)) from error
+                refusal = refusal or f"{said(path, error)}; {REMEDY}"
+        if refusal:
+            raise KubeletError(refusal, denied=True)
+        return ""
 
     def _open(self) -> None:
         try:

@@ -29,6 +29,10 @@ class Problems:
         self._series = {problem: Series(row, Node(), (("problem", problem),)) for problem in PROBLEMS}
         self.counts = dict.fromkeys(PROBLEMS, 0)
 
+    def count(self, problem: str) -> None:
+        """One that is told in another way."""
+        self.counts[problem] += 1
+
     def note(self, problem: str, detail: str) -> None:
         self.counts[problem] += 1
         level = logging.WARNING if self.counts[problem] == 1 else logging.DEBUG

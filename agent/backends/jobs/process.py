@@ -9,15 +9,17 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import inf
 
 from agent.backends.jobs.cgroup import ENGINES, Place, place
 from agent.backends.jobs.environment import known_keys, lsf_job, pbs_job, ray_job, slurm_job
 from agent.backends.jobs.files import GONE, REFUSED, ReadFile, said
+from agent.backends.jobs.hidden import AskVariables, Environments, HiddenError
 from agent.backends.jobs.job import Job, legible, merged
 from agent.backends.jobs.problems import Problems
 from agent.backends.jobs.users import Users
 
-STAT, CGROUP, STATUS, ENVIRON, NODE_STAT = 1024, 16 * 1024, 8 * 1024, 256 * 1024, 4 * 2**20
+STAT, CGROUP, STATUS, NODE_STAT = 1024, 16 * 1024, 8 * 1024, 4 * 2**20
 """Most bytes that are read of each file."""
 
 NO_JOB = frozenset({"nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm-exporter"})
@@ -55,7 +57,9 @@ class Process:
     hidden: str = ""
     """Why its environment could not be read; "" if it could."""
     late: bool = False
-    """Its environment did not answer, and is asked for again."""
+    """Whether that is because it did not answer."""
+    again: float = inf
+    """When it is to be looked into again, in monotonic seconds: what was hidden may be told later."""
 
 
 def parse_stat(data: bytes) -> Stat:
@@ -103,12 +107,20 @@ class ProcessTable:
     """The processes that were on a GPU at the last look."""
 
     def __init__(
-        self, procfs: str, sources: frozenset[str], read: ReadFile, users: Users, problems: Problems, ticks: int
+        self,
+        procfs: str,
+        sources: frozenset[str],
+        read: ReadFile,
+        ask: AskVariables,
+        users: Users,
+        problems: Problems,
+        ticks: int,
     ) -> None:
-        """`ticks` are the clock ticks of a second, as /proc/PID/stat counts them."""
+        """`ask` is for environments that may not be read; `ticks` are the clock ticks of a second in /proc/PID/stat."""
         self._procfs = procfs
         self._sources = sources
         self._read = read
+        self._environments = Environments(procfs, read, ask)
         self._users = users
         self._problems = problems
         self._ticks = ticks
@@ -135,7 +147,7 @@ class ProcessTable:
         unseen: set[int] = set()
         for pid in pids:
             try:
-                process = self._process(pid)
+                process = self._process(pid, mono)
             except OSError as error:
                 if error.errno in REFUSED:
                     self.refused[pid] = said(f"{self._procfs}/{pid}", error)
@@ -167,39 +179,39 @@ class ProcessTable:
         user = self._users.name(owner, mono) or job.user or str(owner)
         return process if user == job.user else replace(process, job=replace(job, user=user))
 
-    def _process(self, pid: int) -> Process:
+    def _process(self, pid: int, mono: float) -> Process:
         stat = self._stat(pid)
         known = self._known.get(pid)
-        if known is not None and known.started == stat.started and not known.late:
+        if known is not None and known.started != stat.started:
+            known = None
+        if known is not None and mono < known.again:
             return known
-        process = self._investigate(pid, stat)
+        process = self._investigate(pid, stat, mono)
         if self._stat(pid).started != stat.started:
             raise ProcessLookupError(3, "replaced while it was read")
+        if process.hidden and known is None:
+            self._problems.count("unreadable")
         return process
 
-    def _investigate(self, pid: int, stat: Stat) -> Process:
+    def _investigate(self, pid: int, stat: Stat, mono: float) -> Process:
         if stat.command in NO_JOB:
             return Process(pid, stat.started, None)
         where = place(self._file(pid, "cgroup", CGROUP).decode("utf-8", "replace"), self._ignored)
         uid = parse_uid(self._file(pid, "status", STATUS))
         env: dict[str, str] = {}
-        hidden, late = "", False
+        hidden, late, again = "", False, inf
+        self.reads += 1
         try:
-            env = known_keys(self._file(pid, "environ", ENVIRON))
-        except OSError as error:
-            if error.errno in GONE:
-                raise
-            hidden = said(f"{self._procfs}/{pid}/environ", error)
-            late = error.errno == errno.ETIMEDOUT
+            env = known_keys(self._environments.of(pid, stat.started, mono))
+        except HiddenError as error:
+            hidden, late, again = str(error), error.late, mono + error.retry
             known = self._known.get(pid)
             if late and known is not None and known.started == stat.started:
                 return known
-            remedy = "jobs are known by their cgroup, without name and account: CAP_SYS_PTRACE lifts it"
-            self._problems.note("unreadable", f"{hidden}; {remedy}")
         job = self._job(pid, stat, where, env, uid)
         if job is not None:
             job = merged(job, Job("", "", started=self._began(stat)))
-        return Process(pid, stat.started, job, _owner(where, uid), env.get("HOSTNAME", ""), hidden, late)
+        return Process(pid, stat.started, job, _owner(where, uid), env.get("HOSTNAME", ""), hidden, late, again)
 
     def _job(self, pid: int, stat: Stat, where: Place, env: dict[str, str], uid: int) -> Job | None:
         """The kernel's word first; then the environment's; then what can be taken for a job."""

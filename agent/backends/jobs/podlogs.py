@@ -1,0 +1,63 @@
+"""Names of pods by their uids, from the directories that the kubelet makes for their logs.
+
+/var/log/pods/NAMESPACE_NAME_UID is made before a pod's first container, and goes some time after the pod: a uid is
+never given again, so an old one misleads nobody. Neither a namespace nor a pod's name may hold "_". A static pod's uid
+is the MD5 of its manifest, 32 hexadecimal digits, in its cgroup and here. (kubernetes, pkg/kubelet:
+BuildPodLogsDirectory in kuberuntime/helpers.go, applyDefaults in config/common.go.) Newer kubelets make the directory
+for root alone (setupDataDirs in kubelet.go: 0750), older ones let everybody list it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from itertools import islice
+
+from agent.backends.jobs.files import REFUSED, said
+from agent.backends.jobs.pods import PodDevice
+
+PODS = "/var/log/pods"
+MOST = 65_536
+"""Entries that are looked at."""
+REMEDY = (
+    "pods are known by their uid alone: tmpfiles.d/coldplate.conf lets the agent's group list the directory, "
+    "coldplate-kubelet.socket lets the agent ask the kubelet"
+)
+
+
+def parse_directory(name: str) -> tuple[str, PodDevice] | None:
+    """The uid, and a pod that holds nothing; None for a name of another form."""
+    namespace, _, rest = name.partition("_")
+    pod, _, uid = rest.partition("_")
+    if not (namespace and pod and uid) or "_" in uid:
+        return None
+    return uid, PodDevice(namespace, pod, "", "")
+
+
+class PodLogs:
+    """`directory` is listed only while a pod is asked for whose name is not known yet."""
+
+    def __init__(self, directory: str = PODS) -> None:
+        self._directory = directory
+        self._names: dict[str, PodDevice] = {}
+        self.refused = ""
+        """Why the directory may not be listed, and the remedy; "" if it may, or is not there."""
+
+    def names(self, uids: Collection[str]) -> Mapping[str, PodDevice]:
+        """The pods of those uids that are known. What is not asked for is forgotten."""
+        self._names = {uid: pod for uid, pod in self._names.items() if uid in uids}
+        if len(self._names) < len(uids):
+            self._look(uids)
+        return self._names
+
+    def _look(self, uids: Collection[str]) -> None:
+        self.refused = ""
+        try:
+            with os.scandir(self._directory) as entries:
+                for entry in islice(entries, MOST):
+                    found = parse_directory(entry.name)
+                    if found is not None and found[0] in uids:
+                        self._names[found[0]] = found[1]
+        except OSError as error:
+            if error.errno in REFUSED:
+                self.refused = f"{said(self._directory, error)}; {REMEDY}"

@@ -1,0 +1,211 @@
+"""Environments that the agent may not read: the broker is asked, and costs nothing but what it would have told."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agent.backends.jobs.files import read_file
+from agent.backends.jobs.hidden import RETRY
+from agent.broker.answering import Broker, serve
+from agent.broker.asking import BrokerError
+from agent.model import Reason
+from tests.broker.conftest import IDLE, in_thread, listening
+from tests.jobs.rig import TICKS, Rig
+
+SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
+LOGIN = "/user.slice/user-1000.slice/session-3.scope"
+LLAMA = {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "llama", "SLURM_JOB_ACCOUNT": "science", "SECRET": "xyzzy"}
+
+
+def closed(path: str, most: int) -> bytes:
+    """procfs as an unprivileged reader sees it."""
+    if path.endswith("/environ"):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+    return read_file(path, most)
+
+
+class Told:
+    """A broker that answers with an environment, or fails."""
+
+    def __init__(self, answer: bytes | OSError) -> None:
+        self.answer = answer
+        self.asked: list[tuple[int, int]] = []
+
+    def __call__(self, pid: int, started: int) -> bytes:
+        self.asked.append((pid, started))
+        if isinstance(self.answer, OSError):
+            raise self.answer
+        return self.answer
+
+
+ABSENT = BrokerError(errno.ENOENT, "No such file or directory", "/run/coldplate-broker.sock")
+
+
+@pytest.fixture
+def broker(rig: Rig, tmp_path: Path) -> Iterator[None]:
+    """A real one, at the socket that the rig's backend asks."""
+    answering = Broker(lambda: 0.0, str(rig.proc.root))
+    peers = frozenset({os.getuid()})
+    path = tmp_path / "broker.sock"
+    with in_thread(listening(path), lambda listener: serve(listener, answering, peers, IDLE)):
+        yield
+
+
+def test_a_real_broker_tells_name_and_account(rig: Rig, broker: None) -> None:
+    rig.open(read=closed)
+    rig.proc.process(100, SLURM.format(4711), LLAMA)
+    rig.put(0, 100)
+    rig.look()
+    (facts,) = rig.rows("coldplate_job_info")
+    assert (facts["job_id"], facts["name"], facts["account"]) == ("4711", "llama", "science")
+    assert (rig.up("jobs_environ"), rig.gap("coldplate_job_info"), rig.problems()) == (1, None, {})
+
+
+def test_a_process_on_which_the_broker_hangs_costs_its_own_name_alone(rig: Rig) -> None:
+    class Stuck(Told):
+        def __call__(self, pid: int, started: int) -> bytes:
+            self.asked.append((pid, started))
+            if pid == 100:
+                raise BrokerError(errno.ETIMEDOUT, "no answer within 2 s", "/run/coldplate-broker.sock")
+            return f"SLURM_JOB_ID={pid}\0SLURM_JOB_NAME=job {pid}\0".encode()
+
+    stuck = Stuck(b"")
+    rig.open(read=closed, ask=stuck)
+    for index, pid in enumerate((100, 101, 102)):
+        rig.proc.process(pid, SLURM.format(pid), {})
+        rig.put(index, pid)
+    rig.look()
+    assert [pid for pid, _ in stuck.asked] == [100], "the others wait, so that a look does not take forever"
+    rig.look(after=RETRY)
+    assert [rig.holder(index)["name"] for index in range(3)] == ["", "job 101", "job 102"]
+    rig.look(after=RETRY)
+    assert [pid for pid, _ in stuck.asked] == [100, 101, 102, 100]
+    assert [rig.holder(index)["name"] for index in range(3)] == ["", "job 101", "job 102"]
+    gap = rig.gap("coldplate_job_info")
+    assert gap is not None
+    assert "no answer within 2 s" in gap.detail
+
+
+def test_an_environment_that_may_be_read_is_not_asked_for(rig: Rig) -> None:
+    ask = Told(b"SLURM_JOB_NAME=other\0")
+    rig.open(ask=ask)
+    rig.proc.process(100, SLURM.format(4711), LLAMA)
+    rig.put(0, 100)
+    rig.look()
+    assert (rig.holder()["name"], ask.asked) == ("llama", [])
+
+
+def test_the_broker_is_told_when_the_process_was_started(rig: Rig) -> None:
+    ask = Told(b"")
+    rig.open(read=closed, ask=ask)
+    rig.proc.process(100, SLURM.format(4711), {}, started=77)
+    rig.put(0, 100)
+    rig.look()
+    rig.look()
+    assert ask.asked == [(100, 77 * TICKS)]
+
+
+def test_a_number_that_is_given_anew_during_the_question_gives_no_job_the_others_name(rig: Rig) -> None:
+    class Recycled(Told):
+        def __call__(self, pid: int, started: int) -> bytes:
+            rig.proc.process(100, SLURM.format(2), {}, started=20)
+            return super().__call__(pid, started)
+
+    rig.open(read=closed, ask=Recycled(b"SLURM_JOB_ID=1\0SLURM_JOB_NAME=first\0"))
+    rig.proc.process(100, SLURM.format(1), {}, started=10)
+    rig.put(0, 100)
+    rig.look()
+    assert rig.jobs() == {}
+    assert rig.problems() == {"vanished": 1}
+
+
+def test_a_process_that_ended_is_no_hidden_one(rig: Rig) -> None:
+    rig.open(read=closed, ask=Told(ProcessLookupError(errno.ESRCH, "No such process")))
+    rig.proc.process(100, SLURM.format(1), {})
+    rig.put(0, 100)
+    rig.look()
+    assert (rig.jobs(), rig.problems(), rig.gap("coldplate_job_info")) == ({}, {"vanished": 1}, None)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ABSENT,
+        BrokerError(errno.ETIMEDOUT, "no answer within 2 s", "/run/coldplate-broker.sock"),
+        BrokerError(errno.EBADMSG, "3 bytes that are no answer", "/run/coldplate-broker.sock"),
+        PermissionError(errno.EACCES, "the broker was told: Permission denied"),
+    ],
+    ids=["absent", "hangs", "lies", "denied as well"],
+)
+def test_without_an_answer_jobs_are_known_by_their_cgroup_and_the_rest_is_said(
+    rig: Rig, caplog: pytest.LogCaptureFixture, failure: OSError
+) -> None:
+    rig.open(read=closed, ask=Told(failure))
+    rig.proc.process(100, SLURM.format(4711), LLAMA)
+    rig.put(0, 100)
+    with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
+        for _ in range(20):
+            rig.look()
+    assert (rig.holder()["job_id"], rig.holder()["user"], rig.holder()["name"]) == ("4711", "alice", "")
+    gap = rig.gap("coldplate_job_info")
+    assert gap is not None
+    assert gap.reason is Reason.DENIED
+    assert f"{rig.proc.root}/100/environ: Permission denied" in gap.detail
+    assert str(failure.strerror) in gap.detail
+    assert (rig.up("jobs_environ"), rig.problems()) == (0, {"unreadable": 1})
+    assert [record.getMessage() for record in caplog.records] == [gap.detail]
+
+
+def test_a_broker_that_fails_is_left_alone_by_all_processes_for_a_while(rig: Rig) -> None:
+    ask = Told(ABSENT)
+    rig.open(read=closed, ask=ask)
+    for pid in range(100, 164):
+        rig.proc.process(pid, SLURM.format(pid), {})
+        rig.put(0, pid)
+    rig.look(after=0.0)
+    assert len(ask.asked) == 1
+    rig.look(after=RETRY - 1)
+    assert len(ask.asked) == 1
+    rig.look(after=1.0)
+    assert len(ask.asked) == 2
+
+
+def test_names_come_when_the_broker_does_and_that_is_said(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    ask = Told(ABSENT)
+    rig.open(read=closed, ask=ask)
+    rig.proc.process(100, SLURM.format(4711), {})
+    rig.put(0, 100)
+    rig.look()
+    ask.answer = b"SLURM_JOB_ID=4711\0SLURM_JOB_NAME=llama\0"
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
+        rig.look(after=RETRY)
+    assert (rig.holder()["name"], rig.gap("coldplate_job_info")) == ("llama", None)
+    assert [record.getMessage() for record in caplog.records] == ["names of jobs can be read again"]
+
+
+def test_a_broker_that_lies_names_no_other_job_than_the_kernel_does(rig: Rig) -> None:
+    rig.open(read=closed, ask=Told(b"SLURM_JOB_ID=9\0SLURM_JOB_NAME=\x1b[31mred\0SLURM_JOB_ACCOUNT=" + b"x" * 5000))
+    rig.proc.process(100, SLURM.format(4711), {})
+    rig.put(0, 100)
+    rig.look()
+    assert (rig.holder()["job_id"], rig.holder()["name"]) == ("4711", "")
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.one_of(st.binary(max_size=200), st.binary(max_size=200).map(lambda text: b"RAY_JOB_ID=" + text)))
+def test_whatever_a_broker_says_is_short_and_legible(make_rig: Callable[[str], Rig], answer: bytes) -> None:
+    rig = make_rig("told")
+    rig.open(read=closed, ask=Told(answer))
+    rig.proc.process(100, LOGIN, {})
+    rig.put(0, 100)
+    rig.look()
+    assert all(text.isprintable() and len(text) <= 200 for text in rig.holder().values())

@@ -1,0 +1,190 @@
+"""Names of pods from the directories of their logs, where the kubelet need not be asked."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from agent.backends.jobs.files import read_file
+from agent.backends.jobs.kubelet import Kubelet
+from agent.backends.jobs.podlogs import PodLogs, parse_directory
+from agent.model import Reason
+from tests.jobs.rig import Rig
+from tests.jobs.test_kubelet import FakeKubelet, kubelet, pod  # noqa: F401 - kubelet is a fixture
+from tests.power.test_sysfs import without_root
+
+UID_A, UID_B = "0aaf1f3d-1111-2222-3333-444455556666", "1bbf1f3d-1111-2222-3333-444455556666"
+STATIC = "712b37831be464ccc2fb1553ef89aa91"
+CGROUPFS = "/kubepods/burstable/pod{}/" + "3f" * 32
+SYSTEMD = "/kubepods.slice/kubepods-burstable-pod{}.slice/cri-containerd-" + "3f" * 32 + ".scope"
+
+
+def logs(rig: Rig, *names: str) -> None:
+    for name in names:
+        (rig.pod_logs / name).mkdir(parents=True)
+
+
+def pod_on(rig: Rig, gpu: int, pid: int, cgroup: str) -> None:
+    rig.proc.process(pid, cgroup, {})
+    rig.put(gpu, pid)
+
+
+def test_a_pod_is_called_by_its_name_without_the_kubelet(rig: Rig) -> None:
+    logs(rig, f"ml_trainer-0_{UID_A}", f"kube-system_proxy-node1.example.com_{STATIC}", f"ml_old_{UID_B}", "lost+found")
+    pod_on(rig, 0, 100, SYSTEMD.format(UID_A.replace("-", "_")))
+    pod_on(rig, 1, 101, CGROUPFS.format(STATIC))
+    rig.look()
+    assert rig.jobs() == {
+        ("kubernetes", "ml/trainer-0"): ["0"], ("kubernetes", "kube-system/proxy-node1.example.com"): ["1"],
+    }  # fmt: skip
+    assert {key: rig.holder()[key] for key in ("namespace", "pod", "name")} == {
+        "namespace": "ml", "pod": "trainer-0", "name": "trainer-0",
+    }  # fmt: skip
+    assert (rig.gap("coldplate_job_info"), rig.problems()) == (None, {})
+
+
+def test_a_new_pod_with_the_name_of_an_old_one_is_the_new_one(rig: Rig) -> None:
+    logs(rig, f"ml_trainer-0_{UID_A}", f"ml_trainer-0_{UID_B}", f"ml_other-0_{STATIC}")
+    pod_on(rig, 0, 100, CGROUPFS.format(UID_B))
+    rig.look()
+    assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0"]}
+
+
+def test_a_pod_whose_directory_comes_later_gets_its_name_then(rig: Rig) -> None:
+    pod_on(rig, 0, 100, CGROUPFS.format(UID_A))
+    rig.look()
+    assert list(rig.jobs()) == [("kubernetes", UID_A)]
+    logs(rig, f"ml_trainer-0_{UID_A}")
+    rig.look()
+    assert list(rig.jobs()) == [("kubernetes", "ml/trainer-0")]
+
+
+def test_a_known_name_stays_though_the_directory_goes(rig: Rig) -> None:
+    logs(rig, f"ml_trainer-0_{UID_A}")
+    pod_on(rig, 0, 100, CGROUPFS.format(UID_A))
+    rig.look()
+    (rig.pod_logs / f"ml_trainer-0_{UID_A}").rmdir()
+    rig.look()
+    assert list(rig.jobs()) == [("kubernetes", "ml/trainer-0")]
+
+
+def test_it_is_one_job_with_what_the_kubelet_says(rig: Rig, kubelet: FakeKubelet) -> None:  # noqa: F811
+    kubelet.holds(pod("trainer-0", rig.gpus[0].uuid, rig.gpus[1].uuid))
+    logs(rig, f"ml_trainer-0_{UID_A}", f"ml_stranger_{UID_B}")
+    pod_on(rig, 0, 100, CGROUPFS.format(UID_A))
+    pod_on(rig, 0, 900, CGROUPFS.format(UID_B))  # on a GPU that it was not given
+    rig.look()
+    assert rig.jobs()[("kubernetes", "ml/trainer-0")] == ["1"]
+    shared = {row["job_id"]: row["container"] for row in rig.rows("coldplate_gpu_shared_job_info")}
+    assert shared == {"ml/trainer-0": "main", "ml/stranger": ""}
+
+
+def as_root(path: str, most: int) -> bytes:
+    """procfs stays readable while everything else is not."""
+    unprivileged = os.geteuid()
+    os.seteuid(os.getuid())
+    try:
+        return read_file(path, most)
+    finally:
+        os.seteuid(unprivileged)
+
+
+def test_a_directory_that_may_not_be_listed_is_said_once_with_the_remedy(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs(rig, f"ml_trainer-0_{UID_A}")
+    rig.pod_logs.chmod(0)
+    pod_on(rig, 0, 100, CGROUPFS.format(UID_A))
+    rig.open("kubernetes", read=as_root, kubelet=[])
+    with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
+        with without_root():
+            rig.look()
+            rig.look()
+        gap = rig.gap("coldplate_job_info")
+        rig.pod_logs.chmod(0o755)
+        rig.look()
+    assert gap is not None
+    assert (gap.reason, str(rig.pod_logs) in gap.detail, "tmpfiles.d" in gap.detail) == (Reason.DENIED, True, True)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert (rig.gap("coldplate_job_info"), list(rig.jobs())) == (None, [("kubernetes", "ml/trainer-0")])
+
+
+def test_a_directory_that_is_not_there_or_no_directory_is_no_refusal(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "none", tmp_path / "file"):
+        found = PodLogs(str(path))
+        assert (found.names({UID_A}), found.refused) == ({}, "")
+
+
+WORD = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="_/\0"), min_size=1, max_size=30)
+
+
+@given(WORD, WORD, WORD)
+def test_every_name_that_a_kubelet_makes_is_taken_apart(namespace: str, name: str, uid: str) -> None:
+    found = parse_directory(f"{namespace}_{name}_{uid}")
+    assert found is not None
+    assert (found[0], found[1].namespace, found[1].pod) == (uid, namespace, name)
+
+
+@given(st.text(max_size=60))
+@example("a__b")
+@example("a_b_c_d")
+@example("__")
+def test_any_other_name_is_passed_over(name: str) -> None:
+    found = parse_directory(name)
+    assert found is None or name == f"{found[1].namespace}_{found[1].pod}_{found[0]}"
+
+
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A directory that everybody reaches, which those of tests are not."""
+    with tempfile.TemporaryDirectory() as made:
+        place = Path(made)
+        place.chmod(0o755)
+        (place / "pod-resources").mkdir(mode=0o700)
+        yield place
+
+
+def test_the_kubelet_is_asked_through_the_socket_that_is_handed_on_where_its_own_is_closed(
+    rig: Rig, open_place: Path
+) -> None:
+    own, handed = FakeKubelet(f"{open_place}/pod-resources/kubelet.sock"), FakeKubelet(f"{open_place}/handed.sock")
+    sockets = [f"{open_place}/pod-resources/kubelet.sock", f"{open_place}/handed.sock"]
+    try:
+        own.holds(pod("own", rig.gpus[0].uuid))
+        handed.holds(pod("handed", rig.gpus[0].uuid))
+        Path(sockets[1]).chmod(0o666)
+        asked = Kubelet(sockets)
+        with without_root():
+            found = asked.devices()
+        assert [each.pod for each in found or ()] == ["handed"]
+        found = asked.devices()
+        assert [each.pod for each in found or ()] == ["own" if os.geteuid() == 0 else "handed"]
+        asked.close()
+    finally:
+        own.stop()
+        handed.stop()
+
+
+def test_where_both_are_closed_it_is_said_once_with_the_remedy(
+    rig: Rig, open_place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (open_place / "handed.sock").touch(mode=0o600)
+    rig.open("kubernetes", kubelet=[f"{open_place}/pod-resources/kubelet.sock", f"{open_place}/handed.sock"])
+    with caplog.at_level(logging.INFO, logger="coldplate.jobs"), without_root():
+        rig.look()
+        rig.look()
+    gap = rig.gap("coldplate_job_info")
+    assert gap is not None
+    assert gap.reason is Reason.DENIED
+    assert f"{open_place}/pod-resources/kubelet.sock: Permission denied" in gap.detail
+    assert "coldplate-kubelet.socket" in gap.detail
+    assert (rig.up("jobs_kubelet"), rig.problems()) == (0, {"kubelet": 2})
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
