@@ -7,10 +7,11 @@ PROGRAMS := $(CURDIR)/.programs/usr/bin
 export PATH := $(PATH):$(PROGRAMS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench score generate screenshots hardware clean programs
+export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR
+.PHONY: help run test test-systemd install uninstall check format bench score generate screenshots hardware clean programs
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  ARGS=... is passed on: make run ARGS='--scenario straggler', make test ARGS='-k encoder'"
 
 run: .venv/run.stamp ## Run the daemon: on real GPUs where there is a driver, else on a synthetic node
@@ -28,6 +29,16 @@ check: .venv/dev.stamp ## Check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+MACHINE ?= any
+test-systemd: .venv/dev.stamp ## Try the installed units on a real systemd: MACHINE=namespace (quick), full (its own kernel), any
+	$(BIN)/python -m tests.systemd --machine $(MACHINE) $(ARGS)
+
+install: ## Install on this machine, as root: DESTDIR, PREFIX=/opt/coldplate, PYTHON, EXTRAS (packaging/install.sh)
+	@PYTHON='$(PYTHON)' sh packaging/install.sh install
+
+uninstall: ## Remove what install brought; configuration and state stay
+	@sh packaging/install.sh uninstall
 
 format: .venv/dev.stamp ## Format the code
 	$(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""What is installed, and the unit that starts it."""
+"""What is installed, and the units that start it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
+from agent.backends.jobs.kubelet import SOCKETS
+from agent.backends.jobs.podlogs import PODS
+from agent.broker.asking import SOCKET
 from tests.servers import need
 
 ROOT = Path(__file__).resolve().parents[2]
-UNIT = ROOT / "packaging" / "coldplate.service"
+UNITS = ROOT / "packaging" / "systemd"
+EXPOSURE = {"coldplate.service": 1.6, "coldplate-broker.service": 1.6, "coldplate-kubelet.service": 1.0}
+"""The most that `systemd-analyze security` may find; the checks on a running systemd hold the same."""
 
 
 def test_the_wheel_holds_exactly_the_four_packages(tmp_path: Path) -> None:
@@ -37,18 +44,71 @@ def test_the_wheel_holds_exactly_the_four_packages(tmp_path: Path) -> None:
     assert held == expected
 
 
-def test_systemd_finds_nothing_wrong_with_the_unit() -> None:
-    verified = subprocess.run(
-        [need("systemd-analyze"), "verify", str(UNIT)], capture_output=True, text=True, check=False
-    )
-    assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
+@pytest.fixture
+def units(tmp_path: Path) -> list[Path]:
+    """The units as they are installed, with programs where they look for them."""
+    prefix = tmp_path / "prefix"
+    (prefix / "bin").mkdir(parents=True)
+    for name in ("coldplate", "python"):
+        (prefix / "bin" / name).symlink_to(sys.executable)
+    made = []
+    for unit in sorted(UNITS.glob("*.s*")):
+        made.append(tmp_path / unit.name)
+        made[-1].write_text(unit.read_text().replace("/opt/coldplate", str(prefix)))
+    return made
 
 
-def test_the_unit_is_confined() -> None:
+def test_systemd_finds_nothing_wrong_with_the_units(units: list[Path]) -> None:
+    """It cannot see whether they start, nor what they see then: `make test-systemd` does."""
+    command = [need("systemd-analyze"), "verify", *map(str, units)]
+    verified = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (len(units), verified.returncode, verified.stdout + verified.stderr) == (5, 0, "")
+
+
+@pytest.mark.parametrize(("unit", "most"), EXPOSURE.items())
+def test_a_unit_is_confined(unit: str, most: float) -> None:
     report = subprocess.run(
-        [need("systemd-analyze"), "security", "--offline=true", "--no-pager", str(UNIT)],
+        [need("systemd-analyze"), "security", "--offline=true", "--no-pager", str(UNITS / unit)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    exposure = re.search(r"Overall exposure level for coldplate\.service: ([\d.]+)", report.stdout)
+    exposure = re.search(rf"Overall exposure level for {re.escape(unit)}: ([\d.]+)", report.stdout)
     assert exposure is not None, report.stdout + report.stderr
-    assert float(exposure[1]) <= 1.6
+    assert float(exposure[1]) <= most
+
+
+def lines(unit: str) -> set[str]:
+    return set((UNITS / unit).read_text().splitlines())
+
+
+def test_no_device_is_opened_that_the_policy_refuses() -> None:
+    """DevicePolicy=closed refuses what StandardInput= names: the unit ends with 208/STDIN, and verify is silent."""
+    held = lines("coldplate.service")
+    for path in (line.partition("file:")[2] for line in held if line.startswith("StandardInput=file:/dev/")):
+        assert any(line.startswith(f"DeviceAllow={path} ") for line in held)
+
+
+def test_a_node_is_never_given_up() -> None:
+    assert {"Restart=always", "StartLimitIntervalSec=0", "OOMPolicy=continue"} <= lines("coldplate.service")
+
+
+def test_the_broker_has_two_privileges_and_the_agent_and_the_proxy_none() -> None:
+    assert "CapabilityBoundingSet=CAP_SYS_PTRACE CAP_DAC_READ_SEARCH" in lines("coldplate-broker.service")
+    for unit in ("coldplate.service", "coldplate-kubelet.service"):
+        assert {"CapabilityBoundingSet=", "AmbientCapabilities="} <= lines(unit)
+
+
+def test_sockets_are_where_the_agent_looks_and_for_its_user_alone() -> None:
+    assert {f"ListenSequentialPacket={SOCKET}", "SocketUser=coldplate", "SocketMode=0600"} <= lines(
+        "coldplate-broker.socket"
+    )
+    assert {f"ListenStream={SOCKETS[1]}", "SocketUser=coldplate", "SocketMode=0600"} <= lines(
+        "coldplate-kubelet.socket"
+    )
+    assert SOCKETS[0] in (UNITS / "coldplate-kubelet.service").read_text()
+
+
+def test_the_rules_of_packages_name_what_the_agent_reads() -> None:
+    rule = (UNITS.parent / "udev" / "70-coldplate.rules").read_text()
+    assert 'SUBSYSTEM=="powercap", KERNEL=="intel-rapl:*"' in rule
+    assert not re.search(r"chmod [0-7]*[1-7] ", rule), "readable for the world"
+    assert f"a+ {PODS} - - - - group:coldplate:r--" in (UNITS.parent / "tmpfiles.d" / "coldplate.conf").read_text()

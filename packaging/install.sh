@@ -1,0 +1,127 @@
+#!/bin/sh
+# Installs coldplate on this machine, or removes it: `make install`, `make uninstall`. Starts nothing.
+#
+#   PREFIX      where the program lives, in an environment of its own (default /opt/coldplate)
+#   PYTHON      the Python to use, 3.10 or newer (default python3); EXTRAS=kubernetes adds optional libraries
+#   DESTDIR     for packages: everything is put below it, and this machine is left as it is
+#   UNITDIR, SYSUSERSDIR, UDEVDIR, TMPFILESDIR    (default: the administrator's, below /etc)
+set -eu
+umask 022
+cd "$(dirname "$0")/.."
+: "${PREFIX:=/opt/coldplate}" "${PYTHON:=python3}" "${DESTDIR:=}" "${EXTRAS:=}"
+: "${UNITDIR:=/etc/systemd/system}" "${SYSUSERSDIR:=/etc/sysusers.d}"
+: "${UDEVDIR:=/etc/udev/rules.d}" "${TMPFILESDIR:=/etc/tmpfiles.d}"
+units='coldplate.service coldplate-broker.socket coldplate-broker.service coldplate-kubelet.socket coldplate-kubelet.service'
+
+fail() { echo "coldplate: $*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+running_systemd() { [ -z "$DESTDIR" ] && [ -d /run/systemd/system ]; }
+
+check() {
+	[ -n "$DESTDIR" ] || [ "$(id -u)" = 0 ] || fail "run this as root, or give DESTDIR=directory for a package"
+	case $PREFIX in /?*) ;; *) fail "PREFIX=$PREFIX: give an absolute path, such as /opt/coldplate" ;; esac
+	case $PREFIX in *[!A-Za-z0-9/._-]*) fail "PREFIX=$PREFIX: letters, digits and / . _ - only, for it is part of units" ;; esac
+	case $PREFIX/ in /home/* | /root/* | /run/user/* | /tmp/* | /var/tmp/*) fail "PREFIX=$PREFIX: the services do not see it there; choose another place, such as /opt/coldplate" ;; esac
+}
+
+# Where the Python lives that the environment is made of: the services must see it, and ProtectHome= hides homes.
+base_of() {
+	"$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null ||
+		fail "$PYTHON is missing or older than 3.10; name another: make install PYTHON=python3.12"
+	base=$("$PYTHON" -c 'import os, sys; print(os.path.realpath(sys.base_prefix))')
+	case $base in /home/* | /root/* | /run/user/*) fail "$PYTHON lives in $base, which the services do not see; name another: make install PYTHON=/usr/bin/python3" ;; esac
+}
+
+# Made beside the one in use and then put in its place: one that cannot be made costs nothing.
+program() {
+	target=$DESTDIR$PREFIX
+	fresh=$target.new
+	[ ! -e "$target" ] || [ -f "$target/pyvenv.cfg" ] || fail "$target is there, and no environment of coldplate's; choose another PREFIX"
+	source=$(mktemp -d)
+	trap 'rm -rf "$source" "$fresh"' EXIT
+	mkdir -p "${target%/*}"
+	"$PYTHON" -m venv --clear "$fresh" || fail "$PYTHON cannot make environments: install your distribution's python3-venv"
+	cp -R pyproject.toml README.md LICENSE agent alerts dashboards exporters "$source"
+	"$fresh/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "$source${EXTRAS:+[$EXTRAS]}"
+	# The services may not write here: what is not compiled now would be compiled at each start.
+	"$fresh/bin/python" -m compileall -q -f -s "$fresh" -p "$PREFIX" "$fresh/lib" >/dev/null || true
+	for each in "$fresh"/bin/* "$fresh/pyvenv.cfg"; do
+		[ -L "$each" ] || [ -d "$each" ] || sed -i "s#$fresh#$PREFIX#g" "$each"
+	done
+	rm -rf "$target.old"
+	[ ! -e "$target" ] || mv "$target" "$target.old"
+	mv "$fresh" "$target"
+	rm -rf "$target.old"
+	echo "installed  $target ($("$target/bin/python" --version))"
+}
+
+put() { # put FILE DIRECTORY: with PREFIX in the place of /opt/coldplate
+	mkdir -p "$DESTDIR$2"
+	sed "s#/opt/coldplate#$PREFIX#g" "$1" >"$DESTDIR$2/${1##*/}"
+	chmod 644 "$DESTDIR$2/${1##*/}"
+	echo "installed  $DESTDIR$2/${1##*/}"
+}
+
+files() {
+	for unit in $units; do put "packaging/systemd/$unit" "$UNITDIR"; done
+	put packaging/sysusers.d/coldplate.conf "$SYSUSERSDIR"
+	put packaging/udev/70-coldplate.rules "$UDEVDIR"
+	put packaging/tmpfiles.d/coldplate.conf "$TMPFILESDIR"
+	rm -rf "$DESTDIR$UNITDIR/coldplate-broker.service.d/python.conf"
+	case $base in /usr | /usr/*) return ;; esac
+	mkdir -p "$DESTDIR$UNITDIR/coldplate-broker.service.d"
+	printf '# The Python of this installation lives outside /usr.\n[Service]\nBindReadOnlyPaths=%s\n' "$base" \
+		>"$DESTDIR$UNITDIR/coldplate-broker.service.d/python.conf"
+	echo "installed  $DESTDIR$UNITDIR/coldplate-broker.service.d/python.conf"
+}
+
+activate() { # users, permissions and units become known; nothing is started
+	systemd-sysusers "$SYSUSERSDIR/coldplate.conf" || fail "the users could not be made"
+	echo "made       users and groups coldplate, coldplate-broker"
+	running_systemd || return 0
+	if have udevadm && [ -S /run/udev/control ]; then
+		udevadm control --reload && udevadm trigger --action=change --subsystem-match=powercap --subsystem-match=ipmi
+		echo "applied    udev rules: RAPL counters for the group coldplate, IPMI for coldplate-broker"
+	fi
+	have systemd-tmpfiles && systemd-tmpfiles --create "$TMPFILESDIR/coldplate.conf" || true
+	systemctl daemon-reload
+}
+
+install_all() {
+	check
+	base_of
+	program
+	files
+	[ -z "$DESTDIR" ] || return 0
+	activate
+	cat <<-NEXT
+
+		Next: write /etc/coldplate/coldplate.yaml if you want anything but the defaults, then
+		  systemctl enable --now coldplate.service coldplate-broker.socket coldplate-kubelet.socket
+		and, after an update of a node where it runs:
+		  systemctl try-restart coldplate.service
+		What each unit is for, and what is lost without it: docs/operations.md
+	NEXT
+}
+
+uninstall_all() {
+	check
+	if running_systemd; then
+		systemctl disable --now --quiet $units 2>/dev/null || true
+	fi
+	for unit in $units; do rm -f "$DESTDIR$UNITDIR/$unit"; done
+	rm -rf "$DESTDIR$UNITDIR/coldplate-broker.service.d/python.conf"
+	rmdir "$DESTDIR$UNITDIR/coldplate-broker.service.d" 2>/dev/null || true
+	rm -f "$DESTDIR$SYSUSERSDIR/coldplate.conf" "$DESTDIR$UDEVDIR/70-coldplate.rules" "$DESTDIR$TMPFILESDIR/coldplate.conf"
+	if [ -f "$DESTDIR$PREFIX/pyvenv.cfg" ]; then rm -rf "$DESTDIR$PREFIX"; fi
+	[ ! -e "$DESTDIR$PREFIX" ] || fail "$DESTDIR$PREFIX is no environment of coldplate's; left as it is"
+	if running_systemd; then systemctl daemon-reload; fi
+	echo "removed    $DESTDIR$PREFIX, the units, the udev rule, sysusers.d and tmpfiles.d"
+	echo "left       /etc/coldplate, /var/lib/coldplate, the users; permissions of RAPL and IPMI until the next boot"
+}
+
+case "${1:-}" in
+install) install_all ;;
+uninstall) uninstall_all ;;
+*) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac
