@@ -1,0 +1,45 @@
+"""Runs all checks in their order: each says in one line what it saw."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+import traceback
+
+from inside.checks import CHECKS, NotHereError
+from inside.tools import CheckError, journal
+
+MODULES = ("start", "confined", "kernel_log", "reload", "broker", "power", "kubernetes", "endurance", "removal")
+"""Each enters its checks into the table, in this order."""
+
+
+def main() -> int:
+    for module in os.environ.get("MODULES", "").split() or MODULES:
+        importlib.import_module(f"inside.{module}")
+    failed = 0
+    began = time.monotonic()
+    for name, check in CHECKS:
+        at = time.monotonic()
+        try:
+            saw = check()
+            word = "ok  "
+        except NotHereError as reason:
+            word, saw = "skip", str(reason)
+        except Exception as error:
+            failed += 1
+            word, saw = (
+                "FAIL",
+                str(error) if isinstance(error, CheckError) else traceback.format_exc().replace("\n", " | "),
+            )
+        print(f"{word} {name}: {saw} ({time.monotonic() - at:.1f} s)")
+    print(f"{len(CHECKS) - failed} of {len(CHECKS)} checks passed or were skipped in {time.monotonic() - began:.0f} s")
+    if failed:
+        print("---- the agent's last words ----")
+        print("\n".join(journal().splitlines()[-60:]))
+    print("CHECKS-END", failed)
+    return 1 if failed else 0
+
+
+sys.exit(main())

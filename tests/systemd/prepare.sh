@@ -1,0 +1,31 @@
+#!/bin/bash
+# What a machine must have for the checks, put into its root before it boots: the agent as `make install` puts it,
+# the stand-in for the driver's library, and the checks as a unit that starts last.
+# prepare.sh ROOT SOURCE LIBRARY MACHINE
+set -euo pipefail
+root=$1 source=$2 library=$3 machine=$4
+
+mkdir -p "$root/usr/src/coldplate" "$root/usr/local/lib" "$root/etc/default"
+(cd "$source" && cp -R Makefile pyproject.toml README.md LICENSE agent alerts dashboards exporters packaging "$root/usr/src/coldplate")
+mkdir -p "$root/usr/src/coldplate/tests/systemd"
+cp -R "$source/tests/systemd/inside" "$root/usr/src/coldplate/tests/systemd"
+cp "$library" "$root/usr/local/lib/libnvidia-ml.so.1"
+echo COLDPLATE_FAKE_NVML=/run/stand-in/control >"$root/etc/default/coldplate"
+chroot "$root" ldconfig
+chroot "$root" env PYTHON=/usr/bin/python3 EXTRAS=kubernetes PATH=/usr/sbin:/usr/bin:/sbin:/bin make --silent -C /usr/src/coldplate install >"$root/install.log" 2>&1 ||
+	{ cat "$root/install.log"; exit 1; }
+case $machine in
+emulated) output=$'StandardOutput=tty\nTTYPath=/dev/ttyS1\nStandardError=inherit' after=multi-user.target ;;
+*) output=$'StandardOutput=append:/checks.log\nStandardError=inherit' after=basic.target ;;
+esac
+cat >"$root/etc/systemd/system/checks.service" <<-UNIT
+	[Unit]
+	DefaultDependencies=no
+	After=$after
+	[Service]
+	Type=simple
+	Environment=MACHINE=$machine "MODULES=${MODULES:-}" PYTHONUNBUFFERED=1
+	WorkingDirectory=/usr/src/coldplate/tests/systemd
+	ExecStart=/usr/bin/python3 -B -m inside
+	$output
+UNIT
