@@ -7,7 +7,7 @@ BRING = $(PYTHON) -ES tests/bring/__main__.py
 export PATH := $(CURDIR)/.programs/usr/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench score generate screenshots hardware clean programs python
+.PHONY: help run test test-bare test-pythons check format bench score generate screenshots hardware clean programs python
 .PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp
 
 help: ## Show the targets
@@ -24,6 +24,14 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs where there is a driver, el
 
 test: .venv/dev.stamp programs ## Run the tests
 	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
+
+SUITES ?= bookworm trixie sid
+AS ?= root user
+test-bare: python ## Run the tests in bare Debian roots: SUITES='trixie sid' AS=user MIRROR=... (root)
+	@$(PYTHON) -ES tests/bare/__main__.py roots --suites $(SUITES) --as $(AS) $(if $(MIRROR),--mirror $(MIRROR)) --tests="$(ARGS)"
+
+test-pythons: python ## Run the tests with every Python from 3.10 to 3.14 that is found: PYTHONS='python3.12 ...'
+	@$(PYTHON) -ES tests/bare/__main__.py pythons $(if $(PYTHONS),--pythons $(PYTHONS)) --tests="$(ARGS)"
 
 check: .venv/dev.stamp ## Check format, style and types
 	$(BIN)/ruff format --check .

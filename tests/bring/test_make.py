@@ -34,7 +34,7 @@ def make_in(folder: Path, *arguments: str, **environment: str) -> subprocess.Com
     )
 
 
-@pytest.mark.parametrize("target", ["run", "test", "check", "programs"])
+@pytest.mark.parametrize("target", ["run", "test", "check", "programs", "test-bare"])
 def test_a_machine_without_python_is_told_what_to_do(target: str) -> None:
     done = make(target, "PYTHON=no-such-python")
     assert done.returncode != 0
@@ -55,7 +55,7 @@ def test_a_python_that_is_too_old_is_told_what_to_do() -> None:
 
 def test_help_names_every_target_that_a_person_may_want() -> None:
     said = make("help").stdout
-    assert {"run", "test", "check"} <= {
+    assert {"run", "test", "test-bare", "test-pythons", "check"} <= {
         line.split()[1] for line in said.splitlines() if line.startswith("  make ")
     }
 
