@@ -15,17 +15,18 @@ from agent.backends.infiniband import InfinibandBackend
 from agent.backends.jobs import JobsBackend, JobsConfig
 from agent.backends.kmsg import DeviceReader, KmsgBackend, inherited
 from agent.backends.power import PowerBackend, RedfishConfig
-from agent.backends.protocol import Backend, Sample
-from agent.backends.topology import nearest_hcas
+from agent.backends.protocol import Backend
+from agent.backends.topology import TopologyBackend
 from agent.config import BackendsConfig, Config, ConfigError
 from agent.configvalues import listen_address
 from agent.engine import Engine, Facts
-from agent.model import GpuIdentity, Instant, Lane, Reading
+from agent.model import GpuIdentity, Instant, Reading
 from agent.peering import load_rack, rack_name
 from agent.sampler.estimate import Coefficients
 from agent.sampler.inventory import Inventory, Save
 from agent.sampler.settings import RackSettings, Settings
 from agent.selection import Selection
+from agent.threads import Threads
 from agent.worker.supervisor import Supervisor, WorkerOptions
 from exporters.site import RESERVED_PATHS
 
@@ -46,25 +47,6 @@ class Options:
     scenario_name: str | None = None
     folder: Path = Path()
     """Where relative paths of the configuration begin: the folder of its file."""
-
-
-class TopologyBackend:
-    """Which HCA is nearest to each GPU of the inventory: a fact of the board, read in the cold lane."""
-
-    name = "topology"
-    lanes = frozenset({Lane.COLD})
-    shortest = 1.0
-
-    def __init__(self, sysfs: Path, gpus: Callable[[], list[GpuIdentity]]) -> None:
-        self._sysfs = sysfs
-        self._gpus = gpus
-
-    def read(self, lane: Lane, now: Instant) -> Sample:  # noqa: ARG002 - the protocol's signature
-        """The nearest HCAs of each GPU; none is absent hardware, not a failure."""
-        return Sample(nearest_hcas(self._sysfs, self._gpus()))
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def load_settings(config: Config) -> Settings:
@@ -113,6 +95,7 @@ def build_engine(
     facts: Facts,
     published: Callable[[], None] = lambda: None,
     save: Save | None = None,
+    threads: Threads | None = None,
 ) -> Engine:
     """All sources that the configuration asks for; `save` has the inventory written. Raises ConfigError."""
     synthetic = config.backends.devices == "synthetic"
@@ -134,7 +117,7 @@ def build_engine(
     backends = _backends(config, options, synthetic, lambda: list(inventory.gpus.values()))
     if supervisor is not None and not synthetic and config.jobs.sources:
         backends.append(_jobs(config, options, lambda: engine))
-    engine = Engine(load_settings(config), supervisor, devices, backends, inventory, clock, facts, published)
+    engine = Engine(load_settings(config), supervisor, devices, backends, inventory, clock, facts, published, threads)
     return engine
 
 

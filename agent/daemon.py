@@ -15,7 +15,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -38,6 +38,7 @@ from agent.statefiles import StateFiles
 from agent.systemd import Notifier
 from agent.threads import KeptThread, Threads
 from agent.vitals import Vitals
+from alerts.garbage import collect_what_stayed
 from exporters.server import HttpServer
 from exporters.site import Site, View
 
@@ -55,6 +56,8 @@ PATIENCE = 30.0
 """Seconds that the sampling loop may stand still before it is in trouble."""
 LOOK = 1.0
 """Seconds between two looks at the threads."""
+THOROUGH = 50
+"""Reloads after which the garbage collector looks through everything once."""
 CLOSING = 2.0
 """Seconds that the state files have at the end, and a reload that is under way."""
 
@@ -77,12 +80,13 @@ class Daemon:
         self._files = StateFiles(self._threads)
         self._vitals = Vitals()
         self._reloads = Reloads(self._reread, clock, notifier, self._threads)
+        self._reread_count = 0
         self._spared: dict[str, str] = {}
         self._receivers = Receivers(clock, self._threads)
         self.rack = make_watch(self.config, self._rack_options(self.config), clock, self._threads)
         self.judge = self._make_judge(load_alerting(self.config, options.folder, self._receivers))
         self.engine: Engine = build_engine(
-            self.config, options, clock, self._facts, self._snapshot_taken, self._files.put
+            self.config, options, clock, self._facts, self._snapshot_taken, self._files.put, self._threads
         )
         site = Site(self._view())
         web = self.config.web
@@ -137,8 +141,7 @@ class Daemon:
         """Read the configuration and put it in force. Raises ConfigError, and then nothing has changed."""
         config = self._read_config()
         selection = check(config)
-        with no_passes_over_garbage():
-            alerting = load_alerting(config, self._options.folder, self._receivers)
+        alerting = load_alerting(config, self._options.folder, self._receivers)
         for key in _needs_restart(self._booted, config):
             log.warning("%s differs from what the agent was started with: takes effect at the next restart", key)
         self.config = config
@@ -146,6 +149,9 @@ class Daemon:
         self.engine.reconfigure(load_settings(config))
         self.rack.reconfigure(self._rack_options(config))
         self.judge.reconfigure(alerting)
+        self._reread_count += 1
+        if self._reread_count % THOROUGH == 0:
+            collect_what_stayed()
 
     def _want(self, what: str) -> None:
         """Ask the main thread for something; for signal handlers and other threads."""
@@ -295,21 +301,6 @@ class Daemon:
         gpus = len(self.engine.sampler.identities)
         kind = " synthetic" if self._options.scenario_name is not None else ""
         return f"{gpus}{kind} GPUs, {len(snapshot.readings)} series"
-
-
-@contextlib.contextmanager
-def no_passes_over_garbage() -> Iterator[None]:
-    """For work that makes many objects which stay: nobody looks through them for garbage, now or later.
-
-    5,000 rules are made of a million objects. A pass over them stops every thread for up to 0.4 s, and there are
-    several while they are read. When they are replaced they go by their reference counts, without a pass.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def _title(config: Config) -> str:

@@ -22,6 +22,7 @@ from agent.sampler.runner import Runner
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Schedule
 from agent.sampler.settings import Settings
+from agent.threads import Threads
 from agent.worker.supervisor import Supervisor
 from agent.worker.wire import Hello, Message, Refusal
 
@@ -60,14 +61,16 @@ class Engine:
         clock: Clock,
         facts: Facts,
         published: Callable[[], None] = lambda: None,
+        threads: Threads | None = None,
     ) -> None:
+        threads = threads or Threads()
         self._clock = clock
         self._facts = facts
         self._published = published
         self.supervisor = supervisor
         self.devices = devices
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._runners = [Runner(backend, clock, self._wake) for backend in backends]
+        self._runners = [Runner(backend, clock, self._wake, threads) for backend in backends]
         self._own = OwnProcesses()
         self._durations: dict[str, float] = {}
         self._pending: set[str] = set()
@@ -170,6 +173,8 @@ class Engine:
         now = self._clock()
         if Lane.SLOW in lanes:
             self.sampler.take_own(now.mono, self._own.read(self._pids()))
+        flights = {runner.backend.name: runner.flight for runner in self._runners}
+        self.sampler.take_flights({name: flight for name, flight in flights.items() if flight is not None})
         self.latest = self.sampler.snapshot(now, self._own_facts())
         self._published()
 

@@ -19,6 +19,7 @@ from typing import NoReturn, Union
 from agent import textfile, yamltree
 from agent.wording import shown
 from agent.yamltree import Bounds, Node
+from alerts.garbage import no_passes_over_garbage
 from alerts.lifecycle import Terms
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.template import Template, TemplateError, compile_template
@@ -129,8 +130,9 @@ def _understood(reader: Reader, default_step: float, room: Room | None, read: Ca
     """The rules of what is read, of which nothing is kept when they are compiled."""
     loader = _Loader(reader, default_step, room if room is not None else Room())
     groups: tuple[RuleGroup, ...] = ()
-    with contextlib.suppress(TooManyError):
-        groups = loader.groups(reader.compose(read(), BOUNDS))
+    text = read()
+    with contextlib.suppress(TooManyError), no_passes_over_garbage():
+        groups = loader.groups(reader.compose(text, BOUNDS))
     if reader.problems:
         raise RuleFileError(sorted(reader.problems, key=lambda each: each.line or math.inf))
     return RuleFile(reader.file, groups, tuple(loader.warnings))

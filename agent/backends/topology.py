@@ -1,22 +1,33 @@
 """Which HCA sits nearest to which GPU, from the PCI paths in sysfs.
 
 A slow rail is found by asking for the HCA of the slow GPU; `nvidia-smi topo` knows, but not as a metric.
-The labels are its own. This module reads directory names and NUMA nodes only, never the devices.
+The labels are its own. This module reads directory names and NUMA nodes only, never the devices. Where a device sits
+does not change: one that does not answer now is where it was.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+from agent.backends.protocol import Sample
+from agent.backends.relay import Leg, Relay, Unread
+from agent.backends.sysfs import names, printable, text
+from agent.catalogue import metric
 from agent.catalogue.infiniband import NEAREST_HCA
-from agent.model import Gpu, GpuIdentity, Reading, Series
+from agent.model import Backend, Gap, Gpu, GpuIdentity, Instant, Lane, Reading, Series
+
+HCAS = 1_280
+"""Adapters that are looked at: eight with 127 virtual functions each, and room."""
+OF_GPU = 64
+"""Adapters at the same distance that are shown for a GPU."""
+LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("topology"))
 
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
 """How sysfs names a root complex: the first part of every PCI device's path."""
@@ -39,24 +50,100 @@ class Place(NamedTuple):
     numa: int
 
 
-def nearest_hcas(sysfs: Path | str, gpus: Sequence[GpuIdentity]) -> list[Reading]:
-    """For each GPU, a reading of `coldplate_gpu_nearest_hca_info` for every HCA at the least distance.
+class Seat:
+    """Where a device sits, for a relay; `path` is its folder or a link to it."""
 
-    A GPU or an HCA that is not in sysfs (lost, or not on PCI) has no distance and is left out.
-    """
-    root = Path(sysfs)
-    hcas = _hcas(root)
-    readings: list[Reading] = []
-    for identity in gpus:
-        here = _place(root / "bus" / "pci" / "devices" / identity.slot) if identity.slot else None
-        if here is None:
-            continue
-        distances = {device: distance(here, there) for device, there in hcas.items()}
-        least = min(distances.values(), default=Distance.SYS)
-        readings.extend(
-            Reading(_series(identity.gpu, device, each.name), 1) for device, each in distances.items() if each is least
-        )
-    return readings
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def read(self) -> Place | None:
+        """Its place; None if there is no such device, or it is not on PCI, such as soft RoCE."""
+        parts = Path(os.path.realpath(self.path)).parts
+        start = next((index for index, part in enumerate(parts) if _HOST_BRIDGE.fullmatch(part)), None)
+        if start is None or start + 1 == len(parts):
+            return None
+        return Place(parts[start:], _numa(f"{self.path}/numa_node"))
+
+
+class AdapterNames:
+    """The names of the adapters, for a relay."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def read(self) -> list[str]:
+        """In order; none without InfiniBand, which its own backend tells."""
+        try:
+            return names(self.path)
+        except OSError:
+            return []
+
+
+class TopologyBackend:
+    """Which HCA is nearest to each GPU that `gpus` gives: a fact of the board, read in the cold lane."""
+
+    name = "topology"
+    lanes = frozenset({Lane.COLD})
+    shortest = 1.0
+
+    def __init__(self, sysfs: Path | str, gpus: Callable[[], list[GpuIdentity]]) -> None:
+        self._sysfs = os.fspath(sysfs)
+        self._gpus = gpus
+        self._relay = Relay(self.name)
+        self._places: dict[str, Place | None] = {}
+        self._adapters: list[str] = []
+
+    def read(self, lane: Lane, now: Instant) -> Sample:  # noqa: ARG002 - it has one lane
+        """For each GPU, `coldplate_gpu_nearest_hca_info` for every HCA at the least distance.
+
+        A GPU or an HCA that is not in sysfs (lost, or not on PCI) has no distance and is left out. No HCA is
+        absent hardware, not a failure.
+        """
+        gpus = [each for each in self._gpus() if each.slot]
+        root = f"{self._sysfs}/class/infiniband"
+        ((listed,),) = self._relay.round([Leg(root, [AdapterNames(root)])], now.mono)
+        if isinstance(listed, list):
+            self._adapters = listed[:HCAS]
+        adapters = {name: f"{root}/{name}/device" for name in self._adapters}
+        slots = {each.gpu: f"{self._sysfs}/bus/pci/devices/{each.slot}" for each in gpus}
+        silent = self._look((*adapters.values(), *slots.values()), now.mono)
+        hcas = {printable(name): place for name, path in adapters.items() if (place := self._places.get(path))}
+        readings: list[Reading] = []
+        left_out = 0
+        for gpu, path in slots.items():
+            here = self._places.get(path)
+            near = nearest(here, hcas) if here else []
+            left_out += max(len(near) - OF_GPU, 0)
+            readings += [Reading(_series(gpu, device, each.name), 1) for device, each in near[:OF_GPU]]
+        if left_out:
+            readings.append(Reading(LEFT_OUT, left_out))
+        gaps = [Gap(NEAREST_HCA, gpu, told.reason, told.detail) for gpu in slots for told in silent[:1]]
+        return Sample(readings, gaps, calls=len(adapters) + len(slots))
+
+    def close(self) -> None:
+        """End the reader."""
+        self._relay.close()
+
+    def _look(self, paths: Iterable[str], mono: float) -> list[Unread]:
+        """Learn where the devices sit; why that cannot be told of those whose place is not known."""
+        legs = [Leg(path, [Seat(path)]) for path in paths]
+        known, self._places = self._places, {}
+        silent = []
+        for leg, (answer,) in zip(legs, self._relay.round(legs, mono), strict=True):
+            if not isinstance(answer, Unread):
+                self._places[leg.name] = answer
+            elif leg.name in known:
+                self._places[leg.name] = known[leg.name]
+            else:
+                silent.append(Unread(answer.reason, f"{leg.name}: {answer.detail}"))
+        return silent
+
+
+def nearest(here: Place, hcas: dict[str, Place]) -> list[tuple[str, Distance]]:
+    """The HCAs at the least distance."""
+    distances = {device: distance(here, there) for device, there in hcas.items()}
+    least = min(distances.values(), default=Distance.SYS)
+    return [(device, each) for device, each in distances.items() if each is least]
 
 
 def distance(one: Place, other: Place) -> Distance:
@@ -77,26 +164,8 @@ def _series(gpu: Gpu, device: str, name: str) -> Series:
     return Series(NEAREST_HCA, gpu, (("device", device), ("distance", name)))
 
 
-def _hcas(root: Path) -> dict[str, Place]:
-    directory = root / "class" / "infiniband"
+def _numa(path: str) -> int:
     try:
-        names = sorted(each.name for each in directory.iterdir())
-    except OSError:
-        return {}  # no InfiniBand, which its own backend tells
-    places = {name: _place(directory / name / "device") for name in names}
-    return {name: place for name, place in places.items() if place is not None}
-
-
-def _place(device: Path) -> Place | None:
-    parts = Path(os.path.realpath(device)).parts
-    start = next((index for index, part in enumerate(parts) if _HOST_BRIDGE.fullmatch(part)), None)
-    if start is None or start + 1 == len(parts):
-        return None  # no such device, or one that is not on PCI, such as soft RoCE
-    return Place(parts[start:], _numa(device))
-
-
-def _numa(device: Path) -> int:
-    try:
-        return int((device / "numa_node").read_bytes())
+        return int(text(path, 16))
     except (OSError, ValueError):
         return -1

@@ -1,7 +1,7 @@
 """The rows of an InfiniBand or RoCE port, with node_exporter's suffixes, and of the way from GPUs to their HCAs.
 
 A known sysfs file has a row in the tables below. Drivers offer many more files than any table knows:
-`driver_counter` makes the row of an unknown file, so that none is left out.
+`driver_counter` makes the row of an unknown file.
 
 Lanes: on mlx5 every single read of these files is a command to the adapter's firmware, and `state`,
 `phys_state` and `rate` each query the whole port. So the fast lane holds only what moves by the second
@@ -238,10 +238,17 @@ _drivers: dict[str, Metric] = {}
 _names: set[str] = {row.name for row in ROWS}
 
 
-def driver_counter(path: str) -> Metric:
-    """The row of a driver's file that no table knows, `DIRECTORY/FILE`; always the same row for a path."""
+DRIVER_ROWS = 8_192
+"""Rows that are made for drivers' files: names that never end, as of queues that come and go, make no more."""
+
+
+def driver_counter(path: str) -> Metric | None:
+    """The row of a driver's file that no table knows, `DIRECTORY/FILE`; always the same row for a path.
+
+    None where there are too many rows already.
+    """
     row = _drivers.get(path)
-    if row is None:
+    if row is None and len(_drivers) < DRIVER_ROWS:
         row = _drivers[path] = _driver_row(path)
         _names.add(row.name)
     return row
@@ -255,7 +262,7 @@ def _driver_row(path: str) -> Metric:
     name = next(each for each in _candidates(directory, stem, ending) if each not in _names)
     return Metric(
         name, Kind.GAUGE if level else Kind.COUNTER, Unit.NONE, IbPort,
-        f"The driver's {'value' if level else 'counter'} {path}.",
+        f"The driver's {'value' if level else 'counter'} {ascii(path)[1:-1]}.",
         Lane.SLOW, (PortFile(path),), span=(0, 2.0**63), growth=ANYTHING,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from agent.model import Backend, Kind, Lane, Metric, Node, Unit
 
 BACKENDS = (
     Metric("coldplate_backend_up", Kind.STATE, Unit.NONE, Backend,
-           "1 if the backend's last read succeeded, 0 if it failed; absent hardware has no series.",
+           "1 if the backend's last read succeeded, 0 if it failed or does not return; absent hardware has no series.",
            Lane.FAST, (Derived("outcome of the last read"),), span=(0, 1), simulated=(0, 1)),
     Metric("coldplate_backend_info", Kind.INFO, Unit.NONE, Backend,
            "The outcome of the backend's last read, ok, absent or failed.",
@@ -21,6 +21,9 @@ BACKENDS = (
     Metric("coldplate_backend_reads_total", Kind.COUNTER, Unit.NONE, Backend,
            "Reads of the backend by outcome.",
            Lane.FAST, (Derived("count"),), labels=("outcome",)),
+    Metric("coldplate_backend_series_left_out", Kind.GAUGE, Unit.NONE, Backend,
+           "Series that the backend leaves out because there are more than it shows; absent where it shows all.",
+           Lane.SLOW, (Derived("count"),)),
     Metric("coldplate_driver_calls_total", Kind.COUNTER, Unit.NONE, Backend,
            "Driver calls or file reads that the backend made.",
            Lane.FAST, (Derived("count"),)),

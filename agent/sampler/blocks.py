@@ -11,6 +11,9 @@ from agent.model import Entity, Gap, Lane, Metric, NvLink, Reading, Reason, Seri
 
 MISSING = BY_NAME["coldplate_metric_missing"]
 
+ROOM = 20_000
+"""Series of missing metrics that are remembered: devices come and go for as long as the agent runs."""
+
 Key = tuple[str, str, Lane]
 """Backend, channel (empty for a backend without channels), lane."""
 
@@ -44,6 +47,8 @@ class MissingSeries:
     def _make(self, key: tuple[Metric, Entity, Reason]) -> Series:
         metric, entity, reason = key
         labels = (("metric", metric.name), ("reason", reason.value))
+        if len(self._series) >= ROOM:
+            self._series.clear()
         series = self._series[key] = Series(MISSING, entity, labels)
         return series
 

@@ -8,15 +8,19 @@ from dataclasses import dataclass, field
 
 from agent.backends.protocol import LaneSample
 from agent.catalogue import BY_NAME
-from agent.model import Backend, BackendReport, Entity, Gap, Labels, Lane, Node, Outcome, Rack, Reading, Series
+from agent.model import Backend, BackendReport, Entity, Gap, Labels, Lane, Node, Outcome, Rack, Reading, Reason, Series
 from agent.sampler.runner import Read
 from agent.sampler.settings import RackSettings, Settings
+
+AGE = BY_NAME["coldplate_backend_age_seconds"]
 
 
 @dataclass(slots=True)
 class _Record:
     outcome: Outcome = Outcome.ABSENT
     detail: str = ""
+    reason: Reason | None = None
+    """Why a read of the main process failed; None while it does not, and for the devices."""
     duration: float = 0.0
     good_at: float | None = None
     calls: int = 0
@@ -64,11 +68,25 @@ class Health:
         """Take in how a read ended."""
         record = self._records.setdefault(read.backend, _Record())
         record.outcome, record.detail = read.outcome, read.detail
+        record.reason = read.reason if read.outcome is Outcome.FAILED else None
         record.duration = read.duration
         record.calls += read.sample.calls
         record.reads[read.outcome.value] += 1
         if read.outcome is Outcome.OK:
             record.good_at = read.mono
+
+    def overdue(self, backend: str, detail: str) -> None:
+        """Note that a read does not come back. It counts as a read when it does."""
+        record = self._records.setdefault(backend, _Record())
+        record.outcome, record.detail, record.reason = Outcome.FAILED, detail, Reason.TIMEOUT
+
+    def unheard(self) -> dict[str, list[Gap]]:
+        """A gap for each backend that fails and never gave a reading which could be missing."""
+        return {
+            name: [Gap(AGE, Backend(name), record.reason, record.detail)]
+            for name, record in self._records.items()
+            if record.reason is not None and record.good_at is None
+        }
 
     def enter_lane(self, backend: str, sample: LaneSample) -> None:
         """Take in one lane of one device; the backend's duration is that of its slowest device's last sample."""

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from queue import SimpleQueue
 
-from agent.backends.protocol import AbsentError, Backend, Sample
-from agent.model import Instant, Lane, Outcome
+from agent.backends.protocol import AbsentError, Backend, DeviceError, Sample
+from agent.model import Instant, Lane, Outcome, Reason
+from agent.threads import Threads
 
 log = logging.getLogger("coldplate.backend")
+
+CALM = 60.0
+"""Seconds without a failure after which the log says that a backend is well again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """How one read of one lane ended. `mono` is when it began, `duration` what it took, in seconds."""
+    """How one read of one lane ended. `mono` is when it began, `duration` what it took, in seconds.
+
+    `reason` is why a read that failed gave nothing.
+    """
 
     backend: str
     lane: Lane
@@ -27,12 +33,23 @@ class Read:
     outcome: Outcome
     sample: Sample
     detail: str = ""
+    reason: Reason = Reason.MALFORMED
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A read that was ordered and has not ended; `since` in monotonic seconds."""
+
+    lane: Lane
+    since: float
 
 
 class Runner:
     """At most one read in flight. Lanes that fall due while it is busy are read once, when it is free."""
 
-    def __init__(self, backend: Backend, clock: Callable[[], Instant], done: Callable[[], None]) -> None:
+    def __init__(
+        self, backend: Backend, clock: Callable[[], Instant], done: Callable[[], None], threads: Threads
+    ) -> None:
         self.backend = backend
         self._clock = clock
         self._done = done
@@ -41,10 +58,11 @@ class Runner:
         self._asked: dict[Lane, float] = {}
         self._absent = False
         self._finished: deque[Read] = deque()
-        self._failing = ""
-        self.busy = False
-        self._thread = threading.Thread(target=self._run, name=f"backend-{backend.name}", daemon=True)
-        self._thread.start()
+        self._told: set[type[Exception]] = set()
+        self._failed_at = -inf
+        self.flight: Flight | None = None
+        """The read that is owed: set where it is ordered, and moved on and cleared by the thread alone."""
+        self._thread = threads.begin(f"backend-{backend.name}", self._run)
 
     def ask(self, lanes: tuple[Lane, ...], now: float) -> bool:
         """Read those of the lanes that the backend has and that may have news; True if that began a read.
@@ -54,13 +72,17 @@ class Runner:
         if not self._absent or Lane.COLD in lanes:
             self._owed.update(lane for lane in lanes if lane in self.backend.lanes and self._has_news(lane, now))
         if self._owed and not self.busy:
-            self.busy = True
             due = tuple(lane for lane in Lane if lane in self._owed)
+            self.flight = Flight(due[0], now)
             self._owed.clear()
             self._asked.update(dict.fromkeys(due, now))
             self._orders.put(due)
             return True
         return False
+
+    @property
+    def busy(self) -> bool:
+        return self.flight is not None
 
     def _has_news(self, lane: Lane, now: float) -> bool:
         # A twentieth of tolerance: ticks come a little early or late.
@@ -79,25 +101,48 @@ class Runner:
         self._thread.join(patience)
 
     def _run(self) -> None:
+        if self._orders.empty() and self.busy:  # this thread fell, and the order with it
+            self._end_flight()
         while (lanes := self._orders.get()) is not None:
             for lane in lanes:
                 self._finished.append(self._read(lane))
-            self.busy = False
-            self._done()
+            self._end_flight()
         self.backend.close()
+
+    def _end_flight(self) -> None:
+        self.flight = None
+        self._done()
 
     def _read(self, lane: Lane) -> Read:
         began = self._clock()
-        outcome, detail, sample = Outcome.OK, "", Sample()
+        self.flight = Flight(lane, began.mono)
+        outcome, detail, reason, sample = Outcome.OK, "", Reason.MALFORMED, Sample()
         try:
             sample = self.backend.read(lane, began)
+            self._well(began.mono)
         except AbsentError as error:
             outcome, detail = Outcome.ABSENT, str(error)
+        except DeviceError as error:
+            outcome, detail, reason = Outcome.FAILED, error.detail, error.reason
+            self._failed(error, began.mono)
         except Exception as error:
             # Whatever a backend did not foresee costs that backend's sample, and is told once in full.
             outcome, detail = Outcome.FAILED, f"{type(error).__name__}: {error}"
-            if detail != self._failing:
-                log.exception("backend %s failed", self.backend.name)
+            self._failed(error, began.mono)
         self._absent = outcome is Outcome.ABSENT
-        self._failing = detail if outcome is Outcome.FAILED else ""
-        return Read(self.backend.name, lane, began.mono, self._clock().mono - began.mono, outcome, sample, detail)
+        took = self._clock().mono - began.mono
+        return Read(self.backend.name, lane, began.mono, took, outcome, sample, detail, reason)
+
+    def _failed(self, error: Exception, mono: float) -> None:
+        """A log line for the first failure of its kind; what goes on for days may differ in its words each time."""
+        self._failed_at = mono
+        if type(error) not in self._told:
+            self._told.add(type(error))
+            foreseen = isinstance(error, DeviceError)
+            log.error("backend %s failed: %s", self.backend.name, error, exc_info=None if foreseen else error)
+
+    def _well(self, mono: float) -> None:
+        """A log line once it is over. One lane may fail while another is well, so that takes a while."""
+        if self._told and mono - self._failed_at >= CALM:
+            self._told.clear()
+            log.info("backend %s reads again", self.backend.name)

@@ -31,8 +31,9 @@ from agent.sampler.devices import Devices, Trouble
 from agent.sampler.estimate import estimate
 from agent.sampler.health import Health, OwnFacts
 from agent.sampler.inventory import Inventory
+from agent.sampler.overdue import Overdue
 from agent.sampler.presence import Presence
-from agent.sampler.runner import Read
+from agent.sampler.runner import Flight, Read
 from agent.sampler.settings import Settings
 from agent.sampler.xids import XidLedger
 
@@ -50,6 +51,8 @@ class Sampler:
         self.presence = Presence(inventory)
         self.health = Health()
         self.xids = XidLedger(inventory)
+        self._overdue = Overdue()
+        self._flights: Mapping[str, Flight] = {}
         self._devices = devices
         self._conditioners: dict[str, Conditioner] = {}
         self._estimates = Conditioner(settings.window)
@@ -116,7 +119,11 @@ class Sampler:
         elif read.outcome is Outcome.ABSENT:
             self._blocks.pop(key, None)
         elif key in self._blocks:
-            self._blocks[key] = withdrawn(self._blocks[key], read.mono, Reason.MALFORMED, read.detail)
+            self._blocks[key] = withdrawn(self._blocks[key], read.mono, read.reason, read.detail)
+
+    def take_flights(self, flights: Mapping[str, Flight]) -> None:
+        """The reads that the backends of the main process have in flight at this moment."""
+        self._flights = flights
 
     def take_xids(self, events: Sequence[Xid]) -> None:
         """XID errors that somebody reported."""
@@ -144,9 +151,13 @@ class Sampler:
         readings: list[Reading] = []
         missing: dict[Series, Reading] = {}  # once each: two lanes of a device may miss the same
         gaps: dict[str, list[Gap]] = {}
+        patience = self.settings.patience(Lane.FAST)
+        silent = self._overdue.look(self._flights, now.mono, patience)
+        for backend, detail in silent.items():
+            self.health.overdue(backend, detail)
         devices: dict[str, Trouble | None] = {}
         for key, block in self._blocks.items():
-            trouble = self._withdrawn(key, block, now.mono, devices)
+            trouble = self._withdrawn(key, block, now.mono, devices, silent)
             if trouble is None:
                 readings.extend(block.readings)
                 block_gaps = block.gaps
@@ -155,9 +166,8 @@ class Sampler:
             if block_gaps:
                 gaps.setdefault(key[0], []).extend(block_gaps)
                 missing.update((each.series, each) for each in self._missing_readings(key, block, block_gaps))
-        patience = self.settings.patience(Lane.FAST)
         unseen, unestimated = self._gpus.unseen(now.mono, patience), self._node_power(now.mono, readings)
-        for backend, extra in ((self._devices, unseen), ("estimate", unestimated)):
+        for backend, extra in (*self.health.unheard().items(), (self._devices, unseen), ("estimate", unestimated)):
             if extra:
                 gaps.setdefault(backend, []).extend(extra)
                 missing.update((each.series, each) for each in self._missing_series.of(extra))
@@ -190,9 +200,13 @@ class Sampler:
         shown, rejected = conditioner.pass_on(key, at, readings, key[2], self.settings.period(key[2]))
         self._blocks[key] = Block(at, shown, [*gaps, *rejected] if rejected else gaps)
 
-    def _withdrawn(self, key: Key, block: Block, now: float, devices: dict[str, Trouble | None]) -> Trouble | None:
+    def _withdrawn(
+        self, key: Key, block: Block, now: float, devices: dict[str, Trouble | None], silent: Mapping[str, str]
+    ) -> Trouble | None:
         """Why a block's readings are not shown any more, or None; `devices` keeps the verdict on each of them."""
         backend, channel, lane = key
+        if backend in silent:
+            return Trouble(Reason.TIMEOUT, silent[backend])
         if channel:
             if channel not in devices:
                 devices[channel] = self._gpus.trouble(channel, block.at, now, self.settings.patience(Lane.FAST))

@@ -57,6 +57,63 @@ def test_a_backend_that_hangs_delays_one_snapshot_and_not_every_one() -> None:
     assert [each > 0.15 for each in took] == [False, False, True, False, False, False]
 
 
+class Sick:
+    """A backend of two lanes that hangs in its slow one from the first read on, until it is cured."""
+
+    name = "sick"
+    lanes = frozenset({Lane.FAST, Lane.SLOW})
+    shortest = 0.0
+
+    def __init__(self, hangs: bool) -> None:
+        self.cured = threading.Event()
+        if not hangs:
+            self.cured.set()
+
+    def read(self, lane: Lane, now: Instant) -> Sample:
+        if lane is Lane.SLOW:
+            self.cured.wait(60)
+        return Sample()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_backend_that_hangs_from_the_start_is_down_and_the_others_are_up() -> None:
+    sick, well = Sick(True), Sick(False)
+    well.name = "well"
+    settings = Settings(fast=0.05, slow=0.2, deadline=0.3)
+    engine = Engine(settings, None, "nvml", [sick, well], Inventory(None), clock, lambda: OwnFacts("0", "3"))
+
+    def seen() -> dict[tuple[str, str], float]:
+        assert engine.latest is not None
+        rows = [(each.metric.name, dict(each.series.all_labels), each.value) for each in engine.latest.readings]
+        names = ("coldplate_backend_up", "coldplate_metric_missing")
+        return {(name, labels["backend"]): value for name, labels, value in rows if name in names}
+
+    def tick_until(wanted: dict[tuple[str, str], float]) -> None:
+        for _ in range(600):
+            engine.tick()
+            if seen() == wanted:
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{seen()} is not {wanted}")
+
+    up = "coldplate_backend_up"
+    tick_until({(up, "sick"): 0, (up, "well"): 1})
+    sick.cured.set()
+    tick_until({(up, "sick"): 1, (up, "well"): 1})
+    assert engine.latest is not None
+    reads = {
+        (labels["backend"], labels["outcome"]): each.value
+        for each in engine.latest.readings
+        if each.metric.name == "coldplate_backend_reads_total"
+        for labels in [dict(each.series.all_labels)]
+    }
+    assert reads.keys() == {("sick", "ok"), ("well", "ok")}
+    engine.stop()
+    engine.close(time.sleep)
+
+
 def test_the_heartbeat_stops_when_the_loop_stands_still() -> None:
     still = threading.Event()
 

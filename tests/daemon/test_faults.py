@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.trees import OddTree
+from tests.infiniband.conftest import FIXTURES, unpack_archive
+
 FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\n"
 SCENARIO = """\
 description: a fault soon after the start
@@ -149,3 +152,28 @@ def test_garbage_of_a_sensor_is_left_out_counted_and_never_shown(start, tmp_path
     missing = {dict(labels)["metric"] for name, labels in page if name == "coldplate_metric_missing"
                if dict(labels)["reason"] == "implausible"}  # fmt: skip
     assert missing >= {"coldplate_gpu_power_instant_watts", "coldplate_gpu_utilization_ratio"}
+
+
+def test_a_port_whose_firmware_hangs_from_the_start_costs_itself_and_comes_back(start, tmp_path: Path) -> None:
+    """Opening a pipe without a writer stands for it: it does not return, and no other thread may wait for it."""
+    sysfs = unpack_archive(FIXTURES / "dgx-h100.txt", tmp_path / "sys")
+    file = sysfs / "class/infiniband/mlx5_3/ports/1/state"
+    tree = OddTree(0)
+    tree.hang(file)
+    daemon = start("--backend", "none", "--path.sysfs", str(sysfs), config=FAST)
+
+    def up() -> dict[str, float]:
+        return daemon.family("coldplate_infiniband_port_up", "device")
+
+    daemon.until("the other ports are shown", lambda: len(up()) == 8, 10)
+    assert "mlx5_3" not in up()
+    assert daemon.family("coldplate_metric_missing", "device") == {"mlx5_3": 1}
+    assert daemon.family("coldplate_backend_up", "backend")["infiniband"] == 1
+    assert len(daemon.family("coldplate_infiniband_link_downed_total", "device")) == 9
+    daemon.until("what it hangs in is told", lambda: f"path={file}" in daemon.log.read_text(), 5)
+    aside = file.rename(tmp_path / "aside")
+    file.write_text("4: ACTIVE\n")
+    os.close(os.open(aside, os.O_RDWR | os.O_NONBLOCK))
+    daemon.until("the port is back", lambda: len(up()) == 9, 15)
+    assert daemon.family("coldplate_metric_missing", "device") == {}
+    assert daemon.log.read_text().count(f"path={file}") == 2, "once when it hung, and once when it was over"

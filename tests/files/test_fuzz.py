@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from agent import config
-from agent.alerting import check_alerting
+from agent.alerting import Receivers, load_alerting
 from agent.assembly import check, load_settings
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic import ScenarioError, SyntheticSource, load_scenario
+from agent.clock import clock
 from agent.config import Config, ConfigError
 from agent.credentials import certificates, secret
 from agent.model import Instant, Lane
@@ -63,7 +64,7 @@ def use_config(path: Path) -> str | None:
         return str(error)
     try:
         check(used)
-        check_alerting(used, path.parent)
+        load_alerting(used, path.parent, Receivers(clock))
         load_rack(used, path.parent, 1.0)
         load_settings(used)
     except ConfigError as error:

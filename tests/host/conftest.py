@@ -91,7 +91,9 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
     before = psutil.PROCFS_PATH
+    made = Host(tmp_path)
     try:
-        yield Host(tmp_path)
+        yield made
     finally:
+        made.backend.close()
         psutil.PROCFS_PATH = before

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.backends.host import HostBackend, parse_pressure
+from agent.backends.host.mounts import block_mounts
 from agent.catalogue.node import BY_NAME, NODE_POWER, NVSWITCH, POWER_PARTS
 from agent.model import Instant, Kind, Lane, Reason
 
@@ -175,3 +176,13 @@ def test_a_file_that_is_garbled_halfway_gives_gaps_and_no_half_of_its_figures(ho
     loads = {f"coldplate_node_load{minutes}" for minutes in (1, 5, 15)}
     assert {gap.metric.name for gap in sample.gaps} == loads
     assert not loads & {reading.metric.name for reading in sample.readings}
+
+
+def test_mounts_are_those_with_a_device_behind_them_and_their_names_are_undone(host) -> None:
+    host.write("filesystems", "nodev\tproc\nnodev\tzfs\nnodev\toverlay\n\text4\n\txfs\n")
+    host.write(
+        "self/mounts",
+        "none /a ext4 rw 0 0\nproc /proc proc rw 0 0\noverlay / overlay rw 0 0\ntank /tank zfs rw 0 0\n\n"
+        "short line\n/dev/sdb /with\\040blank\\134and\\043 xfs rw 0 0\n/dev/sdc /cut ext4",
+    )
+    assert block_mounts(str(host.proc)) == [("tank", "/tank", "zfs"), ("/dev/sdb", "/with blank\\and#", "xfs")]

@@ -186,18 +186,6 @@ def test_calls_count_the_files_that_were_read(tree, opened, now) -> None:
     assert sample.calls == len(sample.readings) - len(derived) == 9 * 9
 
 
-def test_descriptors_are_kept_within_the_budget_and_given_back(tree, opened, page, now, held) -> None:
-    sysfs = tree("dgx-h100")
-    backend = opened(sysfs, descriptors=5)
-    first, second = page(backend), page(backend)
-    assert first.readings == second.readings
-    assert len(held(sysfs)) == 9 * 9 + 5
-    backend.close()
-    backend.close()
-    assert held(sysfs) == []
-    assert backend.read(Lane.FAST, now).readings, "a closed backend opens again"
-
-
 def test_a_port_belongs_to_an_ib_port_entity(tree, opened, now) -> None:
     entities = {each.entity for each in opened(tree("dgx-h100")).read(Lane.FAST, now).readings}
     assert IbPort("mlx5_11", "1") in entities

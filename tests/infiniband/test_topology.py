@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.topology import Distance, Place, distance, nearest_hcas
-from agent.model import Gpu, GpuIdentity, Reading
+from agent.backends.topology import OF_GPU, Distance, Place, TopologyBackend, distance
+from agent.model import Backend, Gpu, GpuIdentity, Instant, Lane, Reading, Reason
+from tests.fakes.trees import KINDS, OddTree
 
 SLOTS = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
 RAILS = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11")
@@ -17,6 +18,14 @@ RAILS = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", 
 
 def gpu(index: int, slot: str) -> GpuIdentity:
     return GpuIdentity(Gpu(str(index), f"GPU-{index}"), slot, "", "")
+
+
+def nearest_hcas(sysfs: Path, gpus: list[GpuIdentity]) -> list[Reading]:
+    backend = TopologyBackend(sysfs, lambda: gpus)
+    try:
+        return list(backend.read(Lane.COLD, Instant(0.0, 0.0)).readings)
+    finally:
+        backend.close()
 
 
 def pairs(readings: list[Reading]) -> list[tuple[str, str, str]]:
@@ -113,3 +122,55 @@ def test_nothing_is_nearer_than_a_neighbour_below_the_same_port(place: Place) ->
     assert distance(place, place._replace(path=(*place.path[:-1], "neighbour"))) is (
         Distance.PIX if len(place.path) > 2 else Distance.PHB
     )
+
+
+@pytest.fixture
+def backend(unpack):
+    """A backend over a tree of the test's own: `sysfs` is its root."""
+    gpus = [gpu(index, f"0000:{slot}:00.0") for index, slot in enumerate(SLOTS)]
+    made = TopologyBackend(unpack("dgx-h100"), lambda: gpus)
+    yield made
+    made.close()
+
+
+def devices(sysfs: Path) -> Path:
+    return sysfs / "class/infiniband"
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["later", "from the start"])
+def test_a_device_that_hangs_is_where_it_was_or_unknown_and_the_others_are_told(backend, tmp_path, known: bool) -> None:
+    tree = OddTree(0)
+    sysfs = tmp_path / "dgx-h100"
+    if known:
+        backend.read(Lane.COLD, Instant(0.0, 0.0))
+    tree.hang((devices(sysfs) / "mlx5_3/device").resolve() / "numa_node")
+    for second in (1.0, 2.0):
+        sample = backend.read(Lane.COLD, Instant(second, 0.0))
+        rails = {(index, rail) for index, rail, _ in pairs(sample.readings)}
+        assert rails >= {(str(index), rail) for index, rail in enumerate(RAILS) if known or rail != "mlx5_3"}
+        assert {gap.reason for gap in sample.gaps} == (set() if known else {Reason.TIMEOUT})
+        assert all("mlx5_3/device: no answer for" in gap.detail for gap in sample.gaps)
+    tree.release()
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_whatever_stands_in_the_place_of_a_device_costs_that_device(backend, tmp_path, kind: str) -> None:
+    sysfs = tmp_path / "dgx-h100"
+    tree = OddTree(0)
+    tree.spoil(devices(sysfs) / "mlx5_0/device", kind)
+    tree.spoil((devices(sysfs) / "mlx5_4/device").resolve() / "numa_node", kind)
+    tree.spoil(devices(sysfs) / "zz", kind)
+    sample = backend.read(Lane.COLD, Instant(0.0, 0.0))
+    told = {(index, rail) for index, rail, _ in pairs(sample.readings)}
+    assert told >= {(str(index), rail) for index, rail in enumerate(RAILS) if index}
+
+
+def test_more_adapters_than_are_shown_for_a_gpu_are_counted(backend, tmp_path) -> None:
+    folder = devices(tmp_path / "dgx-h100")
+    for number in range(OF_GPU + 4):
+        (folder / f"mlx5_v{number}").mkdir()
+        (folder / f"mlx5_v{number}/device").symlink_to((folder / "mlx5_0/device").resolve())
+    sample = backend.read(Lane.COLD, Instant(0.0, 0.0))
+    *readings, last = sample.readings
+    assert (last.entity, last.value) == (Backend("topology"), 5)
+    assert len([pair for pair in pairs(readings) if pair[0] == "0"]) == OF_GPU

@@ -307,3 +307,72 @@ def test_no_content_of_procfs_makes_it_raise(make_rig: Callable[[str], Rig], fil
     rig.look()
     rig.look()
     assert len(rig.holders(0)) <= 1
+
+
+class Stuck:
+    """Reads files, and hangs in those that end so, until let go. A pipe would not do: it is not waited for."""
+
+    def __init__(self, ending: str) -> None:
+        self.ending = ending
+        self.gate = threading.Event()
+
+    def __call__(self, path: str, most: int) -> bytes:
+        if path.endswith(self.ending):
+            self.gate.wait(60)
+        return read_file(path, most)
+
+
+def look_until(rig: Rig, holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        rig.look()
+        if holds():
+            return
+        time.sleep(0.005)
+    pytest.fail("did not come about")
+
+
+def test_an_environment_that_hangs_costs_what_it_would_have_told_until_it_answers(rig: Rig) -> None:
+    """It is read under the lock of the process's memory, which a process that is stuck in the driver may hold."""
+    for index, job in enumerate((4711, 4712)):
+        environ = {"SLURM_JOB_ID": str(job), "SLURM_JOB_NAME": f"job {job}"}
+        rig.proc.process(100 + index, SLURM.format(job), environ)
+        rig.put(index, 100 + index)
+    rig.open(read=(stuck := Stuck("100/environ")))
+    for _ in range(3):
+        rig.look()
+        assert (rig.holder(0)["job_id"], rig.holder(0)["name"]) == ("4711", "")
+        assert (rig.holder(1)["job_id"], rig.holder(1)["name"]) == ("4712", "job 4712")
+        assert (rig.up("jobs_environ"), rig.problems()) == (0, {"unreadable": 1})
+    stuck.gate.set()
+    look_until(rig, lambda: rig.holder(0)["name"] == "job 4711")
+    assert rig.up("jobs_environ") == 1
+
+
+def test_a_process_that_does_not_answer_at_all_is_a_gap_of_its_gpu(rig: Rig) -> None:
+    for index in range(2):
+        rig.proc.process(100 + index, SLURM.format(100 + index), {})
+        rig.put(index, 100 + index)
+    rig.open(read=(stuck := Stuck("100/stat")))
+    for _ in range(2):
+        sample = rig.look()
+        (gap,) = [each for each in sample.gaps if each.reason is Reason.TIMEOUT]
+        assert gap.entity == rig.gpus[0]
+        assert "/100: no answer for" in gap.detail
+        assert rig.holder(1)["job_id"] == "101"
+        assert rig.up("jobs_procfs") == 0
+    stuck.gate.set()
+    look_until(rig, lambda: bool(rig.holders(0)))
+
+
+def test_a_mapping_file_that_hangs_costs_itself(rig: Rig) -> None:
+    rig.mapping.mkdir()
+    for index, job in ((0, 7), (1, 8)):
+        (rig.mapping / str(index)).write_text(f"{job}\n")
+    rig.open(read=(stuck := Stuck("mapping/0")))
+    for _ in range(2):
+        rig.look()
+        assert [holder["job_id"] for holder in rig.holders(1)] == ["8"]
+        assert rig.holders(0) == []
+        assert rig.up("jobs_mapping") == 0
+    stuck.gate.set()
+    look_until(rig, lambda: [holder["job_id"] for holder in rig.holders(0)] == ["7"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -238,3 +239,11 @@ def test_sxids_beyond_all_reason_are_counted_together_and_none_is_lost(follower,
     assert counts["other", "other"] > 0
     assert sum(counts.values()) == lines
     assert len([record for record in caplog.records if "kinds of SXid" in record.message]) == 1
+
+
+def test_a_log_that_would_block_is_an_error_and_not_waited_for(tmp_path: Path) -> None:
+    """A pipe without a writer stands for it: neither opening nor reading it returns, unless told not to wait."""
+    pipe = tmp_path / "kmsg"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="Illegal seek"):
+        KmsgBackend(str(pipe)).read(Lane.FAST, Instant(1.0, 1.0))

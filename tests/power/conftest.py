@@ -70,16 +70,22 @@ def tree(tmp_path: Path) -> Tree:
 
 
 @pytest.fixture
-def read(tree: Tree) -> Callable[..., Reader]:
+def read(tree: Tree) -> Iterator[Callable[..., Reader]]:
     """A backend on the tree: `read(["hwmon"], redfish=...)`. What is slow is asked at once."""
 
     def no_ipmi() -> Any:
         raise FileNotFoundError(2, "No such file or directory", "/dev/ipmi0")
 
-    def build(order: list[str], **options: Any) -> Reader:
-        return Reader(PowerBackend(order, str(tree.root), **{"ipmi": no_ipmi, "spawn": lambda job: job(), **options}))
+    made: list[PowerBackend] = []
 
-    return build
+    def build(order: list[str], **options: Any) -> Reader:
+        wanted = {"ipmi": no_ipmi, "spawn": lambda job: job(), **options}
+        made.append(PowerBackend(order, str(tree.root), **wanted))
+        return Reader(made[-1])
+
+    yield build
+    for each in made:
+        each.close()
 
 
 class Controller:

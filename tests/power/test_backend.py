@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from agent.backends.power import SOURCES, PowerBackend, RedfishConfig
-from agent.backends.power.pacing import PATIENCE
+from agent.backends.power.redfish import Redfish
 from agent.model import Lane, Reason
 
 REDFISH = 'power_watts{source="redfish"}'
@@ -74,7 +74,7 @@ def test_a_controller_that_keeps_failing_is_asked_ever_less_often(read) -> None:
     reader = read(["ipmi"], ipmi=dcmi)
     for second in range(600):
         reader.sample(float(second))
-    assert dcmi.asked == 4 + (600 - 75) // 60 + 1  # after 0, 5, 15, 35 s, then 75 s and every 60 s
+    assert dcmi.asked == 3 + (600 - 30) // 15  # after 0, 5, 15 s, and then every 15 s
 
 
 def test_a_refused_login_is_not_tried_again_soon_so_that_no_account_is_locked(read, redfish, controller) -> None:
@@ -144,6 +144,9 @@ def test_a_slow_controller_delays_no_read_and_is_asked_by_one_thread_at_most(tre
     jobs.pop()()
 
 
+PATIENCE = Redfish.patience
+
+
 def test_a_controller_that_stops_answering_loses_its_value_after_a_while(read, redfish) -> None:
     jobs: list[Callable[[], None]] = []
     reader = read(["redfish"], redfish=redfish, spawn=jobs.append)
@@ -159,14 +162,20 @@ def test_a_controller_that_stops_answering_loses_its_value_after_a_while(read, r
     reader.backend.close()
 
 
-def test_an_error_that_nobody_foresaw_fails_the_backend_and_not_its_thread(read) -> None:
+def test_an_error_that_nobody_foresaw_costs_its_source_and_is_told_once(tree, read, caplog) -> None:
     class Broken(Dcmi):
         def request(self, netfn: int, command: int, data: bytes, timeout: float) -> bytes:
             raise ZeroDivisionError("a bug")
 
-    reader = read(["ipmi"], ipmi=Broken(0))
-    with pytest.raises(ZeroDivisionError, match="a bug"):
-        reader.sample(0.0)
+    tree.rapl("0", "package-0", 5_000_000)
+    reader = read(["ipmi", "rapl"], ipmi=Broken(0))
+    for second in range(60):
+        sample = reader.sample(float(second))
+        assert [reading.value for reading in sample.readings] == [5.0]
+        assert [(gap.reason, gap.detail) for gap in sample.gaps] == [
+            (Reason.MALFORMED, "ipmi: ZeroDivisionError: a bug")
+        ]
+    assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
 def test_an_unknown_source_is_refused_by_name() -> None:

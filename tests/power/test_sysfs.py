@@ -194,7 +194,7 @@ def test_rapl_appears_only_where_it_is_in_the_order(tree, read) -> None:
 
 @given(st.lists(st.integers(0, 5_000_000_000), min_size=1, max_size=40), st.integers(0, WRAP - 1))
 def test_energy_is_the_sum_of_what_was_drawn_wherever_the_counter_wraps(steps: list[int], start: int) -> None:
-    domain = Domain(None, WRAP, Series(POWER_PARTS[1], Node(), (("domain", "x"),)))
+    domain = Domain(WRAP, Series(POWER_PARTS[1], Node(), (("domain", "x"),)))
     raw, shown = start, [domain.advance(start, 0.0)]
     for second, step in enumerate(steps, 1):
         raw = (raw + step) % WRAP

@@ -6,9 +6,12 @@ Pure functions. They refuse what they do not fully understand: half a number is 
 from __future__ import annotations
 
 import errno
+import os
 import re
+from collections.abc import Callable
 
-from agent.model import Reason
+from agent.catalogue.infiniband import PHYSICAL_STATE_ID, RATE, STATE_ID
+from agent.model import Metric, Reason
 
 SIZE = 64
 """Bytes asked of a file: twice the longest answer that means something."""
@@ -50,6 +53,16 @@ def reason_of(error: OSError) -> Reason:
     return _REASONS.get(error.errno or 0, Reason.LOST)
 
 
+def why(error: OSError) -> str:
+    """What to tell people of a failed read, with the remedy where it is theirs."""
+    said = os.strerror(error.errno or errno.EIO)
+    if error.errno == errno.EMFILE:
+        return f"{said}: raise LimitNOFILE in the unit, or ulimit -n"
+    if error.errno == errno.ENFILE:
+        return f"{said}: raise the sysctl fs.file-max"
+    return said
+
+
 def counter(raw: bytes) -> int:
     """A counter of up to 64 bits."""
     text = raw.strip()
@@ -76,6 +89,10 @@ def rate(raw: bytes) -> int:
     if found is None:
         raise _refused(text, "a rate such as '400 Gb/sec (4X NDR)'")
     return round(float(found[1]) * GIGABIT)
+
+
+DECODERS: dict[Metric, Callable[[bytes], int]] = {STATE_ID: code, PHYSICAL_STATE_ID: code, RATE: rate}
+"""Rows whose file is no plain number."""
 
 
 def _refused(text: bytes, wanted: str) -> UnreadableError:

@@ -1,33 +1,21 @@
-"""One port and the sysfs files that it has: which row each of them feeds, decided once for each port.
+"""One port, and which of its sysfs files feeds which row.
 
-No file is left out: one that no row of the catalogue knows gets a row of its own. Files stay known
-while their device is gone, so that its absence is told and its return needs no search.
+A file that no row of the catalogue knows gets a row of its own. Files stay known while their device is gone, so that
+its absence is told and its return needs no search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from agent.backends.infiniband import parse
+from agent.backends.infiniband.attribute import Attribute, Pread
+from agent.backends.infiniband.parse import DECODERS
+from agent.backends.infiniband.watch import LinkWatch
+from agent.backends.sysfs import printable
 from agent.catalogue.bindings import PortFile
-from agent.catalogue.infiniband import (
-    ACTIVE,
-    FILES,
-    INFO,
-    LINK_DOWN_EVENTS,
-    PHYSICAL_STATE_ID,
-    PORT_UP,
-    RATE,
-    STATE_ID,
-    driver_counter,
-)
-from agent.model import Gap, IbPort, Labels, Lane, Metric, Reading, Reason, Series
-
-Decode = Callable[[bytes], int]
-
-DECODERS: dict[Metric, Decode] = {STATE_ID: parse.code, PHYSICAL_STATE_ID: parse.code, RATE: parse.rate}
-"""Rows whose file is no plain number."""
+from agent.catalogue.infiniband import FILES, INFO, STATE_ID, driver_counter
+from agent.model import IbPort, Labels, Lane, Metric, Series
 
 ALWAYS = frozenset(file.path for row in DECODERS for file in row.origin if isinstance(file, PortFile))
 """Files that every port has (`ib_port_attribute` in the kernel's core), outside the counters' directories."""
@@ -35,95 +23,100 @@ ALWAYS = frozenset(file.path for row in DECODERS for file in row.origin if isins
 KNOWN = frozenset(file.path for row in FILES for file in row.origin if isinstance(file, PortFile))
 
 
-class Attribute:
-    """A sysfs attribute of a port, its series, and the descriptor that is kept open on it (-1: none)."""
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The rows that a port's files feed: those of the fast lane first, then the catalogue's, then the driver's own.
 
-    __slots__ = ("decode", "fd", "path", "scale", "series", "watch")
+    `sizes` says how many rows there are up to each of the three; `unnamed` files feed no row, since drivers offer more
+    names than there may be rows. Ports of one driver share a shape.
+    """
 
-    def __init__(self, path: str, series: Series, scale: float, watch: LinkWatch | None = None) -> None:
-        self.path = path
-        self.series = series
-        self.scale = int(scale) if scale == int(scale) else scale  # so that counters stay exact integers
-        self.decode = DECODERS.get(series.metric, parse.counter)
-        self.watch = watch
-        self.fd = -1
-
-    def gap(self, reason: Reason, why: str) -> Gap:
-        return Gap(self.series.metric, self.series.entity, reason, f"{self.path}: {why}")
+    rows: tuple[tuple[str, Metric, float], ...]
+    sizes: tuple[int, int, int]
+    unnamed: int
 
 
-class LinkWatch:
-    """Follows one port's state: is it up, and how often did it leave the active state."""
+def shape_of(present: frozenset[str], usable: frozenset[str]) -> Shape:
+    """The shape of a port with these files; `usable` are those of `rivals` that hold a number."""
+    catalogued = []
+    for row in FILES:
+        files = _candidates(row, present)
+        if files:
+            first = next((each for each in files if each.path in usable), files[0])
+            catalogued.append((first.path, row, first.scale))
+    fast = [each for each in catalogued if each[1].lane is Lane.FAST]
+    slow = [each for each in catalogued if each[1].lane is not Lane.FAST]
+    rest = sorted(present.difference(path for path, _, _ in catalogued))
+    named = [(path, driver_counter(path)) for path in rest]
+    own = [(path, row, 1.0) for path, row in named if row is not None]
+    sizes = (len(fast), len(catalogued), len(catalogued) + len(own))
+    return Shape((*fast, *slow, *own), sizes, len(rest) - len(own))
 
-    __slots__ = ("_active", "_count", "_events", "_up")
 
-    def __init__(self, entity: IbPort) -> None:
-        self._up = Series(PORT_UP, entity)
-        self._events = Series(LINK_DOWN_EVENTS, entity)
-        self._active = False
-        self._count = 0
+def rivals(present: frozenset[str]) -> list[str]:
+    """The files of which two or more could feed the same row."""
+    files = [_candidates(row, present) for row in FILES]
+    return [each.path for group in files if len(group) > 1 for each in group]
 
-    def saw(self, state: int) -> tuple[Reading, Reading]:
-        """Take note of a state. One that could not be read changes nothing: it may be the same."""
-        active = state == ACTIVE
-        if self._active and not active:
-            self._count += 1
-        self._active = active
-        return Reading(self._up, 1 if active else 0), Reading(self._events, self._count)
 
-    def missed(self, gap: Gap) -> tuple[Gap, Reading]:
-        """The state could not be read: whether the link is up is unknown, what was counted stays."""
-        return Gap(PORT_UP, gap.entity, gap.reason, gap.detail), Reading(self._events, self._count)
+def _candidates(row: Metric, present: frozenset[str]) -> list[PortFile]:
+    return [each for each in row.origin if isinstance(each, PortFile) and each.path in present]
 
 
 class Port:
-    """One port: its entity, its directory, and an `Attribute` for each of its files."""
+    """One port: its entity, its directory, and an `Attribute` for each of its files that is shown.
 
-    __slots__ = ("_info", "_watch", "attributes", "device", "directory", "entity")
+    `lasting` is whether it belongs to hardware: virtual functions and software devices come and go as they are used.
+    """
 
-    def __init__(self, device: Path, port: str) -> None:
-        self.entity = IbPort(device.name, port)
+    __slots__ = (
+        "_info",
+        "_watch",
+        "attributes",
+        "device",
+        "directory",
+        "entity",
+        "facts",
+        "lasting",
+        "left_out",
+        "number",
+        "present",
+        "shape",
+    )
+
+    def __init__(self, root: str, device: str, number: str) -> None:
+        self.entity = IbPort(printable(device), printable(number))
         self.device = device
-        self.directory = device / "ports" / port
+        self.number = number
+        self.directory = f"{root}/{device}/ports/{number}"
         self.attributes: dict[str, Attribute] = {}
+        self.present: frozenset[str] = frozenset()
+        self.shape = Shape((), (0, 0, 0), 0)
+        self.lasting = True
+        self.facts: dict[str, str] = {}
+        """What each file of facts said last."""
+        self.left_out = 0
+        """Files beyond those in `present`."""
         self._watch = LinkWatch(self.entity)
         self._info: Series | None = None
 
     def of(self, lane: Lane) -> Iterator[Attribute]:
+        """The attributes that are read in a lane."""
         return (each for each in self.attributes.values() if each.series.metric.lane is lane)
 
-    def adopt(self, present: frozenset[str], usable: Callable[[str], bool]) -> list[Attribute]:
-        """Know exactly the files `present`; what came before and is there no more is returned.
-
-        `usable` tells whether a file of the port, by its full path, holds a number: asked only where
-        two files of a driver could feed the same row.
-        """
-        rows = dict(self._rows(present, usable))
-        gone = [each for path, each in self.attributes.items() if path not in rows]
-        self.attributes = {path: self.attributes.get(path) or self._attribute(path, *rows[path]) for path in rows}
-        return gone
+    def adopt(self, depth: int, pread: Pread) -> None:
+        """Show the rows of the shape up to a depth, 0 to 2."""
+        rows = self.shape.rows[: self.shape.sizes[depth]]
+        before, self.attributes = self.attributes, {}
+        for path, row, scale in rows:
+            known = before.get(path)
+            if known is None or known.series.metric is not row:
+                watch = self._watch if row is STATE_ID else None
+                known = Attribute(f"{self.directory}/{path}", Series(row, self.entity), scale, pread, watch)
+            self.attributes[path] = known
 
     def info(self, facts: Labels) -> Series:
         """The info series with these facts; the same object while they are the same."""
         if self._info is None or self._info.labels != facts:
             self._info = Series(INFO, self.entity, facts)
         return self._info
-
-    def _rows(
-        self, present: frozenset[str], usable: Callable[[str], bool]
-    ) -> Iterable[tuple[str, tuple[Metric, float]]]:
-        taken: set[str] = set()
-        for row in FILES:
-            files = [each for each in row.origin if isinstance(each, PortFile) and each.path in present]
-            if files:
-                first = files[0]
-                if len(files) > 1:
-                    first = next((each for each in files if usable(f"{self.directory}/{each.path}")), first)
-                taken.add(first.path)
-                yield first.path, (row, first.scale)
-        for path in sorted(present - taken):
-            yield path, (driver_counter(path), 1)
-
-    def _attribute(self, path: str, row: Metric, scale: float) -> Attribute:
-        watch = self._watch if row is STATE_ID else None
-        return Attribute(f"{self.directory}/{path}", Series(row, self.entity), scale, watch)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from agent.backends.jobs.devices import Devices, Slot, mig_slots
-from agent.backends.jobs.files import ReadFile, read_file
+from agent.backends.jobs.files import Patient, ReadFile, read_file
 from agent.backends.jobs.holders import Board, PodNames, add_mapped, add_pods
 from agent.backends.jobs.job import Job
 from agent.backends.jobs.kubelet import Kubelet, KubeletError
@@ -66,16 +66,18 @@ class JobsBackend:
         self._users = Users(lookup)
         self._procfs = os.fspath(procfs)
         ticks = os.sysconf("SC_CLK_TCK")
-        self._table = ProcessTable(self._procfs, sources, read, self._users, self._problems, ticks)
+        self._reader = Patient(read)
+        self._table = ProcessTable(self._procfs, sources, self._reader, self._users, self._problems, ticks)
         self._kubelet = Kubelet(kubelet) if "kubernetes" in sources else None
         directories = [gpustat] if config.mapping_dir is None else [os.fspath(config.mapping_dir), gpustat]
-        self._files = MappingFiles(directories if "mapping" in sources else (), read, self._problems)
+        self._files = MappingFiles(directories if "mapping" in sources else (), self._reader, self._problems)
         self._names = PodNames()
         self._ledger = Ledger()
         self._shown = Shown()
 
     def read(self, lane: Lane, now: Instant) -> Sample:  # noqa: ARG002 - it has one lane
         """Who holds the GPUs now. Nothing that a process or a file holds makes it raise."""
+        self._reader.mono = now.mono
         running = self._processes()
         latest = list(self._readings())
         devices = Devices(running, mig_slots(latest))
@@ -92,7 +94,8 @@ class JobsBackend:
         return Sample(self._shown.end(self._problems.readings()), self._shown.gaps, calls=calls)
 
     def close(self) -> None:
-        """Close the connection to the kubelet."""
+        """Close the connection to the kubelet, and end the reader."""
+        self._reader.close()
         if self._kubelet is not None:
             self._kubelet.close()
 
@@ -119,7 +122,10 @@ class JobsBackend:
     def _tell_hidden(self, taken: Mapping[int, Sequence[Slot]], known: Mapping[int, Process]) -> None:
         """What procfs does not give: whole processes, or their environments."""
         if taken:
-            self._shown.way("jobs_procfs", not (self._table.absent or self._table.refused))
+            self._shown.way("jobs_procfs", not (self._table.absent or self._table.refused or self._table.late))
+        for pid, late in self._table.late.items():
+            for slot in taken[pid]:
+                self._shown.miss(Gap(HOLDER, slot.gpu, Reason.TIMEOUT, late))
         for pid in (*self._table.absent, *self._table.refused):
             detail = self._table.refused.get(pid) or (
                 f"{self._procfs}/{pid} does not exist, though the process computes on the GPU: give the agent the "

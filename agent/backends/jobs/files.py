@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from agent.backends.relay import Leg, Relay, Unread
+
+PATIENCE = 0.25
+"""Seconds for one file: many processes may hang at once, in the driver of the same GPU."""
 
 ReadFile = Callable[[str, int], bytes]
 """Path and most bytes to read, to content. Raises OSError."""
@@ -28,6 +35,86 @@ def read_file(path: str, most: int) -> bytes:
         return b"".join(parts)
     finally:
         os.close(fd)
+
+
+class Listing(NamedTuple):
+    """What there is in a directory but directories, in order: regular files, and what must never be opened."""
+
+    files: Sequence[str]
+    odd: Sequence[str]
+
+
+class Patient:
+    """Reads files that may hang: the environment of a process that is stuck in the driver does, on its memory's lock.
+
+    What does not answer raises ETIMEDOUT, and is asked by nobody else until it does. `mono` is the time of the look.
+    """
+
+    def __init__(self, read: ReadFile) -> None:
+        self._relay = Relay("jobs", PATIENCE)
+        self._read_file = read
+        self.mono = 0.0
+
+    def __call__(self, path: str, most: int) -> bytes:
+        """The file's content. Raises OSError."""
+        folder = path.rpartition("/")[0]
+        ((answer,),) = self._relay.round([Leg(folder, [_Content(path, most, self._read_file)])], self.mono)
+        if isinstance(answer, Unread):
+            raise TimeoutError(errno.ETIMEDOUT, answer.detail)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def names(self, directory: str) -> Listing:
+        """What there is in a directory. Raises OSError."""
+        ((answer,),) = self._relay.round([Leg(directory, [_Listing(directory)])], self.mono)
+        if isinstance(answer, Unread):
+            raise TimeoutError(errno.ETIMEDOUT, answer.detail)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the reader."""
+        self._relay.close()
+
+
+class _Content:
+    def __init__(self, path: str, most: int, read: ReadFile) -> None:
+        self.path = path
+        self._most = most
+        self._read = read
+
+    def read(self) -> bytes | Exception:
+        try:
+            return self._read(self.path, self._most)
+        except Exception as error:
+            return error
+
+
+class _Listing:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def read(self) -> Listing | OSError:
+        files: list[str] = []
+        odd: list[str] = []
+        try:
+            with os.scandir(self.path) as entries:
+                for entry in entries:
+                    mode = _mode(entry)
+                    if not stat.S_ISDIR(mode):
+                        (files if stat.S_ISREG(mode) else odd).append(entry.name)
+        except OSError as error:
+            return error
+        return Listing(sorted(files), sorted(odd))
+
+
+def _mode(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_mode
+    except OSError:
+        return stat.S_IFREG  # whoever reads it says why not
 
 
 def said(path: str, error: OSError) -> str:

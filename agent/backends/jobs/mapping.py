@@ -7,12 +7,10 @@ serves both. An epilog that did not run leaves a file behind: what processes and
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent.backends.jobs.files import ReadFile, said
+from agent.backends.jobs.files import Patient, said
 from agent.backends.jobs.job import legible
 from agent.backends.jobs.problems import Problems
 
@@ -35,7 +33,7 @@ class Entry:
 class MappingFiles:
     """Reads the directories; those that do not exist are passed over."""
 
-    def __init__(self, directories: Sequence[str], read: ReadFile, problems: Problems) -> None:
+    def __init__(self, directories: Sequence[str], read: Patient, problems: Problems) -> None:
         self._directories = directories
         self._read = read
         self._problems = problems
@@ -64,8 +62,7 @@ class MappingFiles:
 
     def _files(self, directory: str) -> list[tuple[str, str]]:
         try:
-            with os.scandir(directory) as listing:
-                names = sorted(entry.name for entry in listing if self._is_file(entry))
+            listing = self._read.names(directory)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -73,18 +70,10 @@ class MappingFiles:
             self._fail(directory, error)
             return []
         self.seen = True
-        return [(f"{directory}/{name}", name) for name in names[:MAX_FILES] if not name.startswith(".")]
-
-    def _is_file(self, entry: os.DirEntry[str]) -> bool:
-        """Whether an entry may be read; a pipe or a device is told of, and never opened."""
-        try:
-            mode = entry.stat().st_mode
-        except OSError:
-            return True  # whoever reads it says why not
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            self._problems.note("mapping", f"{entry.path}: is no regular file")
+        for name in listing.odd[:MAX_FILES]:
+            self._problems.note("mapping", f"{directory}/{name}: is no regular file")
             self.failed = True
-        return stat.S_ISREG(mode)
+        return [(f"{directory}/{name}", name) for name in listing.files[:MAX_FILES] if not name.startswith(".")]
 
     def _fail(self, path: str, error: OSError) -> None:
         self._problems.note("mapping", said(path, error))

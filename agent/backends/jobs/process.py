@@ -6,6 +6,7 @@ A process is told from a later one with the same id by its start time, so the st
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -53,6 +54,8 @@ class Process:
     host: str = ""
     hidden: str = ""
     """Why its environment could not be read; "" if it could."""
+    late: bool = False
+    """Its environment did not answer, and is asked for again."""
 
 
 def parse_stat(data: bytes) -> Stat:
@@ -120,11 +123,13 @@ class ProcessTable:
         """Processes that procfs does not show though they were asked for twice: it is another machine's view."""
         self.refused: dict[int, str] = {}
         """Processes about which procfs may not be asked, and its answer."""
+        self.late: dict[int, str] = {}
+        """Processes of which procfs does not answer, and what was asked."""
         self.reads = 0
 
     def look(self, pids: Iterable[int], mono: float) -> dict[int, Process]:
         """Those of the processes that can be seen; the others are noted. What is not asked for is forgotten."""
-        self.refused = {}
+        self.refused, self.late = {}, {}
         self._boot = None  # it moves when the clock is set
         known: dict[int, Process] = {}
         unseen: set[int] = set()
@@ -136,6 +141,10 @@ class ProcessTable:
                     self.refused[pid] = said(f"{self._procfs}/{pid}", error)
                     if pid not in self._unseen:
                         self._problems.note("unreadable", self.refused[pid])
+                elif error.errno == errno.ETIMEDOUT:
+                    self.late[pid] = f"{self._procfs}/{pid}: {error.strerror}"
+                    if pid not in self._unseen:
+                        self._problems.note("unreadable", self.late[pid])
                 elif pid not in self._unseen:
                     problem = "vanished" if error.errno in GONE else "malformed"
                     self._problems.note(problem, said(f"{self._procfs}/{pid}", error))
@@ -146,7 +155,7 @@ class ProcessTable:
                 unseen.add(pid)
             else:
                 known[pid] = process
-        self.absent = self._unseen & unseen - self.refused.keys()
+        self.absent = self._unseen & unseen - self.refused.keys() - self.late.keys()
         self._unseen, self._known = frozenset(unseen), known
         return {pid: self._named(process, mono) for pid, process in known.items()}
 
@@ -161,7 +170,7 @@ class ProcessTable:
     def _process(self, pid: int) -> Process:
         stat = self._stat(pid)
         known = self._known.get(pid)
-        if known is not None and known.started == stat.started:
+        if known is not None and known.started == stat.started and not known.late:
             return known
         process = self._investigate(pid, stat)
         if self._stat(pid).started != stat.started:
@@ -174,19 +183,23 @@ class ProcessTable:
         where = place(self._file(pid, "cgroup", CGROUP).decode("utf-8", "replace"), self._ignored)
         uid = parse_uid(self._file(pid, "status", STATUS))
         env: dict[str, str] = {}
-        hidden = ""
+        hidden, late = "", False
         try:
             env = known_keys(self._file(pid, "environ", ENVIRON))
         except OSError as error:
             if error.errno in GONE:
                 raise
             hidden = said(f"{self._procfs}/{pid}/environ", error)
+            late = error.errno == errno.ETIMEDOUT
+            known = self._known.get(pid)
+            if late and known is not None and known.started == stat.started:
+                return known
             remedy = "jobs are known by their cgroup, without name and account: CAP_SYS_PTRACE lifts it"
             self._problems.note("unreadable", f"{hidden}; {remedy}")
         job = self._job(pid, stat, where, env, uid)
         if job is not None:
             job = merged(job, Job("", "", started=self._began(stat)))
-        return Process(pid, stat.started, job, _owner(where, uid), env.get("HOSTNAME", ""), hidden)
+        return Process(pid, stat.started, job, _owner(where, uid), env.get("HOSTNAME", ""), hidden, late)
 
     def _job(self, pid: int, stat: Stat, where: Place, env: dict[str, str], uid: int) -> Job | None:
         """The kernel's word first; then the environment's; then what can be taken for a job."""

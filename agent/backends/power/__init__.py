@@ -28,10 +28,15 @@ from agent.backends.power.pacing import Paced, Repeat, Source, Spawn, spawn_thre
 from agent.backends.power.rapl import Rapl
 from agent.backends.power.redfish import Redfish, RedfishConfig
 from agent.backends.protocol import AbsentError, Sample
+from agent.backends.relay import Relay
+from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
-from agent.model import Gap, Instant, Lane, Node, Reading, Series
+from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Series
 
 SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
+PATIENCE = 1.0
+"""Seconds that a file is waited for: a meter may go through the firmware."""
+LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
 
 __all__ = ["SOURCES", "PowerBackend", "RedfishConfig"]
 
@@ -55,8 +60,9 @@ class PowerBackend:
         unknown = [name for name in order if name not in SOURCES]
         if unknown:
             raise ValueError(f"backends.power: {unknown[0]!r} is no source; known are {', '.join(SOURCES)}")
-        hwmon = Hwmon(sysfs)
-        rapl = Rapl(sysfs)
+        self._relay = Relay(self.name, PATIENCE)
+        hwmon = Hwmon(sysfs, self._relay)
+        rapl = Rapl(sysfs, self._relay)
         sources: dict[str, Source] = {"ipmi": Ipmi(ipmi), "hwmon": hwmon}
         if redfish is not None:
             sources["redfish"] = Redfish(redfish)
@@ -67,6 +73,7 @@ class PowerBackend:
         self._parts = [Repeat(hwmon.parts, hwmon.period)] if "hwmon" in names else []
         if "rapl" in order:
             self._parts.append(Repeat(rapl.read, rapl.period))
+        self._sysfs = (hwmon, rapl)
         self._looked_for = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
 
     def read(self, lane: Lane, now: Instant) -> Sample:  # noqa: ARG002 - the protocol's signature
@@ -86,13 +93,18 @@ class PowerBackend:
         if winner is not None and winner.watts is not None:
             readings.append(Reading(self._series[winner.source.name], winner.watts))
         gaps.extend(self._missing(winner))
+        left_out = sum(each.left_out for each in self._sysfs)
+        if left_out:
+            readings.append(Reading(LEFT_OUT, left_out))
         if not readings and not gaps and all(paced.absence for paced in self._paced):
             raise AbsentError("; ".join(filter(None, [*(p.absence for p in self._paced), self._looked_for])))
         return Sample(readings=readings, gaps=gaps, calls=calls + asked)
 
     def close(self) -> None:
+        """Release the sources, and end the reader."""
         for paced in self._paced:
             paced.close()
+        self._relay.close()
 
     def _ask(self, mono: float) -> tuple[Paced | None, int]:
         """The first source with a value, and how many reads were made to find it."""

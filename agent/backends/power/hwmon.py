@@ -13,11 +13,13 @@ can tell the whole from a part, and none is shown.
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from agent.backends.power.files import read_count, read_text
+from agent.backends.power.files import CountFile, Folder, read_name, read_text
 from agent.backends.protocol import AbsentError, DeviceError, Sample
+from agent.backends.relay import Leg, Relay, Unread
+from agent.backends.sysfs import names
 from agent.catalogue.node import POWER_PARTS
 from agent.model import Gap, Instant, Node, Reading, Reason, Series
 
@@ -25,25 +27,69 @@ COMPONENT, _ = POWER_PARTS
 
 MICRO = 1e-6
 RESCAN = 60.0
+RESCAN_TROUBLED = 5.0
+"""Seconds after which meters are looked for again while a device cannot be looked into."""
+DEVICES = 1_024
+"""Devices that are looked into: a large node has some hundreds of sensors."""
+METERS = 64
 _PART = re.compile(r"([A-Za-z][A-Za-z0-9 ]{0,31}) Power Socket (\d{1,4})")
+_POWER = re.compile(r"(power\d{1,3})(_average|_input)")
 
 
 class Meter(NamedTuple):
     """One power file; `label` is the meter's name, empty if it has none, and `series` that of a part."""
 
-    path: Path
+    path: str
     label: str
     series: Series | None
 
 
-def _oem_label(device: Path, channel: str) -> str:
+class MeterFiles:
+    """The meters of one device, for a relay."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def read(self) -> list[Meter] | DeviceError:
+        """The meters, none if it is another kind of device; or why nobody can tell."""
+        try:
+            if _name_in(f"{self.path}/name") != "power_meter":
+                return []
+            channels: dict[str, str] = {}
+            for suffix in ("_average", "_input"):
+                for folder in (self.path, f"{self.path}/device"):
+                    for channel in _channels(folder, suffix):
+                        channels.setdefault(channel, f"{folder}/{channel}{suffix}")
+            labels = {channel: _oem_label(self.path, channel) for channel in channels}
+            return [Meter(path, labels[channel], part_series(labels[channel])) for channel, path in channels.items()]
+        except DeviceError as error:
+            return error
+
+
+def _channels(folder: str, suffix: str) -> list[str]:
+    """The power channels that have a file in the folder with this suffix."""
+    try:
+        found = [_POWER.fullmatch(name) for name in names(folder)]
+    except OSError:
+        return []  # only one of the two folders has them
+    return [match[1] for match in found if match and match[2] == suffix][:METERS]
+
+
+def _name_in(path: str) -> str:
+    """What the file says; empty if there is no such file. Raises DeviceError for any other reason."""
+    try:
+        return read_text(path)
+    except DeviceError as error:
+        if error.reason is Reason.UNSUPPORTED:
+            return ""
+        raise
+
+
+def _oem_label(device: str, channel: str) -> str:
     """The name in `CHANNEL_label`, or in `CHANNEL_oem_info` beside it or with the ACPI device."""
     for name in (f"{channel}_label", f"{channel}_oem_info", f"device/{channel}_oem_info"):
-        path = device / name
-        if path.exists():
-            label = read_text(path)
-            if label:
-                return label
+        if _name_in(f"{device}/{name}"):
+            return read_name(f"{device}/{name}")
     return ""
 
 
@@ -57,16 +103,22 @@ def part_series(label: str) -> Series | None:
 
 
 class Hwmon:
-    """The ACPI power meters: `watts` of the whole node, and `parts`."""
+    """The ACPI power meters: `parts`, and the `watts` of the whole node as `parts` has read them."""
 
     name = "hwmon"
     period = 1.0  # the meter's own interval is 1 s by default, and a read may go through the firmware
     configured = False
     slow = False
+    grace = 0.0
+    patience = 0.0
 
-    def __init__(self, sysfs: str = "/sys") -> None:
-        self._root = Path(sysfs) / "class" / "hwmon"
+    def __init__(self, sysfs: str, relay: Relay) -> None:
+        self._root = f"{sysfs}/class/hwmon"
+        self._relay = relay
+        self.left_out = 0
+        self._by_device: dict[str, list[Meter]] = {}
         self._meters: list[Meter] = []
+        self._answers: list[int | DeviceError] = []
         self._gaps: list[Gap] = []
         self._rescan = float("-inf")
 
@@ -74,53 +126,77 @@ class Hwmon:
         """Nothing is held open between reads."""
 
     def watts(self) -> float:
+        """The reading of the one meter that measures the node. Raises AbsentError or DeviceError."""
         # Beside meters of parts, one with an unknown name is more likely another part than the whole.
         has_parts = any(meter.series for meter in self._meters)
-        whole = [meter for meter in self._meters if not meter.series and not (meter.label and has_parts)]
+        read = zip(self._meters, self._answers, strict=True)
+        whole = [each for each in read if not each[0].series and not (each[0].label and has_parts)]
         if not whole:
             raise AbsentError(f"no power meter of the whole node under {self._root}")
         if len(whole) > 1:
-            paths = ", ".join(str(meter.path) for meter in whole)
+            paths = ", ".join(meter.path for meter, _ in whole)
             raise DeviceError(Reason.UNSUPPORTED, f"cannot tell which meter measures the whole node: {paths}")
-        return read_count(whole[0].path) * MICRO
+        ((_, answer),) = whole
+        if isinstance(answer, DeviceError):
+            raise answer
+        return answer * MICRO
 
     def parts(self, now: Instant) -> Sample:
-        """The named meters. Looks for meters too, so it is read before `watts`."""
+        """The named meters. All meters are looked for and read here, so it comes before `watts`."""
         if now.mono >= self._rescan:
-            self._scan()
-            self._rescan = now.mono + RESCAN
+            self._scan(now.mono)
+            self._rescan = now.mono + (RESCAN_TROUBLED if self._gaps else RESCAN)
+        legs = [Leg(meter.path, [CountFile(meter.path)]) for meter in self._meters]
+        answers = self._relay.round(legs, now.mono)
+        self._answers = [_answer(meter.path, each) for meter, (each,) in zip(self._meters, answers, strict=True)]
         readings: list[Reading] = []
         gaps = list(self._gaps)
-        parts = [(meter.series, meter.path) for meter in self._meters if meter.series is not None]
-        for series, path in parts:
-            try:
-                readings.append(Reading(series, read_count(path) * MICRO))
-            except DeviceError as error:
-                gaps.append(Gap(COMPONENT, Node(), error.reason, error.detail))
-        return Sample(readings=readings, gaps=gaps, calls=len(parts))
+        for meter, answer in zip(self._meters, self._answers, strict=True):
+            if meter.series is None:
+                continue
+            if isinstance(answer, DeviceError):
+                gaps.append(Gap(COMPONENT, Node(), answer.reason, answer.detail))
+            else:
+                readings.append(Reading(meter.series, answer * MICRO))
+        return Sample(readings=readings, gaps=gaps, calls=len(self._meters))
 
-    def _scan(self) -> None:
-        self._meters, self._gaps = [], []
-        for device in sorted(self._root.glob("hwmon*")):
-            try:
-                for meter in self._meters_of(device):
-                    self._admit(meter)
-            except DeviceError as error:
-                self._gaps.append(Gap(COMPONENT, Node(), error.reason, error.detail))
+    def _scan(self, mono: float) -> None:
+        """Find the meters. Those of a device that cannot be looked into now stay known: their own reads will tell."""
+        ((listed,),) = self._relay.round([Leg(self._root, [Folder(self._root, "hwmon")])], mono)
+        if not isinstance(listed, list):
+            self._gaps = [_untold(self._root, listed)]
+            return
+        devices, self.left_out = listed[:DEVICES], max(len(listed) - DEVICES, 0)
+        answers = self._relay.round([Leg(device, [MeterFiles(device)]) for device in devices], mono)
+        before, self._by_device, self._gaps = self._by_device, {}, []
+        for device, (answer,) in zip(devices, answers, strict=True):
+            if isinstance(answer, list):
+                self._by_device[device] = answer
+                continue
+            self._gaps.append(_untold(device, answer))
+            if isinstance(answer, Unread):
+                self._by_device[device] = before.get(device, [])
+        self._admit([meter for meters in self._by_device.values() for meter in meters])
 
-    def _admit(self, meter: Meter) -> None:
-        for known in self._meters:
-            if meter.series is not None and meter.series == known.series:
+    def _admit(self, meters: Sequence[Meter]) -> None:
+        """Know these meters, as many as there may be; of two with one name, the first."""
+        self._meters = []
+        parts: dict[Series, Meter] = {}
+        for meter in meters:
+            known = parts.setdefault(meter.series, meter) if meter.series is not None else meter
+            if known is not meter:
                 detail = f"{meter.path} and {known.path} are both named {meter.label!r}"
-                raise DeviceError(Reason.MALFORMED, detail)
-        self._meters.append(meter)
+                self._gaps.append(Gap(COMPONENT, Node(), Reason.MALFORMED, detail))
+            elif len(self._meters) < METERS:
+                self._meters.append(meter)
+            else:
+                self.left_out += 1
 
-    def _meters_of(self, device: Path) -> list[Meter]:
-        if not (device / "name").exists() or read_text(device / "name") != "power_meter":
-            return []
-        channels: dict[str, Path] = {}
-        for suffix in ("_average", "_input"):
-            for path in sorted(device.glob(f"power*{suffix}")) + sorted(device.glob(f"device/power*{suffix}")):
-                channels.setdefault(path.name.removesuffix(suffix), path)
-        labels = {channel: _oem_label(device, channel) for channel in channels}
-        return [Meter(path, labels[channel], part_series(labels[channel])) for channel, path in channels.items()]
+
+def _answer(path: str, answer: int | DeviceError | Unread) -> int | DeviceError:
+    return DeviceError(answer.reason, f"{path}: {answer.detail}") if isinstance(answer, Unread) else answer
+
+
+def _untold(path: str, answer: DeviceError | Unread) -> Gap:
+    detail = f"{path}: {answer.detail}" if isinstance(answer, Unread) else answer.detail
+    return Gap(COMPONENT, Node(), answer.reason, detail)

@@ -86,7 +86,9 @@ class Ipmi:
     name = "ipmi"
     period = 5.0
     configured = False
-    slow = False  # a controller answers in-band within some tens of milliseconds
+    slow = True  # the kernel's driver may wait for a dead controller, and nothing can interrupt it
+    grace = 0.25  # a controller answers in-band within some tens of milliseconds
+    patience = 4.0
 
     def __init__(self, opener: Callable[[], Transport] = open_transport) -> None:
         self._opener = opener

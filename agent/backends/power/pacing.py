@@ -1,14 +1,15 @@
 """What a source of node power is, and how often it is asked.
 
 The backend is read once for each fast tick, ten times a second if so configured. A baseboard
-management controller renews its reading every 4 to 8 s and may take seconds to answer; it is asked
-every 5 s, and over the network in a thread that the tick does not wait for. Until the next answer the
+management controller renews its reading every 4 to 8 s and may take seconds to answer, or for ever: it is asked
+every 5 s, in a thread that the tick waits for no longer than the source's grace. Until the next answer the
 last value is shown again: it is as old as what the controller itself would say. An answer that is an
-error takes the value away at once, and so does no answer at all after `PATIENCE`.
+error takes the value away at once, and so does no answer at all after the source's patience.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -18,12 +19,12 @@ from agent.model import Instant, Reason
 
 ABSENT_RETRY = 60.0
 FIRST_RETRY = 5.0
-LAST_RETRY = 60.0
+LAST_RETRY = 15.0
+"""So that what is well again shows soon; a controller that works is asked three times as often."""
 DENIED_RETRY = 300.0
 """Long, because a management controller locks an account after a few wrong passwords."""
 
-PATIENCE = 10.0
-"""Seconds without an answer after which a slow source's last value is not shown any more."""
+log = logging.getLogger("coldplate.power")
 
 Spawn = Callable[[Callable[[], None]], None]
 
@@ -42,7 +43,11 @@ class Source(Protocol):
     configured: bool
     """Whether the operator named it: then its failure is reported even if another source answers."""
     slow: bool
-    """Whether it may take longer than a tick can wait."""
+    """Whether it may take longer than a tick can wait, and is asked in a thread."""
+    grace: float
+    """Seconds that a tick waits for a slow source, so that a prompt answer is shown at once."""
+    patience: float
+    """Seconds without an answer after which a slow source's last value is not shown any more."""
 
     def watts(self) -> float:
         """The power now. Raises AbsentError if this node has no such source, DeviceError if it does not answer."""
@@ -61,6 +66,8 @@ class Paced:
         self.absence = ""
         self._spawn: Spawn = spawn if source.slow else _at_once
         self._answer: float | Exception | None = None
+        self._answered = threading.Event()
+        self._told = False
         self._asked: float | None = None  # while a read is in flight, when it began
         self._due = float("-inf")
         self._retry = FIRST_RETRY
@@ -71,15 +78,12 @@ class Paced:
         begun = 0
         if self._asked is None and mono >= self._due:
             begun, self._asked = 1, mono
-            try:
-                self._spawn(self._ask)
-            except RuntimeError as error:  # the system has no thread to give
-                self._answer = DeviceError(Reason.TIMEOUT, f"cannot be asked: {error}")
+            self._begin(mono)
         answer = self._answer
         if answer is not None:
             self._answer = self._asked = None
             self._take(answer, mono)
-        elif self._asked is not None and mono - self._asked > PATIENCE:
+        elif self._asked is not None and mono - self._asked > self.source.patience:
             waited = f"no answer for {mono - self._asked:.0f} s yet"
             self.watts, self.absence, self.fault = None, "", DeviceError(Reason.TIMEOUT, waited)
         return begun
@@ -90,11 +94,25 @@ class Paced:
         if self._asked is None:
             self.source.close()
 
+    def _begin(self, mono: float) -> None:
+        self._answered.clear()
+        try:
+            self._spawn(self._ask)
+        except (RuntimeError, MemoryError) as error:
+            remedy = "raise TasksMax in the unit, or the user's limit of processes"
+            self._asked, self._due = None, mono + FIRST_RETRY
+            self.watts, self.absence = None, ""
+            self.fault = DeviceError(Reason.DENIED, f"{error}; {remedy}")
+            return
+        if self.source.grace:
+            self._answered.wait(self.source.grace)
+
     def _ask(self) -> None:
         try:
             self._answer = self.source.watts()
         except Exception as error:  # the poll that takes the answer sorts the foreseen from the others
             self._answer = error
+        self._answered.set()
         if self._closed:
             self.source.close()
 
@@ -106,8 +124,11 @@ class Paced:
         elif isinstance(answer, DeviceError):
             self._fail(answer, mono)
         elif isinstance(answer, Exception):
-            self._due = mono + FIRST_RETRY
-            raise answer
+            # What a source did not foresee costs that source alone, and is told once in full.
+            if not self._told:
+                log.error("asking %s for power failed", self.source.name, exc_info=answer)
+            self._told = True
+            self._fail(DeviceError(Reason.MALFORMED, f"{type(answer).__name__}: {answer}"), mono)
         elif not 0 < answer < 1e6:
             # Some controllers answer 0 when they do not measure; a node that runs this line draws power.
             self._fail(DeviceError(Reason.IMPLAUSIBLE, f"answered {answer:g} W for a running node"), mono)
@@ -118,6 +139,9 @@ class Paced:
 
     def _fail(self, fault: DeviceError, mono: float) -> None:
         self.fault = fault
+        if not self.source.slow:  # asking costs nothing
+            self._due = mono + self.source.period
+            return
         self._due = mono + (DENIED_RETRY if fault.reason is Reason.DENIED else self._retry)
         self._retry = min(2 * self._retry, LAST_RETRY)
 

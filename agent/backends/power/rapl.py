@@ -8,10 +8,10 @@ becomes one that only grows. Linux lets only root read them (since 5.10, against
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from agent.backends.power.files import read_count, read_text
+from agent.backends.power.files import CountFile, Folder, read_count, read_name
 from agent.backends.protocol import DeviceError, Sample
+from agent.backends.relay import Leg, Relay, Unread
 from agent.catalogue.node import POWER_PARTS
 from agent.model import Gap, Instant, Node, Reading, Reason, Series
 
@@ -19,6 +19,10 @@ _, ENERGY = POWER_PARTS
 
 MICRO = 1e-6
 RESCAN = 60.0
+RESCAN_TROUBLED = 5.0
+"""Seconds after which zones are looked for again while one of them cannot be looked into."""
+ZONES = 256
+"""Zones that are looked into: a node with two sockets has some ten."""
 MAX_WATTS = 5000.0
 """No RAPL domain draws this much: a fall that would need it as a wrap is a counter that began anew."""
 
@@ -30,9 +34,8 @@ REMEDY = (
 
 @dataclass(slots=True)
 class Domain:
-    """One RAPL domain: its files, and its energy so far, in microjoules."""
+    """One RAPL domain: its name, the range of its counter, and its energy so far, in microjoules."""
 
-    energy: Path
     wrap: int
     series: Series
     last: int | None = None
@@ -53,54 +56,105 @@ class Domain:
         return self.total * MICRO
 
 
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """What a zone says of itself: its name, and where its counter begins anew."""
+
+    name: str
+    wrap: int
+
+
+class ZoneFiles:
+    """A zone's name and range, for a relay."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def read(self) -> Zone | DeviceError:
+        """The zone, or why it cannot be known."""
+        try:
+            return Zone(read_name(f"{self.path}/name"), read_count(f"{self.path}/max_energy_range_uj"))
+        except DeviceError as error:
+            return error
+
+
 class Rapl:
     """All RAPL domains of the node. `intel-rapl` is the name for AMD's too; its mmio twin counts the same."""
 
     period = 1.0
 
-    def __init__(self, sysfs: str = "/sys") -> None:
-        self._root = Path(sysfs) / "class" / "powercap"
+    def __init__(self, sysfs: str, relay: Relay) -> None:
+        self._root = f"{sysfs}/class/powercap"
         self.pattern = f"{self._root}/intel-rapl:*"
-        self._domains: dict[Path, Domain] = {}
+        self.left_out = 0
+        self._relay = relay
+        self._zones: dict[str, Zone] = {}
+        self._domains: dict[str, Domain] = {}
         self._gaps: list[Gap] = []
         self._rescan = float("-inf")
 
     def read(self, now: Instant) -> Sample:
+        """Every domain's energy. A zone that hangs costs itself."""
         if now.mono >= self._rescan:
-            self._scan()
-            self._rescan = now.mono + RESCAN
+            self._scan(now.mono)
+            self._rescan = now.mono + (RESCAN_TROUBLED if self._gaps else RESCAN)
         readings: list[Reading] = []
         gaps = list(self._gaps)
-        for domain in self._domains.values():
-            try:
-                raw = read_count(domain.energy)
-            except DeviceError as error:
-                detail = error.detail + (REMEDY if error.reason is Reason.DENIED else "")
-                gaps.append(Gap(ENERGY, Node(), error.reason, detail))
-                continue
-            readings.append(Reading(domain.series, domain.advance(raw, now.mono)))
+        legs = [Leg(zone, [CountFile(f"{zone}/energy_uj")]) for zone in self._domains]
+        answers = self._relay.round(legs, now.mono)
+        for (zone, domain), (raw,) in zip(self._domains.items(), answers, strict=True):
+            if isinstance(raw, int) and raw <= domain.wrap:
+                readings.append(Reading(domain.series, domain.advance(raw, now.mono)))
+            else:
+                gaps.append(_gap(f"{zone}/energy_uj", raw, domain.wrap))
         return Sample(readings=readings, gaps=gaps, calls=len(self._domains))
 
-    def _scan(self) -> None:
+    def _scan(self, mono: float) -> None:
         """Find the domains; one that is known already keeps its count."""
-        found: dict[Path, Domain] = {}
+        ((listed,),) = self._relay.round([Leg(self._root, [Folder(self._root, "intel-rapl:")])], mono)
+        if not isinstance(listed, list):
+            self._gaps = [_gap(self._root, listed)]
+            return
+        paths, self.left_out = listed[:ZONES], max(len(listed) - ZONES, 0)
+        fresh = [path for path in paths if path not in self._zones]
+        answers = self._relay.round([Leg(path, [ZoneFiles(path)]) for path in fresh], mono)
+        known = {path: zone for path, zone in self._zones.items() if path in paths}
         self._gaps = []
-        for zone in sorted(self._root.glob("intel-rapl:*")):
-            if zone in self._domains:
-                found[zone] = self._domains[zone]
-                continue
-            try:
-                name, wrap = self._name(zone), read_count(zone / "max_energy_range_uj")
-            except DeviceError as error:
-                self._gaps.append(Gap(ENERGY, Node(), error.reason, error.detail))
-                continue
-            if any(domain.series.labels == (("domain", name),) for domain in found.values()):
-                name += zone.name[zone.name.rindex(":") :].replace(":", "-")  # each of two sockets may have a psys
-            found[zone] = Domain(zone / "energy_uj", wrap, Series(ENERGY, Node(), (("domain", name),)))
-        self._domains = found
+        for path, (answer,) in zip(fresh, answers, strict=True):
+            if isinstance(answer, Zone):
+                known[path] = answer
+            else:
+                self._gaps.append(_gap(path, answer))
+        self._zones = {path: known[path] for path in paths if path in known}
+        self._name_domains()
 
-    def _name(self, zone: Path) -> str:
+    def _name_domains(self) -> None:
         """`package-0`; for a part of it, `intel-rapl:0:1`, with its parent before it: `package-0-dram`."""
-        name = read_text(zone / "name")
-        parent, _, _ = zone.name.rpartition(":")
-        return f"{read_text(self._root / parent / 'name')}-{name}" if parent.count(":") else name
+        domains: dict[str, Domain] = {}
+        taken: set[str] = set()
+        for path, zone in self._zones.items():
+            name, (parent, _, number) = zone.name, path.rpartition(":")
+            if parent.removeprefix(f"{self._root}/").count(":"):
+                if parent not in self._zones:
+                    self._gaps.append(Gap(ENERGY, Node(), Reason.LOST, f"{path}: its parent {parent} is not known"))
+                    continue
+                name = f"{self._zones[parent].name}-{name}"
+            if name in taken:
+                name += f"-{number}"  # each of two sockets may have a psys
+            if name in taken:
+                self._gaps.append(Gap(ENERGY, Node(), Reason.MALFORMED, f"{path}: a second zone is named {name}"))
+                continue
+            taken.add(name)
+            series = Series(ENERGY, Node(), (("domain", name),))
+            before = self._domains.get(path)
+            domains[path] = before if before is not None and before.series == series else Domain(zone.wrap, series)
+        self._domains = domains
+
+
+def _gap(path: str, answer: int | DeviceError | Unread, wrap: int = 0) -> Gap:
+    if isinstance(answer, int):
+        return Gap(ENERGY, Node(), Reason.MALFORMED, f"{path}: {answer} is beyond the counter's range of {wrap}")
+    if isinstance(answer, Unread):
+        return Gap(ENERGY, Node(), answer.reason, f"{path}: {answer.detail}")
+    forbidden = isinstance(answer.__cause__, PermissionError)
+    return Gap(ENERGY, Node(), answer.reason, answer.detail + (REMEDY if forbidden else ""))

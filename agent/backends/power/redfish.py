@@ -127,6 +127,8 @@ class Redfish:
     period = 5.0
     configured = True
     slow = True
+    grace = 0.0
+    patience = 10.0
 
     def __init__(self, config: RedfishConfig) -> None:
         self._config = config

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.daemon import no_passes_over_garbage
+from alerts.garbage import collect_what_stayed, no_passes_over_garbage
 
 
 @pytest.fixture
@@ -38,6 +38,26 @@ def test_the_collector_is_there_again_after_a_failure(passes: list[str]) -> None
     with pytest.raises(ValueError, match="bad file"), no_passes_over_garbage():
         raise ValueError("bad file")
     assert gc.isenabled()
+
+
+def test_what_others_dropped_meanwhile_goes_with_the_next_thorough_look() -> None:
+    class Ring:
+        alive = 0
+
+        def __init__(self) -> None:
+            self.itself = self
+            Ring.alive += 1
+
+        def __del__(self) -> None:
+            Ring.alive -= 1
+
+    with no_passes_over_garbage():
+        Ring()
+    gc.collect()
+    assert Ring.alive == 1
+    collect_what_stayed()
+    assert Ring.alive == 0
+    gc.unfreeze()
 
 
 def test_what_was_made_goes_when_nobody_needs_it(passes: list[str]) -> None:

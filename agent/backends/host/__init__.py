@@ -1,0 +1,15 @@
+"""The host's own figures: processors, memory, disks, network, pressure.
+
+A GPU that waits is often starved by its host, so the rules need these beside the GPUs' figures. This
+is no replacement for node_exporter: only physical disks and interfaces and local filesystems are
+shown, and nothing that grows with the number of containers, partitions or virtual interfaces.
+Network and cluster filesystems are left out, because asking one whose server is away blocks; a local disk may
+block as well, and then costs its own filesystem.
+
+Each group of figures is read apart, so that one file that is unreadable or hangs costs its own rows only.
+"""
+
+from agent.backends.host.backend import HostBackend
+from agent.backends.host.kernel import parse_pressure
+
+__all__ = ["HostBackend", "parse_pressure"]

@@ -1,0 +1,115 @@
+"""Figures of the kernel itself: processor time, load, pressure, memory, and which kernel it is."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+import psutil
+
+from agent.backends.host.figures import Figures, Group, SeriesBook
+from agent.backends.sysfs import text
+from agent.catalogue.node import BY_NAME, IDENTITY, MEMORY
+
+CPU = BY_NAME["coldplate_node_cpu_seconds_total"]
+CPUS = BY_NAME["coldplate_node_cpus"]
+LOADS = tuple(BY_NAME[f"coldplate_node_load{minutes}"] for minutes in (1, 5, 15))
+PRESSURE = BY_NAME["coldplate_node_pressure_stall_seconds_total"]
+MEMORY_TOTAL, MEMORY_AVAILABLE, MEMORY_USED, SWAP_USED = MEMORY
+BOOT, INFO = IDENTITY
+
+CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+"""Without guest and guest_nice: the kernel counts them in user and nice too, and a sum would be wrong."""
+
+CPU_FALLBACK = 3.0
+"""Seconds by which one processor's idle or iowait time may step back without having been reset.
+
+proc(5) warns that iowait may decrease; node_exporter tolerates the same 3 s.
+"""
+
+PRESSURE_RESOURCES = ("cpu", "memory", "io")
+
+
+def parse_pressure(content: str) -> dict[str, float]:
+    """Seconds stalled by kind, from a file of /proc/pressure, which counts microseconds."""
+    stalled = {}
+    for line in content.splitlines():
+        kind, *fields = line.split()
+        stalled[kind] = int(dict(field.split("=", 1) for field in fields)["total"]) / 1e6
+    return stalled
+
+
+class Kernel:
+    """Reads procfs, and what the C library knows."""
+
+    def __init__(self, procfs: str) -> None:
+        self._procfs = procfs
+        self._cpu_before: dict[str, float] = {}
+        self._boot: float | None = None
+
+    def groups(self, book: SeriesBook) -> list[Group]:
+        """What is read apart."""
+        at = self._procfs
+        groups = [
+            Group(f"{at}/stat", self._cpu_times, (CPU,), book),
+            Group("sysconf", _cpu_count, (CPUS,), book),
+            Group(f"{at}/loadavg", self._load, LOADS, book),
+            Group(f"{at}/meminfo", _memory, (MEMORY_TOTAL, MEMORY_AVAILABLE, MEMORY_USED), book),
+            Group(f"{at}/vmstat", _swap, (SWAP_USED,), book),
+            Group(f"{at}/stat: btime", self._boot_time, (BOOT,), book),
+            Group("uname", _info, (INFO,), book),
+        ]
+        # One gap and not three: a kernel without pressure figures has none of them.
+        detail = f"{at}/pressure: "
+        for resource in PRESSURE_RESOURCES:
+            take = partial(self._pressure, resource)
+            groups.append(Group(f"{at}/pressure/{resource}", take, (PRESSURE,), book, detail))
+        return groups
+
+    def _cpu_times(self, figures: Figures) -> None:
+        tolerated = CPU_FALLBACK * os.sysconf("SC_NPROCESSORS_ONLN")
+        times = psutil.cpu_times()
+        for mode in CPU_MODES:
+            value = float(getattr(times, mode))
+            before = self._cpu_before.get(mode, value)
+            if 0 < before - value <= tolerated:
+                value = before
+            self._cpu_before[mode] = value
+            figures.add(CPU, value, mode)
+
+    def _load(self, figures: Figures) -> None:
+        # Not os.getloadavg: it would not follow the procfs root.
+        fields = text(f"{self._procfs}/loadavg").split()
+        for row, field in zip(LOADS, fields[:3], strict=True):
+            figures.add(row, float(field))
+
+    def _pressure(self, resource: str, figures: Figures) -> None:
+        for kind, seconds in parse_pressure(text(f"{self._procfs}/pressure/{resource}")).items():
+            figures.add(PRESSURE, seconds, resource, kind)
+
+    def _boot_time(self, figures: Figures) -> None:
+        # Read once: it does not change, and /proc/stat is long on a large machine.
+        if self._boot is None:
+            self._boot = psutil.boot_time()
+        figures.add(BOOT, self._boot)
+
+
+def _cpu_count(figures: Figures) -> None:
+    figures.add(CPUS, os.sysconf("SC_NPROCESSORS_ONLN"))
+
+
+def _memory(figures: Figures) -> None:
+    memory = psutil.virtual_memory()
+    figures.add(MEMORY_TOTAL, memory.total)
+    figures.add(MEMORY_AVAILABLE, memory.available)
+    # Not psutil's `used`, whose definition changed between its versions.
+    figures.add(MEMORY_USED, memory.total - memory.available)
+
+
+def _swap(figures: Figures) -> None:
+    figures.add(SWAP_USED, psutil.swap_memory().used)
+
+
+def _info(figures: Figures) -> None:
+    system = os.uname()
+    figures.add(INFO, 1.0, system.release, system.machine)

@@ -1,0 +1,121 @@
+"""Which files are read in which lane, which of them are shown at all, and which stay open.
+
+What a driver offers is bounded here: a page of a hundred thousand counters would cost a node more than it tells. The
+fast rows of all ports come first, then the other rows of the catalogue, then counters that the driver alone knows.
+Descriptors are shared out in the same order.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+from collections.abc import Callable, Collection, Iterable
+
+from agent.backends.infiniband.attribute import Attribute, Pread
+from agent.backends.infiniband.port import Port
+from agent.backends.relay import Leg, Relay
+from agent.model import Gap, Lane, Reading
+
+log = logging.getLogger("coldplate.infiniband")
+
+SERIES = 20_000
+"""Rows of all ports together. The fast rows of as many ports as there may be are half of it."""
+DESCRIPTORS = 2_048
+"""Kept open at most: the kernel holds some 5 KiB for each open file of sysfs, a page of it the content."""
+SAMPLED = (Lane.FAST, Lane.SLOW)
+
+
+def spare_descriptors() -> int:
+    """How many may be kept open: half of what the process may have; the rest is for connections and all else."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft // 2, DESCRIPTORS)
+
+
+class Layout:
+    """For each lane, one leg a device. Belongs to one thread."""
+
+    def __init__(self, relay: Relay, pread: Pread, descriptors: Callable[[], int]) -> None:
+        self.attributes: dict[Lane, list[list[Attribute]]] = {lane: [] for lane in SAMPLED}
+        self.legs: dict[Lane, list[Leg[Reading | Gap]]] = {lane: [] for lane in SAMPLED}
+        """With the same attributes, in the same order."""
+        self.left_out = 0
+        """Files that the driver offers and that are not shown."""
+        self._relay = relay
+        self._pread = pread
+        self._descriptors = descriptors
+        self._budget = -1
+        self._orphans: list[tuple[str, Attribute]] = []
+
+    def renew(self, ports: Collection[Port], ignored: int) -> None:
+        """Lay out anew, after ports or files came or went."""
+        depths = _depths(ports)
+        for port in ports:
+            port.adopt(depths[port], self._pread)
+        shown = {id(each) for port in ports for each in port.attributes.values()}
+        for lane in SAMPLED:
+            for leg, attributes in zip(self.legs[lane], self.attributes[lane], strict=True):
+                self._orphans += [(leg.name, each) for each in attributes if id(each) not in shown]
+            by_device: dict[str, list[Attribute]] = {}
+            for port in ports:
+                by_device.setdefault(port.device, []).extend(port.of(lane))
+            self.attributes[lane] = [each for each in by_device.values() if each]
+            self.legs[lane] = [Leg(device, each) for device, each in by_device.items() if each]
+        self._count(ports, depths, ignored)
+        self._budget = -1
+
+    def share_descriptors(self) -> None:
+        """Let stay open what there is room for now. The process's limit may have changed, too."""
+        budget = self._descriptors()
+        if budget != self._budget:
+            self._budget = budget
+            for leg, attribute in self._all():
+                attribute.keep = budget > 0
+                budget -= 1
+                if not attribute.keep:
+                    self._orphans.append((leg, attribute))
+        self._close_orphans()
+
+    def release(self) -> None:
+        """Close every descriptor."""
+        self._orphans += self._all()
+        self._close_orphans()
+
+    def _all(self) -> Iterable[tuple[str, Attribute]]:
+        for lane in SAMPLED:
+            for leg, attributes in zip(self.legs[lane], self.attributes[lane], strict=True):
+                for attribute in attributes:
+                    yield leg.name, attribute
+
+    def _close_orphans(self) -> None:
+        """Close what nobody should keep open any more; where a reader hangs, that waits until it is out."""
+        waiting = []
+        for device, attribute in self._orphans:
+            if self._relay.holds(device, attribute.path):
+                waiting.append((device, attribute))
+            else:
+                attribute.release()
+        self._orphans = waiting
+
+    def _count(self, ports: Collection[Port], depths: dict[Port, int], ignored: int) -> None:
+        before = self.left_out
+        self.left_out = ignored + sum(
+            port.left_out + port.shape.unnamed + port.shape.sizes[-1] - port.shape.sizes[depths[port]] for port in ports
+        )
+        if self.left_out and not before:
+            facts = {"left_out": self.left_out, "ports": len(ports), "most": SERIES}
+            log.warning("the drivers offer more counters than are shown", extra={"facts": facts})
+        elif before and not self.left_out:
+            log.info("all counters that the drivers offer are shown")
+
+
+def _depths(ports: Collection[Port]) -> dict[Port, int]:
+    """How deep into its rows each port is shown: every port a little before any of them more."""
+    depths = dict.fromkeys(ports, 0)
+    room = SERIES - sum(port.shape.sizes[0] for port in ports)
+    for depth in (1, 2):
+        for port in ports:
+            need = port.shape.sizes[depth] - port.shape.sizes[depth - 1]
+            if depths[port] == depth - 1 and need <= room:
+                depths[port] = depth
+                room -= need
+    return depths

@@ -1,0 +1,316 @@
+"""A file that blocks costs exactly itself, and an adapter whose firmware does not answer costs its own ports."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.backends.infiniband import InfinibandBackend
+from agent.backends.protocol import DeviceError, Sample
+from agent.catalogue.infiniband import INFO, PORT_UP, STATE_ID
+from agent.model import Gap, Instant, Lane, Reason
+
+PORT = "class/infiniband/{}/ports/1"
+LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
+
+
+class Firmware:
+    """A pread that hangs, for as long as it is told to, in files whose path has one of these words in it."""
+
+    def __init__(self) -> None:
+        self.stuck: set[str] = set()
+        self.inside: list[str] = []
+        self._released = threading.Event()
+
+    def __call__(self, fd: int, size: int, offset: int) -> bytes:
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        content = os.pread(fd, size, offset)
+        if any(word in path for word in self.stuck):
+            self.inside.append(path)
+            self._released.wait(60)
+            self.inside.remove(path)
+        return content
+
+    def cure(self) -> None:
+        self.stuck.clear()
+        self._released.set()
+        wait_for(lambda: not self.inside)
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(2000):
+        if holds():
+            return
+        pause.wait(0.005)
+    pytest.fail("did not come about within 10 s")
+
+
+def readers() -> int:
+    return sum(thread.name == "infiniband-reader" for thread in threading.enumerate())
+
+
+class Node:
+    """A node of three ports whose firmware the test holds; each read is a second after the one before."""
+
+    def __init__(self, sysfs: Path, opened: Callable[..., InfinibandBackend]) -> None:
+        self.sysfs = sysfs
+        self.firmware = Firmware()
+        self.before = readers()
+        self.backend = opened(sysfs, pread=self.firmware)
+        self.mono = 0.0
+
+    def read(self, lane: Lane) -> Sample:
+        self.mono += 1.0
+        return self.backend.read(lane, Instant(self.mono, 0.0))
+
+    def write(self, device: str, file: str, content: object) -> None:
+        (self.sysfs / PORT.format(device) / file).write_text(f"{content}\n")
+
+
+def shown(sample: Sample, device: str) -> dict[str, float]:
+    return {
+        each.metric.name.removeprefix("coldplate_infiniband_"): each.value
+        for each in sample.readings
+        if each.entity.device == device
+    }
+
+
+def missing(sample: Sample) -> dict[tuple[str, str], Gap]:
+    gaps = {(each.entity.device, each.metric.name.removeprefix("coldplate_infiniband_")): each for each in sample.gaps}
+    assert len(gaps) == len(sample.gaps)
+    return gaps
+
+
+@pytest.fixture
+def node(unpack, opened) -> Iterator[Node]:
+    made = Node(unpack("dgx-h100", "mlx5_0", "mlx5_3", "mlx5_4"), opened)
+    yield made
+    made.firmware.cure()
+
+
+@pytest.mark.parametrize(
+    ("lane", "file", "row"),
+    [
+        (Lane.FAST, "counters/link_downed", "link_downed_total"),
+        (Lane.SLOW, "counters/VL15_dropped", "vl15_dropped_total"),
+        (Lane.SLOW, "hw_counters/out_of_buffer", "out_of_buffer_drops_total"),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False], ids=["later", "from the start"])
+def test_one_file_that_hangs_is_one_gap_and_all_else_is_fresh(node, lane, file, row, known: bool) -> None:
+    if known:
+        for each in LANES:
+            node.read(each)
+    whole = len(node.read(lane).readings) if known else None
+    node.firmware.stuck.add(f"mlx5_3/ports/1/{file}")
+    for count in range(3):
+        for device in ("mlx5_0", "mlx5_3", "mlx5_4"):
+            node.write(device, "counters/port_rcv_data", count)
+            node.write(device, "counters/unicast_rcv_packets", count)
+        sample = node.read(lane)
+        ((place, gap),) = missing(sample).items()
+        assert place == ("mlx5_3", row)
+        assert gap.reason is Reason.TIMEOUT
+        assert f"mlx5_3/ports/1/{file}: no answer for" in gap.detail
+        fresh = ("port_data_received_bytes_total", 4) if lane is Lane.FAST else ("unicast_packets_received_total", 1)
+        for device in ("mlx5_0", "mlx5_3", "mlx5_4"):
+            assert shown(sample, device)[fresh[0]] == count * fresh[1]
+        assert whole in (None, len(sample.readings) + 1)
+        whole = len(sample.readings) + 1
+    assert len(node.firmware.inside) == 1
+    assert readers() - node.before <= 2
+    node.firmware.cure()
+    again = node.read(lane)
+    assert not again.gaps
+    assert len(again.readings) == whole
+
+
+def test_the_other_lanes_are_fresh_while_a_file_of_one_hangs(node) -> None:
+    well = {lane: len(node.read(lane).readings) for lane in LANES}
+    node.firmware.stuck.add("mlx5_0/ports/1/counters/VL15_dropped")
+    assert len(node.read(Lane.SLOW).gaps) == 1
+    for lane in (Lane.FAST, Lane.COLD):
+        sample = node.read(lane)
+        assert (len(sample.readings), sample.gaps) == (well[lane], [])
+
+
+def test_a_state_that_hangs_leaves_link_up_unknown_and_keeps_the_count(node) -> None:
+    for state in ("4: ACTIVE", "1: DOWN", "4: ACTIVE"):
+        node.write("mlx5_0", "state", state)
+        node.read(Lane.FAST)
+    node.firmware.stuck.add("mlx5_0/ports/1/state")
+    sample = node.read(Lane.FAST)
+    assert {(gap.metric, gap.reason) for gap in sample.gaps} == {(STATE_ID, Reason.TIMEOUT), (PORT_UP, Reason.TIMEOUT)}
+    assert shown(sample, "mlx5_0")["link_down_events_total"] == 1
+    assert shown(sample, "mlx5_3")["port_up"] == 1
+
+
+def test_an_adapter_whose_firmware_hangs_costs_its_ports_and_two_threads(node) -> None:
+    well = {lane: node.read(lane) for lane in LANES}
+    node.firmware.stuck.add("/mlx5_3/")
+    for _ in range(2):
+        for lane in LANES:
+            sample = node.read(lane)
+            gone = [each for each in well[lane].readings if each.entity.device == "mlx5_3"]
+            told = {each.metric for each in sample.gaps} | {
+                each.metric for each in sample.readings if each.entity.device == "mlx5_3"
+            }
+            assert told == {each.metric for each in gone}
+            # What the adapter is stays; what it does is unknown.
+            assert {(each.entity.device, each.reason) for each in sample.gaps} == (
+                set() if lane is Lane.COLD else {("mlx5_3", Reason.TIMEOUT)}
+            )
+            assert all("mlx5_3" in each.detail for each in sample.gaps)
+            for device in ("mlx5_0", "mlx5_4"):
+                assert len(shown(sample, device)) == len(shown(well[lane], device))
+    assert readers() - node.before <= 3
+    assert len(node.firmware.inside) == 2
+    node.firmware.cure()
+    for lane in LANES:
+        sample = node.read(lane)
+        assert (sample.readings, sample.gaps) == (well[lane].readings, [])
+
+
+def test_what_a_read_brings_that_was_given_up_is_never_shown(node) -> None:
+    """It was read before the adapter went silent, and tells nothing about now."""
+    node.read(Lane.FAST)
+    node.write("mlx5_0", "counters/link_downed", 1)
+    node.firmware.stuck.add("mlx5_0/ports/1/counters/link_downed")
+    assert "link_downed_total" not in shown(node.read(Lane.FAST), "mlx5_0")
+    node.write("mlx5_0", "counters/link_downed", 9)
+    node.firmware.cure()
+    assert shown(node.read(Lane.FAST), "mlx5_0")["link_downed_total"] == 9
+
+
+def test_a_fact_that_was_told_once_stays_while_its_file_hangs(node) -> None:
+    well = node.read(Lane.COLD)
+    node.firmware.stuck.add("mlx5_3/fw_ver")
+    for _ in range(2):
+        sample = node.read(Lane.COLD)
+        assert (sample.readings, sample.gaps) == (well.readings, [])
+    node.firmware.cure()
+    (node.sysfs / "class/infiniband/mlx5_3/fw_ver").write_text("28.43.1014\n")
+    assert ("firmware_version", "28.43.1014") in [
+        pair for each in node.read(Lane.COLD).readings if each.entity.device == "mlx5_3" for pair in each.labels
+    ]
+
+
+def test_a_fact_that_hangs_from_the_start_is_a_gap_of_its_ports_and_names_the_file(node, opened) -> None:
+    well = opened(node.sysfs).read(Lane.COLD, Instant(0.0, 0.0))
+    node.firmware.stuck.add("mlx5_3/fw_ver")
+    for _ in range(2):
+        sample = node.read(Lane.COLD)
+        (gap,) = sample.gaps
+        assert (gap.metric, gap.entity.device, gap.reason) == (INFO, "mlx5_3", Reason.TIMEOUT)
+        assert "mlx5_3/fw_ver: no answer for" in gap.detail
+        assert [each for each in well.readings if each.entity.device != "mlx5_3"] == sample.readings
+    node.firmware.cure()
+    assert node.read(Lane.COLD).readings == well.readings
+
+
+def make_pipe(path: Path) -> Callable[[str], None]:
+    """A file that hangs when it is opened; the function lets it go and leaves a file with this content."""
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+    def release(content: str) -> None:
+        path.rename(path.with_name("released"))
+        path.write_text(content)
+        os.close(os.open(path.with_name("released"), os.O_RDWR | os.O_NONBLOCK))
+        path.with_name("released").unlink()
+
+    return release
+
+
+def test_a_file_that_hangs_when_it_is_opened_costs_itself(node) -> None:
+    pipe = node.sysfs / PORT.format("mlx5_0") / "counters/symbol_error"
+    release = make_pipe(pipe)
+    for _ in range(2):
+        assert set(missing(node.read(Lane.FAST))) == {("mlx5_0", "symbol_error_total")}
+    release("5\n")
+    wait_for(lambda: not node.read(Lane.FAST).gaps)
+    assert shown(node.read(Lane.FAST), "mlx5_0")["symbol_error_total"] == 5
+
+
+def test_a_file_that_must_be_read_to_know_its_row_may_hang_as_well(unpack, opened, page) -> None:
+    """bnxt_re has its bytes twice; which of the two files feeds the standard row is decided by reading one."""
+    sysfs = unpack("odd-drivers", "bnxt_re0", "mlx4_0")
+    pipe = sysfs / PORT.format("bnxt_re0") / "counters/port_rcv_data"
+    release = make_pipe(pipe)
+    shows = page(opened(sysfs))
+    assert shows.value("port_data_received_bytes_total", device="bnxt_re0") == 4321, "the driver's own file"
+    assert shows.gap("port_rcv_data_total", "bnxt_re0").reason is Reason.TIMEOUT
+    assert shows.value("port_up", device="mlx4_0", port="1") == 1
+    release("1\n")
+
+
+def test_where_not_even_the_list_of_devices_answers_the_read_fails_with_the_reason(
+    tmp_path, opened, monkeypatch
+) -> None:
+    gate = threading.Event()
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (gate.wait(60), scandir(path))[1])
+    backend = opened(tmp_path)
+    for lane in (Lane.FAST, Lane.SLOW):
+        with pytest.raises(DeviceError, match="class/infiniband: no answer for") as told:
+            backend.read(lane, Instant(1.0, 0.0))
+        assert told.value.reason is Reason.TIMEOUT
+    gate.set()
+
+
+def test_a_device_whose_folder_does_not_answer_is_a_gap_and_its_known_files_are_read_on(node, monkeypatch) -> None:
+    scandir = os.scandir
+    gate = threading.Event()
+
+    def hang(path: str) -> os._ScandirIterator[str]:
+        if "mlx5_3" in os.fspath(path):
+            gate.wait(60)
+        return scandir(path)
+
+    with monkeypatch.context() as driver:
+        driver.setattr(os, "scandir", hang)
+        first = node.read(Lane.SLOW)
+        assert {(gap.metric, gap.entity.device, gap.reason) for gap in first.gaps} == {(INFO, "mlx5_3", Reason.TIMEOUT)}
+        assert shown(first, "mlx5_0")
+        gate.set()
+        wait_for(lambda: not node.read(Lane.SLOW).gaps)
+        gate.clear()
+        known = node.read(Lane.SLOW)
+        assert (known.gaps, len(shown(known, "mlx5_3"))) == ([], len(shown(known, "mlx5_0")))
+        gate.set()
+
+
+def test_a_file_that_is_taken_away_while_it_hangs_is_closed_by_nobody_else(node, held) -> None:
+    """Its number could be another file's by then."""
+    for lane in LANES:
+        node.read(lane)
+    file = node.sysfs / PORT.format("mlx5_0") / "hw_counters/out_of_buffer"
+    before = len(held(node.sysfs))
+    node.firmware.stuck.add("hw_counters/out_of_buffer")
+    node.read(Lane.SLOW)
+    file.unlink()
+    node.read(Lane.SLOW)
+    assert any("out_of_buffer" in each and "mlx5_0" in each for each in held(node.sysfs))
+    node.firmware.cure()
+    node.read(Lane.SLOW)
+    node.read(Lane.SLOW)
+    assert not any("out_of_buffer" in each and "mlx5_0" in each for each in held(node.sysfs))
+    assert len(held(node.sysfs)) == before - 1
+
+
+def test_eight_adapters_that_hang_leave_the_ninth(tree, opened) -> None:
+    firmware, before = Firmware(), readers()
+    backend = opened(tree("dgx-h100"), pread=firmware)
+    firmware.stuck |= {f"/mlx5_{number}/" for number in (0, 1, 3, 4, 5, 6, 9, 10)}
+    for second in range(3):
+        sample = backend.read(Lane.FAST, Instant(float(second), 0.0))
+        assert {each.entity.device for each in sample.readings if each.metric is PORT_UP} == {"mlx5_11"}
+        assert len({each.entity for each in sample.gaps}) == 8
+    assert readers() - before <= 2 * 8 + 1
+    firmware.cure()
+    wait_for(lambda: not backend.read(Lane.FAST, Instant(9.0, 0.0)).gaps)

@@ -1,0 +1,291 @@
+"""Trees that no driver should make: what is odd costs itself, and everything is bounded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.backends.infiniband import InfinibandBackend
+from agent.backends.infiniband.census import DEVICES as LOOKED_INTO
+from agent.backends.infiniband.census import PORTS
+from agent.backends.infiniband.folders import FILES
+from agent.backends.infiniband.layout import SERIES
+from agent.backends.protocol import AbsentError
+from agent.catalogue.bindings import PortFile
+from agent.catalogue.infiniband import INFO, LINK_DOWN_EVENTS, PHYSICAL_STATE_ID, PORT_UP, RATE, driver_counter
+from agent.model import Backend, Gap, IbPort, Instant, Lane, Metric, Reading, Reason
+from tests.fakes.trees import KINDS, OddTree
+
+DEVICES = ("mlx5_0", "mlx5_3", "mlx5_4")
+LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
+FACTS = ("board_id", "fw_ver", "hca_type")
+
+
+@pytest.fixture
+def odd() -> Iterator[OddTree]:
+    tree = OddTree(0)
+    yield tree
+    tree.release()
+
+
+def files_of(series_metric: Metric, entity: IbPort, root: Path) -> list[Path]:
+    """The files from which a row of a port is made."""
+    device = root / "class/infiniband" / entity.device
+    port = device / "ports" / entity.port
+    if series_metric is INFO:
+        return [*(device / fact for fact in FACTS), port / "link_layer"]
+    if series_metric in (PORT_UP, LINK_DOWN_EVENTS):
+        return [port / "state"]
+    return [port / file.path for file in series_metric.origin if isinstance(file, PortFile)]
+
+
+def everything(backend: InfinibandBackend, second: float) -> tuple[dict[object, float], dict[object, Gap]]:
+    """Values by series and gaps by row and port, from all lanes."""
+    readings: dict[object, float] = {}
+    gaps: dict[object, Gap] = {}
+    for lane in LANES:
+        sample = backend.read(lane, Instant(second, 0.0))
+        for each in sample.readings:
+            assert each.series not in readings
+            readings[each.series] = each.value
+        gaps |= {(each.metric, each.entity): each for each in sample.gaps}
+    return readings, gaps
+
+
+def count_up(root: Path, spoiled: set[Path], number: int) -> None:
+    """Every counter that is well shows another number."""
+    for device in DEVICES:
+        for folder in ("counters", "hw_counters"):
+            path = root / "class/infiniband" / device / "ports/1" / folder
+            if path.is_dir() and not path.is_symlink():
+                for file in path.iterdir():
+                    if file not in spoiled:
+                        file.write_text(f"{number}\n")
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["later", "from the start"])
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_odd_costs_itself_and_the_rest_is_fresh(unpack, opened, seed: int, known: bool) -> None:
+    root = unpack("dgx-h100", *DEVICES)
+    whole, _ = everything(opened(root), 0.0)
+    backend = opened(root)
+    if known:
+        everything(backend, 0.0)
+    tree = OddTree(seed)
+    candidates = sorted(
+        path
+        for device in DEVICES
+        for path in (root / "class/infiniband" / device).rglob("*")
+        if path.name not in ("ports", "1", "device") and "device" not in path.parts
+    )
+    for path in tree.dice.sample(candidates, 8):
+        if not any(parent in tree.spoiled for parent in path.parents):
+            tree.spoil(path)
+    folders = [root / "class/infiniband" / device / "ports/1/counters" for device in DEVICES]
+    tree.hang(tree.dice.choice([each for each in folders if each not in tree.spoiled]) / "made_up")
+    try:
+        for number in (100, 200):
+            count_up(root, set(tree.spoiled), number)
+            readings, gaps = everything(backend, float(number))
+            for series in whole:
+                files = files_of(series.metric, series.entity, root)
+                if any(spoiled == file or spoiled in file.parents for spoiled in tree.spoiled for file in files):
+                    continue
+                assert series in readings, f"seed {seed}: {series} is missing: {tree.spoiled}"
+                if series.metric.lane is not Lane.COLD and "counters" in str(files[0]):
+                    scale = next(file.scale for file in series.metric.origin if isinstance(file, PortFile))
+                    assert readings[series] == number * scale
+            hung = [gap for (row, _), gap in gaps.items() if row is driver_counter("counters/made_up")]
+            assert [gap.reason for gap in hung] == [Reason.TIMEOUT]
+    finally:
+        tree.release()
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"missing"}))
+@pytest.mark.parametrize("file", ["state", "rate", "counters/link_downed", "counters/VL15_dropped"])
+def test_every_kind_of_oddness_is_a_gap_that_names_the_file(unpack, opened, file: str, kind: str) -> None:
+    root = unpack("dgx-h100", "mlx5_0")
+    path = root / "class/infiniband/mlx5_0/ports/1" / file
+    whole, _ = everything(opened(root), 0.0)
+    OddTree(1).spoil(path, kind)
+    readings, gaps = everything(opened(root), 0.0)
+    told = [gap for gap in gaps.values() if f"/ports/1/{file}: " in gap.detail]
+    assert told
+    assert {gap.metric for gap in told} == {gap.metric for gap in gaps.values()}
+    assert whole.keys() - readings.keys() == {series for series in whole if series.metric in {g.metric for g in told}}
+
+
+NAMES = (b"mlx5\n0", b"mlx5\x1b[31m", b"mlx5_\xff\xfe", b'quo"te\\', b" ", "größe".encode(), b"x" * 200, b"..hidden")
+
+
+def test_names_of_any_bytes_become_labels_that_a_page_and_a_terminal_can_show(tmp_path, opened, now) -> None:
+    at = os.fsencode(tmp_path / "class/infiniband")
+    for name in NAMES:
+        port = at + b"/" + name + b"/ports/1"
+        os.makedirs(port + b"/counters")
+        for file in (b"state", b"counters/link_downed", b"counters/odd\nname\xff"):
+            with open(port + b"/" + file, "wb") as out:
+                out.write(b"4: ACTIVE\n" if file == b"state" else b"3\n")
+    backend = opened(tmp_path)
+    fast, slow = backend.read(Lane.FAST, now), backend.read(Lane.SLOW, now)
+    assert len([each for each in fast.readings if each.metric is PORT_UP and each.value == 1]) == len(NAMES)
+    own = [each for each in slow.readings if "odd_name" in each.metric.name]
+    assert [each.value for each in own] == [3] * len(NAMES)
+    for each in (*fast.readings, *slow.readings):
+        for label, value in each.series.all_labels:
+            assert value.isprintable(), (label, value)
+            value.encode("utf-8")
+        assert each.metric.help.isprintable()
+    assert len({each.series for each in fast.readings}) == len(fast.readings)
+
+
+def test_two_names_that_look_alike_are_one_series(tmp_path, opened, now) -> None:
+    for name in ("mlx5\n0", "mlx5\\n0"):
+        port = tmp_path / "class/infiniband" / name / "ports/1"
+        port.mkdir(parents=True)
+        (port / "state").write_text("4: ACTIVE\n")
+    sample = opened(tmp_path).read(Lane.FAST, now)
+    assert len([each for each in sample.readings if each.metric is PORT_UP]) == 1
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Path:
+    """One port with far more counters than any driver has."""
+    port = tmp_path / "class/infiniband/mlx5_0/ports/1"
+    (port / "counters").mkdir(parents=True)
+    (port / "hw_counters").mkdir()
+    (port / "state").write_text("4: ACTIVE\n")
+    (port / "counters/link_downed").write_text("3\n")
+    (port / "hw_counters/zz").write_text("1\n")
+    (port / "hw_counters/out_of_buffer").write_text("2\n")
+    for number in range(3 * FILES):
+        os.link(port / "hw_counters/zz", port / f"hw_counters/a{number}")
+    return tmp_path
+
+
+def left_out(readings: list[Reading]) -> float:
+    (found,) = [each.value for each in readings if each.entity == Backend("infiniband")]
+    return found
+
+
+def test_of_too_many_counters_the_known_ones_are_shown_and_the_rest_is_counted(crowd, opened, now, caplog) -> None:
+    backend = opened(crowd)
+    for _ in range(3):
+        slow = backend.read(Lane.SLOW, now)
+        rows = {each.metric.name for each in slow.readings}
+        assert "coldplate_infiniband_out_of_buffer_drops_total" in rows
+        assert len(slow.readings) == FILES + 1 + 1
+        assert left_out(slow.readings) == 2 * FILES + 1
+        assert {gap.metric for gap in slow.gaps} == {PHYSICAL_STATE_ID, RATE}, "files that this port does not have"
+    assert len([record for record in caplog.records if "more counters" in record.message]) == 1
+
+
+def test_the_fast_rows_of_every_port_come_before_the_rest_of_any(crowd, opened, now) -> None:
+    devices = crowd / "class/infiniband"
+    for number in range(1, 40):
+        (devices / f"mlx5_{number}").symlink_to("mlx5_0")
+    backend = opened(crowd)
+    fast, slow = backend.read(Lane.FAST, now), backend.read(Lane.SLOW, now)
+    assert len([each for each in fast.readings if each.metric is PORT_UP]) == 40
+    known = [each for each in slow.readings if each.metric.name.endswith("out_of_buffer_drops_total")]
+    assert len(known) == 40
+    assert SERIES - FILES < len(fast.readings) + len(slow.readings) + len(slow.gaps) < SERIES + 200
+
+
+def test_ports_beyond_the_bound_are_left_out_and_virtual_functions_first(tmp_path, opened, now) -> None:
+    devices = tmp_path / "class/infiniband"
+    for name, hardware in (("a_virtual", "virtual"), ("z_card", "card")):
+        (devices / name / "ports/1").mkdir(parents=True)
+        (devices / name / "ports/1/state").write_text("4: ACTIVE\n")
+        (tmp_path / hardware).mkdir()
+        (devices / name / "device").symlink_to(tmp_path / hardware)
+    (tmp_path / "virtual/physfn").symlink_to("../card")
+    for number in range(PORTS + 50):
+        (devices / f"a_virtual{number}").symlink_to("a_virtual")
+    backend = opened(tmp_path)
+    sample = backend.read(Lane.FAST, now)
+    up = {each.entity.device for each in sample.readings if each.metric is PORT_UP}
+    assert len(up) == PORTS
+    assert "z_card" in up
+    assert left_out(backend.read(Lane.SLOW, now).readings) > 0
+
+
+def test_a_folder_of_devices_without_end_is_looked_into_up_to_a_bound(tmp_path, opened, now) -> None:
+    devices = tmp_path / "class/infiniband"
+    (devices / "a/ports/1").mkdir(parents=True)
+    (devices / "a/ports/1/state").write_text("4: ACTIVE\n")
+    for number in range(20_000):
+        (devices / f"z{number}").symlink_to("nowhere")
+    backend = opened(tmp_path)
+    slow, fast = backend.read(Lane.SLOW, now), backend.read(Lane.FAST, now)
+    assert [each.entity.device for each in fast.readings if each.metric is PORT_UP] == ["a"]
+    assert left_out(slow.readings) == 20_001 - LOOKED_INTO
+    assert len(slow.gaps) < LOOKED_INTO + 10
+    (devices / "zz").symlink_to("nowhere")
+    assert left_out(backend.read(Lane.SLOW, now).readings) == 20_002 - LOOKED_INTO
+
+
+def test_what_comes_and_goes_leaves_nothing_behind_but_hardware_does(tmp_path, opened, now) -> None:
+    devices = tmp_path / "class/infiniband"
+    (tmp_path / "card").mkdir()
+    backend = opened(tmp_path)
+
+    def plug(name: str, hardware: bool) -> None:
+        (devices / name / "ports/1").mkdir(parents=True)
+        (devices / name / "ports/1/state").write_text("4: ACTIVE\n")
+        if hardware:
+            (devices / name / "device").symlink_to(tmp_path / "card")
+
+    plug("mlx5_0", True)
+    plug("mlx5_gone", True)
+    for number in range(30):
+        plug(f"rxe{number}", False)
+        backend.read(Lane.SLOW, now)
+        shutil.rmtree(devices / f"rxe{number}")
+    shutil.rmtree(devices / "mlx5_gone")
+    slow, fast = backend.read(Lane.SLOW, now), backend.read(Lane.FAST, now)
+    assert {gap.entity.device for gap in (*slow.gaps, *fast.gaps) if gap.entity.device != "mlx5_0"} == {"mlx5_gone"}
+    assert [each.entity.device for each in fast.readings if each.metric is PORT_UP] == ["mlx5_0"]
+
+
+def test_the_last_port_that_goes_leaves_no_descriptor_open(tmp_path, opened, now, held) -> None:
+    port = tmp_path / "class/infiniband/rxe0/ports/1"
+    port.mkdir(parents=True)
+    (port / "state").write_text("4: ACTIVE\n")
+    backend = opened(tmp_path)
+    backend.read(Lane.FAST, now)
+    assert held(tmp_path)
+    shutil.rmtree(tmp_path / "class/infiniband/rxe0")
+    with pytest.raises(AbsentError):
+        backend.read(Lane.SLOW, now)
+    assert not held(tmp_path)
+
+
+def test_no_tree_takes_much_memory(tmp_path, opened, now) -> None:
+    port = tmp_path / "class/infiniband/mlx5_0/ports/1"
+    (port / "counters").mkdir(parents=True)
+    (port / "state").write_text("4: ACTIVE\n")
+    tree = OddTree(3)
+    for number in range(20):
+        tree.spoil(port / f"counters/huge{number}", "huge")
+    tree.spoil(port / "link_layer", "huge")
+    tree.spoil(tmp_path / "class/infiniband/mlx5_0/board_id", "endless")
+    first = port / "counters/c"
+    first.write_text("1\n")
+    for number in range(20_000):
+        os.link(first, port / f"counters/c{number}")
+    backend = opened(tmp_path)
+    tracemalloc.start()
+    try:
+        for lane in LANES:
+            backend.read(lane, now)
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 24 << 20
+    assert kept < 8 << 20

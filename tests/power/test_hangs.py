@@ -1,0 +1,232 @@
+"""A meter, a domain or a controller that hangs costs itself; and so does a file that holds something else."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from agent.backends.power.hwmon import METERS
+from agent.backends.power.ipmi import Ipmi
+from agent.backends.power.pacing import spawn_thread
+from agent.model import Backend, Gap, Reason
+from tests.fakes.trees import KINDS, OddTree
+
+PARTS = ("Module", "Grace", "CPU")
+
+
+@pytest.fixture
+def odd() -> Iterator[OddTree]:
+    made = OddTree(0)
+    yield made
+    made.release()
+
+
+@pytest.fixture
+def full(tree):
+    """Three meters of parts, and four RAPL domains."""
+    for number, part in enumerate(PARTS):
+        tree.meter(number, (number + 1) * 1_000_000, f"{part} Power Socket 0")
+    for zone, name in (("0", "package-0"), ("0:0", "dram"), ("1", "package-1"), ("1:0", "dram")):
+        tree.rapl(zone, name, 5_000_000)
+    return tree
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(2000):
+        if holds():
+            return
+        pause.wait(0.005)
+    pytest.fail("did not come about within 10 s")
+
+
+def module(number: int) -> str:
+    return f'component_power_watts{{component="{PARTS[number].lower()}",socket="0"}}'
+
+
+FILES = {
+    "class/hwmon/hwmon1/device/power1_average": {module(1)},
+    "class/hwmon/hwmon1/device/power1_oem_info": {module(1)},
+    "class/hwmon/hwmon1/name": {module(1)},
+    "class/powercap/intel-rapl:0:0/energy_uj": {'rapl_energy_joules_total{domain="package-0-dram"}'},
+    "class/powercap/intel-rapl:0:0/name": {'rapl_energy_joules_total{domain="package-0-dram"}'},
+    "class/powercap/intel-rapl:1/max_energy_range_uj": {
+        'rapl_energy_joules_total{domain="package-1"}',
+        'rapl_energy_joules_total{domain="package-1-dram"}',  # which is named after its parent
+    },
+}
+
+
+@pytest.mark.parametrize("file", sorted(FILES))
+def test_a_file_that_hangs_costs_its_own_series_and_comes_back(full, read, odd, file: str) -> None:
+    whole = read(["hwmon", "rapl"]).values(0.0)
+    assert len(whole) == 7
+    reader = read(["hwmon", "rapl"])
+    text = (full.root / file).read_text()
+    odd.hang(full.root / file)
+    for second in range(3):
+        sample = reader.sample(float(second))
+        shown = {repr(each.series).removeprefix("coldplate_node_") for each in sample.readings}
+        assert shown == whole.keys() - FILES[file]
+        folder = file.rpartition("/")[0].split("/device")[0]
+        (gap,) = [each for each in sample.gaps if each.reason is Reason.TIMEOUT]
+        assert f"{full.root / folder}" in gap.detail
+        assert "no answer for" in gap.detail
+    odd.release()
+    (full.root / file).unlink()
+    (full.root / file).write_text(text)
+    seconds = iter(range(10, 100_000, 5))
+    wait_for(lambda: reader.values(float(next(seconds))) == whole)
+
+
+def test_a_meter_that_begins_to_hang_takes_its_value_away_and_no_other(full, read, odd) -> None:
+    reader = read(["hwmon", "rapl"])
+    whole = reader.values(0.0)
+    odd.hang(full.root / "class/hwmon/hwmon0/device/power1_average")
+    assert reader.values(1.0).keys() == whole.keys() - {module(0)}
+    assert reader.values(61.0).keys() == whole.keys() - {module(0)}, "also after meters were looked for again"
+
+
+def test_a_meter_whose_name_hangs_later_is_read_on(full, read, odd) -> None:
+    reader = read(["hwmon"])
+    whole = reader.values(0.0)
+    odd.hang(full.root / "class/hwmon/hwmon0/device/power1_oem_info")
+    sample = reader.sample(61.0)
+    assert {repr(each.series).removeprefix("coldplate_node_") for each in sample.readings} == whole.keys()
+    assert [gap.reason for gap in sample.gaps] == [Reason.TIMEOUT]
+
+
+def test_a_meter_of_the_node_that_is_well_again_is_shown_within_a_second(tree, read) -> None:
+    path = tree.meter(0, "banana")
+    reader = read(["hwmon"])
+    for second in range(62):
+        assert reader.values(float(second)) == {}
+    path.write_text("2000000000\n")
+    assert reader.values(62.0) == {'power_watts{source="hwmon"}': 2000.0}
+
+
+def test_the_meter_of_the_node_that_hangs_gives_way_to_the_next_source(tree, read, odd) -> None:
+    tree.meter(0, 6_000_000_000)
+    tree.rapl("0", "package-0", 5_000_000)
+    reader = read(["hwmon", "rapl"])
+    assert reader.values(0.0)['power_watts{source="hwmon"}'] == 6000.0
+    odd.hang(tree.root / "class/hwmon/hwmon0/device/power1_average")
+    sample = reader.sample(1.0)
+    assert [each.value for each in sample.readings] == [5.0]
+    ((name, reason),) = {(gap.metric.name, gap.reason) for gap in sample.gaps}
+    assert (name, reason) == ("coldplate_node_power_watts", Reason.TIMEOUT)
+
+
+class Stuck:
+    """An IPMI device whose request does not return until it is let go."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.asked = 0
+
+    def __call__(self) -> Stuck:
+        return self
+
+    def request(self, netfn: int, command: int, data: bytes, timeout: float) -> bytes:
+        self.asked += 1
+        self.gate.wait(60)
+        return b"\x00\xdc" + (7000).to_bytes(2, "little") + bytes(14) + b"\x40"
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_controller_that_hangs_in_band_hides_nothing_and_is_asked_by_one_thread(full, read) -> None:
+    stuck = Stuck()
+    reader = read(["ipmi", "hwmon", "rapl"], ipmi=stuck, spawn=spawn_thread)
+    for second in range(12):
+        sample = reader.sample(float(second))
+        assert len(sample.readings) == 7
+        timeouts = [gap.detail for gap in sample.gaps if gap.metric.name == "coldplate_node_power_watts"]
+        assert bool(timeouts) == (second > Ipmi.patience), second
+        assert all(detail.startswith("ipmi: no answer for") for detail in timeouts)
+    assert stuck.asked == 1
+    stuck.gate.set()
+    wait_for(lambda: 'power_watts{source="ipmi"}' in reader.values(20.0))
+
+
+def test_where_no_thread_can_be_started_the_source_says_so_and_the_others_go_on(full, read) -> None:
+    scarce = True
+
+    def spawn(job: Callable[[], None]) -> None:
+        if scarce:
+            raise RuntimeError("can't start new thread")
+        job()
+
+    stuck = Stuck()
+    stuck.gate.set()
+    reader = read(["ipmi", "rapl"], ipmi=stuck, spawn=spawn)
+    sample = reader.sample(0.0)
+    assert len(sample.readings) == 4
+    assert [(gap.reason, "TasksMax" in gap.detail) for gap in sample.gaps] == [(Reason.DENIED, True)]
+    scarce = False
+    assert 'power_watts{source="ipmi"}' in reader.values(5.0)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("file", sorted(FILES))
+def test_whatever_stands_in_the_place_of_a_file_costs_its_own_series(full, read, odd, file: str, kind: str) -> None:
+    whole = read(["hwmon", "rapl"]).values(0.0)
+    odd.spoil(full.root / file, kind)
+    reader = read(["hwmon", "rapl"])
+    for second in range(2):
+        sample = reader.sample(float(second))
+        shown = {repr(each.series).removeprefix("coldplate_node_") for each in sample.readings}
+        assert whole.keys() - shown <= FILES[file]
+        for gap in sample.gaps:
+            assert str(full.root) in gap.detail
+            assert gap.detail.isprintable()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_is_odd_costs_its_device(full, read, seed: int) -> None:
+    whole = read(["hwmon", "rapl"]).values(0.0)
+    tree = OddTree(seed)
+    devices = [*(f"class/hwmon/hwmon{number}" for number in range(3)), "class/powercap/intel-rapl:0:0",
+               "class/powercap/intel-rapl:1:0"]  # fmt: skip
+    sick = set(tree.dice.sample(devices, 2))
+    for device in sick:
+        files = [each for each in (full.root / device).rglob("*") if each.is_file()]
+        tree.spoil(tree.dice.choice([full.root / device, *files]))
+    sample = read(["hwmon", "rapl"]).sample(0.0)
+    shown = {repr(each.series).removeprefix("coldplate_node_") for each in sample.readings}
+    for name, device in zip(whole, [*devices[:3], None, devices[3], None, devices[4]], strict=True):
+        if device not in sick:
+            assert name in shown, (seed, tree.spoiled)
+
+
+@pytest.mark.parametrize("folder", ["class/hwmon", "class/powercap"])
+@pytest.mark.parametrize("kind", ["loop", "dangling", "empty", "missing", "folder"])
+def test_a_class_that_is_odd_costs_its_own_source(full, read, odd, folder: str, kind: str) -> None:
+    shutil.rmtree(full.root / folder)
+    odd.spoil(full.root / folder, kind)
+    shown = read(["hwmon", "rapl"]).values(0.0)
+    assert len(shown) == (4 if folder == "class/hwmon" else 3)
+
+
+def test_more_meters_than_are_shown_are_counted(tree, read) -> None:
+    for number in range(METERS + 9):
+        tree.meter(number, 1_000_000, f"Module Power Socket {number}")
+    sample = read(["hwmon"]).sample(0.0)
+    own = [each.value for each in sample.readings if each.entity == Backend("power")]
+    assert (own, len(sample.readings)) == ([9], METERS + 1)
+
+
+def test_a_value_beyond_the_range_of_the_counter_is_left_out_and_adds_nothing(tree, read) -> None:
+    path = tree.rapl("0", "package-0", 5_000_000, wrap=262_143_328_850)
+    reader = read(["rapl"])
+    (before,) = reader.values(0.0).values()
+    path.write_text("99999999999999999999\n")
+    gaps: list[Gap] = reader.gaps(1.0)
+    assert [(gap.reason, "range" in gap.detail) for gap in gaps] == [(Reason.MALFORMED, True)]
+    path.write_text("6000000\n")
+    (after,) = reader.values(2.0).values()
+    assert after - before == pytest.approx(1.0)

@@ -1,0 +1,281 @@
+"""What the snapshot says of the backends of the main process: their readings, their silence, their failures."""
+
+from __future__ import annotations
+
+import gc
+import logging
+
+import pytest
+
+from agent.backends.protocol import Sample
+from agent.catalogue import BY_NAME
+from agent.model import Gap, IbPort, Instant, Lane, Metric, Node, Outcome, Reading, Reason, Series, Snapshot
+from agent.sampler.blocks import MISSING, ROOM, MissingSeries
+from agent.sampler.health import OwnFacts
+from agent.sampler.inventory import Inventory
+from agent.sampler.runner import Flight, Read
+from agent.sampler.sampler import Sampler
+from agent.sampler.settings import Settings
+
+PORT = IbPort("mlx5_0", "1")
+ROWS: dict[Lane, Metric] = {
+    Lane.FAST: BY_NAME["coldplate_infiniband_port_up"],
+    Lane.SLOW: BY_NAME["coldplate_infiniband_rate_bytes_per_second"],
+    Lane.COLD: BY_NAME["coldplate_infiniband_lifespan_seconds"],
+}
+"""A row for each lane. The last is of another lane in truth, which is nothing to the sampler."""
+STATE = BY_NAME["coldplate_infiniband_state_id"]
+LOAD = Series(BY_NAME["coldplate_node_load1"], Node())
+PATIENCE = 3.0
+"""Of the fast lane, with the settings as they come."""
+
+
+class Rig:
+    """A sampler whose clock the test turns, and a backend that the test plays."""
+
+    def __init__(self, settings: Settings | None = None, pace: float = 0.0) -> None:
+        self.sampler = Sampler(settings or Settings(), Inventory(None), "nvml", {"infiniband": pace, "host": 1.0})
+        self.series = {lane: Series(STATE if lane is Lane.FAST else row, PORT) for lane, row in ROWS.items()}
+
+    def read(self, at: float, *lanes: Lane, took: float = 0.01, value: float = 4.0, calls: int = 7) -> None:
+        for lane in lanes:
+            sample = Sample([Reading(self.series[lane], value)], calls=calls)
+            self.sampler.take_read(Read("infiniband", lane, at, took, Outcome.OK, sample))
+
+    def end(self, at: float, outcome: Outcome, detail: str = "why", reason: Reason = Reason.MALFORMED) -> None:
+        self.sampler.take_read(Read("infiniband", Lane.FAST, at, 0.01, outcome, Sample(), detail, reason))
+
+    def host(self, at: float) -> None:
+        self.sampler.take_read(Read("host", Lane.SLOW, at, 0.01, Outcome.OK, Sample([Reading(LOAD, 1.0)])))
+
+    def fly(self, since: float | None, lane: Lane = Lane.FAST) -> None:
+        self.sampler.take_flights({} if since is None else {"infiniband": Flight(lane, since)})
+
+    def see(self, at: float) -> Snapshot:
+        return self.sampler.snapshot(Instant(at, 1e9 + at), OwnFacts("0", "3"))
+
+    def own(self, at: float) -> dict[str, float]:
+        """The backend's own series; with their outcome, where they have one."""
+        found = {}
+        for each in self.see(at).readings:
+            labels = dict(each.series.all_labels)
+            if labels.get("backend") == "infiniband":
+                name = each.metric.name.removeprefix("coldplate_")
+                found[" ".join(filter(None, (name, labels.get("outcome"), labels.get("metric"))))] = each.value
+        return found
+
+    def shown(self, at: float) -> set[str]:
+        """The rows of the port that are shown, without their prefix."""
+        names = {each.metric.name for each in self.see(at).readings if each.entity == PORT}
+        return {name.removeprefix("coldplate_infiniband_") for name in names} - {"coldplate_metric_missing"}
+
+    def missing(self, at: float) -> dict[str, str]:
+        """Reasons by the row that is missing, as the page tells them."""
+        rows = [dict(each.labels) for each in self.see(at).readings if each.metric.name == "coldplate_metric_missing"]
+        return {row["metric"].removeprefix("coldplate_"): row["reason"] for row in rows}
+
+    def gaps(self, at: float) -> list[Gap]:
+        return [gap for report in self.see(at).reports if report.backend == "infiniband" for gap in report.gaps]
+
+
+SHOWN = {Lane.FAST: "state_id", Lane.SLOW: "rate_bytes_per_second", Lane.COLD: "lifespan_seconds"}
+
+
+@pytest.mark.parametrize(
+    ("lane", "patience"), [(Lane.FAST, PATIENCE), (Lane.SLOW, 2 * 15.0 + 2.0), (Lane.COLD, 2 * 60.0 + 2.0)]
+)
+def test_what_is_older_than_the_patience_of_its_lane_is_withdrawn_with_the_reason(lane, patience: float) -> None:
+    rig = Rig()
+    rig.read(0.0, lane)
+    assert rig.shown(patience) == {SHOWN[lane]}
+    assert rig.missing(patience) == {}
+    assert rig.shown(patience + 0.1) == set()
+    assert rig.missing(patience + 0.1) == {f"infiniband_{SHOWN[lane]}": "timeout"}
+    (gap,) = rig.gaps(patience + 0.1)
+    assert gap.detail == f"infiniband did not finish a {lane.value} read for {patience + 0.1:.1f} s"
+
+
+def test_one_lane_that_is_old_takes_no_other_with_it() -> None:
+    rig = Rig()
+    rig.read(0.0, *ROWS)
+    assert rig.shown(10.0) == {SHOWN[Lane.SLOW], SHOWN[Lane.COLD]}
+    assert rig.shown(100.0) == {SHOWN[Lane.COLD]}
+    rig.read(100.0, Lane.FAST)
+    assert rig.shown(100.0) == {SHOWN[Lane.FAST], SHOWN[Lane.COLD]}
+
+
+def test_a_backend_that_has_news_seldom_has_three_of_its_own_periods() -> None:
+    rig = Rig(Settings(fast=0.1), pace=5.0)
+    rig.read(0.0, Lane.FAST)
+    assert rig.shown(15.0) == {"state_id"}
+    assert rig.shown(15.1) == set()
+
+
+@pytest.mark.parametrize("lane", list(ROWS))
+def test_a_read_in_flight_for_too_long_hides_the_whole_backend_and_says_so(lane: Lane) -> None:
+    """The thread that hangs in one lane cannot read the others."""
+    rig = Rig()
+    rig.read(0.0, *ROWS)
+    rig.host(0.0)
+    rig.read(9.5, Lane.FAST)
+    rig.fly(10.0, lane)
+    rig.sampler.take_read(
+        Read("infiniband", Lane.FAST, 12.0, 0.01, Outcome.OK, Sample([Reading(rig.series[Lane.FAST], 4.0)]))
+    )
+    assert rig.shown(10.0 + PATIENCE) == set(SHOWN.values())
+    assert rig.own(10.0 + PATIENCE)["backend_up"] == 1
+    late = 10.0 + PATIENCE + 0.1
+    assert rig.shown(late) == set()
+    assert rig.missing(late) == {f"infiniband_{name}": "timeout" for name in SHOWN.values()}
+    assert {gap.detail for gap in rig.gaps(late)} == {"no answer for 3.1 s"}
+    own = rig.own(late)
+    assert (own["backend_up"], own["backend_info failed"]) == (0, 1)
+    (report,) = [each for each in rig.see(late).reports if each.backend == "infiniband"]
+    assert (report.outcome, report.detail) == (Outcome.FAILED, "no answer for 3.1 s")
+    assert "coldplate_node_load1" in {each.metric.name for each in rig.see(late).readings}
+
+
+def test_a_backend_that_never_answered_is_missing_by_its_age() -> None:
+    rig = Rig()
+    rig.fly(0.0)
+    assert rig.own(PATIENCE) == {}
+    own = rig.own(PATIENCE + 0.5)
+    assert (own["backend_up"], own["backend_info failed"]) == (0, 1)
+    assert own["metric_missing coldplate_backend_age_seconds"] == 1
+    assert "backend_age_seconds" not in own
+    assert rig.missing(PATIENCE + 0.5) == {"backend_age_seconds": "timeout"}
+    (gap,) = rig.gaps(PATIENCE + 0.5)
+    assert gap.detail == "no answer for 3.5 s"
+
+
+def test_a_backend_that_fails_from_its_first_read_is_missing_by_its_age_with_the_reason() -> None:
+    rig = Rig()
+    rig.end(0.0, Outcome.FAILED, "denied to you", Reason.DENIED)
+    assert rig.missing(0.0) == {"backend_age_seconds": "denied"}
+    rig.read(1.0, Lane.FAST)
+    assert rig.missing(1.0) == {}
+
+
+def test_it_is_up_again_with_the_first_read_that_ends_and_shows_only_what_is_new() -> None:
+    rig = Rig()
+    rig.read(0.0, Lane.FAST, value=1.0)
+    rig.fly(1.0)
+    assert rig.own(90.0)["backend_up"] == 0
+    rig.fly(None)
+    rig.read(1.0, Lane.FAST, took=93.0, value=2.0)
+    assert rig.own(94.0)["backend_up"] == 1
+    assert rig.shown(94.0) == set(), "what was asked 93 s ago says nothing about now"
+    rig.read(94.5, Lane.FAST, value=3.0)
+    assert rig.shown(94.5) == {"state_id"}
+    assert rig.missing(94.5) == {}
+    assert rig.own(94.5)["backend_age_seconds"] == 0
+
+
+def test_another_hang_is_a_new_one() -> None:
+    rig = Rig()
+    for began in (0.0, 100.0):
+        rig.fly(began)
+        assert rig.own(began + 3.0).get("backend_up", 1) == 1
+        assert rig.own(began + 4.0)["backend_up"] == 0
+        rig.fly(None)
+        rig.read(began + 5.0, Lane.FAST)
+
+
+def test_a_hang_and_its_end_are_told_once_each(caplog) -> None:
+    rig = Rig()
+    with caplog.at_level(logging.INFO, "coldplate.backend"):
+        rig.fly(0.0, Lane.COLD)
+        for second in range(60):
+            rig.see(float(second))
+        rig.fly(None)
+        rig.read(60.0, Lane.FAST)
+        for second in range(60, 70):
+            rig.see(float(second))
+    assert [(record.message, record.facts) for record in caplog.records] == [  # type: ignore[attr-defined]
+        ("backend does not answer", {"backend": "infiniband", "lane": "cold", "seconds": 4.0}),
+        ("backend answers again", {"backend": "infiniband", "seconds": 60.0}),
+    ]
+
+
+def test_a_slower_fast_lane_has_more_patience() -> None:
+    rig = Rig(Settings(fast=5.0))
+    rig.fly(0.0)
+    assert "backend_up" not in rig.own(15.0)
+    assert rig.own(15.1)["backend_up"] == 0
+
+
+def test_reads_are_counted_by_how_they_ended_and_calls_added_up() -> None:
+    rig = Rig()
+    rig.read(0.0, Lane.FAST, calls=10)
+    rig.read(1.0, Lane.FAST, Lane.SLOW, calls=20)
+    rig.end(2.0, Outcome.FAILED)
+    rig.fly(3.0)
+    rig.see(30.0)
+    own = rig.own(31.0)
+    assert (own["backend_reads_total ok"], own["backend_reads_total failed"]) == (3, 1)
+    assert own["driver_calls_total"] == 50
+    rig.end(32.0, Outcome.ABSENT)
+    assert rig.own(32.0)["backend_reads_total absent"] == 1
+
+
+def test_the_duration_is_that_of_the_last_read_and_the_age_that_of_the_last_good_one() -> None:
+    rig = Rig()
+    rig.read(0.0, Lane.FAST, took=0.25)
+    assert rig.own(1.0)["backend_duration_seconds"] == 0.25
+    assert rig.own(1.0)["backend_age_seconds"] == 1.0
+    rig.sampler.take_read(Read("infiniband", Lane.FAST, 2.0, 0.75, Outcome.FAILED, Sample(), "no"))
+    assert rig.own(2.5)["backend_duration_seconds"] == 0.75
+    assert rig.own(2.5)["backend_age_seconds"] == 2.5
+
+
+def test_a_read_that_began_after_the_moment_of_the_snapshot_has_no_age_below_zero() -> None:
+    rig = Rig()
+    rig.read(10.0, Lane.FAST)
+    assert rig.own(9.0)["backend_age_seconds"] == 0
+    assert rig.shown(9.0) == {"state_id"}
+
+
+def test_a_backend_that_recovers_loses_its_gaps_and_its_detail() -> None:
+    rig = Rig()
+    rig.read(0.0, Lane.FAST)
+    rig.end(1.0, Outcome.FAILED, "broken", Reason.LOST)
+    assert rig.missing(1.0) == {"infiniband_state_id": "lost"}
+    assert rig.own(1.0)["backend_up"] == 0
+    rig.end(2.0, Outcome.FAILED, "still", Reason.LOST)
+    assert [gap.detail for gap in rig.gaps(2.0)] == ["still"]
+    rig.read(3.0, Lane.FAST)
+    assert rig.shown(3.0) == {"state_id"}
+    assert rig.missing(3.0) == {}
+    (report,) = [each for each in rig.see(3.0).reports if each.backend == "infiniband"]
+    assert (report.outcome, report.detail, report.gaps) == (Outcome.OK, "", ())
+
+
+def test_hardware_that_is_absent_has_no_gap_and_no_verdict_and_takes_its_readings_along() -> None:
+    rig = Rig()
+    rig.read(0.0, Lane.FAST)
+    rig.end(1.0, Outcome.ABSENT, "no such directory")
+    assert rig.shown(1.0) == set()
+    assert rig.missing(1.0) == {}
+    assert rig.own(1.0) == {"backend_info absent": 1, "backend_reads_total ok": 1, "backend_reads_total absent": 1}
+
+
+def test_the_same_absence_told_by_two_is_one_series() -> None:
+    """Power that nothing measures is told by the backend and by the estimate."""
+    rig = Rig()
+    power = BY_NAME["coldplate_node_power_watts"]
+    for backend in ("infiniband", "host"):
+        gaps = [Gap(power, Node(), Reason.LOST, backend)]
+        rig.sampler.take_read(Read(backend, Lane.FAST, 0.0, 0.01, Outcome.OK, Sample(gaps=gaps)))
+    series = [each.series for each in rig.see(0.0).readings]
+    assert len(series) == len(set(series))
+    assert rig.missing(0.0) == {"node_power_watts": "lost"}
+
+
+def test_gaps_of_devices_that_come_and_go_do_not_pile_up() -> None:
+    missing = MissingSeries()
+    for hundred in range(ROOM // 100 + 50):
+        ports = [IbPort(f"rxe{hundred}_{number}", "1") for number in range(100)]
+        rows = missing.of(Gap(STATE, port, Reason.LOST) for port in ports)
+        assert [dict(row.series.all_labels)["device"] for row in rows] == [port.device for port in ports]
+    kept = [each for each in gc.get_objects() if type(each) is Series and each.metric is MISSING]
+    assert len(kept) < ROOM
