@@ -1,17 +1,18 @@
-# coldplate: every target sets up what it needs in a private environment, .venv, and touches nothing else.
+# coldplate: every target sets up what it needs in .venv and .programs, here, and touches nothing else on the machine.
 
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
-PROGRAMS := $(CURDIR)/.programs/usr/bin
-export PATH := $(PATH):$(PROGRAMS)
+BRING = $(PYTHON) -ES tests/bring/__main__.py
+export PATH := $(CURDIR)/.programs/usr/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR
-.PHONY: help run test test-systemd install uninstall check format bench score generate screenshots hardware clean programs
+.PHONY: help run test test-bare test-pythons test-systemd install uninstall check format bench score generate screenshots
+.PHONY: hardware clean programs python .venv/run.stamp .venv/dev.stamp .venv/bench.stamp
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  ARGS=... is passed on: make run ARGS='--scenario straggler', make test ARGS='-k encoder'"
 
 run: .venv/run.stamp ## Run the daemon: on real GPUs where there is a driver, else on a synthetic node
@@ -24,6 +25,14 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs where there is a driver, el
 
 test: .venv/dev.stamp programs ## Run the tests
 	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
+
+SUITES ?= bookworm trixie sid
+AS ?= root user
+test-bare: python ## Run the tests in bare Debian roots: SUITES='trixie sid' AS=user MIRROR=... (root)
+	@$(PYTHON) -ES tests/bare/__main__.py roots --suites $(SUITES) --as $(AS) $(if $(MIRROR),--mirror $(MIRROR)) --tests="$(ARGS)"
+
+test-pythons: python ## Run the tests with every Python from 3.10 to 3.14 that is found: PYTHONS='python3.12 ...'
+	@$(PYTHON) -ES tests/bare/__main__.py pythons $(if $(PYTHONS),--pythons $(PYTHONS)) --tests="$(ARGS)"
 
 check: .venv/dev.stamp ## Check format, style and types
 	$(BIN)/ruff format --check .
@@ -66,27 +75,17 @@ screenshots: .venv/dev.stamp programs ## Draw the dashboards with Grafana's own 
 hardware: .venv/dev.stamp ## Check the agent against nvidia-smi on a machine with a GPU
 	$(BIN)/python -m tests.hardware $(ARGS)
 
-programs:
-	@sh tests/programs.sh
+python:
+	@command -v $(PYTHON) >/dev/null || { echo "coldplate needs Python 3.10 or newer, and there is no $(PYTHON) here:" \
+		"install python3, or name another with make PYTHON=python3.12" >&2; exit 1; }
+
+programs: python
+	@$(BRING) programs
 
 clean: ## Remove what the other targets made
 	rm -rf .venv .programs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.venv/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-		{ echo "coldplate needs Python 3.10 or newer; name one with make PYTHON=python3.12"; exit 1; }
-	@$(PYTHON) -m venv .venv || { rm -rf .venv; sh tests/programs.sh venv && $(PYTHON) -m venv .venv; }
-
-.venv/run.stamp: pyproject.toml | .venv/bin/python
-	@echo "setting up .venv ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
-	@touch $@
-
-.venv/dev.stamp: pyproject.toml | .venv/bin/python
-	@echo "setting up .venv for development ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch $@ .venv/run.stamp
-
-.venv/bench.stamp: .venv/dev.stamp
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
-	@touch $@
+# These look at .venv each time: one that is interrupted, moved or of a Python that is gone looks up to date to make.
+NAMED := $(if $(filter-out file,$(origin PYTHON)),named)
+.venv/run.stamp .venv/dev.stamp .venv/bench.stamp: python
+	@$(BRING) environment $(@F:.stamp=) $(NAMED)

@@ -160,7 +160,9 @@ class Daemon:
             os.write(self._wake_in, b".")
 
     def _wait(self, seconds: float) -> None:
-        if select.select((self._wake_out,), (), (), seconds)[0]:
+        waiting = select.poll()
+        waiting.register(self._wake_out, select.POLLIN)
+        if waiting.poll(seconds * 1000):
             os.read(self._wake_out, 4096)
 
     def _on_signals(self) -> None:

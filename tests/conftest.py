@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+import gc
+import os
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A machine that is busy is no reason to fail: nothing in the suite is judged by how long it takes.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+KEPT = 30
+"""Descriptors that a file of tests may leave open: what is made once for all files, and what libraries keep."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each file of tests closes what it opens: where few descriptors may be open, another would fail for it."""
+    before = len(os.listdir("/proc/self/fd"))
+    yield
+    if len(os.listdir("/proc/self/fd")) > before + KEPT:
+        gc.collect()
+    left = len(os.listdir("/proc/self/fd")) - before
+    assert left <= KEPT, f"{request.node.nodeid} leaves {left} descriptors open"

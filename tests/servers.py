@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 
@@ -26,6 +29,14 @@ def need(*names: str, left_out: str = "NOTHING is tried against it here") -> str
     if os.environ.get("CI") == "true":
         pytest.fail(f"{names[0]} is missing, and CI=true")
     pytest.skip(f"{names[0]} is not installed: {left_out}")
+
+
+def ended(process: int) -> bool:
+    """Whether a process is no more. In a container nobody may be there to reap it: what is left then runs no longer."""
+    try:
+        return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def free_ports(count: int) -> list[int]:
@@ -41,9 +52,23 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
-def fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return str(answer.read().decode())
+def fetch(url: str, seconds: float = 5) -> str:
+    """A page. Raises OSError without an answer, and HTTPError for one that is an error, which is closed already: from
+    Python 3.14 on, one that is merely dropped is a warning in whatever test runs then."""
+    try:
+        with urllib.request.urlopen(url, timeout=seconds) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise
+
+
+def version_of(program: str) -> tuple[int, int]:
+    """Major and minor of one of Prometheus's programs."""
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    told = re.search(r"version (\d+)\.(\d+)", done.stdout + done.stderr)
+    assert told is not None, done.stdout + done.stderr
+    return int(told[1]), int(told[2])
 
 
 @contextmanager
@@ -100,7 +125,7 @@ class Alertmanager:
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(200):
             try:
-                urllib.request.urlopen(f"{self.url}/-/ready", timeout=1).close()
+                fetch(f"{self.url}/-/ready", 1)
                 return
             except OSError:
                 time.sleep(0.05)

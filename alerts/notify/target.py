@@ -64,6 +64,9 @@ class Target:
         return authorization(self.username, self.password_file, self.bearer_token_file)
 
 
+WANTED = "want http://HOST:PORT or https://HOST:PORT, and a path if need be"
+
+
 def split_url(url: str) -> SplitResult:
     """The parts of a URL, if it can be used; an error never shows a password."""
     if not url.isascii() or not url.isprintable() or " " in url:
@@ -72,11 +75,14 @@ def split_url(url: str) -> SplitResult:
         raise ValueError("url: want none of ? and #; a secret goes into bearer_token_file")
     try:
         parts = urlsplit(url)
-        if "@" in parts.netloc:
-            raise ValueError("holds credentials; use username and password_file")
+    except ValueError as error:
+        raise ValueError(f"url: {error}; {WANTED}") from error
+    if "@" in parts.netloc:
+        raise ValueError("url: holds credentials; use username and password_file")
+    try:
         port = parts.port
     except ValueError as error:
-        raise ValueError(f"url: {error}") from error
+        raise ValueError(f"url: {error}; {WANTED}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ValueError(f"url {shown_url(url)!r}: want http://HOST:PORT or https://HOST:PORT, and a path if need be")
+        raise ValueError(f"url {shown_url(url)!r}: {WANTED}")
     return parts

@@ -255,7 +255,7 @@ class ActionReader:
         text = token.text
         if token.kind == "text":
             try:
-                scan_quoted(text, 0)
+                scan_quoted(text, 0, replacements=True)
                 return unquoted(text)
             except ValueError as error:
                 self._fail(f"{text}: {error}; a raw text in backquotes has no escapes", token)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -80,8 +81,32 @@ def _replace_all(watch: Watch, regex: Value, replacement: Value, text: Value) ->
         raise RenderError(str(error)) from None
 
 
+_WITHIN_WORDS = frozenset("'.:\u2018\u2019\u2024\u00b7\u0387\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a")
+"""Marks that end no word where one of its characters follows at once (Unicode's MidLetter and MidNumLet, UAX 29)."""
+
+
+_OF_WORDS = frozenset(("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "Pc", "Cf"))
+
+
 def _title(value: Value) -> str:
-    return re.sub(r"(?<![\w])[^\W\d_]", lambda letter: letter[0].upper(), _text(value))
+    """The first letter of each word as a capital, the others as they are, as Prometheus does it since 3.3."""
+    text, found, begun = _text(value), [], False
+    for index, letter in enumerate(text):
+        if letter.islower() or letter.isupper() or letter.istitle():
+            found.append(letter if begun else letter.title())
+            begun = True
+            continue
+        found.append(letter)
+        within = (
+            letter in _WITHIN_WORDS and _of_a_word(text[index - 1 : index]) and _of_a_word(text[index + 1 : index + 2])
+        )
+        begun = begun and (within or _of_a_word(letter))
+    return "".join(found)
+
+
+def _of_a_word(letter: str) -> bool:
+    """Letters, their marks, digits, and what joins them."""
+    return bool(letter) and unicodedata.category(letter) in _OF_WORDS
 
 
 def _split_host_port(text: str) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
+from tests.servers import need, version_of
 
 VALUES = [0, 1, -1, 5, 80.5, 0.1 + 0.2, 999.96, 1000, 1023, 1024, 1234567, 123456.789, -90061.5, 59.996, 61, 3600,
           86400, 0.00001234, -0.05, 1e-30, 1600000000.1234, 1e15, 1e20, 1e21, 1e25, 1e30,
@@ -40,11 +41,11 @@ def has_timestamp(value: float) -> bool:
     return not abs(value) > 9e9 or math.isinf(value)
 
 
-def unit_test(value: float) -> dict[str, object]:
-    """A promtool test in which every template prints, for one value, what coldplate prints."""
+def unit_test(value: float, templates: list[str]) -> dict[str, object]:
+    """A promtool test in which each of these templates prints, for one value, what coldplate prints."""
     labels = ",".join(f'{name}="{text}"' for name, text in GIVEN.items() if name != "__name__")
     exp_labels = {name: text for name, text in GIVEN.items() if name != "__name__"}
-    texts = {f"a{number}": rendered(template, value) for number, template in enumerate(TEMPLATES)}
+    texts = {f"a{number}": rendered(template, value) for number, template in enumerate(templates)}
     cases = [{"alertname": "A", "exp_alerts": [{"exp_labels": exp_labels, "exp_annotations": texts}]}]
     if has_timestamp(value):
         told = {"t": rendered(TIMESTAMP, value)}
@@ -59,16 +60,23 @@ def unit_test(value: float) -> dict[str, object]:
     }
 
 
+WORDS = '{{ title "it'
+"""What begins so is printed otherwise before 3.3: `title` found a word after every mark then, also within `it's`."""
+
+
 def test_every_template_prints_what_prometheus_prints(
     tmp_path: Path, promtool: Callable[..., tuple[int, str]], coldplate: Callable[..., tuple[int, str]]
 ) -> None:
-    annotations = {f"a{number}": template for number, template in enumerate(TEMPLATES)}
+    assert len([template for template in TEMPLATES if template.startswith(WORDS)]) == 1
+    older = version_of(need("promtool")) < (3, 3)
+    compared = [template for template in TEMPLATES if not (older and template.startswith(WORDS))]
+    annotations = {f"a{number}": template for number, template in enumerate(compared)}
     rules = [
         {"alert": "A", "expr": "m", "annotations": annotations},
         {"alert": "T", "expr": "m", "annotations": {"t": TIMESTAMP}},
     ]
     (tmp_path / "r.yml").write_text(yaml.safe_dump({"groups": [{"name": "g", "rules": rules}]}))
-    tests = [unit_test(float(value)) for value in VALUES]
+    tests = [unit_test(float(value), compared) for value in VALUES]
     (tmp_path / "t.yml").write_text(yaml.safe_dump({"rule_files": ["r.yml"], "tests": tests}))
     for judge in (promtool, coldplate):
         status, text = judge("test", tmp_path / "t.yml")

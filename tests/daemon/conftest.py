@@ -9,15 +9,16 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.daemon.standin import FAST, Node
 from tests.fakes.nvml import build
+from tests.servers import fetch
 
 ROOT = Path(__file__).resolve().parents[2]
 Page = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -63,8 +64,7 @@ class RunningDaemon:
         raise AssertionError(f"the daemon does not serve:\n{self.log.read_text()}")
 
     def get(self, path: str = "/metrics") -> str:
-        with urllib.request.urlopen(self.url + path, timeout=5) as answer:
-            return answer.read().decode()
+        return fetch(self.url + path)
 
     def page(self) -> Page:
         return {
@@ -89,10 +89,7 @@ class RunningDaemon:
     @property
     def worker_pid(self) -> int:
         """The only child of the daemon."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            children += (task / "children").read_text().split()
-        return int(children[0])
+        return int(psutil.Process(self.process.pid).children()[0].pid)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         if self.process.poll() is None:

@@ -47,7 +47,7 @@ def test_a_sick_gpu_costs_itself_only(start, tmp_path: Path, kind: str) -> None:
         ages = daemon.family("coldplate_gpu_sample_age_seconds")
         assert all(age < 0.5 for gpu, age in ages.items() if gpu != "3"), ages
         time.sleep(0.05)
-    assert slowest < 0.5  # milliseconds; the bound is for a busy machine
+    assert slowest < 3  # milliseconds, if the machine is not busy; one that waited for the driver would not come at all
     up = daemon.family("coldplate_gpu_up")
     assert up == {**dict.fromkeys("01234567", 1.0), "3": 0.0}
     power = daemon.family("coldplate_gpu_power_watts")

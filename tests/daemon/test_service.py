@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import ended
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -36,7 +38,7 @@ def test_it_ends_well_and_takes_its_worker_along(start, number: int) -> None:
     daemon = start("--scenario", "idle")
     worker = daemon.worker_pid
     assert daemon.stop(number) == 0
-    assert not Path(f"/proc/{worker}").exists()
+    assert ended(worker)
     assert "Traceback" not in daemon.log.read_text()
 
 
@@ -45,9 +47,9 @@ def test_a_worker_does_not_outlive_a_daemon_that_was_killed(start) -> None:
     worker = daemon.worker_pid
     daemon.stop(signal.SIGKILL)
     deadline = time.monotonic() + 8
-    while Path(f"/proc/{worker}").exists() and time.monotonic() < deadline:
+    while not ended(worker) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not Path(f"/proc/{worker}").exists()
+    assert ended(worker)
 
 
 def test_the_first_lines_say_what_is_sampled_and_that_it_is_synthetic(start) -> None:

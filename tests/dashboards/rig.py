@@ -65,9 +65,10 @@ class Server:
             with urllib.request.urlopen(address, timeout=10) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
-            if error.code == 503:
-                raise  # it is still starting
-            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+            with error:
+                if error.code == 503:
+                    raise  # it is still starting
+                raise AssertionError(f"{parameters}: {error.read().decode()}") from error
 
     def instant(self, expr: str) -> list[Any]:
         return list(self.get("query", query=expr)["result"])

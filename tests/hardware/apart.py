@@ -42,9 +42,10 @@ def try_apart(user: int | None, clock: Callable[[], Instant], path: str = "/dev/
 def _listen(reader: int, child: int) -> dict[str, Any]:
     data = b""
     until = time.monotonic() + PATIENCE
+    waiting = select.poll()  # select() takes no descriptor above 1023
+    waiting.register(reader, select.POLLIN | select.POLLHUP)
     while True:
-        ready, _, _ = select.select([reader], [], [], max(0.0, until - time.monotonic()))
-        if not ready:
+        if not waiting.poll(max(0.0, until - time.monotonic()) * 1000):
             # Left alone: what hangs inside the driver cannot be ended, and a kill in mid-call may wedge the GPU.
             return {"outcome": "failed", "detail": f"no answer within {PATIENCE:g} s; process {child} is left behind"}
         part = os.read(reader, 65536)

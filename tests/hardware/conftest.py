@@ -50,7 +50,8 @@ class Bench:
         programs = directory / "bin"
         programs.mkdir()
         stub = programs / "nvidia-smi"
-        stub.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {ROOT / "tests/hardware/stub_smi.py"} "$@"\n')
+        stand_in = shlex.join([sys.executable, str(ROOT / "tests/hardware/stub_smi.py")])
+        stub.write_text(f'#!/bin/sh\nexec {stand_in} "$@"\n')
         stub.chmod(0o755)
         self.environment = {
             "LD_LIBRARY_PATH": str(library),

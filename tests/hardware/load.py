@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shlex
 import shutil
 import struct
 import subprocess
@@ -90,7 +91,7 @@ class Loads:
 
     def _candidates(self, capability: str, reasons: list[str]) -> list[tuple[str, list[str]]]:
         if self._command is not None:
-            return [(self._command, self._command.split())]
+            return [(self._command, shlex.split(self._command))]
         found = []
         pythons = list(dict.fromkeys(each for each in (self._python, sys.executable, shutil.which("python3")) if each))
         for kind in ("torch", "cupy"):
@@ -143,9 +144,10 @@ def _first_line(process: subprocess.Popen[bytes]) -> bytes | None:
     """The first line of what it says, empty when it ended, None when it says nothing in time."""
     assert process.stdout is not None
     until, line = time.monotonic() + WARM, b""
+    waiting = select.poll()  # select() takes no descriptor above 1023
+    waiting.register(process.stdout, select.POLLIN | select.POLLHUP)
     while not line.endswith(b"\n"):
-        ready, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))
-        if not ready:
+        if not waiting.poll(max(0.0, until - time.monotonic()) * 1000):
             return None
         part = os.read(process.stdout.fileno(), 1)
         if not part:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from agent.catalogue.infiniband import FILES
-from tests.servers import need
+from tests.servers import fetch, need
 
 PROGRAM = "prometheus-node-exporter"
 PROFILE = "node_infiniband"
@@ -40,7 +38,7 @@ def scrape() -> Iterator[Scrape]:
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )
         )  # fmt: skip
-        page = fetch(f"http://{address}/metrics")
+        page = fetched(f"http://{address}/metrics")
         return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
 
     yield run
@@ -49,12 +47,11 @@ def scrape() -> Iterator[Scrape]:
         process.wait(timeout=5)
 
 
-def fetch(url: str) -> str:
+def fetched(url: str) -> str:
     for _ in range(200):
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return answer.read().decode()
-        except urllib.error.URLError:
+            return fetch(url)
+        except OSError:
             time.sleep(0.02)
     raise AssertionError(f"{PROGRAM} does not answer at {url}")
 

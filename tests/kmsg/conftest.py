@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,6 +13,17 @@ from agent.backends.protocol import Sample
 from agent.model import Instant, Lane
 
 BOOT = 1_700_000_000.0
+
+
+@pytest.fixture
+def kernel_log() -> Iterator[int]:
+    """The kernel's own log, open for reading. Not its mode but dmesg_restrict rules who may, at the opening."""
+    try:
+        descriptor = os.open("/dev/kmsg", os.O_RDONLY)
+    except OSError as error:
+        pytest.skip(f"this user may not read the kernel log: {error.strerror}")
+    yield descriptor
+    os.close(descriptor)
 
 
 class FakeLog:

@@ -180,8 +180,7 @@ def test_closing_twice_is_harmless(follower) -> None:
     assert follower.log.closed == 1
 
 
-@pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="/dev/kmsg is not readable here")
-def test_the_real_kernel_log_can_be_followed_without_waiting() -> None:
+def test_the_real_kernel_log_can_be_followed_without_waiting(kernel_log: int) -> None:
     backend = KmsgBackend()
     try:
         assert not backend.read(Lane.FAST, Instant(1.0, BOOT)).gaps

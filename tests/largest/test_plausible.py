@@ -121,12 +121,14 @@ class Node:
         self.proc, self.sys = root / "proc", root / "sys"
         self.sampler = Sampler(Settings(), Inventory(None), "nvml", {})
         self.now = 1000.0
+        self.read_from: dict[str, Backend] = {}
 
     def run(self, mode: int) -> None:
         machine.write_host(self.proc, self.sys, self.now, mode)
         machine.write_fabric(self.sys, self.now)
 
     def read(self, backend: Backend) -> None:
+        self.read_from[backend.name] = backend
         for lane in sorted(backend.lanes, key=lambda lane: lane.value):
             sample = backend.read(lane, Instant(self.now, 1.7e9 + self.now))
             self.sampler.take_read(Read(backend.name, lane, self.now, 0.0, Outcome.OK, sample))
@@ -139,10 +141,13 @@ class Node:
 @pytest.fixture
 def largest(tmp_path: Path) -> Iterator[Node]:
     before = psutil.PROCFS_PATH
+    node = Node(tmp_path)
     try:
-        yield Node(tmp_path)
+        yield node
     finally:
         psutil.PROCFS_PATH = before
+        for backend in node.read_from.values():
+            backend.close()
 
 
 @pytest.mark.parametrize("mode", range(len(CPU_MODES)), ids=CPU_MODES)

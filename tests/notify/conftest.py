@@ -8,8 +8,6 @@ import socket
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,7 +20,7 @@ from agent.model import Alert, Instant, Phase
 from alerts.notify.delivery import Pace
 from alerts.notify.dispatch import Counts
 from alerts.notify.notice import Notice
-from tests.servers import free_port, need
+from tests.servers import fetch, free_port, need
 
 SWIFT = Pace(first=0.02, longest=0.08)
 """So that a test need not wait."""
@@ -309,8 +307,7 @@ class RealAlertmanager:
             self._process = None
 
     def alerts(self) -> list[dict[str, Any]]:
-        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=5) as answer:
-            return json.load(answer)  # type: ignore[no-any-return]
+        return json.loads(fetch(f"{self.url}/api/v2/alerts"))  # type: ignore[no-any-return]
 
     def listed(self) -> list[dict[str, str]]:
         """The labels of what amtool shows."""
@@ -323,9 +320,9 @@ class RealAlertmanager:
     def _is_ready(self) -> bool:
         assert self._process is not None and self._process.poll() is None, (self._directory / "log").read_text()
         try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5):
-                return True
-        except (urllib.error.URLError, ConnectionError):
+            fetch(f"{self.url}/-/ready")
+            return True
+        except OSError:
             return False
 
 

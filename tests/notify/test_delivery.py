@@ -315,12 +315,12 @@ def test_the_pauses_double_up_to_the_longest_and_are_jittered(listener, receive,
     pace = Pace(first=0.06, longest=0.12)
     receiver = receive(Alertmanager, listener.url, pace=pace, options={"jitter": lambda: chance})
     receiver.put([h.notice("A")], 0.0)
-    h.wait_until(lambda: len(came) >= 5)
+    h.wait_until(lambda: len(came) >= 9)
     receiver.stop(0)
-    pauses = [later - earlier for earlier, later in pairwise(came[:5])]
-    wanted = [factor * each for each in (0.06, 0.12, 0.12, 0.12)]
+    pauses = [later - earlier for earlier, later in pairwise(came[:9])]
+    wanted = [factor * each for each in (0.06, *(0.12,) * 7)]
     assert all(pause >= least for pause, least in zip(pauses, wanted, strict=True))
-    assert sum(pauses) < sum(wanted) + 0.15
+    assert min(pauses[1:]) < 1.9 * wanted[-1]  # any of them: another process may have had the processor for the others
 
 
 def test_after_a_success_the_pauses_are_short_again(listener, receive, h) -> None:

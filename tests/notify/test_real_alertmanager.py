@@ -83,7 +83,7 @@ def test_what_alertmanager_refuses_costs_itself_alone(alertmanager, receive, h) 
     real = alertmanager()
     receiver = receive(Alertmanager, real.url)
     now = time.time()
-    bad = h.alert("Bad", fired_at=now, **{"not-a-name": "x"})
+    bad = h.alert("Bad", fired_at=now, **{"": "x"})  # "not-a-name" is one since 0.28
     receiver.put([h.notice("A", now), h.notice("B", now)], now)
     Dispatcher([receiver]).consider("g", [h.alert("C", fired_at=now), bad, h.alert("D", fired_at=now)], now, 1.0)
     h.wait_until(lambda: receiver.counts.sent == 4 and receiver.counts.dropped == 1)
@@ -110,6 +110,7 @@ def test_the_webhook_says_what_alertmanagers_own_webhook_says(alertmanager, rece
             next(post.json for post in listener.posts if post.path == path and post.json["status"] == status)
             for path in ("/theirs", "/ours")
         )
+        theirs.pop("notification_reason", None)  # why it tells now, of its own timing; seen in 0.33
         assert list(ours) == list(theirs)
         for message in (theirs, ours):
             for alert in message["alerts"]:

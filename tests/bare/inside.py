@@ -1,0 +1,109 @@
+"""What a stranger does with a checkout: `make run` and a look at its page, `make test`, and both again with no network.
+
+Runs under the Python that is tried, with its standard library alone; writes OUT/result.json beside pytest's own report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+OUT = Path(sys.argv[1])
+PYTHON = sys.argv[2]
+TESTS = sys.argv[3]
+CHOICE = [] if PYTHON == "python3" else [f"PYTHON={PYTHON}"]
+
+
+def ordinary_port_is_free() -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", 19400)) != 0
+
+
+def try_run() -> str:
+    """What is wrong with `make run`, or nothing."""
+    ask = [] if ordinary_port_is_free() else ["ARGS=--web.listen-address 127.0.0.1:0"]
+    log = OUT / "run.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            ["make", *CHOICE, "run", *ask], stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        for _ in range(3600):
+            said = log.read_text(errors="replace")
+            url = re.search(r"msg=serving url=(\S+)", said)
+            if url:
+                break
+            if process.poll() is not None:
+                return f"make run ended with exit status {process.returncode}: {said.strip().splitlines()[-1:]}"
+            time.sleep(0.25)
+        else:
+            return "make run does not serve within 15 minutes"
+        missing = [word for word in ("No NVIDIA driver here", "SYNTHETIC devices") if word not in said]
+        if missing:
+            return f"make run does not say {missing}"
+        time.sleep(5)
+        page = urllib.request.urlopen(url[1].replace("nameless", "localhost"), timeout=10).read().decode()
+        lacking = [
+            name
+            for name in ("coldplate_build_info", "coldplate_gpu_up", "coldplate_node_power_watts")
+            if f"\n{name}" not in page
+        ]
+        return f"the page lacks {lacking}" if lacking else ""
+    except OSError as error:
+        return f"make run's page: {error}"
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(30)
+
+
+def try_again() -> str:
+    """With a network that leads nowhere: all is there, and nothing is said."""
+    closed = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    done = subprocess.run(
+        ["make", *CHOICE, ".venv/run.stamp", ".venv/dev.stamp", "programs"], capture_output=True, text=True,
+        check=False, env={**os.environ, **closed},
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    return (
+        f"a second make does or says something (exit status {done.returncode}): {said.strip()}"
+        if said or done.returncode
+        else ""
+    )
+
+
+def main() -> None:
+    result = {"python": sys.version.split()[0], "run": try_run()}
+    began = time.monotonic()
+    with (OUT / "set-up.log").open("wb") as log:
+        subprocess.run(
+            ["make", *CHOICE, ".venv/dev.stamp", "programs"], stdout=log, stderr=subprocess.STDOUT, check=False
+        )
+    result["set_up_seconds"] = time.monotonic() - began
+    began = time.monotonic()
+    with (OUT / "test.log").open("wb") as log:
+        arguments = f"ARGS=-q --junit-xml={OUT}/junit.xml {TESTS}"
+        result["status"] = subprocess.run(
+            ["make", *CHOICE, "test", arguments], stdout=log, stderr=subprocess.STDOUT, check=False
+        ).returncode
+    result["seconds"] = time.monotonic() - began
+    version = subprocess.run(
+        [".venv/bin/python", "-Ic", "import sys; print(sys.version.split()[0])"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    result["python"] = version.stdout.strip() or result["python"]
+    result["again"] = try_again()
+    (OUT / "result.json").write_text(json.dumps(result))
+
+
+main()

@@ -1,0 +1,57 @@
+"""The command line of what make needs first; every mistake and shortage ends in one line, without a traceback."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.bring.archive import Archive
+from tests.bring.environment import Environment
+from tests.bring.programs import Programs
+from tests.bring.shortage import ShortageError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def alone(root: Path) -> Iterator[None]:
+    """Others that set up the same checkout wait. The folder itself is locked: nothing is left behind."""
+    folder = os.open(root, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("waiting for another make that sets up this checkout ...", flush=True)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def main(arguments: Sequence[str], root: Path = ROOT) -> int:
+    """0 where all is there; 1 with one line that says what is missing and how to get it."""
+    archive = Archive(root / ".programs" / "apt")
+    try:
+        with alone(root):
+            match arguments:
+                case ["environment", extra, *named]:
+                    Environment(root, archive).provide(extra, named=bool(named))
+                    return 0
+                case ["programs"]:
+                    return Programs(root / ".programs", archive).provide(strict=os.environ.get("CI") == "true")
+        print("usage: tests/bring environment run|dev|bench [named] | programs", file=sys.stderr)
+        return 2
+    except ShortageError as shortage:
+        print(f"coldplate: {shortage}", file=sys.stderr)
+        return 1
+    except OSError as error:  # a file system that is full, read-only or not ours
+        print(
+            f"coldplate: cannot set up {root}: {error}; it needs to be writable and to have 1 GB free", file=sys.stderr
+        )
+        return 1
+    except KeyboardInterrupt:
+        return 130
