@@ -6,6 +6,7 @@ is walked and added up, whoever made it.
 
 from __future__ import annotations
 
+import builtins
 import gc
 import sys
 from types import CodeType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
@@ -14,8 +15,8 @@ from alerts.promql.syntax.bounds import LONGEST_TEXT, MOST_TOKENS
 
 MOST = 60 * 2**20
 """Bytes for the rules of all files together: some 4,000 alerts of the usual size."""
-MOST_OF_TOKEN = 2400
-"""Bytes that a word or a sign of a query can come to: `a+a+a` does, the usual query takes a tenth."""
+MOST_OF_TOKEN = 3000
+"""Bytes that a word or a sign of a query can come to: `a+a+a` does with Python 3.14, the usual query takes a tenth."""
 MOST_OF_CHARACTER = 250
 """Bytes that a character can come to beside that, while a long regular expression is compiled."""
 _SHARED = frozenset({type, ModuleType, CodeType, MethodDescriptorType, WrapperDescriptorType, type(None), bool})
@@ -66,10 +67,17 @@ def weigh(root: object) -> int:
         if isinstance(each, FunctionType):
             if _LOCAL not in each.__qualname__:
                 continue
-            waiting += (each.__closure__, each.__defaults__)
+            waiting += (each.__closure__, each.__defaults__, *_attached(each))
         elif isinstance(each, type):
             continue
         elif kind not in _ATOMS:
             waiting += gc.get_referents(each)
         total += (sys.getsizeof(each) + _ROUNDED - 1) // _ROUNDED * _ROUNDED
     return total
+
+
+def _attached(function: FunctionType) -> list[object]:
+    """A function's attributes, and what Python 3.14 keeps to make its annotations: a function of its own."""
+    shared = (id(function.__globals__), id(vars(builtins)))
+    found = gc.get_referents(function)
+    return [each for each in found if type(each) in (dict, FunctionType) and id(each) not in shared]
