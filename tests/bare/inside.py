@@ -28,8 +28,15 @@ def ordinary_port_is_free() -> bool:
 
 
 def try_run() -> str:
-    """What is wrong with `make run`, or nothing."""
-    ask = [] if ordinary_port_is_free() else ["ARGS=--web.listen-address 127.0.0.1:0"]
+    """What is wrong with `make run`, or nothing. Roots share the machine's network, and with it the ordinary port."""
+    if ordinary_port_is_free():
+        wrong = try_run_with([])
+        if not wrong or ordinary_port_is_free():
+            return wrong
+    return try_run_with(["ARGS=--web.listen-address 127.0.0.1:0"])
+
+
+def try_run_with(ask: list[str]) -> str:
     log = OUT / "run.log"
     with log.open("wb") as file:
         process = subprocess.Popen(

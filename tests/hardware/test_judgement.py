@@ -211,7 +211,7 @@ def test_a_load_is_heard_by_a_process_with_many_descriptors(tmp_path: Path) -> N
     held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1024)]
     try:
         command = shlex.join([sys.executable, str(Path(__file__).with_name("stub_load.py"))])
-        assert len(Loads("auto", None, command, tmp_path).start("GPU-x", "9.0", 0.2).stop()) > 0
+        Loads("auto", None, command, tmp_path).start("GPU-x", "9.0", 30.0).stop()  # started: its first line was heard
     finally:
         for each in held:
             os.close(each)

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent.backends.host import CPU_MODES, HostBackend
+from agent.backends.host import HostBackend
+from agent.backends.host.kernel import CPU_MODES
 from agent.backends.infiniband import InfinibandBackend
 from agent.backends.protocol import Backend
 from agent.catalogue import gpu, infiniband, jobs, links, node
