@@ -14,7 +14,7 @@ from types import CodeType, FunctionType, MethodDescriptorType, ModuleType, Wrap
 from alerts.promql.syntax.bounds import LONGEST_TEXT, MOST_TOKENS
 
 MOST = 60 * 2**20
-"""Bytes for the rules of all files together: some 4,000 alerts of the usual size."""
+"""Bytes for the rules of all files together: some 3,500 to 4,000 alerts of the usual size."""
 MOST_OF_TOKEN = 3000
 """Bytes that a word or a sign of a query can come to: `a+a+a` does with Python 3.14, the usual query takes a tenth."""
 MOST_OF_CHARACTER = 250
