@@ -31,6 +31,9 @@ for each in null zero full random urandom tty kmsg; do
 	mount --bind "/dev/$each" "$root/dev/$each"
 done
 ln -s /proc/self/fd "$root/dev/fd"
+ln -s fd/0 "$root/dev/stdin"
+ln -s fd/1 "$root/dev/stdout"
+ln -s fd/2 "$root/dev/stderr"
 ln -s pts/ptmx "$root/dev/ptmx"
 mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs "$root/tmp"
 while read -r each; do
