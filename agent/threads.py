@@ -52,6 +52,7 @@ class KeptThread:
         self._clock = clock
         self._thread: threading.Thread | None = None
         self._told = ""
+        self._pause = FIRST_PAUSE
         self._fallen = False
         self._seen = 0
         self._moved_at = clock()
@@ -63,8 +64,11 @@ class KeptThread:
 
     def start(self) -> None:
         """Start it, unless it runs already; without a thread to be had, the next call tries again."""
-        if self._thread is not None or self.done:
+        if self.done or (self._thread is not None and self._thread.is_alive()):
             return
+        if self._thread is not None:  # it fell while it waited to begin again
+            self._thread = None
+            self.restarts += 1
         thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         try:
             thread.start()
@@ -100,7 +104,6 @@ class KeptThread:
         return self.trouble.startswith("has not moved")
 
     def _run(self) -> None:
-        pause = FIRST_PAUSE
         while True:
             began = self._began_at = self._clock()
             try:
@@ -111,9 +114,9 @@ class KeptThread:
                 self.done = True
                 return
             if self._clock() - began > SOUND_AFTER:
-                pause, self._told = FIRST_PAUSE, ""
+                self._pause, self._told = FIRST_PAUSE, ""
+            self._pause, pause = min(2 * self._pause, LONGEST_PAUSE), self._pause
             threading.Event().wait(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _fell(self, error: BaseException) -> None:
         self.restarts += 1

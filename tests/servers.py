@@ -53,14 +53,17 @@ def free_port() -> int:
 
 
 def fetch(url: str, seconds: float = 5) -> str:
-    """A page. Raises OSError without an answer, and HTTPError for one that is an error, which is closed already: from
-    Python 3.14 on, one that is merely dropped is a warning in whatever test runs then."""
+    """A page. Raises OSError without an answer, and HTTPError for one that is an error, with its text as the reason.
+
+    It holds no connection: from Python 3.14 on, one that is merely dropped is a warning in whatever test runs then.
+    """
     try:
         with urllib.request.urlopen(url, timeout=seconds) as answer:
             return str(answer.read().decode())
     except urllib.error.HTTPError as error:
-        error.close()
-        raise
+        with error:
+            text = error.read().decode("utf-8", "replace")
+        raise urllib.error.HTTPError(url, error.code, text, error.headers, None) from None
 
 
 def version_of(program: str) -> tuple[int, int]:

@@ -137,7 +137,7 @@ def health(daemon: RunningDaemon) -> str:
     try:
         return daemon.get("/-/healthy")
     except urllib.error.HTTPError as error:
-        return f"{error.code} {error.read().decode()}"
+        return f"{error.code} {error.reason}"
 
 
 def test_a_vital_thread_in_trouble_shows_in_the_health_check(sabotaged, receiver: Receiver, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class Promises:
         return self.made[-1]
 
     def keep(self, text: bytes = b"at last") -> None:
-        for promise in self.made:
+        for promise in tuple(self.made):  # the server goes on meanwhile, and may ask for another one
             promise.answer(Response(HTTPStatus.OK, text))
 
     @property

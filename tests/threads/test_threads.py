@@ -93,6 +93,26 @@ def test_whatever_ends_a_thread_its_work_begins_again(
     assert type(error).__name__ in caplog.text
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_falls_while_it_waits_to_begin_again_is_started_anew(
+    clock: Clock, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoMemory:
+        def wait(self, _seconds: float) -> None:
+            raise MemoryError
+
+    threads = Threads(clock)
+    kept = threads.begin("work", worker)
+    assert worker.begun.acquire(timeout=WAIT)
+    with monkeypatch.context() as shortage:
+        shortage.setattr(threading, "Event", NoMemory)
+        worker.fall(ValueError("first"))
+        assert kept.join(WAIT)
+    threads.tend()
+    assert worker.begun.acquire(timeout=WAIT)
+    assert restarts(threads) == 2
+
+
 def test_a_thread_that_falls_for_the_same_reason_again_and_again_is_counted_and_told_once(
     clock: Clock, worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
