@@ -87,6 +87,7 @@ def test_what_a_full_disk_did_not_take_is_written_once_it_can_be(
     disk.error = None
     wait_for(lambda: files.states()[0].good)
     assert path.read_bytes() == b"it"
+    wait_for(lambda: len(caplog.records) > 1)
     assert [each.levelno for each in caplog.records] == [logging.WARNING, logging.INFO]
     assert str(path) in caplog.text and "No space left" in caplog.text
 
