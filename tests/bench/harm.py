@@ -193,7 +193,7 @@ groups:
     annotations: {text: '{{ $x := `aaaaaaaa` }}{{ range query `{job=~".+"}` }}{{ $x = print $x $x }}{{ end }}{{ $x }}'}
   - alert: Pads
     expr: coldplate_gpu_up > 0
-    annotations: {text: '{{ printf `%999999999d` 1 }}{{ reReplaceAll `` `xxxxxxxxxxxxxxxx` (printf `%9999999s` `a`) }}'}
+    annotations: {text: '{{ reReplaceAll `` `xxxxxxxxxxxxxxxx` (printf `%1000s%1000s%1000s` `a` `b` `c`) }}'}
 """
 
 
