@@ -314,7 +314,7 @@ def _empty(drill: Drill) -> None:
 STATE_FAULTS = (Fault("the state directory is full", _fill, _empty, shows_zero("coldplate_state_write_successful")),)
 
 PLAIN: Sequence[Fault] = (
-    Fault("nothing", lambda drill: None),
+    Fault("nothing", lambda drill: None, lambda drill: None),
     *GPU_FAULTS,
     *WORKER_FAULTS,
     *FILE_FAULTS,
