@@ -253,7 +253,8 @@ class Engine:
     def _take(self, message: Message) -> None:
         health = self.sampler.health
         if isinstance(message, LaneSample):
-            self.sampler.take_lane(message)
+            if self.sampler.take_lane(message):
+                self.schedule.hasten(self._clock().mono)
             health.enter_lane(self.devices, message)
         elif isinstance(message, ChannelError):
             self.sampler.take_error(message)

@@ -108,10 +108,10 @@ class Devices:
         if error.reason is Reason.LOST:
             self._presence.lost(error.channel)
 
-    def good(self, channel: str, at: float) -> None:
-        """One device gave a whole fast sample."""
-        self._trouble.pop(channel, None)
+    def good(self, channel: str, at: float) -> bool:
+        """One device gave a whole fast sample; whether its last word was an error."""
         self._presence.good(channel, at)
+        return self._trouble.pop(channel, None) is not None
 
     def forget(self, known: AbstractSet[str]) -> None:
         """Nobody knows the devices any more that are not among these."""

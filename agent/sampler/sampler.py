@@ -92,14 +92,13 @@ class Sampler:
         """The devices cannot be read at all, for this reason."""
         self._gpus.refused(reason, detail)
 
-    def take_lane(self, sample: LaneSample) -> None:
-        """One lane of one device."""
+    def take_lane(self, sample: LaneSample) -> bool:
+        """One lane of one device. True if the device is back from an error, which took what its other lanes showed."""
         key = (self._devices, sample.channel, sample.lane)
         self._store(key, sample.mono, sample.readings, sample.gaps)
         if sample.lane is Lane.SLOW:
             self._processes[sample.channel] = (sample.mono, sample.processes or ())
-        if sample.lane is Lane.FAST:
-            self._gpus.good(sample.channel, sample.mono)
+        return sample.lane is Lane.FAST and self._gpus.good(sample.channel, sample.mono)
 
     def take_error(self, error: ChannelError) -> None:
         """One device that could not be read as a whole."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from agent.model import Lane
 from agent.sampler.settings import Settings
 
@@ -13,6 +15,7 @@ class Schedule:
         self._settings = settings
         self._next = start
         self._due = {Lane.SLOW: start, Lane.COLD: start}
+        self._hastened = -inf
         self.ticks = 0
         self.missed = 0
 
@@ -26,6 +29,16 @@ class Schedule:
         for lane, due in self._due.items():
             self._due[lane] = min(due, self._next + settings.period(lane))
         self._settings = settings
+
+    def hasten(self, now: float) -> None:
+        """Have every lane read soon: at the next tick, or a slow period after the last time that this was asked for.
+
+        A device that comes back would lack what is read rarely for as long as that. One that comes and goes without end
+        does not make the rare lanes frequent ones.
+        """
+        if self._hastened <= now:
+            self._hastened = max(self._next, self._hastened + self._settings.slow)
+            self._due = {lane: min(due, self._hastened) for lane, due in self._due.items()}
 
     def take(self, now: float) -> tuple[Lane, ...]:
         """The lanes due at the tick that begins now."""

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from types import FrameType
 
-from tests.bench import abuse, encoder, memory, rules, sampling, scrapes
+from tests.bench import abuse, encoder, faults, memory, rules, sampling, scrapes
 from tests.bench.report import CannotRunError, Line, Progress, Section, Verdict, table
 from tests.bench.rig import NODE_EXPORTER, QUICK, Pace, Rig
 
@@ -31,6 +31,7 @@ MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
     "rules": rules.whole_pack,
     "encoder": encoder.beside_prometheus_client,
     "abuse": abuse.under_abuse,
+    "faults": faults.in_turn,
 }
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,9 +58,10 @@ class Pace:
     unscraped: float = 20.0
     repeats: int = 25
     abuse: float = 9.0
+    fault: float = 8.0
 
 
-QUICK = Pace(warm=3.0, sampling=8.0, fast=6.0, scrapes=20, rounds=2, unscraped=5.0, repeats=5, abuse=2.0)
+QUICK = Pace(warm=3.0, sampling=8.0, fast=6.0, scrapes=20, rounds=2, unscraped=5.0, repeats=5, abuse=2.0, fault=2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ class Daemon:
 
     pids: tuple[int, int]
     address: client.Address
+    folder: Path
+    """With its configuration, its log and mostly its state."""
 
     def page(self, accept: str = client.OPENMETRICS) -> str:
         return client.scrape(self.address, client.request(self.address, accept)).text
@@ -128,16 +131,26 @@ class Rig:
         return missing
 
     @contextmanager
-    def coldplate(self, fast: str = "1s", judging: bool = True, more: str = "") -> Iterator[Daemon]:
+    def coldplate(
+        self,
+        fast: str = "1s",
+        judging: bool = True,
+        more: str = "",
+        state: Path | None = None,
+        program: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> Iterator[Daemon]:
         """A daemon with eight GPUs and eight ports that samples at this period, and evaluates the rule pack or none.
 
-        `more` are further sections of its configuration.
+        `more` are further sections of its configuration, `state` is its state directory, `program` is what Python runs
+        in the place of the installed program, and `environment` is laid over the rig's.
         """
-        state = Path(tempfile.mkdtemp(dir=self.directory))
-        config = state / "coldplate.yaml"
+        folder = Path(tempfile.mkdtemp(dir=self.directory))
+        config = folder / "coldplate.yaml"
         rules = "" if judging else "rules: {files: []}\n"
-        config.write_text(f"sampling: {{fast: {fast}}}\nstate_dir: {state}\n{rules}{more}")
-        command = [sys.executable, str(self.directory / "coldplate"), "run", "--backend", "nvml"]
+        config.write_text(f"sampling: {{fast: {fast}}}\nstate_dir: {state or folder}\n{rules}{more}")
+        run = program or [str(self.directory / "coldplate")]
+        command = [sys.executable, *run, "run", "--backend", "nvml"]
         command += [
             "--path.sysfs",
             str(self.sysfs),
@@ -146,17 +159,18 @@ class Rig:
             "--web.listen-address",
             "127.0.0.1:0",
         ]
-        with Program(command, state / "log", self.environment, self.directory) as program:
+        around = {**self.environment, **(environment or {})}
+        with Program(command, folder / "log", around, self.directory) as process:
             found: list[int] = []
 
             def serves() -> bool:
-                match = re.search(r"http://127\.0\.0\.1:(\d+)/", program.log.read_text())
+                match = re.search(r"http://127\.0\.0\.1:(\d+)/", process.log.read_text())
                 found[:] = [int(match[1])] if match else []
                 return bool(match)
 
-            self._await("coldplate", program, serves)
-            (worker,) = children(program.pid)
-            yield Daemon((program.pid, worker), ("127.0.0.1", found[0]))
+            self._await("coldplate", process, serves)
+            (worker,) = children(process.pid)
+            yield Daemon((process.pid, worker), ("127.0.0.1", found[0]), folder)
 
     @contextmanager
     def nvitop(self) -> Iterator[tuple[int, client.Address]]:

@@ -1,7 +1,9 @@
 """Runs `coldplate` and does its threads harm from within: `python -m tests.daemon.sabotage PLAN run ...`.
 
 PLAN is JSON: `fall` names threads (with `*` all but the main one) in which an exception is raised, wherever they are,
-when the process gets SIGUSR1; `refuse` is for how many seconds the system has no thread to give.
+when the process gets SIGUSR1; `refuse` is for how many seconds the system has no thread to give. `told` names a file
+with a plan of its own, which is read at each SIGUSR1; its seconds count from then. `settled` is for how many seconds a
+thread that fell has to work until it is well.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
+from typing import Any
 
 from agent import threads
 
@@ -40,11 +44,19 @@ def refuse_threads(seconds: float) -> None:
     threading.Thread.start = refused  # type: ignore[method-assign]
 
 
+def obey(plan: dict[str, Any]) -> None:
+    """Do what the plan has for now."""
+    if "told" in plan:
+        plan = json.loads(Path(plan["told"]).read_text())
+        refuse_threads(plan.get("refuse", 0.0))
+    strike(plan.get("fall", []))
+
+
 def main() -> None:
     plan = json.loads(sys.argv[1])
     del sys.argv[1]
-    threads.SETTLED = 0.2
-    signal.signal(signal.SIGUSR1, lambda *_: strike(plan.get("fall", [])))
+    threads.SETTLED = plan.get("settled", 0.2)
+    signal.signal(signal.SIGUSR1, lambda *_: obey(plan))
     if plan.get("refuse"):
         refuse_threads(plan["refuse"])
     from agent.cli import entry

@@ -6,15 +6,17 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
-from agent.backends.protocol import Sample
+from agent.backends.protocol import ChannelError, LaneSample, Sample
 from agent.engine import Engine
-from agent.model import Instant, Lane
+from agent.model import Gpu, GpuIdentity, Instant, Lane, Reason
 from agent.sampler.health import OwnFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.settings import Settings
 from agent.systemd import Notifier
+from agent.worker.wire import Hello, Message
 
 
 def clock() -> Instant:
@@ -162,3 +164,53 @@ def test_without_systemd_nothing_is_said() -> None:
     assert notifier.watchdog is None
     notifier.send(READY=1)
     assert Notifier({"WATCHDOG_USEC": "5", "WATCHDOG_PID": "1"}, os.getpid()).watchdog is None
+
+
+class ScriptedWorker:
+    """A worker, as the engine sees it, whose one GPU fails or answers as the test says."""
+
+    running, awaited, descriptor, downfall, refusal = True, False, None, None, None
+    pid, restarts, garbage = os.getpid(), 0, 0
+
+    def __init__(self) -> None:
+        self.lost = False
+        self.asked: list[set[Lane]] = []
+        gpu = GpuIdentity(Gpu("0", "GPU-0"), "0000:1b:00.0", "S0", "H100")
+        self._messages: list[Message] = [Hello("nvml", (("GPU-0", gpu),))]
+
+    def step(self, now: float) -> None:
+        pass
+
+    def stop(self, wait: object) -> None:
+        pass
+
+    def ask(self, lanes: Iterable[Lane], now: float) -> bool:
+        self.asked.append(set(lanes))
+        for lane in self.asked[-1]:
+            if self.lost:
+                self._messages.append(ChannelError("GPU-0", lane, now, Reason.LOST, "fell off the bus"))
+            else:
+                self._messages.append(LaneSample("GPU-0", lane, now, 0.001, 1, (), ()))
+        return True
+
+    def receive(self, now: float) -> list[Message]:
+        messages, self._messages = self._messages, []
+        return messages
+
+
+def test_a_gpu_that_is_back_is_read_in_every_lane_at_once() -> None:
+    """What is read every minute would be missing for as long, although the GPU is well. Tick 7 hears of the answer."""
+    worker, seconds = ScriptedWorker(), [100.0]
+
+    def frozen() -> Instant:
+        seconds[0] += 0.001  # waiting takes time, too
+        return Instant(seconds[0], 1e9 + seconds[0])
+
+    engine = Engine(Settings(), worker, "nvml", [], Inventory(None), frozen, lambda: OwnFacts("0", "3"))  # type: ignore[arg-type]
+    for tick in range(10):
+        worker.lost = 3 <= tick < 6
+        seconds[0] = 100.0 + tick
+        engine.tick()
+    engine.close(lambda _: None)
+    everything = {Lane.FAST, Lane.SLOW, Lane.COLD}
+    assert [each == everything for each in worker.asked] == [tick in (0, 8) for tick in range(10)]

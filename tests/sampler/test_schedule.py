@@ -46,3 +46,25 @@ def test_a_shorter_period_takes_effect_at_once() -> None:
     lanes = [schedule.take(float(tick)) for tick in range(1, 7)]
     assert any(Lane.COLD in each for each in lanes)
     assert sum(Lane.SLOW in each for each in lanes) >= 2
+
+
+def test_rare_lanes_that_are_wanted_soon_come_with_the_next_tick_and_keep_their_periods_from_then() -> None:
+    schedule = Schedule(Settings(fast=1, slow=15, cold=60), 0.0)
+    seen: dict[Lane, list[int]] = {Lane.SLOW: [], Lane.COLD: []}
+    for tick in range(90):
+        if tick == 4:
+            schedule.hasten(3.2)
+            schedule.hasten(3.3)  # another device comes back as well
+        for lane in schedule.take(float(tick)):
+            seen.get(lane, []).append(tick)
+    assert seen == {Lane.SLOW: [0, 4, 19, 34, 49, 64, 79], Lane.COLD: [0, 4, 64]}
+
+
+def test_rare_lanes_that_are_wanted_again_and_again_come_once_a_slow_period() -> None:
+    schedule = Schedule(Settings(fast=1, slow=15, cold=60), 0.0)
+    cold = []
+    for tick in range(100):
+        if Lane.COLD in schedule.take(float(tick)):
+            cold.append(tick)
+        schedule.hasten(tick + 0.2)
+    assert cold == [0, 1, 16, 31, 46, 61, 76, 91]

@@ -21,6 +21,7 @@
  *   process N PID   process PID computes on GPU N and holds 1 GiB of its memory (256 of them at most)
  *   balloon MIB     the process takes so much memory, and more with each call on a GPU
  *   chatter         each call on a GPU writes a thousand lines to standard error
+ *   babble          each call on a GPU writes garbage into every pipe that the process can write to, but standard error
  *   freeze T        values are those of T seconds after the library was loaded
  *
  * Replace the file or append to it; one that is seen half-written is half obeyed. It is looked at no more
@@ -28,6 +29,7 @@
  * nvidia-ml-py; every integer type here is the header's.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -61,7 +63,7 @@ typedef struct { gpu_t *device; uint64_t type, data; uint32_t gpu_instance, comp
 
 static gpu_t gpus[MAX_GPUS];
 typedef struct {
-    int count, segv, unloaded, mismatch, resets, hang_init, balloon, chatter;
+    int count, segv, unloaded, mismatch, resets, hang_init, balloon, chatter, babble;
     uint8_t lost[MAX_GPUS], hang[MAX_GPUS], hang_reads[MAX_GPUS], denied[MAX_GPUS], gone[MAX_GPUS], other[MAX_GPUS];
     uint32_t running[MAX_GPUS], pids[MAX_GPUS][MAX_PROCESSES];
     double frozen;
@@ -109,6 +111,7 @@ static void parse(FILE *file) {
         else if (!strcmp(word, "board")) next.other[gpu] = (uint8_t)code;
         else if (!strcmp(word, "balloon")) next.balloon = (int)number;
         else if (!strcmp(word, "chatter")) next.chatter = 1;
+        else if (!strcmp(word, "babble")) next.babble = 1;
         else if (!strcmp(word, "denied")) next.denied[gpu] = 1;
         else if (!strcmp(word, "segv")) next.segv = 1;
         else if (!strcmp(word, "unloaded")) next.unloaded = 1;
@@ -156,6 +159,15 @@ static int node(void) {
     return OK;
 }
 
+/* Whoever reads the pipe gets half a line, bytes of no alphabet, and something that looks nearly right. */
+static void babble_into(int fd) {
+    static const char garbage[] = "{\"half\": [1, 2\n\xff\xfe\x80\n[[[[[[[[[[[[[[[[\n{\"kind\": \"sample\", \"lane\": 1e999}\n";
+    struct stat about;
+    int flags = fcntl(fd, F_GETFL);
+    if (fd == STDERR_FILENO || flags < 0 || (flags & O_ACCMODE) == O_RDONLY || fstat(fd, &about) || !S_ISFIFO(about.st_mode)) return;
+    if (write(fd, garbage, sizeof garbage - 1) < 0) return;
+}
+
 /* What a library gone mad does to its process. */
 static void go_mad(void) {
     static char *volatile held;
@@ -165,6 +177,7 @@ static void go_mad(void) {
         if (held) memset(held, 1, size);
     }
     for (int i = 0; now_control.chatter && i < 1000; i++) fprintf(stderr, "NVRM: the library says something, line %d\n", i);
+    for (int fd = 1; now_control.babble && fd < 64; fd++) babble_into(fd);
 }
 
 static int on(const gpu_t *gpu, int is_read) {

@@ -1,0 +1,36 @@
+"""Compiles `fake_firmware.c`, which makes reads of chosen files hang, and tells it which."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.fakes.nvml.build import compiler
+
+SOURCE = Path(__file__).with_name("fake_firmware.c")
+LIST = "COLDPLATE_FAKE_FIRMWARE"
+
+
+class FakeFirmware:
+    """Firmware whose files hang when it is told so. Its `environment` is for the program that reads them.
+
+    Raises FileNotFoundError where there is no C compiler.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        found = compiler()
+        if found is None:
+            raise FileNotFoundError("no C compiler: install one (apt-get install gcc), or set CC")
+        library = directory / "fake_firmware.so"
+        command = [found, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", str(library)]
+        subprocess.run([*command, str(SOURCE), "-lpthread"], check=True)
+        self._list = directory / "hanging-files"
+        self.hang()
+        self.environment: Mapping[str, str] = {"LD_PRELOAD": str(library), LIST: str(self._list)}
+
+    def hang(self, *words: str) -> None:
+        """From now on reads hang of files whose path has one of these words in it, and of no others."""
+        fresh = self._list.with_suffix(".new")
+        fresh.write_text("".join(f"{word}\n" for word in words))
+        fresh.replace(self._list)
