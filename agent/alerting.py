@@ -83,21 +83,22 @@ def _keys(name: str, kind: type, config: ReceiverConfig, external_url: str) -> l
     return keys
 
 
-def load_rules(config: Config, folder: Path) -> Ruleset:
+def load_rules(config: Config, folder: Path, running: Ruleset | None = None) -> Ruleset:
     """The rules of the configuration, changed as it wants; relative paths begin at `folder`. Raises ConfigError."""
     return Ruleset(
-        load_files(config, folder),
+        load_files(config, folder, running),
         config.rules.interval,
         Surroundings(external_labels(config), external_url(config)),
         int(config.rules.memory),
     )
 
 
-def load_files(config: Config, folder: Path) -> tuple[RuleFile, ...]:
+def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> tuple[RuleFile, ...]:
     """The rule files, with what the configuration changes in them. Raises ConfigError."""
     rules = config.rules
+    kept = running.files if running is not None and running.interval == rules.interval else ()
     try:
-        files = packs.load_all(rules.files, folder, default_step=rules.interval)
+        files = packs.load_all(rules.files, folder, rules.interval, kept)
         overrides = {name: _override(each) for name, each in rules.override.items()}
         return apply(files, rules.disable, overrides, default_step=rules.interval)
     except RuleFileError as error:
@@ -146,9 +147,9 @@ def external_labels(config: Config) -> dict[str, str]:
     return {name: value for name, value in {**node, **config.notify.labels}.items() if value}
 
 
-def load_alerting(config: Config, folder: Path, receivers: Receivers) -> Alerting:
-    """Everything at once. Raises ConfigError."""
-    rules = load_rules(config, folder)
+def load_alerting(config: Config, folder: Path, receivers: Receivers, running: Ruleset | None = None) -> Alerting:
+    """Everything at once; what is `running` need not be compiled again. Raises ConfigError."""
+    rules = load_rules(config, folder, running)
     made = receivers.make(config, external_url(config))
     return Alerting(rules, made, config.notify.resend, make_labels(external_labels(config)))
 

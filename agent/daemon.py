@@ -84,7 +84,8 @@ class Daemon:
         self._spared: dict[str, str] = {}
         self._receivers = Receivers(clock, self._threads)
         self.rack = make_watch(self.config, self._rack_options(self.config), clock, self._threads)
-        self.judge = self._make_judge(load_alerting(self.config, options.folder, self._receivers))
+        self._alerting = load_alerting(self.config, options.folder, self._receivers)
+        self.judge = self._make_judge(self._alerting)
         self.engine: Engine = build_engine(
             self.config, options, clock, self._facts, self._snapshot_taken, self._files.put, self._threads
         )
@@ -141,7 +142,7 @@ class Daemon:
         """Read the configuration and put it in force. Raises ConfigError, and then nothing has changed."""
         config = self._read_config()
         selection = check(config)
-        alerting = load_alerting(config, self._options.folder, self._receivers)
+        alerting = load_alerting(config, self._options.folder, self._receivers, self._alerting.rules)
         for key in _needs_restart(self._booted, config):
             log.warning("%s differs from what the agent was started with: takes effect at the next restart", key)
         self.config = config
@@ -149,6 +150,7 @@ class Daemon:
         self.engine.reconfigure(load_settings(config))
         self.rack.reconfigure(self._rack_options(config))
         self.judge.reconfigure(alerting)
+        self._alerting = alerting
         self._reread_count += 1
         if self._reread_count % THOROUGH == 0:
             collect_what_stayed()

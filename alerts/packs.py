@@ -13,6 +13,7 @@ from pathlib import Path
 
 from agent.wording import one_line, shown
 from alerts import rulefile
+from alerts.promql import Query
 from alerts.rulefile import RuleFile, RuleFileError
 from alerts.weight import Room
 from alerts.yamlnodes import MOST_PROBLEMS, Problem
@@ -54,8 +55,13 @@ def find(entry: str, base: Path | None) -> list[Path]:
     return found
 
 
-def load_all(entries: Iterable[str], base: Path | None, default_step: float) -> tuple[RuleFile, ...]:
+def load_all(
+    entries: Iterable[str], base: Path | None, default_step: float, running: Iterable[RuleFile] = ()
+) -> tuple[RuleFile, ...]:
     """The rules of all files that the entries name, each file once, in the order of the entries.
+
+    Queries of the `running` rules, which were loaded with the same default step, are used again: not to compile them
+    saves the memory of a second copy, and time.
 
     Raises ValueError for an entry that names no file, and RuleFileError with all that is wrong with all files.
     """
@@ -68,9 +74,12 @@ def load_all(entries: Iterable[str], base: Path | None, default_step: float) -> 
     loaded: list[RuleFile] = []
     problems: list[Problem] = []
     room = Room()
+    known: dict[str, list[Query]] = {}
+    for rule in (rule for file in running for group in file.groups for rule in group.rules):
+        known.setdefault(rule.query.text, []).append(rule.query)
     for path in paths.values():
         try:
-            loaded.append(rulefile.load(path, default_step=default_step, room=room))
+            loaded.append(rulefile.load(path, default_step=default_step, room=room, known=known))
         except RuleFileError as error:
             problems.extend(error.problems)
         if len(problems) >= MOST_PROBLEMS:

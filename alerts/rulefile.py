@@ -111,24 +111,34 @@ class RuleFile:
         return sum(len(group.rules) for group in self.groups)
 
 
-def load(path: Path, *, default_step: float = DEFAULT_STEP, room: Room | None = None, handed: bool = False) -> RuleFile:
+def load(
+    path: Path,
+    *,
+    default_step: float = DEFAULT_STEP,
+    room: Room | None = None,
+    known: dict[str, list[Query]] | None = None,
+    handed: bool = False,
+) -> RuleFile:
     """The rules of a file; `default_step` is that of subqueries which name none. Raises RuleFileError.
 
-    `room` is what rules may take of memory, with those of other files where it is shared. `handed` allows a pipe of the
-    command line (see `read_text`).
+    `room` is what rules may take of memory, with those of other files where it is shared. `known` are queries by their
+    texts that need not be compiled again; each is taken out by the rule that uses it. `handed` allows a pipe of
+    the command line (see `read_text`).
     """
     reader = Reader(str(path))
-    return _understood(reader, default_step, room, lambda: reader.load(path, textfile.RULES, handed=handed))
+    loader = _Loader(reader, default_step, room if room is not None else Room(), {} if known is None else known)
+    return _understood(loader, lambda: reader.load(path, textfile.RULES, handed=handed))
 
 
 def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP, room: Room | None = None) -> RuleFile:
     """The rules of a text; `name` is told in errors. Raises RuleFileError."""
-    return _understood(Reader(name), default_step, room, lambda: text)
+    loader = _Loader(Reader(name), default_step, room if room is not None else Room(), {})
+    return _understood(loader, lambda: text)
 
 
-def _understood(reader: Reader, default_step: float, room: Room | None, read: Callable[[], str]) -> RuleFile:
+def _understood(loader: _Loader, read: Callable[[], str]) -> RuleFile:
     """The rules of what is read, of which nothing is kept when they are compiled."""
-    loader = _Loader(reader, default_step, room if room is not None else Room())
+    reader = loader.reader
     groups: tuple[RuleGroup, ...] = ()
     text = read()
     with contextlib.suppress(TooManyError), no_passes_over_garbage():
@@ -139,8 +149,9 @@ def _understood(reader: Reader, default_step: float, room: Room | None, read: Ca
 
 
 class _Loader:
-    def __init__(self, reader: Reader, default_step: float, room: Room) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, default_step: float, room: Room, known: dict[str, list[Query]]) -> None:
+        self.reader = reader
+        self._known = known
         self._default_step = default_step
         self._room = room
         self._held = 0
@@ -152,7 +163,7 @@ class _Loader:
             return ()
         self._held = yamltree.size_of(tree)
         self._room.hold(self._held)
-        reader = self._reader
+        reader = self.reader
         found: dict[str, RuleGroup] = {}
         for node in reader.items(reader.fields(tree, ("groups",), "").get("groups"), "groups"):
             group = self._group(node)
@@ -166,7 +177,7 @@ class _Loader:
         return tuple(found.values())
 
     def _group(self, node: Node) -> RuleGroup:
-        reader = self._reader
+        reader = self.reader
         name = self._group_name(node)
         where = f"group {shown(name)}"
         fields = reader.fields(node, GROUP_KEYS, where)
@@ -194,7 +205,7 @@ class _Loader:
         return ""
 
     def _rule(self, node: Node, where: str, shared: Mapping[str, tuple[str, Node]]) -> Rule | None:
-        reader = self._reader
+        reader = self.reader
         before = len(reader.problems)
         fields = reader.fields(node, RULE_KEYS, where)
         record = reader.text(fields.get("record"), f"{where}, record")
@@ -223,18 +234,20 @@ class _Loader:
         return rule
 
     def _end_of_room(self, node: Node, where: str) -> NoReturn:
-        self._reader.fail(node, where, f"here the rules exceed the {self._room} of memory that they may take")
+        self.reader.fail(node, where, f"here the rules exceed the {self._room} of memory that they may take")
         raise TooManyError
 
     def _query(self, node: Node | None, rule: Node, where: str) -> Query | None:
-        text = self._reader.text(node, f"{where}, expr")
+        text = self.reader.text(node, f"{where}, expr")
         if not text:
-            self._reader.fail(node or rule, where, "expr: is missing; give the rule an expression")
+            self.reader.fail(node or rule, where, "expr: is missing; give the rule an expression")
             return None
+        if self._known.get(text):
+            return self._known[text].pop()
         try:
             return self._compiled(text, node or rule, where)
         except PromqlError as error:
-            self._reader.fail(node, where, f"expr: {error}")
+            self.reader.fail(node, where, f"expr: {error}")
             return None
 
     def _compiled(self, text: str, node: Node, where: str) -> Query:
@@ -243,11 +256,11 @@ class _Loader:
         return compile_query(text, default_step=self._default_step)
 
     def _labels(self, node: Node | None, where: str) -> dict[str, tuple[str, Node]]:
-        labels = self._reader.strings(node, f"{where}, labels")
+        labels = self.reader.strings(node, f"{where}, labels")
         for name, (_, value) in labels.items():
             if not LABEL_NAME.fullmatch(name) or name == "__name__":
                 remedy = "use letters, digits and _, not beginning with a digit"
-                self._reader.fail(value, where, f"labels: invalid label name {shown(name)}; {remedy}")
+                self.reader.fail(value, where, f"labels: invalid label name {shown(name)}; {remedy}")
         return labels
 
     def _recording(
@@ -260,16 +273,16 @@ class _Loader:
     ) -> RecordingRule | None:
         for key in ("for", "keep_firing_for", "annotations"):
             if key in fields and name:
-                self._reader.fail(fields[key], where, f"{key}: invalid in a recording rule; remove it")
+                self.reader.fail(fields[key], where, f"{key}: invalid in a recording rule; remove it")
         if name and not _METRIC.fullmatch(name):
             text = (
                 f"record: invalid metric name {shown(name)}; use letters, digits, _ and :, not beginning with a digit"
             )
-            self._reader.fail(fields["record"], where, text)
+            self.reader.fail(fields["record"], where, text)
         if query is None:
             return None
         pairs = tuple(sorted((label, text) for label, (text, _) in labels.items()))
-        return RecordingRule(name, query, self._reader.text(fields["expr"], ""), pairs, line_of(fields.get("record")))
+        return RecordingRule(name, query, query.text, pairs, line_of(fields.get("record")))
 
     def _alerting(
         self,
@@ -279,7 +292,7 @@ class _Loader:
         labels: Mapping[str, tuple[str, Node]],
         where: str,
     ) -> AlertingRule | None:
-        reader = self._reader
+        reader = self.reader
         hold = reader.duration(fields.get("for"), f"{where}, for") or 0.0
         keep = reader.duration(fields.get("keep_firing_for"), f"{where}, keep_firing_for") or 0.0
         annotations = reader.strings(fields.get("annotations"), f"{where}, annotations")
@@ -291,8 +304,7 @@ class _Loader:
         if query is None:
             return None
         terms, line = Terms(name, hold, keep), line_of(fields.get("alert"))
-        text = reader.text(fields["expr"], "")
-        return AlertingRule(name, query, text, terms, compiled_labels, compiled_annotations, line)
+        return AlertingRule(name, query, query.text, terms, compiled_labels, compiled_annotations, line)
 
     def _templates(self, texts: Mapping[str, tuple[str, Node]], where: str) -> Templates:
         compiled = []
@@ -303,9 +315,9 @@ class _Loader:
                     self._compiled(query, node, where)
                 compiled.append((name, template))
             except TemplateError as error:
-                self._reader.fail(node, f"{where} {shown(name)}", f"template: {error}")
+                self.reader.fail(node, f"{where} {shown(name)}", f"template: {error}")
             except PromqlError as error:
-                self._reader.fail(node, f"{where} {shown(name)}", f"template: query: {error}")
+                self.reader.fail(node, f"{where} {shown(name)}", f"template: query: {error}")
         return tuple(compiled)
 
     def _check_identity(
@@ -322,7 +334,7 @@ class _Loader:
             return
         if is_alert:
             text = f"has the name and labels of the alert at line {first}; give one of them another name or label"
-            self._reader.fail(node, where, text)
+            self.reader.fail(node, where, text)
         elif len(self.warnings) < MOST_PROBLEMS:
             text = f"records the same metric with the same labels as line {first}; their results may collide"
-            self.warnings.append(Problem(self._reader.file, line_of(node), where, text))
+            self.warnings.append(Problem(self.reader.file, line_of(node), where, text))

@@ -11,6 +11,7 @@ import gc
 import sys
 from types import CodeType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
 
+from alerts.promql.plan import LabelSpace, Memory
 from alerts.promql.syntax.bounds import LONGEST_TEXT, MOST_TOKENS
 
 MOST = 60 * 2**20
@@ -70,6 +71,9 @@ def weigh(root: object) -> int:
             waiting += (each.__closure__, each.__defaults__, *_attached(each))
         elif isinstance(each, type):
             continue
+        elif kind in _FRESH:
+            total += _FRESH[kind]
+            continue
         elif kind not in _ATOMS:
             waiting += gc.get_referents(each)
         total += (sys.getsizeof(each) + _ROUNDED - 1) // _ROUNDED * _ROUNDED
@@ -81,3 +85,9 @@ def _attached(function: FunctionType) -> list[object]:
     shared = (id(function.__globals__), id(vars(builtins)))
     found = gc.get_referents(function)
     return [each for each in found if type(each) in (dict, FunctionType) and id(each) not in shared]
+
+
+_FRESH: dict[type, int] = {}
+"""What a query remembers has a bound of its own (see `alerts.limits`): here it weighs what it does before."""
+_FRESH |= {Memory: weigh(Memory())}
+_FRESH |= {LabelSpace: weigh(LabelSpace())}

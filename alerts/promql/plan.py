@@ -8,7 +8,7 @@ without the metric's name) is a look-up. The memory is bounded: when the series 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Union
+from typing import NamedTuple, TypeVar, Union
 
 from alerts.limits import LABEL_SET, MOST_REMEMBERED
 from alerts.promql.budget import Budget
@@ -79,14 +79,24 @@ class StringPlan(NamedTuple):
 Plan = Union[ScalarPlan, VectorPlan, MatrixPlan, StringPlan]
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Memory(dict[K, V]):
+    """What a query remembers from one evaluation to the next: it comes and goes, and is no part of the query itself."""
+
+    __slots__ = ()
+
+
 class LabelSpace:
     """The canonical label sets of one query, and every derivation from them."""
 
     def __init__(self) -> None:
-        self._canonical: dict[Labels, Labels] = {}
-        self._memories: list[dict[int, Labels]] = []
-        self._pair_memories: list[dict[tuple[int, int], Labels]] = []
-        self._foreign: dict[int, tuple[Labels, Labels]] = {}
+        self._canonical = Memory[Labels, Labels]()
+        self._memories: list[Memory[int, Labels]] = []
+        self._pair_memories: list[Memory[tuple[int, int], Labels]] = []
+        self._foreign = Memory[int, tuple[Labels, Labels]]()
         self._limit: int | None = _ALWAYS_REMEMBERED
         self._budget = Budget()
         self._weight = 0
@@ -160,7 +170,7 @@ class LabelSpace:
 
     def derivation(self, function: Callable[[Labels], Labels]) -> Callable[[Labels], Labels]:
         """Remember what a function makes of canonical label sets."""
-        memory: dict[int, Labels] = {}
+        memory = Memory[int, Labels]()
         self._memories.append(memory)
 
         def derive(labels: Labels) -> Labels:
@@ -174,7 +184,7 @@ class LabelSpace:
 
     def pair_derivation(self, function: Callable[[Labels, Labels], Labels]) -> Callable[[Labels, Labels], Labels]:
         """Remember what a function makes of two canonical label sets."""
-        memory: dict[tuple[int, int], Labels] = {}
+        memory = Memory[tuple[int, int], Labels]()
         self._pair_memories.append(memory)
 
         def derive(left: Labels, right: Labels) -> Labels:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from alerts import packs
+from alerts.promql import Storage, make_labels
 from alerts.rulefile import RuleFileError
-from alerts.weight import Room
+from alerts.weight import Room, weigh
 
 RULES = "groups: [{{name: {name}, rules: [{{alert: A, expr: up}}]}}]"
 
@@ -122,3 +123,23 @@ def test_too_many_files_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatc
         packs.find("*.yml", folder)
     with pytest.raises(ValueError, match="these are 2 files, and 1 are the most"):
         packs.load_all(["a.yml", "b.yml"], folder, 1.0)
+
+
+def test_queries_that_run_already_are_not_compiled_again_and_weigh_what_they_did(tmp_path: Path) -> None:
+    """Whatever they remember of evaluations."""
+    path = tmp_path / "r.yml"
+    rules = [f"{{alert: A{number}, expr: 'sum by (gpu) (x) > {number // 2}'}}" for number in range(4)]
+    path.write_text(f"groups: [{{name: g, rules: [{', '.join(rules)}]}}]")
+    before = packs.load_all([str(path)], None, 1.0)
+    queries = [rule.query for rule in before[0].groups[0].rules]
+    fresh = [weigh(rule) for rule in before[0].groups[0].rules]
+    storage = Storage()
+    for gpu in range(2000):
+        storage.append(make_labels({"gpu": str(gpu)}, "x"), 1, 100.0)
+    for query in queries:
+        query.evaluate(storage, 1.0)
+    assert queries[0].remembered_label_sets > 1000
+    after = packs.load_all([str(path)], None, 1.0, before)
+    again = [rule.query for rule in after[0].groups[0].rules]
+    assert {id(query) for query in again} == {id(query) for query in queries}, "all of them, and no two rules share one"
+    assert [weigh(rule) for rule in after[0].groups[0].rules] == fresh
