@@ -148,8 +148,10 @@ def open_place() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
         place.chmod(0o755)
-        (place / "pod-resources").mkdir(mode=0o700)
+        kept = place / "pod-resources"
+        kept.mkdir(mode=0o700)
         yield place
+        kept.chmod(0o700)
 
 
 def test_the_kubelet_is_asked_through_the_socket_that_is_handed_on_where_its_own_is_closed(
@@ -161,6 +163,7 @@ def test_the_kubelet_is_asked_through_the_socket_that_is_handed_on_where_its_own
         own.holds(pod("own", rig.gpus[0].uuid))
         handed.holds(pod("handed", rig.gpus[0].uuid))
         Path(sockets[1]).chmod(0o666)
+        (open_place / "pod-resources").chmod(0)  # to whoever runs the tests: its owner, too
         asked = Kubelet(sockets)
         with without_root():
             found = asked.devices()
@@ -176,7 +179,8 @@ def test_the_kubelet_is_asked_through_the_socket_that_is_handed_on_where_its_own
 def test_where_both_are_closed_it_is_said_once_with_the_remedy(
     rig: Rig, open_place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (open_place / "handed.sock").touch(mode=0o600)
+    (open_place / "handed.sock").touch(mode=0)
+    (open_place / "pod-resources").chmod(0)
     rig.open("kubernetes", kubelet=[f"{open_place}/pod-resources/kubelet.sock", f"{open_place}/handed.sock"])
     with caplog.at_level(logging.INFO, logger="coldplate.jobs"), without_root():
         rig.look()
