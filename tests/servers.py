@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -63,7 +64,9 @@ def fetch(url: str, seconds: float = 5) -> str:
     except urllib.error.HTTPError as error:
         with error:
             text = error.read().decode("utf-8", "replace")
-        raise urllib.error.HTTPError(url, error.code, text, error.headers, None) from None
+        told = urllib.error.HTTPError(url, error.code, text, error.headers, io.BytesIO())
+        told.close()
+        raise told from None
 
 
 def version_of(program: str) -> tuple[int, int]:

@@ -51,10 +51,11 @@ def test_it_serves_the_socket_that_systemd_hands_over(tmp_path: Path) -> None:
             preexec_fn=lambda: os.dup2(listener.fileno(), 3), pass_fds=[3],
         )  # fmt: skip
         try:
-            stat = Path(f"/proc/{os.getpid()}/stat").read_text()
+            # About itself: a process that once was another user, as that of the tests may have been, is hidden.
+            stat = Path(f"/proc/{process.pid}/stat").read_text()
             started = int(stat.rpartition(")")[2].split()[19])
             client = BrokerClient(str(tmp_path / "broker.sock"))
-            assert isinstance(client.variables(os.getpid(), started), bytes)
+            assert isinstance(client.variables(process.pid, started), bytes)
         finally:
             process.terminate()
             process.wait(30)
