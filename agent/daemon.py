@@ -143,12 +143,13 @@ class Daemon:
         config = self._read_config()
         selection = check(config)
         alerting = load_alerting(config, self._options.folder, self._receivers, self._alerting.rules)
+        settings, rack = load_settings(config), self._rack_options(config)
         for key in _needs_restart(self._booted, config):
             log.warning("%s differs from what the agent was started with: takes effect at the next restart", key)
         self.config = config
         self._selection = selection
-        self.engine.reconfigure(load_settings(config))
-        self.rack.reconfigure(self._rack_options(config))
+        self.engine.reconfigure(settings)
+        self.rack.reconfigure(rack)
         self.judge.reconfigure(alerting)
         self._alerting = alerting
         self._reread_count += 1
