@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-from collections.abc import Callable
-from typing import TypeVar
 
 import pytest
 from hypothesis import given
@@ -17,8 +14,7 @@ from alerts.promql.errors import LimitError
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
 from alerts.template.functions import CONTEXTUAL, FUNCTIONS, arity
 from alerts.template.limits import DEEPEST_NESTING
-
-T = TypeVar("T")
+from tests.stack import far_down
 
 ROOT = Root(
     {"job": "a", "value": "1e300", "odd": "\\xé{{"}, 80.5, {"cluster": "east"}, "http://prometheus.example/path"
@@ -83,18 +79,6 @@ def test_any_whole_template_prints_a_text_or_says_why_not(template: str) -> None
         rendered(template).encode()
     except (TemplateError, RenderError) as error:
         assert str(error)
-
-
-def far_down(call: Callable[[], T]) -> T:
-    """Calls from where almost half of the calls within each other are used up."""
-    depth, frame = 0, sys._getframe()
-    while frame.f_back is not None:
-        depth, frame = depth + 1, frame.f_back
-
-    def below(frames: int) -> T:
-        return call() if frames <= 0 else below(frames - 1)
-
-    return below(sys.getrecursionlimit() * 45 // 100 - depth)
 
 
 NESTINGS = [

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
-from collections.abc import Callable
-from typing import TypeVar
 
 import pytest
 
 from alerts.promql import EvaluationError, PromqlError, Sample, Scalar, Storage, Value, compile_query, make_labels
 from alerts.promql.syntax.bounds import DEEPEST, LONGEST_TEXT, MOST_TOKENS
-
-T = TypeVar("T")
+from tests.stack import far_down
 
 # What opens a level, what stands innermost, what closes a level.
 NESTINGS = [
@@ -46,18 +42,6 @@ def most_levels(nesting: tuple[str, str, str]) -> int:
             assert error.position is not None
             return levels
         levels += 1
-
-
-def far_down(call: Callable[[], T]) -> T:
-    """Calls from where almost half of the calls within each other are used up."""
-    depth, frame = 0, sys._getframe()
-    while frame.f_back is not None:
-        depth, frame = depth + 1, frame.f_back
-
-    def below(frames: int) -> T:
-        return call() if frames <= 0 else below(frames - 1)
-
-    return below(sys.getrecursionlimit() * 45 // 100 - depth)
 
 
 @pytest.mark.parametrize("nesting", NESTINGS, ids=["".join(each) for each in NESTINGS])
