@@ -1,8 +1,8 @@
 """Runs `coldplate` and does its threads harm from within: `python -m tests.daemon.sabotage PLAN run ...`.
 
 PLAN is JSON: `fall` names threads (with `*` all but the main one) in which an exception is raised, wherever they are,
-when the process gets SIGUSR1; `refuse` is for how many seconds the system has no thread to give. `told` names a file
-with a plan of its own, which is read at each SIGUSR1; its seconds count from then. `settled` is for how many seconds a
+when the process gets SIGUSR1; `refuse` is for how many seconds the system has no thread to give, from the first that is
+asked for. `told` names a file with a plan of its own, which is read at each SIGUSR1. `settled` is for how many seconds a
 thread that fell has to work until it is well.
 """
 
@@ -32,12 +32,14 @@ def strike(names: list[str]) -> None:
 
 
 def refuse_threads(seconds: float) -> None:
-    """Have the system give no thread for so many seconds from now."""
-    until = time.monotonic() + seconds
+    """Have the system give no thread for so many seconds from when it is first asked: a slow start must not miss it."""
+    until: list[float] = []
     start = threading.Thread.start
 
     def refused(thread: threading.Thread) -> None:
-        if time.monotonic() < until:
+        if not until:
+            until.append(time.monotonic() + seconds)
+        if time.monotonic() < until[0]:
             raise RuntimeError("can't start new thread")
         start(thread)
 

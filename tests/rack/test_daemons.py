@@ -76,7 +76,7 @@ def seen_by(agents: list[Any]) -> dict[int, set[tuple[float, float]]]:
 
 
 def test_agents_of_a_rack_agree_add_up_and_notice_a_silent_one(rack: Any, agents: list[Any]) -> None:
-    rack.until("four nodes", lambda: all(each.rack().get("nodes_reporting") == 4 for each in agents), 15)
+    rack.until("four nodes", lambda: all(each.rack().get("nodes_reporting") == 4 for each in agents), 60)
     drawn: dict[int, list[float]] = {}
     sums: dict[int, set[tuple[float, float]]] = {}
     for _ in range(8):
