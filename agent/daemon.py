@@ -52,6 +52,8 @@ SWITCH = 0.0001
 Every system call of the thread that serves gives the interpreter away, and while rules are computed it comes back
 only after this long. A client takes some six of them: with 0.5 ms, 5,000 rules let the queue of clients grow.
 """
+HURRY = 0.00001
+"""The same while clients come faster than they are taken: a thread that computes is held up more, for them alone."""
 PATIENCE = 30.0
 """Seconds that the sampling loop may stand still before it is in trouble."""
 LOOK = 1.0
@@ -96,6 +98,7 @@ class Daemon:
             site,
             clock=time.monotonic,
             work=site.work,
+            press=lambda pressed: sys.setswitchinterval(HURRY if pressed else SWITCH),
             threads=self._threads,
             max_connections=web.max_connections,
         )

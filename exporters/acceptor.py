@@ -22,6 +22,16 @@ _PAUSE = 0.02
 """Seconds for which clients are left in the queue when none can be taken."""
 
 
+def has_gone(sock: socket.socket) -> bool:
+    """Whether a client has hung up and asked for nothing before."""
+    try:
+        return not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except (BlockingIOError, InterruptedError):
+        return False
+    except OSError:
+        return True
+
+
 class Acceptor:
     """The listeners. `make_room` hangs up on a client that can be spared, and says whether there was one.
 

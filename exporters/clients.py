@@ -112,11 +112,20 @@ class Clients:
             for connection in self.connections:
                 connection.cost /= 2
 
+    def victim(self, now: float) -> Connection | None:
+        """Who can be spared, if there is anybody."""
+        return victim(self.connections, now)
+
+    def spare(self, connection: Connection) -> None:
+        """Hang up on whoever can be spared, if that is not done yet."""
+        if connection in self.connections:
+            self._close(connection, "another client needs its place")
+
     def evict(self, now: float) -> bool:
         """Hang up on whoever can be spared; whether there is anybody."""
-        spared = victim(self.connections, now)
+        spared = self.victim(now)
         if spared is not None:
-            self._close(spared, "another client needs its place")
+            self.spare(spared)
         return spared is not None
 
     def dismiss(self, until: float) -> None:

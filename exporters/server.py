@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from agent.threads import KeptThread, Threads
-from exporters.acceptor import Acceptor
+from exporters.acceptor import Acceptor, has_gone
 from exporters.clients import Clients, Handler
 from exporters.complaints import Complaints
 from exporters.connection import Connection, Timeouts
@@ -38,6 +38,9 @@ _ROUND = 0.005
 _BURST = 32
 """Clients that are taken in one turn: the queue must not grow, nor those who are connected wait for long."""
 
+_RELIEF = 1.0
+"""Seconds after which the last turn that left clients in the queue is forgotten."""
+
 _GRACE = 1.0
 _PATIENCE = 6.0
 """Seconds that the thread has to end: it may have fallen and be about to begin again."""
@@ -48,7 +51,9 @@ class HttpServer:
     """Serves `handler` on every address of `listen`; the empty host means all interfaces, IPv6 and IPv4.
 
     `work` is called in every turn, to go on for a moment with answers that are not ready; it says whether there is
-    more to do. `clock` is in seconds.
+    more to do. `press` is told when clients come faster than they are taken, and when that is over: every system call
+    gives the interpreter to a thread that computes, and what that keeps of it is what the queue grows by. `clock` is in
+    seconds.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class HttpServer:
         *,
         clock: Callable[[], float],
         work: Callable[[], bool] = lambda: False,
+        press: Callable[[bool], None] = lambda _: None,
         threads: Threads | None = None,
         max_connections: int = 64,
         idle_timeout: float = 30.0,
@@ -67,6 +73,7 @@ class HttpServer:
         self._listen = tuple(listen)
         self._clock = clock
         self._work = work
+        self._press = press
         self._threads = threads or Threads(clock)
         self._limit = max(1, max_connections)
         self._complaints = Complaints(logger)
@@ -78,6 +85,8 @@ class HttpServer:
         self._stopping = threading.Event()
         self._now = 0.0
         self._busy = False
+        self._pressed = False
+        self._pressed_until = 0.0
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -170,6 +179,7 @@ class HttpServer:
                     self._waker.recv(4096)
             elif isinstance(key.fileobj, socket.socket) and not isinstance(key.data, Connection):
                 self._accept(key.fileobj)
+        self._tell_pressure(self._clock())
         self._clients.expire(self._clock())
         self._acceptor.resume(self._clock())
         self._busy = self._work()
@@ -182,30 +192,42 @@ class HttpServer:
         due = self._clients.due
         if self._acceptor.paused_until is not None:
             due = min(due, self._acceptor.paused_until)
+        if self._pressed:
+            due = min(due, self._pressed_until)
         return min(max(0.0, due - self._clock()), HEARTBEAT)
 
     def _accept(self, listener: socket.socket) -> None:
         """Take those who wait, at others' cost if need be."""
         until = self._clock() + _ROUND
+        spared: Connection | None = None
         for _ in range(_BURST):
             now = self._clock()
-            if now >= until or self._stopping.is_set() or not self._has_room(listener, now):
+            if now >= until or self._stopping.is_set():
                 break
+            full = self.connections >= self._limit
+            if full and spared is None:
+                spared = self._clients.victim(now)
+                if spared is None:
+                    if self._acceptor.somebody_waits(listener):
+                        self._acceptor.pause(now)
+                    return
             taken = self._acceptor.take(listener, now)
             if taken is None:
-                break
+                return
+            if has_gone(taken[0]):  # in a flood most have: nobody is sent away for them
+                self._close(taken[0])
+                continue
+            if full and spared is not None:
+                self._clients.spare(spared)
+                spared = None
             self._clients.admit(*taken, now)
+        self._pressed_until = self._clock() + _RELIEF
 
-    def _has_room(self, listener: socket.socket, now: float) -> bool:
-        """Whether there is a place, after somebody has been sent away for it if need be."""
-        if self.connections < self._limit:
-            return True
-        if not self._acceptor.somebody_waits(listener):
-            return False
-        if self._clients.evict(now):
-            return True
-        self._acceptor.pause(now)
-        return False
+    def _tell_pressure(self, now: float) -> None:
+        pressed = now < self._pressed_until
+        if pressed is not self._pressed:
+            self._pressed = pressed
+            self._press(pressed)
 
     def _close(self, sock: socket.socket) -> None:
         self._acceptor.hang_up(sock)

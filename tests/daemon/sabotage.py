@@ -1,9 +1,9 @@
 """Runs `coldplate` and does its threads harm from within: `python -m tests.daemon.sabotage PLAN run ...`.
 
 PLAN is JSON: `fall` names threads (with `*` all but the main one) in which an exception is raised, wherever they are,
-when the process gets SIGUSR1; `refuse` is for how many seconds the system has no thread to give, from the first that is
-asked for. `told` names a file with a plan of its own, which is read at each SIGUSR1. `settled` is for how many seconds a
-thread that fell has to work until it is well.
+when the process gets SIGUSR1; `refuse` is for how many seconds the system has no thread to give, counted from the first
+that is asked for. `told` names a file with a plan of its own, which is read at each SIGUSR1. `settled` is for how many
+seconds a thread that fell has to work until it is well.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -81,6 +81,52 @@ def test_the_client_that_has_been_quiet_longest_loses_its_place(serve: Serve, ev
     assert not clients[2].is_cut_off()
     newcomer.send(GET)
     assert newcomer.response()[0] == 200
+
+
+@pytest.fixture
+def held(serve: Serve) -> Iterator[Callable[..., tuple[Running, threading.Event]]]:
+    """Starts a server that is kept by a request, so that clients gather in its queue until the event is set."""
+    released = threading.Event()
+
+    def start(**settings: Any) -> tuple[Running, threading.Event]:
+        begun = threading.Event()
+
+        def keep(request: Request) -> Response:
+            if request.path == "/keep":
+                begun.set()
+                released.wait(20)
+            return page(request)
+
+        running = serve(keep, **settings)
+        running.client().send(b"GET /keep HTTP/1.1\r\nHost: node\r\n\r\n")
+        assert begun.wait(20)
+        return running, released
+
+    yield start
+    released.set()
+
+
+def test_nobody_is_sent_away_for_clients_that_are_gone_already(held, eventually: Callable[..., None]) -> None:
+    running, released = held(max_connections=3)
+    waiting = [running.client() for _ in range(2)]
+    for _ in range(50):
+        running.client().sock.close()
+    released.set()
+    eventually(lambda: running.server.connections == 3)
+    assert running.get()[2] == PAGE  # which was behind all of them in the queue, and is the fourth
+    assert [each.is_cut_off() for each in waiting].count(True) == 1
+
+
+def test_it_is_told_when_clients_come_faster_than_they_are_taken_and_when_that_is_over(
+    held, eventually: Callable[..., None]
+) -> None:
+    told: list[bool] = []
+    running, released = held(press=told.append)
+    for _ in range(100):
+        running.client()
+    released.set()
+    eventually(lambda: told == [True, False])
+    assert running.get()[2] == PAGE
 
 
 def test_dripping_bytes_does_not_save_a_place(serve: Serve, eventually: Callable[..., None]) -> None:
