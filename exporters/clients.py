@@ -60,6 +60,7 @@ class Clients:
         self._hang_up = hang_up
         self._ready: deque[tuple[Connection, Deferred]] = deque()
         self._halved = 0.0
+        self._attended: Connection | None = None
 
     @property
     def due(self) -> float:
@@ -74,8 +75,14 @@ class Clients:
         return any(connection.phase is Phase.WRITING for connection in self.connections)
 
     def attach(self, selector: selectors.BaseSelector) -> None:
-        """Wait for them with this selector from now on."""
+        """Wait for them with this selector from now on.
+
+        Whoever was attended to when the thread fell is hung up on: what it asked may be lost, and no answer would come.
+        """
         self._selector = selector
+        if self._attended is not None:
+            self._close(self._attended, "of an error in the server")
+            self._attended = None
         for connection in tuple(self.connections):
             self._attend(connection, self._watch)
 
@@ -152,6 +159,7 @@ class Clients:
         """Do something for a client, if it has not lost its place a moment ago."""
         if connection not in self.connections:
             return
+        self._attended = connection
         try:
             action(connection)
         except OSError as error:
@@ -159,6 +167,7 @@ class Clients:
         except Exception as error:
             self._close(connection, "of an error in the server")
             self._complaints.defect(self._clock(), error, "serving %s failed", connection.peer)
+        self._attended = None
 
     def _serve(self, connection: Connection) -> None:
         if connection.phase is Phase.WRITING:

@@ -82,8 +82,9 @@ def test_agents_of_a_rack_agree_add_up_and_notice_a_silent_one(rack: Any, agents
     for _ in range(8):
         for second, told in seen_by(agents).items():
             sums.setdefault(second, set()).update(told)
-        for second in set.intersection(*(set(seconds_of(each)) for each in agents)):
-            drawn[second] = [seconds_of(each).get(second, -1.0) for each in agents]
+        told_by_each = [seconds_of(each) for each in agents]
+        for second in set.intersection(*map(set, told_by_each)):
+            drawn[second] = [watts[second] for watts in told_by_each]
         time.sleep(0.3)
     compared = {second: told for second, told in sums.items() if second in drawn}
     assert len(compared) >= 2
