@@ -245,10 +245,14 @@ class _Loader:
         if self._known.get(text):
             return self._known[text].pop()
         try:
-            return self._compiled(text, node or rule, where)
+            query = self._compiled(text, node or rule, where)
         except PromqlError as error:
             self.reader.fail(node, where, f"expr: {error}")
             return None
+        if query.doom and len(self.warnings) < MOST_PROBLEMS:
+            told = f"expr: will fail in each evaluation: {query.doom[0]}"
+            self.warnings.append(Problem(self.reader.file, line_of(node or rule), where, told))
+        return query
 
     def _compiled(self, text: str, node: Node, where: str) -> Query:
         if not self._room.admits(text):

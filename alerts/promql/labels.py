@@ -12,6 +12,8 @@ from alerts.limits import LONGEST_LABELS, LONGEST_VALUE
 from alerts.promql.errors import LimitError
 
 METRIC_NAME = "__name__"
+METADATA = frozenset((METRIC_NAME, "__type__", "__unit__"))
+"""What says which metric a number is of: whatever changes the number leaves all three out, as since Prometheus 3.5."""
 BUCKET_BOUND = "le"
 
 Labels = tuple[tuple[str, str], ...]
@@ -48,6 +50,11 @@ def drop_labels(labels: Labels, names: frozenset[str]) -> Labels:
 def drop_name(labels: Labels) -> Labels:
     """Return all but the metric's name."""
     return tuple(pair for pair in labels if pair[0] != METRIC_NAME)
+
+
+def drop_metadata(labels: Labels) -> Labels:
+    """Return the labels of a number that was made of a metric's: all but its name, type and unit."""
+    return tuple(pair for pair in labels if pair[0] not in METADATA)
 
 
 def set_labels(labels: Labels, changes: Iterable[tuple[str, str]]) -> Labels:

@@ -30,10 +30,34 @@ _ENTRY = 2
 """Samples that an entry of a memory counts, which finds a label set that is there already."""
 
 
+class Steps:
+    """What all steps of the outermost subquery have seen.
+
+    Some functions work on series, not on elements, in Prometheus: two series of which they make the same labels clash
+    there, also where they have no step in common.
+    """
+
+    __slots__ = ("_sources",)
+
+    def __init__(self) -> None:
+        self._sources: dict[tuple[int, int], Labels] = {}
+
+    def refuse_clash(self, function: object, source: Labels, made: Labels, budget: Budget) -> None:
+        """Note what a function made of (canonical) labels. Raises EvaluationError where it made that of others."""
+        first = self._sources.get((id(function), id(made)))
+        if first is None:
+            self._sources[id(function), id(made)] = source
+            budget.remember(_ENTRY)
+        elif first is not source:
+            raise EvaluationError(SAME_LABELSET)
+
+
 class Moment(NamedTuple):
     """The instant of an evaluation: where samples come from, when it is, and what it may take.
 
     `query_ms` is the instant of the whole query, which a step of a subquery keeps; `@ start()` and `@ end()` mean it.
+    `forgetful` is a source that keeps samples for as long as rules look back from now. `steps` is there within a
+    subquery (see `Steps`).
     """
 
     source: Source
@@ -41,6 +65,8 @@ class Moment(NamedTuple):
     at_ms: int
     query_ms: int
     budget: Budget
+    forgetful: bool = False
+    steps: Steps | None = None
 
 
 class Matrix(NamedTuple):

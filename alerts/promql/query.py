@@ -9,6 +9,7 @@ from alerts.promql.compiler import compile_text
 from alerts.promql.plan import LabelSpace, Moment, ScalarPlan, StringPlan, VectorPlan
 from alerts.promql.selectors import Selector, newest_by_select
 from alerts.promql.storage import Source, to_milliseconds
+from alerts.promql.syntax.literals import readable
 from alerts.promql.values import Sample, Scalar, String, Value
 
 DEFAULT_STEP = 60.0
@@ -17,7 +18,7 @@ DEFAULT_STEP = 60.0
 class Query:
     """A query that has been compiled; it keeps nothing of the samples that it has seen."""
 
-    __slots__ = ("_plan", "_space", "selectors", "text")
+    __slots__ = ("_plan", "_space", "doom", "selectors", "text")
 
     def __init__(
         self,
@@ -25,8 +26,11 @@ class Query:
         plan: ScalarPlan | VectorPlan | StringPlan,
         space: LabelSpace,
         selectors: Sequence[Selector],
+        doom: tuple[str, ...] = (),
     ) -> None:
         self.text = text
+        self.doom = doom
+        """Why each evaluation fails, with line and column; empty for a query that can do better."""
         self.selectors = tuple(selectors)
         self._plan = plan
         self._space = space
@@ -37,12 +41,12 @@ class Query:
         Without a budget, it has that of one evaluation, and all the time that it wants. Raises EvaluationError.
         """
         if isinstance(self._plan, StringPlan):
-            return String(self._plan.text)
+            return String(readable(self._plan.text))
         at_ms = to_milliseconds(at)
         # Not isinstance: a protocol's check costs as much as a small query.
         newest = getattr(source, "newest", None) or newest_by_select(source)
         budget = budget or Budget()
-        moment = Moment(source, newest, at_ms, at_ms, budget)
+        moment = Moment(source, newest, at_ms, at_ms, budget, getattr(source, "forgetful", False))
         self._space.begin(budget)
         try:
             if isinstance(self._plan, ScalarPlan):
@@ -71,4 +75,4 @@ def compile_query(text: str, *, default_step: float = DEFAULT_STEP) -> Query:
     Raises `PromqlError` for text that is no query and for whatever this evaluator does not offer.
     """
     compiled = compile_text(text, default_step_ms=to_milliseconds(default_step))
-    return Query(text, compiled.plan, compiled.space, compiled.selectors)
+    return Query(text, compiled.plan, compiled.space, compiled.selectors, compiled.doom)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from alerts.limits import ELEMENT
 from alerts.promql import numbers
-from alerts.promql.labels import drop_name
+from alerts.promql.labels import drop_metadata
 from alerts.promql.numbers import Each, Floats
 from alerts.promql.plan import Elements, LabelSpace, MatrixPlan, Moment, ScalarPlan, VectorPlan, refuse_same_labels
 
@@ -48,7 +48,7 @@ def range_function(
     keep_name: bool = False,
 ) -> VectorPlan:
     """Plan a function over the windows of a range vector."""
-    derive = space.derivation((lambda labels: labels) if keep_name else drop_name)
+    derive = space.derivation((lambda labels: labels) if keep_name else drop_metadata)
     inner = matrix.run
 
     def run(moment: Moment) -> Elements:
@@ -61,7 +61,10 @@ def range_function(
             budget.spend(1 + len(values) // _SUMMED)
             value = function(times, values, span)
             if value is not None:
-                found.append((derive(labels), value))
+                made = derive(labels)
+                if moment.steps is not None:
+                    moment.steps.refuse_clash(derive, labels, made, budget)
+                found.append((made, value))
                 budget.held += ELEMENT  # looked at with the next window
         budget.settle(before, len(found))
         return refuse_same_labels(found)

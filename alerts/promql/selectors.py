@@ -13,9 +13,19 @@ from typing import NamedTuple
 from alerts.limits import ELEMENT
 from alerts.promql.budget import Budget
 from alerts.promql.errors import SAME_LABELSET, EvaluationError
-from alerts.promql.labels import METRIC_NAME, Labels
+from alerts.promql.labels import Labels, drop_metadata
 from alerts.promql.matchers import Matcher
-from alerts.promql.plan import LOOKBACK_MS, Elements, LabelSpace, Matrix, MatrixPlan, Moment, VectorPlan
+from alerts.promql.plan import (
+    LOOKBACK_MS,
+    Elements,
+    LabelSpace,
+    Matrix,
+    MatrixPlan,
+    Moment,
+    Steps,
+    VectorPlan,
+    refuse_same_labels,
+)
 from alerts.promql.staleness import is_stale, without_markers
 from alerts.promql.storage import Newest, Source, Window
 
@@ -26,14 +36,30 @@ _SERIES = 8
 
 
 class Timing(NamedTuple):
-    """When a selector or subquery looks: `offset` back from the evaluation, or from the whole query's instant."""
+    """When a selector or subquery looks: `offset` back from the evaluation, the whole query's instant, or a fixed one.
+
+    `of_fixed` of a selector says that it, or a subquery around it, is bound to a fixed time.
+    """
 
     offset_ms: int
     at_query: bool
+    fixed_ms: int | None = None
+    of_fixed: bool = False
 
     def end_ms(self, moment: Moment) -> int:
         """Return the newest instant that is looked at."""
+        if self.fixed_ms is not None:
+            return self.fixed_ms - self.offset_ms
         return (moment.query_ms if self.at_query else moment.at_ms) - self.offset_ms
+
+    def selected_ms(self, moment: Moment) -> int:
+        """Return the newest instant of which samples are read. Raises EvaluationError where they may be gone by now."""
+        if self.of_fixed and moment.forgetful:
+            raise EvaluationError(
+                "'@' with a fixed time: samples are kept here for as long as rules look back, no longer; use offset, "
+                "or @ end(), or let a server evaluate the rule"
+            )
+        return self.end_ms(moment)
 
 
 class Selector(NamedTuple):
@@ -79,21 +105,22 @@ def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: T
 def timestamp_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
     """Plan `timestamp(selector)`: the times of the samples instead of their values."""
     samples = _newest_samples(matchers, timing)
-    nameless = space.derivation(lambda labels: tuple(pair for pair in labels if pair[0] != METRIC_NAME))
+    nameless = space.derivation(drop_metadata)
 
     def run(moment: Moment) -> Elements:
-        return [
+        found = [
             (nameless(space.adopt(labels)), at)
             for labels, at, value in moment.budget.each(samples(moment))
             if not is_stale(value)
         ]
+        return refuse_same_labels(found)
 
     return VectorPlan(run)
 
 
 def _newest_samples(matchers: tuple[Matcher, ...], timing: Timing) -> Callable[[Moment], list[Newest]]:
     def samples(moment: Moment) -> list[Newest]:
-        end = timing.end_ms(moment)
+        end = timing.selected_ms(moment)
         return moment.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000, moment.budget)
 
     return samples
@@ -109,7 +136,7 @@ def range_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Tim
                 yield space.adopt(labels), times, values
 
     def run(moment: Moment) -> Matrix:
-        end = timing.end_ms(moment)
+        end = timing.selected_ms(moment)
         return Matrix(windows(moment, (end - range_ms) / 1000, end / 1000), end - range_ms, end)
 
     return MatrixPlan(run)
@@ -121,12 +148,12 @@ def subquery(inner: Callable[[Moment], Elements], timing: Timing, range_ms: int,
     def run(moment: Moment) -> Matrix:
         end = timing.end_ms(moment)
         start = end - range_ms
-        budget = moment.budget
+        budget, steps = moment.budget, moment.steps or Steps()
         series: dict[int, tuple[Labels, array[float], array[float]]] = {}
         for at_ms in range((start // step_ms + 1) * step_ms, end + 1, step_ms):
             budget.spend(_STEP)
             before, known, now = budget.held, len(series), at_ms / 1000
-            elements = inner(moment._replace(at_ms=at_ms))
+            elements = inner(moment._replace(at_ms=at_ms, steps=steps))
             for labels, value in budget.each(elements):
                 window = series.get(id(labels))
                 if window is None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import NoReturn
 
-from alerts.promql.syntax.literals import unquoted
+from alerts.promql.syntax.literals import is_text, unquoted
 from alerts.promql.syntax.quotes import scan_quoted
 from alerts.template import functions, printf
 from alerts.template.errors import RenderError, TemplateError
@@ -256,7 +256,10 @@ class ActionReader:
         if token.kind == "text":
             try:
                 scan_quoted(text, 0, replacements=True)
-                return unquoted(text)
+                value = unquoted(text)
+                if not is_text(value):
+                    raise ValueError("the text is not UTF-8; write whole characters")
+                return value
             except ValueError as error:
                 self._fail(f"{text}: {error}; a raw text in backquotes has no escapes", token)
         is_float = "x" not in text.lower() and any(mark in text for mark in ".eE")
