@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/.programs/usr/bin:$(PATH)
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR
 .PHONY: help run test test-bare test-pythons test-systemd install uninstall check format bench score generate screenshots
-.PHONY: hardware clean programs python .venv/run.stamp .venv/dev.stamp .venv/bench.stamp
+.PHONY: hardware clean parity programs newest python .venv/run.stamp .venv/dev.stamp .venv/bench.stamp
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ check: .venv/dev.stamp ## Check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+parity: .venv/dev.stamp newest ## Compare rules with the newest Prometheus, query by query: ARGS='queries --seed 7 --queries 30000'
+	$(BIN)/python -m tests.parity $(ARGS)
 
 MACHINE ?= any
 test-systemd: .venv/dev.stamp ## Try the installed units on a real systemd: MACHINE=namespace (quick), full (its own kernel), any
@@ -81,6 +84,9 @@ python:
 
 programs: python
 	@$(BRING) programs
+
+newest: python
+	@$(BRING) newest
 
 clean: ## Remove what the other targets made
 	rm -rf .venv .programs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.bring.shortage import ShortageError
@@ -24,16 +24,24 @@ HOOK = re.compile(r"::(Pre|Post)-Invoke|Invoke-Success|Install-Pkgs")
 PLANNED = re.compile(r"^Inst (?P<name>\S+) (?:\[\S+\] )?\((?P<version>\S+) ", re.MULTILINE)
 ADDRESS = re.compile(r"^'[^']+' (?P<file>\S+) \d+", re.MULTILINE)
 
+MIRROR = "http://deb.debian.org/debian"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+NEWEST_SUITE = "sid"
+
 HELD = ".held"
 """In an unpacked folder: its files and their sizes, in JSON."""
 
 
 class Archive:
-    """The Debian archive as this machine's apt sources name it; lists and downloads are kept in `folder`."""
+    """The Debian archive as this machine's apt sources name it, or as `sources` do, lines of a sources.list.
 
-    def __init__(self, folder: Path) -> None:
+    Lists and downloads are kept in `folder`.
+    """
+
+    def __init__(self, folder: Path, sources: Sequence[str] = ()) -> None:
         self.folder = folder
         self._archives = folder / "archives"
+        self._sources = sources
         self._looked = False
 
     @staticmethod
@@ -59,6 +67,17 @@ class Archive:
         if lacking or not files:
             raise ShortageError(f"apt did not bring {', '.join(lacking or packages)}")
         return files
+
+    def source(self, package: str) -> Path:
+        """The newest tar file of what a package is made of, as its authors have published it."""
+        self._refresh()
+        asked = ("source", "--tar-only", "--download-only")
+        listed = self._apt(*asked, "--print-uris", package, inside="empty")
+        self._apt(*asked, package)
+        for found in ADDRESS.finditer(listed):
+            if (self._archives / found["file"]).exists():
+                return self._archives / found["file"]
+        raise ShortageError(f"apt did not bring the source of {package}")
 
     def unpack(self, files: Iterable[Path], folder: Path, without: frozenset[str] = frozenset()) -> None:
         """Unpack packages, but for those named `without`, into a new folder, which is there whole or not at all."""
@@ -92,7 +111,8 @@ class Archive:
         (self.folder / "nothing-is-installed").touch()
         dumped = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True, env=environment())
         (self.folder / "apt.conf").write_text(self._settings(dumped.stdout))
-        print("reading this machine's package lists into .programs ...", flush=True)
+        whose = "newer" if self._sources else "this machine's"
+        print(f"reading {whose} package lists into .programs ...", flush=True)
         self._looked = True
         said = self._run("update").stderr.splitlines()
         failed = [line[3:] for line in said if line.startswith(("E: ", "W: ")) and "ailed to fetch" in line]
@@ -101,7 +121,7 @@ class Archive:
 
     def _settings(self, dumped: str) -> str:
         kept = [line for line in dumped.splitlines() if SETTING.fullmatch(line) and not HOOK.search(line)]
-        own = {
+        own: dict[str, str | Path] = {
             "Dir::State": self.folder,
             "Dir::State::lists": self.folder / "lists",
             "Dir::State::status": self.folder / "nothing-is-installed",
@@ -115,6 +135,9 @@ class Archive:
             "Acquire::Languages": "none",
             "Acquire::GzipIndexes": "true",
         }
+        if self._sources:
+            (self.folder / "sources.list").write_text("".join(f"{line}\n" for line in self._sources))
+            own |= {"Dir::Etc::sourcelist": self.folder / "sources.list", "Dir::Etc::sourceparts": "/dev/null"}
         if set('"\n') & set(str(self.folder)):
             raise ShortageError(f"apt takes no quote and no new line in a path, and this is in {self.folder}")
         return "".join(f"{line}\n" for line in [*kept, *(f'{name} "{value}";' for name, value in own.items())])
@@ -131,6 +154,17 @@ class Archive:
             ["apt-get", "-q", command, *arguments], cwd=self.folder / inside, capture_output=True, text=True,
             stdin=subprocess.DEVNULL, env=environment(APT_CONFIG=str(self.folder / "apt.conf")), check=False,
         )  # fmt: skip
+
+
+def newest_sources() -> tuple[str, ...]:
+    """Where Debian keeps its newest packages, and what they are made of: on the mirror that this machine uses."""
+    mirror = MIRROR
+    if shutil.which("apt-get"):
+        command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+        mirror = next((each for each in done.stdout.split() if each.rstrip("/").endswith("/debian")), MIRROR)
+    signed = f" [signed-by={KEYRING}]" if KEYRING.exists() else ""
+    return tuple(f"{kind}{signed} {mirror} {NEWEST_SUITE} main" for kind in ("deb", "deb-src"))
 
 
 def whole(folder: Path) -> bool:

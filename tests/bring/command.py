@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.bring.archive import Archive
 from tests.bring.environment import Environment
+from tests.bring.newest import NewestPrometheus
 from tests.bring.programs import Programs
 from tests.bring.shortage import ShortageError
 
@@ -41,9 +42,11 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
                 case ["environment", extra, *named]:
                     Environment(root, archive).provide(extra, named=bool(named))
                     return 0
+                case ["newest"]:
+                    return NewestPrometheus(root / ".programs" / "newest").provide()
                 case ["programs"]:
                     return Programs(root / ".programs", archive).provide(strict=os.environ.get("CI") == "true")
-        print("usage: tests/bring environment run|dev|bench [named] | programs", file=sys.stderr)
+        print("usage: tests/bring environment run|dev|bench [named] | programs | newest", file=sys.stderr)
         return 2
     except ShortageError as shortage:
         print(f"coldplate: {shortage}", file=sys.stderr)

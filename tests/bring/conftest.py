@@ -29,6 +29,7 @@ class Mirror:
         self.files = folder / "mirror"
         self.files.mkdir()
         self._packages: list[str] = []
+        self._sources: list[str] = []
         self.add("hello", "1.0", needs="world", files={"usr/bin/hello": "#!/bin/sh\necho 'hello 1.0'\n"})
         self.add("world", "2.0", files={"usr/lib/world": "w"})
 
@@ -55,6 +56,23 @@ class Mirror:
         for index, held in (("Packages", listed), ("Packages.gz", gzip.compress(listed))):
             (self.files / index).write_bytes(held)
             os.utime(self.files / index, (changed, changed))
+
+    def add_source(self, name: str, version: str, tar: bytes) -> None:
+        """What a package is made of, in place of others of its name where it is newer."""
+        lines = ""
+        for file, raw in ((f"{name}_{version}.dsc", b"Format: 1.0\n"), (f"{name}_{version}.tar.xz", tar)):
+            (self.files / file).write_bytes(raw)
+            lines += f" {hashlib.sha256(raw).hexdigest()} {len(raw)} {file}\n"
+        self._sources.append(
+            f"Package: {name}\nBinary: {name}\nVersion: {version}\nArchitecture: any\nFormat: 1.0\nDirectory: .\n"
+            f"Checksums-Sha256:\n{lines}\n"
+        )
+        (self.files / "Sources").write_text("".join(self._sources))
+
+    def sources(self) -> tuple[str, ...]:
+        """The lines of a sources.list for its packages and what they are made of."""
+        line = (self.files.parent / "sources.list").read_text().strip()
+        return line, line.replace("deb ", "deb-src ", 1)
 
 
 @pytest.fixture

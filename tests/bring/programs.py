@@ -7,6 +7,7 @@ which comes first on make's PATH, holds only what the machine lacks.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,12 +20,27 @@ from tests.bring import wrappers
 from tests.bring.archive import Archive, whole
 from tests.bring.shortage import ShortageError
 
+RECENT = (3, 5)
+"""The version of Prometheus whose language is spoken here; a later one of 3 will do."""
+
 MACHINES_OWN = frozenset({"libc6", "libc6.1", "libc-bin"})
 """Never unpacked: a C library beside the machine's own loader ends every program that meets both."""
 
 
 def tells_its_version(program: Path) -> str:
     return run(program, "--version")
+
+
+def is_recent(program: Path) -> str:
+    """What is wrong with a program of Prometheus: nothing, or that its language is older than the one spoken here."""
+    try:
+        done = subprocess.run([str(program), "--version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    told = re.search(r"version (\d+)\.(\d+)", done.stdout + done.stderr)
+    if told is None or (int(told[1]), int(told[2])) < RECENT:
+        return f"its version is {told[0].split()[1] if told else 'unknown'}, and {'.'.join(map(str, RECENT))} is wanted"
+    return ""
 
 
 def compiles(compiler: Path) -> str:
@@ -83,6 +99,12 @@ WANTED = (
     Program("cc", (("gcc", "libc6-dev"),), wrappers.compiler, compiles, dependencies=True),
     Program("systemd-analyze", (("systemd",),), wrappers.judge_of_units, judges_units_offline, dependencies=True),
 )  # fmt: skip
+
+RECENT_ONES = (
+    Program("promtool", (("promtool",),), proof=is_recent),
+    Program("prometheus", (("prometheus",),), proof=is_recent),
+)
+"""What `make parity` holds us against. Releases of Debian are years behind."""
 
 
 class Programs:
