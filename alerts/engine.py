@@ -162,7 +162,7 @@ class RuleEngine:
             age = Reading(SAMPLE_AGE, max(now.mono - snapshot.at.mono, 0.0))
             self.windows.take((*snapshot.readings, age), at, foreign)
         self._see_off(now.mono, at)
-        waiting = [each for each in self._slots if each.group.is_unfinished or each.due - now.mono <= self.interval / 2]
+        waiting = [each for each in self._slots if each.group.is_unfinished or each.due <= now.mono]
         waiting.sort(
             key=lambda slot: min(floor((slot.due - now.mono) / self.interval) + 1, 0)
         )  # who waited for long first
@@ -200,7 +200,7 @@ class RuleEngine:
         """
         at = self._time(now)
         before = {slot.key: slot for slot in self._slots}
-        self._rules = rules
+        interval, self._rules = self.interval, rules
         self.windows.rewire(Needs(rules.groups), rules.interval, rules.capacity)
         slots = self._lay_out(now)
         for slot in slots:
@@ -208,7 +208,7 @@ class RuleEngine:
             if old is not None:
                 slot.group.adopt(old.group)
                 slot.report = slot.group.report(slot.interval)
-                if slot.interval == old.interval:  # its turn comes, however often somebody reloads
+                if slot.interval == old.interval and self.interval == interval:  # however often somebody reloads
                     slot.due = old.due
         for ended in before.values():
             self._leaving.append(_Leaving(now.mono + 2 * ended.interval, at, tuple(ended.group.written())))
@@ -231,7 +231,7 @@ class RuleEngine:
             rules = saved.records.get(slot.key, {})
             slot.group.restore(
                 {key: {labels: change(record, down) for labels, record in kept.items()} for key, kept in rules.items()},
-                at + SETTLING,
+                at + SETTLING - self.interval / 2,  # as far back as the places of the groups are
             )
             slot.report = slot.group.report(slot.interval)
         owned = {(key, identity, record.alert.labels) for key, identity, record in self.remembered()}
@@ -269,14 +269,19 @@ class RuleEngine:
         return step
 
     def _lay_out(self, now: Instant) -> list[_Slot]:
-        """Groups of one interval take turns, so that no round has to evaluate everything."""
+        """Groups of one interval take turns, so that no round has to evaluate everything.
+
+        Their places lie half a round before the moments that rounds are expected at: a round that strays by less serves
+        the same places, and none of them is in the future, where an end would not be taken for one yet.
+        """
         intervals = [max(group.interval or self.interval, self.interval) for group in self._rules.groups]
         turns: Counter[float] = Counter()
         keys: Counter[str] = Counter()
         slots = []
         ledger = Ledger()
         for group, interval in zip(self._rules.groups, intervals, strict=True):
-            first = now.mono + interval * turns[interval] / intervals.count(interval)
+            turn = interval * turns[interval] / intervals.count(interval)
+            first = now.mono + turn // self.interval * self.interval - self.interval / 2
             turns[interval] += 1
             # File and group, as Prometheus names groups, but without the folder: an upgrade may change it.
             key = f"{PurePath(group.file).name};{group.name}"

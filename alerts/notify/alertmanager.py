@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from math import floor
 
 from agent.model import Instant
 from agent.threads import Threads
@@ -38,16 +39,26 @@ class Alertmanager(HttpReceiver):
         self.external_url = external_url
 
     def encode(self, notices: Sequence[Notice]) -> bytes:
-        return json.dumps([self._alert(notice) for notice in notices]).encode("ascii")
+        now = floor(self._clock().wall * 1000) / 1000
+        return json.dumps([self._alert(notice, now) for notice in notices]).encode("ascii")
 
-    def _alert(self, notice: Notice) -> dict[str, object]:
+    def _alert(self, notice: Notice, now: float) -> dict[str, object]:
+        """An alert as the API takes it, at wall second `now`.
+
+        An end that is still to come, since the clock was set back, would be none yet to Alertmanager: it would keep the
+        later `endsAt` that it was told while the alert fired.
+        """
         alert = notice.alert
         if alert.fired_at is None:
             raise ValueError("an alert that has not fired")
+        starts, ends = alert.fired_at, notice.valid_until
+        if alert.resolved_at is not None:
+            ends = min(alert.resolved_at, now)
+            starts = min(starts, ends)
         document: dict[str, object] = {
             **texts(alert),
-            "startsAt": rfc3339(alert.fired_at),
-            "endsAt": rfc3339(notice.valid_until if alert.resolved_at is None else alert.resolved_at),
+            "startsAt": rfc3339(starts),
+            "endsAt": rfc3339(ends),
         }
         if self.external_url:
             document["generatorURL"] = self.external_url

@@ -459,7 +459,7 @@ def test_many_slow_groups_take_turns_and_the_quick_ones_go_first() -> None:
     seen = run.rounds(100)
     assert run.longest < 3
     served = [len(seen[f"s{number}"]) for number in range(20)]
-    assert min(served) >= 4 and max(served) - min(served) <= 2
+    assert min(served) >= 4 and max(served) - min(served) <= 3
     late = [at for at, _, _ in seen["quick"] if at > 40]
     assert max(after - before for before, after in pairwise(late)) <= 3
 
