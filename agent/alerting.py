@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from alerts.notify.webhook import Webhook
 from alerts.overrides import Override, OverrideError, apply
 from alerts.promql.labels import make_labels
 from alerts.rulefile import RuleFile, RuleFileError
+
+log = logging.getLogger("coldplate.rules")
 
 SCRAPE_JOB = "coldplate"
 """The job that the Prometheus configuration in the documentation scrapes this agent with."""
@@ -151,7 +154,16 @@ def load_alerting(config: Config, folder: Path, receivers: Receivers, running: R
     """Everything at once; what is `running` need not be compiled again. Raises ConfigError."""
     rules = load_rules(config, folder, running)
     made = receivers.make(config, external_url(config))
+    _tell(rules.files, running.files if running else ())
     return Alerting(rules, made, config.notify.resend, make_labels(external_labels(config)))
+
+
+def _tell(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:
+    """Say once what is unwise in the rule files that are loaded."""
+    told = {warning for file in running for warning in file.warnings}
+    for warning in (warning for file in files for warning in file.warnings if warning not in told):
+        facts = {"file": warning.file, "line": warning.line, "rule": warning.where, "problem": warning.text}
+        log.warning("a rule file is loaded that has something unwise in it", extra={"facts": facts})
 
 
 def source_of(config: Config) -> str:

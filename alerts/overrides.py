@@ -16,6 +16,7 @@ from agent.wording import one_line
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.promql.numbers import format_value
 from alerts.promql.position import number_literals
+from alerts.reads import reads_of
 from alerts.rulefile import (
     LABEL_NAME,
     AlertingRule,
@@ -26,7 +27,9 @@ from alerts.rulefile import (
     Templates,
 )
 from alerts.template import Template, TemplateError, compile_template
+from alerts.template.foreseen import is_unforeseen
 from alerts.weight import Room
+from alerts.yamlnodes import Problem
 
 MOST_MEMORY = 8 * 2**20
 """Bytes for alerts that are overridden, beside those of the files."""
@@ -83,7 +86,9 @@ def apply(
 
     applied = []
     for file in files:
-        file = replace(file, groups=_groups(file, [[changed(rule) for rule in group.rules] for group in file.groups]))
+        groups = _groups(file, [[changed(rule) for rule in group.rules] for group in file.groups])
+        unwise = [Problem(file.path, 0, "", text) for change in changes.values() for text in change.take_warnings()]
+        file = replace(file, groups=groups, warnings=(*file.warnings, *unwise))
         _refuse_same_identity(file, overrides)
         applied.append(_without(file, disable))
     return tuple(applied)
@@ -136,10 +141,17 @@ class _Change:
         self._override = override
         self._default_step = default_step
         self._numbers = dict(override.thresholds)
+        self._warnings: dict[str, None] = {}
         if override.expr is not None and override.thresholds:
             raise OverrideError(f"{self._key}.expr: excludes thresholds; write the numbers into the query")
         if any(new != new for new in self._numbers.values()):
             raise OverrideError(f"{self._key}.thresholds: nan is never reached; give a number")
+
+    def take_warnings(self) -> list[str]:
+        """What is unwise in the templates of the rules that were changed since this was last asked, each once."""
+        told = list(self._warnings)
+        self._warnings.clear()
+        return told
 
     def of(self, rule: AlertingRule) -> AlertingRule:
         """The rule as it shall be."""
@@ -196,12 +208,14 @@ class _Change:
             raise OverrideError(f"{key}: {name!r} is no name of a label or annotation; {remedy}")
         try:
             template = compile_template(text)
-            for query in template.queries:
-                compile_query(query, default_step=self._default_step)
         except TemplateError as error:
             raise OverrideError(f"{key}.{name}: template: {error}") from error
-        except PromqlError as error:
-            raise OverrideError(f"{key}.{name}: template: query: {error}") from error
+        for question in template.queries:
+            problem = reads_of(question).problem
+            if problem and not is_unforeseen(question):
+                raise OverrideError(f"{key}.{name}: template: {problem}")
+            if problem:
+                self._warnings[f"{key}.{name}: template: {problem}"] = None
         return template
 
 

@@ -22,6 +22,7 @@ from agent.yamltree import Bounds, Node
 from alerts.garbage import no_passes_over_garbage
 from alerts.lifecycle import Terms
 from alerts.promql import PromqlError, Query, compile_query
+from alerts.reads import reads_of
 from alerts.template import Template, TemplateError, compile_template
 from alerts.weight import Room
 from alerts.yamlnodes import MOST_PROBLEMS, Problem, Reader, TooManyError, line_of
@@ -311,14 +312,25 @@ class _Loader:
         for name, (text, node) in sorted(texts.items()):
             try:
                 template = compile_template(text)
-                for query in template.queries:
-                    self._compiled(query, node, where)
-                compiled.append((name, template))
             except TemplateError as error:
                 self.reader.fail(node, f"{where} {shown(name)}", f"template: {error}")
-            except PromqlError as error:
-                self.reader.fail(node, f"{where} {shown(name)}", f"template: query: {error}")
+                continue
+            for question in template.queries:
+                self._check_question(question, node, f"{where} {shown(name)}")
+            compiled.append((name, template))
         return tuple(compiled)
+
+    def _check_question(self, question: str, node: Node, where: str) -> None:
+        """Tell of a query of a template that cannot be answered, or not foreseen: Prometheus loads it, too."""
+        if not self._room.admits(question):
+            self._end_of_room(node, where)
+        problem = reads_of(question).problem
+        if problem:
+            self._warn(node, where, f"template: {problem}")
+
+    def _warn(self, node: Node, where: str, text: str) -> None:
+        if len(self.warnings) < MOST_PROBLEMS:
+            self.warnings.append(Problem(self.reader.file, line_of(node), where, text))
 
     def _check_identity(
         self, rule: Rule | None, node: Node, labels: Mapping[str, tuple[str, Node]], where: str
@@ -335,6 +347,7 @@ class _Loader:
         if is_alert:
             text = f"has the name and labels of the alert at line {first}; give one of them another name or label"
             self.reader.fail(node, where, text)
-        elif len(self.warnings) < MOST_PROBLEMS:
-            text = f"records the same metric with the same labels as line {first}; their results may collide"
-            self.warnings.append(Problem(self.reader.file, line_of(node), where, text))
+        else:
+            self._warn(
+                node, where, f"records the same metric with the same labels as line {first}; their results may collide"
+            )

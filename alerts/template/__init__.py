@@ -6,12 +6,10 @@ No Go, no HTML, and no `define`: those are for Prometheus's consoles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Union
-
 from alerts.promql.budget import Budget
 from alerts.template.errors import RenderError, TemplateError
-from alerts.template.nodes import Action, Branch, Constant, Function, Group, Node, Pipeline, Text
+from alerts.template.foreseen import questions
+from alerts.template.nodes import Node, Text
 from alerts.template.parser import parse
 from alerts.template.render import Ask, render
 from alerts.template.values import Element, Root
@@ -20,14 +18,14 @@ __all__ = ["Ask", "Element", "RenderError", "Root", "Template", "TemplateError",
 
 
 class Template:
-    """A compiled template. `queries` are the PromQL texts that it asks for by a literal `query "..."`."""
+    """A compiled template. `queries` are the PromQL texts that it may ask, see `alerts.template.foreseen`."""
 
     __slots__ = ("_nodes", "_text", "queries", "source")
 
     def __init__(self, source: str, nodes: tuple[Node, ...]) -> None:
         is_text = all(isinstance(each, Text) for each in nodes)
         self.source = source
-        self.queries = tuple(dict.fromkeys(_queries(nodes)))
+        self.queries = () if is_text else questions(nodes)
         self._nodes = () if is_text else nodes
         self._text = "".join(each.text for each in nodes if isinstance(each, Text)) if is_text else None
 
@@ -39,27 +37,3 @@ class Template:
 def compile_template(source: str) -> Template:
     """Compiles a template. Raises TemplateError."""
     return Template(source, parse(source))
-
-
-def _queries(nodes: Sequence[Node]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, Action):
-            yield from _asked(node.pipeline)
-        elif isinstance(node, Branch):
-            for arm in node.arms:
-                yield from _asked(arm.pipeline)
-                yield from _queries(arm.body)
-            yield from _queries(node.otherwise)
-
-
-def _asked(pipeline: Pipeline) -> Iterator[str]:
-    before: Union[Constant, None] = None
-    for command in pipeline.commands:
-        if command[0] == Function("query"):
-            given = command[1] if len(command) > 1 else before
-            if isinstance(given, Constant) and isinstance(given.value, str):
-                yield given.value
-        before = command[0] if len(command) == 1 and isinstance(command[0], Constant) else None
-        for operand in command:
-            if isinstance(operand, Group):
-                yield from _asked(operand.pipeline)

@@ -6,12 +6,13 @@ only where another rule reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from alerts.promql import Query, Selector, compile_query
+from alerts.promql import Selector
 from alerts.promql.errors import LimitError
 from alerts.promql.labels import METRIC_NAME, Labels, label_value, make_labels
 from alerts.promql.matchers import Matcher, match_all, wanted_name
+from alerts.reads import reads_of
 from alerts.rulefile import AlertingRule, Rule, RuleGroup
 
 _REMEMBERED_NAMES = 1024
@@ -25,10 +26,9 @@ class Needs:
         self._wanting: dict[str, list[tuple[Selector, float]]] = {}
         for group in groups:
             for rule in group.rules:
-                for query in queries_of(rule):
-                    for selector in query.selectors:
-                        history = max(selector.history + group.query_offset, 0.0)
-                        self._by_name.setdefault(wanted_name(selector.matchers), []).append((selector, history))
+                for selector in selectors_of(rule):
+                    history = max(selector.history + group.query_offset, 0.0)
+                    self._by_name.setdefault(wanted_name(selector.matchers), []).append((selector, history))
 
     def history_of(self, labels: Labels) -> float | None:
         """Seconds for which all samples of a series are needed, 0 for the newest one alone; None if nobody reads it."""
@@ -60,10 +60,10 @@ def _matches(matchers: tuple[Matcher, ...], labels: Labels) -> bool:
         return True
 
 
-def queries_of(rule: Rule) -> Iterable[Query]:
-    """A rule's own query, and those that its templates ask by a literal text."""
-    yield rule.query
+def selectors_of(rule: Rule) -> Iterator[Selector]:
+    """The selectors of a rule's own query, and those of what its templates may ask."""
+    yield from rule.query.selectors
     if isinstance(rule, AlertingRule):
         for _, template in (*rule.labels, *rule.annotations):
-            for text in template.queries:
-                yield compile_query(text)
+            for question in template.queries:
+                yield from reads_of(question).selectors

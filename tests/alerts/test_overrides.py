@@ -81,6 +81,12 @@ def test_every_alert_of_the_name_gets_what_is_overridden_and_keeps_the_rest() ->
     assert (group.name, group.interval, group.limit, group.query_offset) == ("heat", 5.0, 9, 1.0)
 
 
+def test_a_query_that_is_known_when_the_alert_fires_only_is_told() -> None:
+    file = changed({"Hot": Override(annotations={"n": "{{ query $labels.n }}"})})
+    (warning,) = map(str, file.warnings[len(files()[0].warnings) :])
+    assert "override.Hot.annotations.n: template: query '...': the metric's name is known when" in warning
+
+
 def test_zero_overrides_a_duration_and_none_does_not() -> None:
     (first, _) = alerts(changed({"Hot": Override(hold=0.0)}), "Hot")
     assert (first.terms.hold, first.terms.keep) == (0.0, 60.0)

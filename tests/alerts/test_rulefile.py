@@ -23,7 +23,6 @@ WRONG = {
     f"{RULE}    annotations:\n      summary: ok\n      text: '{{{{ humanise $value }}}}'\n": (
         "f.yml:8: group 'g', rule 1, alert 'Hot', annotation 'text': template: column 4: function 'humanise' not"
     ),
-    f"{RULE}    annotations:\n      n: '{{{{ query `up ==` }}}}'\n": "annotation 'n': template: query: ",
     f"{RULE}  - alert: Hot\n    expr: t > 90\n": (
         "f.yml:6: group 'g', rule 2, alert 'Hot': has the name and labels of the alert at line 4; give one of them"
     ),
@@ -66,6 +65,12 @@ def test_the_same_recording_twice_is_a_warning_as_for_prometheus() -> None:
     loaded = rulefile.parse("groups:\n- name: g\n  rules:\n" + rules, "f.yml")
     (warning,) = map(str, loaded.warnings)
     assert warning.startswith("f.yml:6: group 'g', rule 2, record 'r': records the same metric with the same labels as")
+
+
+def test_a_query_of_a_template_that_cannot_be_answered_is_a_warning() -> None:
+    loaded = rulefile.parse(f"{RULE}    annotations:\n      n: '{{{{ query `up ==` }}}}'\n", "f.yml")
+    (warning,) = map(str, loaded.warnings)
+    assert warning.startswith("f.yml:7: group 'g', rule 1, alert 'Hot', annotation 'n': template: query: ")
 
 
 def test_two_alerts_on_one_line_are_two_alerts() -> None:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
+from alerts.template.foreseen import shown
 from tests.servers import need, version_of
 
 VALUES = [0, 1, -1, 5, 80.5, 0.1 + 0.2, 999.96, 1000, 1023, 1024, 1234567, 123456.789, -90061.5, 59.996, 61, 3600,
@@ -153,7 +154,20 @@ def test_a_value_that_a_function_cannot_take_is_told_with_the_function(template:
     assert reason in str(caught.value)
 
 
-def test_a_template_names_the_queries_that_it_asks() -> None:
-    branches = '{{ if query "a" }}{{ range "b" | query }}{{ len (query `c`) }}{{ end }}{{ end }}'
-    template = compile_template(branches + '{{ query "a" | len }}')
-    assert template.queries == ("a", "b", "c")
+ASKED = {
+    '{{ if query "a" }}{{ range "b" | query }}{{ len (query `c`) }}{{ end }}{{ end }}{{ query "a" | len }}': [
+        "a", "b", "c"],
+    '{{ printf "a{b=%q} > %.2f" $labels.b $value | query }}': ['a{b="..."} > ...'],
+    '{{ $n := "a" }}{{ if $value }}{{ $n = "b" }}{{ end }}{{ query (print $n "{x=\'" $labels.x "\'}") }}': [
+        "a{x='...'}", "b{x='...'}"],
+    '{{ range $i, $x := query "a" }}{{ query (printf "b{i=%q}[%d]" $x.Labels.i 7) }}{{ end }}': ["a", 'b{i="..."}[7]'],
+    '{{ $q := "a" }}{{ range $labels }}{{ $q = print $q "+a" }}{{ end }}{{ query $q }}': [
+        "...", "...+a", "a", "a+a"],
+    '{{ query $labels.q }}{{ query (print (toUpper "a") 1 2) }}': ["...", "A1 2"],
+    "{{ with $x := `a` }}{{ query (or $labels.q $x .) }}{{ end }}": ["...", "a"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("template", ASKED)
+def test_a_template_names_the_queries_that_it_may_ask(template: str) -> None:
+    assert sorted(map(shown, compile_template(template).queries)) == sorted(ASKED[template])

@@ -9,6 +9,7 @@ import random
 import pytest
 
 from agent.model import Reading
+from alerts.group import Group
 from alerts.promql import Sample, Storage, is_stale, make_labels
 from alerts.promql.storage import OutOfOrderError
 from alerts.windows import Needs, Windows
@@ -149,3 +150,49 @@ def test_a_reading_given_twice_counts_once(node: Node) -> None:
     twice: list[Reading] = [node.reading("a", "0", 1.0), node.reading("a", "0", 2.0)]
     kept.take(twice, START.wall)
     assert [list(values) for _, _, values in kept.select((), 0.0, math.inf)] == [[1.0]]
+
+
+MADE = (
+    """{{ with printf "a{gpu=%q}" $labels.gpu | query }}{{ . | first | value }}{{ end }}""",
+    """{{ $q := "b" }}{{ if $value }}{{ $q = print "a" " > " 0 }}{{ end }}{{ query $q | len }}""",
+    """{{ range query "a" }}{{ printf "%s{gpu='%v'} > %f" "b" .Labels.gpu .Value | query | len }}{{ end }}""",
+    """{{ query (printf "max_over_time(a{gpu=~%q}[40s])" (print $labels.gpu "|2")) | first | value }}""",
+    """{{ with "b" }}{{ query (print "sum(" . ")") | first | value }}{{ end }}""",
+    """{{ printf "%s" (or $labels.nothing "b") | query | len }}""",
+    """{{ query (printf "{__name__=~'%s'}" "a|b") | len }} {{ query (toLower "B") | len }}""",
+    """{{ query (print $labels.__name__ "{gpu='0'}") | len }} {{ query (printf "%s" $labels.__name__) | len }}""",
+)
+
+
+@pytest.mark.parametrize("template", MADE)
+def test_a_query_whose_text_a_template_makes_sees_what_it_would_see_in_a_store_that_keeps_everything(
+    template: str, node: Node
+) -> None:
+    """The rule's own query reads neither of the series that its template asks for."""
+    rules = ruleset("{alert: A, expr: 'c == 1', annotations: {t: " + json.dumps(template) + "}}")
+    kept, everything = Windows(Needs(rules.groups), (), 1.0), Storage()
+    found = []
+    for second in range(60):
+        readings = [node.reading(name, gpu, float(second)) for name in "ab" for gpu in "012"]
+        kept.take([*readings, node.reading("c", "1", 1.0)], START.wall + second)
+        for reading in (*readings, node.reading("c", "1", 1.0)):
+            labels = make_labels(dict(reading.series.all_labels), reading.series.metric.name)
+            everything.append(labels, START.wall + second, reading.value)
+    for store in (kept, everything):
+        group = Group(rules.groups[0])
+        outcome = group.evaluate(store, START.wall + 59)
+        assert not outcome.failures
+        (alert,) = group.alerts()
+        found.append(alert.annotations["t"])
+    assert found[0] == found[1]
+    assert "error" not in found[0]
+
+
+def test_a_name_that_only_an_evaluation_knows_is_told_when_the_file_is_read() -> None:
+    (file,) = ruleset("{alert: A, expr: up, annotations: {t: '{{ query $labels.question }}'}}").files
+    (warning,) = map(str, file.warnings)
+    assert "annotation 't': template: query '...': the metric's name is known when the alert fires only" in warning
+    (file,) = ruleset("""{alert: A, expr: up, labels: {t: '{{ query (printf "a[%s]" $labels.w) }}'}}""").files
+    assert "query 'a[...]': what it reads is known when the alert fires only" in str(file.warnings)
+    (file,) = ruleset("""{alert: A, expr: up, labels: {t: '{{ query (printf "a{b=%q}" $labels.w) }}'}}""").files
+    assert file.warnings == ()

@@ -1,0 +1,74 @@
+"""Which series a query of a template reads.
+
+What a template asks is known before it is rendered as far as its text is (see `alerts.template.foreseen`). A label's
+value that only the alert knows stands for any. Where a metric's name is not known every series may be meant, of which
+the newest sample is kept then; that is told when the file is read, as is a range that nobody knows.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from alerts.promql import Matcher, PromqlError, Selector, compile_query
+from alerts.promql.labels import METRIC_NAME
+from alerts.template.foreseen import NUMBER, WORD, is_unforeseen, shown
+
+_LOOKBACK = 300.0
+_LONGEST_HISTORY = 10 * 365 * 86_400.0
+"""Seconds: what is longer comes of a placeholder."""
+
+
+class Reads(NamedTuple):
+    """What a question of a template reads, and what of that cannot be known; empty where all is."""
+
+    selectors: tuple[Selector, ...]
+    problem: str
+
+
+def reads_of(question: str) -> Reads:
+    """What a question reads, that may hold placeholders. Any text has an answer, also one that is no query."""
+    try:
+        found = compile_query(question).selectors
+    except PromqlError as error:
+        if not is_unforeseen(question):
+            return Reads((), f"query: {error}")
+        return Reads((_EVERYTHING,), _told(question, "what it reads is known when the alert fires only"))
+    selectors = tuple(map(_opened, found))
+    problem = ""
+    if any(_is_open(each) and each not in found for each in selectors):
+        problem = _told(question, "the metric's name is known when the alert fires only")
+    elif any(each.history > _LONGEST_HISTORY for each in selectors):
+        problem = _told(question, "the range is known when the alert fires only")
+    return Reads(tuple(map(_bounded, selectors)), problem)
+
+
+_EVERYTHING = Selector((), _LOOKBACK, 0.0)
+
+
+def _told(question: str, what: str) -> str:
+    remedy = "write it into the text, or a rule must read the series; of each the newest sample is kept until then"
+    return f"query {shown(question)!r}: {what}, so every series is taken to be read: {remedy}"
+
+
+def _bounded(selector: Selector) -> Selector:
+    return selector if selector.history <= _LONGEST_HISTORY else selector._replace(history=0.0)
+
+
+def _is_open(selector: Selector) -> bool:
+    return not any(each.name == METRIC_NAME and each.operator == "=" for each in selector.matchers)
+
+
+def _opened(selector: Selector) -> Selector:
+    """A selector that takes any value for a placeholder."""
+    matchers = [each for each in map(_any_value, selector.matchers) if each is not None]
+    return selector._replace(matchers=tuple(matchers))
+
+
+def _any_value(matcher: Matcher) -> Matcher | None:
+    if not (is_unforeseen(matcher.value) or is_unforeseen(matcher.name)):
+        return matcher
+    if matcher.name != METRIC_NAME or matcher.operator != "=":
+        return None
+    pieces = re.split(f"{WORD}|{NUMBER}", matcher.value)
+    return Matcher(METRIC_NAME, "=~", ".*".join(map(re.escape, pieces))) if any(pieces) else None

@@ -1,0 +1,181 @@
+"""What a template may ask by `query`, worked out when it is read: the windows keep what some rule is known to read.
+
+The template is followed through all its branches, with what is only known at an evaluation standing as a placeholder:
+`printf "a{instance=%q}" $labels.instance | query` asks for `a{instance="<placeholder>"}`. A placeholder is a word to
+PromQL, or a number, so that such a question can be compiled as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, product
+from typing import NamedTuple, Union
+
+from alerts.template.errors import RenderError, TemplateError
+from alerts.template.functions import FUNCTIONS
+from alerts.template.nodes import Action, Branch, Constant, Dot, Function, Group, Node, Operand, Pipeline, Text
+from alerts.template.printf import VERB, sprintf
+from alerts.template.values import Value, show
+
+WORD = "unforeseen_text"
+NUMBER = "900719925474099"
+"""Placeholders for a text and for a number that only an evaluation knows."""
+
+_MOST = 32
+"""Values that are followed of one operand: what has more of them is taken for unknown."""
+_PASSES = 4
+"""Times that a template is followed for what its variables may be; one that still grows then is unknown."""
+
+
+class _Unknown(NamedTuple):
+    """A value that only the evaluation knows, as the placeholder that stands for it."""
+
+    shown: str
+
+
+_TEXT, _NUMBER = _Unknown(WORD), _Unknown(NUMBER)
+_GIVEN = {"": _TEXT, "labels": _TEXT, "externalLabels": _TEXT, "externalURL": _TEXT, "value": _NUMBER}
+_NUMBERS = frozenset(("len", "parseDuration", "value"))
+_Seen = Union[_Unknown, Value]
+_Values = tuple[_Seen, ...]
+
+
+def is_unforeseen(text: str) -> bool:
+    """Whether a text has a placeholder in it."""
+    return WORD in text or NUMBER in text
+
+
+def shown(question: str) -> str:
+    """A question for people."""
+    return question.replace(WORD, "...").replace(NUMBER, "...")
+
+
+def questions(nodes: Sequence[Node]) -> tuple[str, ...]:
+    """The texts that a template may ask, each once, with placeholders for what is not known yet."""
+    variables: dict[str, _Values] = {}
+    for turn in range(_PASSES):
+        follower = _Follower(variables, widen=turn == _PASSES - 2)
+        follower.run(nodes, (_TEXT,))
+        if not follower.has_grown:
+            break
+    return tuple(dict.fromkeys(follower.asked))
+
+
+class _Follower:
+    """Follows a template once. `variables` are what the passes before found them to be, and grow."""
+
+    def __init__(self, variables: dict[str, _Values], *, widen: bool) -> None:
+        self.asked: list[str] = []
+        self.has_grown = False
+        self._variables = variables
+        self._widen = widen
+
+    def run(self, nodes: Iterable[Node], dot: _Values) -> None:
+        for node in nodes:
+            if isinstance(node, Text):
+                continue
+            if isinstance(node, Action):
+                self._pipeline(node.pipeline, dot)
+                continue
+            for arm in node.arms:
+                value = self._pipeline(arm.pipeline, dot, ranges=node.kind == "range")
+                self.run(arm.body, self._inner(node, value, dot))
+            self.run(node.otherwise, dot)
+
+    def _inner(self, node: Branch, value: _Values, dot: _Values) -> _Values:
+        """What `.` is in a branch."""
+        return {"if": dot, "with": value}.get(node.kind, (_TEXT,))
+
+    def _pipeline(self, pipeline: Pipeline, dot: _Values, *, ranges: bool = False) -> _Values:
+        values: _Values = ()
+        for position, command in enumerate(pipeline.commands):
+            values = self._command(command, dot, (values,) if position else ())
+        for name in pipeline.declares:
+            self._assign(name, (_TEXT,) if ranges else values)
+        return values
+
+    def _assign(self, name: str, values: _Values) -> None:
+        before = self._variables.get(name, ())
+        after = _bounded((*before, *values))
+        if after != before:
+            self.has_grown = True
+            self._variables[name] = (_TEXT,) if self._widen and before else after
+
+    def _command(self, command: tuple[Operand, ...], dot: _Values, piped: tuple[_Values, ...]) -> _Values:
+        head = command[0]
+        if not isinstance(head, Function):
+            return self._operand(head, dot)
+        given = [*(self._operand(each, dot) for each in command[1:]), *piped]
+        if head.name == "query":
+            self.asked.extend(_shown(value) for value in given[0])
+            return (_TEXT,)
+        if head.name in ("and", "or"):
+            return _bounded(value for values in given for value in values)
+        calls = list(islice(product(*given), _MOST + 1))
+        return (_TEXT,) if len(calls) > _MOST else _bounded(_called(head.name, call) for call in calls)
+
+    def _operand(self, operand: Operand, dot: _Values) -> _Values:
+        if isinstance(operand, Constant):
+            return (operand.value,)
+        if isinstance(operand, Function):
+            return self._command((operand,), dot, ())
+        if isinstance(operand, Group):
+            values = self._pipeline(operand.pipeline, dot)
+        elif isinstance(operand, Dot):
+            values = dot
+        else:
+            given = _GIVEN.get(operand.name)
+            values = (*self._variables.get(operand.name, ()), *((given,) if given else ()))
+        return (_NUMBER if operand.names[-1] == "Value" else _TEXT,) if operand.names else values
+
+
+def _bounded(values: Iterable[_Seen]) -> _Values:
+    found = list(islice({(type(value), value): value for value in values}.values(), _MOST + 1))
+    return tuple(found) if len(found) <= _MOST else (_TEXT,)
+
+
+def _called(name: str, given: Sequence[_Seen]) -> _Seen:
+    """What a function gives, as far as that is known."""
+    try:
+        if name == "print":
+            return _printed(given)
+        if name == "printf":
+            return "".join(_formatted(given[0], list(given[1:]))) if given else _TEXT
+        known = [value for value in given if not isinstance(value, _Unknown) and not is_unforeseen(str(value))]
+        function = FUNCTIONS.get(name)
+        if function is None or function.watched or len(known) < len(given):
+            return _NUMBER if name in _NUMBERS else _TEXT
+        return function.call(*known)
+    except (RenderError, TemplateError):
+        return _TEXT
+
+
+def _printed(given: Sequence[_Seen]) -> str:
+    """As `print` does: a space between two neighbours of which neither is a text."""
+    pieces = []
+    for position, value in enumerate(given):
+        texts = [isinstance(each, str) or each == _TEXT for each in given[max(position - 1, 0) : position + 1]]
+        pieces += [" "] if len(texts) > 1 and not any(texts) else []
+        pieces.append(_shown(value))
+    return "".join(pieces)
+
+
+def _formatted(text: _Seen, given: list[_Seen]) -> Iterator[str]:
+    """As `printf` does; a verb of an unknown value becomes its placeholder, in quotes where the verb writes them."""
+    if not isinstance(text, str) or any(match[4] in ("*", "[") for match in VERB.finditer(text)):
+        yield WORD
+        return
+    end = 0
+    for match in VERB.finditer(text):
+        yield text[end : match.start()]
+        end = match.end()
+        value = given.pop(0) if given and match[4] not in ("%", "") else None
+        if isinstance(value, _Unknown):
+            yield f'"{value.shown}"' if match[4] == "q" else value.shown
+        else:
+            yield sprintf(match[0], () if value is None else (value,))
+    yield text[end:]
+
+
+def _shown(value: _Seen) -> str:
+    return value.shown if isinstance(value, _Unknown) else show(value)
