@@ -133,3 +133,9 @@ def test_an_owner_makes_no_other_alert() -> None:
     """What varies is in annotations: a job that begins or ends leaves the alert the one that it was."""
     for each in told():
         assert not each.labels.keys() & {"owner", "user", "namespace", "pod", "name"}, each
+
+
+def test_every_alert_leads_to_its_runbook_on_an_agent_that_knows_of_it() -> None:
+    for each in told():
+        host = each.labels.get("instance", "n1")
+        assert each.notes["runbook_url"] == f"http://{host}/runbooks/{each.name}"
