@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from agent.config import Config, ConfigError, OverrideConfig, ReceiverConfig
+from agent.configvalues import base_url
 from agent.model import Instant, Labels
 from agent.threads import Threads
 from alerts import packs
@@ -26,6 +27,7 @@ from alerts.notify.webhook import Webhook
 from alerts.overrides import Override, OverrideError, apply
 from alerts.promql.labels import make_labels
 from alerts.rulefile import RuleFile, RuleFileError
+from alerts.runbook_links import lead_to
 
 log = logging.getLogger("coldplate.rules")
 
@@ -102,6 +104,8 @@ def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> 
     kept = running.files if running is not None and running.interval == rules.interval else ()
     try:
         files = packs.load_all(rules.files, folder, rules.interval, kept)
+        if rules.runbook_base is not None:
+            files = lead_to(base_url(rules.runbook_base), files)
         overrides = {name: _override(each) for name, each in rules.override.items()}
         return apply(files, rules.disable, overrides, default_step=rules.interval)
     except RuleFileError as error:

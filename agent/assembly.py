@@ -28,7 +28,7 @@ from agent.sampler.settings import RackSettings, Settings
 from agent.selection import Selection
 from agent.threads import Threads
 from agent.worker.supervisor import Supervisor, WorkerOptions
-from exporters.site import RESERVED_PATHS
+from exporters.site import is_reserved
 
 log = logging.getLogger("coldplate")
 
@@ -70,7 +70,7 @@ def check(config: Config) -> Selection:
     """Everything that a start would refuse; a reload must refuse it too. Raises ConfigError."""
     for address in config.web.listen:
         parse_address(address)
-    if config.web.telemetry_path in RESERVED_PATHS:
+    if is_reserved(config.web.telemetry_path):
         raise ConfigError(f"web.telemetry_path: {config.web.telemetry_path} has another use; choose another path")
     _bmc(config.backends)
     load_rack(config, Path(), 0.0)

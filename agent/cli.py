@@ -15,7 +15,7 @@ import msgspec
 
 from agent import __version__, dashboards_cli, logs, rules_cli
 from agent.config import Config, ConfigError, load
-from agent.configvalues import DEVICES, check_url_path
+from agent.configvalues import DEVICES, base_url, check_url_path
 from agent.textfile import descriptor_of
 from agent.wording import one_line
 
@@ -87,6 +87,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="write to this file instead of standard output; with rules and dashboards: into this directory, "
         "which must be given",
+    )
+    render.add_argument(
+        "--runbook-base",
+        metavar="URL",
+        help="with rules: the runbooks of the pack are below this address (default rules.runbook_base)",
     )
     _add_config_file(render)
     dashboards_cli.add_options(render)
@@ -212,10 +217,20 @@ def _render_rules(arguments: argparse.Namespace) -> int:
 
     if arguments.out is None:
         raise ConfigError("render rules: give the directory for the files with --out DIR")
-    return rules_cli.render(load_files(_load(arguments), _folder(arguments)), arguments.out)
+    config = _load(arguments)
+    if arguments.runbook_base is not None:
+        try:
+            base_url(arguments.runbook_base)
+        except ValueError as error:
+            raise ConfigError(f"--runbook-base: {error}") from error
+        rules = msgspec.structs.replace(config.rules, runbook_base=arguments.runbook_base)
+        config = msgspec.structs.replace(config, rules=rules)
+    return rules_cli.render(load_files(config, _folder(arguments)), arguments.out)
 
 
 def _render(arguments: argparse.Namespace) -> int:
+    if arguments.what != "rules" and arguments.runbook_base is not None:
+        raise ConfigError(f"render {arguments.what}: --runbook-base is for rules alone")
     if arguments.what == "dashboards":
         return dashboards_cli.render(arguments)
     if dashboards_cli.used(arguments):

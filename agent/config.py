@@ -135,13 +135,17 @@ class OverrideConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
 
 
 class RulesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The rules that the agent evaluates; `interval` in seconds, `memory` in bytes."""
+    """The rules that the agent evaluates; `interval` in seconds, `memory` in bytes.
+
+    `runbook_base` is the address below which the runbooks of the pack are; None where each agent shows its own.
+    """
 
     files: tuple[str, ...] = ("builtin",)
     interval: float = 1.0
     disable: tuple[str, ...] = ()
     override: dict[str, OverrideConfig] = {}
     memory: float = 64 * 2.0**20
+    runbook_base: str | None = None
 
 
 class ReceiverConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

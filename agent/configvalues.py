@@ -30,6 +30,7 @@ _LONG = re.compile(r"rules\.override\..+\.(?:expr|annotations\..+)", re.DOTALL)
 _HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _LISTEN = re.compile(r"([A-Za-z0-9._-]{0,253}|\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\]):(0|[1-9][0-9]{0,4})")
 _URL_PATH = re.compile(r"/[A-Za-z0-9._~/-]{0,199}")
+_BASE_URL = re.compile(r"https?://[A-Za-z0-9._~\[\]:-]{1,260}(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?")
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _BREAKING = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Categories of Unicode: controls, halves of pairs, and separators of lines and paragraphs."""
@@ -93,6 +94,13 @@ def check_url_path(text: str) -> None:
         raise ValueError(
             f"{shown(text)} is no path; use letters, digits and . _ ~ - after the slashes, such as /metrics"
         )
+
+
+def base_url(text: str) -> str:
+    """An address to which a path is added, without the slash at its end. Raises ValueError with the remedy."""
+    if not _BASE_URL.fullmatch(text):
+        raise ValueError(f"{shown(text)} is no address; write http(s)://host/path, without ? and #")
+    return text.rstrip("/")
 
 
 def _between(key: str, value: float, least: float, most: float, fail: Fail, remedy: str) -> None:
@@ -165,6 +173,11 @@ def _check_rules(config: Config, fail: Fail) -> None:
         fail("rules.memory", "is too little for any window; give 1MiB or more")
     if not rules.memory <= 64 * 2**30:
         fail("rules.memory", "is more than any node needs; give 64GiB or less")
+    if rules.runbook_base is not None:
+        try:
+            base_url(rules.runbook_base)
+        except ValueError as error:
+            fail("rules.runbook_base", str(error))
     for name, override in rules.override.items():
         for key, value in (("for", override.hold), ("keep_firing_for", override.keep_firing_for)):
             if value is not None:

@@ -38,6 +38,7 @@ from agent.statefiles import StateFiles
 from agent.systemd import Notifier
 from agent.threads import KeptThread, Threads
 from agent.vitals import Vitals
+from alerts import packs
 from alerts.garbage import collect_what_stayed
 from exporters.server import HttpServer
 from exporters.site import Site, View
@@ -266,6 +267,7 @@ class Daemon:
             health=self.health,
             reload=self._reloads.ask if self.config.web.enable_lifecycle else None,
             clock=time.monotonic,
+            runbooks=packs.runbooks(),
         )
 
     def _latest(self) -> Snapshot | None:

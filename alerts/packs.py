@@ -23,11 +23,17 @@ MOST_FILES = 1000
 MOST_SHOWN = 400
 
 _SHIPPED = Path(__file__).resolve().parent / "rules"
+_RUNBOOKS = _SHIPPED.parent / "runbooks"
 
 
 def builtin_files() -> list[Path]:
     """The rule files of the pack that is shipped."""
     return sorted(_SHIPPED.glob("*.yml"))
+
+
+def runbooks() -> dict[str, str]:
+    """The Markdown of the runbooks that are shipped, by the name of the alert."""
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(_RUNBOOKS.glob("*.md"))}
 
 
 def find(entry: str, base: Path | None) -> list[Path]:

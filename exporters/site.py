@@ -7,8 +7,8 @@ operators complain about.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from agent.model import GroupReport, Snapshot
@@ -21,6 +21,7 @@ from exporters.reloads import Begin, Reloads
 from exporters.render_queue import RenderQueue
 from exporters.rule_selection import ParameterError, selection_of
 from exporters.rules_json import RulePrinter
+from exporters.runbook_pages import PREFIX, RunbookPages
 from exporters.wire import Request, Response
 
 _HTML = "text/html; charset=utf-8"
@@ -45,7 +46,7 @@ class View:
     not enabled. `clock` is the clock of the snapshots' `mono`. `synthetic` names the scenario when the devices are not
     real. `rules` gives how every group of rules is doing; it is None where there is no rules engine. `rack` gives what
     the agents of the rack's other nodes are told, in JSON; None where no rack is configured. All of them are called in
-    the server's thread and must be quick.
+    the server's thread and must be quick. `runbooks` has the Markdown of each alert's runbook, by the alert's name.
     """
 
     latest: Callable[[], Snapshot | None]
@@ -59,11 +60,17 @@ class View:
     rules: Callable[[], tuple[GroupReport, ...]] | None = None
     rack: Callable[[], bytes | None] | None = None
     health: Callable[[], tuple[bool, str]] = lambda: (True, "healthy")
+    runbooks: Mapping[str, str] = field(default_factory=dict)
 
 
 RESERVED_PATHS = ("/-/healthy", "/-/ready", "/-/reload", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules",
                   "/api/v1/rack")  # fmt: skip
-"""Paths that the metrics cannot have."""
+"""Paths that the metrics cannot have, beside those of runbooks."""
+
+
+def is_reserved(path: str) -> bool:
+    """Whether the metrics cannot have a path, since another page has it."""
+    return path in RESERVED_PATHS or f"{path}/".startswith(PREFIX)
 
 
 class Site:
@@ -90,8 +97,10 @@ class Site:
             "/api/v1/rules": (_READ, self._rules),
             "/api/v1/rack": (_READ, self._rack),
         }
+        self._runbook_pages = RunbookPages(view.runbooks, view.node)
+        self._routes.update((path, (_READ, self._runbook)) for path in self._runbook_pages.paths)
         path = view.telemetry_path
-        if not path.startswith("/") or (path in self._routes and path != "/"):
+        if not path.startswith("/") or is_reserved(path):
             raise ValueError(f"telemetry path {path!r}: give a path that starts with / and has no other use here")
         self._routes[path] = (_READ, self._metrics)
 
@@ -193,6 +202,9 @@ class Site:
             text = "no rack is configured here: set rack.name"
             return Response(HTTPStatus.NOT_FOUND, envelope.failure("not_found", text), _JSON)
         return Response(HTTPStatus.OK, told, _JSON)
+
+    def _runbook(self, request: Request) -> Answer:
+        return self._runbook_pages.page(request.path)
 
     def _landing(self, request: Request) -> Answer:
         rendering = Rendering("landing", None, (), lambda now: landing.pieces(self._facts(now)))

@@ -21,7 +21,9 @@ _LEVELS = {"critical": logging.ERROR, "warning": logging.WARNING}
 """Of an alert that fires, by its severity."""
 _PRIORITIES = {logging.ERROR: "3", logging.WARNING: "4", logging.INFO: "6"}
 """Of syslog(3)."""
-_TAKEN = frozenset({"ts", "level", "logger", "msg", "trace", "alertstate", "value", "runbook_url"})
+_NOTES = ("owner", "runbook_url")
+"""Annotations that are facts of their own; the summary is the message."""
+_TAKEN = frozenset({"ts", "level", "logger", "msg", "trace", "alertstate", "value", *_NOTES})
 """Keys of a log line that a label must not replace."""
 
 
@@ -79,8 +81,7 @@ def _facts(alert: Alert, labels: dict[str, str]) -> dict[str, object]:
         facts["severity"] = labels["severity"]
     facts.update((f"label_{name}" if name in _TAKEN else name, value) for name, value in labels.items())
     facts["value"] = alert.value if math.isfinite(alert.value) else str(alert.value)
-    if "runbook_url" in alert.annotations:
-        facts["runbook_url"] = alert.annotations["runbook_url"]
+    facts.update((name, alert.annotations[name]) for name in _NOTES if name in alert.annotations)
     return facts
 
 
@@ -92,7 +93,8 @@ def _fields(alert: Alert, labels: dict[str, str], level: int, message: str) -> I
     yield "COLDPLATE_ALERTSTATE", alert.phase.value
     yield "COLDPLATE_SEVERITY", labels.get("severity", "")
     yield "COLDPLATE_VALUE", str(alert.value)
-    if "runbook_url" in alert.annotations:
-        yield "COLDPLATE_RUNBOOK_URL", alert.annotations["runbook_url"]
+    for name in _NOTES:
+        if name in alert.annotations:
+            yield f"COLDPLATE_{name.upper()}", alert.annotations[name]
     for name, value in alert.labels:
         yield field_name(f"COLDPLATE_LABEL_{name}"), value

@@ -48,7 +48,7 @@ dashboard.add(
     table("Firing alerts", [Column("Alerts",
         'count by (alertname, severity, instance, rack, gpu, device, job_id) (ALERTS{alertstate="firing"})',
         unit="short")],
-          "empty. Each line has a runbook in docs/runbooks/.", what="Alerts that fire on the server, with where.",
+          "empty. Every agent has the runbooks, at /runbooks/.", what="Alerts that fire on the server, with where.",
               size=(24, 9),
           labels={"severity": "Severity", "alertname": "Alert", "instance": "Node", "rack": "Rack", "gpu": "GPU",
               "device": "Port", "job_id": "Job"},

@@ -137,7 +137,7 @@ def usual(number: int) -> str:
     annotations:
       summary: "GPU {{{{ $labels.gpu }}}} is at {{{{ $value | humanize }}}} degrees"
       description: Check the cooling of GPU {{{{ $labels.gpu }}}} before it throttles, see number {number}
-      runbook_url: docs/runbooks/{number}.md"""
+      runbook_url: http://node/runbooks/{number}"""
 
 
 def test_thousands_of_alerts_of_the_usual_size_are_loaded(tmp_path: Path) -> None:

@@ -61,7 +61,9 @@ def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-SUMMARY = {"summary": "GPU 0 is at 91°C", "runbook_url": "docs/runbooks/GpuHot.md"}
+SUMMARY = {
+    "summary": "GPU 0 is at 91°C", "owner": "slurm job 7 of ada", "runbook_url": "http://n1:19400/runbooks/GpuHot"
+}  # fmt: skip
 
 
 def test_an_alert_is_a_line_with_its_labels_as_facts(lines, h) -> None:
@@ -72,7 +74,7 @@ def test_an_alert_is_a_line_with_its_labels_as_facts(lines, h) -> None:
     assert record.getMessage() == "firing: GpuHot: GPU 0 is at 91°C"
     assert record.facts == {
         "alertname": "GpuHot", "alertstate": "firing", "severity": "critical", "gpu": "0", "label_level": "top",
-        "value": 91.0, "runbook_url": "docs/runbooks/GpuHot.md",
+        "value": 91.0, "owner": "slurm job 7 of ada", "runbook_url": "http://n1:19400/runbooks/GpuHot",
     }  # fmt: skip
     assert receiver.counts.sent == 1
 
@@ -107,7 +109,8 @@ def test_the_journal_gets_fields_and_the_log_no_second_line(lines, journald, h) 
         ("COLDPLATE_ALERTSTATE", "firing"),
         ("COLDPLATE_SEVERITY", "warning"),
         ("COLDPLATE_VALUE", "91.0"),
-        ("COLDPLATE_RUNBOOK_URL", "docs/runbooks/GpuHot.md"),
+        ("COLDPLATE_OWNER", "slurm job 7 of ada"),
+        ("COLDPLATE_RUNBOOK_URL", "http://n1:19400/runbooks/GpuHot"),
         ("COLDPLATE_LABEL_ALERTNAME", "GpuHot"),
         ("COLDPLATE_LABEL_GPU", "0"),
         ("COLDPLATE_LABEL_SEVERITY", "warning"),

@@ -25,7 +25,8 @@ def test_a_straggler_is_told_within_3_minutes_and_by_the_sustained_form_within_6
     assert node.fired["GpuImbalanceSharp", "5"] - 120 <= 180
     assert node.fired["GpuImbalance", "5"] - 120 <= 360
     alert = node.alert("GpuImbalanceSharp")
-    assert "GPU 5 of job 6001" in alert.annotations["summary"]
+    assert alert.annotations["summary"].startswith("GPU 5 of node:19400 is at ")
+    assert alert.annotations["owner"] == "slurm job 6001 of ada"
     assert "uneven work" in alert.annotations["description"]
 
 
@@ -52,9 +53,11 @@ def test_a_power_brake_is_told_within_15_seconds_and_never_as_heat(play: Any) ->
 
 
 def test_a_lost_gpu_is_told_within_10_seconds(play: Any) -> None:
-    fired = play("gpu-lost", 90).fired
+    node = play("gpu-lost", 90)
+    fired = node.fired
     assert fired["GpuLost", "3"] - 60 <= 10
     assert set(fired) == {("GpuLost", "3"), ("GpuXidNode", "3"), *(("GpuXidInfo", str(gpu)) for gpu in range(3))}
+    assert node.alert("GpuLost").annotations["owner"] == "slurm job 6006 of ada"
 
 
 def test_a_port_that_flaps_is_down_and_then_flapping(play: Any) -> None:

@@ -1,0 +1,134 @@
+"""Runbooks as pages: all of a text, nothing of its markup, and what an alert's link leads to."""
+
+from __future__ import annotations
+
+import base64
+import re
+from hashlib import sha256
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import pytest
+
+from alerts import packs
+from exporters import runbook_pages
+from exporters.markdown import to_html
+from exporters.site import Site, View, is_reserved
+from exporters.wire import Response
+
+TEXTS = packs.runbooks()
+WORD = re.compile(r"\w+")
+NO_WORDS = re.compile(r"^(?:\d+\. |```\w*)", re.MULTILINE)
+"""What has letters in Markdown and is not said: the numbers of a list's items, and what a block of code is in."""
+
+
+class Reader(HTMLParser):
+    """What a page says, and the tags about it; fails on a tag that is not closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+        self.tags: set[str] = set()
+        self.code: list[str] = []
+        self._open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag not in ("meta", "link"):
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.said.append(data)
+        if "code" in self._open:
+            self.code.append(data)
+
+
+def read(html: str) -> Reader:
+    reader = Reader()
+    reader.feed(html)
+    reader.close()
+    return reader
+
+
+def site(**more: object) -> Site:
+    view = View(lambda: None, lambda: (True, "ready"), lambda: 0.0, "n1", "1", runbooks=TEXTS)
+    for name, value in more.items():
+        object.__setattr__(view, name, value)
+    return Site(view)
+
+
+def get(path: str, method: str = "GET") -> Response:
+    answer = site()(SimpleNamespace(method=method, path=path, query="", headers={}))  # type: ignore[arg-type]
+    assert isinstance(answer, Response)
+    return answer
+
+
+@pytest.mark.parametrize("name", sorted(TEXTS))
+def test_every_word_of_a_runbook_is_on_its_page_and_nothing_of_its_markup(name: str) -> None:
+    """The words in their order; code to the letter; and outside of code no sign that only Markdown has."""
+    page = read("".join(to_html(TEXTS[name])))
+    assert WORD.findall(" ".join(page.said)) == WORD.findall(NO_WORDS.sub(" ", TEXTS[name]))
+    for code in re.findall(r"```\w*\n(.*?)\n```|`([^`]+)`", TEXTS[name], re.DOTALL):
+        assert (code[0] or code[1]) in page.code
+    assert not re.search(r"[`|]|\*\*|^#", "\n".join(each for each in page.said if each not in page.code), re.MULTILINE)
+
+
+def test_each_block_becomes_what_it_is() -> None:
+    text = (
+        "# Title\n\nOne *two*\n**three** `a<b`.\n\n1. first\n   goes on\n2. second\n\n- point\n\n"
+        "| a | b |\n|---|---|\n| `1` | 2 |\n\n```promql\nup == 0\n\nx < 1\n```\n"
+    )
+    assert "".join(to_html(text)) == (
+        "<h1>Title</h1>\n<p>One <em>two</em>\n<strong>three</strong> <code>a&lt;b</code>.</p>\n"
+        "<ol>\n<li>first\ngoes on</li>\n<li>second</li>\n</ol>\n<ul>\n<li>point</li>\n</ul>\n"
+        '<div class="scroll"><table>\n<tr><th>a</th><th>b</th></tr>\n<tr><td><code>1</code></td><td>2</td></tr>\n'
+        "</table></div>\n<pre><code>up == 0\n\nx &lt; 1</code></pre>\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["<script>x</script>", "`<b>`", "# <i>", "- <i>", "| <i> |", "```\n<i>\n```", "```\nopen"]
+)
+def test_a_text_brings_no_markup_of_its_own(text: str) -> None:
+    assert not read("".join(to_html(text))).tags & {"script", "b", "i"}
+
+
+def test_the_page_of_an_alert_is_there_before_the_first_sample() -> None:
+    answer = get("/runbooks/GpuLost")
+    page = answer.body.decode()
+    assert (answer.status, answer.content_type) == (200, "text/html; charset=utf-8")
+    assert "<title>GpuLost</title>" in page
+    assert '<meta name="viewport" content="width=device-width' in page
+    assert {"h1", "h2", "ol", "pre"} <= read(page).tags
+
+
+@pytest.mark.parametrize("path", ["/runbooks", "/runbooks/"])
+def test_the_index_leads_to_every_runbook(path: str) -> None:
+    links = re.findall(r'href="/runbooks/(\w+)"', get(path).body.decode())
+    assert links == sorted(TEXTS)
+
+
+@pytest.mark.parametrize("path", ["/runbooks/Nothing", "/runbooks/../secret", "/runbooks/GpuLost/", "/runbooksX"])
+def test_nothing_else_is_there(path: str) -> None:
+    assert get(path).status == 404
+
+
+def test_a_runbook_is_only_read() -> None:
+    assert get("/runbooks/GpuLost", "POST").status == 405
+
+
+@pytest.mark.parametrize("path", ["/runbooks", "/runbooks/", "/runbooks/GpuLost", "/runbooks/metrics"])
+def test_the_metrics_are_not_among_the_runbooks(path: str) -> None:
+    assert is_reserved(path)
+    with pytest.raises(ValueError, match="no other use"):
+        site(telemetry_path=path)
+
+
+def test_a_browser_applies_the_one_style_sheet_and_loads_nothing() -> None:
+    digest = base64.b64encode(sha256(runbook_pages.STYLE.encode()).digest()).decode()
+    policy = dict(get("/runbooks/").headers)["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert f"style-src 'sha256-{digest}'" in policy

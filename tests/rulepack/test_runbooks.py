@@ -1,0 +1,107 @@
+"""Runbooks are followed at night, as they stand: their queries are queries, and their commands do what they need to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.catalogue import BY_NAME
+from agent.model import Backend, Gpu, IbPort, Node, NvLink, Rack
+from alerts import packs
+from alerts.promql import compile_query
+from alerts.rulefile import RecordingRule, RuleFile
+
+TEXTS = packs.runbooks()
+ENTITIES = (Node(), Gpu("", ""), NvLink(Gpu("", ""), 0), IbPort("", ""), Rack(""), Backend(""))
+LABELS = {type(each): {name for name, _ in each.labels} for each in ENTITIES}
+OF_SERVERS = {"up": {"instance", "job"}}
+EVERYWHERE = {"instance", "job", "cluster"}
+MISSING_OF = {"gpu", "uuid", "link", "device", "port", "rack", "backend"}
+"""What coldplate_metric_missing says of the metric that is missing."""
+
+each_runbook = pytest.mark.parametrize("name", sorted(TEXTS))
+
+
+def queries(text: str) -> Iterator[str]:
+    for block in re.findall(r"```promql\n(.*?)```", text, re.DOTALL):
+        yield from (line for line in block.splitlines() if line)
+
+
+def steps(text: str) -> list[str]:
+    """The items of lists and the paragraphs, each in one line."""
+    blocks = re.split(r"\n\n|\n(?=\d+\. |- )", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    return [" ".join(block.split()) for block in blocks]
+
+
+@each_runbook
+def test_every_query_names_metrics_and_labels_that_are_there(name: str, pack: list[RuleFile]) -> None:
+    recorded = {
+        rule.name for file in pack for group in file.groups for rule in group.rules if isinstance(rule, RecordingRule)
+    }
+    found = list(queries(TEXTS[name]))
+    assert found
+    for query in found:
+        for selector in compile_query(query).selectors:
+            (metric,) = (each.value for each in selector.matchers if each.name == "__name__")
+            assert metric in BY_NAME.keys() | OF_SERVERS.keys() | recorded, query
+            if metric in BY_NAME:
+                row = BY_NAME[metric]
+                known = LABELS[row.entity] | set(row.labels) | EVERYWHERE
+                known |= MISSING_OF if metric == "coldplate_metric_missing" else set()
+                assert {each.name for each in selector.matchers} - {"__name__"} <= known, query
+
+
+def test_prometheus_takes_every_query(tmp_path: Path, promtool: Any) -> None:
+    lines = [f"  - record: a{number}\n    expr: '{query.replace(chr(39), chr(39) * 2)}'\n"
+             for number, query in enumerate(query for text in TEXTS.values() for query in queries(text))]  # fmt: skip
+    assert len(lines) > 100
+    file = tmp_path / "queries.yml"
+    file.write_text("groups:\n- name: runbooks\n  rules:\n" + "".join(lines))
+    assert promtool("check", file) == 0
+
+
+@each_runbook
+def test_what_asks_for_an_action_is_told_from_what_asks_for_none(name: str) -> None:
+    """`== 1` of a state is true of the healthy one as well."""
+    for query in queries(TEXTS[name]):
+        for metric, matchers in re.findall(r"(coldplate_\w+)(?:\{(.*?)\})? == 1", query):
+            assert "action" not in BY_NAME[metric].labels or 'action!="none"' in matchers, query
+
+
+@each_runbook
+def test_whoever_resets_a_gpu_stops_the_agent_first_and_starts_it_again(name: str) -> None:
+    """The agent's worker holds the devices, and the driver resets none that is in use."""
+    commands = re.findall(r"`(systemctl (?:stop|start) coldplate|nvidia-smi --gpu-reset[^`]*)`", TEXTS[name])
+    kinds = [command.split()[0] if "reset" in command else command.split()[1] for command in commands]
+    resets = "nvidia-smi" in kinds
+    assert resets == bool(re.search(r"\breset (?:it|the GPU|all GPUs)|gpu-reset", TEXTS[name]))
+    assert kinds == ["stop", "nvidia-smi", "start"] or not resets
+
+
+def test_some_runbooks_reset_a_gpu() -> None:
+    """Those of the alerts whose texts ask for it."""
+    assert {name for name, text in TEXTS.items() if "--gpu-reset" in text} == {
+        "GpuEccUncorrected", "GpuRecoveryActionNeeded", "GpuRowRemapPending", "GpuXidReset", "NvLinkDown",
+        "NvLinkErrors",
+    }  # fmt: skip
+
+
+@each_runbook
+def test_a_step_for_one_scheduler_has_the_command_of_the_other(name: str) -> None:
+    slurm, kubernetes = re.compile(r"`(?:scontrol|scancel|squeue) "), re.compile(r"`kubectl ")
+    for step in steps(TEXTS[name]):
+        assert bool(slurm.search(step)) == bool(kubernetes.search(step)) or "scontrol hold" in step, step
+        for pair in (("state=drain", "kubectl cordon"), ("state=resume", "kubectl uncordon")):
+            assert (pair[0] in step) == (pair[1] in step), step
+        assert "scancel" not in step or "kubectl -n NAMESPACE delete pod" in step, step
+
+
+@each_runbook
+def test_a_node_is_drained_by_commands_and_not_by_a_word(name: str) -> None:
+    prose = re.sub(r"`[^`]*`|```.*?```", "", TEXTS[name], flags=re.DOTALL)
+    assert not re.search(r"\b[Dd]rain\b(?! and )", prose), name
+    assert "Take the node out" not in TEXTS[name] or "kubectl cordon NODE" in TEXTS[name]
