@@ -164,11 +164,15 @@ Entity = Union[Node, Gpu, NvLink, IbPort, Rack, Backend]
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """The same value under a neighbour's name: `value * factor` in the neighbour's unit."""
+    """The same value under a neighbour's name: `value * factor` in the neighbour's unit.
+
+    `labels` are the values of the row's own labels, in order, where the neighbour's metric is one of the row's series.
+    """
 
     profile: str
     name: str
     factor: float = 1.0
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

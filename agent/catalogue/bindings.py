@@ -37,12 +37,14 @@ class Field:
 class Call:
     """A value that one NVML function gives; the NVML backend knows how to call it.
 
-    `lane` is for a value that is worth less than its call costs in the row's own lane.
+    `lane` is for a value that is worth less than its call costs in the row's own lane. `bit` is for a function that
+    answers with a mask: the value is whether this bit is set.
     """
 
     name: str
     labels: tuple[str, ...] = ()
     lane: Lane | None = None
+    bit: int | None = None
 
     def __str__(self) -> str:
         return self.name

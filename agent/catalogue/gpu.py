@@ -14,18 +14,19 @@ NANO = 1e-9
 MEGA = 1e6
 
 EVENT_REASONS = (
-    # (bit of nvmlDeviceGetCurrentClocksEventReasons, label value). Bit 0x8 is the ambiguous umbrella
-    # of heat, brake and fast power trigger: it is shown apart and never called thermal.
+    # (bit of nvmlDeviceGetCurrentClocksEventReasons, label value)
     (0x1, "gpu_idle"),
     (0x2, "application_clocks"),
     (0x4, "sw_power_cap"),
-    (0x8, "hw_slowdown"),
     (0x10, "sync_boost"),
     (0x20, "sw_thermal_slowdown"),
     (0x40, "hw_thermal_slowdown"),
     (0x80, "hw_power_brake"),
     (0x100, "display_clocks"),
 )
+HW_SLOWDOWN = 0x8
+"""The umbrella of 0x40, 0x80 and the fast power trigger: a metric of its own, or a sum over the reasons would count
+them twice. It is ambiguous, so it is never called thermal."""
 
 RECOVERY_ACTIONS = (
     "none",
@@ -183,7 +184,9 @@ POWER = (
             Call("nvmlDeviceGetClockInfo", ("video",), Lane.SLOW)),
            labels=("domain",),
            span=(0, 1e10), simulated=(0, 3e9), rolling=True,
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_SM_CLOCK", 1e-6), Alias("nvitop", "gpu_clock_sm_MHz", 1e-6))),
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_SM_CLOCK", 1e-6, ("sm",)),
+                    Alias("dcgm", "DCGM_FI_DEV_MEM_CLOCK", 1e-6, ("memory",)),
+                    Alias("nvitop", "gpu_clock_sm_MHz", 1e-6, ("sm",)))),
     Metric("coldplate_gpu_clock_limit_hertz", Kind.GAUGE, Unit.HERTZ, Gpu,
            "Highest clock that a domain can have.",
            Lane.COLD, (Call("nvmlDeviceGetMaxClockInfo", ("sm",)), Call("nvmlDeviceGetMaxClockInfo", ("memory",))),
@@ -195,30 +198,44 @@ THROTTLING = (
            "1 while the clocks are held down for this reason; gpu_idle and sw_power_cap are normal.",
            Lane.FAST, (Call("nvmlDeviceGetCurrentClocksEventReasons"),), labels=("reason",),
            span=(0, 1), simulated=(0, 1)),
+    Metric("coldplate_gpu_hw_slowdown_active", Kind.STATE, Unit.NONE, Gpu,
+           "1 while the hardware holds the clocks down for a reason of its own: heat, power brake, fast power trigger.",
+           Lane.FAST, (Call("nvmlDeviceGetCurrentClocksEventReasons", bit=HW_SLOWDOWN),),
+           span=(0, 1), simulated=(0, 1)),
     Metric("coldplate_gpu_throttle_seconds_total", Kind.COUNTER, Unit.SECONDS, Gpu,
-           "Time in which the clocks were held down for this reason; 'thermal' sums every kind of heat.",
+           "Time in which the clocks were held down for this reason; two that hold at once both count.",
            Lane.FAST,
-           (Field(74, NANO, labels=("sw_power_cap",)), Field(75, NANO, labels=("thermal",)),
-            Field(76, NANO, labels=("sync_boost",)), Field(77, NANO, labels=("board_limit",)),
-            Field(78, NANO, labels=("low_utilization",)), Field(79, NANO, labels=("reliability",)),
+           (Field(74, NANO, labels=("sw_power_cap",)), Field(76, NANO, labels=("sync_boost",)),
+            Field(77, NANO, labels=("board_limit",)), Field(78, NANO, labels=("low_utilization",)),
+            Field(79, NANO, labels=("reliability",)),
             Field(269, NANO, labels=("sw_thermal_slowdown",)), Field(270, NANO, labels=("hw_thermal_slowdown",)),
             Field(271, NANO, labels=("hw_power_brake",))),
            labels=("reason",), span=(0, 1e10), simulated=(0, 1e9)),
+    Metric("coldplate_gpu_thermal_throttle_seconds_total", Kind.COUNTER, Unit.SECONDS, Gpu,
+           "Time in which the clocks were held down for heat of any kind, also where the driver tells no kinds apart.",
+           Lane.FAST, (Field(75, NANO),), span=(0, 1e10), simulated=(0, 1e9),
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_THERMAL_VIOLATION", 1e9),)),
 )  # fmt: skip
 
 FAULTS = (
     Metric("coldplate_gpu_ecc_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "Memory errors found by ECC; scope volatile counts since the driver was loaded, aggregate for life.",
-           Lane.SLOW,
-           (Field(3, labels=("corrected", "volatile")), Field(4, labels=("uncorrected", "volatile")),
-            Field(5, labels=("corrected", "aggregate")), Field(6, labels=("uncorrected", "aggregate"))),
-           labels=("type", "scope"), span=(0, 2.0**63), simulated=(0, 1e6),
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"),)),
+           "Memory errors found by ECC since the driver was loaded (NVML: volatile).",
+           Lane.SLOW, (Field(3, labels=("corrected",)), Field(4, labels=("uncorrected",))),
+           labels=("type",), span=(0, 2.0**63), simulated=(0, 1e6),
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", labels=("corrected",)),
+                    Alias("dcgm", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", labels=("uncorrected",)))),
+    Metric("coldplate_gpu_ecc_aggregate_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "Memory errors found by ECC in the life of the board (NVML: aggregate), the volatile ones among them.",
+           Lane.SLOW, (Field(5, labels=("corrected",)), Field(6, labels=("uncorrected",))),
+           labels=("type",), span=(0, 2.0**63), simulated=(0, 1e6),
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", labels=("corrected",)),
+                    Alias("dcgm", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", labels=("uncorrected",)))),
     Metric("coldplate_gpu_row_remaps_total", Kind.COUNTER, Unit.NONE, Gpu,
            "Rows of device memory remapped, by cause.",
            Lane.SLOW, (Field(142, labels=("correctable",)), Field(143, labels=("uncorrectable",))),
            labels=("cause",), span=(0, 2.0**32 - 2), simulated=(0, 1000),
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"),)),
+           aliases=(Alias("dcgm", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", labels=("correctable",)),
+                    Alias("dcgm", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", labels=("uncorrectable",)))),
     Metric("coldplate_gpu_row_remap_pending", Kind.STATE, Unit.NONE, Gpu,
            "1 if a row remap waits for a GPU reset.",
            Lane.SLOW, (Field(144),), span=(0, 1), simulated=(0, 1)),

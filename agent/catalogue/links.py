@@ -8,6 +8,21 @@ from agent.model import Gpu, Kind, Lane, Metric, NvLink, Unit
 KIBI = 1024.0
 """NVML's "throughput" fields 138 and 139 are cumulative KiB, despite their name (nvidia-ml-py)."""
 
+
+def _blackwell() -> tuple[Field, ...]:
+    """The counters of one link from NVLink 5 on: packets lost or refused, and recoveries of the link.
+
+    208 counts received packets with errors of any kind, 206, 207, 209 and 210 among them; 219 and 221 count the
+    errors of the physical layer that the others come from, and 215 is 213 and 214 together: none of them may stand
+    beside these.
+    """
+    types = {
+        206: "malformed_packet", 207: "buffer_overrun", 209: "receive_remote", 210: "receive_general",
+        211: "local_integrity", 212: "transmit_discard", 213: "recovery_successful", 214: "recovery_failed",
+    }  # fmt: skip
+    return tuple(Field(number, labels=(kind,), per_link=True) for number, kind in types.items())
+
+
 NVLINK = (
     Metric("coldplate_gpu_nvlink_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
            "Payload sent over all NVLinks of the GPU.",
@@ -26,26 +41,26 @@ NVLINK = (
            "Speed of all NVLinks of the GPU together, in one direction; less than its peers': a slow link.",
            Lane.COLD, (Field(164, 1e6, per_link=True),), span=(0, 1e13), simulated=(0, 1e13)),
     Metric("coldplate_nvlink_errors_total", Kind.COUNTER, Unit.NONE, NvLink,
-           "Errors of the link by type: up to Hopper replay, recovery, crc; on Blackwell its own counters.",
+           "Errors of the link by type: up to Hopper replay, recovery, crc; from Blackwell on its own counters.",
            Lane.SLOW,
            (Field(161, labels=("replay",), per_link=True), Field(162, labels=("recovery",), per_link=True),
-            Field(163, labels=("crc",), per_link=True),
-            Field(206, labels=("malformed_packet",), per_link=True),
-            Field(207, labels=("buffer_overrun",), per_link=True),
-            Field(208, labels=("receive",), per_link=True), Field(209, labels=("receive_remote",), per_link=True),
-            Field(210, labels=("receive_general",), per_link=True),
-            Field(211, labels=("local_integrity",), per_link=True),
-            Field(212, labels=("transmit_discard",), per_link=True),
-            Field(213, labels=("recovery_successful",), per_link=True),
-            Field(214, labels=("recovery_failed",), per_link=True),
-            Field(219, labels=("effective",), per_link=True), Field(221, labels=("symbol",), per_link=True)),
+            Field(163, labels=("crc",), per_link=True), *_blackwell()),
            labels=("type",), span=(0, 2.0**63), simulated=(0, 1e9)),
     Metric("coldplate_gpu_nvlink_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "Errors of all NVLinks of the GPU by type (up to Hopper).",
+           "Errors of all NVLinks of the GPU by type: up to Hopper its own sums, from Blackwell on those of its links.",
            Lane.SLOW,
            (Field(38, labels=("crc_flit",)), Field(45, labels=("crc_data",)), Field(52, labels=("replay",)),
-            Field(59, labels=("recovery",)), Field(160, labels=("ecc_data",))),
+            Field(59, labels=("recovery",)), Field(160, labels=("ecc_data",)), *_blackwell()),
            labels=("type",), span=(0, 2.0**63), simulated=(0, 1e9)),
+    Metric("coldplate_nvlink_receive_errors_total", Kind.COUNTER, Unit.NONE, NvLink,
+           "Packets with errors of any kind that the link received, those of the single types among them (Blackwell).",
+           Lane.SLOW, (Field(208, per_link=True),), span=(0, 2.0**63), simulated=(0, 1e9)),
+    Metric("coldplate_nvlink_symbol_errors_total", Kind.COUNTER, Unit.NONE, NvLink,
+           "Symbols that the link received with errors, nearly all of which it corrects by itself (Blackwell).",
+           Lane.SLOW, (Field(221, per_link=True),), span=(0, 2.0**63), simulated=(0, 1e9)),
+    Metric("coldplate_nvlink_effective_errors_total", Kind.COUNTER, Unit.NONE, NvLink,
+           "Errors in packets that forward error correction left over on the link (Blackwell).",
+           Lane.SLOW, (Field(219, per_link=True),), span=(0, 2.0**63), simulated=(0, 1e9)),
 )  # fmt: skip
 
 FABRIC = (
@@ -71,15 +86,33 @@ PCIE = (
     Metric("coldplate_gpu_pcie_replays_total", Kind.COUNTER, Unit.NONE, Gpu,
            "PCIe packets sent again.",
            Lane.SLOW, (Field(94),), span=(0, 2.0**63), simulated=(0, 1e9)),
+    # Advanced Error Reporting puts each error into one of these classes; what follows are their causes and effects.
     Metric("coldplate_gpu_pcie_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "PCIe errors by type.",
+           "PCIe errors by class.",
            Lane.SLOW,
-           (Field(169, labels=("l0_to_recovery",)), Field(173, labels=("correctable",)),
-            Field(174, labels=("naks_received",)), Field(175, labels=("receiver",)), Field(176, labels=("bad_tlp",)),
-            Field(177, labels=("naks_sent",)), Field(178, labels=("bad_dllp",)), Field(179, labels=("non_fatal",)),
-            Field(180, labels=("fatal",)), Field(181, labels=("unsupported_request",)), Field(182, labels=("lcrc",)),
-            Field(183, labels=("lane",))),
+           (Field(173, labels=("correctable",)), Field(179, labels=("non_fatal",)), Field(180, labels=("fatal",))),
            labels=("type",), span=(0, 2.0**63), simulated=(0, 1e9)),
+    Metric("coldplate_gpu_pcie_error_causes_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "PCIe errors by what the GPU found wrong; each is in a class of coldplate_gpu_pcie_errors_total, too.",
+           Lane.SLOW,
+           (Field(175, labels=("receiver",)), Field(176, labels=("bad_tlp",)), Field(178, labels=("bad_dllp",)),
+            Field(181, labels=("unsupported_request",))),
+           labels=("cause",), span=(0, 2.0**63), simulated=(0, 1e9)),
+    Metric("coldplate_gpu_pcie_lcrc_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "PCIe packets received with a wrong link CRC; each is a bad_tlp, too.",
+           Lane.SLOW, (Field(182),), span=(0, 2.0**63), simulated=(0, 1e9)),
+    Metric("coldplate_gpu_pcie_lane_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "PCIe errors that were found on single lanes; a receiver error may be one of them.",
+           Lane.SLOW, (Field(183),), span=(0, 2.0**63), simulated=(0, 1e9)),
+    Metric("coldplate_gpu_pcie_naks_received_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "PCIe packets that the other side refused, and that the GPU sent again.",
+           Lane.SLOW, (Field(174),), span=(0, 2.0**63), simulated=(0, 1e9)),
+    Metric("coldplate_gpu_pcie_naks_sent_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "PCIe packets that the GPU refused.",
+           Lane.SLOW, (Field(177),), span=(0, 2.0**63), simulated=(0, 1e9)),
+    Metric("coldplate_gpu_pcie_recoveries_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "Times that the PCIe link went from L0 to recovery, which is to train again.",
+           Lane.SLOW, (Field(169),), span=(0, 2.0**63), simulated=(0, 1e9)),
     Metric("coldplate_gpu_pcie_link_generation", Kind.GAUGE, Unit.NONE, Gpu,
            "PCIe generation of the link now; drops at idle by design.",
            Lane.SLOW, (Call("nvmlDeviceGetCurrPcieLinkGeneration"),), span=(1, 16), simulated=(1, 6)),

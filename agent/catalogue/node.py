@@ -27,9 +27,13 @@ PROCESSOR = (
     Metric("coldplate_node_load15", Kind.GAUGE, Unit.NONE, Node,
            "Load average over 15 minutes: tasks that run, are ready to run, or wait uninterruptibly.",
            Lane.SLOW, (Source("/proc/loadavg"),), span=(0, 1e7), simulated=(0, 300)),
-    Metric("coldplate_node_pressure_stall_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
-           "Time in which some tasks, or all that were not idle (kind full), waited for the resource.",
-           Lane.SLOW, (Source("/proc/pressure/RESOURCE"),), labels=("resource", "kind"),
+    Metric("coldplate_node_pressure_waiting_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
+           "Time in which some tasks waited for the resource.",
+           Lane.SLOW, (Source("/proc/pressure/RESOURCE: some"),), labels=("resource",),
+           span=(0, 1e10), simulated=(0, 1e6)),
+    Metric("coldplate_node_pressure_stalled_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
+           "Time in which all tasks that were not idle waited for the resource: a part of the waiting time.",
+           Lane.SLOW, (Source("/proc/pressure/RESOURCE: full"),), labels=("resource",),
            span=(0, 1e10), simulated=(0, 1e6)),
 )  # fmt: skip
 
@@ -104,16 +108,32 @@ NODE_POWER = Metric(
     span=(0, 1e6), simulated=(500, 20_000), rolling=True,
 )  # fmt: skip
 
-POWER_PARTS = (
-    Metric("coldplate_node_component_power_watts", Kind.GAUGE, Unit.WATTS, Node,
-           "Power of a measured part of the node; module contains grace, and grace contains cpu and sysio.",
-           Lane.FAST, (Source("hwmon: ACPI power meters with a name"),), labels=("component", "socket"),
-           span=(0, 1e5), simulated=(0, 3000)),
-    Metric("coldplate_node_rapl_energy_joules_total", Kind.COUNTER, Unit.JOULES, Node,
-           "Energy of processor packages and memory; core and uncore are part of their package, psys contains all.",
-           Lane.FAST, (Source("/sys/class/powercap/intel-rapl:*/energy_uj"),), labels=("domain",),
-           span=(0, 1e14), growth=NODE_WATTS, simulated=(0, 1e12)),
-)  # fmt: skip
+
+def _metered(part: str, help: str, *labels: str) -> Metric:
+    return Metric(f"coldplate_node_{part}_power_watts", Kind.GAUGE, Unit.WATTS, Node, help, Lane.FAST,
+                  (Source("hwmon: ACPI power meters with a name"),), labels=(*labels, "socket"),
+                  span=(0, 1e5), simulated=(0, 3000))  # fmt: skip
+
+
+def _rapl(part: str, help: str) -> Metric:
+    return Metric(f"coldplate_node_rapl_{part}energy_joules_total", Kind.COUNTER, Unit.JOULES, Node, help, Lane.FAST,
+                  (Source("/sys/class/powercap/intel-rapl:*/energy_uj"),), labels=("domain",),
+                  span=(0, 1e14), growth=NODE_WATTS, simulated=(0, 1e12))  # fmt: skip
+
+
+METERS = (
+    _metered("module", "Power of a Grace module with its GPUs: the processor's and all of its parts' are in it."),
+    _metered("grace", "Power of a Grace processor with its memory; its parts are in it."),
+    _metered("component", "Power of a measured part of the node, such as cpu and sysio of a Grace.", "component"),
+)
+"""What contains what has a metric of its own: the sum over the series of each counts no watt twice."""
+
+RAPL = (
+    _rapl("", "Energy of processor packages and of memory apart from them."),
+    _rapl("part_", "Energy of a part of a processor package, core or uncore; it is in the package's, too."),
+    _rapl("platform_", "Energy of the whole platform as the processor measures it (psys), the packages among it."),
+)
+POWER_PARTS = METERS + RAPL
 
 NVSWITCH = (
     Metric("coldplate_node_nvswitch_sxid_errors_total", Kind.COUNTER, Unit.NONE, Node,

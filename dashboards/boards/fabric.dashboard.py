@@ -16,6 +16,9 @@ def per_port(operator: str, expr: str) -> str:
     return f"{operator} by (instance, device, port) ({expr})"
 
 
+SERIOUS = 'type!~"buffer_overrun|receive_.*|transmit_discard|recovery_successful"'
+"""The types of NVLink errors on which NvLinkErrors acts: not those that are a part of error correction."""
+
 dashboard = Board(
     "fabric", "Is every NVLink and every InfiniBand port up and clean, and does traffic wait for one of them?"
 )
@@ -28,8 +31,8 @@ dashboard.add(
     stat("sum(increase(coldplate_infiniband_link_down_events_total[1h]))", "0.", title="Flaps in an hour",
         what="Times that a port left the active state in an hour.", unit="short", limits=FEW, decimals=0),
     stat("count(coldplate_nvlink_up == 0) or vector(0)", "0.", title="NVLinks down", limits=NONE),
-    stat('sum(increase(coldplate_gpu_nvlink_errors_total[1h]))', "0.", title="NVLink errors in an hour", unit="short",
-        limits=FEW, decimals=0),
+    stat("sum(increase(coldplate_gpu_nvlink_errors_total{" + SERIOUS + "}[1h]))", "0.",
+        title="NVLink errors in an hour", unit="short", limits=FEW, decimals=0),
     stat('count(coldplate_gpu_fabric_state{state=~"not_started|in_progress"} == 1) or vector(0)', "0.",
         title="GPUs not in the fabric", what="GPUs that have not joined the NVLink fabric: CUDA cannot start on them.",
         limits=NONE),
@@ -87,11 +90,11 @@ dashboard.add(
         "GPUs of a job alike.", title="Sent, the busiest GPUs"),
     graph([("topk(16, " + per_gpu("sum", f"rate(coldplate_gpu_nvlink_receive_bytes_total{RATE})") + ")")],
         "GPUs of a job alike.", title="Received, the busiest GPUs"),
-    graph([("topk(16, sum by (instance, gpu, type) (rate(coldplate_gpu_nvlink_errors_total[5m])) > 0)")], "empty.",
-        title="NVLink errors of GPUs (up to Hopper)"),
+    graph([("topk(16, sum by (instance, gpu, type) (rate(coldplate_gpu_nvlink_errors_total[5m])) > 0)")],
+        "empty; from Blackwell on, malformed_packet, local_integrity and recovery_failed are the types that matter.",
+        title="NVLink errors of GPUs"),
     graph([('topk(16, sum by (instance, gpu, link, type) (rate(coldplate_nvlink_errors_total[5m])) > 0)')],
-        "empty up to Hopper; on Blackwell normal correction counts here, and malformed_packet, local_integrity and "
-        "recovery_failed are the ones that matter.", title="NVLink errors by link"),
+        "empty; one link is a cable or a port, all links of a GPU are the GPU.", title="NVLink errors by link"),
 )  # fmt: skip
 dashboard.row("NVLink domains (NVL72)")
 dashboard.add(

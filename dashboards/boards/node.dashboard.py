@@ -92,14 +92,15 @@ dashboard.add(
     graph([(f"max by (gpu, reason) (rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}{RATE})) > 0",
         "GPU {{gpu}} {{reason}}")], "empty: these reasons cost work.", title="Throttled time by reason",
         limits=THROTTLE),
-    states([("max by (gpu, reason) (coldplate_gpu_throttle_active{" + HARMFUL + "} == 1)", "GPU {{gpu}} {{reason}}")],
+    states([("max by (gpu, reason) (coldplate_gpu_throttle_active{" + HARMFUL + "} == 1)", "GPU {{gpu}} {{reason}}"),
+        ("max by (gpu) (coldplate_gpu_hw_slowdown_active == 1)", "GPU {{gpu}} hw_slowdown, for whatever reason")],
         "empty: a GPU has a row only while a reason holds it down.", title="Throttled now", mapped=ON_OFF),
 )  # fmt: skip
 dashboard.row("Memory")
 dashboard.add(
     graph("coldplate_gpu_memory_used_bytes", "flat while a job runs; one that grows ends in an out-of-memory error.",
         size=(8, 8), few=True),
-    graph([(f"sum by (gpu, type) (rate(coldplate_gpu_ecc_errors_total{{scope=\"volatile\"}}{RATE})) > 0")],
+    graph([(f"sum by (gpu, type) (rate(coldplate_gpu_ecc_errors_total{RATE})) > 0")],
         "empty; uncorrected errors lose data.", size=(8, 8), few=True),
     states([("coldplate_gpu_row_remap_pending", "GPU {{gpu}} pending"), ("coldplate_gpu_row_remap_failure",
         "GPU {{gpu}} failed")], "all no: pending asks for a reset, failed for a replacement.", title="Row remaps",
@@ -142,7 +143,7 @@ dashboard.add(
     graph([("coldplate_node_memory_used_bytes", "used"), ("coldplate_node_memory_total_bytes", "total"),
         ("coldplate_node_swap_used_bytes", "swap")], "below the dashed total, and no swap.", title="Memory of the node",
         what="Memory in use and in all.", lines=("^total$",), size=(8, 8), few=True),
-    graph([(f'rate(coldplate_node_pressure_stall_seconds_total{{kind="some"}}{RATE})', "{{resource}}")],
+    graph([(f'rate(coldplate_node_pressure_waiting_seconds_total{RATE})', "{{resource}}")],
         "near 0: nothing waits for processors, memory or storage.", title="Pressure", span=(0, None), size=(8, 8),
         few=True),
 )  # fmt: skip

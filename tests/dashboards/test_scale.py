@@ -70,7 +70,7 @@ RAW = {
     "coldplate_gpu_temperature_margin_celsius": 20,
 }  # fmt: skip
 REASONS = ("board_limit", "hw_power_brake", "hw_thermal_slowdown", "low_utilization", "reliability", "sw_power_cap",
-           "sw_thermal_slowdown", "sync_boost", "thermal")  # fmt: skip
+           "sw_thermal_slowdown", "sync_boost")  # fmt: skip
 
 
 def _write(path: Path, now: int) -> None:

@@ -80,7 +80,8 @@ def _clock(title: str, domain: str, csv: tuple[str, ...]) -> Row:
 
 
 def _ecc(kind: str, scope: str) -> Row:
-    return Row(f"ECC {kind} {scope}", _gpu("ecc_errors_total"), (("type", kind), ("scope", scope)),
+    metric = "ecc_errors_total" if scope == "volatile" else f"ecc_{scope}_errors_total"
+    return Row(f"ECC {kind} {scope}", _gpu(metric), (("type", kind),),
                (f"ecc.errors.{kind}.{scope}.total",))  # fmt: skip
 
 
@@ -149,7 +150,10 @@ ROWS = (
     Row("PCIe width, highest", _gpu("pcie_link_width_max"), csv=("pcie.link.width.max",)),
     Row("PCIe replays", _gpu("pcie_replays_total"), xml=("pci/replay_counter",)),
     _reason("gpu_idle"), _reason("application_clocks", "applications_clocks_setting"), _reason("sw_power_cap"),
-    _reason("hw_slowdown"), _reason("sync_boost"), _reason("sw_thermal_slowdown"), _reason("hw_thermal_slowdown"),
+    Row("throttled now: hw_slowdown", _gpu("hw_slowdown_active"),
+        xml=("clocks_event_reasons/clocks_event_reason_hw_slowdown",
+             "clocks_throttle_reasons/clocks_throttle_reason_hw_slowdown")),
+    _reason("sync_boost"), _reason("sw_thermal_slowdown"), _reason("hw_thermal_slowdown"),
     _reason("hw_power_brake", "hw_power_brake_slowdown"), _reason("display_clocks", "display_clocks_setting"),
     _throttled("sw_power_cap", "sw_power_cap", "sw_power_cap"),
     _throttled("sync_boost", "sync_boost", "sync_boost"),

@@ -32,7 +32,7 @@ ROWS_OF = {
     },
     "self/mounts": {"filesystem_size_bytes", "filesystem_used_bytes"},
     "filesystems": {"filesystem_size_bytes", "filesystem_used_bytes"},
-    "pressure/memory": {"pressure_stall_seconds_total"},
+    "pressure/memory": {"pressure_waiting_seconds_total", "pressure_stalled_seconds_total"},
 }  # fmt: skip
 """The rows that are read from each file, without their prefix."""
 
@@ -73,7 +73,7 @@ def test_a_file_of_procfs_that_hangs_costs_its_own_group(host, tree, file: str) 
         shown, missing = read(fresh, float(second))
         assert set(missing) == rows(ROWS_OF[file])
         assert set(missing.values()) == {Reason.TIMEOUT}
-        # Of the pressure files, the other two are shown in the same row.
+        # Of the pressure files, the other two are shown in the same rows.
         assert shown == whole - (rows(ROWS_OF[file]) if file != "pressure/memory" else set())
     tree.release()
     (host.proc / file).unlink()

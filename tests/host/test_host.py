@@ -59,8 +59,8 @@ def test_load_boot_time_pressure_and_identity(host) -> None:
     values = host.values()
     assert [values[f"coldplate_node_load{n}{{}}"] for n in (1, 5, 15)] == [1.5, 2.25, 3.75]
     assert values["coldplate_node_boot_timestamp_seconds{}"] == 1_700_000_000
-    assert values['coldplate_node_pressure_stall_seconds_total{resource="io",kind="some"}'] == 1.5
-    assert values['coldplate_node_pressure_stall_seconds_total{resource="cpu",kind="full"}'] == 0.25
+    assert values['coldplate_node_pressure_waiting_seconds_total{resource="io"}'] == 1.5
+    assert values['coldplate_node_pressure_stalled_seconds_total{resource="cpu"}'] == 0.25
     release, machine = os.uname().release, os.uname().machine
     assert values[f'coldplate_node_info{{kernel="{release}",machine="{machine}"}}'] == 1
 
@@ -95,22 +95,24 @@ def test_a_filesystem_that_is_gone_costs_itself(host) -> None:
     assert "gone" in host.gaps()["coldplate_node_filesystem_size_bytes"].detail
 
 
-def test_a_kernel_without_pressure_figures_is_one_gap_that_says_unsupported(host) -> None:
+def test_a_kernel_without_pressure_figures_is_one_gap_of_each_row_that_says_unsupported(host) -> None:
     for resource in ("cpu", "memory", "io"):
         (host.proc / "pressure" / resource).unlink()
     sample = host.read()
-    (gap,) = sample.gaps
-    assert (gap.metric.name, gap.reason) == ("coldplate_node_pressure_stall_seconds_total", Reason.UNSUPPORTED)
-    assert "pressure" in gap.detail
+    assert [(gap.metric.name, gap.reason) for gap in sample.gaps] == [
+        ("coldplate_node_pressure_waiting_seconds_total", Reason.UNSUPPORTED),
+        ("coldplate_node_pressure_stalled_seconds_total", Reason.UNSUPPORTED),
+    ]
+    assert all("pressure" in gap.detail for gap in sample.gaps)
     assert sample.readings
 
 
 def test_one_bad_pressure_file_costs_its_own_resource(host) -> None:
     host.write("pressure/memory", "some total=banana\n")
     values = host.values()
-    assert 'coldplate_node_pressure_stall_seconds_total{resource="io",kind="some"}' in values
-    assert 'coldplate_node_pressure_stall_seconds_total{resource="memory",kind="some"}' not in values
-    assert host.gaps()["coldplate_node_pressure_stall_seconds_total"].reason is Reason.MALFORMED
+    assert 'coldplate_node_pressure_waiting_seconds_total{resource="io"}' in values
+    assert 'coldplate_node_pressure_waiting_seconds_total{resource="memory"}' not in values
+    assert host.gaps()["coldplate_node_pressure_waiting_seconds_total"].reason is Reason.MALFORMED
 
 
 @pytest.mark.parametrize(

@@ -34,20 +34,22 @@ SPARE = 1.5
 FASTEST = (
     # (name, the most that it grows in a second on the largest node); the first line that matches counts
     (r"node_cpu_seconds_total", machine.CPUS),
-    (r"node_pressure_stall_seconds_total", 1),
+    (r"node_pressure_(waiting|stalled)_seconds_total", 1),
     (r"node_disk_\w+_bytes_total", machine.DISK_RATE),
     (r"node_network_\w+_bytes_total", machine.LINE_RATE),
     (r"node_network_\w+_total", machine.PACKET_RATE),
-    (r"node_rapl_energy_joules_total", 4 * 500),  # sockets
+    (r"node_rapl_(part_)?energy_joules_total", 4 * 500),  # sockets
+    (r"node_rapl_platform_energy_joules_total", 4 * 1000),
     (r"node_nvswitch_sxid_errors_total", 1e3),
     (r"job_energy_joules_total", 72 * 1400),  # a node of 72 GPUs, as a synthetic one may be
     (r"job_attribution_problems_total", 1e5),
     (r"gpu_energy_joules_total", 1400),  # B300
-    (r"gpu_(busy|throttle)_seconds_total", 1),
+    (r"gpu_(busy|(thermal_)?throttle)_seconds_total", 1),
     (r"gpu_nvlink_\w+_bytes_total", 1.8e12),  # NVLink 5, both directions
     (r"gpu_pcie_\w+_bytes_total", 128e9),  # sixteen lanes of PCIe 6
     (r"gpu_xid_errors_total", 1e3),
     (r"gpu_row_remaps_total", 1),
+    (r"gpu_pcie_(error_causes|naks_\w+|recoveries)_total", 1e8),
     (r"infiniband_\w+_bytes_total", machine.LINE_RATE),
     (r"infiniband_link_down_events_total", 10),
     (r"infiniband_\w*(packets|requests|discards|drops|wait)\w*_total", machine.PACKET_RATE),
@@ -62,7 +64,7 @@ HIGHEST = (
     (r"node_filesystem_\w+_bytes", 1e15),
     (r"node_boot_timestamp_seconds|job_start_timestamp_seconds|gpu_xid_last_timestamp_seconds", 4e9),
     (r"node_power_watts", 20_000),
-    (r"node_component_power_watts", 6_000),
+    (r"node_(component|module|grace)_power_watts", 6_000),
     (r"job_gpus", 72),
     (r"job_processes", 72 * 256),
     (r"gpus_expected", 72),

@@ -44,7 +44,10 @@ def wait_for(holds: Callable[[], bool]) -> None:
 
 
 def module(number: int) -> str:
-    return f'component_power_watts{{component="{PARTS[number].lower()}",socket="0"}}'
+    part = PARTS[number].lower()
+    if part in {"module", "grace"}:
+        return f'{part}_power_watts{{socket="0"}}'
+    return f'component_power_watts{{component="{part}",socket="0"}}'
 
 
 FILES = {

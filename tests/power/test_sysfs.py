@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.backends.power.rapl import MAX_WATTS, Domain
 from agent.backends.protocol import AbsentError
-from agent.catalogue.node import POWER_PARTS
+from agent.catalogue.node import RAPL
 from agent.model import Node, Reason, Series
 
 WRAP = 262_143_328_850
@@ -45,8 +45,8 @@ def test_the_meters_of_grace_are_parts_and_never_the_node(tree, read) -> None:
     for number, (part, watts) in enumerate((("Module", 1900), ("Grace", 240), ("CPU", 150), ("SysIO", 30))):
         tree.meter(number, watts * 1_000_000, f"{part} Power Socket 0")
     assert read(["hwmon"]).values(0.0) == {
-        'component_power_watts{component="module",socket="0"}': 1900.0,
-        'component_power_watts{component="grace",socket="0"}': 240.0,
+        'module_power_watts{socket="0"}': 1900.0,
+        'grace_power_watts{socket="0"}': 240.0,
         'component_power_watts{component="cpu",socket="0"}': 150.0,
         'component_power_watts{component="sysio",socket="0"}': 30.0,
     }
@@ -56,21 +56,21 @@ def test_a_part_may_be_named_in_a_label_and_measured_by_an_input(tree, read) -> 
     tree.write("class/hwmon/hwmon0/name", "power_meter")
     tree.write("class/hwmon/hwmon0/power1_label", "Module Power Socket 1")
     tree.write("class/hwmon/hwmon0/power1_input", 5_000_000)
-    assert read(["hwmon"]).values(0.0) == {'component_power_watts{component="module",socket="1"}': 5.0}
+    assert read(["hwmon"]).values(0.0) == {'module_power_watts{socket="1"}': 5.0}
 
 
 def test_a_meter_with_an_unknown_name_is_the_node_only_where_there_are_no_parts(tree, read) -> None:
     tree.meter(0, 700_000_000, "Some Vendor Meter")
     assert read(["hwmon"]).values(0.0) == {'power_watts{source="hwmon"}': 700.0}
     tree.meter(1, 600_000_000, "Module Power Socket 0")
-    assert list(read(["hwmon"]).values(0.0)) == ['component_power_watts{component="module",socket="0"}']
+    assert list(read(["hwmon"]).values(0.0)) == ['module_power_watts{socket="0"}']
 
 
 def test_one_garbled_meter_costs_itself(tree, read) -> None:
     tree.meter(0, "banana", "Module Power Socket 0")
     tree.meter(1, 1_000_000, "Module Power Socket 1")
     reader = read(["hwmon"])
-    assert reader.values(0.0) == {'component_power_watts{component="module",socket="1"}': 1.0}
+    assert reader.values(0.0) == {'module_power_watts{socket="1"}': 1.0}
     (gap,) = reader.gaps(0.5)
     assert gap.reason is Reason.MALFORMED
     assert "hwmon0" in gap.detail
@@ -117,8 +117,10 @@ def test_a_meter_that_fails_takes_its_value_away_at_once(tree, read) -> None:
 def test_rapl_domains_are_energy_of_their_own_and_never_node_power(tree, read) -> None:
     tree.rapl("0", "package-0", 5_000_000)
     tree.rapl("0:0", "dram", 1_000_000)
+    tree.rapl("0:1", "core", 3_000_000)
     tree.rapl("1", "package-1", 7_000_000)
     assert read(["rapl"]).values(0.0) == {
+        'rapl_part_energy_joules_total{domain="package-0-core"}': 3.0,
         'rapl_energy_joules_total{domain="package-0"}': 5.0,
         'rapl_energy_joules_total{domain="package-0-dram"}': 1.0,
         'rapl_energy_joules_total{domain="package-1"}': 7.0,
@@ -129,8 +131,8 @@ def test_domains_of_one_name_stay_apart(tree, read) -> None:
     tree.rapl("2", "psys", 1_000_000)
     tree.rapl("3", "psys", 2_000_000)
     assert read(["rapl"]).values(0.0) == {
-        'rapl_energy_joules_total{domain="psys"}': 1.0,
-        'rapl_energy_joules_total{domain="psys-3"}': 2.0,
+        'rapl_platform_energy_joules_total{domain="psys"}': 1.0,
+        'rapl_platform_energy_joules_total{domain="psys-3"}': 2.0,
     }
 
 
@@ -194,7 +196,7 @@ def test_rapl_appears_only_where_it_is_in_the_order(tree, read) -> None:
 
 @given(st.lists(st.integers(0, 5_000_000_000), min_size=1, max_size=40), st.integers(0, WRAP - 1))
 def test_energy_is_the_sum_of_what_was_drawn_wherever_the_counter_wraps(steps: list[int], start: int) -> None:
-    domain = Domain(WRAP, Series(POWER_PARTS[1], Node(), (("domain", "x"),)))
+    domain = Domain(WRAP, Series(RAPL[0], Node(), (("domain", "x"),)))
     raw, shown = start, [domain.advance(start, 0.0)]
     for second, step in enumerate(steps, 1):
         raw = (raw + step) % WRAP

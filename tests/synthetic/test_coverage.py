@@ -12,6 +12,9 @@ from agent.model import Gpu, IbPort, Lane, NvLink, Reason
 
 NOT_ON_A_DGX_H100 = {
     "coldplate_gpu_module_power_watts": "Grace-based boards only",
+    "coldplate_nvlink_receive_errors_total": "from Blackwell on",
+    "coldplate_nvlink_symbol_errors_total": "from Blackwell on",
+    "coldplate_nvlink_effective_errors_total": "from Blackwell on",
     "coldplate_gpu_mig_info": "MIG is off on synthetic GPUs",
     "coldplate_gpu_mig_memory_used_bytes": "MIG is off on synthetic GPUs",
     "coldplate_gpu_mig_memory_total_bytes": "MIG is off on synthetic GPUs",
@@ -70,8 +73,9 @@ def test_identities_look_like_real_ones_and_are_the_same_in_every_process(play):
 def test_a_blackwell_link_has_the_error_counters_of_its_own_kind(play, write):
     node = play(write("{description: d, topology: gb200-tray}"))
     values = node.values(0, 10.0, Lane.SLOW)
-    assert "nvlink_errors_total/0/symbol" in values
-    assert "nvlink_errors_total/0/crc" not in values
+    assert {"nvlink_errors_total/0/recovery_failed", "nvlink_errors_total/recovery_failed"} <= set(values)
+    assert {"nvlink_symbol_errors_total/0", "nvlink_receive_errors_total/0"} <= set(values)
+    assert not {"nvlink_errors_total/0/crc", "nvlink_errors_total/crc_flit"} & set(values)
     assert "fabric_info/9a6f1c52-3d0b-4e8e-9a41-5f27c0d1be64/0" in node.values(0, 10.0, Lane.COLD)
 
 

@@ -78,12 +78,13 @@ def test_temperature_follows_the_load_within_a_time_constant(play):
 
 def test_throttled_time_grows_only_for_the_reason_that_holds(play):
     node = play("thermal-throttle")
-    reasons = ("sw_power_cap", "thermal", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake")
+    names = {reason: f"throttle_seconds_total/{reason}" for reason in
+             ("sw_power_cap", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake")}  # fmt: skip
+    names["thermal"] = "thermal_throttle_seconds_total"
 
     def grown(gpu, start, end):
         before, after = node.values(gpu, start), node.values(gpu, end)
-        return {reason: after[f"throttle_seconds_total/{reason}"] - before[f"throttle_seconds_total/{reason}"]
-                for reason in reasons}  # fmt: skip
+        return {reason: after[name] - before[name] for reason, name in names.items()}
 
     by_driver, by_hardware, healthy = grown(5, 200, 300), grown(4, 500, 600), grown(0, 500, 600)
     assert by_driver["sw_thermal_slowdown"] == pytest.approx(100)

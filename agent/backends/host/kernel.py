@@ -14,7 +14,9 @@ from agent.catalogue.node import BY_NAME, IDENTITY, MEMORY
 CPU = BY_NAME["coldplate_node_cpu_seconds_total"]
 CPUS = BY_NAME["coldplate_node_cpus"]
 LOADS = tuple(BY_NAME[f"coldplate_node_load{minutes}"] for minutes in (1, 5, 15))
-PRESSURE = BY_NAME["coldplate_node_pressure_stall_seconds_total"]
+WAITING = BY_NAME["coldplate_node_pressure_waiting_seconds_total"]
+STALLED = BY_NAME["coldplate_node_pressure_stalled_seconds_total"]
+PRESSURE = {"some": WAITING, "full": STALLED}
 MEMORY_TOTAL, MEMORY_AVAILABLE, MEMORY_USED, SWAP_USED = MEMORY
 BOOT, INFO = IDENTITY
 
@@ -59,11 +61,11 @@ class Kernel:
             Group(f"{at}/stat: btime", self._boot_time, (BOOT,), book),
             Group("uname", _info, (INFO,), book),
         ]
-        # One gap and not three: a kernel without pressure figures has none of them.
+        # One gap of each and not three: a kernel without pressure figures has none of them.
         detail = f"{at}/pressure: "
         for resource in PRESSURE_RESOURCES:
             take = partial(self._pressure, resource)
-            groups.append(Group(f"{at}/pressure/{resource}", take, (PRESSURE,), book, detail))
+            groups.append(Group(f"{at}/pressure/{resource}", take, (WAITING, STALLED), book, detail))
         return groups
 
     def _cpu_times(self, figures: Figures) -> None:
@@ -84,8 +86,9 @@ class Kernel:
             figures.add(row, float(field))
 
     def _pressure(self, resource: str, figures: Figures) -> None:
-        for kind, seconds in parse_pressure(text(f"{self._procfs}/pressure/{resource}")).items():
-            figures.add(PRESSURE, seconds, resource, kind)
+        seconds = parse_pressure(text(f"{self._procfs}/pressure/{resource}"))
+        for kind in PRESSURE.keys() & seconds.keys():
+            figures.add(PRESSURE[kind], seconds[kind], resource)
 
     def _boot_time(self, figures: Figures) -> None:
         # Read once: it does not change, and /proc/stat is long on a large machine.

@@ -50,14 +50,15 @@ def fabric_codes(metric: Metric, entity: Entity) -> CodeTable:
 
 
 class EventReasons:
-    """The bit mask of `nvmlDeviceGetCurrentClocksEventReasons`: one reading for each named bit."""
+    """The bit mask of `nvmlDeviceGetCurrentClocksEventReasons`: a reading for each named bit, or for one bit."""
 
-    def __init__(self, metric: Metric, entity: Entity) -> None:
-        label = metric.labels[0]
-        self._bits = []
-        for bit, name in EVENT_REASONS:
-            series = Series(metric, entity, ((label, name),))
-            self._bits.append((bit, Reading(series, 1.0), Reading(series, 0.0)))
+    def __init__(self, metric: Metric, entity: Entity, bit: int | None = None) -> None:
+        if bit is not None:
+            shown = [(bit, Series(metric, entity))]
+        else:
+            label = metric.labels[0]
+            shown = [(each, Series(metric, entity, ((label, name),))) for each, name in EVENT_REASONS]
+        self._bits = [(each, Reading(series, 1.0), Reading(series, 0.0)) for each, series in shown]
 
     def readings(self, mask: int) -> list[Reading]:
         return [on if mask & bit else off for bit, on, off in self._bits]

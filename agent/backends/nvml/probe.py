@@ -70,8 +70,8 @@ class _Missing:
 
     def gaps(self, lane: Lane, gpu: Gpu, served: set[Metric], note: str) -> Iterable[Gap]:
         for (where, metric, reason), texts in self._tried.items():
-            # A link's error types come in families, one per generation: one family answering is all there is.
-            if where is not lane or (metric.entity is NvLink and metric in served):
+            # The error types of links come in families, one per generation: one family answering is all there is.
+            if where is not lane or (metric in served and _by_generation(metric)):
                 continue
             detail = "; ".join(f"{', '.join(dict.fromkeys(sources))}: {text}" for text, sources in texts.items())
             yield Gap(metric, gpu, reason, detail + note)
@@ -219,8 +219,8 @@ class Prober:
         part = binding.labels[0] if spec.parts else ""
         if isinstance(answer, dict) and part not in answer:
             return Fault(Reason.UNSUPPORTED, f"only {query.name} is there, which counts it as used")
-        if want.metric.labels and not binding.labels:
-            query.add_mask(want.metric, self._gpu, EventReasons(want.metric, self._gpu).readings)
+        if binding.bit is not None or (want.metric.labels and not binding.labels):
+            query.add_mask(want.metric, self._gpu, EventReasons(want.metric, self._gpu, binding.bit).readings)
         else:
             query.add(part, self._series(want))
         if query not in plan.queries:
@@ -257,6 +257,11 @@ class Prober:
             moved = [query for query in fast.queries if query.name == _CLOCK]
             fast.queries = [query for query in fast.queries if query.name != _CLOCK]
             self._plan.lanes[Lane.SLOW].queries.extend(moved)
+
+
+def _by_generation(metric: Metric) -> bool:
+    """Whether NVLinks of one generation count this by other types than those of another."""
+    return metric.entity is NvLink or any(isinstance(each, Field) and each.per_link for each in metric.origin)
 
 
 def _source(binding: NvmlBinding) -> str:

@@ -20,10 +20,14 @@ from agent.backends.power.files import CountFile, Folder, read_name, read_text
 from agent.backends.protocol import AbsentError, DeviceError, Sample
 from agent.backends.relay import Leg, Relay, Unread
 from agent.backends.sysfs import names
-from agent.catalogue.node import POWER_PARTS
+from agent.catalogue.node import METERS as METER_ROWS
 from agent.model import Gap, Instant, Node, Reading, Reason, Series
 
-COMPONENT, _ = POWER_PARTS
+MODULE, GRACE, COMPONENT = METER_ROWS
+"""Gaps are told of the last: nobody knows what a meter that cannot be read would have measured."""
+
+WHOLES = {"module": MODULE, "grace": GRACE}
+"""What other parts are in."""
 
 MICRO = 1e-6
 RESCAN = 60.0
@@ -98,8 +102,10 @@ def part_series(label: str) -> Series | None:
     match = _PART.fullmatch(label)
     if match is None:
         return None
-    component = match.group(1).lower().replace(" ", "_")
-    return Series(COMPONENT, Node(), (("component", component), ("socket", match.group(2))))
+    component, socket = match.group(1).lower().replace(" ", "_"), ("socket", match.group(2))
+    if component in WHOLES:
+        return Series(WHOLES[component], Node(), (socket,))
+    return Series(COMPONENT, Node(), (("component", component), socket))
 
 
 class Hwmon:
@@ -156,7 +162,7 @@ class Hwmon:
             if meter.series is None:
                 continue
             if isinstance(answer, DeviceError):
-                gaps.append(Gap(COMPONENT, Node(), answer.reason, answer.detail))
+                gaps.append(Gap(meter.series.metric, Node(), answer.reason, answer.detail))
             else:
                 readings.append(Reading(meter.series, answer * MICRO))
         return Sample(readings=readings, gaps=gaps, calls=len(self._meters))
@@ -187,7 +193,8 @@ class Hwmon:
             known = parts.setdefault(meter.series, meter) if meter.series is not None else meter
             if known is not meter:
                 detail = f"{meter.path} and {known.path} are both named {meter.label!r}"
-                self._gaps.append(Gap(COMPONENT, Node(), Reason.MALFORMED, detail))
+                row = COMPONENT if meter.series is None else meter.series.metric
+                self._gaps.append(Gap(row, Node(), Reason.MALFORMED, detail))
             elif len(self._meters) < METERS:
                 self._meters.append(meter)
             else:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from agent.backends.power.files import CountFile, Folder, read_count, read_name
 from agent.backends.protocol import DeviceError, Sample
 from agent.backends.relay import Leg, Relay, Unread
-from agent.catalogue.node import POWER_PARTS
-from agent.model import Gap, Instant, Node, Reading, Reason, Series
+from agent.catalogue.node import RAPL
+from agent.model import Gap, Instant, Metric, Node, Reading, Reason, Series
 
-_, ENERGY = POWER_PARTS
+ENERGY, PART_ENERGY, PLATFORM_ENERGY = RAPL
+"""Gaps are told of the first, which every node with RAPL has."""
 
 MICRO = 1e-6
 RESCAN = 60.0
@@ -131,7 +132,8 @@ class Rapl:
         taken: set[str] = set()
         for path, zone in self._zones.items():
             name, (parent, _, number) = zone.name, path.rpartition(":")
-            if parent.removeprefix(f"{self._root}/").count(":"):
+            nested = ":" in parent.removeprefix(f"{self._root}/")
+            if nested:
                 if parent not in self._zones:
                     self._gaps.append(Gap(ENERGY, Node(), Reason.LOST, f"{path}: its parent {parent} is not known"))
                     continue
@@ -142,10 +144,20 @@ class Rapl:
                 self._gaps.append(Gap(ENERGY, Node(), Reason.MALFORMED, f"{path}: a second zone is named {name}"))
                 continue
             taken.add(name)
-            series = Series(ENERGY, Node(), (("domain", name),))
+            series = Series(_row(zone.name, nested), Node(), (("domain", name),))
             before = self._domains.get(path)
             domains[path] = before if before is not None and before.series == series else Domain(zone.wrap, series)
         self._domains = domains
+
+
+def _row(zone: str, nested: bool) -> Metric:
+    """The row of a zone. Memory stands below its package in sysfs, but its energy is not in the package's.
+
+    Source: Intel's Software Developer's Manual, volume 3, "RAPL domains".
+    """
+    if nested:
+        return ENERGY if zone.startswith("dram") else PART_ENERGY
+    return PLATFORM_ENERGY if zone.startswith("psys") else ENERGY
 
 
 def _gap(path: str, answer: int | DeviceError | Unread, wrap: int = 0) -> Gap:

@@ -8,12 +8,13 @@ from agent.backends.synthetic.plan import Key
 from agent.backends.synthetic.scenario import Fault, Scenario
 
 ECC = "coldplate_gpu_ecc_errors_total"
+ECC_OF_LIFE = "coldplate_gpu_ecc_aggregate_errors_total"
 REMAPS = "coldplate_gpu_row_remaps_total"
 ACTION = "coldplate_gpu_recovery_action"
 LINK_ERRORS = "coldplate_nvlink_errors_total"
 TOTALS = "coldplate_gpu_nvlink_errors_total"
-TOTAL_OF = {"crc": "crc_flit", "replay": "replay", "recovery": "recovery"}
-"""The counter over all links that grows with a counter of one link."""
+TOTAL_OF = {"crc": "crc_flit"}
+"""The type under which the GPU counts over all links what one link counts, where it has another name."""
 
 
 class ErrorCounts:
@@ -41,10 +42,10 @@ class ErrorCounts:
     def at(self, t: float) -> dict[Key, float]:
         corrected, uncorrected = self._corrected.at(t), self._uncorrected.at(t)
         values: dict[Key, float] = {
-            (ECC, "corrected", "volatile"): corrected,
-            (ECC, "uncorrected", "volatile"): uncorrected,
-            (ECC, "corrected", "aggregate"): corrected + self._life,
-            (ECC, "uncorrected", "aggregate"): uncorrected,
+            (ECC, "corrected"): corrected,
+            (ECC, "uncorrected"): uncorrected,
+            (ECC_OF_LIFE, "corrected"): corrected + self._life,
+            (ECC_OF_LIFE, "uncorrected"): uncorrected,
         }
         if self._remaps:
             self._rows(values, t)
@@ -56,9 +57,8 @@ class ErrorCounts:
         for (link, kind), tally in self._links.items():
             count = tally.at(t)
             values[LINK_ERRORS, str(link), kind] = count
-            if kind in TOTAL_OF:
-                total = (TOTALS, TOTAL_OF[kind])
-                values[total] = values.get(total, 0.0) + count
+            total = (TOTALS, TOTAL_OF.get(kind, kind))
+            values[total] = values.get(total, 0.0) + count
         return values
 
     def _rows(self, values: dict[Key, float], t: float) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from agent.backends.synthetic.topology import Topology
-from agent.catalogue import ROWS
+from agent.catalogue import BY_NAME, ROWS
 from agent.catalogue.bindings import Call, Derived, Field, Gpm
 from agent.catalogue.gpu import EVENT_REASONS, MIG, RECOVERY_ACTIONS
 from agent.catalogue.infiniband import NEAREST_HCA
@@ -29,6 +29,7 @@ PORT_DERIVED = ("coldplate_infiniband_port_up", "coldplate_infiniband_link_down_
 
 BLACKWELL_ERRORS = 5
 """The NVLink version from which a link has error counters of its own kind."""
+_OF_BLACKWELL = tuple(f"coldplate_nvlink_{kind}_errors_total" for kind in ("receive", "symbol", "effective"))
 
 _WORDS: dict[str, tuple[str, ...]] = {
     "coldplate_gpu_throttle_active": tuple(name for _, name in EVENT_REASONS),
@@ -102,8 +103,8 @@ def unoffered(row: Metric, machine: Topology) -> str:
         return f"NVML field 186, scope 1: {machine.model} is no Grace module"
     if not machine.nvlinks and (row.entity is NvLink or name.startswith("coldplate_gpu_nvlink_")):
         return f"NVML field 91: {machine.model} has no NVLink"
-    if machine.nvlink_version >= BLACKWELL_ERRORS and name == "coldplate_gpu_nvlink_errors_total":
-        return "NVML fields 38 to 59: the counters of NVLink up to Hopper"
+    if machine.nvlink_version < BLACKWELL_ERRORS and name in _OF_BLACKWELL:
+        return f"{row.origin[0]}: a counter of NVLink from Blackwell on"
     if not machine.cluster and name.startswith("coldplate_gpu_fabric_"):
         return f"nvmlDeviceGetGpuFabricInfoV: {machine.model} is in no NVLink fabric"
     return ""
@@ -131,11 +132,17 @@ def _expand(row: Metric, machine: Topology) -> Iterator[Offer]:
 
 
 _LAST_HOPPER_FIELD = 163
+_LINK_ERRORS = {
+    binding.id
+    for name in ("coldplate_nvlink_errors_total", "coldplate_gpu_nvlink_errors_total")
+    for binding in BY_NAME[name].origin
+    if isinstance(binding, Field)
+}
 
 
 def _of_version(binding: Field | Call | Gpm, machine: Topology) -> bool:
     """Whether the machine's NVLinks have this one of the error counters; true of everything else."""
-    if not isinstance(binding, Field) or not binding.per_link or not binding.labels:
+    if not isinstance(binding, Field) or binding.id not in _LINK_ERRORS:
         return True
     return (binding.id > _LAST_HOPPER_FIELD) == (machine.nvlink_version >= BLACKWELL_ERRORS)
 
