@@ -42,7 +42,16 @@ def load_rack(config: Config, folder: Path, patience: float) -> Options:
         access.check(entries)
     except ValueError as error:
         raise ConfigError(f"rack.peer: {error}") from error
-    return Options(rack_name(config), rack.nodes_expected, rack.node_nameplate, entries, access, patience)
+    return Options(
+        rack_name(config),
+        rack.nodes_expected,
+        rack.node_nameplate,
+        entries,
+        access,
+        patience,
+        rack.power_budget,
+        tuple(rack.feeds.items()),
+    )
 
 
 def make_watch(config: Config, options: Options, clock: Callable[[], Instant], threads: Threads) -> Watch:

@@ -6,7 +6,7 @@ tell a GPU that is slow from a node that starves it.
 
 from __future__ import annotations
 
-from agent.catalogue.bindings import Source
+from agent.catalogue.bindings import Derived, Source
 from agent.catalogue.growth import NODE_WATTS, PACKETS, PROCESSORS
 from agent.model import Kind, Lane, Metric, Node, Unit
 
@@ -108,6 +108,12 @@ NODE_POWER = Metric(
     span=(0, 1e6), simulated=(500, 20_000), rolling=True,
 )  # fmt: skip
 
+NODE_POWER_FALLBACK = Metric(
+    "coldplate_node_power_fallback", Kind.STATE, Unit.NONE, Node,
+    "1 while an estimate stands in for a meter of the node's power that has answered before, 0 while it answers.",
+    Lane.FAST, (Derived("sources of coldplate_node_power_watts"),), span=(0, 1), simulated=(0, 0),
+)  # fmt: skip
+
 
 def _metered(part: str, help: str, *labels: str) -> Metric:
     return Metric(f"coldplate_node_{part}_power_watts", Kind.GAUGE, Unit.WATTS, Node, help, Lane.FAST,
@@ -141,5 +147,7 @@ NVSWITCH = (
            Lane.FAST, (Source("/dev/kmsg"),), labels=("pci", "sxid"), span=(0, 1e12), simulated=(0, 1e3)),
 )  # fmt: skip
 
-ROWS: tuple[Metric, ...] = PROCESSOR + MEMORY + STORAGE + NETWORK + IDENTITY + (NODE_POWER,) + POWER_PARTS + NVSWITCH
+ROWS: tuple[Metric, ...] = (
+    PROCESSOR + MEMORY + STORAGE + NETWORK + IDENTITY + (NODE_POWER, NODE_POWER_FALLBACK) + POWER_PARTS + NVSWITCH
+)
 BY_NAME: dict[str, Metric] = {row.name: row for row in ROWS}

@@ -31,6 +31,12 @@ POWER = (
     Metric("coldplate_rack_nodes_reporting", Kind.GAUGE, Unit.NONE, Rack,
            "Nodes whose power is in the rack's sum, this one included.",
            Lane.FAST, (Derived("rack peers that answered"),), span=(0, 1000), simulated=(0, 72)),
+    Metric("coldplate_rack_nodes_silent", Kind.GAUGE, Unit.NONE, Rack,
+           "Expected nodes that have been missing in the rack's sum for 30 s, each by itself; absent until known.",
+           Lane.FAST, (Derived("rack peers that answered"),), span=(0, 1000), simulated=(0, 72)),
+    Metric("coldplate_rack_source_nodes", Kind.GAUGE, Unit.NONE, Rack,
+           "Nodes in the rack's sum by the source of their power; source 'estimate' is computed, not measured.",
+           Lane.FAST, (Derived("what rack peers tell"),), labels=("source",), span=(0, 1000), simulated=(0, 72)),
 )  # fmt: skip
 
 PEERS = (
@@ -38,8 +44,14 @@ PEERS = (
            "1 if the peer's last answer counted, 0 if there was none or it did not.",
            Lane.FAST, (Derived("polling of rack.peers"),), labels=("peer",), span=(0, 1), simulated=(0, 1)),
     Metric("coldplate_rack_peer_failures_total", Kind.COUNTER, Unit.NONE, Rack,
-           "Times that the peer gave no answer that counts: connect, timeout, http, garbage, foreign (rack) or clock.",
+           "Times that no answer of the peer counted: connect, timeout, http, garbage, foreign, clock or excess.",
            Lane.FAST, (Derived("polling of rack.peers"),), labels=("peer", "reason")),
+    Metric("coldplate_rack_clock_lead_seconds", Kind.GAUGE, Unit.SECONDS, Rack,
+           "Seconds that this node's clock is ahead of those of the rack's other nodes, by the median of theirs.",
+           Lane.FAST, (Derived("answers of rack.peers"),), span=(-1e11, 1e11), simulated=(-1, 1)),
+    Metric("coldplate_rack_setting_differs", Kind.STATE, Unit.NONE, Rack,
+           "1 if some agent of the rack is configured otherwise than this one, by the setting that differs.",
+           Lane.FAST, (Derived("answers of rack.peers"),), labels=("setting",), span=(0, 1), simulated=(0, 1)),
 )  # fmt: skip
 
 ROWS = LIMITS + POWER + PEERS

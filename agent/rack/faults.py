@@ -13,7 +13,8 @@ class Fault(Enum):
     HTTP = "http"  # another status than 200
     GARBAGE = "garbage"  # an answer that no agent gives
     FOREIGN = "foreign"  # an agent of another rack
-    CLOCK = "clock"  # its clock and ours are too far apart for its seconds to be ours
+    CLOCK = "clock"  # its clock does not go as ours does, so that nobody knows which of our seconds its are
+    EXCESS = "excess"  # more power than a node can draw
 
 
 class PeerError(Exception):

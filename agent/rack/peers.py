@@ -10,9 +10,11 @@ import logging
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from math import inf
 
 from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Node, Series
+from agent.rack.clocks import LIMIT, PeerClock, own_lead
 from agent.rack.faults import Fault
 from agent.rack.ledger import Ledger
 from agent.rack.targets import Target
@@ -20,8 +22,6 @@ from agent.rack.wire import GarbageError, Report, decode
 
 log = logging.getLogger("coldplate.rack")
 
-CLOCK_LIMIT = 2.0
-"""Seconds by which a peer's clock may differ from ours."""
 RESTS = (0, 1, 3, 4)
 """Rounds for which a peer is left alone after one failure, two, three, and more of them in a row."""
 OWN_REST = 30
@@ -51,6 +51,7 @@ class Peer:
     own: bool = False
     run: str | None = None
     misses: int = 0
+    clock: PeerClock = field(default_factory=PeerClock)
     failures: Tally[Fault] = field(default_factory=Tally)
     said: set[Fault] = field(default_factory=set)
     """Failures that were said, and will not be said again before it has been well for long."""
@@ -67,8 +68,13 @@ class Peers:
         self._ledger = ledger
         self._chance = chance
         self._peers: dict[str, Peer] = {}
+        self._told: dict[str, Report] = {}
         self._series: dict[str, Series] = {}
         self._said: set[str] = set()
+        self.most = inf
+        """Watts that no node can draw: whoever tells more is not believed in anything."""
+        self.cap = inf
+        """Watts that a node is believed at most: what it tells beyond them is not counted."""
 
     def keep(self, targets: Collection[Target], forget: bool = True) -> None:
         """Know these, in this order, and forget all others, or leave those where they are."""
@@ -95,7 +101,7 @@ class Peers:
             self._leave(peer)
             peer.tried, peer.own, peer.misses, peer.run = True, True, 0, None
             return OWN_REST
-        fault, detail = self._objection(report, sent, received)
+        fault, detail = self._objection(peer, report, sent, received)
         if fault is not None:
             return self._fail(peer, fault, detail)
         self._take(peer, report, received.mono)
@@ -122,27 +128,58 @@ class Peers:
         """All peers but this node itself."""
         return (peer for peer in self._peers.values() if not peer.own)
 
+    def missing(self, present: Collection[str]) -> list[str]:
+        """The others whose run is not among these, each node once and under the name of its target."""
+        found: dict[str, str] = {}
+        for peer in self.others():
+            if peer.run is None or peer.run not in present:
+                found.setdefault(peer.run or f"target {peer.name}", peer.name)
+        return list(found.values())
+
+    def reports(self) -> list[Report]:
+        """What each agent that answers told last."""
+        runs = {peer.run for peer in self.others() if peer.up}
+        return [report for run, report in self._told.items() if run in runs]
+
+    def source(self, run: str) -> str | None:
+        """What measures the node of a run, by its last answer."""
+        report = self._told.get(run)
+        return None if report is None else report.source
+
+    def own_lead(self) -> float | None:
+        """Seconds that our clock is ahead of those of the peers that answer; None where none does."""
+        heard = {peer.run: peer.clock.offset for peer in self.others() if peer.up}
+        return own_lead([offset for offset in heard.values() if offset is not None])
+
     def power_series(self) -> Iterator[tuple[str, Series]]:
         """The series of node power of each agent that answered, with its run."""
         return iter(self._series.items())
 
-    def _objection(self, report: Report, sent: Instant, received: Instant) -> tuple[Fault | None, str]:
+    def _objection(self, peer: Peer, report: Report, sent: Instant, received: Instant) -> tuple[Fault | None, str]:
         """Why an answer does not count, if it does not."""
         member = self._member
         if (report.rack, report.cluster) != (member.rack, member.cluster):
             theirs = f"rack {report.rack!r}" + (f" of cluster {report.cluster!r}" if report.cluster else "")
             return Fault.FOREIGN, f"it belongs to {theirs}; give each node its own rack's peers and name"
+        highest = max((watts for _, watts in report.seconds()), default=0.0)
+        if highest > self.most:
+            return Fault.EXCESS, f"it tells {highest:.0f} W, more than the whole rack may draw; see who answers there"
         took = received.mono - sent.mono
         off = report.now - (sent.wall + took / 2)
-        if abs(off) > CLOCK_LIMIT:
-            return Fault.CLOCK, f"its clock is {off:+.1f} s off ours; have both synchronised (chrony, NTP)"
+        if not peer.clock.hear(off):
+            return Fault.CLOCK, f"its clock is {off:+.1f} s off ours, and does not go as ours does"
         return None, ""
 
     def _take(self, peer: Peer, report: Report, now: float) -> None:
         if peer.run != report.run:
             self._leave(peer)
             peer.run = report.run
-        self._ledger.put(report.run, report.seconds())
+        self._compare_clocks(peer)
+        self._told[report.run] = report
+        shift, cap, seconds = peer.clock.shift, self.cap, report.seconds()
+        if seconds and seconds[-1][1] > cap:
+            self._note_excess(peer, seconds[-1][1])
+        self._ledger.put(report.run, ((second - shift, min(watts, cap)) for second, watts in seconds))
         if report.source is None:
             self._series.pop(report.run, None)
         else:
@@ -154,6 +191,26 @@ class Peers:
         elif now - peer.well_since > WELL:
             peer.said.clear()
         peer.tried, peer.up, peer.own, peer.missed, peer.misses = True, True, False, False, 0
+
+    def _note_excess(self, peer: Peer, watts: float) -> None:
+        """Count it, and say it once, that a node tells more than its nameplate allows."""
+        peer.failures[Fault.EXCESS] += 1
+        if Fault.EXCESS not in peer.said:
+            peer.said.add(Fault.EXCESS)
+            facts = {"peer": peer.name, "watts": f"{watts:.0f}", "counted": f"{self.cap:.0f}"}
+            text = "a peer tells more than a node can draw: see to rack.node_nameplate, and to who answers there"
+            log.warning(text, extra={"facts": facts})
+
+    def _compare_clocks(self, peer: Peer) -> None:
+        """Say once that a clock is off, and once that it is right again."""
+        name, off = f"clock of {peer.name}", peer.clock.offset or 0.0
+        facts = {"peer": peer.name, "ahead": f"{off:+.1f}s"}
+        if peer.clock.shift and name not in self._said:
+            self._said.add(name)
+            log.warning("a peer's clock and ours are not together; have both synchronised", extra={"facts": facts})
+        elif abs(off) < LIMIT / 2 and name in self._said:
+            self._said.discard(name)
+            log.info("a peer's clock and ours are together again", extra={"facts": facts})
 
     def _show(self, report: Report) -> None:
         labels = (("source", report.source or ""), ("instance", report.instance), ("job", report.job))
@@ -187,6 +244,7 @@ class Peers:
         if peer.run is not None and not any(each.up and each.run == peer.run for each in self._peers.values()):
             self._ledger.forget(peer.run)
             self._series.pop(peer.run, None)
+            self._told.pop(peer.run, None)
 
 
 def _shown(detail: str) -> str:

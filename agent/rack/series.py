@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from agent.catalogue import BY_NAME
 from agent.model import Labels, Rack, Reading, Series
+from agent.rack.agreement import BUDGET, FEEDS
 from agent.rack.ledger import Sum
 from agent.rack.peers import Peer
+from agent.rack.wire import Report
 
 
 class RackSeries:
@@ -45,9 +47,53 @@ class RackSeries:
         """How many nodes there should be, by the number of peers."""
         return self._reading("nodes_expected", expected)
 
+    def of_sources(self, sources: Mapping[str, int]) -> list[Reading]:
+        """What the power of the nodes in the sum comes from, and of how many of them."""
+        return [self._reading("source_nodes", count, (("source", name),)) for name, count in sorted(sources.items())]
+
+    def of_silence(self, nodes: int | None) -> list[Reading]:
+        """Nodes that have been missing for long, once that can be known."""
+        return [] if nodes is None else [self._reading("nodes_silent", nodes)]
+
+    def of_clock(self, lead: float | None) -> list[Reading]:
+        """How far our clock is from the others'."""
+        return [] if lead is None else [self._reading("clock_lead_seconds", round(lead, 3) + 0.0)]
+
+    def of_settings(self, differing: Mapping[str, bool]) -> list[Reading]:
+        """Whether the agents are configured alike."""
+        return [
+            self._reading("setting_differs", int(differs), (("setting", name),)) for name, differs in differing.items()
+        ]
+
     def _reading(self, name: str, value: float, labels: Labels = ()) -> Reading:
         key = (name, labels)
         series = self._series.get(key)
         if series is None:
             series = self._series[key] = Series(BY_NAME[f"coldplate_rack_{name}"], self._rack, labels)
         return Reading(series, value)
+
+
+class Limits:
+    """The limits that other agents tell, each series once."""
+
+    def __init__(self, name: str) -> None:
+        self._rack = Rack(name)
+        self._series: dict[tuple[str, str, str], Series] = {}
+
+    def readings(self, reports: Iterable[Report]) -> list[Reading]:
+        """Under the labels that a scrape gives the series of whoever tells them."""
+        made, known = [], self._series
+        self._series = {}  # those that nobody tells any more are forgotten
+        for report in reports:
+            for name, watts in report.limits.items():
+                if name == BUDGET or name.startswith(FEEDS):
+                    key = (report.instance, report.job, name)
+                    series = self._series[key] = known.get(key) or self._make(*key)
+                    made.append(Reading(series, watts))
+        return made
+
+    def _make(self, instance: str, job: str, name: str) -> Series:
+        of = (("instance", instance), ("job", job))
+        if name == BUDGET:
+            return Series(BY_NAME["coldplate_rack_power_budget_watts"], self._rack, of)
+        return Series(BY_NAME["coldplate_rack_feed_limit_watts"], self._rack, (("feed", name[len(FEEDS) :]), *of))

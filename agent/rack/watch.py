@@ -6,28 +6,37 @@ peers draw, and the poller's own, which brings their answers.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter as Tally
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import floor
+from math import floor, inf
 
 from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Reading, Series, Snapshot
+from agent.rack.absence import Absences
 from agent.rack.access import Access
+from agent.rack.agreement import BUDGET, FEEDS, NODES, differing, most_nodes
 from agent.rack.faults import Fault
 from agent.rack.finder import Finder
-from agent.rack.ledger import Ledger
+from agent.rack.ledger import Ledger, Sum
 from agent.rack.meter import Meter
 from agent.rack.peers import Member, Peers
 from agent.rack.poller import Poller
-from agent.rack.series import RackSeries
+from agent.rack.series import Limits, RackSeries
 from agent.rack.targets import Entry, Target
-from agent.rack.wire import VERSION, Report, encode
+from agent.rack.wire import MOST_LIMITS, MOST_NAME, VERSION, Report, encode
 from agent.threads import Threads
 
+log = logging.getLogger("coldplate.rack")
+
 ESTIMATE = (("source", "estimate"),)
+BEYOND_PLATE = 1.5
+"""Times its nameplate that a node is believed to draw: the plate may be a little low."""
 EARLIEST, LATEST = 0.1, 0.25
 """Where in the second rounds of polling begin; the others' second must have ended, although clocks differ a little."""
+MOST_FEEDS = MOST_LIMITS - 8
 SETTLED = 5.0
 """Seconds after which the rack is added up even though some peer was not looked up yet."""
 
@@ -36,8 +45,8 @@ SETTLED = 5.0
 class Options:
     """What the configuration says of the rack; `name` is empty where there is none, times are in seconds.
 
-    `nodes_expected` is None where the peers are to be counted, `nameplate` in watts. `patience` is for how long a
-    node's last sample says anything about the present.
+    `nodes_expected` is None where the peers are to be counted, `nameplate`, `budget` and the limits of `feeds` are in
+    watts. `patience` is for how long a node's last sample says anything about the present.
     """
 
     name: str = ""
@@ -46,6 +55,25 @@ class Options:
     entries: tuple[Entry, ...] = ()
     access: Access = field(default_factory=Access)
     patience: float = 3.0
+    budget: float | None = None
+    feeds: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The numbers that all agents of the rack should have alike, but for nodes that were counted."""
+        single = {BUDGET: self.budget, "node_nameplate": self.nameplate, NODES: self.nodes_expected}
+        known = {name: float(value) for name, value in single.items() if value is not None}
+        return known | {f"{FEEDS}{name}"[:MOST_NAME]: watts for name, watts in self.feeds[:MOST_FEEDS]}
+
+    @property
+    def cap(self) -> float:
+        """Watts that a peer is believed at most, by the nameplate."""
+        return inf if self.nameplate is None else self.nameplate * BEYOND_PLATE
+
+    @property
+    def most(self) -> float:
+        """Watts beyond which a peer is not believed at all: without a nameplate, those that the whole rack may draw."""
+        return inf if self.budget is None or self.nameplate is not None else self.budget
 
     @property
     def adds_up(self) -> bool:
@@ -77,6 +105,7 @@ class Watch:
         self._meter = Meter(options.patience)
         self._found: tuple[int, Series | None] = (0, None)
         self._running = False
+        self._lonely = False
         self._changes = 0
         self._made: tuple[tuple[int, int], tuple[Reading, ...]] = ((0, -1), ())
         self._begin()
@@ -100,6 +129,7 @@ class Watch:
                 self._options = options
                 self._changes += 1
                 self._meter.patience = options.patience
+                self._bound_peers()
             return
         self._stop_polling()
         with self._lock:
@@ -109,6 +139,7 @@ class Watch:
             if options.name != before.name:
                 self._member = replace(self._member, rack=options.name)
                 self._begin()
+            self._bound_peers()
             self._look_for(options.entries)
         if self._running:
             self._start_polling()
@@ -132,11 +163,12 @@ class Watch:
                 return None
             last, watts = self._meter.told(now.wall)
             source = self._meter.source
+            limits = self._told_limits(now)
         member = self._member
         return encode(
             Report(
                 VERSION, member.rack, member.cluster, member.run, member.instance, member.job,
-                round(max(now.wall, float(last)), 3), last, watts, source or None,
+                round(max(now.wall, float(last)), 3), last, watts, source or None, limits,
             )
         )  # fmt: skip
 
@@ -151,10 +183,12 @@ class Watch:
             return self._made[1]
 
     def foreign(self, now: Instant) -> tuple[Reading, ...]:
-        """The power of each other node that tells it, under the labels that a scrape gives that node's series."""
+        """What each other node tells, under the labels that a scrape gives that node's series: its power, and the
+        limits that it knows, so that rules can go by the lowest."""
         with self._lock:
             latest = self._ledger.latest(now.wall)
-            return tuple(Reading(series, latest[run]) for run, series in self._peers.power_series() if run in latest)
+            power = [Reading(series, latest[run]) for run, series in self._peers.power_series() if run in latest]
+            return (*power, *self._foreign_limits.readings(self._peers.reports()))
 
     # What the poller brings.
 
@@ -176,20 +210,72 @@ class Watch:
         made = self._series.of_peers(self._peers.others())
         if not self._is_settled(now):
             return made
+        told = [report.limits for report in self._peers.reports()]
+        made += self._series.of_clock(self._peers.own_lead())
+        made += self._series.of_settings(differing(self._told_limits(now), told)) if told else []
+        if not self._knows_its_size():
+            return made
         last, watts = self._meter.told(now.wall)
         known = enumerate(watts, last - len(watts) + 1)
-        self._ledger.put(self._member.run, ((second, each) for second, each in known if each is not None))
-        expected = options.nodes_expected or self._peers.nodes
-        made += self._series.of_sum(self._ledger.add_up(now.wall), expected, options.nameplate)
+        own = ((second, min(each, options.cap)) for second, each in known if each is not None)
+        self._ledger.put(self._member.run, own)  # within the same bound as the others', so that all get one sum
+        counted = options.nodes_expected or self._peers.nodes
+        expected = most_nodes(counted, told)
+        total = self._ledger.add_up(now.wall)
+        made += self._series.of_sum(total, expected, options.nameplate)
+        made += self._series.of_sources(self._sources(total))
+        made += self._series.of_silence(self._silent(total, expected, now))
         if options.nodes_expected is None:
             made.append(self._series.of_count(expected))
         return made
+
+    def _knows_its_size(self) -> bool:
+        """Whether it is known of how many nodes the rack is: peers that nobody finds do not make it a rack of one."""
+        known = self._options.nodes_expected is not None or any(True for _ in self._peers.others())
+        if known == self._lonely:
+            self._lonely = not known
+            if not known:
+                remedy = "see to rack.peers, or set rack.nodes_expected"
+                log.warning("no peer of the rack is known, so its power is not added up; %s", remedy)
+            else:
+                log.info("peers of the rack are known: its power is added up")
+        return known
+
+    def _sources(self, total: Sum | None) -> Mapping[str, int]:
+        """What the power of the nodes in a sum comes from."""
+        runs = frozenset[str]() if total is None else total.nodes
+        named = (self._meter.source if run == self._member.run else self._peers.source(run) for run in runs)
+        return Tally(name for name in named if name)
+
+    def _silent(self, total: Sum | None, expected: int, now: Instant) -> int | None:
+        """How many of the expected nodes have been missing in the sum for long."""
+        present = frozenset[str]() if total is None else total.nodes
+        missing = self._peers.missing(present)
+        if self._member.run not in present:
+            missing.append("")
+        unheard = expected - len(present) - len(missing)
+        self._absences.note([*missing, *(f"#{number}" for number in range(unheard))], now.mono)
+        silent = self._absences.silent(now.mono)
+        return None if silent is None else max(min(silent, expected - len(present)), 0)
+
+    def _told_limits(self, now: Instant) -> dict[str, float]:
+        """Our limits, with the number of nodes as soon as it is known."""
+        limits = self._options.limits
+        if self._options.adds_up and NODES not in limits and self._is_settled(now) and self._peers.nodes > 1:
+            limits[NODES] = float(self._peers.nodes)
+        return limits
 
     def _begin(self) -> None:
         """A rack of which nothing is known yet."""
         self._ledger = Ledger()
         self._peers = Peers(self._member, self._ledger, self._chance)
+        self._bound_peers()
         self._series = RackSeries(self._options.name)
+        self._foreign_limits = Limits(self._options.name)
+        self._absences = Absences()
+
+    def _bound_peers(self) -> None:
+        self._peers.cap, self._peers.most = self._options.cap, self._options.most
 
     def _look_for(self, entries: Sequence[Entry]) -> None:
         self._finder = Finder(entries, lambda: self._clock().mono, threads=self._threads)

@@ -11,9 +11,12 @@ from agent.catalogue.node import NODE_POWER
 PATH = "/api/v1/rack"
 VERSION = 1
 MOST_SECONDS = 64
+MOST_LIMITS = 64
+MOST_NAME = 255
 
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_NAME)]
 _Watts = Annotated[float, msgspec.Meta(ge=NODE_POWER.span[0], le=NODE_POWER.span[1])]
+_Limit = Annotated[float, msgspec.Meta(ge=0, le=1e8)]
 _Second = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
@@ -21,7 +24,8 @@ class Report(msgspec.Struct, frozen=True):
     """One agent's answer, as of its wall second `now`.
 
     `run` tells one run of one agent from all others. `watts` are those of the seconds up to `last`, the newest one
-    last; None where its node's power was not known. `source` is what measures it now.
+    last; None where its node's power was not known. `source` is what measures it now. `limits` are the numbers by which
+    its rack is configured, by name (see `agreement`).
     """
 
     version: int
@@ -34,6 +38,7 @@ class Report(msgspec.Struct, frozen=True):
     last: _Second
     watts: Annotated[tuple[_Watts | None, ...], msgspec.Meta(max_length=MOST_SECONDS)]
     source: _Name | None = None
+    limits: Annotated[dict[_Name, _Limit], msgspec.Meta(max_length=MOST_LIMITS)] = {}
 
     def seconds(self) -> list[tuple[int, float]]:
         """Each second whose power is known."""
@@ -63,7 +68,15 @@ def decode(body: bytes) -> Report:
         raise GarbageError(f"version {report.version} of the format, and this agent knows {VERSION}")
     if not 0 <= report.now - report.last < 2:
         raise GarbageError(f"the second {report.last} is not the last one before {report.now:.0f}")
-    for text in (report.rack, report.cluster, report.run, report.instance, report.job, report.source or ""):
+    for text in (
+        report.rack,
+        report.cluster,
+        report.run,
+        report.instance,
+        report.job,
+        report.source or "",
+        *report.limits,
+    ):
         if not text.isprintable():
             raise GarbageError("a name has characters that cannot be shown")
     return report

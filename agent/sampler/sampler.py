@@ -56,6 +56,7 @@ class Sampler:
         self._devices = devices
         self._conditioners: dict[str, Conditioner] = {}
         self._estimates = Conditioner(settings.window)
+        self._metered = False
         self._blocks: dict[Key, Block] = {}
         self._missing: dict[Key, tuple[Sequence[Gap], list[Reading]]] = {}
         self._missing_series = MissingSeries()
@@ -248,6 +249,8 @@ class Sampler:
         for backend, conditioner in self._conditioners.items():
             patience = self._patience(backend, Lane.FAST)
             if any(now - at <= patience for at, _ in conditioner.noted[NODE_POWER].values()):
+                self._metered = True
+                readings.append(self.health.reading("coldplate_node_power_fallback", Node(), 0))
                 return []
         power = self._gpu_power(now, self.settings.patience(Lane.FAST))
         made = estimate(power, self.settings.estimate)
@@ -256,6 +259,8 @@ class Sampler:
             return [Gap(NODE_POWER, Node(), Reason.LOST, f"nothing measures it, and {unknown}")]
         shown, _ = self._estimates.pass_on("estimate", now, (made,), Lane.FAST, self.settings.fast)
         readings.extend(shown)
+        if self._metered:
+            readings.append(self.health.reading("coldplate_node_power_fallback", Node(), 1))
         return []
 
     def _gpu_power(self, now: float, patience: float) -> list[float | None]:

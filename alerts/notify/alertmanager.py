@@ -21,6 +21,7 @@ class Alertmanager(HttpReceiver):
     name = "alertmanager"
     repeats = True
     expires = True
+    compares = True
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ from alerts.notify.link import Answer, Link, UnreachableError
 from alerts.notify.mailbox import CAPACITY, Mailbox
 from alerts.notify.notice import Notice
 from alerts.notify.receiver import Counts
+from alerts.notify.serverclock import ServerClock
 from alerts.notify.target import Target
 
 _log = logging.getLogger("coldplate.notify")
@@ -91,6 +92,8 @@ class HttpReceiver:
     name = "http"
     repeats = True
     expires = True
+    compares = False
+    """Whether it compares the times that it is told with its own clock."""
 
     def __init__(
         self,
@@ -116,6 +119,7 @@ class HttpReceiver:
         self.heir: HttpReceiver | None = None
         """Who takes over what could not be delivered at the end."""
         self._away = False  # from here on, the thread's own
+        self._server_clock = ServerClock()
         self._refusals: dict[Labels, None] = {}
 
     def encode(self, notices: Sequence[Notice]) -> bytes:
@@ -202,12 +206,10 @@ class HttpReceiver:
                     self._wake.wait()
 
     def _attempt(self, batch: Sequence[Notice]) -> None:
-        try:
-            body = self.encode(batch)
-        except Exception as error:
-            raise _RefusedError(f"cannot be written as JSON: {error}") from error
-        until = self._clock().mono + self.target.timeout
-        answer = self._link.post(body, until if self._end is None else min(until, self._end))
+        answer, sent, received = self._post(batch)
+        if self.compares and self._server_clock.hear(answer.date, sent, received):
+            self._tell_clocks(self._server_clock.ahead)
+            answer, _, _ = self._post(batch)  # at once, since what it just heard may have ended alerts
         answer = answer._replace(text=self._link.masked(answer.text))
         if answer.status in ABOUT_CONTENT:
             raise _RefusedError(f"HTTP status {answer.status}: {answer.text[:SHOWN]}")
@@ -218,6 +220,17 @@ class HttpReceiver:
         self._back()
         for notice in batch if self._refusals else ():
             self._refusals.pop(notice.alert.labels, None)
+
+    def _post(self, batch: Sequence[Notice]) -> tuple[Answer, Instant, Instant]:
+        """One exchange, and when it began and ended."""
+        try:
+            body = self.encode(self._server_clock.told(batch))
+        except Exception as error:
+            raise _RefusedError(f"cannot be written as JSON: {error}") from error
+        sent = self._clock()
+        until = sent.mono + self.target.timeout
+        answer = self._link.post(body, until if self._end is None else min(until, self._end))
+        return answer, sent, self._clock()
 
     def _refuse(self, batch: list[Notice], refusal: Exception) -> None:
         """Try each alone, or give up the one that was."""
@@ -261,6 +274,14 @@ class HttpReceiver:
         if self._away:
             self._away = False
             _log.info("delivers alerts again", extra={"facts": {"notifier": self.name, "url": self.url}})
+
+    def _tell_clocks(self, ahead: float) -> None:
+        facts = {"notifier": self.name, "url": self.url, "ahead": f"{ahead:+.0f}s"}
+        if ahead:
+            text = "the receiver's clock and ours are not together: it is told of alerts by its own"
+            _log.warning(text, extra={"facts": facts})
+        else:
+            _log.info("the receiver's clock and ours are together again", extra={"facts": facts})
 
     def _tell_refusal(self, labels: Labels, refusal: Exception) -> None:
         """Log it, but not at each repetition."""

@@ -30,10 +30,11 @@ class UnreachableError(Exception):
 
 
 class Answer(NamedTuple):
-    """A status, and the text that came with it or the place that it points to."""
+    """A status, the text that came with it or the place that it points to, and the server's date if it told one."""
 
     status: int
     text: str
+    date: str = ""
 
 
 class Link:
@@ -96,7 +97,8 @@ class Link:
                 self.close()  # what is left unread would be taken for the next answer
             if 300 <= response.status < 400:
                 return Answer(response.status, response.headers.get("Location", ""))
-        return Answer(response.status, text[:MAX_BODY].decode("utf-8", "replace"))
+            date = response.headers.get("Date", "")
+        return Answer(response.status, text[:MAX_BODY].decode("utf-8", "replace"), date)
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:
         """The body, or nothing where it does not come: the status has already told what matters."""

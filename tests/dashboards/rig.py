@@ -25,7 +25,7 @@ CONFIG = """
 sampling: {{fast: 1s, slow: 2s, cold: 4s, window: 10s}}
 rack:
   name: r12
-  power_budget: 20kW
+  power_budget: 2{number}kW
   feeds: {{a: 14kW, b: 14kW}}
   node_nameplate: 10.2kW
   peers: ["127.0.0.1:{ports[0]}", "127.0.0.1:{ports[1]}", "127.0.0.1:{ports[2]}"]
@@ -33,7 +33,10 @@ notify: {{webhook: {{urls: ["http://127.0.0.1:{ports[2]}/"], timeout: 1s}}}}
 state_dir: {state}
 """
 DOWN = 2
-"""The third port belongs to nobody: a node that is down, and a receiver that does not answer."""
+"""The third port belongs to nobody: a node that is down, and a receiver that does not answer.
+
+The two others do not agree about the budget.
+"""
 
 
 def daemons() -> ModuleType:
@@ -104,7 +107,7 @@ def scraped(folder: Path) -> Iterator[tuple[Server, list[str]]]:
     try:
         for number, scenario in enumerate((str(ROOT / "tests/dashboards/faulty.yaml"), "healthy-training")):
             config = folder / f"node{number}.yaml"
-            config.write_text(CONFIG.format(ports=ports, state=folder / f"state{number}"))
+            config.write_text(CONFIG.format(ports=ports, number=number, state=folder / f"state{number}"))
             (folder / f"state{number}").mkdir()
             arguments = ["--web.listen-address", f"127.0.0.1:{ports[number]}", "--scenario", scenario]
             running.append(kind([*arguments, "--config.file", str(config)], folder / f"node{number}.log"))

@@ -30,6 +30,7 @@ class Rig:
     def __init__(self, *names: str, chance: float = 0.9) -> None:
         self.ledger = Ledger()
         self.peers = Peers(OWN, self.ledger, lambda: chance)
+        self.peers.most = 15_000.0
         self.targets = {name: Target(name, name, 1) for name in names}
         self.peers.keep(tuple(self.targets.values()))
 
@@ -72,8 +73,7 @@ def test_a_good_answer_counts() -> None:
     [
         ({"rack": "r2"}, "foreign"),
         ({"cluster": "other"}, "foreign"),
-        ({"now": 880.3, "last": 880}, "clock"),
-        ({"now": 1120.3, "last": 1120}, "clock"),
+        ({"watts": [500.0, 15_001.0]}, "excess"),
         ({"watts": [1e300]}, "garbage"),
         ({"last": 1_000_000}, "garbage"),
     ],
@@ -106,8 +106,46 @@ def test_a_clock_may_be_a_little_off() -> None:
     rig = Rig("a")
     rig.answer("a", now=REPORT["now"] + 1.9, last=1002)
     assert rig.states == {"a": (True, {})}
-    rig.answer("a", now=REPORT["now"] + 2.1, last=1002)
-    assert rig.states == {"a": (False, {"clock": 1})}
+    assert rig.peers.own_lead() == pytest.approx(-1.9)
+
+
+@pytest.mark.parametrize("off", [600, -600, -1_000])
+def test_a_clock_that_is_far_off_but_steady_costs_one_answer_and_no_node(
+    off: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    rig = Rig("good", "off")
+    rig.answer("good")
+    for after in range(4):
+        rig.answer("good", after=after)
+        now = {"now": REPORT["now"] + off + after, "last": 1000 + off + after}
+        rig.answer("off", after=after, run="run-of-n3", instance="n3:19400", watts=[70.0 + after], **now)
+    assert rig.states["off"] == (True, {"clock": 1})
+    assert rig.total(1_003.5) == (673.0, {"run-of-n2", "run-of-n3"})
+    assert rig.peers.own_lead() == 0.0  # of three clocks two agree
+    rig.answer("off", after=4, run="run-of-n3", instance="n3:19400")
+    said = [record.message for record in caplog.records if "clock" in record.message]
+    assert said == [
+        "a peer's clock and ours are not together; have both synchronised",
+        "a peer's clock and ours are together again",
+    ]
+
+
+def test_an_answer_that_stands_still_is_no_clock() -> None:
+    rig = Rig("a")
+    for after in range(12):
+        rig.answer("a", after=after, now=REPORT["now"], last=1000)
+    assert rig.states == {"a": (False, {"clock": 9})}
+    assert rig.total(1_011.5) is None
+
+
+def test_the_node_whose_clock_is_wrong_knows_it_by_the_others() -> None:
+    rig = Rig("a", "b", "c")
+    for after in range(2):
+        for name in "abc":
+            now = {"now": REPORT["now"] + 600 + after, "last": 1600 + after}
+            rig.answer(name, after=after, run=f"run-of-{name}", instance=name, **now)
+    assert rig.peers.own_lead() == pytest.approx(-600.0)
 
 
 def test_this_node_finds_itself_among_the_peers_and_leaves_itself_out() -> None:

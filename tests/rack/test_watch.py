@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Node, Reading, Series, Snapshot
 from agent.rack.faults import Fault
 from agent.rack.peers import Member
-from agent.rack.targets import HostEntry
+from agent.rack.targets import FileEntry, HostEntry
 from agent.rack.watch import SETTLED, Options, Watch
 from agent.rack.wire import Report, decode
 
@@ -46,7 +47,8 @@ class Rig:
         last = int(self.now.wall)
         report = {
             "version": 1, "rack": "r1", "cluster": "c1", "run": "run-of-n2", "instance": "n2:1", "job": "coldplate",
-            "now": self.now.wall, "last": last, "watts": [watts] * 4, "source": "ipmi", **changes,
+            "now": self.now.wall, "last": last, "watts": [watts] * 4, "source": "ipmi",
+            "limits": {"node_nameplate": 10_000.0}, **changes,
         }  # fmt: skip
         (target,) = self.watch._finder.targets
         self.watch.answered(target, json.dumps(report).encode(), self.now, self.now)
@@ -122,7 +124,7 @@ def test_the_sum_is_of_one_second_and_says_which(rig: Rig) -> None:
     rig.answer(300.0)
     assert rig.values() == {
         "peer_up": 1, "power_watts": 800.0, "power_timestamp_seconds": 1001, "power_conservative_watts": 800.0,
-        "nodes_reporting": 2, "nodes_expected": 2,
+        "nodes_reporting": 2, "nodes_expected": 2, "source_nodes": 2, "clock_lead_seconds": 0.0, "setting_differs": 0,
     }  # fmt: skip
 
 
@@ -166,7 +168,8 @@ def test_a_rack_of_which_no_power_is_known_has_none_and_not_zero(rig: Rig) -> No
     rig.later(1.0)
     rig.answer(None, source=None)
     assert rig.values() == {
-        "peer_up": 1, "nodes_reporting": 0, "nodes_expected": 2, "power_conservative_watts": 20_000.0
+        "peer_up": 1, "nodes_reporting": 0, "nodes_expected": 2, "power_conservative_watts": 20_000.0,
+        "clock_lead_seconds": 0.0, "setting_differs": 0,
     }  # fmt: skip
 
 
@@ -221,3 +224,117 @@ def test_a_reload_that_adds_a_peer_forgets_nothing_of_the_others(rig: Rig) -> No
     rig.watch.failed(rig.watch._finder.targets[1], Fault.TIMEOUT, "late")
     rig.watch._settled_by = rig.now.mono
     assert (rig.values()["power_watts"], rig.values()["nodes_expected"]) == (800.0, 3)
+
+
+# -- what goes wrong without anybody being silent ----------------------------------------------------------------------
+
+
+def rows(rig: Rig, name: str) -> dict[str, float]:
+    """The values of one metric by its own label."""
+    found = [each for each in rig.watch.readings(rig.now) if each.metric.name == f"coldplate_rack_{name}"]
+    return {each.labels[0][1]: each.value for each in found}
+
+
+def test_the_sum_says_what_it_is_made_of(rig: Rig) -> None:
+    rig.sample(500.0)
+    rig.later(1.0)
+    rig.answer(300.0)
+    assert rows(rig, "source_nodes") == {"ipmi": 2}
+    rig.later(1.0)
+    rig.sample(400.0, "estimate")
+    rig.answer(300.0)
+    assert rows(rig, "source_nodes") == {"ipmi": 1, "estimate": 1}
+
+
+def test_peers_that_are_configured_otherwise_are_shown_by_what_differs(rig: Rig) -> None:
+    rig.watch.reconfigure(Options("r1", entries=(PEER,), budget=40_800.0, feeds=(("a", 20_000.0),)))
+    rig.answer(300.0, limits={"power_budget": 40_800.0, "feeds.a": 20_000.0, "nodes_expected": 2})
+    alike = {"power_budget": 0, "nodes_expected": 0, "node_nameplate": 0, "feeds": 0}
+    assert rows(rig, "setting_differs") == alike
+    rig.answer(300.0, limits={"power_budget": 34_500.0, "feeds.a": 20_000.0, "nodes_expected": 3})
+    assert rows(rig, "setting_differs") == {**alike, "power_budget": 1, "nodes_expected": 1}
+    assert rig.values()["nodes_expected"] == 3  # who knows of most is right
+    rig.answer(300.0, limits={"power_budget": 40_800.0, "feeds.b": 20_000.0})
+    assert rows(rig, "setting_differs") == {**alike, "feeds": 1}
+
+
+def test_the_limits_of_the_others_reach_the_rules_as_a_scrape_would_bring_them(rig: Rig) -> None:
+    rig.answer(300.0, limits={"power_budget": 34_500.0, "feeds.a": 20_000.0, "nodes_expected": 2})
+    found = {
+        (each.metric.name, *(value for _, value in each.series.all_labels)): each.value
+        for each in rig.watch.foreign(rig.now)
+    }
+    assert found == {
+        ("coldplate_node_power_watts", "ipmi", "n2:1", "coldplate"): 300.0,
+        ("coldplate_rack_power_budget_watts", "r1", "n2:1", "coldplate"): 34_500.0,
+        ("coldplate_rack_feed_limit_watts", "r1", "a", "n2:1", "coldplate"): 20_000.0,
+    }
+
+
+def test_peers_are_told_our_limits() -> None:
+    options = Options("r1", nodes_expected=4, nameplate=10_200.0, budget=40_800.0, feeds=(("a", 20_000.0),))
+    assert Rig(options).told().limits == {
+        "power_budget": 40_800.0, "nodes_expected": 4, "node_nameplate": 10_200.0, "feeds.a": 20_000.0
+    }  # fmt: skip
+
+
+def test_peers_that_nobody_finds_make_no_rack_of_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found = tmp_path / "peers.json"
+    found.write_text("[]")
+    made = Rig(Options("r1", entries=(FileEntry(found),)))
+    made.watch._finder.refresh()
+    made.watch._settled_by = made.now.mono
+    for _ in range(3):
+        made.sample(500.0)
+        made.later(1.0)
+        assert made.values() == {}
+    assert [record.message.partition(",")[0] for record in caplog.records] == ["no peer of the rack is known"]
+    made.watch.reconfigure(Options("r1", nodes_expected=18, entries=(FileEntry(found),)))
+    values = made.values()
+    assert (values["power_watts"], values["nodes_reporting"]) == (500.0, 1)
+    for _ in range(30):
+        made.sample(500.0)
+        made.later(1.0)
+        made.values()
+    assert made.values()["nodes_silent"] == 17
+
+
+def test_a_peer_counts_for_no_more_than_its_nameplate_allows(rig: Rig) -> None:
+    rig.watch.reconfigure(Options("r1", entries=(PEER,), nameplate=10_000.0, budget=40_800.0))
+    for told, counted, excess in ((15_000.0, 15_000.0, {}), (1e6, 15_000.0, {NAME: 1})):
+        rig.sample(500.0)
+        rig.later(1.0)
+        rig.answer(told)
+        assert rig.values()["power_watts"] == 500.0 + counted
+        assert rig.values()["peer_up"] == 1
+        assert rows(rig, "peer_failures_total") == excess
+        assert next(each.value for each in rig.watch.foreign(rig.now)) == counted
+
+
+def test_without_a_nameplate_a_peer_that_tells_more_than_the_rack_may_draw_is_refused(rig: Rig) -> None:
+    rig.watch.reconfigure(Options("r1", entries=(PEER,), budget=40_800.0))
+    for told, counted, up in ((40_800.0, 40_800.0, 1), (40_801.0, 0.0, 0)):
+        rig.sample(500.0)
+        rig.later(1.0)
+        rig.answer(told)
+        assert (rig.values()["power_watts"], rig.values()["peer_up"]) == (500.0 + counted, up)
+
+
+def test_nodes_are_silent_when_the_same_ones_have_been_missing_for_long(rig: Rig) -> None:
+    def play(seconds: int, *, heard: bool) -> list[float | None]:
+        seen = []
+        for _ in range(seconds):
+            rig.sample(500.0)
+            rig.later(1.0)
+            if heard:
+                rig.answer(300.0)
+            else:
+                rig.watch.failed(rig.watch._finder.targets[0], Fault.CONNECT, "refused")
+            seen.append(rig.values().get("nodes_silent"))
+        return seen
+
+    assert play(31, heard=True) == [None] * 30 + [0]
+    assert play(20, heard=False) == [0] * 20
+    assert play(5, heard=True) == [0] * 5
+    assert play(32, heard=False) == [0] * 30 + [1] * 2
+    assert play(1, heard=True) == [0]

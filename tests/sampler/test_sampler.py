@@ -244,3 +244,22 @@ def test_processes_are_forgotten_where_only_the_agents_own_measurements_go_on() 
     rig.sampler.take_lane(LaneSample(gpu.uuid, Lane.SLOW, 100.0, 0.001, 7, (), (), (GpuProcess(100, 1, None),)))
     rig.sampler.take_own(101.0 + rig.sampler.settings.patience(Lane.SLOW), ())
     assert rig.sampler.processes()[gpu] == ()
+
+
+def test_an_estimate_in_the_place_of_a_meter_says_so_and_one_where_none_was_does_not() -> None:
+    rig = Rig()
+    name = "coldplate_node_power_fallback"
+
+    def play(at: float, *, metered: bool) -> dict[str, float]:
+        rig.sample("GPU-0", at)
+        rig.sample("GPU-1", at)
+        if metered:
+            measured = Reading(Series(NODE_POWER, Node(), (("source", "ipmi"),)), 9000.0)
+            rig.sampler.take_read(Read("power", Lane.FAST, at, 0.01, Outcome.OK, Sample([measured])))
+        return rig.values(at, name)
+
+    assert play(0.0, metered=False) == {}
+    assert play(1.0, metered=True) == {"": 0}
+    assert play(30.0, metered=False) == {"": 1}
+    assert rig.values(30.0, "coldplate_node_power_watts", "source") == {"estimate": 1.1 * 1000 + 2 * 212.5}
+    assert play(31.0, metered=True) == {"": 0}

@@ -1,0 +1,32 @@
+"""Which nodes have been missing in the sum for longer than the restart of an agent takes.
+
+While the agents of a rack are restarted one after the other some node is always missing, and never the same one for
+long. So each node's absence is timed by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+GRACE = 30.0
+"""Seconds that a node may be missing: an agent that is restarted is back within them."""
+
+
+class Absences:
+    """Since when each node has been missing, by whatever name it keeps over restarts. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        self._began: float | None = None
+
+    def note(self, missing: Collection[str], now: float) -> None:
+        """These are missing now, and no others."""
+        if self._began is None:
+            self._began = now
+        self._since = {name: self._since.get(name, now) for name in missing}
+
+    def silent(self, now: float) -> int | None:
+        """How many have been missing for long; None while nobody has looked for long enough to know."""
+        if self._began is None or now - self._began < GRACE:
+            return None
+        return sum(1 for since in self._since.values() if now - since >= GRACE)

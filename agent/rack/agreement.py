@@ -1,0 +1,33 @@
+"""Whether the agents of a rack are configured alike, as they tell each other.
+
+What is told is flat: a name and a number. Parts of one setting share the name before the first dot, such as the limits
+of feeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+SETTINGS = ("power_budget", "nodes_expected", "node_nameplate", "feeds")
+NODES = "nodes_expected"
+BUDGET = "power_budget"
+FEEDS = "feeds."
+
+
+def differing(own: Mapping[str, float], others: Iterable[Mapping[str, float]]) -> dict[str, bool]:
+    """For each setting, whether somebody tells another value than we do, or none where we have one.
+
+    The number of nodes is compared only where both tell one: an agent that has just begun has not counted them yet.
+    """
+    found = dict.fromkeys(SETTINGS, False)
+    for told in others:
+        for name in own.keys() | told.keys():
+            setting = name.partition(".")[0]
+            if setting in found and own.get(name) != told.get(name):
+                found[setting] |= name != NODES or (name in own and name in told)
+    return found
+
+
+def most_nodes(own: int, others: Iterable[Mapping[str, float]]) -> int:
+    """How many nodes the rack has, by whoever knows of most."""
+    return max([own, *(int(told[NODES]) for told in others if NODES in told)])

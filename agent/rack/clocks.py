@@ -1,0 +1,49 @@
+"""How far the peers' clocks are from ours, and whether ours is the odd one.
+
+A node whose clock is minutes off draws power all the same. What it tells of its seconds is moved onto ours by what its
+clock is ahead, in whole seconds, once that has shown to be steady: an answer that stands still, such as a stale copy
+from a proxy, falls behind by a second in each second and is no clock at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LIMIT = 2.0
+"""Seconds by which a clock may differ before what it tells is moved."""
+STEADY = 0.5
+"""Seconds by which two readings of one offset may differ: an answer takes up to 0.8 s on its way, most take none."""
+
+
+@dataclass(slots=True)
+class PeerClock:
+    """`offset`: seconds that the peer's clock is ahead of ours. `shift`: whole seconds to take off what it tells."""
+
+    offset: float | None = None
+    shift: int = 0
+
+    def hear(self, offset: float) -> bool:
+        """Take note of a reading; whether the peer's seconds can be told as ours."""
+        before, self.offset = self.offset, offset
+        if abs(offset) <= LIMIT:
+            self.shift = 0
+            return True
+        if self.shift and abs(offset - self.shift) <= 1:
+            return True
+        if before is None or abs(offset - before) > STEADY:
+            return False
+        self.shift = round(offset)
+        return True
+
+
+def own_lead(offsets: Sequence[float]) -> float | None:
+    """Seconds that our clock is ahead of the others', by the median of theirs; None where there is no other.
+
+    Of two in the middle, the one that blames us less counts: of three clocks the two that agree are right.
+    """
+    if not offsets:
+        return None
+    ordered = sorted(offsets)
+    middle = (ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2])
+    return -min(middle, key=abs)

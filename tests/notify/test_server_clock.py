@@ -1,0 +1,92 @@
+"""A node whose clock is wrong tells alerts by the receiver's clock, and ends nobody else's."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.model import Instant
+from alerts.notify.alertmanager import Alertmanager
+from alerts.notify.dispatch import Dispatcher
+from alerts.notify.serverclock import TOLERANCE, ServerClock
+from alerts.notify.target import Target
+
+OFFS = (-600.0, 600.0)
+
+
+def seconds(text: str) -> float:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def off_clock(off: float) -> Instant:
+    return Instant(time.monotonic(), time.time() + off)
+
+
+@given(st.floats(-1e8, 1e8), st.floats(0, 5))
+def test_the_difference_is_known_to_a_second_and_small_ones_are_left_alone(off: float, took: float) -> None:
+    clock = ServerClock()
+    here = 1.8e9
+    sent, received = Instant(5.0, here), Instant(5.0 + took, here + took)
+    wrong = clock.hear(formatdate(here + off + took / 2, usegmt=True), sent, received)
+    if abs(off) <= TOLERANCE - 1:
+        assert (clock.ahead, wrong) == (0.0, False)
+    elif abs(off) >= TOLERANCE + 1:
+        assert clock.ahead == pytest.approx(off, abs=0.51)
+        assert wrong
+        assert not clock.hear(formatdate(here + off + took / 2, usegmt=True), sent, received)
+
+
+@pytest.mark.parametrize("date", ["", "yesterday", "Sun, 99 Nov 2026 07:00:00 GMT", "\x00", "0" * 5000])
+def test_what_is_no_date_changes_nothing(date: str) -> None:
+    clock = ServerClock()
+    clock.ahead = -600.0
+    assert not clock.hear(date, Instant(0.0, 0.0), Instant(0.0, 0.0))
+    assert clock.ahead == -600.0
+
+
+@pytest.mark.parametrize("off", OFFS)
+def test_an_alert_of_many_nodes_outlives_what_one_with_a_wrong_clock_tells(
+    alertmanager: Any, receive: Any, h: Any, off: float
+) -> None:
+    real = alertmanager()
+    good = receive(Alertmanager, real.url)
+    wrong = Alertmanager(Target(real.url), lambda: off_clock(off))
+    try:
+        for receiver, now in ((good, time.time()), (wrong, time.time() + off)):
+            alert = h.alert("RackPowerIncomplete", fired_at=now - 5, rack="r12")
+            Dispatcher([receiver]).consider("g", [alert], now, 1.0)
+            h.wait_until(lambda receiver=receiver: receiver.counts.sent == 1)
+        assert real.listed() == [{"alertname": "RackPowerIncomplete", "rack": "r12"}]
+
+        now = time.time() + off
+        own = h.alert("RackClockSkew", fired_at=now - 5)
+        dispatcher = Dispatcher([wrong])
+        dispatcher.consider("g", [own], now, 1.0)
+        h.wait_until(lambda: wrong.counts.sent == 2)
+        assert {"alertname": "RackClockSkew"} in real.listed()
+        over = h.alert("RackClockSkew", fired_at=now - 5, resolved_at=now - 1)
+        dispatcher.consider("g", [over], now, 1.0)
+        h.wait_until(lambda: wrong.counts.sent == 3)
+        assert {"alertname": "RackClockSkew"} not in real.listed()
+    finally:
+        wrong.stop(0)
+
+
+@pytest.mark.parametrize("off", OFFS)
+def test_what_was_told_in_wrong_times_is_told_again_at_once(listener: Any, h: Any, off: float) -> None:
+    receiver = Alertmanager(Target(listener.url), lambda: off_clock(off))
+    try:
+        now = time.time() + off
+        Dispatcher([receiver]).consider("g", [h.alert("A", fired_at=now)], now, 1.0)
+        h.wait_until(lambda: receiver.counts.sent == 1)
+        assert [post.names for post in listener.posts] == [["A"], ["A"]]
+        ends = [seconds(post.alerts[0]["endsAt"]) - time.time() for post in listener.posts]
+        assert ends == [pytest.approx(240 + off, abs=3), pytest.approx(240, abs=3)]
+    finally:
+        receiver.stop(0)
