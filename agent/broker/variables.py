@@ -12,12 +12,12 @@ LONGEST = 1024
 """Bytes of a value that are kept."""
 
 
-def job_variables(environ: bytes) -> dict[bytes, bytes]:
-    """The known variables of a /proc/PID/environ; the first of equal ones counts, as it does for getenv."""
+def job_variables(environ: bytes, keys: frozenset[bytes] = KEYS) -> dict[bytes, bytes]:
+    """The variables of these names in a /proc/PID/environ; the first of equal ones counts, as it does for getenv."""
     found: dict[bytes, bytes] = {}
     for entry in environ.split(b"\0"):
         key, _, value = entry.partition(b"=")
-        if value and key in KEYS:
+        if value and key in keys:
             found.setdefault(key, value[:LONGEST])
     return found
 

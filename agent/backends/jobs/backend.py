@@ -24,6 +24,8 @@ from agent.backends.jobs.podlogs import PODS, PodLogs
 from agent.backends.jobs.pods import PodDevice
 from agent.backends.jobs.problems import Problems
 from agent.backends.jobs.process import Process, ProcessTable
+from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.backends.jobs.settings import JobsConfig
 from agent.backends.jobs.shown import ENERGY_OF, FACTS_OF, HOLDER, Shown
 from agent.backends.jobs.users import Users, system_name
@@ -63,9 +65,10 @@ class JobsBackend:
         gpustat: str = GPUSTAT,
         lookup: Callable[[int], str] = system_name,
         read: ReadFile = read_file,
+        schedulers: Sequence[Scheduler] = SCHEDULERS,
     ) -> None:
         config = config if config is not None else JobsConfig()
-        sources = frozenset(config.sources)
+        wanted = tuple(each for each in schedulers if config.has(each.name))
         self._processes = processes
         self._readings = readings
         self._problems = Problems()
@@ -74,11 +77,12 @@ class JobsBackend:
         ticks = os.sysconf("SC_CLK_TCK")
         self._reader = Patient(read)
         self._table = ProcessTable(
-            self._procfs, sources, self._reader, ask or BrokerClient().variables, self._users, self._problems, ticks
-        )
-        self._kubelet = Kubelet(kubelet) if "kubernetes" in sources else None
+            self._procfs, wanted, config.has("cgroup"), self._reader, ask or BrokerClient().variables, self._users,
+            self._problems, ticks,
+        )  # fmt: skip
+        self._kubelet = Kubelet(kubelet) if config.has(KUBERNETES) else None
         directories = [gpustat] if config.mapping_dir is None else [os.fspath(config.mapping_dir), gpustat]
-        self._files = MappingFiles(directories if "mapping" in sources else (), self._reader, self._problems)
+        self._files = MappingFiles(directories if config.has("mapping") else (), self._reader, self._problems)
         self._pod_logs = PodLogs(pod_logs)
         self._names = PodNames()
         self._ways = Ways()

@@ -1,35 +1,31 @@
 """Whose a process is, by the shape of its cgroup path. Pure: text in, `Place` out, and no text makes it raise.
 
-The shapes are those of Slurm (cgroup v1: docs/cgroups; v2: slurm.schedmd.com/cgroup_v2.html, where the scope
-has the node's name before it if several slurmd share a machine), of the kubelet with its two cgroup drivers,
-of PBS's cgroup hook (whose configuration names the service), and of the container engines. A shape that is not
+The shapes of schedulers are in their files; here are those of container engines and of systemd. A shape that is not
 known is a login session, and said.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.schedulers import SCHEDULERS
 
 MAX_LINES = 64
 MAX_PATH = 4096
 
 _HEX = r"[0-9a-f]{64}"
-_UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 
-SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("slurm", re.compile(r"/(?:[^/]*_)?slurmstepd\.scope/job_(?P<id>[0-9]+)(?:/|$)")),
-    ("slurm", re.compile(r"/slurm(?:_[^/]*)?/uid_(?P<uid>[0-9]+)/job_(?P<id>[0-9]+)(?:/|$)")),
-    ("pbs", re.compile(r"/(?:[^/]+\.service|pbs_jobs|pbspro)/jobid/(?P<id>[^/]+)")),
-    ("kubernetes", re.compile(rf"[/-]pod(?P<id>{_UID})(?:\.slice)?(?:[/:]|$)")),
+CONTAINERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("docker", re.compile(rf"/docker[-/](?P<id>{_HEX})(?:\.scope)?(?:/|$)")),
     ("podman", re.compile(rf"/libpod-(?P<id>{_HEX})(?:\.scope)?(?:/|$)")),
     ("containerd", re.compile(rf"/(?:nerdctl|cri-containerd)-(?P<id>{_HEX})\.scope(?:/|$)")),
     ("container", re.compile(rf"[/-](?P<id>{_HEX})(?:\.scope)?(?:/|$)")),
     ("lxc", re.compile(r"/lxc(?:\.payload)?[./](?P<id>[^/]+)")),
 )
-"""Scheduler and pattern, the more telling ones first: Slurm may run inside a pod, and a pod holds containers."""
+"""Engine and pattern, the more telling ones first. A pod holds containers, so schedulers' shapes go before them."""
 
 ENGINES = frozenset({"docker", "podman", "containerd", "container"})
 SHORT_ID = 12
@@ -48,14 +44,17 @@ _LOGIN = re.compile(r"/(?:user\.slice|init\.scope|system\.slice|machine\.slice)(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a cgroup says: a scheduler and the id of its job; `session` without an id where it says nothing.
+    """What a cgroup says: a scheduler, engine or `systemd`, and the id of its job; `session` without one where it says
+    nothing.
 
-    `uid` is the owner that Slurm writes into its path, `strange` a path whose shape is not known.
+    `uid` is the owner that a scheduler writes into its path, `contained` says that its users are its own, `strange` is
+    a path whose shape is not known.
     """
 
     scheduler: str
     id: str = ""
     uid: int | None = None
+    contained: bool = False
     strange: str = ""
 
 
@@ -65,32 +64,32 @@ def paths(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(fields[2][:MAX_PATH] for fields in found if len(fields) == 3))
 
 
-def place(text: str, ignored: Collection[str] = ()) -> Place:
-    """What the text of /proc/PID/cgroup says, without the shapes of the `ignored` schedulers."""
+def place(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> Place:
+    """What the text of /proc/PID/cgroup says, by the shapes of these schedulers, in the order of belief."""
     known = paths(text)
-    for scheduler, pattern in SHAPES:
-        if scheduler in ignored:
-            continue
-        for path in known:
-            match = pattern.search(path)
-            if match:
-                return _matched(scheduler, match)
+    for scheduler in schedulers:
+        match = _first(scheduler.shapes, known)
+        if match:
+            return Place(scheduler.name, scheduler.job_id(match), _uid(match), scheduler.contained)
+    for engine, pattern in CONTAINERS:
+        match = _first((pattern,), known)
+        if match:
+            return Place(engine, match["id"][:SHORT_ID] if engine in ENGINES else match["id"], contained=True)
     for path in known:
         unit = _unit(path)
-        if unit and "systemd" not in ignored:
+        if unit:
             return Place("systemd", unit)
     strange = next((path for path in known if not _plain(path)), "" if known else text[:MAX_PATH] or "(empty)")
     return Place("session", strange=strange)
 
 
-def _matched(scheduler: str, match: re.Match[str]) -> Place:
-    job = match["id"]
-    if scheduler == "kubernetes":
-        job = job.replace("_", "-")  # systemd's cgroup driver writes the pod's uid so
-    elif scheduler in ENGINES:
-        job = job[:SHORT_ID]
+def _first(patterns: Sequence[re.Pattern[str]], known: Sequence[str]) -> re.Match[str] | None:
+    return next((match for pattern in patterns for path in known if (match := pattern.search(path))), None)
+
+
+def _uid(match: re.Match[str]) -> int | None:
     uid = match.groupdict().get("uid")
-    return Place(scheduler, job, int(uid) if uid and len(uid) < 12 else None)
+    return int(uid) if uid and len(uid) < 12 else None
 
 
 def _unit(path: str) -> str:
