@@ -80,6 +80,7 @@ class JobsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     sources: tuple[str, ...] = ("all",)
     mapping_dir: str | None = None
+    trust_environment: tuple[str, ...] = ()
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,8 +8,11 @@ KEYS = frozenset(
     b"LSB_JOBID LSB_JOBINDEX LSB_JOBNAME LSB_QUEUE LSB_PROJECT_NAME HOSTNAME".split()
 )
 
-LONGEST = 1024
-"""Bytes of a value that are kept."""
+OF_COMPONENT = b"_HET_GROUP_"
+"""What Slurm puts between the name of a variable and the number of the component of a job that it speaks of."""
+
+LONGEST, MOST = 512, 128
+"""Bytes of a value that are kept, and variables of one process."""
 
 
 def job_variables(environ: bytes, keys: frozenset[bytes] = KEYS) -> dict[bytes, bytes]:
@@ -17,7 +20,8 @@ def job_variables(environ: bytes, keys: frozenset[bytes] = KEYS) -> dict[bytes, 
     found: dict[bytes, bytes] = {}
     for entry in environ.split(b"\0"):
         key, _, value = entry.partition(b"=")
-        if value and key in keys:
+        name, component, number = key.partition(OF_COMPONENT)
+        if value and name in keys and (not component or (number.isdigit() and len(number) < 4)) and len(found) < MOST:
             found.setdefault(key, value[:LONGEST])
     return found
 

@@ -146,7 +146,7 @@ def test_an_unknown_cgroup_is_a_session_counted_and_named(rig: Rig, caplog: pyte
         rig.put(gpu, 100 + gpu)
     with caplog.at_level(logging.WARNING, logger="coldplate.jobs"):
         rig.look()
-    assert rig.jobs() == {("session", "9"): ["0", "1"]}
+    assert rig.jobs() == {("session", "9@1000"): ["0", "1"]}
     assert rig.problems() == {"unknown_cgroup": 1}
     assert "/weird/thing" in caplog.text
 

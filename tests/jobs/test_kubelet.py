@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -111,9 +112,88 @@ def test_processes_get_the_name_of_their_pod_and_keep_it(rig: Rig, kubelet: Fake
     rig.look()
     assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0", "1"]}
     kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
-    rig.look()
+    rig.look(after=200.0)
     assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0"]}
     assert (rig.up("jobs_kubelet"), rig.problems()) == (0, {"unreadable": 1, "kubelet": 1})
+
+
+def test_pods_without_a_process_stay_a_while_when_the_kubelet_restarts(
+    rig: Rig, kubelet: FakeKubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    kubelet.holds(pod("idle-0", rig.gpus[0].uuid))
+    rig.look()
+    kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+    for _ in range(3):
+        rig.look(after=60.0)
+        assert rig.jobs() == {("kubernetes", "ml/idle-0"): ["0"]}
+        assert rig.up("jobs_kubelet") == 0
+    told = [record.message for record in caplog.records if "restarting" in record.message]
+    assert len(told) == 1
+    assert told[0].endswith("the pods that it named last are shown for up to 180 s")
+    rig.look(after=60.0)
+    assert rig.jobs() == {}
+
+
+def test_pods_stay_a_while_when_the_kubelets_socket_is_gone(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.holds(pod("idle-0", rig.gpus[0].uuid))
+    rig.look()
+    kubelet.stop()
+    rig.socket.unlink(missing_ok=True)
+    rig.look()
+    assert (rig.jobs(), rig.up("jobs_kubelet")) == ({("kubernetes", "ml/idle-0"): ["0"]}, 0)
+    rig.look(after=200.0)
+    assert (rig.jobs(), rig.up("jobs_kubelet")) == ({}, None)
+
+
+def test_a_restarted_kubelet_that_names_others_is_believed_at_once(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.holds(pod("idle-0", rig.gpus[0].uuid))
+    rig.look()
+    kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+    rig.look()
+    kubelet.holds()
+    rig.look()
+    assert (rig.jobs(), rig.up("jobs_kubelet")) == ({}, 1)
+
+
+def test_a_pod_that_ended_does_not_share_the_gpu_of_its_successor(rig: Rig, kubelet: FakeKubelet) -> None:
+    uuid = rig.gpus[0].uuid
+    kubelet.holds(pod("first", uuid))
+    rig.look()
+    kubelet.holds(pod("second", uuid), pod("first", uuid))
+    rig.look()
+    assert rig.jobs() == {("kubernetes", "ml/second"): ["0"]}
+    kubelet.holds(pod("first", uuid), pod("second", uuid))  # in whatever order it lists them
+    rig.look()
+    assert (rig.holder()["pod"], rig.holder()["shared"]) == ("second", "false")
+
+
+def test_of_two_pods_with_one_device_the_one_that_works_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
+    """Both are there when the agent starts: which was given the device last is not known."""
+    uuid = rig.gpus[0].uuid
+    kubelet.holds(pod("first", uuid), pod("second", uuid, rig.gpus[1].uuid))
+    rig.proc.process(100, POD_CGROUP.format(UID_A), None)
+    (rig.pod_logs / f"ml_first_{UID_A}").mkdir(parents=True)
+    rig.put(0, 100)
+    rig.look()
+    assert rig.jobs() == {("kubernetes", "ml/first"): ["0"], ("kubernetes", "ml/second"): ["1"]}
+
+
+def test_of_two_pods_with_one_device_the_one_that_was_made_later_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
+    uuid = rig.gpus[0].uuid
+    for name, uid in (("first", UID_A), ("second", UID_B)):
+        made = rig.pod_logs / f"ml_{name}_{uid}"
+        made.mkdir(parents=True)
+        while name == "second" and made.stat().st_ctime <= (rig.pod_logs / f"ml_first_{UID_A}").stat().st_ctime:
+            os.utime(made)
+    kubelet.holds(pod("second", uuid), pod("first", uuid))
+    rig.look()
+    assert rig.jobs() == {("kubernetes", "ml/second"): ["0"]}
+
+
+def test_two_pods_with_one_device_stay_where_nothing_tells_which_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.holds(pod("first", rig.gpus[0].uuid), pod("second", rig.gpus[0].uuid))
+    rig.look()
+    assert rig.holder()["shared"] == "true"
 
 
 def test_pods_that_share_a_gpu_are_told_apart_by_their_host_names(rig: Rig, kubelet: FakeKubelet) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from agent.backends.jobs.cgroup import Place
 from agent.backends.jobs.job import Job, legible, merged
@@ -13,8 +14,10 @@ from agent.broker.variables import job_variables
 class Belief:
     """What these schedulers say about a process, in the order of belief."""
 
-    def __init__(self, schedulers: Sequence[Scheduler]) -> None:
+    def __init__(self, schedulers: Sequence[Scheduler], trusted: Collection[str] = ()) -> None:
+        """`trusted` are schedulers whose variables count wherever a process is."""
         self._schedulers = schedulers
+        self._trusted = trusted
         self._by_name = {scheduler.name: scheduler for scheduler in schedulers}
         self._keys = frozenset(name.encode("ascii") for each in schedulers for name in each.variables)
 
@@ -23,18 +26,21 @@ class Belief:
         found = job_variables(environ, self._keys).items()
         return {key.decode("ascii"): legible(value.decode("utf-8", "replace")) for key, value in found}
 
-    def job(self, where: Place, env: Mapping[str, str], uid: int) -> Job | None:
-        """The job of a process of this user at this place; None where no scheduler claims it.
+    def job(self, where: Place, env: Mapping[str, str], own: str) -> Job | None:
+        """The job of a process at this place; None where no scheduler claims it.
 
-        A job that the cgroup names gets facts from an environment that speaks of the same job, and of no other.
+        A job that the cgroup names gets facts from an environment that speaks of the same job, and of no other. One
+        that the environment alone names is believed below the scheduler's own daemons. `own` is what tells a cluster
+        that its user runs there from others.
         """
         scheduler = self._by_name.get(where.scheduler)
         if scheduler is not None:
             job = Job(where.scheduler, where.id)
             told = scheduler.job(env, where.id)
-            return job if told is None else merged(job, told)
+            return job if told is None else merged(replace(job, id=told.id), told)
         for each in self._schedulers:
-            told = each.job(env, (where.id or str(uid)) if each.everywhere else "")
-            if told is not None:
-                return told
+            if each.everywhere or each.name == where.home or each.name in self._trusted:
+                told = each.job(env, own if each.everywhere else "")
+                if told is not None:
+                    return told
         return None

@@ -2,6 +2,11 @@
 
 The shapes of schedulers are in their files; here are those of container engines and of systemd. A shape that is not
 known is a login session, and said.
+
+A cgroup says whose a process is because only root moves processes about. But systemd gives every user a part of the
+tree below which he makes cgroups of any name (user@.service has Delegate=; pam_cgfs(8) does the same for version 1),
+and services may be given theirs. So a scheduler's shape counts only if nothing stands above it but slices that are no
+user's, pods and containers.
 """
 
 from __future__ import annotations
@@ -27,13 +32,23 @@ CONTAINERS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 """Engine and pattern, the more telling ones first. A pod holds containers, so schedulers' shapes go before them."""
 
+_OF_USERS = re.compile(
+    r"/user\.slice(?:/|$)|/user-[0-9]+\.slice(?:/|$)|/user@[0-9]+\.service(?:/|$)|^/user/[^/]+(?:/|$)"
+)
+_ABOVE = re.compile(
+    rf"\.\.|[^/]+\.slice|(?:[^/]*[-:])?{_HEX}(?:\.scope)?|docker|kubelet|kubepods|burstable|besteffort"
+    r"|pod[0-9a-f-]{32,36}|(?:containerd|docker|crio|kubelet|k3s|k3s-agent|rke2-server|rke2-agent)\.service"
+)
+"""What may stand above a scheduler's cgroup: nothing that somebody but root arranges."""
+
 ENGINES = frozenset({"docker", "podman", "containerd", "container"})
 SHORT_ID = 12
 """Characters of a container's id that `docker ps` shows."""
 
 HOSTS = frozenset(
     ("slurmd", "containerd", "docker", "crio", "kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "ssh",
-     "sshd", "cron", "crond", "atd", "pbs", "pbs_jobs", "pbspro", "condor", "lsfd", "sge_execd", "ray")
+     "sshd", "cron", "crond", "atd", "pbs", "pbs_jobs", "pbspro", "condor", "lsfd", "sge_execd", "sgeexecd", "flux",
+     "nomad", "oar-node", "ray")
 )  # fmt: skip
 """Units that run other people's work: the unit is not the job."""
 _UNIT = re.compile(r"(?P<name>[^/]+)\.service")
@@ -47,14 +62,15 @@ class Place:
     """What a cgroup says: a scheduler, engine or `systemd`, and the id of its job; `session` without one where it says
     nothing.
 
-    `uid` is the owner that a scheduler writes into its path, `contained` says that its users are its own, `strange` is
-    a path whose shape is not known.
+    `uid` is the owner that a scheduler writes into its path, `contained` says that its users are its own, `home` is the
+    scheduler below whose daemons the process is, `strange` a path whose shape is not known.
     """
 
     scheduler: str
     id: str = ""
     uid: int | None = None
     contained: bool = False
+    home: str = ""
     strange: str = ""
 
 
@@ -69,22 +85,45 @@ def place(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> Place:
     known = paths(text)
     for scheduler in schedulers:
         match = _first(scheduler.shapes, known)
-        if match:
+        if match and (scheduler.contained or _roots_own(match)):
             return Place(scheduler.name, scheduler.job_id(match), _uid(match), scheduler.contained)
+    home = _home(known, schedulers)
     for engine, pattern in CONTAINERS:
-        match = _first((pattern,), known)
+        match = _first((pattern,), known, by_users=True)
         if match:
-            return Place(engine, match["id"][:SHORT_ID] if engine in ENGINES else match["id"], contained=True)
+            job = match["id"][:SHORT_ID] if engine in ENGINES else match["id"]
+            return Place(engine, job, contained=True, home=home)
     for path in known:
         unit = _unit(path)
-        if unit:
+        if unit and not home:
             return Place("systemd", unit)
     strange = next((path for path in known if not _plain(path)), "" if known else text[:MAX_PATH] or "(empty)")
-    return Place("session", strange=strange)
+    return Place("session", home=home, strange="" if home else strange)
 
 
-def _first(patterns: Sequence[re.Pattern[str]], known: Sequence[str]) -> re.Match[str] | None:
-    return next((match for pattern in patterns for path in known if (match := pattern.search(path))), None)
+def _first(patterns: Sequence[re.Pattern[str]], known: Sequence[str], by_users: bool = False) -> re.Match[str] | None:
+    """The first match in a path, of those that no user made himself unless `by_users`."""
+    trusted = [path for path in known if by_users or not _OF_USERS.search(path)]
+    return next((match for pattern in patterns for path in trusted if (match := pattern.search(path))), None)
+
+
+def _roots_own(match: re.Match[str]) -> bool:
+    """Whether nobody but root could have made the cgroup that matched."""
+    return all(_ABOVE.fullmatch(part) for part in match.string[: match.start()].split("/")[1:])
+
+
+def _home(known: Sequence[str], schedulers: Sequence[Scheduler]) -> str:
+    """The scheduler whose daemons started the process: what they start stays below their unit."""
+    if any(_OF_USERS.search(path) for path in known):
+        return ""
+    for scheduler in schedulers:
+        for path in known:
+            for part in path.split("/")[1:]:
+                if scheduler.daemons is not None and scheduler.daemons.fullmatch(part):
+                    return scheduler.name
+                if not _ABOVE.fullmatch(part):
+                    break
+    return ""
 
 
 def _uid(match: re.Match[str]) -> int | None:

@@ -26,6 +26,8 @@ class PodDevice:
     pod: str
     container: str
     device: str
+    shareable: bool = False
+    """Whether several pods may have it at once."""
 
 
 def is_gpu(resource: str) -> bool:

@@ -7,7 +7,7 @@ A process is told from a later one with the same id by its start time, so the st
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -15,7 +15,7 @@ from agent.backends.jobs.belief import Belief
 from agent.backends.jobs.cgroup import ENGINES, Place, place
 from agent.backends.jobs.files import GONE, REFUSED, ReadFile, said
 from agent.backends.jobs.hidden import AskVariables, Environments, HiddenError
-from agent.backends.jobs.job import Job, legible, merged
+from agent.backends.jobs.job import Job, foul, legible, merged
 from agent.backends.jobs.problems import Problems
 from agent.backends.jobs.procstat import Stat, parse_boot, parse_stat, parse_uid
 from agent.backends.jobs.scheduler import Scheduler
@@ -32,6 +32,10 @@ PARENTS = frozenset(
      "containerd", "containerd-shim", "conmon", "slurmd", "slurmstepd", "tini", "dumb-init")
 )  # fmt: skip
 """Programs whose children have nothing to do with each other."""
+
+
+MOST_STRANGE = 64
+"""Strange things that are remembered, so that each is told once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +73,19 @@ class ProcessTable:
         procfs: str,
         schedulers: Sequence[Scheduler],
         plain: bool,
+        trusted: Collection[str],
         read: ReadFile,
         ask: AskVariables,
         users: Users,
         problems: Problems,
         ticks: int,
     ) -> None:
-        """`plain` says whether what no scheduler started is a job. `ask` is for environments that may not be read;
-        `ticks` are the clock ticks of a second in /proc/PID/stat."""
+        """`plain` says whether what no scheduler started is a job, `trusted` names the schedulers whose variables
+        count everywhere. `ask` is for environments that may not be read; `ticks` are the clock ticks of a second in
+        /proc/PID/stat."""
         self._procfs = procfs
         self._schedulers = schedulers
-        self._belief = Belief(schedulers)
+        self._belief = Belief(schedulers, trusted)
         self._plain_too = plain
         self._read = read
         self._environments = Environments(procfs, read, ask)
@@ -173,18 +179,36 @@ class ProcessTable:
         return Process(pid, stat.started, job, _owner(where, uid), env.get("HOSTNAME", ""), hidden, late, again)
 
     def _job(self, pid: int, stat: Stat, where: Place, env: dict[str, str], uid: int) -> Job | None:
-        job = self._belief.job(where, env, uid)
-        return self._plain(pid, stat, where) if job is None and self._plain_too else job
+        plain = self._plain(pid, stat, where, uid)
+        # A Ray cluster is its user's: in his container, in his unit, or else wherever he started it.
+        job = self._belief.job(where, env, str(uid) if where.scheduler == "session" else plain.id)
+        if job is None:
+            job = plain if self._plain_too else None
+        if job is not None and foul(job.id):
+            self._told(
+                "foul_id", job.id, f"{self._procfs}/{pid}: {legible(job.id)!r:.80} is no id of a {job.scheduler} job"
+            )
+            job = self._bare(pid, stat, uid) if self._plain_too else None
+        return job
 
-    def _plain(self, pid: int, stat: Stat, where: Place) -> Job:
-        if where.scheduler != "session":
-            name = "" if where.scheduler in ENGINES else where.id
-            return Job(where.scheduler, where.id, name=legible(name), plain=True)
-        if where.strange and where.strange not in self._strange and len(self._strange) < 64:
-            self._strange.add(where.strange)
-            text = legible(where.strange)
-            self._problems.note("unknown_cgroup", f"{self._procfs}/{pid}/cgroup: {text} has no shape that is known")
-        return Job("session", str(self._session(pid, stat)), name=legible(stat.command), plain=True)
+    def _plain(self, pid: int, stat: Stat, where: Place, uid: int) -> Job:
+        """What a process is that no scheduler started. A unit may run processes of many users: each has his own job."""
+        if where.scheduler == "session":
+            if where.strange:
+                text = legible(where.strange)
+                self._told("unknown_cgroup", text, f"{self._procfs}/{pid}/cgroup: {text} has no shape that is known")
+            return self._bare(pid, stat, uid)
+        job = where.id if where.contained else f"{where.id}@{uid}"
+        return Job(where.scheduler, job, name="" if where.scheduler in ENGINES else legible(where.id), plain=True)
+
+    def _bare(self, pid: int, stat: Stat, uid: int) -> Job:
+        return Job("session", f"{self._session(pid, stat)}@{uid}", name=legible(stat.command), plain=True)
+
+    def _told(self, problem: str, what: str, text: str) -> None:
+        """Once for each thing, as far as is kept."""
+        if what not in self._strange and len(self._strange) < MOST_STRANGE:
+            self._strange.add(what)
+            self._problems.note(problem, text)
 
     def _session(self, pid: int, stat: Stat) -> int:
         """The session that a process was started in: torchrun gives each rank a session of its own."""

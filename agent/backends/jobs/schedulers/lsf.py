@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from agent.backends.jobs.job import Job
@@ -28,4 +29,5 @@ SCHEDULER = Scheduler(
     shapes=(),
     variables=frozenset({"LSB_JOBID", "LSB_JOBINDEX", "LSB_JOBNAME", "LSB_QUEUE", "LSB_PROJECT_NAME"}),
     job=lsf_job,
+    daemons=re.compile(r"lsfd\.service"),
 )

@@ -24,7 +24,8 @@ def pbs_job(env: Mapping[str, str], within: str) -> Job | None:
 SCHEDULER = Scheduler(
     "pbs",
     rank=20,
-    shapes=(re.compile(r"/(?:[^/]+\.service|pbs_jobs|pbspro)/jobid/(?P<id>[^/]+)"),),
+    shapes=(re.compile(r"(?:^/[^/]+\.service|/pbs[^/]*)/jobid/(?P<id>[^/]+)"),),
     variables=frozenset({"PBS_JOBID", "PBS_JOBNAME", "PBS_QUEUE"}),
     job=pbs_job,
+    daemons=re.compile(r"pbs(?:_mom|pro)?\.service"),
 )

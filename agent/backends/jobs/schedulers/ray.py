@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.backends.jobs.job import Job, legible
+from agent.backends.jobs.job import Job
 from agent.backends.jobs.scheduler import Scheduler
 
 NIL = "ffffffff"
@@ -17,7 +17,7 @@ NIL = "ffffffff"
 def ray_job(env: Mapping[str, str], cluster: str) -> Job | None:
     """The Ray job that the environment names; `cluster` tells it from those that other clusters number the same."""
     job = env.get("RAY_JOB_ID", "")
-    return Job("ray", legible(f"{job}@{cluster}")) if job and job != NIL else None
+    return Job("ray", f"{job}@{cluster}") if job and job != NIL else None
 
 
 SCHEDULER = Scheduler("ray", rank=90, shapes=(), variables=frozenset({"RAY_JOB_ID"}), job=ray_job, everywhere=True)
