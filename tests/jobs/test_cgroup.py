@@ -78,7 +78,7 @@ def test_slurm_on_cgroup_v1_is_found_beside_other_hierarchies_and_names_the_user
     assert place(V1) == Place("slurm", "4711", uid=1000)
 
 
-@pytest.mark.parametrize("path", ["/opt/work/7", "/htcondor/slot1", f"/kubepods/pod{UID[:-2]}/x", "/slurm/job_x"])
+@pytest.mark.parametrize("path", ["/opt/work/7", "/htcondor/x", f"/kubepods/pod{UID[:-2]}/x", "/slurm/job_x"])
 def test_an_unknown_shape_is_told_as_it_is(path: str) -> None:
     assert place(f"0::{path}") == Place("session", strange=path)
 

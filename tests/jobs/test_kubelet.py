@@ -55,6 +55,22 @@ def response(*pods: Pod) -> bytes:
     return out
 
 
+def claiming(*pods: tuple[str, Sequence[bytes]]) -> bytes:
+    """A response with pods that got their devices through claims: name and ClaimResources."""
+    out = b""
+    for name, resources in pods:
+        claim = field(2, f"{name}-claim") + field(3, "ml") + b"".join(field(4, resource) for resource in resources)
+        container = field(1, "main") + field(3, b"\x01\x02") + field(5, claim)
+        out += field(1, field(1, name) + field(2, "ml") + field(3, container))
+    return out
+
+
+def claimed(device: str, driver: str = "gpu.nvidia.com") -> bytes:
+    """A ClaimResource as kubelets since 1.31 write it."""
+    cdi = field(1, f"k8s.{driver}/claim=8d1f2c-{device}")
+    return field(1, cdi) + field(2, driver) + field(3, "node1") + field(4, device)
+
+
 class FakeKubelet:
     """Speaks pod-resources v1. `answer` gives the response, or ends the call with an error."""
 
@@ -259,6 +275,45 @@ def test_a_process_without_an_instance_is_on_its_own_pods(rig: Rig, kubelet: Fak
     rig.look()
     assert {row["mig"]: row["pod"] for row in rig.holders(0)} == {"7": "a", "8": "b"}
     assert rig.value("coldplate_job_processes", job_id="ml/a") == 1
+
+
+def minor(rig: Rig, gpu: int, number: int) -> None:
+    folder = rig.proc.root / f"driver/nvidia/gpus/0000:0{gpu}:00.0"
+    folder.mkdir(parents=True)
+    uuid = rig.gpus[gpu].uuid
+    (folder / "information").write_text(f"Model: \t\t NVIDIA H100\nGPU UUID: \t {uuid}\nDevice Minor: \t {number}\n")
+
+
+def test_devices_of_claims_are_found_by_the_minor_number_that_they_are_called_by(
+    rig: Rig, kubelet: FakeKubelet
+) -> None:
+    for gpu, number in enumerate((3, 2, 1, 0)):
+        minor(rig, gpu, number)
+    older = field(1, field(1, "k8s.gpu.nvidia.com/device=gpu-1"))
+    others = (claimed("nic-0", "dra.net"), claimed("channel-0", "compute-domain.nvidia.com"))
+    answer = claiming(("a", [claimed("gpu-3"), claimed("gpu-2")]), ("b", [older]), ("c", others))
+    kubelet.answer = lambda context: answer
+    rig.look()
+    assert rig.jobs() == {("kubernetes", "ml/a"): ["0", "1"], ("kubernetes", "ml/b"): ["2"]}
+    assert (rig.holder()["container"], rig.problems()) == ("main", {})
+
+
+def test_a_claim_may_be_shared_by_pods_and_a_part_of_a_gpu_is_not_the_whole(rig: Rig, kubelet: FakeKubelet) -> None:
+    minor(rig, 0, 0)
+    minor(rig, 1, 1)
+    answer = claiming(("a", [claimed("gpu-0"), claimed("gpu-1-mig-19-0-1")]), ("b", [claimed("gpu-0")]))
+    kubelet.answer = lambda context: answer
+    rig.look()
+    rig.look()
+    assert {row["job_id"] for row in rig.rows("coldplate_gpu_shared_job_info")} == {"ml/a", "ml/b"}
+    assert (rig.holder(1)["pod"], rig.holder(1)["mig"]) == ("a", "")
+
+
+def test_a_claim_of_a_minor_number_that_nobody_tells_is_counted(rig: Rig, kubelet: FakeKubelet) -> None:
+    answer = claiming(("a", [claimed("gpu-0")]))
+    kubelet.answer = lambda context: answer
+    rig.look()
+    assert (rig.jobs(), rig.problems()) == ({}, {"unknown_device": 1})
 
 
 def test_two_containers_of_one_pod_on_one_gpu_are_one_job_without_a_container(rig: Rig, kubelet: FakeKubelet) -> None:

@@ -20,6 +20,7 @@ from agent.backends.jobs.job import Job, foul
 from agent.backends.jobs.kubelet import SOCKETS, Kubelet, KubeletError
 from agent.backends.jobs.ledger import Ledger
 from agent.backends.jobs.mapping import GPUSTAT, Entry, MappingFiles, scheduler_of
+from agent.backends.jobs.minors import minors
 from agent.backends.jobs.podlogs import PODS, PodLogs
 from agent.backends.jobs.pods import PodDevice
 from agent.backends.jobs.problems import Problems
@@ -185,6 +186,9 @@ class JobsBackend:
 
     def _by_slot(self, listed: Iterable[PodDevice], devices: Devices) -> dict[Slot, list[PodDevice]]:
         pods: dict[Slot, list[PodDevice]] = {}
+        listed = list(listed)
+        if any(each.shareable for each in listed):
+            devices.minors = minors(self._procfs, self._reader)
         for each in listed:
             slot = devices.find(each.device)
             if foul(each.namespace) or foul(each.pod):

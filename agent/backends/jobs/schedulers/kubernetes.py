@@ -20,16 +20,19 @@ def _uid(match: re.Match[str]) -> str:
 
 
 def pod_of(env: Mapping[str, str], within: str) -> Job | None:
-    """The pod that the cgroup names: the environment, which whoever wrote the pod's manifest wrote, adds nothing."""
-    del env
-    return Job("kubernetes", within) if within else None
+    """The pod that the cgroup names, and the Ray cluster whose it is: KubeRay writes its name into its pods.
+
+    (utils.RAY_CLUSTER_NAME of ray-project/kuberay.) Labels of pods, and with them the queues of Kueue, are known to the
+    API server alone, which is not asked.
+    """
+    return Job("kubernetes", within, partition=env.get("RAY_CLUSTER_NAME", "")) if within else None
 
 
 SCHEDULER = Scheduler(
     "kubernetes",
     rank=70,
     shapes=(re.compile(rf"[/-]pod(?P<id>{_UID})(?:\.slice)?(?:[/:]|$)"),),
-    variables=frozenset({"HOSTNAME"}),
+    variables=frozenset({"HOSTNAME", "RAY_CLUSTER_NAME"}),
     job=pod_of,
     job_id=_uid,
     contained=True,

@@ -1,4 +1,9 @@
-"""IBM Spectrum LSF. Variables: IBM's reference, "environment variables set for job execution"."""
+"""IBM Spectrum LSF.
+
+Cgroups, with LSF_PROCESS_TRACKING or LSB_RESOURCE_ENFORCE: /lsf/CLUSTER/job.ID.PID.TIME (IBM's support pages on LSF and
+cgroups; CEEMS tests its collector on the same). The elements of an array share that ID. Variables: IBM's reference,
+"environment variables set for job execution".
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ def lsf_job(env: Mapping[str, str], within: str) -> Job | None:
 SCHEDULER = Scheduler(
     "lsf",
     rank=30,
-    shapes=(),
+    shapes=(re.compile(r"/lsf/[^/]+/job\.(?P<id>[0-9]+)\.[0-9.]+(?:/|$)"),),
     variables=frozenset({"LSB_JOBID", "LSB_JOBINDEX", "LSB_JOBNAME", "LSB_QUEUE", "LSB_PROJECT_NAME"}),
     job=lsf_job,
     daemons=re.compile(r"lsfd\.service"),
