@@ -154,7 +154,8 @@ def _jobs(config: Config, options: Options, engine: Callable[[], Engine]) -> Job
 def _jobs_config(config: Config) -> JobsConfig:
     folder = config.jobs.mapping_dir
     try:
-        return JobsConfig(config.jobs.sources, None if folder is None else Path(folder))
+        found = None if folder is None else Path(folder)
+        return JobsConfig(config.jobs.sources, found, config.jobs.trust_environment)
     except ValueError as error:
         raise ConfigError(f"jobs.{error}") from error
 

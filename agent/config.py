@@ -78,8 +78,9 @@ class BackendsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class JobsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the jobs that hold GPUs are found; no sources: not at all."""
 
-    sources: tuple[str, ...] = ("slurm", "kubernetes", "ray", "cgroup", "mapping")
+    sources: tuple[str, ...] = ("all",)
     mapping_dir: str | None = None
+    trust_environment: tuple[str, ...] = ()
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,8 +15,8 @@ QUESTION = struct.Struct("!4sIQ")
 """What is asked; for variables the process and when it was started, in clock ticks after boot, else zeros."""
 VERDICT = struct.Struct("!I")
 
-LONGEST_ANSWER = 32 * 1024
-"""Bytes of an answer: more than all known variables at their longest."""
+LONGEST_ANSWER = 80 * 1024
+"""Bytes of an answer: more than the most variables at their longest."""
 LARGEST_ERROR = 4095
 """MAX_ERRNO of the kernel."""
 LARGEST_PID = 2**22

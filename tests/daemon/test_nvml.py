@@ -113,7 +113,8 @@ def test_a_gpu_is_attributed_to_the_job_of_the_process_that_computes_on_it(
 ) -> None:
     environment = {**os.environ, "SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "llama", "SLURM_JOB_PARTITION": "gpu"}
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=environment) as rank:
-        node = Node(start, library, tmp_path)
+        # The test's own cgroup is no scheduler's: such an environment is believed only where it is told to be.
+        node = Node(start, library, tmp_path, FAST + "jobs: {trust_environment: [slurm]}\n")
         node.command(f"process 2 {rank.pid}", f"process 3 {rank.pid}")
 
         def jobs() -> list[dict[str, str]]:

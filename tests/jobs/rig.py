@@ -80,8 +80,8 @@ class Rig:
         self.sample = Sample()
         self.backend: JobsBackend | None = None
 
-    def open(self, *sources: str, **options: object) -> JobsBackend:
-        config = JobsConfig(sources, self.mapping) if sources else JobsConfig(mapping_dir=self.mapping)
+    def open(self, *sources: str, trust: tuple[str, ...] = (), **options: object) -> JobsBackend:
+        config = JobsConfig(sources or ("all",), self.mapping, trust)
         given: dict[str, Any] = {
             "lookup": name_of, "ask": self.broker.variables, "kubelet": [str(self.socket), str(self.proxy)],
             "pod_logs": str(self.pod_logs), "gpustat": str(self.gpustat), **options,

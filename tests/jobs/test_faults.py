@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.backends.jobs.environment import known_keys, lsf_job, pbs_job, ray_job, slurm_job
+from agent.backends.jobs.belief import Belief
 from agent.backends.jobs.files import read_file
-from agent.backends.jobs.process import parse_boot, parse_stat, parse_uid
+from agent.backends.jobs.procstat import parse_boot, parse_stat, parse_uid
+from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.variables import KEYS
 from agent.model import Instant, Reason, Snapshot
 from exporters.encoder import Encoder, Format
@@ -145,7 +146,7 @@ def test_an_unknown_cgroup_is_a_session_counted_and_named(rig: Rig, caplog: pyte
         rig.put(gpu, 100 + gpu)
     with caplog.at_level(logging.WARNING, logger="coldplate.jobs"):
         rig.look()
-    assert rig.jobs() == {("session", "9"): ["0", "1"]}
+    assert rig.jobs() == {("session", "9@1000"): ["0", "1"]}
     assert rig.problems() == {"unknown_cgroup": 1}
     assert "/weird/thing" in caplog.text
 
@@ -185,10 +186,11 @@ KEY = st.one_of(st.sampled_from(sorted(KEYS)), st.binary(max_size=8))
 
 @given(st.lists(st.tuples(KEY, st.binary(max_size=300)), max_size=8))
 def test_any_environment_is_read_and_gives_short_legible_facts(entries: list[tuple[bytes, bytes]]) -> None:
-    env = known_keys(b"\0".join(key + b"=" + value for key, value in entries))
+    env = Belief(SCHEDULERS).known(b"\0".join(key + b"=" + value for key, value in entries))
     assert set(env) <= {key.decode() for key in KEYS}
     assert all(text.isprintable() and len(text) <= 200 for text in env.values())
-    for job in (slurm_job(env), pbs_job(env), lsf_job(env), ray_job(env, "1000")):
+    for scheduler in SCHEDULERS:
+        job = scheduler.job(env, "")
         assert job is None or job.id
 
 

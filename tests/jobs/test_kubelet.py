@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -52,6 +53,22 @@ def response(*pods: Pod) -> bytes:
             )
         out += field(1, body)
     return out
+
+
+def claiming(*pods: tuple[str, Sequence[bytes]]) -> bytes:
+    """A response with pods that got their devices through claims: name and ClaimResources."""
+    out = b""
+    for name, resources in pods:
+        claim = field(2, f"{name}-claim") + field(3, "ml") + b"".join(field(4, resource) for resource in resources)
+        container = field(1, "main") + field(3, b"\x01\x02") + field(5, claim)
+        out += field(1, field(1, name) + field(2, "ml") + field(3, container))
+    return out
+
+
+def claimed(device: str, driver: str = "gpu.nvidia.com") -> bytes:
+    """A ClaimResource as kubelets since 1.31 write it."""
+    cdi = field(1, f"k8s.{driver}/claim=8d1f2c-{device}")
+    return field(1, cdi) + field(2, driver) + field(3, "node1") + field(4, device)
 
 
 class FakeKubelet:
@@ -111,9 +128,88 @@ def test_processes_get_the_name_of_their_pod_and_keep_it(rig: Rig, kubelet: Fake
     rig.look()
     assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0", "1"]}
     kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
-    rig.look()
+    rig.look(after=200.0)
     assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0"]}
     assert (rig.up("jobs_kubelet"), rig.problems()) == (0, {"unreadable": 1, "kubelet": 1})
+
+
+def test_pods_without_a_process_stay_a_while_when_the_kubelet_restarts(
+    rig: Rig, kubelet: FakeKubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    kubelet.holds(pod("idle-0", rig.gpus[0].uuid))
+    rig.look()
+    kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+    for _ in range(3):
+        rig.look(after=60.0)
+        assert rig.jobs() == {("kubernetes", "ml/idle-0"): ["0"]}
+        assert rig.up("jobs_kubelet") == 0
+    told = [record.message for record in caplog.records if "restarting" in record.message]
+    assert len(told) == 1
+    assert told[0].endswith("the pods that it named last are shown for up to 180 s")
+    rig.look(after=60.0)
+    assert rig.jobs() == {}
+
+
+def test_pods_stay_a_while_when_the_kubelets_socket_is_gone(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.holds(pod("idle-0", rig.gpus[0].uuid))
+    rig.look()
+    kubelet.stop()
+    rig.socket.unlink(missing_ok=True)
+    rig.look()
+    assert (rig.jobs(), rig.up("jobs_kubelet")) == ({("kubernetes", "ml/idle-0"): ["0"]}, 0)
+    rig.look(after=200.0)
+    assert (rig.jobs(), rig.up("jobs_kubelet")) == ({}, None)
+
+
+def test_a_restarted_kubelet_that_names_others_is_believed_at_once(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.holds(pod("idle-0", rig.gpus[0].uuid))
+    rig.look()
+    kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+    rig.look()
+    kubelet.holds()
+    rig.look()
+    assert (rig.jobs(), rig.up("jobs_kubelet")) == ({}, 1)
+
+
+def test_a_pod_that_ended_does_not_share_the_gpu_of_its_successor(rig: Rig, kubelet: FakeKubelet) -> None:
+    uuid = rig.gpus[0].uuid
+    kubelet.holds(pod("first", uuid))
+    rig.look()
+    kubelet.holds(pod("second", uuid), pod("first", uuid))
+    rig.look()
+    assert rig.jobs() == {("kubernetes", "ml/second"): ["0"]}
+    kubelet.holds(pod("first", uuid), pod("second", uuid))  # in whatever order it lists them
+    rig.look()
+    assert (rig.holder()["pod"], rig.holder()["shared"]) == ("second", "false")
+
+
+def test_of_two_pods_with_one_device_the_one_that_works_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
+    """Both are there when the agent starts: which was given the device last is not known."""
+    uuid = rig.gpus[0].uuid
+    kubelet.holds(pod("first", uuid), pod("second", uuid, rig.gpus[1].uuid))
+    rig.proc.process(100, POD_CGROUP.format(UID_A), None)
+    (rig.pod_logs / f"ml_first_{UID_A}").mkdir(parents=True)
+    rig.put(0, 100)
+    rig.look()
+    assert rig.jobs() == {("kubernetes", "ml/first"): ["0"], ("kubernetes", "ml/second"): ["1"]}
+
+
+def test_of_two_pods_with_one_device_the_one_that_was_made_later_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
+    uuid = rig.gpus[0].uuid
+    for name, uid in (("first", UID_A), ("second", UID_B)):
+        made = rig.pod_logs / f"ml_{name}_{uid}"
+        made.mkdir(parents=True)
+        while name == "second" and made.stat().st_ctime <= (rig.pod_logs / f"ml_first_{UID_A}").stat().st_ctime:
+            os.utime(made)
+    kubelet.holds(pod("second", uuid), pod("first", uuid))
+    rig.look()
+    assert rig.jobs() == {("kubernetes", "ml/second"): ["0"]}
+
+
+def test_two_pods_with_one_device_stay_where_nothing_tells_which_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.holds(pod("first", rig.gpus[0].uuid), pod("second", rig.gpus[0].uuid))
+    rig.look()
+    assert rig.holder()["shared"] == "true"
 
 
 def test_pods_that_share_a_gpu_are_told_apart_by_their_host_names(rig: Rig, kubelet: FakeKubelet) -> None:
@@ -179,6 +275,45 @@ def test_a_process_without_an_instance_is_on_its_own_pods(rig: Rig, kubelet: Fak
     rig.look()
     assert {row["mig"]: row["pod"] for row in rig.holders(0)} == {"7": "a", "8": "b"}
     assert rig.value("coldplate_job_processes", job_id="ml/a") == 1
+
+
+def minor(rig: Rig, gpu: int, number: int) -> None:
+    folder = rig.proc.root / f"driver/nvidia/gpus/0000:0{gpu}:00.0"
+    folder.mkdir(parents=True)
+    uuid = rig.gpus[gpu].uuid
+    (folder / "information").write_text(f"Model: \t\t NVIDIA H100\nGPU UUID: \t {uuid}\nDevice Minor: \t {number}\n")
+
+
+def test_devices_of_claims_are_found_by_the_minor_number_that_they_are_called_by(
+    rig: Rig, kubelet: FakeKubelet
+) -> None:
+    for gpu, number in enumerate((3, 2, 1, 0)):
+        minor(rig, gpu, number)
+    older = field(1, field(1, "k8s.gpu.nvidia.com/device=gpu-1"))
+    others = (claimed("nic-0", "dra.net"), claimed("channel-0", "compute-domain.nvidia.com"))
+    answer = claiming(("a", [claimed("gpu-3"), claimed("gpu-2")]), ("b", [older]), ("c", others))
+    kubelet.answer = lambda context: answer
+    rig.look()
+    assert rig.jobs() == {("kubernetes", "ml/a"): ["0", "1"], ("kubernetes", "ml/b"): ["2"]}
+    assert (rig.holder()["container"], rig.problems()) == ("main", {})
+
+
+def test_a_claim_may_be_shared_by_pods_and_a_part_of_a_gpu_is_not_the_whole(rig: Rig, kubelet: FakeKubelet) -> None:
+    minor(rig, 0, 0)
+    minor(rig, 1, 1)
+    answer = claiming(("a", [claimed("gpu-0"), claimed("gpu-1-mig-19-0-1")]), ("b", [claimed("gpu-0")]))
+    kubelet.answer = lambda context: answer
+    rig.look()
+    rig.look()
+    assert {row["job_id"] for row in rig.rows("coldplate_gpu_shared_job_info")} == {"ml/a", "ml/b"}
+    assert (rig.holder(1)["pod"], rig.holder(1)["mig"]) == ("a", "")
+
+
+def test_a_claim_of_a_minor_number_that_nobody_tells_is_counted(rig: Rig, kubelet: FakeKubelet) -> None:
+    answer = claiming(("a", [claimed("gpu-0")]))
+    kubelet.answer = lambda context: answer
+    rig.look()
+    assert (rig.jobs(), rig.problems()) == ({}, {"unknown_device": 1})
 
 
 def test_two_containers_of_one_pod_on_one_gpu_are_one_job_without_a_container(rig: Rig, kubelet: FakeKubelet) -> None:

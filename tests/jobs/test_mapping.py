@@ -124,5 +124,15 @@ def test_the_shape_of_an_id_tells_its_scheduler(job: str, scheduler: str) -> Non
 def test_any_content_is_read(content: bytes) -> None:
     for entry in parse("/x/0", "0", content):
         assert entry.job
-        assert entry.job.isprintable()
         assert scheduler_of(entry.job)
+
+
+def test_what_is_no_id_of_a_job_is_told_and_no_label(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.mapping.mkdir()
+    (rig.mapping / "0").write_text('4711"}evil\n')
+    (rig.mapping / "1").write_text("9" * 400 + "\n")
+    (rig.mapping / "2").write_text("12\n")
+    rig.look()
+    assert rig.jobs() == {("slurm", "12"): ["2"]}
+    assert rig.problems() == {"foul_id": 2}
+    assert "is no id of a job" in caplog.text

@@ -16,16 +16,21 @@ from agent.backends.jobs.devices import Devices, Slot, mig_slots
 from agent.backends.jobs.files import Patient, ReadFile, read_file
 from agent.backends.jobs.hidden import AskVariables
 from agent.backends.jobs.holders import KUBERNETES, Board, PodNames, add_mapped, add_pods
-from agent.backends.jobs.job import Job
+from agent.backends.jobs.job import Job, foul
 from agent.backends.jobs.kubelet import SOCKETS, Kubelet, KubeletError
 from agent.backends.jobs.ledger import Ledger
 from agent.backends.jobs.mapping import GPUSTAT, Entry, MappingFiles, scheduler_of
+from agent.backends.jobs.minors import minors
 from agent.backends.jobs.podlogs import PODS, PodLogs
 from agent.backends.jobs.pods import PodDevice
 from agent.backends.jobs.problems import Problems
 from agent.backends.jobs.process import Process, ProcessTable
+from agent.backends.jobs.recall import Recall
+from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.backends.jobs.settings import JobsConfig
 from agent.backends.jobs.shown import ENERGY_OF, FACTS_OF, HOLDER, Shown
+from agent.backends.jobs.tenants import Tenants
 from agent.backends.jobs.users import Users, system_name
 from agent.backends.jobs.ways import Ways
 from agent.backends.protocol import GpuProcess, Sample
@@ -63,9 +68,10 @@ class JobsBackend:
         gpustat: str = GPUSTAT,
         lookup: Callable[[int], str] = system_name,
         read: ReadFile = read_file,
+        schedulers: Sequence[Scheduler] = SCHEDULERS,
     ) -> None:
         config = config if config is not None else JobsConfig()
-        sources = frozenset(config.sources)
+        wanted = tuple(each for each in schedulers if config.has(each.name))
         self._processes = processes
         self._readings = readings
         self._problems = Problems()
@@ -74,13 +80,16 @@ class JobsBackend:
         ticks = os.sysconf("SC_CLK_TCK")
         self._reader = Patient(read)
         self._table = ProcessTable(
-            self._procfs, sources, self._reader, ask or BrokerClient().variables, self._users, self._problems, ticks
-        )
-        self._kubelet = Kubelet(kubelet) if "kubernetes" in sources else None
+            self._procfs, wanted, config.has("cgroup"), config.trust_environment, self._reader,
+            ask or BrokerClient().variables, self._users, self._problems, ticks,
+        )  # fmt: skip
+        self._kubelet = Kubelet(kubelet) if config.has(KUBERNETES) else None
         directories = [gpustat] if config.mapping_dir is None else [os.fspath(config.mapping_dir), gpustat]
-        self._files = MappingFiles(directories if "mapping" in sources else (), self._reader, self._problems)
+        self._files = MappingFiles(directories if config.has("mapping") else (), self._reader, self._problems)
         self._pod_logs = PodLogs(pod_logs)
         self._names = PodNames()
+        self._tenants = Tenants()
+        self._recall = Recall()
         self._ways = Ways()
         self._ledger = Ledger()
         self._shown = Shown()
@@ -95,7 +104,7 @@ class JobsBackend:
         self._ways.begin()
         before = self._table.reads + self._files.reads
         board, known = self._by_processes(running, devices, now.mono)
-        self._add_pods(board, known, devices)
+        self._add_pods(board, known, devices, now.mono)
         self._add_mapped(board, devices, now.mono)
         board.settle()
         for slot in board.limit(MAX_JOBS):
@@ -161,23 +170,38 @@ class JobsBackend:
         else:
             self._ways.open(what)
 
-    def _add_pods(self, board: Board, known: Mapping[int, Process], devices: Devices) -> None:
-        pods: dict[Slot, list[PodDevice]] = {}
-        for each in self._ask_kubelet():
-            slot = devices.find(each.device)
-            if slot is None:
-                text = f"pod {each.namespace}/{each.pod} holds {each.device}, which is no GPU of this node"
-                self._problems.note("unknown_device", text)
-            else:
-                pods.setdefault(slot, []).append(each)
-        logged = self._pod_logs.names({job.id for job in board.jobs() if job.scheduler == KUBERNETES})
+    def _add_pods(self, board: Board, known: Mapping[int, Process], devices: Devices, mono: float) -> None:
+        uids = {job.id for job in board.jobs() if job.scheduler == KUBERNETES}
+        logged = self._pod_logs.names(uids)
+        working = self._names.known(uids) | {(pod.namespace, pod.pod) for pod in logged.values()}
+        listed = self._ask_kubelet(mono)
+        contested = self._tenants.contested(listed)
+        born = self._pod_logs.born(contested) if contested else {}
+        pods = self._by_slot(self._tenants.present(listed, working, born), devices)
         self._names.name(board, pods, {pid: process.host for pid, process in known.items()}, logged)
         add_pods(board, pods)
         named = [bool(job.pod) for job in board.jobs() if job.scheduler == KUBERNETES]
         if named and (all(named) or self._pod_logs.refused):
             self._note("names of pods", "" if all(named) else self._pod_logs.refused)
 
-    def _ask_kubelet(self) -> Sequence[PodDevice]:
+    def _by_slot(self, listed: Iterable[PodDevice], devices: Devices) -> dict[Slot, list[PodDevice]]:
+        pods: dict[Slot, list[PodDevice]] = {}
+        listed = list(listed)
+        if any(each.shareable for each in listed):
+            devices.minors = minors(self._procfs, self._reader)
+        for each in listed:
+            slot = devices.find(each.device)
+            if foul(each.namespace) or foul(each.pod):
+                self._problems.note("foul_id", f"the kubelet calls a pod {each.namespace!r:.80}/{each.pod!r:.80}")
+            elif slot is None:
+                text = f"pod {each.namespace}/{each.pod} holds {each.device}, which is no GPU of this node"
+                self._problems.note("unknown_device", text)
+            else:
+                pods.setdefault(slot, []).append(each)
+        return pods
+
+    def _ask_kubelet(self, mono: float) -> Sequence[PodDevice]:
+        """The pods that it lists, or listed a moment ago: while it restarts, pods keep their devices."""
         if self._kubelet is None:
             return ()
         try:
@@ -185,10 +209,14 @@ class JobsBackend:
         except KubeletError as error:
             self._problems.count("kubelet")
             self._shown.way("jobs_kubelet", False)
-            self._note("pods by the kubelet", str(error), error.denied)
-            return ()
+            self._note("pods by the kubelet", f"{error}{self._recall.promise(mono)}", error.denied)
+            return self._recall.within(mono)
         if found is None:
-            return ()
+            if self._recall.within(mono):
+                self._shown.way("jobs_kubelet", False)
+                self._note("pods by the kubelet", f"its socket is gone{self._recall.promise(mono)}", denied=False)
+            return self._recall.within(mono)
+        self._recall.keep(found, mono)
         self._shown.way("jobs_kubelet", True)
         self._note("pods by the kubelet", "")
         return found
@@ -197,7 +225,9 @@ class JobsBackend:
         mapped: dict[Slot, list[Job]] = {}
         for entry in self._files.entries():
             slot = devices.find(entry.device)
-            if slot is None:
+            if foul(entry.job):
+                self._problems.note("foul_id", f"{entry.path}: {entry.job!r:.80} is no id of a job")
+            elif slot is None:
                 self._problems.note("unknown_device", f"{entry.path}: there is no GPU {entry.device!r:.80}")
             else:
                 mapped.setdefault(slot, []).append(self._mapped_job(entry, mono))

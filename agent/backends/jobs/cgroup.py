@@ -1,35 +1,45 @@
 """Whose a process is, by the shape of its cgroup path. Pure: text in, `Place` out, and no text makes it raise.
 
-The shapes are those of Slurm (cgroup v1: docs/cgroups; v2: slurm.schedmd.com/cgroup_v2.html, where the scope
-has the node's name before it if several slurmd share a machine), of the kubelet with its two cgroup drivers,
-of PBS's cgroup hook (whose configuration names the service), and of the container engines. A shape that is not
+The shapes of schedulers are in their files; here are those of container engines and of systemd. A shape that is not
 known is a login session, and said.
+
+A cgroup says whose a process is because only root moves processes about. But systemd gives every user a part of the
+tree below which he makes cgroups of any name (user@.service has Delegate=; pam_cgfs(8) does the same for version 1),
+and services may be given theirs. So a scheduler's shape counts only if nothing stands above it but slices that are no
+user's, pods and containers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.schedulers import SCHEDULERS
 
 MAX_LINES = 64
 MAX_PATH = 4096
 
 _HEX = r"[0-9a-f]{64}"
-_UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 
-SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("slurm", re.compile(r"/(?:[^/]*_)?slurmstepd\.scope/job_(?P<id>[0-9]+)(?:/|$)")),
-    ("slurm", re.compile(r"/slurm(?:_[^/]*)?/uid_(?P<uid>[0-9]+)/job_(?P<id>[0-9]+)(?:/|$)")),
-    ("pbs", re.compile(r"/(?:[^/]+\.service|pbs_jobs|pbspro)/jobid/(?P<id>[^/]+)")),
-    ("kubernetes", re.compile(rf"[/-]pod(?P<id>{_UID})(?:\.slice)?(?:[/:]|$)")),
+CONTAINERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("docker", re.compile(rf"/docker[-/](?P<id>{_HEX})(?:\.scope)?(?:/|$)")),
     ("podman", re.compile(rf"/libpod-(?P<id>{_HEX})(?:\.scope)?(?:/|$)")),
     ("containerd", re.compile(rf"/(?:nerdctl|cri-containerd)-(?P<id>{_HEX})\.scope(?:/|$)")),
     ("container", re.compile(rf"[/-](?P<id>{_HEX})(?:\.scope)?(?:/|$)")),
     ("lxc", re.compile(r"/lxc(?:\.payload)?[./](?P<id>[^/]+)")),
 )
-"""Scheduler and pattern, the more telling ones first: Slurm may run inside a pod, and a pod holds containers."""
+"""Engine and pattern, the more telling ones first. A pod holds containers, so schedulers' shapes go before them."""
+
+_OF_USERS = re.compile(
+    r"/user\.slice(?:/|$)|/user-[0-9]+\.slice(?:/|$)|/user@[0-9]+\.service(?:/|$)|^/user/[^/]+(?:/|$)"
+)
+_ABOVE = re.compile(
+    rf"\.\.|[^/]+\.slice|(?:[^/]*[-:])?{_HEX}(?:\.scope)?|docker|kubelet|kubepods|burstable|besteffort"
+    r"|pod[0-9a-f-]{32,36}|(?:containerd|docker|crio|kubelet|k3s|k3s-agent|rke2-server|rke2-agent)\.service"
+)
+"""What may stand above a scheduler's cgroup: nothing that somebody but root arranges."""
 
 ENGINES = frozenset({"docker", "podman", "containerd", "container"})
 SHORT_ID = 12
@@ -37,7 +47,8 @@ SHORT_ID = 12
 
 HOSTS = frozenset(
     ("slurmd", "containerd", "docker", "crio", "kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "ssh",
-     "sshd", "cron", "crond", "atd", "pbs", "pbs_jobs", "pbspro", "condor", "lsfd", "sge_execd", "ray")
+     "sshd", "cron", "crond", "atd", "pbs", "pbs_jobs", "pbspro", "condor", "lsfd", "sge_execd", "sgeexecd", "flux",
+     "nomad", "oar-node", "ray")
 )  # fmt: skip
 """Units that run other people's work: the unit is not the job."""
 _UNIT = re.compile(r"(?P<name>[^/]+)\.service")
@@ -48,14 +59,18 @@ _LOGIN = re.compile(r"/(?:user\.slice|init\.scope|system\.slice|machine\.slice)(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a cgroup says: a scheduler and the id of its job; `session` without an id where it says nothing.
+    """What a cgroup says: a scheduler, engine or `systemd`, and the id of its job; `session` without one where it says
+    nothing.
 
-    `uid` is the owner that Slurm writes into its path, `strange` a path whose shape is not known.
+    `uid` is the owner that a scheduler writes into its path, `contained` says that its users are its own, `home` is the
+    scheduler below whose daemons the process is, `strange` a path whose shape is not known.
     """
 
     scheduler: str
     id: str = ""
     uid: int | None = None
+    contained: bool = False
+    home: str = ""
     strange: str = ""
 
 
@@ -65,32 +80,55 @@ def paths(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(fields[2][:MAX_PATH] for fields in found if len(fields) == 3))
 
 
-def place(text: str, ignored: Collection[str] = ()) -> Place:
-    """What the text of /proc/PID/cgroup says, without the shapes of the `ignored` schedulers."""
+def place(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> Place:
+    """What the text of /proc/PID/cgroup says, by the shapes of these schedulers, in the order of belief."""
     known = paths(text)
-    for scheduler, pattern in SHAPES:
-        if scheduler in ignored:
-            continue
-        for path in known:
-            match = pattern.search(path)
-            if match:
-                return _matched(scheduler, match)
+    for scheduler in schedulers:
+        match = _first(scheduler.shapes, known)
+        if match and (scheduler.contained or _roots_own(match)):
+            return Place(scheduler.name, scheduler.job_id(match), _uid(match), scheduler.contained)
+    home = _home(known, schedulers)
+    for engine, pattern in CONTAINERS:
+        match = _first((pattern,), known, by_users=True)
+        if match:
+            job = match["id"][:SHORT_ID] if engine in ENGINES else match["id"]
+            return Place(engine, job, contained=True, home=home)
     for path in known:
         unit = _unit(path)
-        if unit and "systemd" not in ignored:
+        if unit and not home:
             return Place("systemd", unit)
     strange = next((path for path in known if not _plain(path)), "" if known else text[:MAX_PATH] or "(empty)")
-    return Place("session", strange=strange)
+    return Place("session", home=home, strange="" if home else strange)
 
 
-def _matched(scheduler: str, match: re.Match[str]) -> Place:
-    job = match["id"]
-    if scheduler == "kubernetes":
-        job = job.replace("_", "-")  # systemd's cgroup driver writes the pod's uid so
-    elif scheduler in ENGINES:
-        job = job[:SHORT_ID]
+def _first(patterns: Sequence[re.Pattern[str]], known: Sequence[str], by_users: bool = False) -> re.Match[str] | None:
+    """The first match in a path, of those that no user made himself unless `by_users`."""
+    trusted = [path for path in known if by_users or not _OF_USERS.search(path)]
+    return next((match for pattern in patterns for path in trusted if (match := pattern.search(path))), None)
+
+
+def _roots_own(match: re.Match[str]) -> bool:
+    """Whether nobody but root could have made the cgroup that matched."""
+    return all(_ABOVE.fullmatch(part) for part in match.string[: match.start()].split("/")[1:])
+
+
+def _home(known: Sequence[str], schedulers: Sequence[Scheduler]) -> str:
+    """The scheduler whose daemons started the process: what they start stays below their unit."""
+    if any(_OF_USERS.search(path) for path in known):
+        return ""
+    for scheduler in schedulers:
+        for path in known:
+            for part in path.split("/")[1:]:
+                if scheduler.daemons is not None and scheduler.daemons.fullmatch(part):
+                    return scheduler.name
+                if not _ABOVE.fullmatch(part):
+                    break
+    return ""
+
+
+def _uid(match: re.Match[str]) -> int | None:
     uid = match.groupdict().get("uid")
-    return Place(scheduler, job, int(uid) if uid and len(uid) < 12 else None)
+    return int(uid) if uid and len(uid) < 12 else None
 
 
 def _unit(path: str) -> str:

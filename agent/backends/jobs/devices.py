@@ -16,6 +16,9 @@ UNKNOWN = ""
 _GKE = re.compile(r"nvidia([0-9]+)(?:/gi([0-9]+))?(?:/vgpu[0-9]+)?")
 """Device ids of Google's device plugin (also read by dcgm-exporter)."""
 
+_CLAIMED = re.compile(r"gpu-([0-9]+)(-mig-[0-9-]+)?")
+"""Devices of dynamic resource allocation, by minor number."""
+
 
 class Slot(NamedTuple):
     """What a job can hold: a GPU, or one MIG instance of it."""
@@ -40,6 +43,8 @@ class Devices:
     """The GPUs of the node at one look. `mig` are the slots of its MIG devices by their UUID."""
 
     def __init__(self, gpus: Iterable[Gpu], mig: Mapping[str, Slot]) -> None:
+        self.minors: Mapping[int, str] = {}
+        """UUIDs of GPUs by the minor numbers of their device files, where somebody has asked for them."""
         self._slots: dict[str, Slot] = dict(mig)
         self._divided = {slot.gpu for slot in mig.values()}
         self._by_index: dict[str, Gpu] = {}
@@ -54,6 +59,9 @@ class Devices:
         if slot is None and (match := _GKE.fullmatch(name)):
             gpu = self._by_index.get(match[1])
             slot = Slot(gpu, match[2] or WHOLE) if gpu is not None else None
+        if slot is None and (match := _CLAIMED.fullmatch(name)):
+            whole = self._slots.get(self.minors.get(int(match[1]), ""))
+            slot = Slot(whole.gpu, UNKNOWN) if whole is not None and match[2] else whole
         return slot
 
     def of_process(self, gpu: Gpu, instance: int | None) -> Slot:

@@ -38,10 +38,11 @@ def read_file(path: str, most: int) -> bytes:
 
 
 class Listing(NamedTuple):
-    """What there is in a directory but directories, in order: regular files, and what must never be opened."""
+    """What there is in a directory, in order: regular files, what must never be opened, and directories."""
 
     files: Sequence[str]
     odd: Sequence[str]
+    folders: Sequence[str]
 
 
 class Patient:
@@ -99,15 +100,16 @@ class _Listing:
     def read(self) -> Listing | OSError:
         files: list[str] = []
         odd: list[str] = []
+        folders: list[str] = []
         try:
             with os.scandir(self.path) as entries:
                 for entry in entries:
                     mode = _mode(entry)
-                    if not stat.S_ISDIR(mode):
-                        (files if stat.S_ISREG(mode) else odd).append(entry.name)
+                    kind = folders if stat.S_ISDIR(mode) else files if stat.S_ISREG(mode) else odd
+                    kind.append(entry.name)
         except OSError as error:
             return error
-        return Listing(sorted(files), sorted(odd))
+        return Listing(sorted(files), sorted(odd), sorted(folders))
 
 
 def _mode(entry: os.DirEntry[str]) -> int:

@@ -122,6 +122,10 @@ class PodNames:
     def __init__(self) -> None:
         self._names: dict[str, PodDevice] = {}
 
+    def known(self, uids: Iterable[str]) -> set[tuple[str, str]]:
+        """Namespace and name of those of the pods that have a name."""
+        return {(pod.namespace, pod.pod) for uid in uids if (pod := self._names.get(uid)) is not None}
+
     def name(
         self, board: Board, pods: Pods, hosts: Mapping[int, str], logged: Mapping[str, PodDevice] = MappingProxyType({})
     ) -> None:

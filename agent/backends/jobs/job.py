@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
 
 LONGEST = 200
 """Characters of a label's value: what a user wrote into a job's name must not fill the page."""
+
+LONGEST_ID = 320
+"""Characters of a job's id: a pod's namespace (63) and name (253) are the longest that is right."""
 
 Key = tuple[str, str]
 """Scheduler and id: two jobs with the same key are one."""
@@ -53,3 +57,14 @@ def legible(text: str) -> str:
     """A text of unknown origin as the value of a label: bounded, and without control characters."""
     text = text[:LONGEST]
     return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
+_ID = re.compile(r"[\w.@+:/\\\[\]{}(),=~#%^-]+")
+
+
+def foul(text: str) -> bool:
+    """Whether a text cannot be the id of a job: too long, empty, or with characters that no scheduler uses.
+
+    Such an id would be a label all the same if it were shown, and somebody chose it.
+    """
+    return len(text) > LONGEST_ID or not _ID.fullmatch(text)

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agent.backends.jobs.files import Patient, said
-from agent.backends.jobs.job import legible
 from agent.backends.jobs.problems import Problems
 
 GPUSTAT = "/run/gpustat"
@@ -86,7 +85,7 @@ def parse(path: str, device: str, content: bytes) -> Iterator[Entry]:
         words = line.split()
         if words:
             uid = int(words[1]) if len(words) > 1 and words[1].isascii() and words[1].isdigit() else None
-            yield Entry(path, device, legible(words[0]), uid if uid is None or uid < 2**32 else None)
+            yield Entry(path, device, words[0], uid if uid is None or uid < 2**32 else None)
 
 
 def scheduler_of(job: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from itertools import islice
 
 from agent.backends.jobs.files import REFUSED, said
@@ -23,6 +24,10 @@ REMEDY = (
     "pods are known by their uid alone: tmpfiles.d/coldplate.conf lets the agent's group list the directory, "
     "coldplate-kubelet.socket lets the agent ask the kubelet"
 )
+
+
+Name = tuple[str, str]
+"""Namespace and name of a pod."""
 
 
 def parse_directory(name: str) -> tuple[str, PodDevice] | None:
@@ -49,6 +54,17 @@ class PodLogs:
         if len(self._names) < len(uids):
             self._look(uids)
         return self._names
+
+    def born(self, pods: Collection[Name]) -> Mapping[Name, float]:
+        """When each of the pods was made, in seconds since the epoch, as far as its directory tells; the latest of
+        several pods with one name. Empty where the directories may not be looked at."""
+        found: dict[Name, float] = {}
+        with suppress(OSError), os.scandir(self._directory) as entries:
+            for entry in islice(entries, MOST):
+                parsed = parse_directory(entry.name)
+                if parsed is not None and (name := (parsed[1].namespace, parsed[1].pod)) in pods:
+                    found[name] = max(found.get(name, 0.0), entry.stat().st_ctime)
+        return found
 
     def _look(self, uids: Collection[str]) -> None:
         self.refused = ""

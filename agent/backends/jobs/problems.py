@@ -14,6 +14,7 @@ PROBLEMS = (
     "unreadable",  # a file of a process may not be read
     "malformed",  # a file or an answer could not be understood
     "unknown_cgroup",  # a cgroup path of a shape that is not known
+    "foul_id",  # what stands where a job's id should is none
     "unknown_device",  # a pod or a mapping file names a device that this node does not have
     "too_many",  # more jobs or processes than are kept
     "kubelet",  # the kubelet did not answer

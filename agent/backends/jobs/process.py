@@ -7,16 +7,18 @@ A process is told from a later one with the same id by its start time, so the st
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from agent.backends.jobs.belief import Belief
 from agent.backends.jobs.cgroup import ENGINES, Place, place
-from agent.backends.jobs.environment import known_keys, lsf_job, pbs_job, ray_job, slurm_job
 from agent.backends.jobs.files import GONE, REFUSED, ReadFile, said
 from agent.backends.jobs.hidden import AskVariables, Environments, HiddenError
-from agent.backends.jobs.job import Job, legible, merged
+from agent.backends.jobs.job import Job, foul, legible, merged
 from agent.backends.jobs.problems import Problems
+from agent.backends.jobs.procstat import Stat, parse_boot, parse_stat, parse_uid
+from agent.backends.jobs.scheduler import Scheduler
 from agent.backends.jobs.users import Users
 
 STAT, CGROUP, STATUS, NODE_STAT = 1024, 16 * 1024, 8 * 1024, 4 * 2**20
@@ -32,14 +34,8 @@ PARENTS = frozenset(
 """Programs whose children have nothing to do with each other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
-    """What is used of /proc/PID/stat. `started` is in clock ticks after boot."""
-
-    command: str
-    parent: int
-    session: int
-    started: int
+MOST_STRANGE = 64
+"""Strange things that are remembered, so that each is told once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,43 +58,9 @@ class Process:
     """When it is to be looked into again, in monotonic seconds: what was hidden may be told later."""
 
 
-def parse_stat(data: bytes) -> Stat:
-    """The text of /proc/PID/stat. Raises ValueError."""
-    head, _, tail = data.rpartition(b")")  # the command may hold parentheses and blanks
-    command = head.partition(b"(")[2].decode("utf-8", "replace")
-    fields = tail.split()
-    if len(fields) < 20:
-        raise ValueError(f"{len(fields)} fields after the command")
-    started = int(fields[19])
-    if not 0 <= started < 2**63:
-        raise ValueError(f"started {started} ticks after boot")
-    return Stat(command, int(fields[1]), int(fields[3]), started)
-
-
-def parse_uid(data: bytes) -> int:
-    """The real user of a /proc/PID/status. Raises ValueError."""
-    return _number_after(data, b"Uid:")
-
-
-def parse_boot(data: bytes) -> int:
-    """When the node was started, from /proc/stat, in seconds since the epoch. Raises ValueError."""
-    return _number_after(data, b"btime")
-
-
-def _number_after(data: bytes, word: bytes) -> int:
-    for line in data.split(b"\n"):
-        if line.startswith(word):
-            _, text, *_ = (*line.split(None, 2), b"")
-            number = int(text)
-            if not 0 <= number < 2**63:
-                raise ValueError(f"{word.decode()} {number}")
-            return number
-    raise ValueError(f"no line {word.decode()}")
-
-
 def _owner(where: Place, uid: int) -> int | None:
     """The user's number. A container's users are its own: their numbers say nothing about the node's."""
-    if where.scheduler in ENGINES or where.scheduler in ("kubernetes", "lxc"):
+    if where.contained:
         return None
     return uid if where.uid is None else where.uid
 
@@ -109,24 +71,27 @@ class ProcessTable:
     def __init__(
         self,
         procfs: str,
-        sources: frozenset[str],
+        schedulers: Sequence[Scheduler],
+        plain: bool,
+        trusted: Collection[str],
         read: ReadFile,
         ask: AskVariables,
         users: Users,
         problems: Problems,
         ticks: int,
     ) -> None:
-        """`ask` is for environments that may not be read; `ticks` are the clock ticks of a second in /proc/PID/stat."""
+        """`plain` says whether what no scheduler started is a job, `trusted` names the schedulers whose variables
+        count everywhere. `ask` is for environments that may not be read; `ticks` are the clock ticks of a second in
+        /proc/PID/stat."""
         self._procfs = procfs
-        self._sources = sources
+        self._schedulers = schedulers
+        self._belief = Belief(schedulers, trusted)
+        self._plain_too = plain
         self._read = read
         self._environments = Environments(procfs, read, ask)
         self._users = users
         self._problems = problems
         self._ticks = ticks
-        ignored = set() if "slurm" in sources else {"slurm", "pbs"}
-        ignored |= set() if "kubernetes" in sources else {"kubernetes"}
-        self._ignored = frozenset(ignored)
         self._known: dict[int, Process] = {}
         self._unseen: frozenset[int] = frozenset()
         self._boot: int | None = None
@@ -196,13 +161,13 @@ class ProcessTable:
     def _investigate(self, pid: int, stat: Stat, mono: float) -> Process:
         if stat.command in NO_JOB:
             return Process(pid, stat.started, None)
-        where = place(self._file(pid, "cgroup", CGROUP).decode("utf-8", "replace"), self._ignored)
+        where = place(self._file(pid, "cgroup", CGROUP).decode("utf-8", "replace"), self._schedulers)
         uid = parse_uid(self._file(pid, "status", STATUS))
         env: dict[str, str] = {}
         hidden, late, again = "", False, inf
         self.reads += 1
         try:
-            env = known_keys(self._environments.of(pid, stat.started, mono))
+            env = self._belief.known(self._environments.of(pid, stat.started, mono))
         except HiddenError as error:
             hidden, late, again = str(error), error.late, mono + error.retry
             known = self._known.get(pid)
@@ -214,30 +179,36 @@ class ProcessTable:
         return Process(pid, stat.started, job, _owner(where, uid), env.get("HOSTNAME", ""), hidden, late, again)
 
     def _job(self, pid: int, stat: Stat, where: Place, env: dict[str, str], uid: int) -> Job | None:
-        """The kernel's word first; then the environment's; then what can be taken for a job."""
-        if where.scheduler in ("slurm", "pbs"):
-            job = Job(where.scheduler, where.id)
-            batch = slurm_job(env) if where.scheduler == "slurm" else pbs_job(env)
-            return merged(job, batch) if batch is not None and batch.id == where.id else job
-        if where.scheduler == "kubernetes":
-            return Job(where.scheduler, where.id)
-        batch = slurm_job(env) or pbs_job(env) or lsf_job(env) if "slurm" in self._sources else None
-        if batch is None and "ray" in self._sources:
-            # Every cluster numbers its jobs from 01000000, and a node may have several.
-            batch = ray_job(env, where.id or str(uid))
-        if batch is not None or "cgroup" not in self._sources:
-            return batch
-        return self._plain(pid, stat, where)
+        plain = self._plain(pid, stat, where, uid)
+        # A Ray cluster is its user's: in his container, in his unit, or else wherever he started it.
+        job = self._belief.job(where, env, str(uid) if where.scheduler == "session" else plain.id)
+        if job is None:
+            job = plain if self._plain_too else None
+        if job is not None and foul(job.id):
+            self._told(
+                "foul_id", job.id, f"{self._procfs}/{pid}: {legible(job.id)!r:.80} is no id of a {job.scheduler} job"
+            )
+            job = self._bare(pid, stat, uid) if self._plain_too else None
+        return job
 
-    def _plain(self, pid: int, stat: Stat, where: Place) -> Job:
-        if where.scheduler != "session":
-            name = "" if where.scheduler in ENGINES else where.id
-            return Job(where.scheduler, where.id, name=legible(name), plain=True)
-        if where.strange and where.strange not in self._strange and len(self._strange) < 64:
-            self._strange.add(where.strange)
-            text = legible(where.strange)
-            self._problems.note("unknown_cgroup", f"{self._procfs}/{pid}/cgroup: {text} has no shape that is known")
-        return Job("session", str(self._session(pid, stat)), name=legible(stat.command), plain=True)
+    def _plain(self, pid: int, stat: Stat, where: Place, uid: int) -> Job:
+        """What a process is that no scheduler started. A unit may run processes of many users: each has his own job."""
+        if where.scheduler == "session":
+            if where.strange:
+                text = legible(where.strange)
+                self._told("unknown_cgroup", text, f"{self._procfs}/{pid}/cgroup: {text} has no shape that is known")
+            return self._bare(pid, stat, uid)
+        job = where.id if where.contained else f"{where.id}@{uid}"
+        return Job(where.scheduler, job, name="" if where.scheduler in ENGINES else legible(where.id), plain=True)
+
+    def _bare(self, pid: int, stat: Stat, uid: int) -> Job:
+        return Job("session", f"{self._session(pid, stat)}@{uid}", name=legible(stat.command), plain=True)
+
+    def _told(self, problem: str, what: str, text: str) -> None:
+        """Once for each thing, as far as is kept."""
+        if what not in self._strange and len(self._strange) < MOST_STRANGE:
+            self._strange.add(what)
+            self._problems.note(problem, text)
 
     def _session(self, pid: int, stat: Stat) -> int:
         """The session that a process was started in: torchrun gives each rank a session of its own."""

@@ -1,0 +1,46 @@
+"""Whose word counts: the cgroup's, which the kernel keeps, before the environment's, which the user writes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from agent.backends.jobs.cgroup import Place
+from agent.backends.jobs.job import Job, legible, merged
+from agent.backends.jobs.scheduler import Scheduler
+from agent.broker.variables import job_variables
+
+
+class Belief:
+    """What these schedulers say about a process, in the order of belief."""
+
+    def __init__(self, schedulers: Sequence[Scheduler], trusted: Collection[str] = ()) -> None:
+        """`trusted` are schedulers whose variables count wherever a process is."""
+        self._schedulers = schedulers
+        self._trusted = trusted
+        self._by_name = {scheduler.name: scheduler for scheduler in schedulers}
+        self._keys = frozenset(name.encode("ascii") for each in schedulers for name in each.variables)
+
+    def known(self, environ: bytes) -> dict[str, str]:
+        """The schedulers' variables in a /proc/PID/environ, as the values of labels."""
+        found = job_variables(environ, self._keys).items()
+        return {key.decode("ascii"): legible(value.decode("utf-8", "replace")) for key, value in found}
+
+    def job(self, where: Place, env: Mapping[str, str], own: str) -> Job | None:
+        """The job of a process at this place; None where no scheduler claims it.
+
+        A job that the cgroup names gets facts from an environment that speaks of the same job, and of no other. One
+        that the environment alone names is believed below the scheduler's own daemons. `own` is what tells a cluster
+        that its user runs there from others.
+        """
+        scheduler = self._by_name.get(where.scheduler)
+        if scheduler is not None:
+            job = Job(where.scheduler, where.id)
+            told = scheduler.job(env, where.id)
+            return job if told is None else merged(replace(job, id=told.id), told)
+        for each in self._schedulers:
+            if each.everywhere or each.name == where.home or each.name in self._trusted:
+                told = each.job(env, own if each.everywhere else "")
+                if told is not None:
+                    return told
+        return None

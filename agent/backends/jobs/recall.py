@@ -1,0 +1,35 @@
+"""What the kubelet said last, for a while after it stopped to answer.
+
+A pod that holds a GPU without a process is known by the kubelet's word alone. The pods outlive its restart, which takes
+seconds, or minutes where it is upgraded; without its word their GPUs would look free meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent.backends.jobs.pods import PodDevice
+
+KEEP = 180.0
+"""Seconds for which its last answer counts."""
+
+
+class Recall:
+    """The last answer, and when it was given in monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._pods: tuple[PodDevice, ...] = ()
+        self._at = 0.0
+
+    def keep(self, pods: Sequence[PodDevice], mono: float) -> None:
+        self._pods, self._at = tuple(pods), mono
+
+    def within(self, mono: float) -> Sequence[PodDevice]:
+        """The pods of the last answer, unless it is too old by now."""
+        if mono - self._at > KEEP:
+            self._pods = ()
+        return self._pods
+
+    def promise(self, mono: float) -> str:
+        """What is shown meanwhile, as the end of a message."""
+        return f"; the pods that it named last are shown for up to {KEEP:.0f} s" if self.within(mono) else ""

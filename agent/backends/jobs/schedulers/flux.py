@@ -1,0 +1,33 @@
+"""Flux.
+
+Variables: flux-environment(7). FLUX_JOB_ID_PATH names a job and the jobs in which it runs, down from the system's
+instance, in the short form that starts with ƒ; FLUX_JOB_ID is the last of them. Its jobs stay in the unit of
+flux.service. With `[exec] service = "sdexec"` they are units of the user manager of the user flux: a cgroup of a form
+that every user can make, so that they are known only where jobs.trust_environment has flux.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from agent.backends.jobs.job import Job
+from agent.backends.jobs.scheduler import Scheduler
+
+
+def flux_job(env: Mapping[str, str], within: str) -> Job | None:
+    """The job of the system's instance: what it starts within itself has the same GPUs."""
+    del within  # no cgroup names it
+    path, last = env.get("FLUX_JOB_ID_PATH", ""), env.get("FLUX_JOB_ID", "")
+    job = path.strip("/").partition("/")[0] or last
+    return Job("flux", job, array=path.strip("/") if "/" in path.strip("/") else "") if job else None
+
+
+SCHEDULER = Scheduler(
+    "flux",
+    rank=50,
+    shapes=(),
+    variables=frozenset({"FLUX_JOB_ID", "FLUX_JOB_ID_PATH"}),
+    job=flux_job,
+    daemons=re.compile(r"flux\.service"),
+)

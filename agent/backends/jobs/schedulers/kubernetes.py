@@ -1,0 +1,39 @@
+"""Kubernetes: the pod's cgroup, as the kubelet makes it with its two cgroup drivers.
+
+pkg/kubelet/cm: pod_container_manager_linux.go and cgroup_manager_linux.go. The pod's uid is all that a cgroup tells;
+its name comes from the directories of its logs or from the kubelet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from agent.backends.jobs.job import Job
+from agent.backends.jobs.scheduler import Scheduler
+
+_UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
+
+
+def _uid(match: re.Match[str]) -> str:
+    return match["id"].replace("_", "-")  # systemd's cgroup driver writes it so
+
+
+def pod_of(env: Mapping[str, str], within: str) -> Job | None:
+    """The pod that the cgroup names, and the Ray cluster whose it is: KubeRay writes its name into its pods.
+
+    (utils.RAY_CLUSTER_NAME of ray-project/kuberay.) Labels of pods, and with them the queues of Kueue, are known to the
+    API server alone, which is not asked.
+    """
+    return Job("kubernetes", within, partition=env.get("RAY_CLUSTER_NAME", "")) if within else None
+
+
+SCHEDULER = Scheduler(
+    "kubernetes",
+    rank=70,
+    shapes=(re.compile(rf"[/-]pod(?P<id>{_UID})(?:\.slice)?(?:[/:]|$)"),),
+    variables=frozenset({"HOSTNAME", "RAY_CLUSTER_NAME"}),
+    job=pod_of,
+    job_id=_uid,
+    contained=True,
+)

@@ -1,0 +1,41 @@
+"""HashiCorp Nomad.
+
+Cgroups: ALLOCATION.TASK.scope in /nomad.slice, since 1.7 in its share.slice or reserve.slice, and /nomad of version 1
+(client/lib/cgroupslib). The containers of its docker driver stand below the same slice. Variables: "runtime environment
+settings" of its documentation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from agent.backends.jobs.job import Job
+from agent.backends.jobs.scheduler import Scheduler
+
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+
+def nomad_job(env: Mapping[str, str], within: str) -> Job | None:
+    """The allocation that the environment names; the job's name is the name."""
+    job = env.get("NOMAD_ALLOC_ID", "")
+    if not job or within not in ("", job):
+        return None
+    return Job(
+        "nomad",
+        job,
+        name=env.get("NOMAD_JOB_NAME", ""),
+        namespace=env.get("NOMAD_NAMESPACE", ""),
+        array=env.get("NOMAD_ALLOC_NAME", ""),
+        partition=env.get("NOMAD_DC", ""),
+    )
+
+
+SCHEDULER = Scheduler(
+    "nomad",
+    rank=60,
+    shapes=(re.compile(rf"/nomad(?:\.slice)?/(?:[a-z]+(?:\.slice)?/)?(?P<id>{_UUID})\.[^/]+(?:/|$)"),),
+    variables=frozenset({"NOMAD_ALLOC_ID", "NOMAD_ALLOC_NAME", "NOMAD_JOB_NAME", "NOMAD_NAMESPACE", "NOMAD_DC"}),
+    job=nomad_job,
+    daemons=re.compile(r"nomad\.service|nomad\.slice"),
+)

@@ -1,0 +1,31 @@
+"""PBS Professional and OpenPBS.
+
+Cgroups: those of its cgroup hook (pbs_cgroups.PY), whose configuration names the service or folder. Variables: PBS
+User's Guide, "environment variables provided by PBS".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from agent.backends.jobs.job import Job
+from agent.backends.jobs.scheduler import Scheduler
+
+
+def pbs_job(env: Mapping[str, str], within: str) -> Job | None:
+    """The PBS job that the environment names."""
+    job = env.get("PBS_JOBID")
+    if not job or within not in ("", job):
+        return None
+    return Job("pbs", job, name=env.get("PBS_JOBNAME", ""), partition=env.get("PBS_QUEUE", ""))
+
+
+SCHEDULER = Scheduler(
+    "pbs",
+    rank=20,
+    shapes=(re.compile(r"(?:^/[^/]+\.service|/pbs[^/]*)/jobid/(?P<id>[^/]+)"),),
+    variables=frozenset({"PBS_JOBID", "PBS_JOBNAME", "PBS_QUEUE"}),
+    job=pbs_job,
+    daemons=re.compile(r"pbs(?:_mom|pro)?\.service"),
+)

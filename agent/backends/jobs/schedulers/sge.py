@@ -1,0 +1,51 @@
+"""Grid Engine: Sun's, its free successors, Univa's and Altair's.
+
+Variables: submit(1), "ENVIRONMENTAL VARIABLES", the same in all. Cgroups: Univa and Altair make UGE/ID.TASK or
+AGE/ID.TASK where sge_conf(5) has cgroup_path; the free ones make none, and leave jobs in the unit of sge_execd.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from agent.backends.jobs.job import Job
+from agent.backends.jobs.scheduler import Scheduler
+
+
+def _unit_task(match: re.Match[str]) -> str:
+    return _numbered(match["id"], match["task"] or "")
+
+
+def _numbered(job: str, task: str) -> str:
+    """A job, or the task of an array job, as qstat(1) writes it; a job that is none has the task "undefined" or 1."""
+    return f"{job}.{task}" if task not in ("", "undefined") else job
+
+
+def sge_job(env: Mapping[str, str], within: str) -> Job | None:
+    """The job that the environment names. JOB_ID alone is a name that others use as well: SGE_ROOT goes with it."""
+    job = env.get("JOB_ID", "")
+    if not (job.isascii() and job.isdigit() and env.get("SGE_ROOT")):
+        return None
+    named = _numbered(job, env.get("SGE_TASK_ID", ""))
+    if within not in ("", named, job) and within != f"{named}.1" and within != f"{job}.1":
+        return None
+    return Job(
+        "sge",
+        within or named,
+        user=env.get("SGE_O_LOGNAME", ""),
+        name=env.get("JOB_NAME", ""),
+        account=env.get("SGE_ACCOUNT", ""),
+        partition=env.get("QUEUE", ""),
+    )
+
+
+SCHEDULER = Scheduler(
+    "sge",
+    rank=40,
+    shapes=(re.compile(r"/(?:UGE|AGE)/(?P<id>[0-9]+)(?:\.(?P<task>[0-9]+|undefined))?(?:/|$)"),),
+    variables=frozenset({"JOB_ID", "SGE_ROOT", "SGE_TASK_ID", "SGE_O_LOGNAME", "JOB_NAME", "SGE_ACCOUNT", "QUEUE"}),
+    job=sge_job,
+    daemons=re.compile(r"(?:sge_execd|sgeexecd(?:\.[^/]+)?|gridengine-exec)\.service"),
+    job_id=_unit_task,
+)

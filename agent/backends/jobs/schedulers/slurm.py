@@ -1,0 +1,71 @@
+"""Slurm.
+
+Cgroups: v2 by slurm.schedmd.com/cgroup_v2.html, where the scope has the node's name before it if several slurmd share a
+machine; v1 by slurm.schedmd.com/cgroups.html. Variables: slurm.schedmd.com/sbatch.html, "output environment variables",
+and heterogeneous_jobs.html. Without cgroups (proctrack/linuxproc) jobs stay in the unit of slurmd.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from agent.backends.jobs.job import Job
+from agent.backends.jobs.scheduler import Scheduler
+
+COMPONENT = "SLURM_JOB_ID_HET_GROUP_"
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+
+
+def _component(env: Mapping[str, str], within: str) -> str:
+    """The number of the component of a heterogeneous job that has this id; "" where it is none."""
+    marked = (key.removeprefix(COMPONENT) for key, value in env.items() if within and value == within)
+    return next((number for number in marked if number.isdigit()), "")
+
+
+def slurm_job(env: Mapping[str, str], within: str) -> Job | None:
+    """The Slurm job that the environment names.
+
+    Each component of a heterogeneous job is a job with an id and a cgroup of its own, but every task finds the first
+    one's id in SLURM_JOB_ID (task_state_create in src/slurmd/slurmstepd), and the facts of each in variables that end
+    in its number. It is shown as Slurm shows it: 123+1.
+    """
+    leader = env.get("SLURM_JOB_ID") or env.get("SLURM_JOBID") or ""
+    number = _component(env, within)
+    job = within if number else leader
+    if not (leader.isascii() and leader.isdigit()) or within not in ("", job):
+        return None
+    array, task = env.get("SLURM_ARRAY_JOB_ID"), env.get("SLURM_ARRAY_TASK_ID")
+
+    def fact(name: str) -> str:
+        return env.get(f"{name}_HET_GROUP_{number}" if number else name) or env.get(name, "")
+
+    return Job(
+        "slurm",
+        job,
+        user=fact("SLURM_JOB_USER"),
+        name=fact("SLURM_JOB_NAME"),
+        account=fact("SLURM_JOB_ACCOUNT"),
+        partition=fact("SLURM_JOB_PARTITION"),
+        array=f"{leader}+{number}" if number else f"{array}_{task}" if array and task else "",
+        started=_seconds(fact("SLURM_JOB_START_TIME")),
+    )
+
+
+SCHEDULER = Scheduler(
+    "slurm",
+    rank=10,
+    shapes=(
+        re.compile(r"/(?:[^/]*_)?slurmstepd\.scope/job_(?P<id>[0-9]+)(?:/|$)"),
+        re.compile(r"/slurm(?:_[^/]*)?/uid_(?P<uid>[0-9]+)/job_(?P<id>[0-9]+)(?:/|$)"),
+    ),
+    variables=frozenset(
+        {"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NAME", "SLURM_JOB_USER", "SLURM_JOB_ACCOUNT", "SLURM_JOB_PARTITION",
+         "SLURM_JOB_START_TIME", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"}
+    ),
+    job=slurm_job,
+    daemons=re.compile(r"slurmd(?:@[^/]*)?\.service"),
+)  # fmt: skip

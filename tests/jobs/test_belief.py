@@ -1,0 +1,230 @@
+"""Whose word counts: what a user can write or name himself makes no job of a scheduler's out of his processes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agent.backends.jobs.belief import Belief
+from agent.backends.jobs.cgroup import place
+from agent.backends.jobs.job import foul
+from agent.backends.jobs.schedulers import SCHEDULERS
+from agent.broker.variables import KEYS
+from tests.jobs.known import GENUINE, HEX, LOGINS, UID, VARIABLES
+from tests.jobs.rig import BOOT, Rig
+
+HIS_OWN = (
+    "/user.slice/user-1000.slice/user@1000.service", "/user/alice/0", "/user.slice/user-1000.slice/session-3.scope",
+    "/user.slice/user-1000.slice/user@1000.service/app.slice/x.service", "/../../user-1000.slice/user@1000.service",
+)  # fmt: skip
+"""Below these a user makes cgroups himself."""
+GIVEN_AWAY = ("/system.slice/jupyterhub.service", "/system.slice/run-r1.scope", "/machine.slice/vm.scope", "/work")
+"""Below these, somebody who is not root may: a service with Delegate=, for one."""
+DAEMONS = {
+    "slurm": ["/system.slice/slurmd.service", "/system.slice/system-slurmd.slice/slurmd@n1.service/x"],
+    "pbs": ["/system.slice/pbs.service"],
+    "lsf": ["/system.slice/lsfd.service"],
+    "sge": ["/system.slice/sgeexecd.p6444.service", "/system.slice/gridengine-exec.service"],
+    "flux": ["/system.slice/flux.service"],
+    "htcondor": ["/system.slice/condor.service"],
+    "nomad": ["/system.slice/nomad.service"],
+}
+"""Where a scheduler that makes no cgroups leaves what it starts."""
+
+
+@pytest.mark.parametrize(("scheduler", "path", "job"), GENUINE, ids=[f"{name}-{path}" for name, path, _ in GENUINE])
+def test_a_cgroup_of_the_scheduler_is_its_job_and_one_of_the_same_name_that_a_user_makes_is_not(
+    scheduler: str, path: str, job: str
+) -> None:
+    found = place(f"0::{path}\n")
+    assert (found.scheduler, found.id) == (scheduler, job)
+    forged = [place(f"4:memory:{prefix}{path}\n0::{prefix}{path}\n") for prefix in HIS_OWN]
+    if scheduler != "kubernetes":
+        forged += [place(f"0::{prefix}{path}\n") for prefix in GIVEN_AWAY]
+    assert scheduler not in {each.scheduler for each in forged}
+    # What a job's user adds below his own job, where the scheduler lets him, is that job still.
+    neighbour = path.replace("4711", "4712").replace("slot1_2", "slot1_3")
+    assert place(f"0::{path}{neighbour}").id == job
+    assert {each.home for each in forged} == {""}
+
+
+@pytest.mark.parametrize("scheduler", sorted(VARIABLES))
+@pytest.mark.parametrize("cgroup", LOGINS)
+def test_a_process_of_no_scheduler_is_not_its_job_whatever_its_environment_says(
+    rig: Rig, scheduler: str, cgroup: str
+) -> None:
+    rig.proc.process(100, cgroup, VARIABLES[scheduler], session=9)
+    rig.put(0, 100)
+    rig.look()
+    ((found, _),) = rig.jobs()
+    assert found in ("session", "systemd", "docker", "podman")
+
+
+@pytest.mark.parametrize(("scheduler", "path"), [(name, path) for name, found in DAEMONS.items() for path in found])
+def test_the_environment_counts_below_the_schedulers_daemons(rig: Rig, scheduler: str, path: str) -> None:
+    rig.proc.process(100, path, VARIABLES[scheduler], session=9)
+    rig.proc.process(101, f"/system.slice/jupyterhub.service{path}", VARIABLES[scheduler], session=9)
+    rig.proc.process(102, path, {}, session=9)
+    for gpu in range(3):
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    found = [rig.holder(gpu)["scheduler"] for gpu in range(3)]
+    assert (found[0], found[1] in ("session", "systemd"), found[2]) == (scheduler, True, "session")
+    assert rig.problems() == {}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "env", "job", "facts"),
+    [
+        ("slurm", {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "n"}, "4711", {"name": "n"}),
+        ("pbs", {"PBS_JOBID": "17[3].head", "PBS_JOBNAME": "n", "PBS_QUEUE": "q"}, "17[3].head", {"partition": "q"}),
+        ("lsf", {"LSB_JOBID": "12", "LSB_JOBINDEX": "4", "LSB_JOBNAME": "n[4]"}, "12[4]", {"name": "n[4]"}),
+        ("lsf", {"LSB_JOBID": "12", "LSB_PROJECT_NAME": "p"}, "12", {"account": "p"}),
+        ("sge", {"JOB_ID": "12", "SGE_ROOT": "/s", "SGE_TASK_ID": "undefined", "QUEUE": "q"}, "12", {"partition": "q"}),
+        ("sge", {"JOB_ID": "12", "SGE_ROOT": "/s", "SGE_TASK_ID": "3", "SGE_ACCOUNT": "a"}, "12.3", {"account": "a"}),
+        ("flux", VARIABLES["flux"], "ƒABC", {"array": "ƒABC/ƒ7cyc"}),
+        ("flux", {"FLUX_JOB_ID": "ƒABC", "FLUX_JOB_ID_PATH": "/ƒABC"}, "ƒABC", {"array": ""}),
+        ("htcondor", VARIABLES["htcondor"], "slot1_2/dir_9", {}),
+        ("nomad", VARIABLES["nomad"], UID, {"name": "n"}),
+    ],
+)
+def test_below_the_daemons_the_environment_brings_id_and_facts(rig: Rig, scheduler, env, job, facts) -> None:
+    rig.proc.process(100, DAEMONS[scheduler][0], env)
+    rig.put(0, 100)
+    rig.look()
+    assert list(rig.jobs()) == [(scheduler, job)]
+    row = rig.rows("coldplate_job_info")[0]
+    assert row | facts == row
+
+
+@pytest.mark.parametrize(
+    ("path", "env", "job", "facts"),
+    [
+        ("/lsf/c/job.12.5.1700000000", {"LSB_JOBID": "12", "LSB_JOBINDEX": "4"}, ("lsf", "12[4]"), {}),
+        ("/lsf/c/job.12.5.1700000000", {"LSB_JOBID": "13", "LSB_JOBNAME": "n"}, ("lsf", "12"), {"name": ""}),
+        ("/UGE/4711.1", VARIABLES["sge"], ("sge", "4711.1"), {"name": "n"}),
+        ("/oar/alice_4711", VARIABLES["oar"], ("oar", "4711"), {"name": "n"}),
+        ("/htcondor/condor_x_slot1_2@n", VARIABLES["htcondor"], ("htcondor", "slot1_2/dir_9"), {}),
+        ("/htcondor/condor_x_slot1_3@n", VARIABLES["htcondor"], ("htcondor", "slot1_3"), {}),
+        (f"/nomad.slice/share.slice/{UID}.t.scope", VARIABLES["nomad"], ("nomad", UID), {"name": "n"}),
+        (f"/nomad.slice/docker-{HEX}.scope", VARIABLES["nomad"], ("nomad", UID), {"user": ""}),
+        (f"/kubepods/pod{UID}/{HEX}", {"RAY_CLUSTER_NAME": "r"}, ("kubernetes", UID), {"partition": "r"}),
+    ],
+)
+def test_the_environment_adds_facts_to_the_job_that_the_cgroup_names(rig: Rig, path, env, job, facts) -> None:
+    rig.proc.process(100, path, env)
+    rig.put(0, 100)
+    rig.look()
+    assert list(rig.jobs()) == [job]
+    row = rig.rows("coldplate_job_info")[0]
+    assert row | facts == row
+
+
+def test_two_jobs_after_each_other_in_one_slot_of_htcondor_are_two(rig: Rig) -> None:
+    rig.proc.process(100, "/htcondor/condor_x_slot1_2@n", VARIABLES["htcondor"], started=10)
+    rig.put(0, 100)
+    rig.look()
+    later = VARIABLES["htcondor"] | {"_CONDOR_SCRATCH_DIR": "/var/lib/condor/execute/dir_10"}
+    rig.proc.process(100, "/htcondor/condor_x_slot1_2@n", later, started=99)
+    rig.look()
+    assert rig.jobs() == {("htcondor", "slot1_2/dir_10"): ["0"]}
+    assert rig.value("coldplate_job_start_timestamp_seconds", job_id="slot1_2/dir_10") == BOOT + 99
+
+
+def test_a_scheduler_that_is_trusted_is_believed_everywhere_and_no_other_is(rig: Rig) -> None:
+    rig.open(trust=("slurm",))
+    for gpu, env in enumerate((VARIABLES["slurm"], VARIABLES["pbs"])):
+        rig.proc.process(100 + gpu, LOGINS[0], env, session=9 + gpu)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert [rig.holder(gpu)["scheduler"] for gpu in range(2)] == ["slurm", "session"]
+
+
+def test_two_users_under_one_unit_are_two_jobs(rig: Rig) -> None:
+    for gpu, uid in enumerate((1000, 1001, 1001)):
+        rig.proc.process(100 + gpu, "/system.slice/jupyterhub.service", {}, uid=uid)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert rig.jobs() == {
+        ("systemd", "jupyterhub.service@1000"): ["0"], ("systemd", "jupyterhub.service@1001"): ["1", "2"],
+    }  # fmt: skip
+    assert [(rig.holder(gpu)["user"], rig.holder(gpu)["name"]) for gpu in range(2)] == [
+        ("alice", "jupyterhub.service"), ("bob", "jupyterhub.service"),
+    ]  # fmt: skip
+
+
+def test_two_users_of_one_session_are_two_jobs(rig: Rig) -> None:
+    for gpu, uid in enumerate((1000, 0)):
+        rig.proc.process(100 + gpu, LOGINS[0], {}, uid=uid, session=9)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert {job: rig.holder(gpu)["user"] for job, gpu in (("9@1000", 0), ("9@0", 1))} == {
+        "9@1000": "alice",
+        "9@0": "root",
+    }
+    assert set(rig.jobs()) == {("session", "9@1000"), ("session", "9@0")}
+
+
+def test_one_user_cannot_join_anothers_ray_job_below_their_unit(rig: Rig) -> None:
+    for gpu, uid in enumerate((1000, 1001)):
+        rig.proc.process(100 + gpu, "/system.slice/jupyterhub.service", {"RAY_JOB_ID": "01000000"}, uid=uid)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert len(rig.jobs()) == 2
+
+
+HETEROGENEOUS = {
+    "SLURM_JOB_ID": "123", "SLURM_HET_SIZE": "2", "SLURM_JOB_ID_HET_GROUP_0": "123", "SLURM_JOB_ID_HET_GROUP_1": "124",
+    "SLURM_JOB_NAME": "n", "SLURM_JOB_ACCOUNT": "a", "SLURM_JOB_PARTITION": "cpu",
+    "SLURM_JOB_PARTITION_HET_GROUP_0": "cpu", "SLURM_JOB_PARTITION_HET_GROUP_1": "gpu",
+    "SLURM_JOB_START_TIME_HET_GROUP_1": str(BOOT + 7),
+}  # fmt: skip
+
+
+def test_each_component_of_a_heterogeneous_job_has_its_own_facts(rig: Rig) -> None:
+    """Every task finds the first component's id in SLURM_JOB_ID; the cgroup has the component's own."""
+    for gpu, job in enumerate((123, 124, 125)):
+        rig.proc.process(100 + gpu, f"/system.slice/slurmstepd.scope/job_{job}/step_0/user/task_0", HETEROGENEOUS)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    facts = {row["job_id"]: (row["array"], row["partition"], row["name"]) for row in rig.rows("coldplate_job_info")}
+    assert facts == {"123": ("123+0", "cpu", "n"), "124": ("123+1", "gpu", "n"), "125": ("", "", "")}
+    assert rig.value("coldplate_job_start_timestamp_seconds", job_id="124") == BOOT + 7
+
+
+FOUL = ("4711 or 1=1", "x" * 400, 'a"b', "a\nb", "a\u202eb", "")
+
+
+@pytest.mark.parametrize("text", FOUL)
+def test_a_foul_id_is_none(text: str) -> None:
+    assert foul(text)
+
+
+@pytest.mark.parametrize("path", [path for _, path, _ in GENUINE])
+def test_no_right_id_is_foul(path: str) -> None:
+    assert not foul(place(f"0::{path}").id)
+
+
+def test_a_foul_id_is_a_problem_told_once_and_no_label(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.proc.process(100, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)
+    rig.proc.process(101, "/pbs_jobs.service/jobid/" + "x" * 400, {}, session=9)
+    rig.proc.process(102, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)
+    for gpu in range(3):
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    rig.look()
+    assert rig.jobs() == {("session", "9@1000"): ["0", "1", "2"]}
+    assert rig.problems() == {"foul_id": 2}
+    assert "'17 or 1=1' is no id of a pbs job" in caplog.text
+
+
+ENV = st.dictionaries(st.sampled_from(sorted(key.decode() for key in KEYS)), st.text(max_size=30), max_size=8)
+PART = st.sampled_from([path for _, path, _ in GENUINE] + [path for found in DAEMONS.values() for path in found])
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(prefix=st.sampled_from(HIS_OWN), part=PART, env=ENV)
+def test_nothing_below_a_users_own_cgroup_is_a_schedulers(prefix: str, part: str, env: dict[str, str]) -> None:
+    job = Belief(SCHEDULERS).job(place(f"0::{prefix}{part}"), env, "own")
+    assert job is None or job.scheduler == "ray"
