@@ -68,10 +68,12 @@ generate: .venv/dev.stamp ## Write the generated documents anew
 	$(BIN)/python -m dashboards.generate
 
 PICTURES := .programs/pictures
-screenshots: .venv/dev.stamp programs ## Draw the dashboards with Grafana's own components into docs/images (npm, Chromium)
+screenshots: .venv/dev.stamp programs ## Draw overview and dashboards into docs/images, with Grafana's own components (npm, Chromium)
 	@mkdir -p $(PICTURES)
 	@cp tests/dashboards/pictures/package.json tests/dashboards/pictures/*.jsx tests/dashboards/pictures/*.mjs $(PICTURES)
 	npm install --prefix $(PICTURES) --legacy-peer-deps --ignore-scripts --no-audit --no-fund
+	$(BIN)/python -m tests.dashboards.pictures.overviews $(PICTURES)/overviews 90
+	cd $(PICTURES) && node overviews.mjs overviews $(CURDIR)/docs/images
 	$(BIN)/python -m tests.dashboards.pictures.collect $(PICTURES)/data.json 120
 	cd $(PICTURES) && node shoot.mjs data.json $(CURDIR)/docs/images
 

@@ -183,6 +183,14 @@ def scenario_of(config: Config) -> str | None:
     return (config.backends.scenario or DEFAULT_SCENARIO) if config.backends.devices == "synthetic" else None
 
 
+def faults_to_come(scenario: str, wall: float) -> list[str]:
+    """What goes wrong in a scenario that begins at `wall` (seconds since the epoch), and when. Raises ScenarioError."""
+    from agent.backends.synthetic.announcement import announced
+    from agent.backends.synthetic.loader import load_scenario
+
+    return list(announced(load_scenario(scenario), wall))
+
+
 def _checked_scenario(config: Config) -> str:
     """The scenario's name or file, after seeing that the worker will be able to read it."""
     from agent.backends.synthetic import ScenarioError, load_scenario

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from agent import __version__, logs
 from agent.alerting import Alerting, Receivers, load_alerting, node_name, source_of, target_labels
-from agent.assembly import Options, build_engine, check, load_settings, parse_address, state_file
+from agent.assembly import Options, build_engine, check, faults_to_come, load_settings, parse_address, state_file
 from agent.clock import clock
 from agent.config import Config
 from agent.durable import clear_unfinished
@@ -110,6 +110,8 @@ class Daemon:
         scenario = self._options.scenario_name
         if scenario is not None:
             log.warning("SYNTHETIC devices: nothing they show is real", extra={"facts": {"scenario": scenario}})
+            for fault in faults_to_come(scenario, clock().wall):
+                log.info("to come: %s", fault)
         if self.config.rules.files and self._state_path() is None:
             log.info("no state directory: alerts will start anew after a restart")
         self.server.start()

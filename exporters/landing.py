@@ -1,73 +1,34 @@
-"""The page at `/`: what this node is, what it samples, and how old that is, for a person with a browser.
+"""The page at `/`: whether this node is well, what is wrong, and how old that is, for a person with a browser.
 
-Self-contained: no script, no file from elsewhere, and a content security policy that says so.
+Self-contained: no script, no file from elsewhere, and a content security policy that says so. It is made of the last
+snapshot and of the alerts, so it costs no device a read, and it loads itself anew for as long as somebody looks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from urllib.parse import parse_qs
 
-from agent.model import BackendReport, Gpu, GroupReport, Outcome, Snapshot
-from exporters import landing_alerts
-from exporters.markup import escape, table
+from agent.model import BackendReport, GroupReport, Outcome, Snapshot
+from exporters import landing_alerts, landing_fabric, landing_gpus, landing_jobs, landing_verdict
+from exporters.landing_readings import Gathered, gather
+from exporters.landing_style import STYLE
+from exporters.markup import TABLE_END, Tone, badge, cell, cut, escape, row, span, table_head
 
-STYLE = """
-:root{color-scheme:light dark;--ink:#16202a;--soft:#5b6875;--line:#dce2e8;--paper:#fff;--wash:#f4f6f8;
---good:#1a7f4b;--bad:#c0392b;--link:#0b63b5}
-@media(prefers-color-scheme:dark){:root{--ink:#e6ebf0;--soft:#93a1af;--line:#2b3743;--paper:#12181e;--wash:#1a222b;
---good:#4cc38a;--bad:#ff7b6b;--link:#6cb4ff}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
-main{max-width:60rem;margin:0 auto;padding:2rem 1.25rem}
-h1{font-size:1.6rem;margin:0}
-h1 small{font-weight:400;font-size:.9rem;color:var(--soft);margin-left:.5rem}
-h2{font-size:1rem;margin:2rem 0 .5rem}
-a{color:var(--link)}
-.banner{background:#b4530a;color:#fff;font-weight:600;padding:.75rem 1rem;border-radius:.4rem;margin:1rem 0}
-dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.75rem;margin:1.25rem 0}
-dl div{background:var(--wash);border:1px solid var(--line);border-radius:.4rem;padding:.6rem .8rem}
-dt{color:var(--soft);font-size:.8rem}
-dd{margin:0;font-size:1.1rem;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
-.scroll{overflow-x:auto}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{text-align:left;padding:.35rem .75rem .35rem 0;border-bottom:1px solid var(--line)}
-th{color:var(--soft);font-weight:500;font-size:.8rem}
-td.n,th.n{text-align:right}
-td.since{white-space:nowrap}
-td.where{color:var(--soft);font-size:.85rem;overflow-wrap:anywhere}
-.good{color:var(--good)}
-.bad{color:var(--bad);font-weight:600}
-ul{padding-left:1.2rem}
-"""
-
-STYLE_HASH = "sha256-2ghqZ2sDSMDai+ip3mIj2a5X9H2TE/+WJDwBUdNA0Y4="
-"""Of STYLE: the one style sheet that the policy lets a browser apply. A test proves that it is right."""
-
-_POLICY = (
-    f"default-src 'none'; style-src '{STYLE_HASH}'; img-src data:; base-uri 'none'; form-action 'none';"
-    " frame-ancestors 'none'"
-)
-HEADERS = (
-    ("Content-Security-Policy", _POLICY),
-    ("Referrer-Policy", "no-referrer"),
-    ("Cache-Control", "no-store"),
-)
-
-_GPU_COLUMNS = (
-    # (metric, heading, factor to what people read, unit)
-    ("coldplate_gpu_utilization_ratio", "Busy", 100.0, "%"),
-    ("coldplate_gpu_power_watts", "Power", 1.0, "W"),
-    ("coldplate_gpu_temperature_celsius", "Core", 1.0, "°C"),
-    ("coldplate_gpu_memory_used_bytes", "Memory", 2.0**-30, "GiB"),
-)
-_UP = "coldplate_gpu_up"
-_INFO = "coldplate_gpu_info"
+REFRESHES = (0, 2, 10, 60)
+"""Seconds after which the page may load itself anew; 0 is never."""
+REFRESH = 10
+_MOST_FIELDS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the page shows; `age` in seconds, None before the first sample; `groups` None without a rules engine."""
+    """What the page shows; `age` in seconds, None before the first sample; `groups` None without a rules engine.
+
+    `refresh` is one of REFRESHES.
+    """
 
     node: str
     version: str
@@ -77,116 +38,150 @@ class Facts:
     age: float | None
     readiness: tuple[bool, str]
     groups: tuple[GroupReport, ...] | None = None
+    refresh: int = REFRESH
+
+
+def refresh_of(query: str) -> int:
+    """The refresh that a query string asks for; what it does not offer is the usual one."""
+    try:
+        asked = parse_qs(query, max_num_fields=_MOST_FIELDS).get("refresh", [""])[0]
+    except ValueError:
+        return REFRESH
+    return next((each for each in REFRESHES if asked == str(each)), REFRESH)
 
 
 def pieces(facts: Facts) -> Iterator[bytes]:
     """The HTML document, bit by bit."""
+    for part in _document(facts):
+        yield part.encode("utf-8", "replace")
+
+
+def _document(facts: Facts) -> Iterator[str]:
+    found = yield from gather(facts.snapshot)
+    now = None if facts.snapshot is None else facts.snapshot.at.wall
+    devices = yield from landing_gpus.devices(found)
+    yield ""
+    alerts = None
+    if facts.groups is not None:
+        alerts = yield from landing_alerts.look_at(facts.groups, [device.gpu for device in devices])
+    landing_gpus.examine(devices, alerts, now)
+    yield ""
+    reports = () if facts.snapshot is None else facts.snapshot.reports
+    expected = found.one("coldplate_gpus_expected")
+    grounds = landing_verdict.Grounds(now is not None, *facts.readiness, devices, expected, alerts, reports)
+    yield _head(facts, landing_verdict.word(grounds))
+    yield landing_verdict.banner(grounds)
+    yield _summary(facts, found, devices, alerts)
+    rules = "" if alerts is None else landing_alerts.section(alerts, now)
+    urgent = alerts is not None and alerts.firing > 0
+    if urgent:
+        yield rules
+    if devices:
+        yield from landing_gpus.section(devices)
+    if not urgent:
+        yield rules
+    yield landing_jobs.section(found, devices, now)
+    yield landing_fabric.section(found)
+    if reports:
+        yield _backends(reports)
+    yield _links(facts.telemetry_path)
+    yield "</main>\n</body>\n</html>\n"
+
+
+def _head(facts: Facts, word: str) -> str:
     node = escape(facts.node)
-    yield _encode(
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>coldplate on {node}</title>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>coldplate <small>{escape(facts.version)} on {node}</small></h1>\n"
-    )
-    yield from map(_encode, _sections(facts))
-    yield b"</main>\n</body>\n</html>\n"
-
-
-def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
-
-
-def _sections(facts: Facts) -> Iterator[str]:
+    refresh = f'<meta http-equiv="refresh" content="{facts.refresh}">\n' if facts.refresh else ""
+    synthetic = ""
     if facts.synthetic is not None:
-        yield (
+        synthetic = (
             f'<p class="banner" role="alert">Synthetic devices, scenario {escape(facts.synthetic)}:'
             " nothing they show is real.</p>\n"
         )
-    devices = _devices(facts.snapshot)
-    yield ""
-    alerts = None if facts.groups is None else (yield from landing_alerts.look_at(facts.groups))
-    yield _summary(facts, devices, alerts)
-    if alerts is not None:
-        yield landing_alerts.section(alerts, None if facts.snapshot is None else facts.snapshot.at.wall)
-    if devices:
-        yield _gpu_table(devices)
-    if facts.snapshot is not None:
-        yield _backend_table(facts.snapshot.reports)
-    yield _links(facts.telemetry_path)
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{word}: {node}</title>\n{refresh}'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
+        f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"<header><h1>{node} <small>coldplate {escape(facts.version)}</small></h1>\n{_control(facts)}</header>\n"
+        f"{synthetic}"
+    )
 
 
-def _summary(facts: Facts, devices: dict[Gpu, dict[str, str | float]], alerts: landing_alerts.Overview | None) -> str:
+def _control(facts: Facts) -> str:
+    """When what stands on the page was sampled, and how often it is loaded anew."""
+    at = "" if facts.snapshot is None else _clock(facts.snapshot.at.wall)
+    choices = (
+        f"<b>{_every(each)}</b>" if each == facts.refresh else f'<a href="/?refresh={each}">{_every(each)}</a>'
+        for each in REFRESHES
+    )
+    return f"<nav>{at}refresh: {' '.join(choices)}</nav>\n"
+
+
+def _clock(wall: float) -> str:
+    return f"sampled <b>{datetime.fromtimestamp(wall, timezone.utc):%Y-%m-%d %H:%M:%S} UTC</b> · "
+
+
+def _every(seconds: int) -> str:
+    return f"{seconds}\N{NO-BREAK SPACE}s" if seconds else "off"
+
+
+def _summary(
+    facts: Facts, found: Gathered, devices: Sequence[landing_gpus.Device], alerts: landing_alerts.Overview | None
+) -> str:
     ready, text = facts.readiness
-    answering = sum(1 for values in devices.values() if values.get(_UP) == 1)
-    tiles = [
-        ("State", f'<span class="{"good" if ready else "bad"}">{escape("ready" if ready else text)}</span>'),
-        ("GPUs", f"{answering} of {len(devices)} answer" if devices else "none"),
-        ("Series", "none yet" if facts.snapshot is None else str(len(facts.snapshot.readings))),
-        ("Sample age", "no sample yet" if facts.age is None else f"{facts.age:.1f} s"),
-    ]
+    tiles = [("GPUs", _gpus(devices))]
     if alerts is not None:
         tiles.append(("Alerts", landing_alerts.tile(alerts)))
+    if jobs := landing_jobs.held(devices):
+        tiles.append(("Jobs", str(len(jobs))))
+    if ports := landing_fabric.ports(found):
+        up = sum(ports.values())
+        words = f"{up} of {len(ports)} up"
+        tiles.append(("InfiniBand", words if up == len(ports) else span(Tone.WARN, words)))
+    tiles += _power(found)
+    sampled = "no sample yet" if facts.age is None else f"{facts.age:.1f} s"
+    tiles.append(("Sample age", sampled if ready else span(Tone.BAD, sampled)))
+    tiles.append(("Agent", "ready" if ready else span(Tone.BAD, cut(text))))
+    tiles.append(("Series", "none yet" if facts.snapshot is None else str(len(facts.snapshot.readings))))
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>\n"
 
 
-def _devices(snapshot: Snapshot | None) -> dict[Gpu, dict[str, str | float]]:
-    """What the table shows of each GPU, by metric name; a metric that is absent stays absent."""
-    wanted = {_UP, *(name for name, _, _, _ in _GPU_COLUMNS)}
-    devices: dict[Gpu, dict[str, str | float]] = {}
-    for series, value in snapshot.readings if snapshot is not None else ():
-        if not isinstance(series.entity, Gpu):
-            continue
-        name = series.metric.name
-        if name in wanted:
-            devices.setdefault(series.entity, {})[name] = value
-        elif name == _INFO:
-            devices.setdefault(series.entity, {})[name] = dict(series.labels).get("model", "")
-    return devices
+def _gpus(devices: Sequence[landing_gpus.Device]) -> str:
+    if not devices:
+        return "none"
+    answering = sum(device.up for device in devices)
+    return span(Tone.CALM if answering == len(devices) else Tone.BAD, f"{answering} of {len(devices)} answer")
 
 
-def _gpu_table(devices: dict[Gpu, dict[str, str | float]]) -> str:
-    heads = "".join(f'<th class="n">{heading}</th>' for _, heading, _, _ in _GPU_COLUMNS)
-    rows = "".join(
-        _gpu_row(gpu, values)
-        for gpu, values in sorted(devices.items(), key=lambda item: (len(item[0].index), item[0].index, item[0].uuid))
+def _power(found: Gathered) -> Iterator[tuple[str, str]]:
+    for reading in found.of("coldplate_node_power_watts")[:1]:
+        source = dict(reading.labels).get("source", "")
+        yield "Node power", f"{reading.value / 1e3:.1f} kW <small>{escape(source)}</small>"
+    budgets = found.by_entity("coldplate_rack_power_budget_watts")
+    for entity, watts in found.by_entity("coldplate_rack_power_watts").items():
+        words = f"{watts / 1e3:.1f}"
+        if (budget := budgets.get(entity)) is not None:
+            words = span(Tone.BAD if watts > budget else Tone.CALM, f"{words} of {budget / 1e3:.1f}")
+        yield f"Rack {escape(' '.join(value for _, value in entity.labels))}", f"{words} kW"
+
+
+_BACKEND_HEADS = ("Backend", "Outcome", "Last read", "Missing", "Detail")
+_TONES = {Outcome.OK: Tone.GOOD, Outcome.ABSENT: Tone.CALM, Outcome.FAILED: Tone.BAD}
+
+
+def _backends(reports: tuple[BackendReport, ...]) -> str:
+    rows = (
+        row(
+            Tone.BAD if report.outcome is Outcome.FAILED else Tone.CALM,
+            cell("Backend", escape(report.backend), "first")
+            + cell("Outcome", badge(_TONES[report.outcome], report.outcome.value))
+            + cell("Last read", f"{report.duration * 1e3:.1f} ms", "n")
+            + cell("Missing", str(len(report.gaps)), "n")
+            + cell("Detail", cut(report.detail), "wide"),
+        )
+        for report in sorted(reports, key=lambda each: _TONES[each.outcome] is not Tone.BAD)
     )
-    return table("GPUs", f"<th>GPU</th><th>Model</th><th>Answers</th>{heads}", rows)
-
-
-def _gpu_row(gpu: Gpu, values: dict[str, str | float]) -> str:
-    model = escape(str(values.get(_INFO, "–")))
-    cells = "".join(
-        f'<td class="n">{_quantity(values.get(name), factor, unit)}</td>' for name, _, factor, unit in _GPU_COLUMNS
-    )
-    return f"<tr><td>{escape(gpu.index)}</td><td>{model}</td><td>{_up(values.get(_UP))}</td>{cells}</tr>\n"
-
-
-def _up(value: str | float | None) -> str:
-    if value is None:
-        return "–"
-    return '<span class="good">yes</span>' if value == 1 else '<span class="bad">no</span>'
-
-
-def _quantity(value: str | float | None, factor: float, unit: str) -> str:
-    if not isinstance(value, (int, float)):
-        return "–"
-    return f"{value * factor:.0f} {unit}"
-
-
-def _backend_table(reports: tuple[BackendReport, ...]) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(report.backend)}</td><td>{_outcome(report.outcome)}</td>"
-        f'<td class="n">{report.duration * 1e3:.1f} ms</td><td class="n">{len(report.gaps)}</td>'
-        f"<td>{escape(report.detail)}</td></tr>\n"
-        for report in reports
-    )
-    heads = '<th>Backend</th><th>Outcome</th><th class="n">Last read</th><th class="n">Missing</th><th>Detail</th>'
-    return table("Backends", heads, rows)
-
-
-def _outcome(outcome: Outcome) -> str:
-    tone = {Outcome.OK: "good", Outcome.ABSENT: "", Outcome.FAILED: "bad"}[outcome]
-    return f'<span class="{tone}">{outcome.value}</span>'
+    head = table_head("Backends", _BACKEND_HEADS, "cards", ("Last read", "Missing"))
+    return head + "".join(rows) + TABLE_END
 
 
 def _links(telemetry_path: str) -> str:
@@ -199,4 +194,4 @@ def _links(telemetry_path: str) -> str:
         ("/api/v1/rules", "the rules and how their last evaluation went, in Prometheus's JSON"),
     )
     items = "".join(f'<li><a href="{escape(path)}">{escape(path)}</a> {what}</li>\n' for path, what in targets)
-    return f"<h2>Pages</h2>\n<ul>\n{items}</ul>\n"
+    return f'<h2>Pages</h2>\n<ul class="pages">\n{items}</ul>\n'

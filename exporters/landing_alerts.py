@@ -6,50 +6,71 @@ that no browser opens. The whole list is at `/api/v1/alerts`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import islice
 
-from agent.model import Alert, GroupReport, Phase, RuleHealth
-from exporters.markup import escape, table
+from agent.model import Alert, Gpu, GroupReport, Phase, RuleHealth
+from exporters.markup import ABSENT, TABLE_END, Tone, age, badge, cell, cut, escape, row, span, table_head
 
 MAX_ROWS = 50
-MAX_TEXT = 400
-"""Characters of a cell."""
+MAX_OF_GPU = 4
+"""Alerts that stand beside one GPU."""
 
 _ENOUGH = 1000
 """Alerts that are looked at without a break: about a millisecond."""
 
 _ORDER = {Phase.FIRING: 0, Phase.PENDING: 1}
 _SEVERITIES = {"critical": 0, "warning": 1, "info": 2}  # a word that is not known may be anything: in the middle
+_TONES = (Tone.BAD, Tone.WARN, Tone.CALM)
 _NOT_WHERE = frozenset({"alertname", "severity", "instance", "job"})
 """Labels that do not tell where on this node: they have a column, or are the same for all."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADS = ("Severity", "Alert", "Where", "Since", "Summary", "Runbook")
 
 
 @dataclass(slots=True)
 class Overview:
-    """What the page shows of all rules: counts, and no more alerts than have room."""
+    """What the page shows of all rules: counts, and no more alerts than have room.
+
+    `names` are those that fire, by tone; `of_gpu` the worst that fire for a GPU.
+    """
 
     firing: int = 0
     pending: int = 0
     rules: int = 0
     failed: int = 0
     worst: list[Alert] = field(default_factory=list)
+    names: dict[Tone, set[str]] = field(default_factory=lambda: {tone: set() for tone in _TONES})
+    of_gpu: dict[Gpu, list[Alert]] = field(default_factory=dict)
 
     @property
     def alerts(self) -> int:
         return self.firing + self.pending
 
 
-def look_at(groups: Iterable[GroupReport]) -> Generator[str, None, Overview]:
+def look_at(groups: Iterable[GroupReport], gpus: Iterable[Gpu] = ()) -> Generator[str, None, Overview]:
     """The overview. What it yields is empty, and comes often: a rule gone wild may have ten thousand alerts."""
     overview = Overview()
+    known = {gpu.labels: gpu for gpu in gpus}
     active = _active(groups, overview)
     while some := list(islice(active, _ENOUGH)):
         overview.worst = nsmallest(MAX_ROWS, overview.worst + some, key=_rank)
+        for alert in some:
+            if alert.phase is Phase.FIRING:
+                _note(overview, alert, known)
         yield ""
     return overview
+
+
+def _note(overview: Overview, alert: Alert, known: dict[tuple[tuple[str, str], ...], Gpu]) -> None:
+    overview.names[tone_of(alert)].add(alert.rule)
+    gpu = known.get(tuple(pair for pair in alert.labels if pair[0] in ("gpu", "uuid")))
+    if gpu is not None:
+        of_gpu = overview.of_gpu.setdefault(gpu, [])
+        of_gpu[:] = nsmallest(MAX_OF_GPU, [*of_gpu, alert], key=_rank)
 
 
 def _active(groups: Iterable[GroupReport], overview: Overview) -> Iterator[Alert]:
@@ -65,27 +86,48 @@ def _active(groups: Iterable[GroupReport], overview: Overview) -> Iterator[Alert
                     yield alert
 
 
+def tone_of(alert: Alert) -> Tone:
+    """How bad it is that this alert fires."""
+    return _TONES[_SEVERITIES.get(dict(alert.labels).get("severity", ""), 1)]
+
+
+def link(alert: Alert) -> str:
+    """The alert's name, leading to its runbook where it has one."""
+    address = runbook(alert)
+    name = cut(alert.rule)
+    return name if address is None else f'<a href="{escape(address)}">{name}</a>'
+
+
+def runbook(alert: Alert) -> str | None:
+    """Where the runbook is: an address that the rule gives in full, else the page of it that this agent serves."""
+    address = alert.annotations.get("runbook_url", "")
+    if address.startswith(("https://", "http://")):
+        return address
+    return f"/runbooks/{alert.rule}" if address and _NAME.fullmatch(alert.rule) else None
+
+
 def tile(overview: Overview) -> str:
     """How many alerts there are, for the summary."""
     counts = [(overview.firing, Phase.FIRING), (overview.pending, Phase.PENDING)]
     text = ", ".join(f"{count} {phase.value}" for count, phase in counts if count > 0) or "none"
-    return f'<span class="bad">{text}</span>' if overview.firing > 0 else text
+    worst = next((tone for tone in (Tone.BAD, Tone.WARN) if overview.names[tone]), Tone.CALM)
+    return span(worst, text)
 
 
 def section(overview: Overview, now: float | None) -> str:
     """The alerts at a moment in wall seconds, which is None before the first sample."""
     if overview.worst:
-        heads = "".join(f"<th>{head}</th>" for head in ("State", "Severity", "Alert", "Where", "Since", "Summary"))
-        parts = [table("Alerts", heads, "".join(_row(alert, now) for alert in overview.worst))]
+        rows = (_row(alert, now) for alert in overview.worst)
+        parts = [table_head("Alerts", _HEADS, "cards alerts"), *rows, TABLE_END]
     else:
         parts = [
             f"<h2>Alerts</h2>\n<p>No alert is pending or firing. {_count(overview.rules, 'is', 'are')} evaluated.</p>\n"
         ]
     if overview.alerts > MAX_ROWS:
-        parts.append(f"<p>and {overview.alerts - MAX_ROWS} more, at {_link('/api/v1/alerts')}</p>\n")
+        parts.append(f"<p>and {overview.alerts - MAX_ROWS} more, at {_path('/api/v1/alerts')}</p>\n")
     if overview.failed > 0:
         text = f"{_count(overview.failed, 'has', 'have')} failed at the last evaluation"
-        parts.append(f'<p><span class="bad">{text}</span>: {_link("/api/v1/rules")} says why.</p>\n')
+        parts.append(f"<p>{span(Tone.BAD, text)}: {_path('/api/v1/rules')} says why.</p>\n")
     return "".join(parts)
 
 
@@ -96,40 +138,27 @@ def _rank(alert: Alert) -> tuple[object, ...]:
 
 
 def _row(alert: Alert, now: float | None) -> str:
-    state = alert.phase.value
-    where = ", ".join(f'{name}="{value}"' for name, value in alert.labels if name not in _NOT_WHERE)
+    tone = tone_of(alert) if alert.phase is Phase.FIRING else Tone.CALM
+    labels = dict(alert.labels)
+    severity = cut(labels.get("severity", ""))
+    hidden = _NOT_WHERE | {"uuid"} if "gpu" in labels else _NOT_WHERE  # the table of GPUs has the uuid
+    where = ", ".join(f"{name} {value}" for name, value in alert.labels if name not in hidden)
+    address = runbook(alert)
+    to_runbook = ABSENT if address is None else f'<a href="{escape(address)}">what to do</a>'
     cells = (
-        ("", f'<span class="bad">{state}</span>' if alert.phase is Phase.FIRING else state),
-        ("", _text(dict(alert.labels).get("severity", ""))),
-        ("", _text(alert.rule)),
-        (' class="where"', _text(where)),
-        (' class="since"', "–" if now is None else _age(now - alert.active_at)),
-        ("", _text(alert.annotations.get("summary", ""))),
+        cell("Severity", f"{badge(tone, alert.phase.value)} {severity}", "first"),
+        cell("Alert", f"<b>{cut(alert.rule)}</b>"),
+        cell("Where", cut(where), "where"),
+        cell("Since", ABSENT if now is None else age(now - alert.active_at), "since"),
+        cell("Summary", cut(alert.annotations.get("summary", "")), "wide"),
+        cell("Runbook", to_runbook),
     )
-    return "<tr>" + "".join(f"<td{attribute}>{cell}</td>" for attribute, cell in cells) + "</tr>\n"
-
-
-def _text(text: str) -> str:
-    if len(text) > MAX_TEXT:
-        text = text[: MAX_TEXT - 1] + "…"
-    return escape(text) or "–"
-
-
-def _age(seconds: float) -> str:
-    """A span in the two units that matter; never below zero, where the wall clock was set back."""
-    minutes, rest = divmod(int(max(0.0, seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days > 0:
-        return f"{days} d {hours} h"
-    if hours > 0:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min" if minutes > 0 else f"{rest} s"
+    return row(tone, "".join(cells))
 
 
 def _count(number: int, one: str, many: str) -> str:
     return f"1 rule {one}" if number == 1 else f"{number} rules {many}"
 
 
-def _link(path: str) -> str:
+def _path(path: str) -> str:
     return f'<a href="{path}">{path}</a>'

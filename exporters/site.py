@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from agent.model import GroupReport, Snapshot
-from exporters import envelope, landing, snapshot_json
+from exporters import envelope, landing, landing_style, snapshot_json
 from exporters.deferred import Answer
 from exporters.encoder import Encoder
 from exporters.negotiation import accepts_gzip, choose_format
@@ -207,10 +207,11 @@ class Site:
         return self._runbook_pages.page(request.path)
 
     def _landing(self, request: Request) -> Answer:
-        rendering = Rendering("landing", None, (), lambda now: landing.pieces(self._facts(now)))
-        return self._give(request, rendering, _HTML, _VARY_JSON, *landing.HEADERS)
+        refresh = landing.refresh_of(request.query)
+        rendering = Rendering("landing", refresh, (), lambda now: landing.pieces(self._facts(now, refresh)))
+        return self._give(request, rendering, _HTML, _VARY_JSON, *landing_style.HEADERS)
 
-    def _facts(self, now: float) -> landing.Facts:
+    def _facts(self, now: float, refresh: int) -> landing.Facts:
         view = self._view
         snapshot = view.latest()
         return landing.Facts(
@@ -222,6 +223,7 @@ class Site:
             age=None if snapshot is None else age_of(snapshot, now),
             readiness=view.readiness(),
             groups=None if view.rules is None else view.rules(),
+            refresh=refresh,
         )
 
 

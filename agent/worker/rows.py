@@ -9,11 +9,16 @@ from agent.catalogue.bindings import Call, Derived, Field, Gpm
 from agent.model import Gpu, IbPort, Lane, Metric, NvLink
 
 JOBS = "coldplate_gpu_job_info"
-_OF_SYNTHETIC = (JOBS, "coldplate_node_power_watts")
+_OF_SYNTHETIC = frozenset(
+    {
+        JOBS, "coldplate_job_info", "coldplate_job_start_timestamp_seconds", "coldplate_job_gpus",
+        "coldplate_job_processes", "coldplate_job_energy_joules_total", "coldplate_node_power_watts",
+    }
+)  # fmt: skip
 
 
 def rows_of(source: str) -> Mapping[str, Metric]:
-    """The rows by name. `source` is `nvml` or `synthetic`, whose node brings its ports and its power along."""
+    """The rows by name. `source` is `nvml` or `synthetic`, whose node brings its ports, power and jobs along."""
     if source == "synthetic":
         return {row.name: row for row in ROWS if row.name in _OF_SYNTHETIC or row.entity is IbPort or _measured(row)}
     return {row.name: row for row in ROWS if _bound(row)}

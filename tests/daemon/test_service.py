@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -59,6 +60,11 @@ def test_the_first_lines_say_what_is_sampled_and_that_it_is_synthetic(start) -> 
     assert "scenario=two-jobs" in lines[0]
     assert any("sampling 8 GPUs: NVIDIA H100" in line for line in lines)
     assert 'coldplate_synthetic_info{scenario="two-jobs"} 1' in daemon.get()
+
+
+def test_the_faults_of_a_demonstration_are_announced(start) -> None:
+    lines = start("--scenario", "straggler").log.read_text().splitlines()
+    assert re.search(r'msg="to come: straggler of GPU 5 begins at \d\d:\d\d:\d\d UTC, in 120 s"', lines[1])
 
 
 def test_without_a_gpu_the_real_host_is_sampled_and_the_absence_is_told(start) -> None:

@@ -43,7 +43,7 @@ _ENTITIES: tuple[Entity, ...] = (Node(), GPU, NvLink(GPU, 3), IbPort("mlx5_0", "
 ENTITY_OF = {type(entity): entity for entity in _ENTITIES}
 
 
-def reading(name: str, value: float, entity: Entity = GPU, **labels: str) -> Reading:
+def reading(name: str, value: float, entity: Entity = GPU, /, **labels: str) -> Reading:
     return Reading(Series(catalogue.metric(name), entity, tuple(labels.items())), value)
 
 

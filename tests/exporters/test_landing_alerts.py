@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from agent.model import Alert, GroupReport, Instant, Phase, RuleHealth, RuleReport, Snapshot
-from exporters.landing_alerts import MAX_ROWS, MAX_TEXT
+from exporters.landing_alerts import MAX_ROWS
+from exporters.markup import TEXT_MAX
 from exporters.site import Site, View
 from exporters.wire import Request
 from tests.asking import ask
+from tests.exporters.conftest import reading
 
 NOW = 1_700_000_000.0
 
@@ -27,11 +30,11 @@ def alert(
     return Alert(name, pairs, phase, 1.0, NOW - age, annotations=annotations)
 
 
-def page(*alerts: Alert, failed: int = 0, sampled: bool = True, rules: bool = True) -> str:
+def page(*alerts: Alert, failed: int = 0, sampled: bool = True, rules: bool = True, gpu: bool = False) -> str:
     """The page of a node with one rule for these alerts, one recording rule, and some that fail."""
     broken = RuleReport("Broken", True, "x", health=RuleHealth.FAILED, error="no")
     reports = (RuleReport("A", True, "x", alerts=alerts), RuleReport("r", False, "x"), *(broken,) * failed)
-    snapshot = Snapshot(1, Instant(100.0, NOW), ())
+    snapshot = Snapshot(1, Instant(100.0, NOW), (reading("coldplate_gpu_up", 1.0),) if gpu else ())
     view = View(
         latest=lambda: snapshot if sampled else None,
         readiness=lambda: (True, "fresh"),
@@ -51,6 +54,11 @@ def rows(text: str) -> list[list[str]]:
     return [[re.sub("<[^>]*>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", line)] for line in lines]
 
 
+def runbooks(text: str) -> list[str]:
+    """Where the rows lead for what to do."""
+    return re.findall(r'<a href="([^"]*)">what to do</a>', text)
+
+
 def tile(text: str) -> str:
     found = re.search(r"<dt>Alerts</dt><dd>(.*?)</dd>", text)
     assert found is not None
@@ -63,12 +71,12 @@ def test_an_alert_is_shown_with_what_a_person_needs() -> None:
             "GpuHot", age=11_520.0, summary="GPU 0 is hot", gpu="0", severity="critical", instance="n:19400", job="gpus"
         )
     )
-    assert rows(text) == [["firing", "critical", "GpuHot", "gpu=&quot;0&quot;", "3 h 12 min", "GPU 0 is hot"]]
+    assert rows(text) == [["✖ firing critical", "GpuHot", "gpu 0", "3 h 12 min", "GPU 0 is hot", "–"]]
     assert tile(text) == '<span class="bad">1 firing</span>'
 
 
 def test_what_an_alert_does_not_have_is_absent() -> None:
-    assert rows(page(alert("Bare", Phase.PENDING))) == [["pending", "–", "Bare", "–", "1 min", "–"]]
+    assert rows(page(alert("Bare", Phase.PENDING))) == [["· pending –", "Bare", "–", "1 min", "–", "–"]]
 
 
 def test_firing_comes_before_pending_and_the_worst_and_oldest_first() -> None:
@@ -81,7 +89,7 @@ def test_firing_comes_before_pending_and_the_worst_and_oldest_first() -> None:
         alert("Worst", age=1.0, severity="critical"),
         alert("Over", Phase.RESOLVED),
     )
-    assert [row[2] for row in rows(text)] == ["Worst", "Old", "Odd", "Young", "Info", "P"]
+    assert [row[1] for row in rows(text)] == ["Worst", "Old", "Odd", "Young", "Info", "P"]
     assert tile(text) == '<span class="bad">5 firing, 1 pending</span>'
 
 
@@ -103,11 +111,11 @@ def test_the_tile_is_calm_when_nothing_fires() -> None:
     ],
 )
 def test_ages_are_told_in_words(age: float, words: str) -> None:
-    assert rows(page(alert("A", age=age)))[0][4] == words
+    assert rows(page(alert("A", age=age)))[0][3] == words
 
 
 def test_before_the_first_sample_no_age_is_known() -> None:
-    assert rows(page(alert("A"), sampled=False))[0][4] == "–"
+    assert rows(page(alert("A"), sampled=False))[0][3] == "–"
 
 
 def test_peace_is_told_with_the_number_of_rules_that_keep_it() -> None:
@@ -136,8 +144,8 @@ def test_the_page_stays_small_whatever_the_rules_do() -> None:
     text = page(*many)
     assert len(rows(text)) == MAX_ROWS
     assert "<p>and 7 more, at " in text
-    assert tile(text) == f'<span class="bad">{MAX_ROWS + 7} firing</span>'
-    assert max(len(cell) for row in rows(text) for cell in row) <= MAX_TEXT + len("&quot;")
+    assert tile(text) == f'<span class="warn">{MAX_ROWS + 7} firing</span>'
+    assert max(len(cell) for row in rows(text) for cell in row) <= TEXT_MAX + len("&quot;")
     assert "more, at" not in page(*many[:MAX_ROWS])
 
 
@@ -145,10 +153,34 @@ def test_nothing_from_a_rule_becomes_markup() -> None:
     nasty = "<script>alert('x')</script>"
     text = page(alert(nasty, summary=nasty, severity=nasty, gpu=nasty, **{nasty: nasty}))
     assert "<script" not in text
-    assert text.count("&lt;script&gt;") == 6, "severity, alert, three times in its labels, summary"
+    assert text.count("&lt;script&gt;") == 7, "banner, severity, alert, three times in its labels, summary"
 
 
 def test_the_page_leads_to_the_whole_lists() -> None:
     text = page()
     assert 'href="/api/v1/alerts"' in text
     assert 'href="/api/v1/rules"' in text
+
+
+def test_an_alert_leads_to_the_runbook_that_the_agent_serves_or_to_the_one_that_the_rule_names() -> None:
+    """A rule of the pack names a file; a rule of the site may name a page of its own, or nothing at all."""
+    addresses = {
+        "GpuHot": "docs/runbooks/GpuHot.md",
+        "Own": "https://wiki.example/own?a=1&b=2",
+        "Bare": "",
+        "Sly": "javascript:alert(1)",
+        "a b/../c": "docs/x.md",
+    }
+    alerts = [replace(alert(name), annotations={"runbook_url": url}) for name, url in addresses.items()]
+    assert sorted(runbooks(page(*alerts))) == [
+        "/runbooks/GpuHot",
+        "/runbooks/Sly",
+        "https://wiki.example/own?a=1&amp;b=2",
+    ]
+
+
+def test_what_fires_stands_above_the_gpus_and_peace_below_them() -> None:
+    fires = page(alert("A"), gpu=True)
+    assert fires.index("<h2>Alerts") < fires.index("<h2>GPUs")
+    calm = page(alert("A", Phase.PENDING), gpu=True)
+    assert calm.index("<h2>Alerts") > calm.index("<h2>GPUs")

@@ -8,6 +8,7 @@ from agent.backends.protocol import Sample
 from agent.backends.synthetic.plan import measured, port_offered
 from agent.backends.synthetic.topology import TOPOLOGIES
 from agent.catalogue import BY_NAME, ROWS
+from agent.catalogue.jobs import FACTS
 from agent.model import Gpu, IbPort, Lane, NvLink, Reason
 
 NOT_ON_A_DGX_H100 = {
@@ -36,7 +37,8 @@ def test_a_dgx_h100_shows_every_row_that_it_offers(play):
     wanted = {row.name for row in ROWS if row.entity in (Gpu, NvLink) and measured(row)}
     wanted |= {row.name for row in ROWS if row.entity is IbPort and port_offered(row)}
     assert wanted - set(seen) == set(NOT_ON_A_DGX_H100)
-    assert set(seen) - wanted == {"coldplate_node_power_watts"}
+    jobs = {row.name for row in FACTS if row.labels != ("problem",)}
+    assert set(seen) - wanted == {"coldplate_node_power_watts"} | jobs
 
 
 def test_rows_are_shown_in_their_own_lane(play):

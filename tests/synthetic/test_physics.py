@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agent.backends.synthetic import shipped_scenarios
 from agent.model import Lane
 
 GPUS = range(8)
@@ -70,8 +71,15 @@ def test_slots_differ_in_temperature_by_up_to_14_degrees(play):
     assert max(heat) < 80
 
 
-def test_temperature_follows_the_load_within_a_time_constant(play):
-    node = play("healthy-training")  # loading until 20 s
+LOADS_FIRST = """
+    description: d
+    topology: dgx-h100
+    jobs: [{id: j, gpus: all, phases: [{kind: loading, duration: 20s}, {kind: training}]}]
+"""
+
+
+def test_temperature_follows_the_load_within_a_time_constant(play, write):
+    node = play(write(LOADS_FIRST))
     cold, after, settled = (node.value(5, t, "temperature_celsius") for t in (20.0, 45.0, 400.0))
     assert (after - cold) / (settled - cold) == pytest.approx(0.63, abs=0.08)
 
@@ -111,8 +119,8 @@ def test_a_heat_throttled_gpu_holds_its_limit_with_lower_clocks(play):
     assert clocks[0] > clocks[1] > 1.5 * clocks[2]
 
 
-def test_memory_fills_while_a_job_is_loading(play):
-    node = play("healthy-training")
+def test_memory_fills_while_a_job_is_loading(play, write):
+    node = play(write(LOADS_FIRST))
     used = [node.value(0, t, "memory_used_bytes") for t in (1.0, 10.0, 19.0, 30.0, 500.0)]
     assert used == sorted(used)
     assert used[3] == used[4]
@@ -165,3 +173,19 @@ def test_a_lower_power_limit_caps_the_gpu_and_is_shown(play, write):
     assert node.value(1, 29.0, "power_limit_watts") == 700
     assert node.value(1, 60.0, "power_limit_watts") == 400
     assert node.mean(1, "power_watts", 60, 90) < 400 < node.mean(0, "power_watts", 60, 90)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in shipped_scenarios()])
+def test_a_node_begins_in_the_balance_of_what_it_does(play, name):
+    """Whoever starts a demonstration looks at the first minute, and no node is cold under full load."""
+    node = play(name)
+    changes = [fault.window.at for fault in node.scenario.faults]
+    changes += [job.phases[0].window.next_edge(1.0) for job in node.scenario.jobs]
+    onset = min([120.0, *changes])
+    for gpu in GPUS:
+        heat = [node.mean(gpu, "temperature_celsius", t, t + 20.0) for t in (0.0, onset - 20.0)]  # a swing has 20 s
+        assert heat[0] == pytest.approx(heat[1], abs=2.0)
+    for metric in ("utilization_ratio", "power_watts", "memory_used_bytes"):
+        first, later = (node.mean(0, metric, t, t + 10.0, 0.5) for t in (0.0, 0.9 * onset - 10.0))
+        if name not in ("inference-mix", "two-jobs", "power-swing", "data-starvation"):  # whose work comes in bursts
+            assert first == pytest.approx(later, rel=0.05)

@@ -19,7 +19,10 @@ Use a shipped one by its name, or a file of your own by its path:
 
 The same scenario and seed give the same readings at the same moments, at any sampling interval and after any
 restart. Every reading is computed for its moment, so a node that has run for a day opens at once and its
-counters go on where they were. While devices are synthetic, `coldplate_synthetic_info` says so.
+counters go on where they were. While devices are synthetic, `coldplate_synthetic_info` says so. The log says at
+the start which faults will come, and when:
+
+    msg="to come: straggler of GPU 5 begins at 14:03:20 UTC, in 120 s"
 
 Nothing here was recorded on hardware. The levels and spreads follow published and measured figures; heat, power
 brakes, XIDs, ECC and link faults are injected.
@@ -36,6 +39,8 @@ jobs:
     gpus: 0-3                               # required: a number, a list, a range, or all
     name: llama-pretrain
     user: ada
+    account: research
+    partition: h100
     scheduler: slurm
     parallelism: data                       # {parallelisms}
     memory: 80%                             # of each GPU's memory
@@ -63,6 +68,8 @@ _NOTES = """## What is modelled
 * Load drives power; power drives temperature (25 s time constant, up to 14 degrees between slots); heat above the limit
   brings lower clocks, the reason for them, and throttled time: first by the driver, then by the hardware.
 * A GPU that waits in a collective shows full utilization at 22% of its power limit.
+* What a GPU does at 0 s it has done for long: its heat is in balance. Jobs are told in the families of real ones,
+  with start, GPUs, processes and energy.
 * Energy is the exact integral of power. Power is a mean over 1 s (A100: instantaneous), the utilization that of the
   last whole sixth of a second in whole percent, SM, tensor and DRAM activity means over the last second.
 * NVLink, PCIe and InfiniBand counters follow the job's parallelism. A port that is down carries nothing; the job does

@@ -12,9 +12,10 @@ from agent.backends.protocol import Sample
 from agent.backends.synthetic.events import XidFeed
 from agent.backends.synthetic.faults import Gate
 from agent.backends.synthetic.noise import mix
+from agent.backends.synthetic.placement import PlacedJob
 from agent.backends.synthetic.plan import port_offers
 from agent.backends.synthetic.ports import Port
-from agent.backends.synthetic.scenario import Fault, Job, Scenario
+from agent.backends.synthetic.scenario import Fault, Scenario
 from agent.backends.synthetic.track import Track
 from agent.catalogue import metric
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, Node, Reading, Series
@@ -46,7 +47,10 @@ class FabricChannel:
         self._power = Series(metric("coldplate_node_power_watts"), Node(), (("source", "synthetic"),))
         self._extra = tuple(fault for fault in scenario.faults if fault.kind == "node-power")
         self._noise = mix(scenario.seed, 61)
-        self._jobs = [(job, [_job_reading(job, gpus[number]) for number in job.gpus]) for job in scenario.jobs]
+        self._jobs = [
+            PlacedJob(job, [gpus[number] for number in job.gpus], [self._tracks[number] for number in job.gpus])
+            for job in scenario.jobs
+        ]
 
     def read(self, lane: Lane, now: Instant) -> Sample:
         """What the node shows at `now` beside its GPUs."""
@@ -62,9 +66,8 @@ class FabricChannel:
         if lane is Lane.FAST:
             readings.append(Reading(self._power, self._watts(t)))
         elif lane is Lane.SLOW:
-            for job, shown in self._jobs:
-                if job.window.holds(t):
-                    readings += shown
+            for job in self._jobs:
+                readings += job.readings(t, now)
         return Sample(readings, gaps, calls=CALLS.get(lane, 0) * len(self._ports))
 
     def _watts(self, t: float) -> float:
@@ -84,10 +87,3 @@ def _extra_watts(fault: Fault, t: float) -> float:
         return 0.0
     ramp = fault.parameters["ramp"]
     return fault.parameters["watts"] * (min(1.0, max(0.0, t - begun) / ramp) if ramp > 0.0 else 1.0)
-
-
-def _job_reading(job: Job, gpu: Gpu) -> Reading:
-    values = {"scheduler": job.scheduler, "job_id": job.id, "user": job.user, "name": job.name}
-    values |= {"mig": "0", "shared": "false"}
-    row = metric("coldplate_gpu_job_info")
-    return Reading(Series(row, gpu, tuple((name, values.get(name, "")) for name in row.labels)), 1.0)

@@ -144,7 +144,7 @@ class _Reader:
         )
 
     def job(self, raw: object, path: str, machine: Topology) -> Job:
-        words = ("name", "user", "scheduler")
+        words = ("name", "user", "scheduler", "account", "partition")
         known = ("id", "gpus", "phases", "start", "end", "parallelism", "memory", *words)
         keys = self.mapping(raw, path, known, ("id", "gpus", "phases"))
         start = self.number(keys, "start", path, Parameter(duration, 0.0))
@@ -153,8 +153,10 @@ class _Reader:
             self.fail(f"{path}.end", "comes before the job's start")
         phases, last = self._phases(keys["phases"], f"{path}.phases", start)
         end = min((each for each in (end, last) if each is not None), default=None)
-        defaults = {"name": "", "user": "", "scheduler": "slurm"}
-        name, user, scheduler = (str(self.value(keys, w, path, Parameter(text, defaults[w]))) for w in words)
+        defaults = {"scheduler": "slurm"}
+        name, user, scheduler, account, partition = (
+            str(self.value(keys, word, path, Parameter(text, defaults.get(word, "")))) for word in words
+        )
         return Job(
             str(self.value(keys, "id", path, Parameter(text, None))),
             self.gpus(keys["gpus"], f"{path}.gpus", machine),
@@ -165,6 +167,8 @@ class _Reader:
             scheduler,
             str(self.value(keys, "parallelism", path, Parameter(choice(TRAFFIC), "data"))),
             self.number(keys, "memory", path, Parameter(ratio, 0.8)),
+            account,
+            partition,
         )
 
     def _phases(self, raw: object, path: str, start: float) -> tuple[tuple[Phase, ...], float | None]:

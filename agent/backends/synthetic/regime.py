@@ -96,6 +96,11 @@ class Director:
             sum(each["inlet"] for each in hot),
         )
 
+    def healthy(self, t: float) -> Cycle:
+        """What the GPU would go through at `t` without any fault."""
+        job = self.job_at(t)
+        return self._base(job, _phase_at(job, t) if job is not None else None, [], [])
+
     def _cycle(self, job: Job | None, phase: Phase | None, mine: list[Fault], theirs: list[Fault]) -> Cycle:
         if any(fault.kind == "lost" for fault in mine):
             return self._worker.off()

@@ -79,6 +79,8 @@ class Job:
     scheduler: str = "slurm"
     parallelism: str = "data"
     memory: float = 0.8
+    account: str = ""
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)

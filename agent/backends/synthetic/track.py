@@ -61,6 +61,11 @@ class Segment:
         target, _ = self.mean
         self.mean = (target, mean - target)
 
+    def settle(self) -> None:
+        """Leave out the first swing where the mean is in balance already."""
+        if abs(self.mean[1]) < 1e-6:
+            self._coefficient = 0.0
+
     def _settled(self, t: float) -> float:
         _, piece, into = self.cycle.locate(t - self.origin)
         target = self._targets[piece]
@@ -151,9 +156,11 @@ class Track:
         return last
 
     def _first(self) -> Segment:
-        """The node has stood idle long enough to be in balance."""
-        idle = self._machine.inlet + self._resistance * self._machine.power_idle
-        return self._build(0.0, list(self._initial), idle, idle)
+        """The node has long done what it does at the start, and is in balance; a fault that is there begins now."""
+        heat = self._machine.inlet + self._resistance * self.director.healthy(0.0).mean_power
+        segment = self._build(0.0, list(self._initial), heat, heat)
+        segment.settle()
+        return segment
 
     def _after(self, segment: Segment) -> Segment:
         end = segment.end

@@ -1,0 +1,38 @@
+"""What a scenario is going to do, in words: whoever watches a demonstration has to know when to look, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+
+from agent.backends.synthetic.scenario import Fault, Scenario
+
+MOST = 12
+"""Faults that are told one by one."""
+
+
+def announced(scenario: Scenario, wall: float) -> Iterator[str]:
+    """A line for each fault, by its time; the scenario begins at `wall`, in seconds since the epoch."""
+    faults = sorted(scenario.faults, key=lambda fault: fault.window.at)
+    for fault in faults[:MOST]:
+        yield f"{fault.kind}{_where(fault)}{_when(fault, wall)}"
+    if len(faults) > MOST:
+        yield f"and {len(faults) - MOST} faults more"
+
+
+def _where(fault: Fault) -> str:
+    if fault.port:
+        return f" of {fault.port}"
+    if not fault.gpus:
+        return ""
+    gpus = f"GPU {', '.join(map(str, fault.gpus))}"
+    return f" of link {fault.link} of {gpus}" if fault.kind.startswith("nvlink") else f" of {gpus}"
+
+
+def _when(fault: Fault, wall: float) -> str:
+    window = fault.window
+    again = "" if window.repeat is None else f", again every {window.repeat:g} s"
+    if window.at <= 0.0:
+        return f" from the start{again}"
+    at = datetime.fromtimestamp(wall + window.at, timezone.utc)
+    return f" begins at {at:%H:%M:%S} UTC, in {window.at:g} s{again}"

@@ -1,0 +1,72 @@
+"""The part of the page at `/` about InfiniBand and RoCE ports, those in trouble first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agent.model import IbPort
+from exporters.landing_readings import PORT_UP, Gathered
+from exporters.markup import ABSENT, TABLE_END, Tone, badge, cell, cut, escape, row, span, table_head
+
+_HEADS = ("Port", "State", "Rate", "Went down", "Link", "Adapter")
+_NUMERIC = ("Rate", "Went down")
+_STATES = {1: "Down", 2: "Init", 3: "Armed", 4: "Active", 5: "ActiveDefer"}
+_PHYSICAL = {1: "Sleep", 2: "Polling", 3: "Disabled", 4: "Training", 5: "LinkUp", 6: "LinkErrorRecovery", 7: "PhyTest"}
+"""The kernel's words: include/rdma/ib_verbs.h and drivers/infiniband/core/sysfs.c of Linux."""
+_DISABLED = 3
+_PHYSICAL_ID = "physical_state_id"
+_VALUES = ("rate_bytes_per_second", "link_down_events_total", "state_id", _PHYSICAL_ID)
+_BELOW = 0.95
+"""Of the usual rate, as in the rule InfinibandBelowRate."""
+
+
+def ports(found: Gathered) -> dict[IbPort, bool]:
+    """The ports that say whether they are up, and those that do not answer, as down."""
+    silent = {entity: False for entity in found.silent if isinstance(entity, IbPort)}
+    return silent | {each.entity: each.value == 1 for each in found.of(PORT_UP) if isinstance(each.entity, IbPort)}
+
+
+def section(found: Gathered) -> str:
+    """The table; empty on a node without ports."""
+    known = ports(found)
+    if not known:
+        return ""
+    values = {name: found.by_entity(f"coldplate_infiniband_{name}") for name in _VALUES}
+    infos = {each.entity: dict(each.labels) for each in found.of("coldplate_infiniband_info")}
+    rates = sorted(values["rate_bytes_per_second"].values())
+    usual = rates[len(rates) // 2] if rates else 0.0
+    shown = []
+    for port, up in known.items():
+        facts = {name: each.get(port) for name, each in values.items()}
+        shown.append(_row(port, up, port in found.silent, facts, infos.get(port, {}), usual))
+    shown.sort(key=lambda each: each[0])
+    return (
+        table_head("InfiniBand", _HEADS, "cards ports", _NUMERIC) + "".join(markup for _, markup in shown) + TABLE_END
+    )
+
+
+def _row(
+    port: IbPort, up: bool, silent: bool, values: Mapping[str, float | None], info: Mapping[str, str], usual: float
+) -> tuple[tuple[object, ...], str]:
+    """What it is sorted by, and the row. `usual` is the rate of the node's middle port, in bytes per second."""
+    rate, downs, physical = (values[name] for name in ("rate_bytes_per_second", "link_down_events_total", _PHYSICAL_ID))
+    slow = up and rate is not None and rate < _BELOW * usual
+    asleep = physical == _DISABLED  # somebody switched it off
+    tone = Tone.GOOD if up and not slow else Tone.WARN if up else Tone.CALM if asleep else Tone.BAD
+    word = "slow" if slow else "up" if up else "silent" if silent else "off" if asleep else "down"
+    words = [_word(_STATES, values["state_id"]), _word(_PHYSICAL, physical)]
+    adapter = " ".join(filter(None, (info.get("hca_type", ""), info.get("link_layer", ""))))
+    cells = (
+        cell("Port", f"<b>{escape(port.device)}/{escape(port.port)}</b>", "first"),
+        cell("State", badge(tone, word)),
+        cell("Rate", span(tone if slow else Tone.CALM, ABSENT if rate is None else f"{rate * 8e-9:.0f} Gb/s"), "n"),
+        cell("Went down", ABSENT if downs is None else f"{downs:.0f} times" if downs != 1 else "once", "n"),
+        cell("Link", ", ".join(filter(None, words)) or ABSENT),
+        cell("Adapter", cut(adapter)),
+    )
+    place = (min(tone, Tone.CALM), len(port.device), port.device, port.port)
+    return place, row(tone, "".join(cells))
+
+
+def _word(words: dict[int, str], code: float | None) -> str:
+    return "" if code is None else words.get(int(code), f"{code:.0f}")

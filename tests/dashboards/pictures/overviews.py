@@ -1,0 +1,76 @@
+"""Pages at `/` of synthetic nodes on which something goes wrong, as files that a browser can draw.
+
+`python -m tests.dashboards.pictures.overviews FOLDER SECONDS`; overviews.mjs beside this file draws them.
+The faults of the shipped scenarios come within seconds here, and the minutes of the rules are seconds.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from agent.backends.synthetic.loader import SHIPPED
+from tests.dashboards.conftest import ROOT
+from tests.dashboards.rig import daemons, hurried
+from tests.servers import free_ports
+
+SCENARIOS = ("straggler", "thermal-throttle", "driver-hang")
+_CONFIG = """
+node: {{name: node-17}}
+sampling: {{fast: 1s, slow: 2s, cold: 4s, window: 10s}}
+rules: {{files: ["{rules}/*.yml"]}}
+"""
+
+
+def early(text: str) -> str:
+    """A scenario whose faults come after five seconds."""
+    return re.sub(r"at: \d+s", "at: 5s", text)
+
+
+def pages(folder: Path, seconds: float) -> dict[str, str]:
+    """The page of each scenario after so many seconds."""
+    (folder / "rules").mkdir()
+    for path in (ROOT / "alerts" / "rules").glob("*.yml"):
+        (folder / "rules" / path.name).write_text(hurried(path.read_text()))
+    (folder / "node.yaml").write_text(_CONFIG.format(rules=folder / "rules"))
+    running = []
+    try:
+        for name, port in zip(SCENARIOS, free_ports(len(SCENARIOS)), strict=True):
+            scenario = folder / f"{name}.yaml"
+            scenario.write_text(early((SHIPPED / scenario.name).read_text()))
+            arguments = ["--web.listen-address", f"127.0.0.1:{port}", "--scenario", str(scenario)]
+            running.append(
+                daemons().RunningDaemon(
+                    [*arguments, "--config.file", str(folder / "node.yaml")], folder / f"{name}.log"
+                )
+            )
+        for each in running:
+            each.await_url()
+        time.sleep(seconds)
+        return {name: _page(each.url, folder) for name, each in zip(SCENARIOS, running, strict=True)}
+    finally:
+        for each in running:
+            each.stop()
+
+
+def _page(url: str, folder: Path) -> str:
+    with urllib.request.urlopen(f"{url}/?refresh=0", timeout=10) as answer:
+        text: str = answer.read().decode()
+    return text.replace(f"{folder}/", "")
+
+
+def main() -> None:
+    """Let the nodes run for so many seconds, then keep their pages."""
+    out, seconds = Path(sys.argv[1]), float(sys.argv[2])
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in pages(Path(folder), seconds).items():
+            (out / f"{name}.html").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,327 @@
+"""What the page at `/` says about the node, its GPUs, ports and jobs, and how bad it says that is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from agent import catalogue
+from agent.model import (
+    Alert,
+    BackendReport,
+    Gap,
+    Gpu,
+    GroupReport,
+    IbPort,
+    Instant,
+    Node,
+    NvLink,
+    Outcome,
+    Phase,
+    Reading,
+    Reason,
+    RuleReport,
+    Snapshot,
+)
+from exporters.site import Site, View
+from exporters.wire import Request
+from tests.asking import ask
+from tests.exporters.conftest import reading
+
+NOW = 1_700_000_000.0
+GPUS = [Gpu(str(number), f"GPU-{number:08x}") for number in range(8)]
+
+
+def gpu(number: int, **values: float) -> list[Reading]:
+    """A GPU that works, but for these values: the metric's name between coldplate_gpu_ and its unit, if it has one."""
+    usual = {
+        "up": 1.0,
+        "utilization_ratio": 0.98,
+        "power_watts": 690.0,
+        "power_limit_watts": 700.0,
+        "power_limit_default_watts": 700.0,
+        "temperature_celsius": 60.0,
+        **values,
+    }
+    job = {"scheduler": "slurm", "job_id": "6001", "user": "ada", "name": "moe", "mig": "0", "shared": "false"}
+    entity = GPUS[number]
+    return [
+        *(reading(f"coldplate_gpu_{name}", value, entity) for name, value in usual.items()),
+        reading("coldplate_gpu_clock_hertz", 1.5e9, entity, domain="sm"),
+        reading("coldplate_gpu_clock_limit_hertz", 1.98e9, entity, domain="sm"),
+        reading("coldplate_gpu_throttle_active", 1.0, entity, reason="sw_power_cap"),
+        reading("coldplate_gpu_job_info", 1.0, entity, **job),
+        *(reading("coldplate_nvlink_up", 1.0, NvLink(entity, link)) for link in range(18)),
+    ]
+
+
+def lost(number: int) -> list[Reading]:
+    """What is left of a GPU that is gone."""
+    entity = GPUS[number]
+    return [
+        reading("coldplate_gpu_up", 0.0, entity),
+        reading("coldplate_gpu_sample_age_seconds", 125.0, entity),
+        reading("coldplate_gpu_info", 1.0, entity, slot="0000:c3:00.0", serial="165", model="H100"),
+    ]
+
+
+def port(name: str, rate: float = 50e9, up: float = 1.0, physical: float = 5.0) -> list[Reading]:
+    values = {"port_up": up, "rate_bytes_per_second": rate, "state_id": 4.0 if up else 1.0,
+              "physical_state_id": physical}  # fmt: skip
+    return [reading(f"coldplate_infiniband_{what}", value, IbPort(name, "1")) for what, value in values.items()]
+
+
+def firing(name: str, severity: str, **labels: str) -> Alert:
+    pairs = tuple(sorted({"alertname": name, "severity": severity, **labels}.items()))
+    return Alert(name, pairs, Phase.FIRING, 1.0, NOW - 60.0, annotations={"runbook_url": f"docs/runbooks/{name}.md"})
+
+
+def page(
+    readings: Iterable[Reading],
+    *alerts: Alert,
+    reports: tuple[BackendReport, ...] = (),
+    ready: tuple[bool, str] = (True, "fresh"),
+    query: str = "",
+) -> str:
+    snapshot = Snapshot(1, Instant(100.0, NOW), tuple(readings), reports)
+    view = View(
+        latest=lambda: snapshot,
+        readiness=lambda: ready,
+        clock=lambda: 100.0,
+        node="node-17",
+        version="1.2.3",
+        rules=lambda: (GroupReport("g", "f.yml", 15.0, rules=(RuleReport("A", True, "x", alerts=alerts),)),),
+    )
+    return ask(Site(view), Request("GET", "/", query=query)).body.decode()
+
+
+def node(*others: list[Reading]) -> list[Reading]:
+    """Eight GPUs that work, of which these take the places of their own."""
+    given = {each[0].entity: each for each in others}
+    expected = reading("coldplate_gpus_expected", 8.0, Node())
+    return [expected, *(each for number, entity in enumerate(GPUS) for each in given.get(entity, gpu(number)))]
+
+
+def banner(text: str) -> tuple[str, str, list[str]]:
+    """How bad it looks, the word, and the reasons."""
+    found = re.search(r'<section class="state (\w*)" role="status"><h2>(.*?)</h2><ul>(.*?)</ul>', text)
+    assert found is not None
+    return found[1], found[2], re.findall(r"<li>(.*?)</li>", found[3])
+
+
+def bodies(text: str, title: str) -> list[tuple[str, str]]:
+    """Each row of a table with the tone of its colour, without markup."""
+    section = re.search(rf"<h2>{title}.*?</table>", text, re.DOTALL)
+    assert section is not None
+    found = re.findall(r'<tbody class="(\w*)">(.*?)</tbody>', section[0], re.DOTALL)
+    return [(tone, " ".join(re.sub("<[^>]*>", " ", row).split())) for tone, row in found]
+
+
+def test_a_node_that_is_well_says_so_and_colours_no_row() -> None:
+    text = page(node())
+    assert banner(text) == ("good", "✔ OK", ["all 8 GPUs answer, and nothing fires"])
+    assert "<title>OK: node-17</title>" in text
+    rows = bodies(text, "GPUs")
+    assert {tone for tone, _ in rows} == {"good"}
+    assert rows[0][1] == "0 ✔ ok 98 % 690 /700 W 60 °C – – 1.50 /1.98 GHz sw_power_cap 18 of 18 up 6001 ada"
+    assert [row.split()[0] for _, row in rows] == list("01234567")
+
+
+def test_a_lost_gpu_makes_the_node_bad_and_stands_first_with_all_that_a_ticket_needs() -> None:
+    gap = Gap(
+        catalogue.metric("coldplate_gpu_power_watts"), GPUS[5], Reason.LOST, "nvmlDeviceGetPowerUsage: GPU is lost"
+    )
+    text = page(node(lost(5)), reports=(BackendReport("nvml", Outcome.OK, 0.1, gaps=(gap,)),))
+    assert banner(text) == ("bad", "✖ Bad", ["7 of 8 GPUs answer, missing: GPU 5 (lost)"])
+    assert "<title>Bad: node-17</title>" in text
+    tone, first = bodies(text, "GPUs")[0]
+    assert (tone, first.split()[:3]) == ("bad", ["5", "✖", "lost"])
+    for piece in ("GPU is lost", "last sample 2 min ago", "slot 0000:c3:00.0", "serial 165"):
+        assert piece in first
+    assert len(bodies(text, "GPUs")) == 8
+
+
+def test_a_gpu_that_nobody_has_seen_is_missing_all_the_same() -> None:
+    readings = [each for each in node() if each.entity != GPUS[7] and getattr(each.entity, "gpu", None) != GPUS[7]]
+    assert banner(page(readings)) == ("bad", "✖ Bad", ["7 of 8 GPUs are there"])
+
+
+@pytest.mark.parametrize(
+    ("severity", "tone", "word", "reasons"),
+    [
+        ("critical", "bad", "✖ Bad", ["critical: GpuOdd"]),
+        ("warning", "warn", "▲ Degraded", ["warning: GpuOdd"]),
+        ("info", "good", "✔ OK", ["all 8 GPUs answer"]),
+    ],
+)
+def test_an_alert_makes_the_node_as_bad_as_it_is_itself(
+    severity: str, tone: str, word: str, reasons: list[str]
+) -> None:
+    """Which notes of severity info do not."""
+    text = page(node(), firing("GpuOdd", severity, gpu="3", uuid=GPUS[3].uuid))
+    assert banner(text) == (tone, word, reasons)
+
+
+def test_the_alerts_of_a_gpu_stand_in_its_row_with_their_runbooks() -> None:
+    text = page(node(), firing("GpuHot", "warning", gpu="3", uuid=GPUS[3].uuid), firing("Else", "critical", gpu="3"))
+    tone, first = bodies(text, "GPUs")[0]
+    assert (tone, first.split()[0]) == ("warn", "3")
+    assert first.endswith("▲ alert GpuHot")
+    assert '<a href="/runbooks/GpuHot">GpuHot</a>' in text
+
+
+@pytest.mark.parametrize(
+    ("reasons", "tone", "words"),
+    [
+        (["hw_thermal_slowdown", "hw_slowdown"], "bad", ["the hardware halves its clocks: heat (hw_thermal_slowdown)"]),
+        (["hw_power_brake", "hw_slowdown"], "bad", ["the node's power supply brakes it (hw_power_brake)"]),
+        (["hw_slowdown"], "warn", ["the hardware slows it down: heat or power (hw_slowdown)"]),
+        (["sw_thermal_slowdown"], "warn", ["the driver lowers its clocks: heat (sw_thermal_slowdown)"]),
+        (["sw_power_cap"], "good", []),
+        (["gpu_idle"], "good", []),
+        (["a_new_one"], "warn", ["a_new_one (a_new_one)"]),
+    ],
+)
+def test_throttling_is_told_with_its_reason_and_only_what_is_not_normal_is_coloured(
+    reasons: list[str], tone: str, words: list[str]
+) -> None:
+    readings = [each for each in gpu(2) if each.metric.name != "coldplate_gpu_throttle_active"]
+    readings += [reading("coldplate_gpu_throttle_active", 1.0, GPUS[2], reason=each) for each in reasons]
+    text = page(node(readings))
+    row = next((each for each in bodies(text, "GPUs") if each[1].startswith("2 ")), None)
+    assert row is not None
+    assert row[0] == tone
+    assert ", ".join(reasons) in row[1].replace(" ,", ",")
+    assert re.findall(r"<li><span[^>]*>(.*?)</span></li>", text) == [each.replace("'", "&#x27;") for each in words]
+    assert ("throttled: GPU 2" in banner(text)[2]) is bool(words)
+
+
+@pytest.mark.parametrize(
+    ("values", "word", "text"),
+    [
+        ({"utilization_ratio": 0.05}, "behind", "5% busy, while its job keeps another GPU 98% busy"),
+        ({"power_watts": 150.0}, "waits", "busy at 21% of its power limit: it waits for other GPUs"),
+        ({"power_limit_watts": 500.0}, "power limit", "power limit set to 500 of 700 W"),
+        ({"temperature_margin_celsius": 4.0}, "hot", "4 °C from slowing itself down"),
+        ({"memory_temperature_celsius": 95.0}, "hot", "its memory is at 95 °C"),
+        ({"row_remap_pending": 1.0}, "memory", "a row remap waits for a reset of the GPU"),
+        ({"row_remap_failure": 1.0}, "memory", "a row remap failed: the GPU is to be replaced"),
+        ({"pcie_link_width": 8.0, "pcie_link_width_max": 16.0}, "PCIe", "PCIe with 8 of 16 lanes"),
+    ],
+)
+def test_what_holds_a_gpu_back_is_told_in_its_row(values: dict[str, float], word: str, text: str) -> None:
+    shown = dict(each[1].split(" ", 1) for each in bodies(page(node(gpu(4, **values))), "GPUs"))["4"]
+    assert f" {word} " in shown
+    assert text in shown
+
+
+def test_a_gpu_that_works_for_another_job_is_not_behind() -> None:
+    """And one that is shared is compared with nobody."""
+    other = [
+        each
+        if each.metric.name != "coldplate_gpu_job_info"
+        else reading("coldplate_gpu_job_info", 1.0, GPUS[1], scheduler="slurm", job_id="7", user="bob", mig="0")
+        for each in gpu(1, utilization_ratio=0.05)
+    ]
+    shared = [each for each in gpu(2, utilization_ratio=0.05) if each.metric.name != "coldplate_gpu_job_info"]
+    shared += [
+        reading("coldplate_gpu_shared_job_info", 1.0, GPUS[2], scheduler="slurm", job_id=job, mig="0") for job in "89"
+    ]
+    assert banner(page(node(other, shared)))[1] == "✔ OK"
+
+
+def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_told() -> None:
+    troubled = [
+        *gpu(6),
+        reading("coldplate_nvlink_up", 0.0, NvLink(GPUS[6], 18)),
+        reading("coldplate_gpu_xid_last_timestamp_seconds", NOW - 65.0, GPUS[6], xid="74"),
+        reading("coldplate_gpu_xid_last_timestamp_seconds", NOW - 7200.0, GPUS[6], xid="13"),
+        reading("coldplate_gpu_recovery_action", 1.0, GPUS[6], action="gpu_reset"),
+        reading("coldplate_gpu_recovery_action", 0.0, GPUS[6], action="none"),
+    ]
+    text = page(node(troubled))
+    _, row = bodies(text, "GPUs")[0]
+    for piece in ("18 of 19 up", "NVLink 18 down", "XID 74, 1 min ago", "the driver asks for gpu reset"):
+        assert piece in row
+    assert "XID 13" not in row
+    assert banner(text)[2] == ["reset: GPU 6", "link down: GPU 6", "XID: GPU 6"]
+
+
+def test_old_data_and_a_source_that_cannot_be_read_are_told_first() -> None:
+    report = BackendReport("infiniband", Outcome.FAILED, 0.1, detail="no answer")
+    text = page(node(), reports=(report,), ready=(False, "the last sample is 40 s old"))
+    assert banner(text)[0] == "bad"
+    assert banner(text)[2] == [
+        "what stands below is old: the last sample is 40 s old",
+        "infiniband cannot be read: no answer",
+    ]
+
+
+def test_ports_that_are_down_or_slow_come_first_and_one_that_is_switched_off_is_no_trouble() -> None:
+    ports = [
+        *port("mlx5_0"), *port("mlx5_1", up=0.0, physical=2.0), *port("mlx5_2", rate=25e9), *port("mlx5_3"),
+        *port("mlx5_4", up=0.0, physical=3.0),
+    ]  # fmt: skip
+    rows = bodies(page(ports), "InfiniBand")
+    assert [" ".join(row.split()[:3]) for _, row in rows] == [
+        "mlx5_1/1 ✖ down", "mlx5_2/1 ▲ slow", "mlx5_0/1 ✔ up", "mlx5_3/1 ✔ up", "mlx5_4/1 · off",
+    ]  # fmt: skip
+    assert "200 Gb/s" in rows[1][1]
+    assert "Down, Polling" in rows[0][1]
+
+
+def test_a_port_that_does_not_answer_is_listed() -> None:
+    gap = Gap(catalogue.metric("coldplate_infiniband_port_up"), IbPort("mlx5_9", "1"), Reason.TIMEOUT, "no answer")
+    reports = (BackendReport("infiniband", Outcome.OK, 0.1, gaps=(gap,)),)
+    assert bodies(page([], reports=reports), "InfiniBand") == [("bad", "mlx5_9/1 ✖ silent – – – –")]
+
+
+def test_a_job_is_told_with_its_owner_its_gpus_and_what_it_has_had() -> None:
+    key = {"scheduler": "slurm", "job_id": "6001"}
+    facts = [
+        reading("coldplate_job_info", 1.0, Node(), **key, user="ada", name="moe", account="ml", partition="gpu"),
+        reading("coldplate_job_start_timestamp_seconds", NOW - 5400.0, Node(), **key),
+        reading("coldplate_job_energy_joules_total", 7.2e6, Node(), **key),
+    ]
+    others = [each for each in node() if each.entity not in (GPUS[2], GPUS[7])]
+    assert bodies(page([*others, *facts]), "Jobs") == [("", "6001 slurm moe ada ml, gpu 0–1, 3–6 1 h 30 min 2.00 kWh")]
+
+
+@pytest.mark.parametrize(
+    ("query", "every"),
+    [("", "10"), ("refresh=2", "2"), ("refresh=60", "60"), ("refresh=0", None), ("refresh=1e9", "10"),
+     ("refresh=<script>", "10"), ("&".join(["refresh=2"] * 50), "10")],
+)  # fmt: skip
+def test_the_page_loads_itself_anew_as_often_as_is_asked_for(query: str, every: str | None) -> None:
+    text = page(node(), query=query)
+    found = re.search(r'<meta http-equiv="refresh" content="(\d+)">', text)
+    assert (found and found[1]) == every
+    chosen = re.search(r"refresh: .*?<b>(.*?)</b>", text)
+    assert chosen is not None
+    assert chosen[1] == ("off" if every is None else f"{every}\N{NO-BREAK SPACE}s")
+
+
+def test_every_sign_of_trouble_is_a_word_too() -> None:
+    """Somebody who sees no colours, or hears the page, is told as much."""
+    text = page(node(lost(1), gpu(2, utilization_ratio=0.01)), firing("GpuLost", "critical"))
+    for tone, content in re.findall(r'class="(?:badge )?(good|warn|bad)">(.*?)</', text):
+        assert re.search(r"[A-Za-z0-9]", content), (tone, content)
+
+
+def test_the_page_reads_the_snapshot_once_whatever_is_asked_of_it() -> None:
+    """It is made from what is there: a view that could reach a device is not part of it."""
+    count = 0
+
+    def latest() -> Snapshot:
+        nonlocal count
+        count += 1
+        return Snapshot(1, Instant(100.0, NOW), tuple(node()))
+
+    view = View(latest=latest, readiness=lambda: (True, ""), clock=lambda: 100.0, node="n", version="1")
+    site = Site(replace(view))
+    ask(site, Request("GET", "/"))
+    ask(site, Request("GET", "/"))
+    assert count == 1
