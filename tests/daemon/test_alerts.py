@@ -78,6 +78,10 @@ def test_a_straggler_is_listed_at_alertmanager_survives_its_restart_and_resolves
     assert alert["labels"]["instance"].startswith(socket.gethostname())
     told = " ".join(alert["annotations"].values())
     assert "GPU 5" in told and "6001" in told and "uneven" in told
+    assert alert["annotations"]["owner"].startswith("slurm job 6001 of ")
+    host, _, path = alert["annotations"]["runbook_url"].removeprefix("http://").partition("/")
+    assert host == alert["labels"]["instance"]
+    assert "<h1>GpuImbalanceSharp</h1>" in daemon.get(f"/{path}")
     alertmanager.stop()
     daemon.until("a failed attempt", lambda: failures(daemon) > 0, 10)
     alertmanager.start()

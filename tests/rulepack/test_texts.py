@@ -6,17 +6,13 @@ promtool and coldplate agree on those texts (`test_cases.py`), so what holds for
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from alerts.rulefile import AlertingRule, RuleFile
-from alerts.unittests import document
+from tests.rulepack.expected import told
 
-ROOT = Path(__file__).resolve().parents[2]
 LONGEST_SUMMARY = 120
 """Characters with a node's name of two: what a pager and a phone's lock screen show."""
 LONGEST_DESCRIPTION = 520
@@ -26,34 +22,6 @@ NAMES = {
 }  # fmt: skip
 """Labels beside node, rack, GPU and job without which the text of an alert says too little."""
 NOBODY = "no job known"
-
-
-class Told(NamedTuple):
-    """An alert as a unit test expects it."""
-
-    name: str
-    labels: Mapping[str, str]
-    notes: Mapping[str, str]
-
-    @property
-    def text(self) -> str:
-        return f"{self.notes['summary']}\n{self.notes['description']}"
-
-    def says(self, label: str) -> bool:
-        """Whether the value of a label stands in the text, as a word of its own."""
-        return re.search(rf"(?<![\w-]){re.escape(self.labels[label])}(?![\w-])", self.text) is not None
-
-
-@cache
-def told() -> tuple[Told, ...]:
-    files = [document.load(path) for path in sorted((ROOT / "alerts" / "tests").glob("*.yml"))]
-    return tuple(
-        Told(case.name, dict(alert.labels), dict(alert.annotations))
-        for file in files
-        for test in file.tests
-        for case in test.alerts
-        for alert in case.expected
-    )
 
 
 def about(*labels: str) -> set[str]:

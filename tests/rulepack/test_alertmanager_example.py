@@ -1,0 +1,144 @@
+"""The example of an Alertmanager: every alert goes to somebody, and no inhibition waits for what never comes.
+
+amtool is the judge of what is loaded and of who is told. `tests/notify/test_storm.py` lets a real one have a storm.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.rulepack.expected import told
+from tests.servers import need
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "packaging" / "alertmanager" / "alertmanager.yml"
+LEFT_OUT = "NOTHING shows here that an Alertmanager can load the example"
+OF_THE_NODE = {"cluster", "rack"}
+"""Labels that agents add on the way out."""
+RECEIVERS = {
+    "pager": "AgentDown GpuEccUncorrected GpuFabricNotReady GpuHardwareThermalThrottle GpuLost GpuCountWrong "
+    "GpuPowerBrake GpuRecoveryActionNeeded GpuRowRemapFailure GpuXidNode GpuXidReset InfinibandPortDown "
+    "InfinibandPortSilent NvLinkDown",
+    "tickets": "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
+    "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
+    "InfinibandLinkRecoveries InfinibandSymbolErrors NodePowerOverShare NvLinkErrors",
+    "job-owners": "GpuAllocatedIdle GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
+    "GpuJobSyncStall",
+    "monitoring": "AgentThreadDown BackendFailing MetricsMissing NotificationsDropped NotificationsFailing "
+    "RuleFailures RuleWindowsFull SamplerStalled StateNotWritten WorkerRestarting",
+    "archive": "GpuReplaced GpuXidInfo InfinibandCongestion",
+}  # fmt: skip
+"""Who is told of what; alerts of a rack go to the facility, by severity."""
+
+
+def amtool(*arguments: str) -> str:
+    command = [need("amtool", left_out=LEFT_OUT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def example() -> dict[str, Any]:
+    return yaml.safe_load(EXAMPLE.read_text())  # type: ignore[no-any-return]
+
+
+def routes(route: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield route
+    for each in route.get("routes", ()):
+        yield from routes(each)
+
+
+def matching(matchers: list[str]) -> list[dict[str, str]]:
+    """The labels of the pack's alerts that all matchers take, each kind of alert once and with those of its node."""
+    found = {}
+    for each in told():
+        labels = {"cluster": "c", "rack": "r", **each.labels}
+        if all(takes(matcher, labels) for matcher in matchers):
+            found[each.name, labels["severity"]] = labels
+    return list(found.values())
+
+
+def takes(matcher: str, labels: dict[str, str]) -> bool:
+    parsed = re.fullmatch(r'(\w+)(=~|!~|!=|=)"(.*)"', matcher)
+    assert parsed is not None, matcher
+    value = labels.get(parsed[1], "")
+    same = re.fullmatch(parsed[3], value) is not None if "~" in parsed[2] else value == parsed[3]
+    return same != parsed[2].startswith("!")
+
+
+def test_an_alertmanager_loads_it_with_its_texts() -> None:
+    shown = amtool("check-config", str(EXAMPLE))
+    assert "13 inhibit rules" in shown
+    assert "1 templates" in shown
+
+
+@pytest.mark.parametrize("rack", ["r12", ""])
+def test_every_alert_of_the_pack_goes_to_those_whom_it_concerns(rack: str) -> None:
+    wanted = {name: receiver for receiver, names in RECEIVERS.items() for name in names.split()}
+    for labels in matching([]):
+        if labels["alertname"] not in wanted:
+            assert "instance" not in labels, f"{labels['alertname']} is of no rack: say who is told"
+            receiver = "facility-pager" if labels["severity"] == "critical" else "facility-tickets"
+        else:
+            receiver = wanted.pop(labels["alertname"])
+        given = {**labels, "rack": rack} if "instance" in labels else labels
+        pairs = [f"{name}={value}" for name, value in given.items() if value]
+        command = ("config", "routes", "test", f"--config.file={EXAMPLE}", f"--verify.receivers={receiver}", *pairs)
+        assert amtool(*command).split() == [receiver]
+    assert wanted == {}
+
+
+def test_what_is_grouped_by_is_a_label_of_what_is_routed_there() -> None:
+    for route in routes(example()["route"]):
+        alerts = matching(route.get("matchers", []))
+        assert alerts, route
+        for labels in alerts if "matchers" in route else ():
+            assert set(route.get("group_by", ())) <= labels.keys(), (labels["alertname"], route)
+
+
+@pytest.mark.parametrize("rule", example()["inhibit_rules"], ids=lambda rule: rule["source_matchers"][0])
+def test_an_inhibition_is_between_alerts_that_are_there_with_labels_that_they_have(rule: dict[str, Any]) -> None:
+    """What both alerts lack would count as equal; what one lacks, as different: either way the rule would be wrong."""
+    for matcher in (*rule["source_matchers"], *rule["target_matchers"]):
+        for name in re.findall(r"\w+", matcher.partition('"')[2]) if matcher.startswith("alertname") else ():
+            assert name in {each.name for each in told()} or ".+" in matcher, matcher
+    sources, targets = matching(rule["source_matchers"]), matching(rule["target_matchers"])
+    assert sources
+    assert all(set(rule["equal"]) <= labels.keys() for labels in sources)
+    having = [labels for labels in targets if set(rule["equal"]) - OF_THE_NODE <= labels.keys()]
+    assert having
+    assert not {labels["alertname"] for labels in sources} & {labels["alertname"] for labels in targets}
+    ranks = {"info": 0, "warning": 1, "critical": 2}
+    strongest = max(ranks[labels["severity"]] for labels in sources)
+    if sources[0]["alertname"] != "GpuLost":
+        assert all(ranks[labels["severity"]] <= strongest for labels in having), "what is worse is never left out"
+
+
+def test_a_text_has_owner_and_runbook_and_a_title_says_how_many(tmp_path: Path) -> None:
+    alert = next(each for each in told() if each.name == "GpuLost" and "uuid" in each.labels)
+    one = {"status": "firing", "labels": dict(alert.labels), "annotations": dict(alert.notes)}
+    title, text = (
+        rendered(tmp_path, [one], {"cluster": "c1", "rack": "r12"}, name)
+        for name in ("coldplate.title", "coldplate.text")
+    )
+    assert title == "[FIRING 1] c1 rack r12: GPU 0 of n1 does not answer"
+    assert text.startswith("firing critical: GPU 0 of n1 does not answer\nGPU-0 is missing")
+    assert text.rstrip().endswith("Owner: slurm job 4711 of alice\nRunbook: http://n1/runbooks/GpuLost")
+    many = rendered(tmp_path, [one] * 3, {"alertname": "GpuLost"}, "coldplate.title")
+    assert many == "[FIRING 3]: 3 alerts, all GpuLost"
+
+
+def rendered(folder: Path, alerts: list[dict[str, Any]], common: dict[str, str], name: str) -> str:
+    data = folder / "data.json"
+    data.write_text(json.dumps({"status": "firing", "alerts": alerts, "commonLabels": common}))
+    return amtool(
+        "template", "render", f"--template.glob={EXAMPLE.parent / '*.tmpl'}", f"--template.data={data}",
+        f'--template.text={{{{ template "{name}" . }}}}',
+    ).removesuffix("\n")  # fmt: skip
