@@ -177,7 +177,7 @@ class Compiler:
         matchers, timing = node.selector.matchers, self._selected(timing_of(node.selector))
         range_ms = _milliseconds(node.range_ns)
         self._note(matchers, timing, range_ms, range_ms)
-        return selectors.range_selector(self.space, matchers, timing, range_ms)
+        return selectors.range_selector(matchers, timing, range_ms)
 
     def _note(self, matchers: tuple[Matcher, ...], timing: selectors.Timing, reach_ms: int, range_ms: int) -> None:
         # What lies at a fixed time is no nearer or farther from now than anything else: nothing is kept for it.

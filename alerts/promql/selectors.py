@@ -18,6 +18,7 @@ from alerts.promql.matchers import Matcher
 from alerts.promql.plan import (
     LOOKBACK_MS,
     Elements,
+    ForeignDerivation,
     LabelSpace,
     Matrix,
     MatrixPlan,
@@ -31,6 +32,8 @@ from alerts.promql.storage import Newest, Source, Window
 
 _STEP = 4
 """Units of work that a step of a subquery takes beside those for its elements."""
+_TOGETHER = 512
+"""Series whose labels are made together."""
 _SERIES = 8
 """Samples that a series of a subquery counts beside its own: two arrays, and what finds them."""
 
@@ -89,31 +92,38 @@ def newest_by_select(source: Source) -> Callable[[tuple[Matcher, ...], float, fl
 
 def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
     """Plan an instant selector."""
-    adopt = space.adopt
     samples = _newest_samples(matchers, timing)
 
     def run(moment: Moment) -> Elements:
-        return [
-            (adopt(labels), value)
-            for labels, _, value in moment.budget.each(samples(moment))
-            if value == value or not is_stale(value)  # only a NaN can be the marker
-        ]
+        return _elements(
+            space.adopt,
+            [
+                (labels, value)
+                for labels, _, value in moment.budget.each(samples(moment))
+                if value == value or not is_stale(value)  # only a NaN can be the marker
+            ],
+        )
 
     return VectorPlan(run)
+
+
+def _elements(derive: ForeignDerivation, found: Elements) -> Elements:
+    """Return elements whose labels are made of a source's, some at a time, so that limits are looked at in between."""
+    made: Elements = []
+    for start in range(0, len(found), _TOGETHER):
+        some = found[start : start + _TOGETHER]
+        made.extend(zip(derive.all([labels for labels, _ in some]), [value for _, value in some], strict=True))
+    return made
 
 
 def timestamp_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
     """Plan `timestamp(selector)`: the times of the samples instead of their values."""
     samples = _newest_samples(matchers, timing)
-    nameless = space.derivation(drop_metadata)
+    nameless = space.foreign_derivation(drop_metadata)
 
     def run(moment: Moment) -> Elements:
-        found = [
-            (nameless(space.adopt(labels)), at)
-            for labels, at, value in moment.budget.each(samples(moment))
-            if not is_stale(value)
-        ]
-        return refuse_same_labels(found)
+        found = [(labels, at) for labels, at, value in moment.budget.each(samples(moment)) if not is_stale(value)]
+        return refuse_same_labels(_elements(nameless, found))
 
     return VectorPlan(run)
 
@@ -126,14 +136,14 @@ def _newest_samples(matchers: tuple[Matcher, ...], timing: Timing) -> Callable[[
     return samples
 
 
-def range_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing, range_ms: int) -> MatrixPlan:
-    """Plan a range selector; its windows are there one after the other."""
+def range_selector(matchers: tuple[Matcher, ...], timing: Timing, range_ms: int) -> MatrixPlan:
+    """Plan a range selector; its windows are there one after the other, with the labels as the source has them."""
 
     def windows(moment: Moment, start: float, end: float) -> Iterator[Window]:
         for labels, all_times, all_values in moment.source.select(matchers, start, end, moment.budget):
             times, values = without_markers(all_times, all_values)
             if times:
-                yield space.adopt(labels), times, values
+                yield labels, times, values
 
     def run(moment: Moment) -> Matrix:
         end = timing.selected_ms(moment)
