@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import grpc
 import pytest
@@ -183,12 +184,20 @@ def test_a_pod_that_ended_does_not_share_the_gpu_of_its_successor(rig: Rig, kube
     assert (rig.holder()["pod"], rig.holder()["shared"]) == ("second", "false")
 
 
+def made_in_order(first: Path, second: Path) -> None:
+    """Two directories, of which the file system says that the second is the younger one."""
+    first.mkdir(parents=True)
+    second.mkdir()
+    while second.stat().st_ctime <= first.stat().st_ctime:
+        os.utime(second)
+
+
 def test_of_two_pods_with_one_device_the_one_that_works_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
     """Both are there when the agent starts: which was given the device last is not known."""
     uuid = rig.gpus[0].uuid
     kubelet.holds(pod("first", uuid), pod("second", uuid, rig.gpus[1].uuid))
     rig.proc.process(100, POD_CGROUP.format(UID_A), None)
-    (rig.pod_logs / f"ml_first_{UID_A}").mkdir(parents=True)
+    made_in_order(rig.pod_logs / f"ml_first_{UID_A}", rig.pod_logs / f"ml_second_{UID_B}")
     rig.put(0, 100)
     rig.look()
     assert rig.jobs() == {("kubernetes", "ml/first"): ["0"], ("kubernetes", "ml/second"): ["1"]}
@@ -196,11 +205,7 @@ def test_of_two_pods_with_one_device_the_one_that_works_has_it(rig: Rig, kubelet
 
 def test_of_two_pods_with_one_device_the_one_that_was_made_later_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
     uuid = rig.gpus[0].uuid
-    for name, uid in (("first", UID_A), ("second", UID_B)):
-        made = rig.pod_logs / f"ml_{name}_{uid}"
-        made.mkdir(parents=True)
-        while name == "second" and made.stat().st_ctime <= (rig.pod_logs / f"ml_first_{UID_A}").stat().st_ctime:
-            os.utime(made)
+    made_in_order(rig.pod_logs / f"ml_first_{UID_A}", rig.pod_logs / f"ml_second_{UID_B}")
     kubelet.holds(pod("second", uuid), pod("first", uuid))
     rig.look()
     assert rig.jobs() == {("kubernetes", "ml/second"): ["0"]}
