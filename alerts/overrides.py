@@ -207,9 +207,11 @@ class _Change:
             remedy = "use letters, digits and _, not beginning with a digit"
             raise OverrideError(f"{key}: {name!r} is no name of a label or annotation; {remedy}")
         try:
-            template = compile_template(text)
+            template = compile_template(text, self._name)
         except TemplateError as error:
             raise OverrideError(f"{key}.{name}: template: {error}") from error
+        for problem in template.unwise:
+            raise OverrideError(f"{key}.{name}: template: {problem}")
         for question in template.queries:
             problem = reads_of(question).problem
             if problem and not is_unforeseen(question):

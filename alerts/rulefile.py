@@ -304,21 +304,23 @@ class _Loader:
         for label, (_, node) in annotations.items():
             if not LABEL_NAME.fullmatch(label):
                 reader.fail(node, where, f"annotations: invalid annotation name {shown(label)}; use letters, digits, _")
-        compiled_labels = self._templates(labels, f"{where}, label")
-        compiled_annotations = self._templates(annotations, f"{where}, annotation")
+        compiled_labels = self._templates(name, labels, f"{where}, label")
+        compiled_annotations = self._templates(name, annotations, f"{where}, annotation")
         if query is None:
             return None
         terms, line = Terms(name, hold, keep), line_of(fields.get("alert"))
         return AlertingRule(name, query, query.text, terms, compiled_labels, compiled_annotations, line)
 
-    def _templates(self, texts: Mapping[str, tuple[str, Node]], where: str) -> Templates:
+    def _templates(self, alert: str, texts: Mapping[str, tuple[str, Node]], where: str) -> Templates:
         compiled = []
         for name, (text, node) in sorted(texts.items()):
             try:
-                template = compile_template(text)
+                template = compile_template(text, alert)
             except TemplateError as error:
                 self.reader.fail(node, f"{where} {shown(name)}", f"template: {error}")
                 continue
+            for problem in template.unwise:
+                self._warn(node, f"{where} {shown(name)}", f"template: {problem}")
             for question in template.queries:
                 self._check_question(question, node, f"{where} {shown(name)}")
             compiled.append((name, template))

@@ -109,7 +109,7 @@ def work_of(rule: Rule, group: RuleGroup, surroundings: Surroundings, ledger: Le
     """A rule's work, begun anew."""
     if isinstance(rule, RecordingRule):
         return Recording(rule, group.limit, ledger)
-    return Alerting(rule, group.limit, surroundings, ledger)
+    return Alerting(rule, group.limit, surroundings, ledger, group.query_offset)
 
 
 def _vector(query: Query, store: Store, stamp: float, budget: Budget) -> Sequence[Sample]:
@@ -160,8 +160,11 @@ class Alerting(Work):
     answered yet.
     """
 
-    def __init__(self, rule: AlertingRule, limit: int, surroundings: Surroundings, ledger: Ledger) -> None:
+    def __init__(
+        self, rule: AlertingRule, limit: int, surroundings: Surroundings, ledger: Ledger, query_offset: float = 0.0
+    ) -> None:
         super().__init__(ledger)
+        self._query_offset = query_offset
         self.rule = rule
         self.told = _told(rule)
         self.records: dict[Labels, Record] = {}
@@ -226,7 +229,7 @@ class Alerting(Work):
 
     def _holding(self, store: Store, stamp: float, budget: Budget) -> dict[Labels, Holds]:
         """The elements of the query's result, by the identity of their alerts."""
-        asked = _Asker(store, stamp, budget)
+        asked = _Asker(store, stamp + self._query_offset, budget)  # the offset is not for templates
         try:
             holding: dict[Labels, Holds] = {}
             for sample in _vector(self.rule.query, store, stamp, budget):
@@ -268,7 +271,7 @@ def _expanded(templates: Templates, root: Root, asked: _Asker) -> Iterable[tuple
     for name, template in templates:
         before = asked.budget.held
         try:
-            text = template.render(root, asked, asked.budget)
+            text = template.render(root, asked, asked.budget, asked.stamp)
         except RenderError as error:
             text = f"<error expanding template: {error}>"
         asked.budget.held = before  # what it asked for is let go
@@ -283,8 +286,8 @@ class _Asker:
 
     def __init__(self, store: Store, stamp: float, budget: Budget) -> None:
         self.budget = budget
+        self.stamp = stamp
         self._store = store
-        self._stamp = stamp
         self._asked: set[Query] = set()
 
     def close(self) -> None:
@@ -294,15 +297,15 @@ class _Asker:
 
     def __call__(self, text: str) -> Sequence[Element]:
         if len(text) > LONGEST_QUERY:
-            raise RenderError(f"error calling query: its text has {len(text)} characters: the most are {LONGEST_QUERY}")
+            raise RenderError(f"its text has {len(text)} characters: the most are {LONGEST_QUERY}")
         try:
             self.budget.spend(len(text))  # to be parsed
             query = _AD_HOC.compiled(text)
             self._asked.add(query)
-            found = _vector(query, self._store, self._stamp, self.budget)
+            found = _vector(query, self._store, self.stamp, self.budget)
         except LimitError:
             raise
         except (EvaluationError, PromqlError, RuleError) as error:
-            raise RenderError(f"error calling query: {error}") from error
+            raise RenderError(str(error)) from error
         self.budget.hold(_ELEMENT * len(found))
         return [Element(dict(sample.labels), sample.value) for sample in self.budget.each(found)]

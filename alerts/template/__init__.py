@@ -1,7 +1,7 @@
-"""The Go templates of labels and annotations: the subset that rules really use.
+"""The Go templates of labels and annotations, as Prometheus has them.
 
-A template is compiled when its file is read; whatever is not supported is refused then, by name and place.
-No Go, no HTML, and no `define`: those are for Prometheus's consoles.
+A template is compiled when its file is read. What Prometheus refuses then is refused, by name and place; what it finds
+out only when an alert fires is told as unwise, and prints Prometheus's own error then.
 """
 
 from __future__ import annotations
@@ -9,31 +9,41 @@ from __future__ import annotations
 from alerts.promql.budget import Budget
 from alerts.template.errors import RenderError, TemplateError
 from alerts.template.foreseen import questions
-from alerts.template.nodes import Node, Text
-from alerts.template.parser import parse
-from alerts.template.render import Ask, render
+from alerts.template.nodes import Text
+from alerts.template.parser import Parsed, parse
+from alerts.template.render import Ask, Source, render
+from alerts.template.unwise import mistakes
 from alerts.template.values import Element, Root
 
 __all__ = ["Ask", "Element", "RenderError", "Root", "Template", "TemplateError", "compile_template"]
 
 
 class Template:
-    """A compiled template. `queries` are the PromQL texts that it may ask, see `alerts.template.foreseen`."""
+    """A compiled template. `queries` are the PromQL texts that it may ask, see `alerts.template.foreseen`.
 
-    __slots__ = ("_nodes", "_text", "queries", "source")
+    `unwise` are mistakes that show only when an alert fires.
+    """
 
-    def __init__(self, source: str, nodes: tuple[Node, ...]) -> None:
-        is_text = all(isinstance(each, Text) for each in nodes)
+    __slots__ = ("_name", "_parsed", "_text", "queries", "source", "unwise")
+
+    def __init__(self, source: str, name: str, parsed: Parsed) -> None:
+        texts = [each.text for each in parsed.body if isinstance(each, Text)]
+        is_text = len(texts) == len(parsed.body)
         self.source = source
-        self.queries = () if is_text else questions(nodes)
-        self._nodes = () if is_text else nodes
-        self._text = "".join(each.text for each in nodes if isinstance(each, Text)) if is_text else None
+        self.queries = () if is_text else questions(parsed)
+        self.unwise = () if is_text else mistakes(source, parsed)
+        self._name = name
+        self._parsed = None if is_text else parsed
+        self._text = "".join(texts) if is_text else ""
 
-    def render(self, root: Root, ask: Ask, budget: Budget | None = None) -> str:
-        """The text for one alert. Raises RenderError, and LimitError when the budget is used up."""
-        return self._text if self._text is not None else render(self._nodes, root, ask, budget or Budget())
+    def render(self, root: Root, ask: Ask, budget: Budget | None = None, at: float = 0.0) -> str:
+        """The text for one alert at a wall second. Raises RenderError, and LimitError when the budget is used up."""
+        if self._parsed is None:
+            return self._text
+        return render(self._parsed, Source(self._name, self.source), root, ask, budget or Budget(), at)
 
 
-def compile_template(source: str) -> Template:
-    """Compiles a template. Raises TemplateError."""
-    return Template(source, parse(source))
+def compile_template(source: str, alert: str = "") -> Template:
+    """Compiles a template of an alert, whose name is in the errors. Raises TemplateError."""
+    name = f"__alert_{alert}"
+    return Template(source, name, parse(source, name))

@@ -7,15 +7,35 @@ PromQL, or a number, so that such a question can be compiled as any other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, product
 from typing import NamedTuple, Union
 
-from alerts.template.errors import RenderError, TemplateError
+from alerts.template.errors import RenderError
 from alerts.template.functions import FUNCTIONS
-from alerts.template.nodes import Action, Branch, Constant, Dot, Function, Group, Node, Operand, Pipeline, Text
-from alerts.template.printf import VERB, sprintf
-from alerts.template.values import Value, show
+from alerts.template.nodes import (
+    Action,
+    Body,
+    Branch,
+    Call,
+    Chain,
+    Command,
+    Dot,
+    Field,
+    Nil,
+    Number,
+    Operand,
+    Pipeline,
+    Quote,
+    Truth,
+    Variable,
+    Word,
+)
+from alerts.template.parser import Parsed
+from alerts.template.printf import show as printed
+from alerts.template.printf import sprintf
+from alerts.template.values import Value
 
 WORD = "unforeseen_text"
 NUMBER = "900719925474099"
@@ -34,8 +54,9 @@ class _Unknown(NamedTuple):
 
 
 _TEXT, _NUMBER = _Unknown(WORD), _Unknown(NUMBER)
-_GIVEN = {"": _TEXT, "labels": _TEXT, "externalLabels": _TEXT, "externalURL": _TEXT, "value": _NUMBER}
-_NUMBERS = frozenset(("len", "parseDuration", "value"))
+_GIVEN = {"$": _TEXT, "$labels": _TEXT, "$externalLabels": _TEXT, "$externalURL": _TEXT, "$value": _NUMBER}
+_NUMBERS = frozenset(("len", "now", "parseDuration", "value"))
+_VERB = re.compile(r"%[-+# 0]*[0-9]*(?:\.[0-9]*)?(.?)", re.DOTALL)
 _Seen = Union[_Unknown, Value]
 _Values = tuple[_Seen, ...]
 
@@ -50,41 +71,46 @@ def shown(question: str) -> str:
     return question.replace(WORD, "...").replace(NUMBER, "...")
 
 
-def questions(nodes: Sequence[Node]) -> tuple[str, ...]:
+def questions(parsed: Parsed) -> tuple[str, ...]:
     """The texts that a template may ask, each once, with placeholders for what is not known yet."""
     variables: dict[str, _Values] = {}
     for turn in range(_PASSES):
-        follower = _Follower(variables, widen=turn == _PASSES - 2)
-        follower.run(nodes, (_TEXT,))
+        follower = _Follower(parsed, variables, widen=turn == _PASSES - 2)
+        follower.run(parsed.body, (_TEXT,))
+        for name, body in parsed.defined.items():
+            follower.run(body, variables.get(_dot_of(name), ()))
         if not follower.has_grown:
             break
     return tuple(dict.fromkeys(follower.asked))
 
 
+def _dot_of(name: str) -> str:
+    """The variable that stands for `.` in a template that is defined: whatever it is called with."""
+    return f"template {name}"
+
+
 class _Follower:
     """Follows a template once. `variables` are what the passes before found them to be, and grow."""
 
-    def __init__(self, variables: dict[str, _Values], *, widen: bool) -> None:
+    def __init__(self, parsed: Parsed, variables: dict[str, _Values], *, widen: bool) -> None:
         self.asked: list[str] = []
         self.has_grown = False
+        self._parsed = parsed
         self._variables = variables
         self._widen = widen
 
-    def run(self, nodes: Iterable[Node], dot: _Values) -> None:
-        for node in nodes:
-            if isinstance(node, Text):
-                continue
+    def run(self, body: Body, dot: _Values) -> None:
+        for node in body:
             if isinstance(node, Action):
                 self._pipeline(node.pipeline, dot)
-                continue
-            for arm in node.arms:
-                value = self._pipeline(arm.pipeline, dot, ranges=node.kind == "range")
-                self.run(arm.body, self._inner(node, value, dot))
-            self.run(node.otherwise, dot)
-
-    def _inner(self, node: Branch, value: _Values, dot: _Values) -> _Values:
-        """What `.` is in a branch."""
-        return {"if": dot, "with": value}.get(node.kind, (_TEXT,))
+            elif isinstance(node, Branch):
+                for arm in node.arms:
+                    value = self._pipeline(arm.pipeline, dot, ranges=node.kind == "range")
+                    self.run(arm.body, {"if": dot, "with": value}.get(node.kind, (_TEXT,)))
+                self.run(node.otherwise, dot)
+            elif isinstance(node, Call):
+                given = self._pipeline(node.pipeline, dot) if node.pipeline is not None else (_TEXT,)
+                self._assign(_dot_of(node.name), given)
 
     def _pipeline(self, pipeline: Pipeline, dot: _Values, *, ranges: bool = False) -> _Values:
         values: _Values = ()
@@ -101,32 +127,43 @@ class _Follower:
             self.has_grown = True
             self._variables[name] = (_TEXT,) if self._widen and before else after
 
-    def _command(self, command: tuple[Operand, ...], dot: _Values, piped: tuple[_Values, ...]) -> _Values:
-        head = command[0]
-        if not isinstance(head, Function):
+    def _command(self, command: Command, dot: _Values, piped: tuple[_Values, ...]) -> _Values:
+        head = command.operands[0]
+        if not isinstance(head, Word):
+            for each in command.operands[1:]:
+                self._operand(each, dot)
             return self._operand(head, dot)
-        given = [*(self._operand(each, dot) for each in command[1:]), *piped]
-        if head.name == "query":
-            self.asked.extend(_shown(value) for value in given[0])
+        return self._call(head.name, [*(self._operand(each, dot) for each in command.operands[1:]), *piped])
+
+    def _call(self, name: str, given: list[_Values]) -> _Values:
+        if name == "query":
+            self.asked.extend(_shown(value) for value in given[0]) if given else None
             return (_TEXT,)
-        if head.name in ("and", "or"):
+        if name in ("and", "or"):
             return _bounded(value for values in given for value in values)
         calls = list(islice(product(*given), _MOST + 1))
-        return (_TEXT,) if len(calls) > _MOST else _bounded(_called(head.name, call) for call in calls)
+        return (_TEXT,) if len(calls) > _MOST else _bounded(_called(name, call) for call in calls)
 
     def _operand(self, operand: Operand, dot: _Values) -> _Values:
-        if isinstance(operand, Constant):
+        if isinstance(operand, Quote):
+            return (operand.text,)
+        if isinstance(operand, (Number, Truth)):
             return (operand.value,)
-        if isinstance(operand, Function):
-            return self._command((operand,), dot, ())
-        if isinstance(operand, Group):
-            values = self._pipeline(operand.pipeline, dot)
-        elif isinstance(operand, Dot):
-            values = dot
-        else:
+        if isinstance(operand, Nil):
+            return (None,)
+        if isinstance(operand, Word):
+            return self._call(operand.name, [])
+        if isinstance(operand, Pipeline):
+            return self._pipeline(operand, dot)
+        if isinstance(operand, Dot):
+            return dot
+        if isinstance(operand, Chain):
+            self._operand(operand.of, dot)
+        if isinstance(operand, Variable) and not operand.fields:
             given = _GIVEN.get(operand.name)
-            values = (*self._variables.get(operand.name, ()), *((given,) if given else ()))
-        return (_NUMBER if operand.names[-1] == "Value" else _TEXT,) if operand.names else values
+            return (*self._variables.get(operand.name, ()), *((given,) if given else ()))
+        assert isinstance(operand, (Chain, Field, Variable))
+        return (_NUMBER if operand.fields[-1] == "Value" else _TEXT,)
 
 
 def _bounded(values: Iterable[_Seen]) -> _Values:
@@ -141,12 +178,13 @@ def _called(name: str, given: Sequence[_Seen]) -> _Seen:
             return _printed(given)
         if name == "printf":
             return "".join(_formatted(given[0], list(given[1:]))) if given else _TEXT
-        known = [value for value in given if not isinstance(value, _Unknown) and not is_unforeseen(str(value))]
-        function = FUNCTIONS.get(name)
-        if function is None or function.watched or len(known) < len(given):
+        function = FUNCTIONS[name]
+        is_known = all(type(value) is str and not is_unforeseen(value) for value in given)
+        of_texts = function.takes and set(function.takes) == {"string"} and not (function.rest or function.watched)
+        if name == "query" or not of_texts or not is_known or len(given) != len(function.takes):
             return _NUMBER if name in _NUMBERS else _TEXT
-        return function.call(*known)
-    except (RenderError, TemplateError):
+        return function.call(*given)
+    except RenderError:  # it can only fail, whatever the alert
         return _TEXT
 
 
@@ -162,20 +200,20 @@ def _printed(given: Sequence[_Seen]) -> str:
 
 def _formatted(text: _Seen, given: list[_Seen]) -> Iterator[str]:
     """As `printf` does; a verb of an unknown value becomes its placeholder, in quotes where the verb writes them."""
-    if not isinstance(text, str) or any(match[4] in ("*", "[") for match in VERB.finditer(text)):
+    if not isinstance(text, str) or any(match[1] in ("*", "[") for match in _VERB.finditer(text)):
         yield WORD
         return
     end = 0
-    for match in VERB.finditer(text):
+    for match in _VERB.finditer(text):
         yield text[end : match.start()]
         end = match.end()
-        value = given.pop(0) if given and match[4] not in ("%", "") else None
+        value = given.pop(0) if given and match[1] not in ("%", "") else None
         if isinstance(value, _Unknown):
-            yield f'"{value.shown}"' if match[4] == "q" else value.shown
+            yield f'"{value.shown}"' if match[1] == "q" else value.shown
         else:
             yield sprintf(match[0], () if value is None else (value,))
     yield text[end:]
 
 
 def _shown(value: _Seen) -> str:
-    return value.shown if isinstance(value, _Unknown) else show(value)
+    return value.shown if isinstance(value, _Unknown) else printed(value)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
-import re
-from datetime import datetime, timedelta, timezone
 
 from alerts.template.errors import RenderError
-from alerts.template.values import Value, shortest, special, type_name
+from alerts.template.floats import shortest, special
+from alerts.template.moments import Moment, Span, to_moment
+from alerts.template.numbering import parse_float
+from alerts.template.values import Typed, Value, type_name
 
 _LARGE = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 _BINARY = ("", "ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
 _SMALL = ("", "m", "u", "n", "p", "f", "a", "z", "y")
-_NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE)
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def number(value: Value) -> float:
     """The float that a function for numbers was given, also as text."""
-    if isinstance(value, str):
-        if not _NUMBER.fullmatch(value):
-            raise RenderError(f"{value!r} is no number")
-        return float(value)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if type(value) is str:
+        try:
+            return parse_float(value)
+        except ValueError as error:
+            raise RenderError(str(error)) from None
+    if isinstance(value, Span) and not value.is_pointer:
+        return value.nanoseconds / 1e9
+    is_number = type(value) in (int, float) or (isinstance(value, Typed) and value.kind == "int64")
+    if is_number and isinstance(value, (int, float)):
         return float(value)
     raise RenderError(f"can't convert {type_name(value)} to float")
 
@@ -103,16 +106,15 @@ def humanize_percentage(given: Value) -> str:
 def humanize_timestamp(given: Value) -> str:
     """Seconds since the epoch as a date in UTC, in Go's notation."""
     value = number(given)
-    if not math.isfinite(value):
-        return _four(value)
-    if not -(2**63) <= value * 1e9 < 2**63:
-        raise RenderError(
-            f"{shortest(value)} cannot be represented as a nanoseconds timestamp since it overflows int64"
-        )
-    moment = _EPOCH + timedelta(milliseconds=_toward_zero(int(value * 1e9), 1_000_000))
-    fraction = f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else ""
-    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
+    return str(moment(value)) if math.isfinite(value) else _four(value)
 
 
-def _toward_zero(value: int, divisor: int) -> int:
-    return -(-value // divisor) if value < 0 else value // divisor
+def moment(seconds: float) -> Moment:
+    """The time so many seconds after the epoch."""
+    try:
+        return to_moment(seconds)
+    except OverflowError:
+        problem = f"{shortest(seconds)} cannot be represented as a nanoseconds timestamp since it overflows int64"
+    except ValueError as error:
+        problem = str(error)
+    raise RenderError(problem)

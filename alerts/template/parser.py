@@ -1,99 +1,369 @@
-"""Parses a template, and refuses all that could only fail later: unknown functions, variables and fields, wrong
-numbers of arguments, and constructs of Go's templates that rules have no use for."""
+"""Parses a template. What Go's text/template parses is parsed, and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NoReturn
+import difflib
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
-from alerts.template.action import ActionReader, Scopes
 from alerts.template.errors import TemplateError
-from alerts.template.lexer import Piece, Token, cut, place
-from alerts.template.nodes import Action, Arm, Branch, Node, Text
+from alerts.template.functions import FUNCTIONS, names_of
+from alerts.template.lexer import SPACES, Token, place, tokens
+from alerts.template.limits import DEEPEST_NESTING
+from alerts.template.nodes import (
+    Action,
+    Arm,
+    Body,
+    Branch,
+    Call,
+    Chain,
+    Command,
+    Dot,
+    Field,
+    Leave,
+    Nil,
+    Node,
+    Number,
+    Operand,
+    Pipeline,
+    Quote,
+    Text,
+    Truth,
+    Variable,
+    Word,
+)
+from alerts.template.numbering import constant
+from alerts.template.quoting import unquoted
 
-_REFUSED = ("block", "break", "continue", "define", "template")
-_BRANCHES = ("if", "with", "range")
+GIVEN = ("$labels", "$externalLabels", "$externalURL", "$value")
+"""The variables that Prometheus declares before the text of a template begins."""
+
+_OPERANDS = frozenset(("truth", "char", "dot", "field", "word", "number", "nil", "text", "variable", "("))
+_LITERALS = (Truth, Dot, Nil, Number, Quote)
 
 
-def parse(source: str) -> tuple[Node, ...]:
-    """The nodes of a template. Raises TemplateError."""
-    return _Parser(source).template()
+class Parsed(NamedTuple):
+    """A template, and the bodies of those that it defines, by name."""
+
+    body: Body
+    defined: dict[str, Body]
+
+
+def parse(source: str, name: str = "") -> Parsed:
+    """The nodes of a template; `name` is its own. Raises TemplateError."""
+    return _Parser(source, name).template()
 
 
 class _Parser:
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, name: str) -> None:
         self._source = source
-        self._pieces = cut(source)
-        self._next = 0
-        self._scopes = Scopes(source)
+        self._name = name
+        self._tokens = tokens(source)
+        self._ahead: list[Token] = []
+        self._variables = ["$", *GIVEN]
+        self._ranges = 0
+        self._depth = 0
+        self._defined: dict[str, Body] = {}
 
-    def _fail(self, at: int, text: str) -> NoReturn:
-        raise TemplateError(f"{place(self._source, at)}: {text}")
-
-    def template(self) -> tuple[Node, ...]:
-        nodes, end = self._nodes()
-        if end is not None:
-            self._fail(end.at, f"{{{{ {end.tokens[0].text} }}}} ends nothing; remove it")
-        return nodes
-
-    def _nodes(self) -> tuple[tuple[Node, ...], Piece | None]:
-        """Nodes up to an `else` or `end`, which is given too, or up to the end of the template."""
+    def template(self) -> Parsed:
         nodes: list[Node] = []
-        while self._next < len(self._pieces):
-            piece = self._pieces[self._next]
-            self._next += 1
-            if not piece.is_action:
-                nodes.append(Text(piece.text))
-                continue
-            if not piece.tokens:
-                self._fail(piece.at, "{{ }} is empty; put a value in it")
-            word = piece.tokens[0].text if piece.tokens[0].kind == "word" else ""
-            if word in ("else", "end"):
-                return tuple(nodes), piece
-            if word in _REFUSED:
-                self._fail(piece.at, f"{{{{ {word} }}}} is not supported in rules; use if, with, range and variables")
-            if word in _BRANCHES:
-                nodes.append(self._branch(word, piece, piece.tokens[1:]))
-            else:
-                nodes.append(Action(ActionReader(self._scopes, piece.at, piece.tokens).pipeline(ranges=False)))
-        return tuple(nodes), None
+        while self._peek().kind != "eof":
+            if self._peek().kind == "open":
+                begin = self._next()
+                spaces = self._next() if self._peek().kind == "space" else None
+                if self._peek().kind == "define":
+                    self._definition(self._next())
+                    continue
+                self._ahead[:0] = [begin, spaces] if spaces else [begin]
+            node = self._node()
+            if isinstance(node, Token):
+                raise self._error(node, f"{{{{ {node.kind} }}}} ends nothing; remove it")
+            nodes.append(node)
+        if not _is_empty(self._defined.pop(self._name, ())):
+            raise TemplateError(f"defines {self._name!r}, which is the name of the template itself")
+        return Parsed(tuple(nodes), self._defined)
 
-    def _branch(self, kind: str, opening: Piece, tokens: Sequence[Token]) -> Branch:
-        scopes, at = self._scopes, opening.at
-        scopes.enter(at)
-        arms: list[Arm] = []
+    # tokens
+
+    def _error(self, at: Token | int, text: str) -> TemplateError:
+        return TemplateError(f"{place(self._source, at if isinstance(at, int) else at.at)}: {text}")
+
+    def _next(self) -> Token:
+        return self._ahead.pop(0) if self._ahead else next(self._tokens)
+
+    def _peek(self, ahead: int = 0) -> Token:
+        while len(self._ahead) <= ahead:
+            self._ahead.append(next(self._tokens))
+        return self._ahead[ahead]
+
+    def _skip(self) -> Token:
+        """The next token that is no space; it is not consumed."""
+        while self._peek().kind == "space":
+            self._next()
+        return self._peek()
+
+    def _take(self) -> Token:
+        self._skip()
+        return self._next()
+
+    def _expect(self, *kinds: str, what: str) -> Token:
+        token = self._take()
+        if token.kind not in kinds:
+            raise self._error(token, f"{token.text or 'the end'!r} is unexpected {what}")
+        return token
+
+    def _deeper(self, at: int) -> None:
+        self._depth += 1
+        if self._depth > DEEPEST_NESTING:
+            raise self._error(at, f"is nested more than {DEEPEST_NESTING} levels deep; use variables")
+
+    # definitions
+
+    def _definition(self, opening: Token) -> None:
+        name = self._text(self._expect("text", what="after define, which wants a name in quotes"))
+        self._expect("close", what="after the name that is defined")
+        self._define(name, self._apart(opening), opening)
+
+    def _apart(self, opening: Token) -> Body:
+        """What stands up to the end of a definition, which knows none of the variables around it."""
+        outside = self._variables, self._ranges
+        self._variables, self._ranges = ["$"], 0
+        self._deeper(opening.at)
+        body, end = self._nodes(opening)
+        self._depth -= 1
+        self._variables, self._ranges = outside
+        if end.kind != "end":
+            raise self._error(end, f"{{{{ {opening.text} }}}} wants {{{{ end }}}} here")
+        return body
+
+    def _define(self, name: str, body: Body, opening: Token) -> None:
+        if _is_empty(self._defined.get(name, ())):
+            self._defined[name] = body
+        elif not _is_empty(body):
+            raise self._error(opening, f"{name!r} is defined a second time; give it another name")
+
+    # nodes
+
+    def _nodes(self, opening: Token) -> tuple[Body, Token]:
+        """Nodes up to an `else` or `end`, whose token is given too."""
+        nodes: list[Node] = []
+        while self._skip().kind != "eof":
+            node = self._node()
+            if isinstance(node, Token):
+                return tuple(nodes), node
+            nodes.append(node)
+        raise self._error(opening, f"{{{{ {opening.text} }}}} is not closed; end it with {{{{ end }}}}")
+
+    def _node(self) -> Node | Token:
+        """A node; of an `else` or `end` its token."""
+        token = self._take()
+        if token.kind == "plain":
+            return Text(token.at, token.text)
+        if token.kind != "open":
+            raise self._error(token, f"{token.text!r} is unexpected")
+        word = self._skip()
+        read = self._ACTIONS.get(word.kind)
+        if read is not None:
+            return read(self, self._next())
+        if word.kind == "end":
+            self._next()
+            self._expect("close", what="after end")
+            return word
+        if word.kind == "close":
+            raise self._error(token, "{{ }} is empty; put a value in it")
+        return Action(word.at, self._pipeline("action", "close"))
+
+    def _else(self, word: Token) -> Token:
+        if self._skip().kind not in ("if", "with"):
+            self._expect("close", what="after else")
+        return word
+
+    def _leave(self, word: Token) -> Node:
+        self._expect("close", what=f"after {word.text}")
+        if not self._ranges:
+            raise self._error(word, f"{{{{ {word.text} }}}} stands in no range")
+        return Leave(word.at, word.text)
+
+    def _branch(self, opening: Token) -> Node:
+        known = len(self._variables)
+        self._deeper(opening.at)
+        kind, arms = opening.text, []
         while True:
-            scopes.open()  # what the pipeline declares is known in the arms that follow, too
-            pipeline = ActionReader(scopes, at, tokens).pipeline(ranges=kind == "range")
-            scopes.moved += kind != "if"
-            body, end = self._block()
-            scopes.moved -= kind != "if"
+            pipeline = self._pipeline(kind, "close")
+            self._ranges += kind == "range"
+            body, end = self._nodes(opening)
+            self._ranges -= kind == "range"
             arms.append(Arm(pipeline, body))
-            if end is None or not self._is_else_if(kind, end):
+            if end.kind != "else" or kind == "range" or self._peek().kind != kind:
                 break
-            at, tokens = end.at, end.tokens[2:]
-        otherwise: tuple[Node, ...] = ()
-        if end is not None and end.tokens[0].text == "else":
-            otherwise, end = self._block()
-        for _ in arms:
-            scopes.close()
-        scopes.leave()
-        if end is None:
-            self._fail(opening.at, f"{{{{ {kind} }}}} is not closed; end it with {{{{ end }}}}")
-        if end.tokens[0].text != "end" or len(end.tokens) > 1:
-            self._fail(end.at, f"{{{{ {kind} }}}} wants {{{{ end }}}} here")
-        return Branch(kind, tuple(arms), otherwise)
+            self._next()
+        otherwise: Body = ()
+        if end.kind == "else":
+            if self._peek().kind in ("if", "with"):
+                raise self._error(end, f"only {{{{ else }}}} and, after if and with, {{{{ else {kind} }}}} can be here")
+            otherwise, end = self._nodes(opening)
+        if end.kind != "end":
+            raise self._error(end, f"{{{{ {kind} }}}} wants {{{{ end }}}} here")
+        self._depth -= 1
+        del self._variables[known:]
+        return Branch(arms[0].pipeline.at, kind, tuple(arms), otherwise)
 
-    def _block(self) -> tuple[tuple[Node, ...], Piece | None]:
-        """Nodes in a scope of their own, up to an `else` or `end`, which is given too."""
-        self._scopes.open()
-        found = self._nodes()
-        self._scopes.close()
-        return found
+    def _call(self, opening: Token) -> Node:
+        del opening  # its name says where the call is
+        name = self._expect("text", what="after template, which wants a name in quotes")
+        if self._skip().kind == "close":
+            self._next()
+            return Call(name.at, self._text(name), None)
+        return Call(name.at, self._text(name), self._pipeline("template", "close"))
 
-    def _is_else_if(self, kind: str, piece: Piece) -> bool:
-        if piece.tokens[0].text != "else" or len(piece.tokens) == 1:
-            return False
-        if kind != "if" or piece.tokens[1].text != "if":
-            self._fail(piece.at, "only {{ else }} and, after if, {{ else if }} can be here")
-        return True
+    def _block(self, opening: Token) -> Node:
+        name = self._expect("text", what="after block, which wants a name in quotes")
+        pipeline = self._pipeline("block", "close")
+        self._define(self._text(name), self._apart(opening), opening)
+        return Call(name.at, self._text(name), pipeline)
+
+    _ACTIONS: ClassVar[dict[str, Callable[[_Parser, Token], Node | Token]]] = {
+        "if": _branch, "with": _branch, "range": _branch, "else": _else, "break": _leave, "continue": _leave,
+        "template": _call, "block": _block,
+    }  # fmt: skip
+
+    # pipelines
+
+    def _pipeline(self, kind: str, closes: str) -> Pipeline:
+        at = self._skip().at
+        declares, assigns = self._declaration(kind)
+        commands: list[Command] = []
+        while True:
+            token = self._skip()
+            if token.kind == closes:
+                self._next()
+                break
+            if token.kind not in _OPERANDS:
+                raise self._unexpected(token)
+            commands.append(self._command())
+        if not commands:
+            raise self._error(at, "a value is missing")
+        for command in commands[1:]:
+            if isinstance(command.operands[0], _LITERALS):
+                raise self._error(
+                    command.at, "after | only a function can stand: this is a value, which takes no arguments"
+                )
+        return Pipeline(at, tuple(commands), declares, assigns)
+
+    def _unexpected(self, token: Token) -> TemplateError:
+        if token.kind == "|":
+            return self._error(token, "a value is missing before |")
+        if token.kind in ("sign", "eof"):
+            return self._error(token, f"{token.text!r} means nothing inside {{{{ }}}}")
+        return self._error(token, f"unexpected {token.text!r}")
+
+    def _declaration(self, kind: str) -> tuple[tuple[str, ...], bool]:
+        names: list[str] = []
+        while self._skip().kind == "variable":
+            behind = 2 if self._peek(1).kind == "space" else 1
+            following = self._peek(behind)
+            if following.kind not in (":=", "=", ","):
+                break
+            names.append(self._next().text)
+            self._take()
+            self._variables.append(names[-1])
+            if following.kind != ",":
+                return tuple(names), following.kind == "="
+            if kind != "range" or len(names) > 1:
+                raise self._error(following, "only range declares two variables at once")
+            if self._skip().kind not in ("variable", "close", ")"):
+                raise self._error(self._peek(), "range can only initialize variables")
+        return tuple(names), False
+
+    def _command(self) -> Command:
+        at = self._skip().at
+        operands: list[Operand] = []
+        while True:
+            self._skip()
+            operand = self._operand()
+            if operand is not None:
+                operands.append(operand)
+            token = self._peek()
+            if token.kind == "space":
+                self._next()
+                continue
+            if token.kind == "|":
+                self._next()
+            elif token.kind not in ("close", ")"):
+                if token.kind in _OPERANDS:
+                    raise self._error(token, f"a space is missing before {token.text!r}")
+                raise self._unexpected(token)
+            break
+        if not operands:
+            raise self._error(at, "a value is missing")
+        return Command(at, tuple(operands))
+
+    def _operand(self) -> Operand | None:
+        term = self._term()
+        if term is None or self._peek().kind != "field":
+            return term
+        at, names = self._peek().at, []
+        while self._peek().kind == "field":
+            names.append(self._next().text[1:])
+        if isinstance(term, Field):
+            return Field(at, (*term.fields, *names))
+        if isinstance(term, Variable):
+            return Variable(at, term.name, (*term.fields, *names))
+        if isinstance(term, _LITERALS):
+            raise self._error(at, f".{names[0]} cannot be taken of this value")
+        return Chain(at, term, tuple(names))
+
+    def _term(self) -> Operand | None:
+        token = self._peek()
+        if token.kind not in _OPERANDS:
+            return None
+        self._next()
+        if token.kind == "(":
+            self._deeper(token.at)
+            pipeline = self._pipeline("parentheses", ")")
+            self._depth -= 1
+            return pipeline
+        if token.kind == "word":
+            return self._word(token)
+        if token.kind == "variable":
+            return self._variable(token)
+        if token.kind in ("number", "char"):
+            return self._constant(token)
+        if token.kind == "text":
+            return Quote(token.at, token.text, self._text(token))
+        if token.kind == "field":
+            return Field(token.at, (token.text[1:],))
+        if token.kind == "truth":
+            return Truth(token.at, token.text == "true")
+        return Dot(token.at) if token.kind == "dot" else Nil(token.at)
+
+    def _word(self, token: Token) -> Word:
+        if token.text not in FUNCTIONS:
+            known = names_of()
+            near = difflib.get_close_matches(token.text[:100], known, 1, 0.5)
+            remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise self._error(token, f"function {token.text!r} not defined; {remedy}")
+        return Word(token.at, token.text)
+
+    def _variable(self, token: Token) -> Variable:
+        if token.text not in self._variables:
+            remedy = f"there are {', '.join(self._variables[1:])}" if len(self._variables) > 1 else "pass it as ."
+            raise self._error(token, f"undefined variable {token.text}; {remedy}")
+        return Variable(token.at, token.text)
+
+    def _text(self, token: Token) -> str:
+        try:
+            return unquoted(token.text)
+        except ValueError as error:
+            raise self._error(token, f"{token.text}: {error}; a raw text in backquotes has no escapes") from None
+
+    def _constant(self, token: Token) -> Number:
+        try:
+            value, integer = constant(token.text)
+        except ValueError as error:
+            raise self._error(token, str(error)) from None
+        return Number(token.at, token.text, value, integer)
+
+
+def _is_empty(body: Body) -> bool:
+    return all(isinstance(node, Text) and not node.text.strip(SPACES) for node in body)

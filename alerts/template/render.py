@@ -1,75 +1,155 @@
-"""Renders a parsed template for one alert."""
+"""Renders a parsed template for one alert, in the steps and with the errors of Go's text/template."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from alerts.limits import LONGEST_TEXT
 from alerts.promql.budget import Budget
 from alerts.template.errors import RenderError
-from alerts.template.functions import FUNCTIONS
+from alerts.template.functions import FUNCTIONS, METHODS, Called
+from alerts.template.limits import DEEPEST_NESTING
+from alerts.template.moments import Moment, Span
 from alerts.template.nodes import (
     Action,
+    Body,
     Branch,
-    Constant,
+    Call,
+    Chain,
+    Command,
     Dot,
-    Function,
-    Group,
-    Node,
+    Field,
+    Located,
+    Nil,
+    Number,
     Operand,
     Pipeline,
+    Quote,
     Text,
+    Truth,
     Variable,
+    Word,
+    written,
 )
-from alerts.template.values import FIELDS, Element, Root, Value, show, truth, type_name
+from alerts.template.parser import GIVEN, Parsed
+from alerts.template.printf import show
+from alerts.template.quoting import octets, printable, quoted
+from alerts.template.values import FIELDS, Arguments, Boxed, Element, Root, Typed, Value, truth, type_name, unboxed
 
 _NODE = 8
 """Units of work that a piece of a template is, or a turn of a `range`."""
+_PREFIX = (
+    "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
+)
+"""What Prometheus writes before each template: errors count from its beginning."""
 
 Ask = Callable[[str], Sequence[Element]]
 """Runs a query at the evaluation's time. Raises RenderError."""
 
 
-def render(nodes: Sequence[Node], root: Root, ask: Ask, budget: Budget) -> str:
-    """The text of a template. Raises RenderError, and LimitError when the budget is used up."""
-    scope: dict[str, Value] = {
-        "": root,
-        "labels": root.labels,
-        "value": root.value,
-        "externalLabels": root.external_labels,
-        "externalURL": root.external_url,
-    }
-    out: list[str] = []
-    _Renderer(root, ask, budget, out).run(nodes, root, [scope])
-    return "".join(out)
+class Leaving(Exception):  # noqa: N818 no error
+    """A `break` or `continue` on its way to the `range` around it."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
 
 
-Scopes = list[dict[str, Value]]
+class _Nothing:
+    """No value at all came down the pipeline: nil would be one."""
+
+
+_NOTHING = _Nothing()
+
+
+class Source:
+    """A template's text and name: where errors are."""
+
+    __slots__ = ("name", "text")
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+
+    def place(self, at: int) -> str:
+        """Line and column as Go counts them: bytes, with what Prometheus writes before the text."""
+        line = self.text.count("\n", 0, at) + 1
+        begin = self.text.rfind("\n", 0, at) + 1
+        return f"{self.name}:{line}:{len(octets(self.text[begin:at])) + (len(_PREFIX) if line == 1 else 0)}"
+
+
+def render(parsed: Parsed, source: Source, root: Root, ask: Ask, budget: Budget, at: float = 0.0) -> str:
+    """The text of a template at a time. Raises RenderError, and LimitError when the budget is used up."""
+    renderer = _Renderer(parsed.defined, source, root, ask, budget, at)
+    try:
+        return renderer.text(parsed.body)
+    except RecursionError:  # a bound of Python's that a caller far down the stack may meet first
+        raise RenderError("is nested too deep") from None
 
 
 class _Renderer:
-    def __init__(self, root: Root, ask: Ask, budget: Budget, out: list[str]) -> None:
+    """One rendering. `_node` is what an error would be at, and `_tree` the name of the template that it is in."""
+
+    def __init__(
+        self, defined: Mapping[str, Body], source: Source, root: Root, ask: Ask, budget: Budget, at: float
+    ) -> None:
+        self._defined = defined
+        self._source = source
         self._root = root
         self._ask = ask
         self._budget = budget
-        self._assigned = False
-        self._out = out
+        self._now = at
+        self._out: list[str] = []
         self._left = LONGEST_TEXT
+        self._depth = 0
+        self._assigned = False
+        self._node: Located | None = None
+        self._tree = source.name
+        given: tuple[Value, ...] = (root.labels, root.external_labels, root.external_url, root.value)
+        self._variables: list[tuple[str, Value | Boxed]] = [("$", root), *zip(GIVEN, given, strict=True)]
 
-    def run(self, nodes: Iterable[Node], dot: Value, scopes: Scopes) -> None:
-        for node in nodes:
+    def text(self, body: Body) -> str:
+        self._run(body, self._root)
+        return printable("".join(self._out))
+
+    def _error(self, problem: str) -> RenderError:
+        assert self._node is not None, "whatever fails stands somewhere"
+        place = self._source.place(self._node.at)
+        name = self._source.name
+        where = f"executing {quoted(self._tree)} at <{written(self._node)}>"
+        return RenderError(printable(f"error executing template {name}: template: {place}: {where}: {problem}"))
+
+    # nodes
+
+    def _run(self, body: Body, dot: Value | Boxed) -> None:
+        self._deeper()
+        for node in body:
             self._budget.spend(_NODE)
             if isinstance(node, Text):
                 self._write(node.text)
             elif isinstance(node, Action):
-                value = self._pipeline(node.pipeline, dot, scopes)
+                value = self._pipeline(node.pipeline, dot)
                 if not node.pipeline.declares:
+                    self._node = node
                     self._write(show(value))
-            elif node.kind == "range":
-                self._range(node, dot, [*scopes, {}])
+            elif isinstance(node, Branch):
+                mark = len(self._variables)
+                if node.kind == "range":
+                    self._range(node, dot)
+                else:
+                    self._branch(node, dot)
+                del self._variables[mark:]
+            elif isinstance(node, Call):
+                self._template(node, dot)
             else:
-                self._branch(node, dot, scopes)
+                raise Leaving(node.kind)
+        self._depth -= 1
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > DEEPEST_NESTING + 2:  # the template itself, and an action in the deepest branch
+            raise RenderError(f"goes more than {DEEPEST_NESTING} templates, branches and parentheses deep")
 
     def _write(self, text: str) -> None:
         self._left -= len(text)
@@ -77,108 +157,288 @@ class _Renderer:
             raise RenderError(f"is longer than {LONGEST_TEXT} characters")
         self._out.append(text)
 
-    def _branch(self, node: Branch, dot: Value, scopes: Scopes) -> None:
+    def _branch(self, node: Branch, dot: Value | Boxed) -> None:
         for arm in node.arms:
-            scopes = [*scopes, {}]
-            value = self._pipeline(arm.pipeline, dot, scopes)
+            value = self._pipeline(arm.pipeline, dot)
             if truth(value):
-                self.run(arm.body, value if node.kind == "with" else dot, [*scopes, {}])
+                self._run(arm.body, value if node.kind == "with" else dot)
                 return
-        self.run(node.otherwise, dot, [*scopes, {}])
+        self._run(node.otherwise, dot)
 
-    def _range(self, node: Branch, dot: Value, scopes: Scopes) -> None:
+    def _range(self, node: Branch, dot: Value | Boxed) -> None:
         (arm,) = node.arms
-        value = self._pipeline(arm.pipeline, dot, scopes)
-        pairs: Iterable[tuple[Value, Value]]
-        if isinstance(value, Mapping):
-            pairs = [(name, value[name]) for name in sorted(value)]
-        elif isinstance(value, list):
-            pairs = enumerate(value)
-        else:
-            raise RenderError(f"range can't iterate over {type_name(value)}")
-        names = arm.pipeline.declares
-        before = self._budget.held
-        for key, item in pairs:
+        value = self._pipeline(arm.pipeline, dot)
+        declares, assigns = arm.pipeline.declares, arm.pipeline.assigns
+        mark, before, turned = len(self._variables), self._budget.held, False
+        for key, item in self._pairs(value, len(declares)):
+            turned = True
             self._budget.spend(_NODE)
-            own: dict[str, Value] = dict(zip(names, (key, item) if len(names) == 2 else (item,), strict=False))
-            self.run(arm.body, item, [*scopes, own])
+            for name, each in zip(declares, (key, item) if len(declares) == 2 else (item,), strict=False):
+                if assigns:
+                    self._assign(name, each)
+                else:
+                    self._variables[mark - len(declares) + declares.index(name)] = name, each
+            depth = self._depth
+            try:
+                self._run(arm.body, item)
+            except Leaving as leaving:
+                self._depth = depth
+                if leaving.kind == "break":
+                    break
+            finally:
+                del self._variables[mark:]
             if not self._assigned:  # else what was asked for may be a variable's value still
                 self._budget.held = before
-        if not value:
-            self.run(node.otherwise, dot, [*scopes, {}])
+        if not turned:
+            self._run(node.otherwise, dot)
 
-    def _pipeline(self, pipeline: Pipeline, dot: Value, scopes: Scopes) -> Value:
-        value: Value = None
-        for position, command in enumerate(pipeline.commands):
-            value = self._command(command, dot, scopes, (value,) if position else ())
-        for name in pipeline.declares[-1:]:
-            scope = scopes[-1]
+    def _pairs(self, value: Value, count: int) -> Iterable[tuple[Value, Value | Boxed]]:
+        if isinstance(value, Arguments):
+            return [(name, Boxed(value[name])) for name in sorted(value)]
+        if isinstance(value, Mapping):
+            return [(name, value[name]) for name in sorted(value)]
+        if isinstance(value, list):
+            return enumerate(list(value))
+        if value is None:
+            return ()
+        if isinstance(value, int) and not isinstance(value, bool):
+            if count > 1:
+                raise self._error(f"can't use {show(value)} to iterate over more than one variable")
+            turns = range(value)
+            return ((turn, self._turn(turn, value)) for turn in turns)
+        raise self._error(f"range can't iterate over {show(value)}")
+
+    def _turn(self, turn: int, of: int) -> int:
+        return Typed(turn, of.kind) if isinstance(of, Typed) else turn
+
+    def _template(self, node: Call, dot: Value | Boxed) -> None:
+        self._node = node
+        body = self._defined.get(node.name)
+        if node.name == self._source.name:
+            raise RenderError(f"the template {quoted(node.name)} calls itself: that never ends")
+        if body is None:
+            raise self._error(f"template {quoted(node.name)} not defined")
+        value = self._pipeline(node.pipeline, dot) if node.pipeline is not None else None
+        outside, tree = self._variables, self._tree
+        self._variables, self._tree = [("$", value)], node.name
+        self._run(body, value)
+        self._variables, self._tree = outside, tree
+
+    # pipelines
+
+    def _pipeline(self, pipeline: Pipeline, dot: Value | Boxed) -> Value:
+        self._deeper()
+        self._node = pipeline
+        value: Value | _Nothing = _NOTHING
+        for command in pipeline.commands:
+            value = unboxed(self._command(command, dot, value))
+        assert not isinstance(value, _Nothing), "a pipeline has a command"
+        self._depth -= 1
+        for name in pipeline.declares:
             if pipeline.assigns:
-                self._assigned = True
-                scope = next(each for each in reversed(scopes) if name in each)
-            scope[name] = value
+                self._assign(name, value)
+            else:
+                self._variables.append((name, value))
         return value
 
-    def _command(self, command: tuple[Operand, ...], dot: Value, scopes: Scopes, piped: tuple[Value, ...]) -> Value:
-        self._budget.spend(1)
-        head = command[0]
-        if not isinstance(head, Function):
-            return self._operand(head, dot, scopes)
-        if head.name in ("and", "or"):
-            return self._shortcut(head.name, command[1:], dot, scopes, piped)
-        return self._call(head.name, [*(self._operand(each, dot, scopes) for each in command[1:]), *piped])
+    def _assign(self, name: str, value: Value | Boxed) -> None:
+        self._assigned = True
+        for place in range(len(self._variables) - 1, -1, -1):
+            if self._variables[place][0] == name:
+                self._variables[place] = name, value
+                return
+        raise self._error(f"undefined variable: {name}")
 
-    def _shortcut(
-        self, name: str, operands: tuple[Operand, ...], dot: Value, scopes: Scopes, piped: tuple[Value, ...]
-    ) -> Value:
-        value: Value = None
-        for operand in operands:
-            value = self._operand(operand, dot, scopes)
-            if truth(value) == (name == "or"):
+    def _variable(self, name: str) -> Value | Boxed:
+        for known, value in reversed(self._variables):
+            if known == name:
                 return value
-        return piped[0] if piped else value
+        raise self._error(f"undefined variable: {name}")
 
-    def _call(self, name: str, arguments: list[Value]) -> Value:
-        if name == "query":
-            text = arguments[0]
-            if not isinstance(text, str):
-                raise RenderError(f"wrong type for value; expected string; got {type_name(text)}")
-            return list(self._ask(text))
-        if name == "externalURL":
-            return self._root.external_url
-        if name == "pathPrefix":
-            return urlsplit(self._root.external_url).path
-        function = FUNCTIONS[name]
-        given = (self._budget.spend, *arguments) if function.watched else arguments
+    def _command(self, command: Command, dot: Value | Boxed, final: Value | _Nothing) -> Value | Boxed:
+        self._budget.spend(1)
+        head, given = command.operands[0], command.operands[1:]
+        if isinstance(head, Word):
+            self._node = head
+            return self._call(FUNCTIONS[head.name], head.name, None, command, given, dot, final)
+        if isinstance(head, (Field, Chain, Variable)):
+            return self._chain(head, given, dot, final)
+        if not isinstance(head, Pipeline):
+            self._node = head
+        if given or final is not _NOTHING:
+            raise self._error(f"can't give argument to non-function {written(head)}")
+        if isinstance(head, Pipeline):
+            return self._pipeline(head, dot)
+        if isinstance(head, Nil):
+            raise self._error("nil is not a command")
+        return self._literal(head, dot)
+
+    def _literal(self, node: Dot | Truth | Number | Quote, dot: Value | Boxed) -> Value | Boxed:
+        if isinstance(node, Dot):
+            return dot
+        if isinstance(node, Quote):
+            return node.text
+        if isinstance(node, Truth):
+            return node.value
+        self._node = node
+        if node.value is None:
+            raise self._error(f"{node.text} overflows int")
+        return node.value
+
+    # fields
+
+    def _chain(
+        self,
+        node: Field | Chain | Variable,
+        given: tuple[Operand, ...],
+        dot: Value | Boxed,
+        final: Value | _Nothing = _NOTHING,
+    ) -> Value | Boxed:
+        self._node = node
+        names = node.fields
+        value: Value | Boxed
+        if isinstance(node, Variable):
+            value = self._variable(node.name)
+            if not names:
+                if given or final is not _NOTHING:
+                    raise self._error(f"can't give argument to non-function {written(node)}")
+                return value
+        elif isinstance(node, Chain):
+            if isinstance(node.of, Nil):
+                raise self._error(f"indirection through explicit nil in {written(node)}")
+            value = self._argument(node.of, "", dot)
+        else:
+            value = dot
+        for name in names[:-1]:
+            value = self._field(value, name, node, (), dot, _NOTHING)
+        return self._field(value, names[-1], node, given, dot, final)
+
+    def _field(
+        self,
+        of: Value | Boxed,
+        name: str,
+        node: Located,
+        given: tuple[Operand, ...],
+        dot: Value | Boxed,
+        final: Value | _Nothing,
+    ) -> Value | Boxed:
+        value = unboxed(of)
+        if value is None:
+            if isinstance(of, Boxed):
+                raise self._error(f"nil pointer evaluating interface {{}}.{name}")
+            return None
+        method = METHODS.get(type(value), {}).get(name)
+        if method is not None:
+            return self._call(method, name, value, node, given, dot, final)
+        has_arguments = bool(given) or final is not _NOTHING
+        if isinstance(value, (Element, Root)) and FIELDS.get(name) in value._fields:
+            if has_arguments:
+                raise self._error(f"{name} has arguments but cannot be invoked as function")
+            found: Value = getattr(value, FIELDS[name])
+            return Boxed(found) if name == "Value" else found
+        if isinstance(value, Mapping):
+            if has_arguments:
+                raise self._error(f"{name} is not a method but has arguments")
+            return Boxed(value.get(name)) if isinstance(value, Arguments) else value.get(name, "")
+        raise self._error(
+            f"can't evaluate field {name} in type {'interface {}' if isinstance(of, Boxed) else type_name(value)}"
+        )
+
+    # calls
+
+    def _call(
+        self,
+        function: Called,
+        name: str,
+        receiver: Value,
+        node: Located,
+        given: tuple[Operand, ...],
+        dot: Value | Boxed,
+        final: Value | _Nothing,
+    ) -> Value:
+        fixed, count = len(function.takes), len(given) + (final is not _NOTHING)
+        if function.rest:
+            if count < fixed:
+                raise self._error(f"wrong number of args for {name}: want at least {fixed} got {len(given)}")
+        elif count != fixed:
+            raise self._error(f"wrong number of args for {name}: want {fixed} got {count}")
+        if name in ("and", "or") and receiver is None:
+            value: Value = None
+            for operand in given:
+                value = self._argument(operand, "any", dot)
+                if truth(value) == (name == "or"):
+                    return value
+            return value if isinstance(final, _Nothing) else final
+        types = (*function.takes, *(function.rest for _ in range(count - fixed)))
+        values = []
+        for each, kind in zip(given, types, strict=False):  # no comprehension: it is a call more for each parenthesis
+            values.append(self._argument(each, kind, dot))
+        if not isinstance(final, _Nothing):
+            values.append(self._valid(final, types[-1]))
+        if receiver is not None:
+            values.insert(0, receiver)
         try:
-            value = function.call(*given)
+            if name == "call" and receiver is None:
+                self._refuse_call(values[0], given)
+            value = self._called(function, name, values)
         except RenderError as error:
-            raise RenderError(f"error calling {name}: {error}") from error
+            self._node = node
+            raise self._error(f"error calling {name}: {error}") from None
         if isinstance(value, str) and len(value) > LONGEST_TEXT:
             raise RenderError(f"error calling {name}: a text is longer than {LONGEST_TEXT} characters")
         return value
 
-    def _operand(self, operand: Operand, dot: Value, scopes: Scopes) -> Value:
-        if isinstance(operand, Constant):
-            return operand.value
-        if isinstance(operand, Dot):
-            return _fields(dot, operand.names)
-        if isinstance(operand, Variable):
-            scope = next(each for each in reversed(scopes) if operand.name in each)
-            return _fields(scope[operand.name], operand.names)
-        if isinstance(operand, Group):
-            return _fields(self._pipeline(operand.pipeline, dot, scopes), operand.names)
-        return self._call(operand.name, [])
+    def _refuse_call(self, value: Value, given: tuple[Operand, ...]) -> NoReturn:
+        """There are no values that are functions: all that `call` can do is fail."""
+        if value is None:
+            raise RenderError("call of nil")
+        kind = type_name(value)
+        name = written(given[0]) if given else value if isinstance(value, str) else f"<{kind} Value>"
+        raise RenderError(f"non-function {name} of type {kind}")
 
+    def _called(self, function: Called, name: str, values: list[Value]) -> Value:
+        if name == "query":
+            return list(self._ask(str(values[0])))
+        if name == "externalURL":
+            return self._root.external_url
+        if name == "pathPrefix":
+            return urlsplit(self._root.external_url).path
+        if name == "now":
+            return self._now
+        return function.call(*((self._budget.spend, *values) if function.watched else values))
 
-def _fields(value: Value, names: Iterable[str]) -> Value:
-    for name in names:
-        if isinstance(value, Element) and name in ("Labels", "Value"):
-            value = value.labels if name == "Labels" else value.value
-        elif isinstance(value, Root) and name in FIELDS:
-            value = getattr(value, FIELDS[name])
-        elif isinstance(value, Mapping):
-            value = value.get(name, "")
-        else:
-            raise RenderError(f"can't evaluate field {name} in type {type_name(value)}")
-    return value
+    def _argument(self, node: Operand, kind: str, dot: Value | Boxed) -> Value:
+        """The value of an argument; `kind` is the type that the function wants, empty where there is no function."""
+        self._node = node
+        if isinstance(node, Dot):
+            return self._valid(dot, kind)
+        if isinstance(node, Nil):
+            if kind in ("string", "int", "time.Duration", "time.Time"):
+                raise self._error(f"cannot assign nil to {kind}")
+            return [] if kind == "template.queryResult" else None
+        if isinstance(node, (Field, Chain, Variable)):
+            return self._valid(self._chain(node, (), dot), kind)
+        if isinstance(node, Pipeline):
+            return self._valid(self._pipeline(node, dot), kind)
+        if isinstance(node, Word):
+            return self._valid(self._call(FUNCTIONS[node.name], node.name, None, node, (), dot, _NOTHING), kind)
+        if kind == "string":
+            if not isinstance(node, Quote):
+                raise self._error(f"expected string; found {written(node)}")
+            return node.text
+        if kind in ("interface {}", "any", ""):
+            return unboxed(self._literal(node, dot))
+        raise self._error(f"can't handle {written(node)} for arg of type {kind}")
+
+    def _valid(self, given: Value | Boxed, kind: str) -> Value:
+        """A value that a function may be given. Whatever Go would convert on the way is converted."""
+        value = unboxed(given)
+        if kind in ("interface {}", "any", ""):
+            return value
+        if value is None:
+            if kind not in ("template.queryResult", "*template.sample"):
+                raise self._error(f"invalid value; expected {kind}")
+            return [] if kind == "template.queryResult" else None
+        if type_name(value) == kind or (isinstance(value, (Moment, Span)) and type_name(value) == f"*{kind}"):
+            return value
+        raise self._error(f"wrong type for value; expected {kind}; got {type_name(value)}")

@@ -1,16 +1,17 @@
-"""The values that templates work with, and how Go prints them.
+"""The values that templates work with, and their names in Go.
 
-A closed set: text, whole number, float, truth, map of texts, query result, sample, nothing.
+A closed set: nothing, truths, whole numbers and floats (and complex ones), texts, maps of texts, what `args` makes,
+query results, samples, the alert, and times.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Union
 
 from alerts.limits import LONGEST_TEXT
 from alerts.template.errors import RenderError
+from alerts.template.moments import Moment, Span
 
 
 class Element(NamedTuple):
@@ -29,34 +30,69 @@ class Root(NamedTuple):
     external_url: str
 
 
-Value = Union[str, bool, int, float, Mapping[str, str], Sequence[Element], Element, Root, None]
+class Arguments(dict[str, "Value"]):
+    """What `args` makes of its arguments: arg0, arg1 and so on."""
+
+    __slots__ = ()
+
+
+class Boxed(NamedTuple):
+    """A value where Go only knows that it is one, of whatever type: that is what its errors say of it."""
+
+    value: Value
+
+
+class Html(str):
+    """A text that `safeHtml` made, which Go tells apart."""
+
+    __slots__ = ()
+
+
+class Typed(int):
+    """A whole number that is no int to Go: a byte, an int64, or one with a name such as a month."""
+
+    kind: str
+    name: str
+
+    def __new__(cls, value: int, kind: str, name: str = "") -> Typed:  # noqa: PYI034 Self is newer than 3.10
+        made = super().__new__(cls, value)
+        made.kind = kind
+        made.name = name
+        return made
+
+
+Value = Union[
+    str, bool, int, float, complex, Mapping[str, str], Arguments, list[Element], Element, Root, Moment, Span, None
+]
 
 FIELDS = {"Labels": "labels", "Value": "value", "ExternalLabels": "external_labels", "ExternalURL": "external_url"}
+_ROOT = "struct { Labels map[string]string; ExternalLabels map[string]string; ExternalURL string; Value interface {} }"
+_NAMES: Mapping[type, str] = {
+    str: "string", bool: "bool", int: "int", float: "float64", complex: "complex128", Html: "template.HTML",
+    Element: "*template.sample", Root: _ROOT, Arguments: "map[string]interface {}", list: "template.queryResult",
+}  # fmt: skip
+
+
+def unboxed(value: Value | Boxed) -> Value:
+    return value.value if isinstance(value, Boxed) else value
 
 
 def type_name(value: Value) -> str:
     """Go's name of a value's type, as its error messages and bad printf verbs show it."""
     if value is None:
         return "<nil>"
-    if isinstance(value, Element):
-        return "*template.sample"
-    if isinstance(value, Mapping):
-        return "map[string]string"
-    names = {str: "string", bool: "bool", int: "int", float: "float64"}
-    return names.get(type(value), "template.queryResult")
+    if isinstance(value, Typed):
+        return value.kind
+    if isinstance(value, (Moment, Span)):
+        return value.type_name
+    return _NAMES.get(type(value), "map[string]string")
 
 
 def truth(value: Value) -> bool:
     """Go's idea of truth: zero and empty are false. NaN is not zero."""
-    return value is not None and (isinstance(value, (Element, Root)) or bool(value))
-
-
-def octets(text: str) -> bytes:
-    """A text's bytes, which Go counts; those that were no characters, of odd file names, are what they were."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
+    if isinstance(value, Span):
+        return value.is_pointer or value.nanoseconds != 0
+    return value is not None and (isinstance(value, (Element, Root, Moment)) or bool(value))
 
 
 def joined(pieces: Iterable[str]) -> str:
@@ -69,57 +105,3 @@ def joined(pieces: Iterable[str]) -> str:
             raise RenderError(f"a text is longer than {LONGEST_TEXT} characters")
         kept.append(piece)
     return "".join(kept)
-
-
-def special(value: float) -> str | None:
-    """The text of a float that has no digits."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return None
-
-
-def shortest(value: float) -> str:
-    """Go's %v and %g of a float: as few digits as tell it apart, an exponent from 1e+06 on or below 1e-04."""
-    odd = special(value)
-    if odd is not None:
-        return odd
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    sign = "-" if mantissa.startswith("-") else ""
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    if fraction == "0":
-        fraction = ""
-    digits = (whole + fraction).lstrip("0")
-    power = len(whole) + int(exponent or 0)
-    power -= len(whole + fraction) - len((whole + fraction).lstrip("0")) if digits else 0
-    digits = digits.rstrip("0")
-    if not digits:
-        return f"{sign}0"
-    scale = power - 1
-    if scale < -4 or scale >= 6:
-        return f"{sign}{digits[0]}{'.' + digits[1:] if digits[1:] else ''}e{'-' if scale < 0 else '+'}{abs(scale):02d}"
-    if power <= 0:
-        return f"{sign}0.{'0' * -power}{digits}"
-    if power >= len(digits):
-        return f"{sign}{digits}{'0' * (power - len(digits))}"
-    return f"{sign}{digits[:power]}.{digits[power:]}"
-
-
-def show(value: Value) -> str:
-    """A value as an action prints it."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return "<no value>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return shortest(value)
-    if isinstance(value, Element):
-        return f"{{{show(value.labels)} {shortest(value.value)}}}"
-    if isinstance(value, Mapping):
-        return f"map[{' '.join(f'{name}:{value[name]}' for name in sorted(value))}]"
-    raise RenderError(f"a {type_name(value)} has no text; take a value or a label of it")

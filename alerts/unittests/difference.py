@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from agent.model import Labels
 from alerts.promql.labels import format_labels
-from alerts.template.values import shortest
+from alerts.template.floats import shortest
 from alerts.unittests.document import ExpectedAlert
 
 

@@ -1,4 +1,4 @@
-"""Holds rules and queries against the newest Prometheus: `python -m tests.parity [queries|scripts|rules ...]`.
+"""Holds rules and queries against the newest Prometheus: `python -m tests.parity [queries|scripts|rules|templates]`.
 
 Everything that is generated comes from a seed, which is printed: the same seed asks the same again. The status is 0
 where nothing differs, 1 where something does, and 2 where nothing could be compared.
@@ -12,10 +12,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.parity import queries, rulefiles, scripts
+from tests.parity import queries, rulefiles, scripts, templates
 from tests.parity.oracles import MissingError, Recent, find
 
-PARTS = {"queries": queries.compare, "scripts": scripts.compare, "rules": rulefiles.compare}
+PARTS = {"queries": queries.compare, "scripts": scripts.compare, "rules": rulefiles.compare,
+         "templates": templates.compare}  # fmt: skip
 
 
 def options_of(arguments: Sequence[str]) -> argparse.Namespace:
@@ -24,6 +25,7 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of what is generated; default: another one each time")
     parser.add_argument("--queries", type=int, default=30_000, help="how many to generate (%(default)s)")
     parser.add_argument("--files", type=int, default=1_000, help="rule files to generate (%(default)s)")
+    parser.add_argument("--templates", type=int, default=4_000, help="how many to generate (%(default)s)")
     parser.add_argument("--show", type=int, default=20, help="differences that are written out (%(default)s)")
     parser.add_argument(
         "--programs", type=Path, help="a folder with prometheus and promtool, in place of those brought"

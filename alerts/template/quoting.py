@@ -1,0 +1,116 @@
+"""Texts in Go's quotes: written by `%q` and in errors, and read in templates.
+
+A Go text is bytes. Those that are no UTF-8 are kept as Python keeps them in file names: half a surrogate pair each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_SHORT = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v", "\\": "\\"}
+_ESCAPES = {letter: character for character, letter in _SHORT.items()}
+_DIGITS = {"x": (2, 16), "u": (4, 16), "U": (8, 16)}
+_NO_CHARACTERS = range(0xD800, 0xE000)
+_LAST = 0x10FFFF
+_ESCAPE = re.compile(r"\\(?:([abfnrtv\\'\"])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3}))")
+BYTES = range(0xDC80, 0xDD00)
+"""What stands for the bytes 128 to 255 where they are no UTF-8."""
+
+
+def octets(text: str) -> bytes:
+    """A text's bytes, which Go counts."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def from_octets(raw: bytes) -> str:
+    """The text of bytes."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def printable(text: str) -> str:
+    """A text without bytes that are no UTF-8, as JSON shows it."""
+    return "".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
+
+
+def quoted(text: str, quote: str = '"', *, ascii_only: bool = False) -> str:
+    """Go's strconv.Quote, or with single quotes its QuoteRune."""
+    return f"{quote}{''.join(_written(letter, quote, ascii_only) for letter in text)}{quote}"
+
+
+def _written(letter: str, quote: str, ascii_only: bool) -> str:
+    code = ord(letter)
+    if code in BYTES:
+        return f"\\x{code - 0xDC00:02x}"
+    if letter in _SHORT:
+        return f"\\{_SHORT[letter]}"
+    if letter == quote:
+        return f"\\{letter}"
+    if (code < 128 or not ascii_only) and letter.isprintable():
+        return letter
+    if code < 32 or code == 127:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def can_backquote(text: str) -> bool:
+    """Whether a text can stand in backquotes."""
+    return all((letter >= " " or letter == "\t") and letter not in "`\x7f\ufeff" and ord(letter) not in BYTES
+               for letter in text)  # fmt: skip
+
+
+def unquoted(source: str) -> str:
+    """What a text in double quotes or backquotes says. Raises ValueError with Go's words."""
+    if source[0] == "`":
+        return source[1:-1].replace("\r", "")
+    return _joined(_pieces(source[1:-1], '"'))
+
+
+def character(source: str) -> int:
+    """The code of a character in single quotes. Raises ValueError."""
+    pieces = list(_pieces(source[1:-1], "'"))
+    if len(pieces) != 1:
+        raise ValueError(f"malformed character constant: {source}")
+    (piece,) = pieces
+    return piece if isinstance(piece, int) else ord(piece)
+
+
+def _joined(pieces: Iterator[str | int]) -> str:
+    """Characters, and bytes that may be a part of one."""
+    raw = b"".join(bytes((piece,)) if isinstance(piece, int) else octets(piece) for piece in pieces)
+    return from_octets(raw)
+
+
+def _pieces(inner: str, quote: str) -> Iterator[str | int]:
+    """The characters of what stands in quotes; a byte that is given by its number is a number."""
+    at = 0
+    while at < len(inner):
+        letter = inner[at]
+        if letter in (quote, "\n"):
+            raise ValueError("invalid syntax")
+        if letter != "\\":
+            yield letter
+            at += 1
+            continue
+        match = _ESCAPE.match(inner, at)
+        if match is None or (match[1] in ("'", '"') and match[1] != quote):
+            raise ValueError("invalid syntax: unknown escape sequence")
+        yield _escaped(match)
+        at = match.end()
+
+
+def _escaped(match: re.Match[str]) -> str | int:
+    if match[1]:
+        return _ESCAPES.get(match[1], match[1])
+    if match[2] or match[5]:
+        code = int(match[2], 16) if match[2] else int(match[5], 8)
+        if code > 255:
+            raise ValueError("invalid syntax: an octal escape is beyond a byte")
+        return code
+    code = int(match[3] or match[4], 16)
+    if code > _LAST or code in _NO_CHARACTERS:
+        raise ValueError("invalid syntax: escape sequence is an invalid Unicode code point")
+    return chr(code)
