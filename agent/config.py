@@ -84,9 +84,9 @@ class JobsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which metrics are exposed: names with `*`, or `all`."""
+    """Which metrics are exposed: names with `*`, `default`, `detail` or `all`."""
 
-    include: tuple[str, ...] = ("all",)
+    include: tuple[str, ...] = ("default",)
     exclude: tuple[str, ...] = ()
 
 

@@ -43,6 +43,14 @@ class Lane(Enum):
     EVENT = "event"
 
 
+class Shown(Enum):
+    """Whether a page shows a row where the configuration says nothing of it."""
+
+    DEFAULT = "default"
+    COUNTED = "counted"  # each series from the first time that it is not 0: another row, always shown, has their sum
+    DETAIL = "detail"  # on request
+
+
 class Reason(Enum):
     """Why a metric is absent."""
 
@@ -183,6 +191,8 @@ class Metric:
     left out and counted, never shown. `simulated` is the range in which the synthetic devices move.
     `origin` holds the bindings (see `agent.catalogue.bindings`) from which the value is read. `growth` is the
     most by which a counter can grow in a second, in the row's unit, where that is not what is usual for the unit.
+    `further_labels` are those that a series has beside `labels` where the device tells them.
+    `statistics_shown` is `shown` for the rows of the minimum, mean and maximum of a rolling row.
     """
 
     name: str
@@ -198,6 +208,9 @@ class Metric:
     simulated: tuple[float, float] | None = None
     rolling: bool = False
     aliases: tuple[Alias, ...] = ()
+    shown: Shown = Shown.DEFAULT
+    statistics_shown: Shown = Shown.DEFAULT
+    further_labels: tuple[str, ...] = ()
 
 
 class Series:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from agent.catalogue import ROLLING, gpu, infiniband, jobs, links, node, own, rack
-from agent.model import Backend, Gpu, IbPort, Lane, Metric, Node, NvLink, Rack
+from agent.model import Alias, Backend, Gpu, IbPort, Lane, Metric, Node, NvLink, Rack
 
 _MODULES: tuple[tuple[str, ModuleType], ...] = (
     ("GPU", gpu),
@@ -40,7 +40,9 @@ has no series: never 0, and never a placeholder. `coldplate_metric_missing` says
 * **Lane** is how often the value is read: `fast`, `slow` and `cold` are the periods under `sampling` in the
   configuration (1 s, 15 s and 60 s by default), `event` is when it happens.
 * **Origin**: several sources are alternatives, the first that a device supports is used, or one for each label value.
-* **Also as**: what a neighbouring exporter (in brackets) calls the same value, times the factor.
+* **Shown**: by `default`; `counted`, each series from its first error on; or as a `detail`, on request. How to ask, and
+  how many series that makes: [configuration.md](configuration.md#how-many-series).
+* **Also as**: what a neighbouring exporter calls the same value, and how to get ours from theirs.
 """
 
 
@@ -76,8 +78,8 @@ def _section(title: str, rows: Sequence[Metric]) -> str:
     lines = [
         f"## {title}",
         "",
-        "| Name | Type | Unit | Labels | Meaning | Origin | Lane | Also as |",
-        "|---|---|---|---|---|---|---|---|",
+        "| Name | Type | Unit | Labels | Meaning | Origin | Lane | Shown | Also as |",
+        "|---|---|---|---|---|---|---|---|---|",
         *(_line(row) for row in rows),
         "",
     ]
@@ -85,7 +87,7 @@ def _section(title: str, rows: Sequence[Metric]) -> str:
 
 
 def _line(row: Metric) -> str:
-    labels = (*_ENTITY_LABELS[row.entity], *row.labels)
+    labels = labels_of(row)
     cells = (
         _code(row.name),
         row.kind.value,
@@ -94,18 +96,35 @@ def _line(row: Metric) -> str:
         row.help,
         _origin(row),
         _LANES[row.lane],
-        "<br>".join(_alias(alias.name, alias.profile, alias.factor) for alias in row.aliases),
+        row.shown.value,
+        "<br>".join(_alias(row, alias) for alias in row.aliases),
     )
     return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
+
+
+def labels_of(row: Metric) -> tuple[str, ...]:
+    """Every label that a series of the row may have, in the order in which they are exposed."""
+    return (*_ENTITY_LABELS[row.entity], *row.labels, *row.further_labels)
 
 
 def _origin(row: Metric) -> str:
     return ", ".join(dict.fromkeys(str(binding) for binding in row.origin))
 
 
-def _alias(name: str, profile: str, factor: float) -> str:
-    times = "" if factor == 1 else f" × {factor:.12g}"
-    return f"{_code(name)}{times} ({profile})"
+_FACTORS = {
+    1.0: "the same value",
+    100.0: "percent; ours is theirs / 100",
+    1000.0: "millijoules; ours is theirs / 1,000",
+    1e9: "nanoseconds; ours is theirs / 1,000,000,000",
+    1e-6: "MHz; ours is theirs × 1,000,000",
+    1 / 2**20: "MiB; ours is theirs × 1,048,576",
+}
+"""A neighbour's unit by the factor from ours to theirs, and the way back, which is what a query is rewritten with."""
+
+
+def _alias(row: Metric, alias: Alias) -> str:
+    which = ", ".join(f"{name} {value}" for name, value in zip(row.labels, alias.labels, strict=False))
+    return f"{_code(alias.name)} ({alias.profile}{f', {which}' if which else ''}): {_FACTORS[alias.factor]}"
 
 
 def _code(text: str) -> str:

@@ -27,6 +27,7 @@ def _rolling(row: Metric) -> tuple[Metric, ...]:
             origin=(Derived(f"{statistic} of {row.name} over sampling.window"),),
             rolling=False,
             aliases=(),
+            shown=row.statistics_shown,
         )
         for statistic in STATISTICS
     )

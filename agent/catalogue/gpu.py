@@ -6,7 +6,7 @@ Field ids, units and windows: NVIDIA's NVML API reference and the constants of n
 from __future__ import annotations
 
 from agent.catalogue.bindings import Call, Derived, Field, Gpm, Source
-from agent.model import Alias, Gpu, Kind, Lane, Metric, Node, Unit
+from agent.model import Alias, Gpu, Kind, Lane, Metric, Node, Shown, Unit
 
 PERCENT = 0.01
 MILLI = 1e-3
@@ -41,6 +41,10 @@ RECOVERY_ACTIONS = (
 """Names of NVML_FI_DEV_GET_GPU_RECOVERY_ACTION's codes, in their order (nvidia-ml-py)."""
 
 
+FACTS = ("driver_version", "vbios", "architecture", "compute_capability", "minor", "numa_node", "board_part")
+"""What else is known of a GPU; one that the driver does not tell is empty."""
+
+
 def _ratio(
     name: str,
     help: str,
@@ -48,10 +52,11 @@ def _ratio(
     lane: Lane = Lane.FAST,
     rolling: bool = False,
     aliases: tuple[Alias, ...] = (),
+    statistics: Shown = Shown.DEFAULT,
 ) -> Metric:
     return Metric(
         f"coldplate_gpu_{name}_ratio", Kind.GAUGE, Unit.RATIO, Gpu, help, lane, origin,
-        span=(0.0, 1.0), simulated=(0.0, 1.0), rolling=rolling, aliases=aliases,
+        span=(0.0, 1.0), simulated=(0.0, 1.0), rolling=rolling, aliases=aliases, statistics_shown=statistics,
     )  # fmt: skip
 
 
@@ -63,7 +68,7 @@ PRESENCE = (
     Metric("coldplate_gpu_info", Kind.INFO, Unit.NONE, Gpu,
            "Facts about the GPU as labels; kept while the GPU is missing.",
            Lane.COLD, (Derived("inventory"),),
-           labels=("slot", "serial", "model"), span=(1, 1), simulated=(1, 1)),
+           labels=("slot", "serial", "model"), span=(1, 1), simulated=(1, 1), further_labels=FACTS),
     Metric("coldplate_gpu_replaced_info", Kind.INFO, Unit.NONE, Gpu,
            "The GPU now in a slot that held another one when the inventory was learned.",
            Lane.COLD, (Derived("inventory"),),
@@ -81,7 +86,7 @@ WORK = (
            Call("nvmlDeviceGetUtilizationRates", ("gpu",)), rolling=True,
            aliases=(Alias("dcgm", "DCGM_FI_DEV_GPU_UTIL", 100), Alias("nvitop", "gpu_utilization_Percentage", 100))),
     _ratio("memory_activity", "Share of time in which device memory was read or written.",
-           Call("nvmlDeviceGetUtilizationRates", ("memory",)), rolling=True,
+           Call("nvmlDeviceGetUtilizationRates", ("memory",)), rolling=True, statistics=Shown.DETAIL,
            aliases=(Alias("dcgm", "DCGM_FI_DEV_MEM_COPY_UTIL", 100),
                     Alias("nvitop", "gpu_memory_utilization_Percentage", 100))),
     Metric("coldplate_gpu_busy_seconds_total", Kind.COUNTER, Unit.SECONDS, Gpu,
@@ -94,7 +99,7 @@ WORK = (
     _ratio("tensor_active", "Share of cycles in which the tensor pipes were active.", Gpm(5), rolling=True,
            aliases=(Alias("dcgm", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),)),
     _ratio("dram_active", "Device memory bandwidth used, as a share of the most possible.", Gpm(10), rolling=True,
-           aliases=(Alias("dcgm", "DCGM_FI_PROF_DRAM_ACTIVE"),)),
+           statistics=Shown.DETAIL,           aliases=(Alias("dcgm", "DCGM_FI_PROF_DRAM_ACTIVE"),)),
     _ratio("fp64_active", "Share of cycles in which the FP64 pipe was active.", Gpm(11),
            aliases=(Alias("dcgm", "DCGM_FI_PROF_PIPE_FP64_ACTIVE"),)),
     _ratio("fp32_active", "Share of cycles in which the FP32 pipe was active.", Gpm(12),
@@ -119,7 +124,7 @@ def _memory(part: str, help: str, *aliases: Alias) -> Metric:
     return Metric(
         f"coldplate_gpu_memory_{part}_bytes", Kind.GAUGE, Unit.BYTES, Gpu, help, Lane.FAST,
         (Call(_MEMORY_CALL, (part,)),), span=(0.0, 2.0**44), simulated=(0.0, 2.0**38),
-        rolling=part == "used", aliases=aliases,
+        rolling=part == "used", aliases=aliases, statistics_shown=Shown.DETAIL,
     )  # fmt: skip
 
 
@@ -148,6 +153,7 @@ POWER = (
     Metric("coldplate_gpu_power_instant_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Board power at the instant of the sample.",
            Lane.FAST, (Field(186, MILLI),), span=WATTS_SPAN, simulated=(0, 1800), rolling=True,
+           statistics_shown=Shown.DETAIL,
            aliases=(Alias("dcgm", "DCGM_FI_DEV_POWER_USAGE_INSTANT"),)),
     Metric("coldplate_gpu_module_power_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Power of the whole module with its CPU; Grace-based boards only.",
@@ -243,10 +249,13 @@ FAULTS = (
            "1 if a row remap failed: the GPU is to be replaced.",
            Lane.SLOW, (Field(145),), span=(0, 1), simulated=(0, 1),
            aliases=(Alias("dcgm", "DCGM_FI_DEV_ROW_REMAP_FAILURE"),)),
+    Metric("coldplate_gpu_xids_total", Kind.COUNTER, Unit.NONE, Gpu,
+           "XID errors of every code reported by the driver since the agent started; there from the start, at 0.",
+           Lane.EVENT, (Source("NVML event set and /dev/kmsg, merged"),), span=(0, 1e12), simulated=(0, 1e6)),
     Metric("coldplate_gpu_xid_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
            "XID errors reported by the driver since the agent started, by code; `other` beyond 256 codes on one GPU.",
            Lane.EVENT, (Source("NVML event set and /dev/kmsg, merged"),), labels=("xid",),
-           span=(0, 1e12), simulated=(0, 1e6)),
+           span=(0, 1e12), simulated=(0, 1e6), shown=Shown.COUNTED),
     Metric("coldplate_gpu_xid_last_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Gpu,
            "When the driver last reported this XID, in seconds since the epoch.",
            Lane.EVENT, (Source("NVML event set and /dev/kmsg, merged"),), labels=("xid",),

@@ -17,7 +17,7 @@ from itertools import count
 
 from agent.catalogue.bindings import Derived, PortFile, Source
 from agent.catalogue.growth import ANYTHING, PACKETS
-from agent.model import Alias, Gpu, IbPort, Kind, Lane, Metric, Unit
+from agent.model import Alias, Gpu, IbPort, Kind, Lane, Metric, Shown, Unit
 
 PREFIX = "coldplate_infiniband_"
 WORD = 4.0
@@ -40,21 +40,29 @@ def _row(
     span: tuple[float, float],
     simulated: tuple[float, float],
     growth: float | None = None,
+    shown: Shown = Shown.DEFAULT,
 ) -> Metric:
     return Metric(
         PREFIX + suffix, kind, unit, IbPort, help, lane, files, span=span, growth=growth, simulated=simulated,
-        aliases=(Alias("node_infiniband", f"node_infiniband_{suffix}"),),
+        aliases=(Alias("node_infiniband", f"node_infiniband_{suffix}"),), shown=shown,
     )  # fmt: skip
 
 
-def _count(suffix: str, help: str, *files: str, lane: Lane = Lane.SLOW, growth: float | None = None) -> Metric:
+def _count(
+    suffix: str,
+    help: str,
+    *files: str,
+    lane: Lane = Lane.SLOW,
+    growth: float | None = None,
+    shown: Shown = Shown.DEFAULT,
+) -> Metric:
     bindings = tuple(PortFile(file) for file in files)
     return _row(f"{suffix}_total", Kind.COUNTER, Unit.NONE, help, lane, *bindings,
-                span=(0, 2.0**63), growth=growth, simulated=(0, 1e12))  # fmt: skip
+                span=(0, 2.0**63), growth=growth, simulated=(0, 1e12), shown=shown)  # fmt: skip
 
 
-def _packets(suffix: str, help: str, *files: str, lane: Lane = Lane.SLOW) -> Metric:
-    return _count(suffix, help, *files, lane=lane, growth=PACKETS)
+def _packets(suffix: str, help: str, *files: str, lane: Lane = Lane.SLOW, shown: Shown = Shown.DEFAULT) -> Metric:
+    return _count(suffix, help, *files, lane=lane, growth=PACKETS, shown=shown)
 
 
 def _data(suffix: str, help: str, *files: PortFile, lane: Lane = Lane.SLOW) -> Metric:
@@ -74,7 +82,8 @@ RATE = _row("rate_bytes_per_second", Kind.GAUGE, Unit.BYTES,
             Lane.SLOW, PortFile("rate"), span=(0, 1e13), simulated=(0, 5e10))  # fmt: skip
 LIFESPAN = _row("lifespan_seconds", Kind.GAUGE, Unit.SECONDS,
                 "How long the kernel serves hw_counters from its cache before it asks the adapter again.",
-                Lane.SLOW, PortFile("hw_counters/lifespan", 1e-3), span=(0, 1e6), simulated=(0, 10))  # fmt: skip
+                Lane.SLOW, PortFile("hw_counters/lifespan", 1e-3), span=(0, 1e6), simulated=(0, 10),
+                shown=Shown.DETAIL)  # fmt: skip
 
 PORT_UP = Metric(
     PREFIX + "port_up", Kind.STATE, Unit.NONE, IbPort,
@@ -106,13 +115,13 @@ TRAFFIC = (
     _packets("port_packets_transmitted", "Packets sent, including ones with errors.",
            "counters/port_xmit_packets", "hw_counters/tx_pkts", lane=Lane.FAST),
     _packets("unicast_packets_received", "Unicast packets received, including ones with errors.",
-           "counters/unicast_rcv_packets"),
+           "counters/unicast_rcv_packets", shown=Shown.DETAIL),
     _packets("unicast_packets_transmitted", "Unicast packets sent, including ones with errors.",
-           "counters/unicast_xmit_packets"),
+           "counters/unicast_xmit_packets", shown=Shown.DETAIL),
     _packets("multicast_packets_received", "Multicast packets received, including ones with errors.",
-           "counters/multicast_rcv_packets"),
+           "counters/multicast_rcv_packets", shown=Shown.DETAIL),
     _packets("multicast_packets_transmitted", "Multicast packets sent, including ones with errors.",
-           "counters/multicast_xmit_packets"),
+           "counters/multicast_xmit_packets", shown=Shown.DETAIL),
 )  # fmt: skip
 
 TROUBLE = (
@@ -132,16 +141,17 @@ TROUBLE = (
     _count("port_receive_remote_physical_errors", "Packets received that an earlier hop had marked as bad.",
            "counters/port_rcv_remote_physical_errors"),
     _count("port_receive_switch_relay_errors", "Packets received that could not be forwarded.",
-           "counters/port_rcv_switch_relay_errors"),
+           "counters/port_rcv_switch_relay_errors", shown=Shown.DETAIL),
     _count("port_constraint_errors_received", "Packets received that a partition or a raw filter refused.",
-           "counters/port_rcv_constraint_errors"),
+           "counters/port_rcv_constraint_errors", shown=Shown.DETAIL),
     _count("port_constraint_errors_transmitted", "Packets not sent that a partition or a raw filter refused.",
-           "counters/port_xmit_constraint_errors"),
+           "counters/port_xmit_constraint_errors", shown=Shown.DETAIL),
     _packets("port_discards_received", "Packets received and dropped: the port was down or congested.",
            "counters/port_rcv_discards"),
     _packets("port_discards_transmitted", "Packets to send that were dropped: the port was down or congested.",
            "counters/port_xmit_discards"),
-    _count("vl15_dropped", "Management packets (VL15) dropped for want of buffers.", "counters/VL15_dropped"),
+    _count("vl15_dropped", "Management packets (VL15) dropped for want of buffers.", "counters/VL15_dropped",
+           shown=Shown.DETAIL),
 )  # fmt: skip
 
 LEGACY = (
@@ -164,9 +174,10 @@ LEGACY = (
 )  # fmt: skip
 
 TRANSPORT = (
-    _packets("duplicate_requests_packets", "Requests received a second time.", "hw_counters/duplicate_request"),
+    _packets("duplicate_requests_packets", "Requests received a second time.", "hw_counters/duplicate_request",
+           shown=Shown.DETAIL),
     _count("implied_nak_seq_errors", "Acknowledgements that skipped an expected read or atomic response.",
-           "hw_counters/implied_nak_seq_err"),
+           "hw_counters/implied_nak_seq_err", shown=Shown.DETAIL),
     _count("local_ack_timeout_errors", "Times that the sender's timer for an acknowledgement ran out.",
            "hw_counters/local_ack_timeout_err"),
     _packets("out_of_buffer_drops", "Packets dropped because the queue pair had no receive buffer posted.",
@@ -175,25 +186,29 @@ TRANSPORT = (
            "hw_counters/out_of_sequence"),
     _count("packet_sequence_errors", "Negative acknowledgements received for a wrong packet sequence.",
            "hw_counters/packet_seq_err"),
-    _count("req_cqes_errors", "Requester completions that ended in an error.", "hw_counters/req_cqe_error"),
-    _count("req_cqes_flush_errors", "Requester completions flushed in error.", "hw_counters/req_cqe_flush_error"),
+    _count("req_cqes_errors", "Requester completions that ended in an error.", "hw_counters/req_cqe_error",
+           shown=Shown.DETAIL),
+    _count("req_cqes_flush_errors", "Requester completions flushed in error.", "hw_counters/req_cqe_flush_error",
+           shown=Shown.DETAIL),
     _count("req_remote_access_errors", "Remote access errors that the requester saw.",
-           "hw_counters/req_remote_access_errors"),
+           "hw_counters/req_remote_access_errors", shown=Shown.DETAIL),
     _count("req_remote_invalid_request_errors", "Remote invalid request errors that the requester saw.",
-           "hw_counters/req_remote_invalid_request"),
-    _count("resp_cqes_errors", "Responder completions that ended in an error.", "hw_counters/resp_cqe_error"),
-    _count("resp_cqes_flush_errors", "Responder completions flushed in error.", "hw_counters/resp_cqe_flush_error"),
+           "hw_counters/req_remote_invalid_request", shown=Shown.DETAIL),
+    _count("resp_cqes_errors", "Responder completions that ended in an error.", "hw_counters/resp_cqe_error",
+           shown=Shown.DETAIL),
+    _count("resp_cqes_flush_errors", "Responder completions flushed in error.", "hw_counters/resp_cqe_flush_error",
+           shown=Shown.DETAIL),
     _count("resp_local_length_errors", "Local length errors that the responder saw.",
-           "hw_counters/resp_local_length_error"),
+           "hw_counters/resp_local_length_error", shown=Shown.DETAIL),
     _count("resp_remote_access_errors", "Remote access errors that the responder saw.",
-           "hw_counters/resp_remote_access_errors"),
+           "hw_counters/resp_remote_access_errors", shown=Shown.DETAIL),
     _packets("rnr_nak_retry_packets_received", "Receiver-not-ready answers received, the retry limit not exceeded.",
            "hw_counters/rnr_nak_retry_err"),
-    _packets("rx_atomic_requests", "Atomic requests received.", "hw_counters/rx_atomic_requests"),
+    _packets("rx_atomic_requests", "Atomic requests received.", "hw_counters/rx_atomic_requests", shown=Shown.DETAIL),
     _packets("rx_dct_connect_requests", "Connection requests received for dynamically connected transport.",
-           "hw_counters/rx_dct_connect"),
-    _packets("rx_read_requests", "Read requests received.", "hw_counters/rx_read_requests"),
-    _packets("rx_write_requests", "Write requests received.", "hw_counters/rx_write_requests"),
+           "hw_counters/rx_dct_connect", shown=Shown.DETAIL),
+    _packets("rx_read_requests", "Read requests received.", "hw_counters/rx_read_requests", shown=Shown.DETAIL),
+    _packets("rx_write_requests", "Write requests received.", "hw_counters/rx_write_requests", shown=Shown.DETAIL),
 )  # fmt: skip
 
 ROCE = (
@@ -204,17 +219,19 @@ ROCE = (
     _packets("rp_cnp_packets_handled", "Congestion notifications received that slowed the sender down.",
            "hw_counters/rp_cnp_handled"),
     _packets("rp_cnp_ignored_packets_received", "Congestion notifications received and ignored: ECN is off here.",
-           "hw_counters/rp_cnp_ignored"),
-    _count("roce_adp_retransmits", "Adaptive retransmissions of RoCE traffic.", "hw_counters/roce_adp_retrans"),
+           "hw_counters/rp_cnp_ignored", shown=Shown.DETAIL),
+    _count("roce_adp_retransmits", "Adaptive retransmissions of RoCE traffic.", "hw_counters/roce_adp_retrans",
+           shown=Shown.DETAIL),
     _count("roce_adp_retransmits_timeout", "Timeouts of RoCE traffic due to adaptive retransmission.",
-           "hw_counters/roce_adp_retrans_to"),
-    _count("roce_slow_restart_used", "Times that RoCE slow restart was used.", "hw_counters/roce_slow_restart"),
+           "hw_counters/roce_adp_retrans_to", shown=Shown.DETAIL),
+    _count("roce_slow_restart_used", "Times that RoCE slow restart was used.", "hw_counters/roce_slow_restart",
+           shown=Shown.DETAIL),
     _count("roce_slow_restart_cnps", "Congestion notifications that RoCE slow restart made.",
-           "hw_counters/roce_slow_restart_cnps"),
+           "hw_counters/roce_slow_restart_cnps", shown=Shown.DETAIL),
     _count("roce_slow_restart", "Times that RoCE slow restart changed its state to slow restart.",
-           "hw_counters/roce_slow_restart_trans"),
+           "hw_counters/roce_slow_restart_trans", shown=Shown.DETAIL),
     _count("rx_icrc_encapsulated_errors", "RoCE packets received with a wrong invariant CRC.",
-           "hw_counters/rx_icrc_encapsulated"),
+           "hw_counters/rx_icrc_encapsulated", shown=Shown.DETAIL),
 )  # fmt: skip
 
 NEAREST_HCA = Metric(
@@ -263,7 +280,7 @@ def _driver_row(path: str) -> Metric:
     return Metric(
         name, Kind.GAUGE if level else Kind.COUNTER, Unit.NONE, IbPort,
         f"The driver's {'value' if level else 'counter'} {ascii(path)[1:-1]}.",
-        Lane.SLOW, (PortFile(path),), span=(0, 2.0**63), growth=ANYTHING,
+        Lane.SLOW, (PortFile(path),), span=(0, 2.0**63), growth=ANYTHING, shown=Shown.DETAIL,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.catalogue.bindings import ALL_LINKS, Call, Field
-from agent.model import Gpu, Kind, Lane, Metric, NvLink, Unit
+from agent.model import Gpu, Kind, Lane, Metric, NvLink, Shown, Unit
 
 KIBI = 1024.0
 """NVML's "throughput" fields 138 and 139 are cumulative KiB, despite their name (nvidia-ml-py)."""
@@ -45,7 +45,7 @@ NVLINK = (
            Lane.SLOW,
            (Field(161, labels=("replay",), per_link=True), Field(162, labels=("recovery",), per_link=True),
             Field(163, labels=("crc",), per_link=True), *_blackwell()),
-           labels=("type",), span=(0, 2.0**63), simulated=(0, 1e9)),
+           labels=("type",), span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.COUNTED),
     Metric("coldplate_gpu_nvlink_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
            "Errors of all NVLinks of the GPU by type: up to Hopper its own sums, from Blackwell on those of its links.",
            Lane.SLOW,
@@ -54,13 +54,13 @@ NVLINK = (
            labels=("type",), span=(0, 2.0**63), simulated=(0, 1e9)),
     Metric("coldplate_nvlink_receive_errors_total", Kind.COUNTER, Unit.NONE, NvLink,
            "Packets with errors of any kind that the link received, those of the single types among them (Blackwell).",
-           Lane.SLOW, (Field(208, per_link=True),), span=(0, 2.0**63), simulated=(0, 1e9)),
+           Lane.SLOW, (Field(208, per_link=True),), span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.DETAIL),
     Metric("coldplate_nvlink_symbol_errors_total", Kind.COUNTER, Unit.NONE, NvLink,
            "Symbols that the link received with errors, nearly all of which it corrects by itself (Blackwell).",
-           Lane.SLOW, (Field(221, per_link=True),), span=(0, 2.0**63), simulated=(0, 1e9)),
+           Lane.SLOW, (Field(221, per_link=True),), span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.DETAIL),
     Metric("coldplate_nvlink_effective_errors_total", Kind.COUNTER, Unit.NONE, NvLink,
            "Errors in packets that forward error correction left over on the link (Blackwell).",
-           Lane.SLOW, (Field(219, per_link=True),), span=(0, 2.0**63), simulated=(0, 1e9)),
+           Lane.SLOW, (Field(219, per_link=True),), span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.DETAIL),
 )  # fmt: skip
 
 FABRIC = (
@@ -97,22 +97,22 @@ PCIE = (
            Lane.SLOW,
            (Field(175, labels=("receiver",)), Field(176, labels=("bad_tlp",)), Field(178, labels=("bad_dllp",)),
             Field(181, labels=("unsupported_request",))),
-           labels=("cause",), span=(0, 2.0**63), simulated=(0, 1e9)),
+           labels=("cause",), span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.DETAIL),
     Metric("coldplate_gpu_pcie_lcrc_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
            "PCIe packets received with a wrong link CRC; each is a bad_tlp, too.",
-           Lane.SLOW, (Field(182),), span=(0, 2.0**63), simulated=(0, 1e9)),
+           Lane.SLOW, (Field(182),), span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.DETAIL),
     Metric("coldplate_gpu_pcie_lane_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
            "PCIe errors that were found on single lanes; a receiver error may be one of them.",
-           Lane.SLOW, (Field(183),), span=(0, 2.0**63), simulated=(0, 1e9)),
+           Lane.SLOW, (Field(183),), span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.DETAIL),
     Metric("coldplate_gpu_pcie_naks_received_total", Kind.COUNTER, Unit.NONE, Gpu,
            "PCIe packets that the other side refused, and that the GPU sent again.",
-           Lane.SLOW, (Field(174),), span=(0, 2.0**63), simulated=(0, 1e9)),
+           Lane.SLOW, (Field(174),), span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.DETAIL),
     Metric("coldplate_gpu_pcie_naks_sent_total", Kind.COUNTER, Unit.NONE, Gpu,
            "PCIe packets that the GPU refused.",
-           Lane.SLOW, (Field(177),), span=(0, 2.0**63), simulated=(0, 1e9)),
+           Lane.SLOW, (Field(177),), span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.DETAIL),
     Metric("coldplate_gpu_pcie_recoveries_total", Kind.COUNTER, Unit.NONE, Gpu,
            "Times that the PCIe link went from L0 to recovery, which is to train again.",
-           Lane.SLOW, (Field(169),), span=(0, 2.0**63), simulated=(0, 1e9)),
+           Lane.SLOW, (Field(169),), span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.DETAIL),
     Metric("coldplate_gpu_pcie_link_generation", Kind.GAUGE, Unit.NONE, Gpu,
            "PCIe generation of the link now; drops at idle by design.",
            Lane.SLOW, (Call("nvmlDeviceGetCurrPcieLinkGeneration"),), span=(1, 16), simulated=(1, 6)),

@@ -16,13 +16,15 @@ from agent.sampler.xidlog import XidLog
 
 log = logging.getLogger("coldplate.xid")
 
+ALL = BY_NAME["coldplate_gpu_xids_total"]
 TOTAL = BY_NAME["coldplate_gpu_xid_errors_total"]
 LAST = BY_NAME["coldplate_gpu_xid_last_timestamp_seconds"]
 
 ZEROED = (13, 31, 43, 45, 48, 62, 63, 64, 74, 79, 92, 94, 95, 109, 119, 120, 136, 140, 143, 154)
-"""Codes whose counters exist from the start, at 0: increase() does not see a series that is born at 1.
+"""Codes whose counters exist from the start, at 0: increase() does not see one that is born at 1.
 
-NVIDIA's Xid catalogue has over a hundred; these are the ones on which rules act.
+NVIDIA's Xid catalogue has over a hundred; these are the ones on which rules act. Rules on the
+node read them all; a page leaves those at 0 out by default, and has the GPU's sum over all codes instead.
 """
 OTHER = "other"
 CODES = 256
@@ -52,6 +54,7 @@ class XidLedger:
         self._strangers: dict[str, Gpu] = {}
         self._unpaired = _Unpaired()
         self._series: dict[Kind, tuple[Series, Series]] = {}
+        self._sums: dict[Gpu, Series] = {}
         self._rows: list[Reading] | None = None
         self._log = XidLog()
         self._told_full = False
@@ -62,6 +65,8 @@ class XidLedger:
         known = {identity.gpu for identity in self._inventory.gpus.values()}
         self._counts = {kind: count for kind, count in self._counts.items() if count or kind[0] in known}
         self._series = {kind: pair for kind, pair in self._series.items() if kind in self._counts}
+        counted = {gpu for gpu, _ in self._counts}
+        self._sums = {gpu: series for gpu, series in self._sums.items() if gpu in counted}
 
     def enter(self, xid: Xid) -> None:
         """Count one report, unless it is the second one of an error that was counted."""
@@ -117,11 +122,16 @@ class XidLedger:
             for code in ZEROED:
                 self._counts.setdefault((identity.gpu, str(code)), 0)
         rows = []
+        sums: dict[Gpu, int] = {}
         for kind, count in self._counts.items():
             total, last = self._series.get(kind) or self._make(kind)
             rows.append(Reading(total, count))
+            sums[kind[0]] = sums.get(kind[0], 0) + count
             if kind in self._last:
                 rows.append(Reading(last, self._last[kind]))
+        for gpu, count in sums.items():
+            series = self._sums.get(gpu) or self._sums.setdefault(gpu, Series(ALL, gpu))
+            rows.append(Reading(series, count))
         return rows
 
     def _make(self, kind: Kind) -> tuple[Series, Series]:

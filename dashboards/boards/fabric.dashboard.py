@@ -93,8 +93,9 @@ dashboard.add(
     graph([("topk(16, sum by (instance, gpu, type) (rate(coldplate_gpu_nvlink_errors_total[5m])) > 0)")],
         "empty; from Blackwell on, malformed_packet, local_integrity and recovery_failed are the types that matter.",
         title="NVLink errors of GPUs"),
-    graph([('topk(16, sum by (instance, gpu, link, type) (rate(coldplate_nvlink_errors_total[5m])) > 0)')],
-        "empty; one link is a cable or a port, all links of a GPU are the GPU.", title="NVLink errors by link"),
+    graph([("topk(16, sum by (instance, gpu, link, type) (coldplate_nvlink_errors_total) > 0)")],
+        "empty: a link is here from its first error on. One link is a cable or a port, all links of a GPU are the GPU.",
+        title="NVLink errors by link, counted so far"),
 )  # fmt: skip
 dashboard.row("NVLink domains (NVL72)")
 dashboard.add(

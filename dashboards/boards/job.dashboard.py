@@ -51,7 +51,7 @@ dashboard.add(
         Column("PCIe lanes", per_gpu("min", of_job(PCIE)), unit="percentunit", limits=(("orange", None), ("green", 1))),
         Column("NVLinks down", per_gpu("sum", of_job("1 - coldplate_nvlink_up")), unit="short", limits=NONE),
         Column("Remap", per_gpu("max", of_job("coldplate_gpu_row_remap_pending")), unit="short", mapped=YES_NO),
-        Column("XIDs, 1 h", per_gpu("sum", of_job("increase(coldplate_gpu_xid_errors_total[1h])")), unit="short",
+        Column("XIDs, 1 h", per_gpu("sum", of_job("increase(coldplate_gpu_xids_total[1h])")), unit="short",
             limits=(("green", None), ("orange", 1))),
         Column("Memory", per_gpu("max", of_job(MEMORY)), unit="percentunit"),
     ], "nothing but green. A GPU that is behind with all else green gets too little work: look at the job.",

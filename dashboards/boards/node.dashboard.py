@@ -46,7 +46,7 @@ dashboard.add(
         Column("Memory", per_gpu("max", "coldplate_gpu_memory_used_bytes / coldplate_gpu_memory_total_bytes"),
             unit="percentunit"),
         Column("Remap", per_gpu("max", "coldplate_gpu_row_remap_pending"), unit="short", mapped=YES_NO),
-        Column("XIDs, 1 h", per_gpu("sum", "increase(coldplate_gpu_xid_errors_total[1h])"), unit="short",
+        Column("XIDs, 1 h", per_gpu("sum", "increase(coldplate_gpu_xids_total[1h])"), unit="short",
             limits=(("green", None), ("orange", 1))),
         Column("Links down", per_gpu("sum", "1 - coldplate_nvlink_up"), unit="short", limits=NONE),
     ], "nothing but green, and GPUs of one job alike.", what="Each GPU of the node now; means of a minute.",

@@ -36,13 +36,16 @@ def test_a_line_says_everything_about_its_row() -> None:
         assert piece in line
 
 
-def test_a_factor_is_shown() -> None:
-    assert "`DCGM_FI_DEV_GPU_UTIL` × 100 (dcgm)" in document.render()
+def test_a_factor_is_in_words_and_says_which_way_it_goes() -> None:
+    text = document.render()
+    assert "`DCGM_FI_DEV_GPU_UTIL` (dcgm): percent; ours is theirs / 100 |" in text.replace("<br>", " |")
+    assert "`DCGM_FI_DEV_FB_USED` (dcgm): MiB; ours is theirs × 1,048,576" in text
+    assert "e-0" not in text
 
 
 def test_every_line_of_a_table_has_the_same_number_of_cells() -> None:
     lines = [line.replace(r"\|", "") for line in document.render().splitlines() if line.startswith("|")]
-    assert {line.count("|") for line in lines} == {9}
+    assert {line.count("|") for line in lines} == {10}
 
 
 def test_it_is_the_same_each_time() -> None:

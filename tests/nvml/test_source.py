@@ -9,6 +9,7 @@ import pytest
 
 from agent.backends.nvml import NvmlSource
 from agent.backends.protocol import AbsentError, DeviceError, SourceError
+from agent.catalogue.gpu import FACTS
 from agent.model import Instant, Lane, Reason
 from tests.nvml.fake_driver import (
     DENIED,
@@ -44,6 +45,7 @@ def test_every_gpu_is_a_channel_keyed_by_its_uuid(opened):
     assert identity.serial == "1650001"
     assert identity.model == "NVIDIA H100 80GB HBM3"
     facts = dict(identity.facts)
+    assert tuple(facts) == FACTS  # those that the reference of metrics names
     assert facts["driver_version"] == "570.124.06"
     assert facts["architecture"] == "hopper"
     assert facts["compute_capability"] == "9.0"

@@ -31,6 +31,20 @@ def test_counters_of_known_codes_exist_at_zero_before_anything_happens() -> None
     assert counts(ledger()) == {("GPU-a", str(code)): 0 for code in ZEROED}
 
 
+def test_a_gpu_s_sum_over_all_codes_is_there_from_the_start() -> None:
+    book = ledger()
+
+    def sums() -> dict[str, float]:
+        return {row.series.entity.labels[1][1]: row.value for row in book.readings()
+                if row.metric.name == "coldplate_gpu_xids_total"}  # fmt: skip
+
+    assert sums() == {"GPU-a": 0}
+    for code, wall in ((79, 1000.0), (79, 1100.0), (13, 1200.0)):
+        book.enter(Xid("GPU-a", code, wall, "nvml"))
+    book.enter(Xid("0000:9f:00", 999, 1000.0, "kmsg"))
+    assert sums() == {"GPU-a": 3, "0000:9f:00": 1}
+
+
 def test_the_two_reports_of_one_error_count_once() -> None:
     book = ledger()
     book.enter(Xid("GPU-a", 79, 1000.0, "nvml"))
