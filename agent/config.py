@@ -104,17 +104,37 @@ class PeerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 POWER_FACTOR = 0.95
 
 
+class BreakerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"kind": "class"}):
+    """A breaker: its class, its rating in watts, the part of the rack's power that it carries, and for electronic ones
+    the long delay at 6 times the rating in seconds."""
+
+    kind: str
+    rating: float
+    share: float | None = None
+    long_delay: float | None = None
+
+
+class ShelvesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Power shelves: how many, what each can give in watts, and how many of them may fail."""
+
+    number: int
+    rating: float
+    spare: int = 1
+
+
 class RackConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The rack that feeds this node. Limits are in watts, whatever the file tells them in.
 
-    `feeds` are the limits of the single supplies. `peers` are the other nodes' agents: addresses, DNS names of
-    many, files; this node's own address may be among them.
+    `feeds` are the limits of the single supplies; a breaker of the same name carries an even share. `peers` are the
+    other nodes' agents: addresses, DNS names of many, files; this node's own address may be among them.
     """
 
     name: str | None = None
     power_budget: float | None = None
     power_factor: float = POWER_FACTOR
     feeds: dict[str, float] = {}
+    breakers: dict[str, BreakerConfig] = {}
+    shelves: ShelvesConfig | None = None
     nodes_expected: int | None = None
     node_nameplate: float | None = None
     peers: tuple[str, ...] = ()
@@ -209,12 +229,13 @@ _QUANTITIES: dict[str, Callable[[object], object]] = {
     "rules.override.*.for": quantities.duration,
     "rules.override.*.keep_firing_for": quantities.duration,
     "rules.override.*.thresholds": quantities.numbers,
+    "rack.breakers.*.long_delay": quantities.duration,
     "notify.resend": quantities.duration,
     "notify.alertmanager.timeout": quantities.duration,
     "notify.webhook.timeout": quantities.duration,
 }
 
-_ANY_NAME = re.compile(r"^(rules\.override\.).+(\.\w+)$|^(rack\.feeds\.).+$", re.DOTALL)
+_ANY_NAME = re.compile(r"^(rules\.override\.|rack\.breakers\.).+(\.\w+)$|^(rack\.feeds\.).+$", re.DOTALL)
 
 
 def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config:
@@ -324,7 +345,8 @@ def _limits(raw: dict[Any, Any]) -> dict[str, Callable[[object], object]]:
     if not isinstance(factor, (int, float)) or not 0 < factor <= 1:
         factor = POWER_FACTOR  # a value that is none is refused in its own place
     limit = partial(quantities.limit, power_factor=factor)
-    return {"rack.power_budget": limit, "rack.node_nameplate": limit, "rack.feeds.*": limit}
+    keys = ("power_budget", "node_nameplate", "feeds.*", "breakers.*.rating", "shelves.rating")
+    return {f"rack.{key}": limit for key in keys}
 
 
 def _convert_quantities(

@@ -21,6 +21,8 @@ Fail = Callable[[str, str], None]
 
 DEVICES = ("auto", "nvml", "synthetic", "none")
 POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
+BREAKERS = ("ul489", "iec60947-2", "iec60898-b", "iec60898-c", "iec60898-d", "electronic")
+MOST_BREAKERS = 32
 MOST_ITEMS = 1000
 """Entries of one list or mapping."""
 MOST_TEXT = 4096
@@ -153,7 +155,7 @@ def _check_rack(config: Config, fail: Fail) -> None:
         differs = f"{shown(rack.name)} differs from node.rack {shown(config.node.rack)}"
         fail("rack.name", f"{differs}; give one of them")
     if not (rack.name or config.node.rack):
-        for key in ("power_budget", "feeds", "nodes_expected", "node_nameplate", "peers"):
+        for key in ("power_budget", "feeds", "breakers", "shelves", "nodes_expected", "node_nameplate", "peers"):
             if getattr(rack, key):
                 fail(f"rack.{key}", "is of no use without the rack's name; give it in rack.name or node.rack")
     if not 0 < rack.power_factor <= 1:
@@ -162,8 +164,35 @@ def _check_rack(config: Config, fail: Fail) -> None:
         fail("rack.nodes_expected", "must be between 1 and 1000")
     if "" in rack.feeds:
         fail("rack.feeds", "a feed needs a name, such as {a: 34.5kVA}")
+    _check_breakers(config, fail)
     if rack.peer.scheme not in ("http", "https"):
         fail("rack.peer.scheme", f"{shown(rack.peer.scheme)} is unknown; use http or https")
+
+
+def _check_breakers(config: Config, fail: Fail) -> None:
+    breakers, shelves = config.rack.breakers, config.rack.shelves
+    if len(breakers) > MOST_BREAKERS:
+        fail(
+            "rack.breakers", f"has {len(breakers)} entries, and {MOST_BREAKERS} are the most; alike ones need one entry"
+        )
+    for name, each in breakers.items():
+        key = f"rack.breakers.{name}"
+        if not name or len(name) > MOST_NAME:
+            fail("rack.breakers", f"{shown(name)}: a breaker needs a name of 1 to {MOST_NAME} characters")
+        if each.kind not in BREAKERS:
+            fail(f"{key}.class", f"{shown(each.kind)} is unknown; use one of {', '.join(BREAKERS)}")
+        if each.share is not None and not 0 < each.share <= 1:
+            fail(f"{key}.share", f"{each.share:g} is out of range; give the part of the rack's power, such as 0.125")
+        if each.long_delay is not None and each.kind != "electronic":
+            fail(
+                f"{key}.long_delay", "is the setting of an electronic trip unit; set class: electronic, or leave it out"
+            )
+        if each.long_delay is not None:
+            _between(f"{key}.long_delay", each.long_delay, 0.5, 60, fail, "500ms to 60s, at 6 times the rating")
+    if shelves is not None and not 1 <= shelves.number <= 100:
+        fail("rack.shelves.number", "must be between 1 and 100")
+    if shelves is not None and not 0 <= shelves.spare < shelves.number:
+        fail("rack.shelves.spare", "must be from 0 to one less than rack.shelves.number")
 
 
 def _check_rules(config: Config, fail: Fail) -> None:

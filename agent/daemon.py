@@ -86,7 +86,14 @@ class Daemon:
         self._reread_count = 0
         self._spared: dict[str, str] = {}
         self._receivers = Receivers(clock, self._threads)
-        self.rack = make_watch(self.config, self._rack_options(self.config), clock, self._threads)
+        self.rack = make_watch(
+            self.config,
+            self._rack_options(self.config),
+            clock,
+            self._threads,
+            self._state_path("rack.state"),
+            self._files.put,
+        )
         self._alerting = load_alerting(self.config, options.folder, self._receivers)
         self.judge = self._make_judge(self._alerting)
         self.engine: Engine = build_engine(
@@ -247,11 +254,11 @@ class Daemon:
             self._threads,
         )
 
-    def _state_path(self) -> Path | None:
-        """Where alerts are remembered. A drill writes nothing where the node's own agent remembers its alerts."""
+    def _state_path(self, name: str = "alerts.state") -> Path | None:
+        """Where alerts, or breakers, are remembered. A drill writes nothing where the node's own agent does."""
         if self._options.scenario_name is not None and self.config.state_dir is None:
             return None
-        return state_file(self.config, "alerts.state")
+        return state_file(self.config, name)
 
     def _sampling_period(self) -> float:
         return self.engine.sampler.settings.fast

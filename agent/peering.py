@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from agent.alerting import SCRAPE_JOB, instance
-from agent.config import Config, ConfigError
+from agent.config import BreakerConfig, Config, ConfigError
+from agent.durable import DamagedError, read_whole, seal, set_aside, unseal
 from agent.model import Instant
 from agent.rack.access import Access
+from agent.rack.breaker import CLASSES, electronic
+from agent.rack.heat import Breaker
 from agent.rack.peers import Member
 from agent.rack.targets import MOST, parse_entry
 from agent.rack.watch import Options, Watch
 from agent.threads import Threads
+
+log = logging.getLogger("coldplate.rack")
+
+FORM = "coldplate-rack/1"
+"""What the state file of the breakers begins with."""
 
 
 def rack_name(config: Config) -> str:
@@ -23,7 +33,7 @@ def rack_name(config: Config) -> str:
 
 def load_rack(config: Config, folder: Path, patience: float) -> Options:
     """The configuration's part; relative paths begin at `folder`. Raises ConfigError."""
-    rack, peer = config.rack, config.rack.peer
+    rack, peer, shelves = config.rack, config.rack.peer, config.rack.shelves
     if len(rack.peers) > MOST:
         raise ConfigError(f"rack.peers: has {len(rack.peers)} entries, and {MOST} are the most; list one rack's nodes")
     try:
@@ -51,10 +61,59 @@ def load_rack(config: Config, folder: Path, patience: float) -> Options:
         patience,
         rack.power_budget,
         tuple(rack.feeds.items()),
+        tuple(_breaker(name, each, rack.feeds) for name, each in rack.breakers.items()),
+        None if shelves is None else (shelves.number - shelves.spare) * shelves.rating,
     )
 
 
-def make_watch(config: Config, options: Options, clock: Callable[[], Instant], threads: Threads) -> Watch:
-    """The part itself, with an identity of its own that no other agent and no later run has."""
+def _breaker(name: str, config: BreakerConfig, feeds: Mapping[str, float]) -> Breaker:
+    """A breaker that is named like a feed carries an even share of the rack: nobody knows which it is."""
+    delay = config.long_delay
+    curve = CLASSES[config.kind] if delay is None else electronic(delay)
+    if config.share is not None:
+        return Breaker(name, curve, config.rating, config.share, "configured")
+    if name in feeds:
+        return Breaker(name, curve, config.rating, 1 / len(feeds), "assumed")
+    return Breaker(name, curve, config.rating)
+
+
+def make_watch(
+    config: Config,
+    options: Options,
+    clock: Callable[[], Instant],
+    threads: Threads,
+    path: Path | None = None,
+    put: Callable[[Path, bytes], None] | None = None,
+) -> Watch:
+    """The part itself, with an identity of its own that no other agent and no later run has.
+
+    It takes up what an earlier run kept at `path`; `put` has what it keeps written there.
+    """
+    keep = None if path is None or put is None else partial(_put, put, path)
     member = Member(rack_name(config), config.node.cluster or "", os.urandom(12).hex(), instance(config), SCRAPE_JOB)
-    return Watch(member, options, clock, lambda: os.urandom(1)[0] / 256, threads)
+    made = Watch(member, options, clock, lambda: os.urandom(1)[0] / 256, threads, keep)
+    if path is not None and options.breakers:
+        _restore(made, path)
+    return made
+
+
+def _put(put: Callable[[Path, bytes], None], path: Path, body: bytes) -> None:
+    put(path, seal(FORM, body))
+
+
+def _restore(watch: Watch, path: Path) -> None:
+    """Hand over what an earlier run kept. Without it, breakers are taken to be warm."""
+    try:
+        body = unseal(FORM, read_whole(path))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.warning("cannot read %s: %s; breakers are taken to be warm", path, error.strerror or error)
+        return
+    except DamagedError as error:
+        log.warning(
+            "%s cannot be used: %s; it is now %s, and breakers are taken to be warm", path, error, set_aside(path)
+        )
+        return
+    if not watch.restore(body):
+        log.info("%s is not of this rack or too old: breakers are taken to be warm", path)

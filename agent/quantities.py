@@ -12,6 +12,7 @@ _POWERS = {"W": 1.0, "kW": 1e3, "MW": 1e6}
 _APPARENT_POWERS = {"VA": 1.0, "kVA": 1e3, "MVA": 1e6}
 _SIZES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _CURRENT = ("amperes", "volts", "phases")
+_DIRECT = ("amperes", "volts_dc")
 _MOST = 1e8
 """Watts that a rack may have at most; what is more is a slip of the keyboard."""
 _SHAPE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
@@ -43,10 +44,13 @@ def power(value: object) -> float:
 def limit(value: object, power_factor: float) -> float:
     """Watts of what a feed may carry, which may be told as power, apparent power or current.
 
-    Breakers limit current and supplies apparent power: both times the power factor are watts. Raises ValueError
-    with the remedy.
+    Breakers limit current and supplies apparent power: both times the power factor are watts. Direct current has no
+    power factor. Raises ValueError with the remedy.
     """
-    if isinstance(value, dict):
+    if isinstance(value, dict) and "volts_dc" in value:
+        given = _given(value, _DIRECT, "{amperes: 180, volts_dc: 800}")
+        watts = given["amperes"] * given["volts_dc"] * given["derate"]
+    elif isinstance(value, dict):
         watts = _current(value) * power_factor
     else:
         factors = {**_POWERS, **{unit: each * power_factor for unit, each in _APPARENT_POWERS.items()}}
@@ -58,17 +62,23 @@ def limit(value: object, power_factor: float) -> float:
 
 def _current(value: dict[object, object]) -> float:
     """Volt-amperes of a current."""
-    unknown = [key for key in value if key not in (*_CURRENT, "derate")]
-    missing = [key for key in _CURRENT if key not in value]
-    if unknown or missing:
-        problem = f"unknown key {shown(unknown[0])}" if unknown else f"{missing[0]} is missing"
-        raise ValueError(f"{problem}; write {{amperes: 60, volts: 415, phases: 3}}, and derate: 0.8 if need be")
-    given = {key: _named_number(str(key), each) for key, each in {"derate": 1, **value}.items()}
+    given = _given(value, _CURRENT, "{amperes: 60, volts: 415, phases: 3}")
     if given["phases"] not in (1, 3):
         raise ValueError(f"phases: {given['phases']:g} is neither 1 nor 3; with 3, volts are those between two phases")
+    return given["amperes"] * given["volts"] * math.sqrt(given["phases"]) * given["derate"]
+
+
+def _given(value: dict[object, object], keys: tuple[str, ...], example: str) -> dict[str, float]:
+    """The numbers of a mapping that must have these keys, and may have `derate`."""
+    unknown = [key for key in value if key not in (*keys, "derate")]
+    missing = [key for key in keys if key not in value]
+    if unknown or missing:
+        problem = f"unknown key {shown(unknown[0])}" if unknown else f"{missing[0]} is missing"
+        raise ValueError(f"{problem}; write {example}, and derate: 0.8 if need be")
+    given = {str(key): _named_number(str(key), each) for key, each in {"derate": 1, **value}.items()}
     if not 0 < given["derate"] <= 1:
         raise ValueError(f"derate: {given['derate']:g} is out of range; give the share that may be used, such as 0.8")
-    return given["amperes"] * given["volts"] * math.sqrt(given["phases"]) * given["derate"]
+    return given
 
 
 def size(value: object) -> float:

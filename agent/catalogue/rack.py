@@ -54,4 +54,22 @@ PEERS = (
            Lane.FAST, (Derived("answers of rack.peers"),), labels=("setting",), span=(0, 1), simulated=(0, 1)),
 )  # fmt: skip
 
-ROWS = LIMITS + POWER + PEERS
+BREAKERS = (
+    Metric("coldplate_rack_breaker_load_ratio", Kind.GAUGE, Unit.RATIO, Rack,
+           "Load of a breaker over its rating; split tells how its share is known: whole, configured or assumed.",
+           Lane.FAST, (Derived("power of the rack and rack.breakers"),), labels=("feed", "split"),
+           span=(0, 1e3), simulated=(0, 2)),
+    Metric("coldplate_rack_breaker_heat_ratio", Kind.GAUGE, Unit.RATIO, Rack,
+           "How warm a breaker is, by the curve of its class: at 1 it opens.",
+           Lane.FAST, (Derived("power of the rack and rack.breakers"),), labels=("feed",),
+           span=(0, 1), simulated=(0, 1)),
+    Metric("coldplate_rack_breaker_trip_seconds", Kind.GAUGE, Unit.SECONDS, Rack,
+           "Seconds until a breaker opens if its load stays, by the curve of its class; absent where it never does.",
+           Lane.FAST, (Derived("power of the rack and rack.breakers"),), labels=("feed",),
+           span=(0, 1e6), simulated=(0, 1e4)),
+    Metric("coldplate_rack_failover_limit_watts", Kind.GAUGE, Unit.WATTS, Rack,
+           "Power that the rack's shelves can give when as many of them have failed as may fail.",
+           Lane.FAST, (Source("configuration: rack.shelves"),), span=(0, 1e10), simulated=(1e3, 1e6)),
+)  # fmt: skip
+
+ROWS = LIMITS + POWER + PEERS + BREAKERS

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from agent.catalogue import BY_NAME
 from agent.model import Labels, Rack, Reading, Series
 from agent.rack.agreement import BUDGET, FEEDS
+from agent.rack.heat import State
 from agent.rack.ledger import Sum
 from agent.rack.peers import Peer
 from agent.rack.wire import Report
@@ -64,6 +65,21 @@ class RackSeries:
         return [
             self._reading("setting_differs", int(differs), (("setting", name),)) for name, differs in differing.items()
         ]
+
+    def of_breakers(self, states: Iterable[State]) -> list[Reading]:
+        """How loaded and how warm each breaker is, and when it opens, if it does at this load."""
+        made = []
+        for state in states:
+            labels = (("feed", state.breaker.name),)
+            made.append(self._reading("breaker_load_ratio", state.load, (*labels, ("split", state.breaker.split))))
+            made.append(self._reading("breaker_heat_ratio", state.heat, labels))
+            if state.opens_in is not None:
+                made.append(self._reading("breaker_trip_seconds", state.opens_in, labels))
+        return made
+
+    def of_failover(self, watts: float | None) -> list[Reading]:
+        """What the rack may draw when as many shelves have failed as may fail."""
+        return [] if watts is None else [self._reading("failover_limit_watts", watts)]
 
     def _reading(self, name: str, value: float, labels: Labels = ()) -> Reading:
         key = (name, labels)

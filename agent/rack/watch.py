@@ -20,6 +20,7 @@ from agent.rack.access import Access
 from agent.rack.agreement import BUDGET, FEEDS, NODES, differing, most_nodes
 from agent.rack.faults import Fault
 from agent.rack.finder import Finder
+from agent.rack.heat import Breaker, Heats
 from agent.rack.ledger import Ledger, Sum
 from agent.rack.meter import Meter
 from agent.rack.peers import Member, Peers
@@ -57,6 +58,8 @@ class Options:
     patience: float = 3.0
     budget: float | None = None
     feeds: tuple[tuple[str, float], ...] = ()
+    breakers: tuple[Breaker, ...] = ()
+    failover: float | None = None
 
     @property
     def limits(self) -> dict[str, float]:
@@ -84,7 +87,7 @@ class Options:
 class Watch:
     """Watches the rack. `member` says who this agent is; its rack's name may change with the options.
 
-    `chance` gives a number from 0 to 1.
+    `chance` gives a number from 0 to 1. `keep` is handed what should outlive the process.
     """
 
     def __init__(
@@ -94,8 +97,10 @@ class Watch:
         clock: Callable[[], Instant],
         chance: Callable[[], float],
         threads: Threads | None = None,
+        keep: Callable[[bytes], None] | None = None,
     ) -> None:
         self._threads = threads or Threads()
+        self._keep = keep
         self._member = replace(member, rack=options.name)
         self._options = options
         self._clock = clock
@@ -120,6 +125,14 @@ class Watch:
         """Ask nobody any more."""
         self._running = False
         self._stop_polling()
+        with self._lock:
+            if self._keep is not None and self._options.breakers:
+                self._keep(self._heats.kept(self._clock().wall))
+
+    def restore(self, body: bytes) -> bool:
+        """Take up what an earlier run kept, before anything else; whether it could be used."""
+        with self._lock:
+            return self._heats.restore(body, self._clock())
 
     def reconfigure(self, options: Options) -> None:
         """Watch as these say from now on; what is known stays where the peers do."""
@@ -130,6 +143,7 @@ class Watch:
                 self._changes += 1
                 self._meter.patience = options.patience
                 self._bound_peers()
+                self._heats.configure(options.breakers)
             return
         self._stop_polling()
         with self._lock:
@@ -140,6 +154,7 @@ class Watch:
                 self._member = replace(self._member, rack=options.name)
                 self._begin()
             self._bound_peers()
+            self._heats.configure(options.breakers)
             self._look_for(options.entries)
         if self._running:
             self._start_polling()
@@ -227,7 +242,16 @@ class Watch:
         made += self._series.of_silence(self._silent(total, expected, now))
         if options.nodes_expected is None:
             made.append(self._series.of_count(expected))
-        return made
+        return made + self._breakers(total, expected, now)
+
+    def _breakers(self, total: Sum | None, expected: int, now: Instant) -> list[Reading]:
+        """The breakers' state; nodes that are missing are taken to draw as those that report do."""
+        watts = None if total is None else total.watts * max(expected, len(total.nodes)) / len(total.nodes)
+        made = self._series.of_breakers(self._heats.look(watts, now.mono))
+        kept = None if self._keep is None else self._heats.worth_keeping(now.wall)
+        if self._keep is not None and kept is not None:
+            self._keep(kept)
+        return made + self._series.of_failover(self._options.failover)
 
     def _knows_its_size(self) -> bool:
         """Whether it is known of how many nodes the rack is: peers that nobody finds do not make it a rack of one."""
@@ -273,6 +297,7 @@ class Watch:
         self._series = RackSeries(self._options.name)
         self._foreign_limits = Limits(self._options.name)
         self._absences = Absences()
+        self._heats = Heats(self._options.name, self._options.breakers)
 
     def _bound_peers(self) -> None:
         self._peers.cap, self._peers.most = self._options.cap, self._options.most

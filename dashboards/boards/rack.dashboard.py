@@ -75,6 +75,17 @@ dashboard.add(
         what="Load of the other feeds without the largest, mean of a minute.", limits=steps("RackFeedNotRedundant"),
         few=True),
 )  # fmt: skip
+dashboard.row("Breakers")
+dashboard.add(
+    graph([("feed:breaker_heat_ratio:max", "{{feed}}")], "below 80%: at 100% it opens.", title="Heat of each breaker",
+        what="How warm each breaker of rack.breakers is, by the curve of its class.", size=(8, 8), few=True),
+    graph([("feed:breaker_load_ratio:max", "{{feed}}")], "below what its class carries without end.",
+        title="Load of each breaker", what="Load over rating; by an even share where nothing else is known.",
+        size=(8, 8), few=True),
+    graph([("feed:breaker_trip_seconds:min", "{{feed}}")], "empty: no breaker opens at this load.",
+        title="Opens in", what="When a breaker opens if its load stays, by its class and what it has carried.",
+        limits=steps("RackBreakerHeating"), size=(8, 8), few=True),
+)  # fmt: skip
 dashboard.row("Is all of it known?")
 dashboard.add(
     graph([("max by (rack) (coldplate_rack_nodes_reporting)", "reporting"),

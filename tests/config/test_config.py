@@ -69,6 +69,25 @@ def test_quantities_take_units() -> None:
         ("rack: {name: r, feeds: {a: {amperes: 60, volts: 415, phases: 3, derate: 80}}}",
          "c.yaml:1: rack.feeds.a: derate: 80 is out of range; give the share that may be used, such as 0.8"),
         ("rack: {name: r, feeds: {1: 30kW}}", "c.yaml:1: rack.feeds: a name in it is no text; put it in quotes"),
+        ("rack: {name: r, feeds: {a: {amperes: 180, volts_dc: 800, phases: 3}}}",
+         ("c.yaml:1: rack.feeds.a: unknown key 'phases'; write {amperes: 180, volts_dc: 800}, and derate: 0.8 if need "
+          "be")),
+        ("rack: {name: r, breakers: {a: {class: ul488, rating: 30kW}}}",
+         ("c.yaml:1: rack.breakers.a.class: 'ul488' is unknown; use one of ul489, iec60947-2, iec60898-b, iec60898-c, "
+         "iec60898-d, electronic")),
+        ("rack: {name: r, breakers: {a: {class: ul489}}}",
+         "c.yaml:1: rack.breakers[...]: object missing required field `rating`"),
+        ("rack: {name: r, breakers: {a: {class: ul489, rating: 30kW, share: 1.5}}}",
+         "c.yaml:1: rack.breakers.a.share: 1.5 is out of range; give the part of the rack's power, such as 0.125"),
+        ("rack: {name: r, breakers: {a: {class: ul489, rating: 30kW, long_delay: 12s}}}",
+         ("c.yaml:1: rack.breakers.a.long_delay: is the setting of an electronic trip unit; set class: electronic, or "
+         "leave it out")),
+        ("rack: {name: r, breakers: {a: {class: electronic, rating: 30kW, long_delay: 2m}}}",
+         "c.yaml:1: rack.breakers.a.long_delay: 120s is out of range; use 500ms to 60s, at 6 times the rating"),
+        ("rack: {name: r, shelves: {number: 8, rating: 33kW, spare: 8}}",
+         "c.yaml:1: rack.shelves.spare: must be from 0 to one less than rack.shelves.number"),
+        ("rack: {breakers: {a: {class: ul489, rating: 30kW}}}",
+         "c.yaml:1: rack.breakers: is of no use without the rack's name; give it in rack.name or node.rack"),
         ("rack: {name: r, power_factor: 95}", ("c.yaml:1: rack.power_factor: 95 is out of range; give a number above 0 "
                                               "and up to 1")),
         ("rack: {name: r, peer: {scheme: ftp}}", "c.yaml:1: rack.peer.scheme: 'ftp' is unknown; use http or https"),
@@ -218,6 +237,8 @@ def test_a_key_that_is_merged_is_named_with_the_line_where_it_is_written() -> No
         ("45kVA", 42_750.0),
         ("{amperes: 32, volts: 230, phases: 1}", 32 * 230 * 0.95),
         ("{amperes: 60, volts: 415, phases: 3, derate: 0.8}", 60 * 415 * 3**0.5 * 0.95 * 0.8),
+        ("{amperes: 180, volts_dc: 800}", 180 * 800),
+        ("{amperes: 180, volts_dc: 800, derate: 0.8}", 180 * 800 * 0.8),
     ],
 )
 def test_a_limit_may_be_told_in_watts_volt_amperes_or_amperes(limit: str, watts: float) -> None:

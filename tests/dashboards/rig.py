@@ -27,6 +27,7 @@ rack:
   name: r12
   power_budget: 2{number}kW
   feeds: {{a: 14kW, b: 14kW}}
+  breakers: {{a: {{class: ul489, rating: 5kW}}}}
   node_nameplate: 10.2kW
   peers: ["127.0.0.1:{ports[0]}", "127.0.0.1:{ports[1]}", "127.0.0.1:{ports[2]}"]
 notify: {{webhook: {{urls: ["http://127.0.0.1:{ports[2]}/"], timeout: 1s}}}}

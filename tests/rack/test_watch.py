@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 
 from agent.catalogue.node import NODE_POWER
+from agent.config import parse
 from agent.model import Instant, Node, Reading, Series, Snapshot
+from agent.peering import load_rack, make_watch
+from agent.rack.breaker import CLASSES
 from agent.rack.faults import Fault
+from agent.rack.heat import Breaker
 from agent.rack.peers import Member
 from agent.rack.targets import FileEntry, HostEntry
 from agent.rack.watch import SETTLED, Options, Watch
 from agent.rack.wire import Report, decode
+from agent.threads import Threads
 
 OWN = Member("", "c1", "own-run-0", "n1:19400", "coldplate")
 PEER = HostEntry("127.0.0.1", 1)
@@ -338,3 +343,85 @@ def test_nodes_are_silent_when_the_same_ones_have_been_missing_for_long(rig: Rig
     assert play(5, heard=True) == [0] * 5
     assert play(32, heard=False) == [0] * 30 + [1] * 2
     assert play(1, heard=True) == [0]
+
+
+# -- breakers ---------------------------------------------------------------------------------------------------------
+
+BREAKERS = """
+node: {name: n1}
+rack:
+  name: r1
+  nodes_expected: 1
+  feeds: {a: 800W, b: 800W}
+  breakers:
+    a: {class: ul489, rating: {amperes: 10, volts_dc: 100}}
+    main: {class: electronic, rating: 2kW, long_delay: 8s}
+    shelf: {class: iec60898-c, rating: 400W, share: 0.25}
+  shelves: {number: 4, rating: 400W}
+"""
+
+
+def breaker_rig(path: Path, wall: float) -> tuple[Rig, list[bytes]]:
+    """An agent of a rack of one, which finds its state at a path, and what it had written there."""
+    config = parse(BREAKERS, "c.yaml")
+    rig = Rig(Options())
+    rig.now = Instant(50.0, wall)
+    written: list[bytes] = []
+
+    def put(to: Path, body: bytes) -> None:
+        to.write_bytes(body)
+        written.append(body)
+
+    options = load_rack(config, Path(), 3.0)
+    rig.watch = make_watch(config, options, lambda: rig.now, Threads(), path, put)
+    return rig, written
+
+
+def test_each_breaker_has_its_share_its_heat_and_its_time(tmp_path: Path) -> None:
+    rig, _ = breaker_rig(tmp_path / "rack.state", 1_000.5)
+    rig.sample(2_600.0)
+    rig.later(1.0)
+    assert rows(rig, "breaker_load_ratio") == {"a": 1.3, "main": 1.3, "shelf": pytest.approx(1.625)}
+    splits = [each.labels for each in rig.watch.readings(rig.now) if each.metric.name.endswith("breaker_load_ratio")]
+    assert [dict(labels)["split"] for labels in splits] == ["assumed", "whole", "configured"]
+    assert rows(rig, "breaker_heat_ratio")["a"] == pytest.approx(0.81)
+    assert set(rows(rig, "breaker_trip_seconds")) == {"a", "main", "shelf"}
+    assert rig.values()["failover_limit_watts"] == 1_200.0
+    rig.sample(1_600.0)
+    rig.later(1.0)
+    rig.sample(1_600.0)
+    rig.later(1.0)
+    assert rows(rig, "breaker_trip_seconds") == {}
+
+
+def test_the_heat_of_breakers_outlives_the_agent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "rack.state"
+    rig, written = breaker_rig(path, 1_000.5)
+    for _ in range(60):
+        rig.sample(2_600.0)
+        rig.later(1.0)
+        rig.values()
+    before = rows(rig, "breaker_heat_ratio")
+    assert 2 <= len(written) < 40
+    rig.watch.stop()
+    again, _ = breaker_rig(path, rig.now.wall + 2)
+    again.sample(2_600.0)
+    again.later(1.0)
+    after = rows(again, "breaker_heat_ratio")
+    assert all(before[name] <= after[name] <= before[name] + 0.05 for name in before)
+    assert after["a"] > 0.85  # one that nobody has watched begins at 0.81
+    path.write_bytes(b"coldplate-rack/1 00000000\n{}")
+    damaged, _ = breaker_rig(path, rig.now.wall + 4)
+    assert "cannot be used: its checksum is wrong" in caplog.text
+    damaged.sample(2_600.0)
+    damaged.later(1.0)
+    assert rows(damaged, "breaker_heat_ratio")["a"] == pytest.approx(0.81)
+
+
+def test_a_node_that_is_missing_is_taken_to_load_the_breaker_as_the_others_do(rig: Rig) -> None:
+    breaker = Breaker("main", CLASSES["ul489"], 1_000.0)
+    rig.watch.reconfigure(Options("r1", entries=(PEER,), breakers=(breaker,)))
+    rig.sample(500.0)
+    rig.later(1.0)
+    rig.watch.failed(rig.watch._finder.targets[0], Fault.CONNECT, "refused")
+    assert rows(rig, "breaker_load_ratio") == {"main": 1.0}

@@ -1,0 +1,110 @@
+"""The breakers of a rack, how warm each is, and what is kept of that over a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from agent.model import Instant
+from agent.rack.breaker import Curve, trip_seconds, unknown_heat, warmed
+
+WORTH = 0.02
+"""By how much some breaker's heat must have changed to be worth writing down."""
+KEPT_FOR = 3600.0
+"""Seconds after which what was written down says nothing any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """`rating` in watts. `share` is the part of the rack's power that it carries, and `split` how that is known."""
+
+    name: str
+    curve: Curve
+    rating: float
+    share: float = 1.0
+    split: str = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A breaker at a moment: load as a share of the rating, heat as a share of what opens it, and seconds till then."""
+
+    breaker: Breaker
+    load: float
+    heat: float
+    opens_in: float | None
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What is written down: wall seconds, and heat and load of each breaker by name."""
+
+    at: float
+    rack: str
+    breakers: dict[str, tuple[float, float]]
+
+
+_decoder = msgspec.json.Decoder(Kept)
+
+
+class Heats:
+    """Belongs to one thread at a time."""
+
+    def __init__(self, rack: str, breakers: tuple[Breaker, ...] = ()) -> None:
+        self._rack = rack
+        self._breakers = breakers
+        self._known: dict[str, tuple[float, float]] = {}
+        self._at: float | None = None
+        self._written: Mapping[str, tuple[float, float]] = {}
+
+    def configure(self, breakers: tuple[Breaker, ...]) -> None:
+        """Watch these from now on; what is known of those with the same name stays."""
+        self._breakers = breakers
+        names = {each.name for each in breakers}
+        self._known = {name: known for name, known in self._known.items() if name in names}
+
+    def restore(self, body: bytes, now: Instant) -> bool:
+        """Take up what an earlier run knew, as if the load had stayed since; whether that could be used."""
+        try:
+            kept = _decoder.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return False
+        down = now.wall - kept.at
+        if kept.rack != self._rack or not 0 <= down <= KEPT_FOR:
+            return False
+        for each in self._breakers:
+            heat, load = kept.breakers.get(each.name, (-1.0, -1.0))
+            if 0 <= heat <= 1 and 0 <= load < 1e3:
+                self._known[each.name] = (warmed(each.curve, heat, load, down), load)
+        self._at = now.mono
+        return True
+
+    def look(self, watts: float | None, now: float) -> list[State]:
+        """All breakers, at the rack's power and a monotonic time. Where power is not known the last one goes on."""
+        seconds = 0.0 if self._at is None else now - self._at
+        self._at = now
+        found = []
+        for each in self._breakers:
+            known = self._known.get(each.name)
+            if watts is None and known is None:
+                continue
+            load = known[1] if watts is None and known is not None else (watts or 0.0) * each.share / each.rating
+            heat = unknown_heat(each.curve, load) if known is None else warmed(each.curve, known[0], load, seconds)
+            self._known[each.name] = (heat, load)
+            if watts is not None:
+                found.append(State(each, load, heat, trip_seconds(each.curve, heat, load)))
+        return found
+
+    def worth_keeping(self, wall: float) -> bytes | None:
+        """What to write down, if that has changed since it was asked for."""
+        if not any(
+            abs(heat - self._written.get(name, (9.0, 0.0))[0]) > WORTH for name, (heat, _) in self._known.items()
+        ):
+            return None
+        return self.kept(wall)
+
+    def kept(self, wall: float) -> bytes:
+        """All that is known, to be written down."""
+        self._written = dict(self._known)
+        return msgspec.json.encode(Kept(wall, self._rack, dict(self._known)))

@@ -1,0 +1,158 @@
+"""Breakers open when a standard or a maker's table says, by what they have carried: the warmer, the sooner."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from agent.configvalues import BREAKERS
+from agent.model import Instant
+from agent.rack.breaker import CLASSES, Curve, electronic, trip_seconds, unknown_heat, warmed
+from agent.rack.heat import KEPT_FOR, Breaker, Heats
+
+MICROLOGIC = {1.35: (23.89, 38.24), 1.5: (17.32, 25.03), 2.0: (8.29, 10.93), 3.0: (3.36, 4.27), 5.0: (1.16, 1.45),
+              6.0: (0.8, 1.0), 7.2: (0.55, 0.69)}  # fmt: skip
+"""Seconds from cold, least and most, at multiples of the setting for a long delay of 1 s: Schneider Electric,
+S1A1576900, Trip Curve Values for Micrologic Trip Units, table 1."""
+TESTS = {
+    "ul489": (1.0, ((1.35, 3600.0), (2.0, 120.0))),
+    "iec60898-b": (1.13, ((1.45, 3600.0), (2.55, 60.0))),
+    "iec60898-c": (1.13, ((1.45, 3600.0), (2.55, 60.0))),
+    "iec60898-d": (1.13, ((1.45, 3600.0), (2.55, 60.0))),
+    "iec60947-2": (1.05, ((1.30, 3600.0),)),
+    "electronic": (1.05, ((1.30, 3600.0),)),
+}
+"""What each class must hold, and within how many seconds it must open at which load."""
+
+curves = st.sampled_from(sorted(CLASSES)).map(CLASSES.__getitem__)
+heats = st.floats(0, 1)
+
+
+@pytest.mark.parametrize("delay", [0.5, 1, 2, 4, 8, 12, 24])
+@pytest.mark.parametrize("load", MICROLOGIC)
+def test_an_electronic_trip_unit_opens_when_its_makers_table_says(load: float, delay: float) -> None:
+    least, most = MICROLOGIC[load]
+    seconds = trip_seconds(electronic(delay), 0.0, load)
+    assert seconds is not None
+    assert seconds / delay == pytest.approx(least, rel=0.01)
+    assert seconds / delay <= most
+
+
+def test_every_class_of_the_configuration_has_a_curve_and_a_test() -> None:
+    assert set(BREAKERS) == set(CLASSES) == set(TESTS)
+
+
+@pytest.mark.parametrize("kind", TESTS)
+def test_each_class_holds_what_it_must_and_opens_when_it_must(kind: str) -> None:
+    hold, points = TESTS[kind]
+    curve = CLASSES[kind]
+    assert trip_seconds(curve, 0.0, hold) is None
+    assert trip_seconds(curve, 0.0, hold * 1.001) is not None
+    for load, seconds in points:
+        opens = trip_seconds(curve, 0.0, load)
+        assert opens is not None
+        assert 1.0 < opens <= seconds + 1e-6
+
+
+@pytest.mark.parametrize(("kind", "load"), [("iec60898-b", 3.0), ("iec60898-c", 5.0), ("iec60898-d", 10.0)])
+def test_at_its_magnetic_release_a_breaker_opens_at_once(kind: str, load: float) -> None:
+    assert trip_seconds(CLASSES[kind], 0.0, load) == 0.0
+    assert trip_seconds(CLASSES[kind], 0.0, load * 0.99) != 0.0
+
+
+@given(curves, heats, st.floats(0.1, 2.9), st.floats(0.01, 0.99))
+def test_heat_arrives_at_opening_exactly_when_it_was_said_to(
+    curve: Curve, heat: float, load: float, part: float
+) -> None:
+    seconds = trip_seconds(curve, heat, load)
+    assume(seconds is not None and seconds > 1e-3)
+    assert seconds is not None
+    half = warmed(curve, heat, load, part * seconds)
+    assert warmed(curve, half, load, (1 - part) * seconds) == pytest.approx(1.0, abs=1e-6)
+    assert half < 1.0
+    left = trip_seconds(curve, half, load)
+    assert left == pytest.approx((1 - part) * seconds, rel=1e-3, abs=1e-3)
+
+
+@given(curves, heats, heats, st.floats(1.2, 2.9), st.floats(0.0, 2.0))
+def test_the_warmer_and_the_more_loaded_the_sooner(
+    curve: Curve, one: float, other: float, load: float, more: float
+) -> None:
+    cool, warm = sorted((one, other))
+    first, second = trip_seconds(curve, cool, load), trip_seconds(curve, warm, load + more)
+    assert first is not None
+    assert second is not None
+    assert second <= first
+
+
+def test_three_seconds_at_101_are_nothing_and_an_hour_at_130_is_not_outlived() -> None:
+    for kind, curve in CLASSES.items():
+        before = unknown_heat(curve, 0.8)
+        assert warmed(curve, before, 1.01, 3.0) - before < 0.01, kind
+        seconds = trip_seconds(curve, before, 1.30)
+        assert seconds is not None
+        assert seconds < 300, kind
+
+
+def heats_of(*breakers: Breaker) -> Heats:
+    return Heats("r12", breakers)
+
+
+FEED = Breaker("a", CLASSES["ul489"], 40_000.0, 0.5, "assumed")
+
+
+def test_a_breaker_that_nobody_watched_begins_warm_and_goes_on_from_there() -> None:
+    heats = heats_of(FEED)
+    assert heats.look(None, 0.0) == []  # nothing is known of it
+    (state,) = heats.look(60_000.0, 1.0)
+    assert (state.load, state.heat, state.opens_in) == (0.75, pytest.approx(0.5625), None)
+    (state,) = heats.look(120_000.0, 2.0)
+    assert state.load == 1.5
+    (later,) = heats.look(120_000.0, 62.0)
+    assert later.heat > state.heat
+    assert state.opens_in is not None
+    assert later.opens_in == pytest.approx(state.opens_in - 60)
+    assert heats.look(None, 72.0) == []  # no power is known: nothing is told, and the last load goes on
+    (last,) = heats.look(120_000.0, 82.0)
+    assert last.opens_in == pytest.approx(later.opens_in - 20)
+
+
+def test_a_restart_keeps_the_heat_and_adds_that_of_the_time_away() -> None:
+    heats = heats_of(FEED)
+    heats.look(60_000.0, 0.0)
+    heats.look(104_000.0, 1.0)
+    (before,) = heats.look(104_000.0, 31.0)
+    again = heats_of(FEED)
+    assert again.restore(heats.kept(1000.0), Instant(5.0, 1020.0))
+    (after,) = again.look(104_000.0, 5.0)
+    assert before.opens_in is not None
+    assert after.opens_in == pytest.approx(before.opens_in - 20)
+
+
+@pytest.mark.parametrize(
+    ("body", "wall"),
+    [
+        (b"", 1000.0), (b"{}", 1000.0), (b'{"at":1000,"rack":"r13","breakers":{"a":[0.5,1]}}', 1001.0),
+        (b'{"at":1000,"rack":"r12","breakers":{"a":[0.5,1]}}', 1001.0 + KEPT_FOR),
+        (b'{"at":1000,"rack":"r12","breakers":{"a":[0.5,1]}}', 900.0), (b"\xff", 1000.0), (b"[" * 9999, 1000.0),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_is_of_another_rack_or_time_is_not_taken_up(body: bytes, wall: float) -> None:
+    heats = heats_of(FEED)
+    assert not heats.restore(body[:200], Instant(0.0, wall))
+    (state,) = heats.look(60_000.0, 1.0)
+    assert state.heat == pytest.approx(0.5625)
+
+
+def test_what_is_kept_is_written_only_when_it_has_changed() -> None:
+    heats = heats_of(FEED)
+    heats.look(60_000.0, 0.0)
+    assert heats.worth_keeping(1000.0) is not None
+    for second in range(1, 100):
+        heats.look(60_000.0, float(second))
+        assert heats.worth_keeping(1000.0 + second) is None
+    heats.look(120_000.0, 200.0)
+    heats.look(120_000.0, 230.0)
+    assert heats.worth_keeping(1230.0) is not None
