@@ -111,9 +111,11 @@ class Board:
             "unit": panel.unit,
             "color": looks.coloring(panel.look, extra, bool(panel.limits)),
             "thresholds": looks.thresholds(panel.limits or (("green", None),)),
-            "mappings": _mappings(panel.mapped),
+            "mappings": [*_mappings(panel.mapped), *_absence(panel)],
             "custom": custom,
         }
+        if panel.none:
+            defaults["noValue"] = panel.none
         ends = zip(("min", "max"), panel.span, strict=True)
         defaults.update({key: value for key, value in ends if value is not None})
         if panel.decimals is not None:
@@ -127,7 +129,7 @@ class Board:
         """Widths and links of the columns of a table: a node leads to the board of that node."""
         if panel.look != "table":
             return []
-        made = [_override(shown, "custom.width", _WIDE[label]) for label, shown in panel.labels if label in _WIDE]
+        made = [_override(header, "custom.width", width) for header, width in _widths(panel).items()]
         for header, target in panel.links:
             values = {
                 each.name: f'${{__data.fields["{shown}"]}}'
@@ -187,13 +189,54 @@ def _variable(variable: Variable) -> Any:
     )
 
 
-_WIDE = {"alertname": 240, "metric": 340, "cluster_uuid": 290}
+_WIDE = {"alertname": 240, "metric": 340, "cluster_uuid": 320, "instance": 150}
 """Columns whose words are longer than the rest, and their widths in pixels."""
+
+
+_SCREEN = 1600
+"""Pixels of the screen for which columns are made."""
+_LEAST = {"dateTimeFromNow": 150}
+"""Pixels that values need, by unit, where that is more than headers do."""
+
+
+def _needed(header: str, unit: str) -> int:
+    """Pixels that a column needs, so that its header is not cut: its letters, the sign of the order, and the rim."""
+    return max(_LEAST.get(unit, 70), 8 * len(header) + 36)
+
+
+def _widths(panel: Panel) -> dict[str, int]:
+    """Widths of the columns that need more than their share, or have longer words; the others share the rest."""
+    needs = {shown: _WIDE.get(label, _needed(shown, "")) for label, shown in panel.labels}
+    needs |= {column.header: _needed(column.header, column.unit or "") for column in panel.columns}
+    fixed = {shown: _WIDE[label] for label, shown in panel.labels if label in _WIDE}
+    fixed |= {column.header: needs[column.header] for column in panel.columns if column.first}
+    room = panel.width * _SCREEN // COLUMNS - 30
+    while True:
+        left = {header: need for header, need in needs.items() if header not in fixed}
+        share = (room - sum(fixed.values())) / max(1, len(left))
+        more = {header: need for header, need in left.items() if need > share}
+        if not more:
+            return fixed
+        fixed |= more
+
+
 NOTHING: Json = {
     "type": "special",
     "options": {"match": "null+nan", "result": {"text": "-", "color": "transparent", "index": 9}},
 }
 """An empty cell of a table has no colour: absent is neither good nor bad."""
+
+
+def _absence(panel: Panel) -> list[Json]:
+    """How a series without a value is shown."""
+    if panel.absent == "-":
+        return []
+    mapping: Json = {
+        "type": "special",
+        "options": {"match": "null+nan", "result": {"text": panel.absent, "color": "red"}},
+    }
+    mapping["options"]["result"]["index"] = len(panel.mapped)
+    return [mapping]
 
 
 def _mappings(mapped: Mapped) -> list[Json]:
@@ -218,10 +261,14 @@ def _column_overrides(panel: Panel) -> list[Json]:
     made = []
     for column in panel.columns:
         properties: list[Json] = [{"id": "unit", "value": column.unit}]
+        if column.first:
+            properties.append({"id": "custom.align", "value": "left"})
+        if column.decimals is not None:
+            properties.append({"id": "decimals", "value": column.decimals})
         if column.limits:
             properties.append({"id": "thresholds", "value": looks.thresholds(column.limits)})
+        properties.append({"id": "mappings", "value": [*_mappings(column.mapped), NOTHING]})
         if column.limits or column.mapped:
-            properties.append({"id": "mappings", "value": [*_mappings(column.mapped), NOTHING]})
             properties.append({"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}})
         made.append({"matcher": {"id": "byName", "options": column.header}, "properties": properties})
     return made
@@ -245,7 +292,10 @@ def _transformations(panel: Panel) -> list[Json]:
     values = {f"Value #{chr(ord('A') + number)}": each.header for number, each in enumerate(panel.columns)}
     if single:
         values = {"Value": panel.columns[0].header, **values}
-    order = [label for label, _ in panel.labels] + list(values)
+    first = [name for name, each in zip(values, panel.columns, strict=False) if each.first]
+    if single:
+        first = list(values) if panel.columns[0].first else []
+    order = [*first, *(label for label, _ in panel.labels), *(name for name in values if name not in first)]
     organize = {
         "excludeByName": {"Time": True},
         "includeByName": {},

@@ -21,7 +21,7 @@ def _timeseries(extra: Json) -> tuple[Json, Json]:
         "drawStyle": "line",
         "lineWidth": 1,
         "lineInterpolation": "linear",
-        "fillOpacity": 30 if extra.get("stack") else 5,
+        "fillOpacity": 30 if extra.get("stack") else 0,  # fills of lines that lie on each other mix to mud
         "gradientMode": "none",
         "showPoints": "never",
         "spanNulls": False,
@@ -106,10 +106,12 @@ def _states(_: Json) -> tuple[Json, Json]:
 
 
 def _table(extra: Json) -> tuple[Json, Json]:
-    order = [{"desc": extra.get("descending", True), "displayName": extra["sort"]}] if "sort" in extra else []
+    sort = extra.get("sort", ())
+    keys = [sort] if isinstance(sort, str) else sort
+    order = [{"desc": not key.startswith("+"), "displayName": key.removeprefix("+")} for key in keys]
     return {
         "cellHeight": "sm",
-        "footer": {"countRows": False, "enablePagination": True, "fields": "", "reducer": ["sum"], "show": False},
+        "footer": {"countRows": False, "enablePagination": False, "fields": "", "reducer": ["sum"], "show": False},
         "showHeader": True,
         "sortBy": order,
     }, {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True, "inspect": False, "minWidth": 70}

@@ -30,13 +30,19 @@ UP_DOWN: Mapped = ((1, "up", "green"), (0, "down", "red"))
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table: a query whose result has just the table's labels."""
+    """One column of a table: a query whose result has just the table's labels.
+
+    `zero` says that what is absent is 0: a count of what has not happened. `first` puts the column before the labels.
+    """
 
     header: str
     expr: str
     unit: str | None = None
     limits: Steps = ()
     mapped: Mapped = ()
+    zero: bool = False
+    first: bool = False
+    decimals: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ class Panel:
     links: tuple[tuple[str, str], ...] = ()
     lines: tuple[str, ...] = ()
     instant: bool = False
+    none: str = ""
+    absent: str = "-"
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -84,6 +92,15 @@ def _meaning(subject: str, what: str | None, good: str) -> str:
     return f"{what}\n\n**Good:** {good}".strip()
 
 
+NOT_OFFERED = "no series: this hardware, its driver or the configuration does not offer it"
+NOTHING_WRONG = "nothing, and that is good"
+
+
+def _emptiness(good: str) -> str:
+    """What a panel without any series says: that this is good, or what may be the reason."""
+    return NOTHING_WRONG if good.startswith(("empty", "no value", "0")) else NOT_OFFERED
+
+
 def _panel(look: str, about: About, good: str, **options: Any) -> Panel:
     queries = _queries(about)
     if "legend" in options:
@@ -93,7 +110,9 @@ def _panel(look: str, about: About, good: str, **options: Any) -> Panel:
     title = options.pop("title", None) or terms.title_of(subject)
     what = options.pop("what", None)
     size = options.pop("size", _SIZES[look])
-    known = {"limits", "span", "mapped", "decimals", "links", "lines", "instant"}
+    known = {"limits", "span", "mapped", "decimals", "links", "lines", "instant", "absent"}
+    options.setdefault("none", _emptiness(good))
+    known |= {"none"}
     given = {key: options.pop(key) for key in known & options.keys()}
     if unit == "percentunit" and "span" not in given and look != "timeseries":
         given["span"] = (0, 1)
@@ -140,25 +159,64 @@ def table(
     what: str | None = None,
     size: tuple[int, int] = (12, 9),
     links: Sequence[tuple[str, str]] = (),
+    rows: str = "",
+    none: str = "",
     **extra: Any,
 ) -> Panel:
     """A row for each set of labels and a column for each query; `labels` says how each label is headed.
 
-    `links` are pairs of a header and the board that its values lead to.
+    `links` are pairs of a header and the board that its values lead to. `rows` is a query with a series for each row
+    that has to be there, whatever the columns know of it. A table of several columns needs it: Grafana joins rows by
+    the labels that all queries have, and a query without a result has none, so that one empty column tears all rows.
     """
-    queries = tuple(Query(column.expr, "") for column in columns)
+    if len(columns) > 1 and not rows:
+        raise ValueError(f"table {title!r}: several columns need `rows`")
+    queries = tuple(Query(_completed(column, rows), "") for column in columns)
     columns = tuple(
         column
         if column.unit is not None
         else Column(column.header, column.expr, terms.unit_of_query(column.expr, _subject((Query(column.expr),))),
-                    column.limits, column.mapped)
+                    column.limits, column.mapped, column.zero, column.first, column.decimals)
         for column in columns
     )  # fmt: skip
     description = _meaning(_subject(queries), what, good)
     return Panel(
         "table", title, queries, description, "none", *size, columns=columns, labels=tuple(labels.items()),
-        links=tuple(links), instant=True, extra=extra,
+        links=tuple(links), instant=True, none=none or _emptiness(good), extra=extra,
     )  # fmt: skip
+
+
+def _completed(column: Column, rows: str) -> str:
+    """The column's query with a value for each row: NaN, which is shown as a dash, where nothing is known."""
+    return f"{column.expr} or {rows} * {'0' if column.zero else 'NaN'}" if rows else column.expr
+
+
+SEVERITIES: Mapped = ((3, "critical", "red"), (2, "warning", "orange"), (1, "note", "blue"))
+
+
+def alerts(
+    labels: dict[str, str],
+    *,
+    what: str,
+    title: str = "Firing alerts",
+    series: str = "ALERTS",
+    matchers: str = 'alertstate="firing"',
+    good: str = "empty. Every agent has the runbooks, at /runbooks/.",
+    **options: Any,
+) -> Panel:
+    """What fires, the worst first: the severity is a number with a name, which sorts as it should."""
+    begin = f"{series}{{{matchers}, " if matchers else f"{series}{{"
+    ranked = " or ".join(
+        f"{begin}{severity}}} * {rank}"
+        for severity, rank in (
+            ('severity="critical"', 3),
+            ('severity="warning"', 2),
+            ('severity!~"critical|warning"', 1),
+        )
+    )
+    rank = Column("Severity", f"max by ({', '.join(labels)}) ({ranked})", "short", mapped=SEVERITIES, first=True)
+    options.setdefault("sort", "Severity")
+    return table(title, [rank], good, labels=labels, what=what, none="no alert", **options)
 
 
 def note(content: str, *, title: str = "", size: tuple[int, int] = (24, 2)) -> Panel:

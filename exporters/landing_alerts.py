@@ -99,9 +99,13 @@ def link(alert: Alert) -> str:
 
 
 def runbook(alert: Alert) -> str | None:
-    """Where the runbook is: an address that the rule gives in full, else the page of it that this agent serves."""
+    """Where the runbook is: an address that the rule gives in full, else the page of it that this agent serves.
+
+    The pack's rules give this agent's own, by a name that whoever looks at the page may not be able to resolve.
+    """
     address = alert.annotations.get("runbook_url", "")
-    if address.startswith(("https://", "http://")):
+    own = f"http://{dict(alert.labels).get('instance')}/runbooks/{alert.rule}"
+    if address != own and address.startswith(("https://", "http://")):
         return address
     return f"/runbooks/{alert.rule}" if address and _NAME.fullmatch(alert.rule) else None
 

@@ -42,7 +42,7 @@ THROTTLES = {
 }
 """What a reason for low clocks means; the ones without words are normal, or somebody's wish."""
 _UMBRELLA = "hw_slowdown"
-"""Stands for heat or brake, too, which have a reason of their own where the GPU tells them."""
+"""Stands for heat or brake, too, which have a reason of their own where the GPU tells them: a state apart."""
 
 BUSY = 0.7
 BEHIND = 0.5
@@ -159,6 +159,9 @@ def _add_states(found: Gathered, made: Mapping[Entity, Device]) -> None:
     for reading in found.of("coldplate_gpu_throttle_active"):
         if reading.value == 1 and (device := made.get(reading.entity)) is not None:
             device.throttles.append(dict(reading.labels).get("reason", ""))
+    for reading in found.of("coldplate_gpu_hw_slowdown_active"):
+        if reading.value == 1 and (device := made.get(reading.entity)) is not None:
+            device.throttles.append(_UMBRELLA)
     for reading in found.of("coldplate_gpu_xid_last_timestamp_seconds"):
         if (device := made.get(reading.entity)) is not None:
             device.xids.append((reading.value, dict(reading.labels).get("xid", "")))

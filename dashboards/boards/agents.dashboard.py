@@ -1,7 +1,7 @@
 """coldplate itself: can what the other boards show be believed."""
 
 from dashboards.board import Board
-from dashboards.panels import UP_DOWN, Column, graph, stat, states, table
+from dashboards.panels import UP_DOWN, Column, alerts, graph, stat, states, table
 from dashboards.rulebook import steps
 
 NONE = (("green", None), ("red", 1))
@@ -23,10 +23,10 @@ dashboard.add(
         title="Missing without need",
         what="Series that are absent though the hardware has them: a permission, a file or a sensor is wrong.",
         limits=FEW),
-    stat("sum(increase(coldplate_worker_restarts_total[1h]))", "0.", title="Worker restarts, 1 h", unit="short",
+    stat("round(sum(increase(coldplate_worker_restarts_total[1h])))", "0.", title="Worker restarts, 1 h", unit="short",
         limits=FEW, decimals=0),
-    stat("sum(increase(coldplate_rule_evaluation_failures_total[1h]))", "0.", title="Rule failures, 1 h", unit="short",
-        limits=NONE, decimals=0),
+    stat("round(sum(increase(coldplate_rule_evaluation_failures_total[1h])))", "0.", title="Rule failures, 1 h",
+        unit="short", limits=NONE, decimals=0),
     stat("sum(coldplate_notifications_queued) or vector(0)", "0, but for seconds.", title="Alerts that wait",
         what="Alerts that wait to be delivered.", limits=FEW),
     stat("count(coldplate_build_info)", "the number of your nodes.", title="Agents", trend=True),
@@ -53,7 +53,7 @@ dashboard.add(
         "all up; hardware that is absent has no row.", title="Backends", mapped=UP_DOWN),
     table("What each backend found", [Column("Nodes", "count by (backend, outcome) (coldplate_backend_info == 1)",
         unit="short")], "ok, or absent where there is no such hardware; never failed.", labels={"backend": "Backend",
-        "outcome": "Outcome"}, size=(12, 8), sort="Outcome"),
+        "outcome": "Outcome"}, size=(12, 8), sort="+Outcome"),
 )  # fmt: skip
 dashboard.row("What is missing, and why")
 dashboard.add(
@@ -91,7 +91,7 @@ dashboard.add(
         "nothing dropped.", title="Notifications", size=(8, 8), few=True),
     graph("topk(20, coldplate_notifications_queued)", "0 but for seconds.", title="Alerts that wait",
         legend="{{instance}} {{notifier}}", size=(8, 8), few=True),
-    table("Alerts that nodes tell", [Column("Alerts", 'count by (alertname, severity, alertstate) (coldplate_alert)',
-        unit="short")], "as on the server: what only one of the two shows is a rule that one of them lacks.",
-        labels={"alertstate": "State", "severity": "Severity", "alertname": "Alert"}, size=(8, 8), sort="Severity"),
+    alerts({"alertstate": "State", "alertname": "Alert"}, title="Alerts that nodes tell", series="coldplate_alert",
+        matchers="", what="Alerts that fire or wait on the nodes themselves.",
+        good="as on the server: what only one of the two shows is a rule that one of them lacks.", size=(8, 8)),
 )  # fmt: skip

@@ -19,6 +19,15 @@ def per_port(operator: str, expr: str) -> str:
 SERIOUS = 'type!~"buffer_overrun|receive_.*|transmit_discard|recovery_successful"'
 """The types of NVLink errors on which NvLinkErrors acts: not those that are a part of error correction."""
 
+FLAPS = per_port("sum", "round(increase(coldplate_infiniband_link_down_events_total[1h]))")
+SYMBOLS = per_port("sum", "round(increase(coldplate_infiniband_symbol_error_total[1h]))")
+RECOVERIES = per_port("sum", "round(increase(coldplate_infiniband_link_error_recovery_total[5m]))")
+OF_KIND = "port:infiniband_rate_bytes_per_second:board"
+SLOW_LINKS = per_port(
+    "min",
+    f"{OF_KIND} < on (instance, board_id) group_left () 0.95 * quantile by (instance, board_id) (0.5, {OF_KIND})",
+)
+
 dashboard = Board(
     "fabric", "Is every NVLink and every InfiniBand port up and clean, and does traffic wait for one of them?"
 )
@@ -28,10 +37,10 @@ dashboard.add(
         what="InfiniBand ports in the active state.", limits=(("red", None), ("green", 1))),
     stat("count(coldplate_infiniband_port_up == 0) or vector(0)", "0.", title="Ports down",
         what="InfiniBand ports in any other state; spare ports count too.", limits=NONE),
-    stat("sum(increase(coldplate_infiniband_link_down_events_total[1h]))", "0.", title="Flaps in an hour",
+    stat("round(sum(increase(coldplate_infiniband_link_down_events_total[1h])))", "0.", title="Flaps in an hour",
         what="Times that a port left the active state in an hour.", unit="short", limits=FEW, decimals=0),
     stat("count(coldplate_nvlink_up == 0) or vector(0)", "0.", title="NVLinks down", limits=NONE),
-    stat("sum(increase(coldplate_gpu_nvlink_errors_total{" + SERIOUS + "}[1h]))", "0.",
+    stat("round(sum(increase(coldplate_gpu_nvlink_errors_total{" + SERIOUS + "}[1h])))", "0.",
         title="NVLink errors in an hour", unit="short", limits=FEW, decimals=0),
     stat('count(coldplate_gpu_fabric_state{state=~"not_started|in_progress"} == 1) or vector(0)', "0.",
         title="GPUs not in the fabric", what="GPUs that have not joined the NVLink fabric: CUDA cannot start on them.",
@@ -40,20 +49,19 @@ dashboard.add(
 dashboard.row("Ports to look at first")
 dashboard.add(
     table("Ports with trouble", [
-        Column("Flaps, 1 h", "topk(20, " + per_port("sum",
-            "increase(coldplate_infiniband_link_down_events_total[1h])") + " > 0)", unit="short", limits=FEW),
-        Column("Symbol errors, 1 h", "topk(20, " + per_port("sum",
-            "increase(coldplate_infiniband_symbol_error_total[1h])") + " > 0)", unit="short", limits=FEW),
-        Column("Recoveries, 5 min", "topk(20, " + per_port("sum",
-            "increase(coldplate_infiniband_link_error_recovery_total[5m])") + " > 0)", unit="short",
-            limits=steps("InfinibandLinkRecoveries")),
+        Column("Flaps, 1 h", f"topk(20, {FLAPS} > 0)", unit="short", limits=FEW, decimals=0),
+        Column("Symbol errors, 1 h", f"topk(20, {SYMBOLS} > 0)", unit="short", limits=FEW, decimals=0),
+        Column("Recoveries, 5 min", f"topk(20, {RECOVERIES} > 0)", unit="short",
+            limits=steps("InfinibandLinkRecoveries"), decimals=0),
     ], "empty.", what="Ports that went down, trained anew or lost bits; the twenty worst by each.", labels=PORT,
-        links=(("Node", "node"),), size=(12, 9), sort="Flaps, 1 h"),
+        links=(("Node", "node"),), size=(12, 9), sort="Flaps, 1 h",
+        rows=f"(topk(20, {FLAPS} > 0) or topk(20, {SYMBOLS} > 0) or topk(20, {RECOVERIES} > 0))"),
     states([("coldplate_infiniband_port_up == 0", "{{instance}} {{device}}/{{port}}")],
         "empty: a port has a row only while it is down.", title="Ports that were down", mapped=UP_DOWN, size=(12, 9)),
-    table("Links below their rate", [Column("Rate", per_port("min", "coldplate_infiniband_rate_bytes_per_second"))],
-        "one rate for all adapters of one kind.", labels=PORT, links=(("Node", "node"),), size=(12, 8), sort="Rate",
-        descending=False),
+    table("Links below their rate", [Column("Rate", SLOW_LINKS, limits=(("orange", None),))],
+        "empty: adapters of one kind run at one rate.", what="Ports that are up at a lower rate than the others of "
+        "their node with the same adapter, as in InfinibandBelowRate.", labels=PORT, links=(("Node", "node"),),
+        size=(12, 8), sort="+Rate", none="none: adapters of one kind run at one rate"),
     table("NVLinks down", [Column("Links", "count by (instance, gpu) (coldplate_nvlink_up == 0)", unit="short",
         limits=NONE)], "empty.", what="Links that are inactive, by GPU.", labels={"instance": "Node", "gpu": "GPU"},
         links=(("Node", "node"),), size=(12, 8), sort="Links"),
@@ -105,7 +113,7 @@ dashboard.add(
         unit="short")],
           "72 GPUs on 18 nodes for a full NVL72; one clique in each domain. Zeros stand for nodes by themselves.",
               what="GPUs that share an NVLink domain.", labels={"cluster_uuid": "Domain", "clique": "Clique"},
-              sort="GPUs"),
+              rows="count by (cluster_uuid, clique) (coldplate_gpu_fabric_info)", sort="GPUs"),
     graph([("sum by (state) (coldplate_gpu_fabric_state)")], "all completed, or not supported.",
         title="Registration with the fabric", stack=True, few=True, size=(12, 9)),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Fleet: is everything there, what fires, and where to look first."""
 
 from dashboards.board import Board
-from dashboards.panels import Column, bars, graph, stat, table
+from dashboards.panels import Column, alerts, bars, graph, stat, table
 from dashboards.rulebook import limits, steps
 from dashboards.shapes import per_gpu
 
@@ -45,14 +45,9 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("What fires, and where")
 dashboard.add(
-    table("Firing alerts", [Column("Alerts",
-        'count by (alertname, severity, instance, rack, gpu, device, job_id) (ALERTS{alertstate="firing"})',
-        unit="short")],
-          "empty. Every agent has the runbooks, at /runbooks/.", what="Alerts that fire on the server, with where.",
-              size=(24, 9),
-          labels={"severity": "Severity", "alertname": "Alert", "instance": "Node", "rack": "Rack", "gpu": "GPU",
-              "device": "Port", "job_id": "Job"},
-          links=(("Node", "node"), ("Rack", "rack"), ("Job", "job")), sort="Severity", descending=False),
+    alerts({"alertname": "Alert", "instance": "Node", "rack": "Rack", "gpu": "GPU", "device": "Port", "job_id": "Job"},
+        what="Alerts that fire on the server, with where.", size=(24, 12),
+        links=(("Node", "node"), ("Rack", "rack"), ("Job", "job"))),
 )  # fmt: skip
 dashboard.row("Power against budget")
 dashboard.add(
@@ -74,26 +69,26 @@ dashboard.add(
         Column("Missing nodes", "max by (rack) (rack:nodes_missing:max)", limits=NONE)],
           "no colour but green. A rack leads to its board.",
               what="Every rack with its power, budget and what is missing.", labels={"rack": "Rack"}, size=(12, 8),
-              links=(("Rack", "rack"),), sort="Share"),
+              links=(("Rack", "rack"),), rows="max by (rack) (rack:power_watts:max)", sort="Share"),
 )  # fmt: skip
 dashboard.row("GPUs to look at first")
 dashboard.add(
     table("Ten hottest GPUs by margin", [Column("Margin", "bottomk(10, " + per_gpu("min",
         "coldplate_gpu_temperature_margin_celsius") + ")", limits=steps("GpuHot"))],
           "more than the limit of GpuHot on every line.", labels={"instance": "Node", "gpu": "GPU"}, links=(("Node",
-              "node"),), size=(8, 9), sort="Margin", descending=False),
+              "node"),), size=(8, 11), sort="+Margin"),
     table("Ten most throttled nodes", [Column("Throttled",
         "topk(10, max by (instance) (node:gpu_throttle_worst_ratio:rate5m) > 0)",
             limits=steps("GpuSoftwareThermalThrottle",
         "GpuHardwareThermalThrottle"))],
           "empty.", what="Share of GPU time in which heat, a brake or another cause held clocks down.",
-              labels={"instance": "Node"}, links=(("Node", "node"),), size=(8, 9), sort="Throttled"),
+              labels={"instance": "Node"}, links=(("Node", "node"),), size=(8, 11), sort="Throttled"),
     table("Ten most uneven jobs", [Column("Spread",
         "topk(10, max by (instance, job_id) (job:utilization_ratio:spread1m))", limits=(("green", None), ("orange",
         0.5)))],
           "small: GPUs of one job are equally busy. GpuImbalance begins at half.",
               what="Utilization of the busiest less that of the idlest GPU of a job on a node.",
-              labels={"instance": "Node", "job_id": "Job"}, links=(("Node", "node"), ("Job", "job")), size=(8, 9),
+              labels={"instance": "Node", "job_id": "Job"}, links=(("Node", "node"), ("Job", "job")), size=(8, 11),
               sort="Spread"),
     table("Nodes with GPUs missing", [Column("Missing", "max by (instance) (node:gpus_missing:max > 0)", limits=NONE)],
           "empty.", what="GPUs that a node should have and does not show.", labels={"instance": "Node"}, links=(("Node",

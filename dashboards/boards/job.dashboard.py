@@ -1,7 +1,7 @@
 """Job: do its GPUs work alike, which one is behind, and why."""
 
 from dashboards.board import Board
-from dashboards.panels import YES_NO, Column, bars, graph, heat, stat, table
+from dashboards.panels import YES_NO, Column, alerts, bars, graph, heat, stat, table
 from dashboards.rulebook import steps
 from dashboards.shapes import HARMFUL, of_job, per_gpu
 
@@ -15,6 +15,20 @@ CLOCK = of_job('coldplate_gpu_clock_mean_hertz{domain="sm"}')
 POWER = of_job("coldplate_gpu_power_mean_watts")
 BUSY = of_job("coldplate_gpu_utilization_mean_ratio")
 
+HELD = (
+    "max by (instance, gpu) (gpu:job_info:exclusive or "
+    "last_over_time(gpu:job_info:exclusive[$__range]) and on (instance, gpu, uuid) coldplate_gpu_up == 0)"
+)
+"""The job's GPUs, and those that it held when they were lost: the driver no longer tells who uses them."""
+UP = f"{HELD} * on (instance, gpu) min by (instance, gpu) (coldplate_gpu_up)"
+LOST = ((0, "lost", "red"), (1, "up", "green"))
+
+
+def share(expr: str, of: str) -> str:
+    """Each GPU's value as a share of what the job has; one that is lost has a bar without a value."""
+    return f"{per_gpu('max', expr)} / scalar({of}) or {HELD} * NaN"
+
+
 dashboard = Board(
     "job",
     "Do the GPUs of the job work alike, which is behind, and why? GPUs that jobs share, and MIG instances, are left "
@@ -22,24 +36,32 @@ dashboard = Board(
 )
 dashboard.row("Do its GPUs work alike?")
 dashboard.add(
-    stat("count(gpu:job_info:exclusive)", "the number that the job asked for.", title="GPUs",
-        what="GPUs that the job holds alone."),
+    stat(f"count({HELD})", "the number that the job asked for.", title="GPUs",
+        what="GPUs that the job holds alone, or held when they were lost.", size=(3, 4)),
+    stat(f"count({UP} == 0) or vector(0)", "0.", title="GPUs lost", what="GPUs of the job that do not answer.",
+        limits=NONE, size=(3, 4)),
     stat("count(count by (instance) (gpu:job_info:exclusive))", "the number that the job asked for.", title="Nodes",
-        what="Nodes on which the job holds GPUs."),
-    stat(f"avg({BUSY})", "above 90% in training.", title="Mean utilization", trend=True),
+        what="Nodes on which the job holds GPUs.", size=(3, 4)),
+    stat(f"avg({BUSY})", "above 90% in training.", title="Mean utilization", trend=True, size=(4, 4)),
     stat(f"max({BUSY}) - min({BUSY})", "small: GpuImbalance begins at half.", title="Spread of utilization",
-        what="Utilization of the busiest less that of the idlest GPU, means of a minute.", limits=SPREAD, trend=True),
-    stat(f"min({POWER}) / quantile(0.5, {POWER})", "above 85%.", title="Weakest over median",
+        what="Utilization of the busiest less that of the idlest GPU, means of a minute.", limits=SPREAD, trend=True,
+        size=(4, 4)),
+    stat(f"min({POWER}) / quantile(0.5, {POWER})", "above 85%.", title="Weakest GPU",
         what="Power of the GPU that draws least over the median: who draws little computes slowly, or not at all.",
-        unit="percentunit", limits=BEHIND),
+        unit="percentunit", limits=BEHIND, size=(3, 4)),
     stat(f"sum({of_job('increase(coldplate_gpu_energy_joules_total[$__range])')})", "in proportion to the work done.",
-        title="Energy in this range", unit="joule"),
-    bars([(f"max by (instance, gpu) ({BUSY})")], "bars of one length.", title="Utilization", size=(12, 9)),
-    bars([(f"max by (instance, gpu) ({POWER})")], "bars of one length.", title="Power", size=(12, 9)),
+        title="Energy in this range", unit="joule", size=(4, 4)),
+    bars([(share(BUSY, f"max({BUSY})"), "{{instance}} GPU {{gpu}}")], "long, green bars.",
+        title="Utilization, share of the busiest", what="Utilization of each GPU over that of the busiest, means of a "
+        "minute. A red bar is a GPU that is behind.", unit="percentunit", limits=BEHIND, absent="lost", size=(12, 10)),
+    bars([(share(POWER, f"quantile(0.5, {POWER})"), "{{instance}} GPU {{gpu}}")], "long, green bars.",
+        title="Power, share of the median", what="Power of each GPU over the median, means of a minute. A red bar is a "
+        "GPU that computes slowly, or not at all.", unit="percentunit", limits=BEHIND, absent="lost", size=(12, 10)),
 )  # fmt: skip
 dashboard.row("Which one is behind, and why?")
 dashboard.add(
     table("Cause", [
+        Column("State", UP, unit="short", mapped=LOST),
         Column("Busy", per_gpu("max", BUSY)),
         Column("Power/median", f"{per_gpu('max', POWER)} / scalar(quantile(0.5, {POWER}))", unit="percentunit",
             limits=BEHIND),
@@ -51,12 +73,14 @@ dashboard.add(
         Column("PCIe lanes", per_gpu("min", of_job(PCIE)), unit="percentunit", limits=(("orange", None), ("green", 1))),
         Column("NVLinks down", per_gpu("sum", of_job("1 - coldplate_nvlink_up")), unit="short", limits=NONE),
         Column("Remap", per_gpu("max", of_job("coldplate_gpu_row_remap_pending")), unit="short", mapped=YES_NO),
-        Column("XIDs, 1 h", per_gpu("sum", of_job("increase(coldplate_gpu_xids_total[1h])")), unit="short",
-            limits=(("green", None), ("orange", 1))),
+        Column("XIDs, 1 h", per_gpu("sum", "round(increase(coldplate_gpu_xids_total[1h]))")
+            + f" * on (instance, gpu) {HELD}", unit="short", limits=(("green", None), ("orange", 1)), zero=True,
+            decimals=0),
         Column("Memory", per_gpu("max", of_job(MEMORY)), unit="percentunit"),
     ], "nothing but green. A GPU that is behind with all else green gets too little work: look at the job.",
-        what="Each GPU of the job with what can hold it back.", labels={"instance": "Node", "gpu": "GPU"}, size=(24,
-        10), links=(("Node", "node"),), sort="Power/median", descending=False),
+        what="Each GPU of the job with what can hold it back; one that was lost first.",
+        labels={"instance": "Node", "gpu": "GPU"}, size=(24, 12), links=(("Node", "node"),), rows=HELD,
+        sort=("+State", "+Power/median")),
 )  # fmt: skip
 dashboard.row("Side by side")
 dashboard.add(
@@ -85,15 +109,14 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("What it has had")
 dashboard.add(
-    table("The job", [Column("Nodes", "count by (scheduler, job_id, user, name) (count by (instance, scheduler, "
-        "job_id, user, name) (coldplate_gpu_job_info))", unit="short")], "the job that you meant.",
-        labels={"job_id": "Job", "name": "Name", "user": "User", "scheduler": "Scheduler"}, size=(8, 6)),
-    stat("min(coldplate_job_start_timestamp_seconds) * 1000", "when you started it.", title="Began", size=(4, 6),
-        unit="dateTimeFromNow"),
-    stat("sum(coldplate_job_energy_joules_total)", "in proportion to the work done.", title="Energy so far", size=(4,
-        6)),
-    table("Firing alerts", [Column("Alerts",
-        'count by (alertname, severity, instance, gpu) (ALERTS{alertstate="firing", job_id="$job"})', unit="short")],
-        "empty.", what="Alerts about this job on the server.", labels={"severity": "Severity", "alertname": "Alert",
-        "instance": "Node", "gpu": "GPU"}, links=(("Node", "node"),), size=(8, 6), sort="Severity"),
+    table("The job", [Column("Nodes", "count by (scheduler, job_id, user, name, account, partition) "
+        "(coldplate_job_info)", unit="short")], "the job that you meant.",
+        labels={"job_id": "Job", "name": "Name", "user": "User", "account": "Account",
+        "partition": "Partition", "scheduler": "Scheduler"}, size=(24, 5)),
+    stat("min(coldplate_job_start_timestamp_seconds) * 1000", "when you started it.", title="Began", size=(6, 7),
+        unit="dateTimeFromNow", none="not told: no process of the job runs, and its scheduler told no start"),
+    stat("sum(coldplate_job_energy_joules_total)", "in proportion to the work done.", title="Energy so far",
+        size=(6, 7), none="not counted: none of the job's GPUs has an energy counter to itself"),
+    alerts({"alertname": "Alert", "instance": "Node", "gpu": "GPU"}, matchers='alertstate="firing", job_id="$job"',
+        what="Alerts about this job on the server.", links=(("Node", "node"),), size=(12, 7)),
 )  # fmt: skip

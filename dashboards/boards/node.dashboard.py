@@ -1,13 +1,14 @@
 """Node: is each GPU well, does it do true work, and what holds it back."""
 
 from dashboards.board import Board
-from dashboards.panels import UP_DOWN, YES_NO, Column, graph, heat, stat, states, table
+from dashboards.panels import UP_DOWN, YES_NO, Column, alerts, graph, heat, stat, states, table
 from dashboards.rulebook import steps
 from dashboards.shapes import HARMFUL
 
 NONE = (("green", None), ("red", 1))
 MARGIN = steps("GpuHot")
 THROTTLE = steps("GpuSoftwareThermalThrottle", "GpuHardwareThermalThrottle")
+LOST = ((0, "lost", "red"), (1, "up", "green"))
 ON_OFF = ((1, "held down", "red"), (0, "free", "green"))
 RATE = "[$__rate_interval]"
 
@@ -34,7 +35,7 @@ dashboard.add(
         what="Share of time in which heat, a power brake or another cause held the clocks of the worst GPU down.",
         limits=THROTTLE, decimals=1),
     table("GPUs", [
-        Column("Up", per_gpu("min", "coldplate_gpu_up"), unit="short", mapped=UP_DOWN),
+        Column("State", per_gpu("min", "coldplate_gpu_up"), unit="short", mapped=LOST),
         Column("Busy", per_gpu("max", "coldplate_gpu_utilization_mean_ratio")),
         Column("SM active", per_gpu("max", "coldplate_gpu_sm_active_mean_ratio")),
         Column("Tensor", per_gpu("max", "coldplate_gpu_tensor_active_mean_ratio")),
@@ -46,11 +47,12 @@ dashboard.add(
         Column("Memory", per_gpu("max", "coldplate_gpu_memory_used_bytes / coldplate_gpu_memory_total_bytes"),
             unit="percentunit"),
         Column("Remap", per_gpu("max", "coldplate_gpu_row_remap_pending"), unit="short", mapped=YES_NO),
-        Column("XIDs, 1 h", per_gpu("sum", "increase(coldplate_gpu_xids_total[1h])"), unit="short",
-            limits=(("green", None), ("orange", 1))),
+        Column("XIDs, 1 h", per_gpu("sum", "round(increase(coldplate_gpu_xids_total[1h]))"), unit="short",
+            limits=(("green", None), ("orange", 1)), zero=True, decimals=0),
         Column("Links down", per_gpu("sum", "1 - coldplate_nvlink_up"), unit="short", limits=NONE),
-    ], "nothing but green, and GPUs of one job alike.", what="Each GPU of the node now; means of a minute.",
-        labels={"gpu": "GPU"}, size=(24, 9), sort="GPU", descending=False),
+    ], "nothing but green, and GPUs of one job alike.",
+        what="Each GPU of the node now, a lost one first; means of a minute.",
+        labels={"gpu": "GPU"}, size=(24, 11), rows=per_gpu("max", "coldplate_gpu_up"), sort=("+State", "+GPU")),
 )  # fmt: skip
 dashboard.row("Work, and how much of it is true")
 dashboard.add(
@@ -111,14 +113,11 @@ dashboard.add(
     table("XIDs", [Column("Times", "max by (gpu, xid) (coldplate_gpu_xid_errors_total > 0)", unit="short"),
         Column("Last", "max by (gpu, xid) (coldplate_gpu_xid_last_timestamp_seconds) * 1000", unit="dateTimeFromNow")],
         "empty. What each code asks for is in the runbooks of the alerts GpuXid*.", labels={"gpu": "GPU", "xid": "XID"},
-        sort="Last", size=(12, 8)),
+        rows="max by (gpu, xid) (coldplate_gpu_xid_errors_total > 0)", sort="Last", size=(7, 9)),
     table("What the driver asks for", [Column("Asked", "max by (gpu, action) (coldplate_gpu_recovery_action == 1)",
-        unit="short")], "none on every line.", labels={"gpu": "GPU", "action": "Action"}, size=(6, 8), sort="GPU",
-        descending=False),
-    table("Firing alerts", [Column("Alerts",
-        'count by (alertname, severity, gpu, device) (ALERTS{alertstate="firing"})', unit="short")], "empty.",
-        what="Alerts about this node on the server.", labels={"severity": "Severity", "alertname": "Alert",
-        "gpu": "GPU", "device": "Port"}, size=(6, 8), sort="Severity"),
+        unit="short")], "none on every line.", labels={"gpu": "GPU", "action": "Action"}, size=(5, 9), sort="+GPU"),
+    alerts({"alertname": "Alert", "gpu": "GPU", "device": "Port"}, what="Alerts about this node on the server.",
+        size=(12, 9)),
 )  # fmt: skip
 dashboard.row("Links")
 dashboard.add(

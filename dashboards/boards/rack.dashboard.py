@@ -1,7 +1,7 @@
 """Rack: does its power fit its budget, will it, and is all of it known."""
 
 from dashboards.board import Board
-from dashboards.panels import UP_DOWN, Column, gauge, graph, stat, states, table
+from dashboards.panels import UP_DOWN, Column, alerts, gauge, graph, stat, states, table
 from dashboards.rulebook import limits, steps
 from dashboards.shapes import in_rack
 
@@ -24,7 +24,9 @@ dashboard.add(
     stat("rack:headroom_watts:min", "positive, and enough for the next job.", title="Headroom",
         what="Budget less power now.", limits=(("red", None), ("green", 0)), size=(4, 6), trend=True),
     stat("rack:time_to_breach_seconds:linear5m", "no value: power does not rise towards the budget.",
-        title="Time to breach", what="When a straight line through the last 5 minutes meets the budget.",
+        title="Time to breach", none="not in sight",
+        what="When a straight line through the last 5 minutes meets the budget; none while power does not rise, and "
+        "none when it is over it already.",
         limits=steps("RackPowerBreachSoon"), size=(4, 6)),
     stat([("rack:nodes_missing:max", "missing"), ("max by (rack) (coldplate_rack_nodes_reporting)", "reporting")],
         "0 missing.", title="Nodes",
@@ -49,7 +51,7 @@ dashboard.add(
         in_rack("min by (instance) (coldplate_gpu_temperature_margin_celsius)"), limits=steps("GpuHot"))],
           "equal lines for nodes of one job, and green margins. A node leads to its board.",
               what="The nodes of the rack.", labels={"instance": "Node"}, links=(("Node", "node"),), size=(12, 9),
-              sort="Power"),
+              rows=in_rack("max by (instance) (up)"), sort="Power"),
 )  # fmt: skip
 dashboard.row("Which way it goes")
 dashboard.add(
@@ -60,7 +62,8 @@ dashboard.add(
     graph("rack:power_ratio:ramp10s", "below the line but at the start and end of jobs.", title="Ramp",
         what="How fast power changes over 10 seconds, as a share of the budget in a second.",
         limits=steps("RackPowerRamp"), size=(8, 8), few=True, decimals=2),
-    graph("rack:time_to_breach_seconds:linear5m", "empty: power does not rise.", title="Time to breach",
+    graph("rack:time_to_breach_seconds:linear5m", "empty: power does not rise.", title="Time to breach over time",
+        none="power does not rise towards the budget",
         what="When a straight line through 5 minutes meets the budget; only while power rises.",
         limits=steps("RackPowerBreachSoon"), size=(8, 8), few=True),
 )  # fmt: skip
@@ -99,9 +102,7 @@ dashboard.add(
     table("Sources of node power", [Column("Nodes", in_rack("count by (instance, source) (coldplate_node_power_watts)"),
         unit="short")], "a measured source on each node: estimate is computed from GPU power, and no measurement.",
         what="Where each node's power comes from.", labels={"instance": "Node", "source": "Source"}, links=(("Node",
-        "node"),), size=(12, 8), sort="Source"),
-    table("Firing alerts", [Column("Alerts",
-        'count by (alertname, severity, level) (ALERTS{alertstate="firing", rack="$rack"})', unit="short",
-        limits=NONE)], "empty.", what="Alerts about this rack.", labels={"severity": "Severity", "alertname": "Alert",
-        "level": "Level"}, size=(12, 8), sort="Severity"),
+        "node"),), size=(12, 8), sort="+Source"),
+    alerts({"alertname": "Alert", "level": "Level", "feed": "Feed"}, matchers='alertstate="firing", rack="$rack"',
+        what="Alerts about this rack.", size=(12, 8)),
 )  # fmt: skip

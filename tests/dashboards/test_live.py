@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterator
@@ -13,8 +14,6 @@ from tests.dashboards.rig import Server, scraped, values
 
 WAIT = 22.0
 EMPTY = {
-    ("job", "Began"): "nobody tells when a synthetic job began",
-    ("job", "Energy so far"): "the agent keeps no ledger of synthetic jobs",
     ("agents", "Worker restarts in 10 minutes"): "no worker was started again",
     ("agents", "Rule failures"): "no rule fails",
     ("agents", "Readings rejected"): "the synthetic devices here say nothing that cannot be",
@@ -73,6 +72,70 @@ def test_rows_of_a_table_are_told_apart_by_its_columns_alone(server: tuple[Serve
                     assert set(series["metric"]) <= shown, f"{panel['title']} {target['refId']}"
 
 
+def rows(server: tuple[Server, list[str]], name: str, title: str) -> dict[str, dict[tuple[str, ...], float]]:
+    """What the columns of a table show, by header and by the labels of the row."""
+    prometheus, nodes = server
+    (panel,) = (each for each in load()[name].panels() if (each["title"], each["type"]) == (title, "table"))
+    organize = next(each for each in panel["transformations"] if each["id"] == "organize")["options"]
+    names = organize["renameByName"]
+    labels = sorted((each for each in names if not each.startswith("Value")), key=organize["indexByName"].__getitem__)
+    return {
+        names.get(f"Value #{target['refId']}", names.get("Value", "")): {
+            tuple(series["metric"].get(each, "") for each in labels): float(series["value"][1])
+            for series in prometheus.instant(filled(target["expr"], values(nodes, name)))
+        }
+        for target in panel["targets"]
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_column_of_a_table_has_every_row(server: tuple[Server, list[str]], name: str) -> None:
+    """Else Grafana joins nothing: it takes the labels that all columns have, and an empty one has none."""
+    for panel in load()[name].panels():
+        if panel["type"] == "table":
+            columns = rows(server, name, panel["title"])
+            missing = {row for column in columns.values() for row in column} - set.intersection(
+                *map(set, columns.values())
+            )
+            assert not missing, f"{panel['title']}: {columns}"
+
+
+def test_a_lost_gpu_stays_in_the_tables_and_what_nobody_knows_of_it_is_a_dash(
+    server: tuple[Server, list[str]],
+) -> None:
+    node = rows(server, "node", "GPUs")
+    assert node["State"] == {(str(gpu),): float(gpu != 7) for gpu in range(8)}
+    assert math.isnan(node["Power"]["7",])
+    assert not math.isnan(node["Power"]["6",])
+    cause = rows(server, "job", "Cause")
+    assert {gpu for (_, gpu), state in cause["State"].items() if state == 0} == {"7"}
+    assert len(cause["State"]) == 8
+    behind = {gpu for (_, gpu), share in cause["Power/median"].items() if share < 0.7}
+    assert "3" in behind
+
+
+def test_links_below_their_rate_are_those_and_no_others(server: tuple[Server, list[str]]) -> None:
+    _, nodes = server
+    assert rows(server, "fabric", "Links below their rate")["Rate"] == {(nodes[0], "mlx5_5", "1"): 25e9}
+
+
+def test_counts_are_whole(server: tuple[Server, list[str]]) -> None:
+    for name, title in (("node", "GPUs"), ("job", "Cause"), ("fabric", "Ports with trouble")):
+        for header, column in rows(server, name, title).items():
+            if header.endswith((", 1 h", "5 min")):
+                assert all(math.isnan(value) or value == round(value) for value in column.values()), header
+
+
+def test_the_worst_alerts_have_the_highest_rank(server: tuple[Server, list[str]]) -> None:
+    prometheus, _ = server
+    ranks = {alert: rank for (alert, *_), rank in rows(server, "fleet", "Firing alerts")["Severity"].items()}
+    found = {each["metric"]["alertname"]: each["metric"]["severity"] for each in prometheus.instant("ALERTS")}
+    wanted = {"critical": 3.0, "warning": 2.0, "info": 1.0}
+    shown = {alert: rank for alert, rank in ranks.items() if alert != "RackPower"}  # which has several levels
+    assert shown == {alert: wanted[found[alert]] for alert in shown}
+    assert set(ranks.values()) >= {2.0, 3.0}
+
+
 def test_what_is_listed_as_empty_is_empty(server: tuple[Server, list[str]]) -> None:
     """A list of excuses that nobody needs any more is out of date."""
     prometheus, nodes = server
@@ -99,7 +162,8 @@ def test_the_boards_tell_what_is_wrong(server: tuple[Server, list[str]]) -> None
     assert answer("fleet", "Critical alerts") >= 3
     assert answer("fleet", "Racks incomplete") == 1
     assert answer("node", "GPUs missing") == 1
-    assert answer("job", "GPUs") == 7
+    assert answer("job", "GPUs") == 8
+    assert answer("job", "GPUs lost") == 1
     assert answer("job", "Spread of utilization") > 0.5
     assert answer("fabric", "NVLinks down") >= 1
     assert answer("agents", "Agents down") == 1

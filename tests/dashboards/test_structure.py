@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agent.catalogue import BY_NAME
+from agent.model import Unit
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import VectorSelector
 from dashboards.rulebook import FLEET, PACK, recorded
@@ -235,3 +236,84 @@ def test_the_fleet_board_reads_recorded_series_over_time() -> None:
 
 def test_the_fleet_rules_are_where_the_dashboards_look() -> None:
     assert FLEET.is_file()
+
+
+@every
+def test_what_is_empty_says_why(board: Dashboard) -> None:
+    """Grafana's own words are "No data", which may be the best news or a scrape that failed."""
+    for panel in board.panels():
+        assert len(panel["fieldConfig"]["defaults"].get("noValue", "")) > 5, panel["title"]
+
+
+@every
+def test_alerts_are_in_the_order_of_their_severity(board: Dashboard) -> None:
+    """As a number: by its name, critical comes before info and after warning, or the other way round."""
+    for panel in board.panels():
+        exprs = " ".join(target["expr"] for target in panel["targets"])
+        if panel["type"] == "table" and ("ALERTS" in exprs or "coldplate_alert{" in exprs):
+            assert panel["options"]["sortBy"] == [{"desc": True, "displayName": "Severity"}], panel["title"]
+            organize = next(each for each in panel["transformations"] if each["id"] == "organize")["options"]
+            assert "severity" not in organize["renameByName"], panel["title"]
+            assert organize["renameByName"]["Value"] == "Severity"
+            assert organize["indexByName"]["Value"] == 0
+            ranks = re.findall(r'severity(=|!~)"([\w|]+)"} \* (\d)', exprs)
+            assert ranks == [("=", "critical", "3"), ("=", "warning", "2"), ("!~", "critical|warning", "1")]
+
+
+@every
+def test_no_column_tears_the_rows_of_a_table(board: Dashboard) -> None:
+    """Grafana joins rows by what all queries tell: each has to tell of every row, also where its metric is absent."""
+    for panel in board.panels():
+        if panel["type"] == "table" and len(panel["targets"]) > 1:
+            filling = [re.search(r" or (.+) \* (NaN|0)$", target["expr"]) for target in panel["targets"]]
+            assert all(filling), panel["title"]
+
+
+@every
+def test_headers_are_not_cut(board: Dashboard) -> None:
+    """On a screen of 1600 pixels every column has room for its header, and the columns for all of the panel."""
+    for panel in board.panels():
+        if panel["type"] != "table":
+            continue
+        organize = next(each for each in panel["transformations"] if each["id"] == "organize")["options"]
+        shown = set(organize["renameByName"].values())
+        fixed = {
+            each["matcher"]["options"]: one["value"]
+            for each in panel["fieldConfig"]["overrides"]
+            for one in each["properties"]
+            if one["id"] == "custom.width"
+        }
+        room = panel["gridPos"]["w"] / 24 * 1600 - 16
+        left = shown - set(fixed)
+        share = (room - sum(fixed.values())) / max(1, len(left))
+        for header in shown:
+            assert fixed.get(header, share) >= 8 * len(header) + 20, f"{panel['title']}: {header}"
+        assert sum(fixed.values()) <= room, panel["title"]
+
+
+@every
+def test_lines_are_not_filled_where_they_lie_on_each_other(board: Dashboard) -> None:
+    for panel in board.panels():
+        if panel["type"] == "timeseries":
+            custom = panel["fieldConfig"]["defaults"]["custom"]
+            assert custom["fillOpacity"] == 0 or custom["stacking"]["mode"] == "normal", panel["title"]
+
+
+@every
+def test_counts_of_events_are_whole(board: Dashboard) -> None:
+    """increase() reckons beyond the samples: 12 errors are 12.1."""
+    for panel in board.panels():
+        if panel["type"] in ("stat", "table"):
+            for target in panel["targets"]:
+                for found in re.finditer(r"increase\((coldplate_\w+)", target["expr"]):
+                    if BY_NAME[found[1]].unit is Unit.NONE:
+                        assert "round(" in target["expr"], panel["title"]
+
+
+@pytest.mark.parametrize(("name", "title"), [("node", "GPUs"), ("job", "Cause")])
+def test_all_eight_gpus_fit_and_a_lost_one_is_first(name: str, title: str) -> None:
+    (panel,) = (each for each in DASHBOARDS[name].panels() if each["title"] == title)
+    assert panel["options"]["sortBy"][0] == {"desc": False, "displayName": "State"}
+    rows = 1 + 8
+    assert panel["gridPos"]["h"] * 38 - 8 - 40 >= rows * 36
+    assert not panel["options"]["footer"]["enablePagination"], "it hides what does not fit"

@@ -163,18 +163,20 @@ def test_the_page_leads_to_the_whole_lists() -> None:
 
 
 def test_an_alert_leads_to_the_runbook_that_the_agent_serves_or_to_the_one_that_the_rule_names() -> None:
-    """A rule of the pack names a file; a rule of the site may name a page of its own, or nothing at all."""
+    """A rule of the pack names the agent itself; a rule of the site may name a page of its own, or nothing at all."""
     addresses = {
-        "GpuHot": "docs/runbooks/GpuHot.md",
+        "GpuHot": "http://n1/runbooks/GpuHot",
         "Own": "https://wiki.example/own?a=1&b=2",
+        "GpuLost": "http://n2/runbooks/GpuLost",
         "Bare": "",
         "Sly": "javascript:alert(1)",
         "a b/../c": "docs/x.md",
     }
-    alerts = [replace(alert(name), annotations={"runbook_url": url}) for name, url in addresses.items()]
+    alerts = [replace(alert(name, instance="n1"), annotations={"runbook_url": url}) for name, url in addresses.items()]
     assert sorted(runbooks(page(*alerts))) == [
         "/runbooks/GpuHot",
         "/runbooks/Sly",
+        "http://n2/runbooks/GpuLost",
         "https://wiki.example/own?a=1&amp;b=2",
     ]
 

@@ -75,8 +75,8 @@ def port(name: str, rate: float = 50e9, up: float = 1.0, physical: float = 5.0) 
 
 
 def firing(name: str, severity: str, **labels: str) -> Alert:
-    pairs = tuple(sorted({"alertname": name, "severity": severity, **labels}.items()))
-    return Alert(name, pairs, Phase.FIRING, 1.0, NOW - 60.0, annotations={"runbook_url": f"docs/runbooks/{name}.md"})
+    pairs = tuple(sorted({"alertname": name, "instance": "n1", "severity": severity, **labels}.items()))
+    return Alert(name, pairs, Phase.FIRING, 1.0, NOW - 60.0, annotations={"runbook_url": f"http://n1/runbooks/{name}"})
 
 
 def page(
@@ -189,7 +189,12 @@ def test_throttling_is_told_with_its_reason_and_only_what_is_not_normal_is_colou
     reasons: list[str], tone: str, words: list[str]
 ) -> None:
     readings = [each for each in gpu(2) if each.metric.name != "coldplate_gpu_throttle_active"]
-    readings += [reading("coldplate_gpu_throttle_active", 1.0, GPUS[2], reason=each) for each in reasons]
+    readings += [
+        reading("coldplate_gpu_hw_slowdown_active", 1.0, GPUS[2])
+        if each == "hw_slowdown"
+        else reading("coldplate_gpu_throttle_active", 1.0, GPUS[2], reason=each)
+        for each in reasons
+    ]
     text = page(node(readings))
     row = next((each for each in bodies(text, "GPUs") if each[1].startswith("2 ")), None)
     assert row is not None

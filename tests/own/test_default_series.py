@@ -21,7 +21,7 @@ READERS = {
     "rules": "alerts/rules/*.yml",
     "rules of the server": "packaging/prometheus/*.yml",
     "boards": "dashboards/generated/*.json",
-    "runbooks": "docs/runbooks/*.md",
+    "runbooks": "alerts/runbooks/*.md",
     "landing page": "exporters/*.py",
     "rack peers": "agent/rack/*.py",
 }
@@ -35,7 +35,8 @@ def lines_of(tmp_path: Path, topology: str, *lines: str) -> list[str]:
     config = tmp_path / "c.yaml"
     config.write_text("\n".join([f"state_dir: {tmp_path}/state", *lines, ""]))
     command = [sys.executable, "-m", "agent.cli", "once", "--backend", "synthetic", "--scenario",
-               tmp_path / "s.yaml", "--config.file", config, "--path.procfs", tmp_path / "proc", "--path.sysfs", tmp_path / "sys"]  # fmt: skip
+               tmp_path / "s.yaml", "--config.file", config, "--path.procfs", tmp_path / "proc",
+               "--path.sysfs", tmp_path / "sys"]  # fmt: skip
     done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=True)
     return [line for line in done.stdout.splitlines() if not line.startswith("#")]
 

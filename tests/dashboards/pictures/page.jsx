@@ -11,7 +11,7 @@ import { TableNG } from '@grafana/ui/unstable';
 
 const theme = createTheme({ colors: { mode: 'dark' } });
 const OPTIONS = ['unit', 'min', 'max', 'decimals', 'thresholds', 'mappings', 'color', 'links', 'custom.lineStyle',
-  'custom.fillOpacity', 'custom.stacking', 'custom.cellOptions', 'custom.width'];
+  'custom.fillOpacity', 'custom.stacking', 'custom.cellOptions', 'custom.width', 'custom.minWidth', 'custom.align'];
 const registry = OPTIONS.map((id) => ({
   id, name: id, path: id.replace('custom.', ''), isCustom: id.startsWith('custom.'), process: (value) => value,
   shouldApply: () => true, settings: {}, editor: () => null, override: () => null,
@@ -92,12 +92,12 @@ function Viz({ panel, results, width, height, range }) {
         setFrame(overridden(panel, frames)[0] ?? null));
       return () => sub.unsubscribe();
     }, []);
-    if (!frame || !frame.length) return <div style={{ padding: 12, color: theme.colors.text.secondary }}>No data</div>;
+    if (!frame || !frame.length) return <div style={{ padding: 12, color: theme.colors.text.secondary }}>{panel.fieldConfig.defaults.noValue ?? 'No data'}</div>;
     const sortBy = (panel.options.sortBy ?? []).map(({ displayName, desc }) => ({ displayName, desc }));
     return <TableNG data={frame} width={width} height={height} cellHeight="sm" sortBy={sortBy} fieldConfig={panel.fieldConfig} />;
   }
   const frames = overridden(panel, seriesFrames(panel, results));
-  if (!frames.length) return <div style={{ padding: 12, color: theme.colors.text.secondary }}>No data</div>;
+  if (!frames.length) return <div style={{ padding: 12, color: theme.colors.text.secondary }}>{panel.fieldConfig.defaults.noValue ?? 'No data'}</div>;
   if (panel.type === 'timeseries') {
     return <TimeSeries frames={frames} width={width} height={height} timeRange={range} timeZone="utc" legend={panel.options.legend} options={{}} />;
   }
@@ -156,4 +156,10 @@ const name = new URLSearchParams(location.search).get('board');
 const { board, results } = await (await fetch(`/data/${name}`)).json();
 createRoot(document.getElementById('root')).render(
   <ThemeContext.Provider value={theme}><GlobalStyles /><Dashboard board={board} results={results} /></ThemeContext.Provider>);
-setTimeout(() => { window.done = true; }, 4000);
+const tables = board.panels.filter(({ id, type }) => type === 'table' && Object.values(results[id] ?? {}).some((each) => each.length)).length;
+const look = () => {
+  const drawn = [...document.querySelectorAll('[role=grid]')].filter((grid) => grid.querySelector('[role=gridcell]')?.innerText);
+  if (drawn.length < tables) setTimeout(look, 100);
+  else setTimeout(() => { window.done = true; }, 4000);
+};
+look();
