@@ -11,7 +11,18 @@ import traceback
 from inside.checks import CHECKS, NotHereError
 from inside.tools import CheckError, journal
 
-MODULES = ("start", "confined", "kernel_log", "reload", "broker", "power", "kubernetes", "endurance", "removal")
+MODULES = (
+    "start",
+    "confined",
+    "kernel_log",
+    "reload",
+    "broker",
+    "power",
+    "kubernetes",
+    "slurm",
+    "endurance",
+    "removal",
+)
 """Each enters its checks into the table, in this order."""
 
 
