@@ -79,6 +79,8 @@ def steps(*names: str) -> Steps:
         worst = {"blue": 0, "orange": 1, "red": 2}
         made: list[tuple[str, float | None]] = [(GOOD, None)]
         for value, _, color in sorted(found, key=lambda each: (each[0], worst[each[2]])):
+            if made[-1][1] == value:
+                made.pop()  # of two levels with one limit the worse is shown
             made.append((color, value))
         return tuple(made)
     lower = sorted((value, color) for value, _, color in found)

@@ -126,6 +126,7 @@ EXPECTED: dict[str, Expectation] = {
         must=(
             Expected("NodePowerOverShare", 0, of="node"),
             Expected("RackPower", 0, of="node", labels={"level": "peak10s"}),
+            Expected("RackPower", 0, of="node", labels={"level": "over1m"}),
             Expected("RackPower", 1, of="node", labels={"level": "trip"}),
         ),
         may=(Companion("RackPowerBreachSoon", "power rises towards the budget before it is above it", 0, "node"),),
