@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from agent import __version__, dashboards_cli, logs, rules_cli
+from agent.commandline import OutputError, Parser, abandon_output, guard_output
 from agent.config import Config, ConfigError, load
 from agent.configvalues import DEVICES, base_url, check_url_path
 from agent.textfile import descriptor_of
@@ -23,8 +24,8 @@ EXIT_USAGE = 2
 DEFAULT_FILE = Path("/etc/coldplate/coldplate.yaml")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="coldplate",
         description="Samples the GPUs, links, fabric ports and power of one node, and serves Prometheus.",
         epilog="Without a configuration file every key has its default. Exit status: 0 well, 1 failed, "
@@ -59,7 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     once = commands.add_parser(
         "once",
         help="take one sample and print it",
-        description=("Take one sample of every lane and print it; takes a little over one fast interval."),
+        description="Take one sample of every lane and print it; takes a little over one fast interval. "
+        "Exit status: 1 where --backend nvml finds no GPU.",
     )
     _add_sources(once, "warn")
     once.add_argument(
@@ -267,10 +269,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     parsed = _parser().parse_args(arguments)
     try:
-        return COMMANDS[parsed.command](parsed)
+        status = COMMANDS[parsed.command](parsed)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
     except (ConfigError, BindError) as error:
         print(f"coldplate: {error}", file=sys.stderr)
         return EXIT_USAGE
+    except OutputError as error:
+        print(f"coldplate: {error}", file=sys.stderr)
+        abandon_output()
+        return 1
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone: nobody to tell
         return 1
@@ -280,9 +289,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def entry() -> None:
     """The console script."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # not so where it was closed
-            stream.reconfigure(errors="backslashreplace")  # names of files may be no text at all
+    guard_output()
+    if isinstance(sys.stderr, io.TextIOWrapper):  # not so where it was closed
+        sys.stderr.reconfigure(errors="backslashreplace")  # names of files may be no text at all
     sys.exit(main())
 
 

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from agent import quantities, textfile, yamltree
+from agent.configtypes import in_words
 from agent.configvalues import check_texts, check_values
 from agent.wording import one_line
 from agent.yamltree import Node
@@ -275,7 +276,7 @@ def parse(text: str, name: str) -> Config:
         if where.startswith("key"):
             problem = "a name in it is no text; put it in quotes"
         key = where.rpartition("$")[2].rstrip("`").lstrip(".")
-        place.fail(key, f"{problem[0].lower()}{problem[1:]}")
+        place.fail(key, in_words(problem, key, raw))
     check_values(config, place.fail)
     return config
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.commandline import Parser
 from agent.config import ConfigError
 from agent.durable import replace_file
 
@@ -25,7 +26,7 @@ MARK = "# Written by coldplate render rules; change the configuration instead."
 """The first line of every file that `render` writes, by which it knows what it may write again."""
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: argparse._SubParsersAction[Parser]) -> None:
     """Adds the `rules` command to those of coldplate."""
     rules = commands.add_parser(
         "rules",
@@ -64,7 +65,9 @@ def _check(path: Path) -> bool:
         rules = rulefile.load(path, handed=True)
     except rulefile.RuleFileError as error:
         return _fail(f"  {problem}" for problem in error.problems)
-    for warning in rules.warnings:
+    from agent.rule_advice import advise
+
+    for warning in (*rules.warnings, *advise(rules)):
         print(f"  WARNING: {warning}")
     print(f"  SUCCESS: {rules.rule_count} rules found\n")
     return True

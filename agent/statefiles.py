@@ -7,6 +7,7 @@ newer takes its place.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from pathlib import Path
 from typing import NamedTuple
@@ -77,6 +78,7 @@ class StateFiles:
     def _write(self, path: Path, content: bytes) -> bool:
         before = self._states[path]
         try:
+            made = not path.parent.exists()
             replace_file(path, content)
         except OSError as error:
             self._states[path] = FileState(path.name, False, before.failures + 1)
@@ -84,6 +86,8 @@ class StateFiles:
                 log.warning("cannot write %s: %s; trying again, a restart would not know what it holds", path, error)
             return False
         self._states[path] = FileState(path.name, True, before.failures)
+        if made:
+            log.warning("made the state directory %s, which was not there, as user %d", path.parent, os.geteuid())
         if not before.good:
             log.info("%s is written again", path)
         return True

@@ -388,7 +388,7 @@ def test_without_grpcio_the_remedy_is_told(
     rig.socket.touch()
     rig.look()
     assert rig.up("jobs_kubelet") == 0
-    assert "coldplate[kubernetes]" in caplog.text
+    assert "make install EXTRAS=kubernetes, or pip install '.[kubernetes]'" in caplog.text
 
 
 WORD = st.text(st.characters(blacklist_categories=["Cs"]), max_size=12)

@@ -34,10 +34,11 @@ def lines_of(tmp_path: Path, topology: str, *lines: str) -> list[str]:
     (tmp_path / "s.yaml").write_text(f"{{description: d, topology: {topology}}}\n")
     config = tmp_path / "c.yaml"
     config.write_text("\n".join([f"state_dir: {tmp_path}/state", *lines, ""]))
-    command = [sys.executable, "-m", "agent.cli", "once", "--backend", "synthetic", "--scenario",
-               tmp_path / "s.yaml", "--config.file", config, "--path.procfs", tmp_path / "proc",
-               "--path.sysfs", tmp_path / "sys"]  # fmt: skip
-    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=True)
+    paths = {"--scenario": tmp_path / "s.yaml", "--config.file": config, "--path.procfs": tmp_path / "proc",
+             "--path.sysfs": tmp_path / "sys"}  # fmt: skip
+    options = [f"{name}={path}" for name, path in paths.items()]
+    command = [sys.executable, "-m", "agent.cli", "once", "--backend", "synthetic", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [line for line in done.stdout.splitlines() if not line.startswith("#")]
 
 

@@ -16,7 +16,8 @@ PACKAGES = ("agent", "exporters", "alerts", "dashboards")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 ROOF = {"agent.cli", "agent.clock", "agent.daemon", "agent.engine", "agent.assembly", "agent.once", "agent.selection",
-        "agent.rules_cli", "agent.dashboards_cli", "agent.alerting", "agent.judge", "agent.keeper", "agent.peering",
+        "agent.rules_cli", "agent.rule_advice", "agent.commandline", "agent.dashboards_cli", "agent.alerting",
+        "agent.judge", "agent.keeper", "agent.peering",
         "agent.worker.__main__", "agent.systemd", "agent.vitals", "agent.reloading"}  # fmt: skip
 
 MAIN = ROOF | {"agent.broker.__main__"}
@@ -39,7 +40,7 @@ MAY_IMPORT = (
      r"agent\.(model|durable|threads)|agent\.catalogue(\..*)?|agent\.backends\.protocol|agent\.sampler(\..*)?"),
     (r"agent\.worker\.(?!__main__)\w+",
      r"agent\.model|agent\.catalogue(\..*)?|agent\.backends\.protocol|agent\.worker(\.(?!__main__)\w+)?"),
-    (r"agent\.config(values)?", r"agent\.model|agent\.quantities|agent\.config(values)?|FILES"),
+    (r"agent\.config(values|types)?", r"agent\.model|agent\.quantities|agent\.config(values|types)?|FILES"),
     (r"agent\.rack(\..*)?", r"agent\.(model|credentials|threads)|FILES|agent\.catalogue(\..*)?|agent\.rack(\..*)?"),
     (r"exporters(\..*)?", r"agent\.(model|threads)|agent\.catalogue(\..*)?|exporters(\..*)?"),
     (r"alerts(\..*)?",

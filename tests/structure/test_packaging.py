@@ -22,6 +22,26 @@ EXPOSURE = {"coldplate.service": 1.6, "coldplate-broker.service": 1.6, "coldplat
 """The most that `systemd-analyze security` may find; the checks on a running systemd hold the same."""
 
 
+EXTRAS = {"dashboards": "grafanalib", "kubernetes": "grpc"}
+"""The module that each extra brings."""
+
+
+def test_every_extra_is_for_something_that_the_code_imports() -> None:
+    section = (
+        (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
+    )
+    assert set(re.findall(r"^(\w+) = \[", section, re.MULTILINE)) - {"dev", "bench"} == set(EXTRAS)
+    code = [path.read_text() for name in ("agent", "alerts", "dashboards", "exporters")
+            for path in (ROOT / name).rglob("*.py")]  # fmt: skip
+    for module in EXTRAS.values():
+        assert any(re.search(rf"^\s*(import|from) {module}\b", text, re.MULTILINE) for text in code), module
+
+
+def test_no_document_names_a_package_that_nobody_can_install() -> None:
+    texts = [path for pattern in ("*.md", "docs/**/*.md", "agent/**/*.py") for path in ROOT.glob(pattern)]
+    assert not [path.name for path in texts if re.search(r"coldplate\[\w+\]", path.read_text())]
+
+
 def test_the_wheel_holds_exactly_the_four_packages(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__"))

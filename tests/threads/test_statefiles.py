@@ -153,3 +153,16 @@ def test_what_killed_processes_left_is_removed_and_what_is_being_written_stays(t
     clear_unfinished(tmp_path)
     left = {"windows.state.x.new", f"alerts.state.{os.getppid()}.new", "alerts.state"}
     assert {each.name for each in tmp_path.iterdir()} == left
+
+
+def test_a_state_directory_that_has_to_be_made_is_told_once(
+    files: StateFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a" / "alerts.state"
+    for content in (b"1", b"2"):
+        files.put(path, content)
+        wait_for(lambda content=content: path.exists() and path.read_bytes() == content)
+    files.put(tmp_path / "b.state", b"3")
+    wait_for(lambda: (tmp_path / "b.state").exists())
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [f"made the state directory {path.parent}, which was not there, as user {os.geteuid()}"]

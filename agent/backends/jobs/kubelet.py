@@ -101,8 +101,8 @@ class Kubelet:
             import grpc
         except ImportError as error:
             raise KubeletError(
-                f"{self._socket} is there, but the Python module grpc is missing: install coldplate[kubernetes] to "
-                "learn the names of pods",
+                f"{self._socket} is there, but the Python module grpc is missing; to learn the names of "
+                "pods, install it in the checkout: make install EXTRAS=kubernetes, or pip install '.[kubernetes]'",
             ) from error
         options = (
             ("grpc.max_receive_message_length", LARGEST),

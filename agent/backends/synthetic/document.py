@@ -52,7 +52,7 @@ jobs:
 faults:
   - {{kind: straggler, gpu: 3, at: 120s, duration: 10m, repeat: 1h, utilization: 5%}}
 expect:                                     # for people
-  - GpuJobUtilizationImbalance for job 4711.
+  - GpuImbalance for job 4711.
 ```
 
 Times take `ms`, `s`, `m`, `h`, `d`, power `W`, `kW`, `MW`, bandwidth `Gb/s`, `GB/s`, ratios `%`; a bare number is

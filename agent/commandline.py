@@ -1,0 +1,100 @@
+"""What commands do alike: a mistake in the arguments is one line with what was meant, and so is output that fails."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import io
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+MISUSED = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that tells a mistake in one line and suggests the nearest valid word."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with the message and where to read more."""
+        self.exit(MISUSED, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As the base class, but nothing is left over: each command's own parser knows best what was meant."""
+        parsed, left = super().parse_known_args(args, namespace)
+        if left:
+            word = left[0].partition("=")[0]
+            what = "unknown option" if word.startswith("-") else "unexpected argument"
+            self.error(f"{what} {word!r}{nearest(word, self._option_string_actions)}")
+        return parsed, left
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        words = [str(each) for each in action.choices]
+        hint = nearest(str(value), words) or f"; one of {', '.join(words)}"
+        raise argparse.ArgumentError(action, f"there is no {value!r}{hint}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What may have been meant, to go behind a message; empty if nothing is near."""
+    near = difflib.get_close_matches(word[:100], list(known), 1, 0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+class OutputError(Exception):
+    """Standard output does not take what is written to it; the text says why."""
+
+
+class Output(io.TextIOWrapper):
+    """Standard output whose errors are told from those of the files that a command writes."""
+
+    def write(self, text: str) -> int:
+        """As the base class. Raises OutputError, or BrokenPipeError where the reader has gone."""
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _refused(error) from error
+
+    def flush(self) -> None:
+        """As the base class. Raises as `write`."""
+        try:
+            super().flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _refused(error) from error
+
+
+class NoOutput(io.TextIOBase):
+    """Stands in for a standard output that was closed before the command began."""
+
+    def write(self, text: str) -> int:  # noqa: ARG002 the name is the base class's
+        """Raises OutputError."""
+        raise OutputError("standard output is closed; send it somewhere, if only to /dev/null")
+
+
+def _refused(error: OSError) -> OutputError:
+    return OutputError(f"standard output: {error.strerror}")
+
+
+def guard_output() -> None:
+    """Put one of these in the place of standard output."""
+    if sys.stdout is None:
+        sys.stdout = NoOutput()
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        encoding, lines = sys.stdout.encoding, sys.stdout.line_buffering
+        # Names of files may be no text at all.
+        sys.stdout = Output(sys.stdout.detach(), encoding, "backslashreplace", line_buffering=lines)
+
+
+def abandon_output() -> None:
+    """Let what is still to be written go nowhere: the interpreter would fail on it once more at its end."""
+    if sys.stdout is None or isinstance(sys.stdout, NoOutput):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
