@@ -155,7 +155,7 @@ def absent(space: LabelSpace, matchers: tuple[Matcher, ...], plan: VectorPlan | 
     def run(moment: Moment) -> Elements:
         before = moment.budget.held
         found = plan.run(moment)
-        present = any(True for _ in (found if isinstance(found, list) else found.windows))
+        present = bool(found) if isinstance(found, list) else not found.is_empty()
         moment.budget.settle(before, 1)
         return [] if present else [(space.canonical(labels), 1.0)]
 

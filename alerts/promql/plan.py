@@ -14,6 +14,7 @@ from alerts.limits import LABEL_SET, MOST_REMEMBERED
 from alerts.promql.budget import Budget
 from alerts.promql.errors import SAME_LABELSET, EvaluationError
 from alerts.promql.labels import Labels
+from alerts.promql.staleness import without_markers
 from alerts.promql.storage import Newest, Source, Window
 
 LOOKBACK_MS = 300_000
@@ -72,12 +73,20 @@ class Moment(NamedTuple):
 class Matrix(NamedTuple):
     """The windows of a range selector or subquery, to be gone through once, and the edges of the range.
 
-    Their label sets need not be canonical.
+    Their label sets need not be canonical. With `marked` there may be staleness markers among the values, which no
+    function is to see.
     """
 
     windows: Iterable[Window]
     start_ms: int
     end_ms: int
+    marked: bool
+
+    def is_empty(self) -> bool:
+        """Whether there is no sample; the windows are gone through."""
+        if self.marked:
+            return not any(without_markers(times, values)[0] for _, times, values in self.windows)
+        return not any(times for _, times, _ in self.windows)
 
 
 class ScalarPlan(NamedTuple):
@@ -138,9 +147,9 @@ class ForeignDerivation:
         self._canonical = canonical
         self._grow = grow
 
-    def all(self, labels: list[Labels]) -> list[Labels]:
-        """What the function makes of each. Raises LimitError."""
-        known = list(map(self._memory.get, map(id, labels)))
+    def all(self, labels: list[Labels], *, lasting: bool) -> list[Labels]:
+        """What the function makes of each; remembered if it is `lasting`, and asked for again. Raises LimitError."""
+        known = list(map(self._memory.get, map(id, labels))) if self._memory else [None]
         if None not in known:
             # An object of another label set may have taken the place of one that is gone.
             same = [pair[1] for pair, own in zip(known, labels, strict=True) if pair is not None and pair[0] is own]
@@ -150,7 +159,8 @@ class ForeignDerivation:
         before = len(canonical)
         made = list(map(self._function, labels))
         derived = list(map(canonical.setdefault, made, made))
-        self._memory.update(zip(map(id, labels), zip(labels, derived, strict=True), strict=True))
+        if lasting:
+            self._memory.update(zip(map(id, labels), zip(labels, derived, strict=True), strict=True))
         self._grow(_ENTRY * len(labels) + LABEL_SET * (len(canonical) - before))
         return derived
 
@@ -171,6 +181,8 @@ class LabelSpace:
         """All that is remembered, counted in samples; what of it is in the ledger's sum, and not yet in the budget."""
         self._counted = 0
         self._unspent = 0
+        self.lasts = True
+        """Whether what an evaluation makes is there for the next one, as far as the last one shows."""
 
     def __len__(self) -> int:
         """Return the number of label sets that are remembered."""
@@ -200,6 +212,7 @@ class LabelSpace:
         ledger = self._budget.ledger
         ledger.remembered += self._weight - self._counted
         self._counted = self._weight
+        self.lasts = self._weight <= MOST_REMEMBERED
         if ledger.remembered > MOST_REMEMBERED:
             self.forget()
 

@@ -18,6 +18,7 @@ from alerts.promql import numbers
 from alerts.promql.labels import Labels, drop_metadata
 from alerts.promql.numbers import Each, Floats
 from alerts.promql.plan import Elements, LabelSpace, MatrixPlan, Moment, ScalarPlan, VectorPlan, refuse_same_labels
+from alerts.promql.staleness import without_markers
 
 _SUMMED = 16
 """Samples that a function goes through in the time of one unit of work where that takes no loop."""
@@ -55,13 +56,17 @@ def range_function(
     def run(moment: Moment) -> Elements:
         budget = moment.budget
         before = budget.held
-        windows, start_ms, end_ms = inner(moment)
+        windows, start_ms, end_ms, marked = inner(moment)
         span = Span(start_ms, end_ms, moment.at_ms, 0.0 if argument is None else argument.run(moment), budget.each)
         found: Elements = []
         sources: list[Labels] = []
         results: list[float] = []
         units = 0
         for labels, times, values in windows:
+            if marked:
+                times, values = without_markers(times, values)
+                if not times:
+                    continue
             units += 1 + len(values) // _SUMMED
             if units >= _TOGETHER:
                 finish(moment, found, sources, results)
@@ -78,7 +83,7 @@ def range_function(
 
     def finish(moment: Moment, found: Elements, sources: list[Labels], results: list[float]) -> None:
         """Make elements of results and of the labels that they are made of."""
-        made = derive.all(sources)
+        made = derive.all(sources, lasting=space.lasts or moment.steps is not None)
         if moment.steps is not None:
             for source, labels in zip(sources, made, strict=True):
                 moment.steps.refuse_clash(derive, source, labels, moment.budget)
@@ -110,23 +115,19 @@ def _counter_increase(values: Floats, each: Each) -> float:
     return rise
 
 
-def _extrapolated(times: Floats, first: float, change: float, span: Span, counter: bool) -> float:
+def _share(times: Floats, first: float, change: float, span: Span, counter: bool) -> float:
     """Return how many times as large the change over the range is as that between the first and the last value."""
-    start_ms, end_ms, _, _, _ = span
     first_ms, last_ms = round(times[0] * 1000), round(times[-1] * 1000)
-    sampled = (last_ms - first_ms) / 1000
+    sampled = last_ms - first_ms
     spacing = sampled / (len(times) - 1)
-    to_start, to_end = (first_ms - start_ms) / 1000, (end_ms - last_ms) / 1000
-    far = spacing * 1.1
-    if to_start >= far:
-        to_start = spacing / 2
+    far, to_start, to_end = spacing * 1.1, first_ms - span[0], span[1] - last_ms
+    covered = sampled + (to_end if to_end < far else spacing / 2)
+    from_start = to_start if to_start < far else spacing / 2
     if counter and change > 0 and first >= 0:
-        to_zero = sampled * (first / change)
-        if to_zero < to_start:
-            to_start = to_zero
-    if to_end >= far:
-        to_end = spacing / 2
-    return (sampled + to_start + to_end) / sampled
+        from_zero = sampled * (first / change)
+        if from_zero < from_start:
+            from_start = from_zero
+    return (covered + from_start) / sampled
 
 
 def rate(times: Floats, values: Floats, span: Span) -> float | None:
@@ -134,7 +135,7 @@ def rate(times: Floats, values: Floats, span: Span) -> float | None:
     if len(values) < 2:
         return None
     change = _counter_increase(values, span.each)
-    return change * (_extrapolated(times, values[0], change, span, True) / ((span.end_ms - span.start_ms) / 1000))
+    return change * (_share(times, values[0], change, span, True) / ((span.end_ms - span.start_ms) / 1000))
 
 
 def increase(times: Floats, values: Floats, span: Span) -> float | None:
@@ -142,7 +143,7 @@ def increase(times: Floats, values: Floats, span: Span) -> float | None:
     if len(values) < 2:
         return None
     change = _counter_increase(values, span.each)
-    return change * _extrapolated(times, values[0], change, span, True)
+    return change * _share(times, values[0], change, span, True)
 
 
 def delta(times: Floats, values: Floats, span: Span) -> float | None:
@@ -150,7 +151,7 @@ def delta(times: Floats, values: Floats, span: Span) -> float | None:
     if len(values) < 2:
         return None
     change = values[-1] - values[0]
-    return change * _extrapolated(times, values[0], change, span, False)
+    return change * _share(times, values[0], change, span, False)
 
 
 def idelta(_times: Floats, values: Floats, _span: Span) -> float | None:

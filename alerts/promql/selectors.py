@@ -7,7 +7,7 @@ instant selectors and is invisible to range selectors.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from alerts.limits import ELEMENT
@@ -27,8 +27,8 @@ from alerts.promql.plan import (
     VectorPlan,
     refuse_same_labels,
 )
-from alerts.promql.staleness import is_stale, without_markers
-from alerts.promql.storage import Newest, Source, Window
+from alerts.promql.staleness import is_stale
+from alerts.promql.storage import Newest, Source
 
 _STEP = 4
 """Units of work that a step of a subquery takes beside those for its elements."""
@@ -96,6 +96,8 @@ def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: T
 
     def run(moment: Moment) -> Elements:
         return _elements(
+            space,
+            moment,
             space.adopt,
             [
                 (labels, value)
@@ -107,12 +109,15 @@ def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: T
     return VectorPlan(run)
 
 
-def _elements(derive: ForeignDerivation, found: Elements) -> Elements:
+def _elements(space: LabelSpace, moment: Moment, derive: ForeignDerivation, found: Elements) -> Elements:
     """Return elements whose labels are made of a source's, some at a time, so that limits are looked at in between."""
     made: Elements = []
+    lasting = space.lasts or moment.steps is not None
     for start in range(0, len(found), _TOGETHER):
         some = found[start : start + _TOGETHER]
-        made.extend(zip(derive.all([labels for labels, _ in some]), [value for _, value in some], strict=True))
+        made.extend(
+            zip(derive.all([labels for labels, _ in some], lasting=lasting), [value for _, value in some], strict=True)
+        )
     return made
 
 
@@ -123,7 +128,7 @@ def timestamp_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing:
 
     def run(moment: Moment) -> Elements:
         found = [(labels, at) for labels, at, value in moment.budget.each(samples(moment)) if not is_stale(value)]
-        return refuse_same_labels(_elements(nameless, found))
+        return refuse_same_labels(_elements(space, moment, nameless, found))
 
     return VectorPlan(run)
 
@@ -137,17 +142,12 @@ def _newest_samples(matchers: tuple[Matcher, ...], timing: Timing) -> Callable[[
 
 
 def range_selector(matchers: tuple[Matcher, ...], timing: Timing, range_ms: int) -> MatrixPlan:
-    """Plan a range selector; its windows are there one after the other, with the labels as the source has them."""
-
-    def windows(moment: Moment, start: float, end: float) -> Iterator[Window]:
-        for labels, all_times, all_values in moment.source.select(matchers, start, end, moment.budget):
-            times, values = without_markers(all_times, all_values)
-            if times:
-                yield labels, times, values
+    """Plan a range selector; its windows are the source's."""
 
     def run(moment: Moment) -> Matrix:
         end = timing.selected_ms(moment)
-        return Matrix(windows(moment, (end - range_ms) / 1000, end / 1000), end - range_ms, end)
+        found = moment.source.select(matchers, (end - range_ms) / 1000, end / 1000, moment.budget)
+        return Matrix(found, end - range_ms, end, marked=True)
 
     return MatrixPlan(run)
 
@@ -174,6 +174,6 @@ def subquery(inner: Callable[[Moment], Elements], timing: Timing, range_ms: int,
                 window[2].append(value)
             budget.held = before  # the elements are let go, and their samples kept
             budget.hold(len(elements) + _SERIES * (len(series) - known))
-        return Matrix(series.values(), start, end)
+        return Matrix(series.values(), start, end, marked=False)
 
     return MatrixPlan(run)

@@ -42,7 +42,10 @@ class Asked(NamedTuple):
         if same(_rounded(self.own), _rounded(self.other)):
             return not _ORDERS.match(self.query) or _values(self.own) == _values(self.other)
         # Which of several equal elements are chosen is left to chance there.
-        return bool(_CHOOSES.match(self.query)) and _values(self.own) == _values(self.other)
+        own, other = _values(self.own), _values(self.other)
+        return (
+            bool(_CHOOSES.match(self.query)) and own is not None and other is not None and sorted(own) == sorted(other)
+        )
 
 
 def _rounded(answer: Answer) -> Answer:
@@ -53,7 +56,7 @@ def _rounded(answer: Answer) -> Answer:
 
 
 def _shorter(text: str) -> str:
-    return f"{float(text):.12g}" if re.fullmatch(r"-?[0-9]+\.[0-9]{12,}", text) else text
+    return f"{float(text):.12g}" if re.fullmatch(r"-?[0-9.]{13,}", text) else text
 
 
 def _values(answer: Answer) -> list[str] | None:
