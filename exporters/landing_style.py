@@ -62,11 +62,11 @@ overflow-wrap:anywhere;min-width:0}
 .cards td::before{content:attr(data-h);display:block;color:var(--soft);font-size:.72rem;line-height:1.2}
 .cards td.why{grid-column:1/-1;padding:.3rem 0 0}
 .cards td.wide{grid-column:1/-1}
-.cards.alerts td.first,.cards.alerts td:nth-child(2){grid-column:span 2}
+.cards.alerts td.first,.cards.alerts td:nth-child(2),.cards.alerts td.where{grid-column:span 2}
 }
 """
 
-STYLE_HASH = "sha256-1H8bC26ys3egdbxNgPLeKFA6dyEFxLqwzsdO/ARsZzg="
+STYLE_HASH = "sha256-G4Om57xKAxR2DB0SV7Ff5gqGmp3I26TE9xPAhDcVEy0="
 """Of STYLE: the one style sheet that the policy lets a browser apply. A test proves that it is right."""
 
 _POLICY = (
