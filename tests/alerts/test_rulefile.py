@@ -68,6 +68,13 @@ def test_the_same_recording_twice_is_a_warning_as_for_prometheus() -> None:
     assert warning.startswith("f.yml:6: group 'g', rule 2, record 'r': records the same metric with the same labels as")
 
 
+def test_a_query_that_fails_in_each_evaluation_is_loaded_with_a_warning() -> None:
+    loaded = rulefile.parse(RULE.replace("t > 80", "t[5m]"), "f.yml")
+    (warning,) = map(str, loaded.warnings)
+    assert warning.startswith("f.yml:")
+    assert "expr: will fail in each evaluation: line 1, column 1: rule result is not a vector or scalar" in warning
+
+
 def test_two_alerts_on_one_line_are_two_alerts() -> None:
     with pytest.raises(RuleFileError, match="has the name and labels of the alert at line 1"):
         rulefile.parse("groups: [{name: g, rules: [{alert: A, expr: up}, {alert: A, expr: down}]}]", "f.yml")
