@@ -73,6 +73,13 @@ def test_a_query_of_a_template_that_cannot_be_answered_is_a_warning() -> None:
     assert warning.startswith("f.yml:7: group 'g', rule 1, alert 'Hot', annotation 'n': template: query: ")
 
 
+def test_a_query_that_fails_in_each_evaluation_is_loaded_with_a_warning() -> None:
+    loaded = rulefile.parse(RULE.replace("t > 80", "t[5m]"), "f.yml")
+    (warning,) = map(str, loaded.warnings)
+    assert warning.startswith("f.yml:")
+    assert "expr: will fail in each evaluation: line 1, column 1: rule result is not a vector or scalar" in warning
+
+
 def test_two_alerts_on_one_line_are_two_alerts() -> None:
     with pytest.raises(RuleFileError, match="has the name and labels of the alert at line 1"):
         rulefile.parse("groups: [{name: g, rules: [{alert: A, expr: up}, {alert: A, expr: down}]}]", "f.yml")

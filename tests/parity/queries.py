@@ -39,7 +39,7 @@ class Asked(NamedTuple):
     other: Answer
 
     def agree(self) -> bool:
-        if same(_rounded(self.own), _rounded(self.other)):
+        if same(self.own, self.other) or same(_rounded(self.own), _rounded(self.other)):
             return not _ORDERS.match(self.query) or _values(self.own) == _values(self.other)
         # Which of several equal elements are chosen is left to chance there.
         own, other = _values(self.own), _values(self.other)
