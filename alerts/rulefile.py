@@ -259,10 +259,13 @@ class _Loader:
         if self._known.get(text):
             return self._known[text].pop()
         try:
-            return self._compiled(text, node or rule, where)
+            query = self._compiled(text, node or rule, where)
         except PromqlError as error:
             self.reader.fail(node, where, f"expr: {error}")
             return None
+        if query.doom:
+            self.warn(node or rule, where, f"expr: will fail in each evaluation: {query.doom[0]}")
+        return query
 
     def _compiled(self, text: str, node: Node, where: str) -> Query:
         if not self._room.admits(text):

@@ -122,11 +122,13 @@ def selection(
         return (True, 0.0) if value != value else (False, -value if largest else value)
 
     def run(moment: Moment) -> Elements:
-        wanted = _element_count(count.run(moment))
-        if wanted < 1:
+        asked = count.run(moment)
+        elements = inner(moment)  # also where none of them is wanted: it may fail
+        if asked < 1 or not elements:
             return []
+        wanted = _element_count(asked)
         groups: dict[int, Elements] = {}
-        for element in moment.budget.each(inner(moment)):
+        for element in moment.budget.each(elements):
             groups.setdefault(id(derive(element[0])), []).append(element)
         each = moment.budget.each
         return [element for group in each([*groups.values()]) for element in sorted(each(group), key=rank)[:wanted]]
@@ -135,24 +137,22 @@ def selection(
 
 
 def _element_count(value: float) -> int:
-    if math.isnan(value):
-        raise EvaluationError("Parameter value is NaN")
-    if value >= _LARGEST_COUNT:
-        raise EvaluationError(f"Scalar value {value:g} overflows int64")
-    if value <= -_LARGEST_COUNT:
-        raise EvaluationError(f"Scalar value {value:g} underflows int64")
+    if math.isnan(value) or value >= _LARGEST_COUNT:
+        raise EvaluationError(f"Scalar value {'NaN' if math.isnan(value) else f'{value:g}'} overflows int64")
     return int(value)
 
 
 def count_values(space: LabelSpace, vector: VectorPlan, label: str, grouping: Grouping) -> VectorPlan:
     """Plan `count_values`: one element for each different value of each group, the value being a label."""
-    derive = space.derivation(grouping.derive)
+    if not grouping.without:
+        grouping = Grouping(without=False, labels=(*grouping.labels, label))
     inner = vector.run
 
     def run(moment: Moment) -> Elements:
         counts: dict[Labels, int] = {}
         for labels, value in moment.budget.each(inner(moment)):
-            made = space.canonical(set_labels(derive(labels), [(label, numbers.format_value(value))]))
+            # The label is set before labels are grouped, so `without` may take it away again.
+            made = space.canonical(grouping.derive(set_labels(labels, [(label, numbers.format_value(value))])))
             counts[made] = counts.get(made, 0) + 1
         return [(labels, float(count)) for labels, count in counts.items()]
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
 
 from alerts.promql import operators, selectors
 from alerts.promql.aggregations import REDUCTIONS, SELECTIONS, count_values, quantile, reduction, selection
-from alerts.promql.errors import PromqlError, line_and_column
+from alerts.promql.errors import EvaluationError, PromqlError, line_and_column
 from alerts.promql.functions import compile_function
+from alerts.promql.label_functions import check_name
 from alerts.promql.matchers import Matcher
 from alerts.promql.matching import SET_OPERATORS, set_operation, vector_operation
-from alerts.promql.plan import LOOKBACK_MS, LabelSpace, MatrixPlan, Plan, ScalarPlan, StringPlan, VectorPlan
+from alerts.promql.plan import LOOKBACK_MS, LabelSpace, MatrixPlan, Moment, Plan, ScalarPlan, StringPlan, VectorPlan
 from alerts.promql.rows import Operand, OperatorRow
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.flaw import FlawError
@@ -27,6 +30,8 @@ from alerts.promql.syntax.tree import (
     VectorSelector,
 )
 
+_NO_RESULT = "rule result is not a vector or scalar: give a range vector to a function such as rate()"
+_LARGEST = 2.0**63
 _NANOSECONDS = 1_000_000  # of a millisecond
 
 
@@ -36,6 +41,8 @@ class Compiled(NamedTuple):
     plan: ScalarPlan | VectorPlan | StringPlan
     space: LabelSpace
     selectors: list[selectors.Selector]
+    doom: tuple[str, ...]
+    """Why each evaluation fails, if it does."""
 
 
 def compile_text(text: str, *, default_step_ms: int) -> Compiled:
@@ -44,27 +51,44 @@ def compile_text(text: str, *, default_step_ms: int) -> Compiled:
     compiler = Compiler(default_step_ms)
     try:
         plan = compiler.compile(tree)
+        if isinstance(plan, StringPlan) and isinstance(tree, ParenExpr):
+            plan = compiler.doomed(FlawError(tree.at, "a text in parentheses is no result, to Prometheus either"))
         if isinstance(plan, MatrixPlan):
-            raise FlawError(tree.at, "a range vector is no result: give it to a function such as rate()")
+            plan = compiler.doomed(FlawError(tree.at, _NO_RESULT))
     except FlawError as flaw:
         raise PromqlError(flaw.problem, position=line_and_column(text, flaw.at)) from None
-    return Compiled(plan, compiler.space, compiler.needs())
+    doom = tuple(str(PromqlError(flaw.problem, position=line_and_column(text, flaw.at))) for flaw in compiler.dooms)
+    return Compiled(plan, compiler.space, compiler.needs(), doom)
 
 
 def timing_of(node: VectorSelector | Subquery) -> selectors.Timing:
-    """Return a selector's offset, and whether it is bound to the query's instant by `@ start()` or `@ end()`."""
-    if node.bound is not None and isinstance(node.bound.instant, float):
-        raise FlawError(
-            node.bound.at,
-            "'@' with a fixed time is not supported: samples are kept for as long as the rules look back, no longer; "
-            "use offset, or @ end()",
-        )
-    return selectors.Timing(_milliseconds(node.offset_ns), node.bound is not None)
+    """Return a selector's offset, and the instant to which it is bound: a fixed one, or by a word the query's."""
+    offset_ms = _milliseconds(node.offset_ns)
+    if node.bound is None:
+        return selectors.Timing(offset_ms, at_query=False)
+    if isinstance(node.bound.instant, str):
+        return selectors.Timing(offset_ms, at_query=True)
+    return selectors.Timing(offset_ms, at_query=False, fixed_ms=_whole_milliseconds(node.bound.instant))
+
+
+def _whole_milliseconds(seconds: float) -> int:
+    """Return the nearest millisecond, halves away from zero; what 64 bits cannot hold is long ago, as on x86-64."""
+    scaled = seconds * 1000
+    if not abs(scaled) < _LARGEST:
+        return -int(_LARGEST)
+    return int(math.copysign(math.floor(abs(scaled) + 0.5), scaled))
 
 
 def _milliseconds(nanoseconds: int) -> int:
     """Return a duration without its part of a millisecond, whatever its sign."""
     return nanoseconds // _NANOSECONDS if nanoseconds >= 0 else -(-nanoseconds // _NANOSECONDS)
+
+
+def _failing(flaw: FlawError) -> Callable[[Moment], NoReturn]:
+    def run(_moment: Moment) -> NoReturn:
+        raise EvaluationError(flaw.problem)
+
+    return run
 
 
 class Compiler:
@@ -74,7 +98,17 @@ class Compiler:
         self.space: LabelSpace = LabelSpace()
         self._default_step_ms = default_step_ms
         self._reach_ms: dict[tuple[Matcher, ...], tuple[int, int]] = {}  # and the history, see `Selector`
+        self.dooms: list[FlawError] = []
         self._outer_ms = 0  # how far back the subqueries around the current node already look
+        self._fixed = False  # whether one of them looks at a fixed time
+
+    def doomed(self, flaw: FlawError) -> VectorPlan:
+        """Plan what Prometheus takes for a query, and fails at whenever it evaluates it."""
+        return VectorPlan(_failing(self._note_doom(flaw)))
+
+    def _note_doom(self, flaw: FlawError) -> FlawError:
+        self.dooms.append(flaw)
+        return flaw
 
     def needs(self) -> list[selectors.Selector]:
         """Return each different selector with how far back it reads."""
@@ -131,33 +165,38 @@ class Compiler:
 
     def instant(self, node: VectorSelector) -> tuple[tuple[Matcher, ...], selectors.Timing]:
         """Return matchers and timing of an instant selector, and note that it reads its look-back."""
-        timing = timing_of(node)
+        timing = self._selected(timing_of(node))
         self._note(node.matchers, timing, LOOKBACK_MS, 0)
         return node.matchers, timing
 
+    def _selected(self, timing: selectors.Timing) -> selectors.Timing:
+        """Return a selector's timing, which knows whether its samples may lie before all that is kept."""
+        return timing._replace(of_fixed=timing.fixed_ms is not None or (self._fixed and not timing.at_query))
+
     def _range(self, node: MatrixSelector) -> MatrixPlan:
-        matchers, timing = node.selector.matchers, timing_of(node.selector)
+        matchers, timing = node.selector.matchers, self._selected(timing_of(node.selector))
         range_ms = _milliseconds(node.range_ns)
         self._note(matchers, timing, range_ms, range_ms)
-        return selectors.range_selector(self.space, matchers, timing, range_ms)
+        return selectors.range_selector(matchers, timing, range_ms)
 
     def _note(self, matchers: tuple[Matcher, ...], timing: selectors.Timing, reach_ms: int, range_ms: int) -> None:
-        ago = (0 if timing.at_query else self._outer_ms) + timing.offset_ms
+        # What lies at a fixed time is no nearer or farther from now than anything else: nothing is kept for it.
+        ago = 0 if timing.of_fixed else (0 if timing.at_query else self._outer_ms) + timing.offset_ms
         reach, history = self._reach_ms.get(matchers, (0, 0))
         self._reach_ms[matchers] = (max(reach, ago + reach_ms), max(history, ago + range_ms))
 
     def _subquery(self, node: Subquery) -> MatrixPlan:
         timing, range_ms = timing_of(node), _milliseconds(node.range_ns)
         step_ms = _milliseconds(node.step_ns) if node.step_ns else self._default_step_ms
-        if step_ms < 1:
-            raise FlawError(
-                node.step_at, "the step of a subquery must be at least 1ms: Prometheus would divide by zero"
-            )
-        outer = self._outer_ms
+        outer, fixed = self._outer_ms, self._fixed
         self._outer_ms = (0 if timing.at_query else outer) + timing.offset_ms + range_ms
+        self._fixed = timing.fixed_ms is not None or (fixed and not timing.at_query)
         inner = self.compile(node.inner)
         assert isinstance(inner, VectorPlan), "the types have been checked"
-        self._outer_ms = outer
+        self._outer_ms, self._fixed = outer, fixed
+        if step_ms < 1:
+            flaw = FlawError(node.step_at, "the step of a subquery must be at least 1ms: Prometheus divides by zero")
+            return MatrixPlan(_failing(self._note_doom(flaw)))
         return selectors.subquery(inner.run, timing, range_ms, step_ms)
 
     def _signed(self, node: UnaryExpr) -> Plan:
@@ -211,6 +250,8 @@ class Compiler:
         if name == "quantile":
             return quantile(self.space, self.scalar(parameter), vector, grouping)
         label = self.string(parameter)
-        if not label:
-            raise FlawError(node.at, "count_values needs a label name, not an empty text")
+        try:
+            check_name(label, "label name")
+        except PromqlError as error:
+            return self.doomed(FlawError(node.at, error.problem))
         return count_values(self.space, vector, label, grouping)

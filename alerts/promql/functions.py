@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from alerts.promql import instant_functions as instant
 from alerts.promql import range_functions as ranges
+from alerts.promql.calendar import DATE_FUNCTIONS
 from alerts.promql.errors import PromqlError
-from alerts.promql.histogram import histogram_quantile
+from alerts.promql.histogram import histogram_fraction, histogram_quantile
 from alerts.promql.label_functions import label_join, label_replace, replace_regex
 from alerts.promql.matchers import Matcher
+from alerts.promql.operators import constant
 from alerts.promql.plan import MatrixPlan, Plan, VectorPlan
 from alerts.promql.selectors import timestamp_selector
 from alerts.promql.syntax.flaw import FlawError
 from alerts.promql.syntax.tree import Expression, FunctionCall, MatrixSelector, ParenExpr, VectorSelector
-from alerts.regex import RegexError
+from alerts.regex import RegexLimitError
 
 if TYPE_CHECKING:
     from alerts.promql.compiler import Compiler
@@ -36,15 +39,15 @@ def compile_function(compiler: Compiler, call: FunctionCall) -> Plan:
     if name in instant.BOUNDED_FUNCTIONS:
         bounds = [compiler.scalar(each) for each in arguments[1:]]
         return instant.with_bounds(space, instant.BOUNDED_FUNCTIONS[name], compiler.vector(arguments[0]), bounds)
-    if name in instant.DATE_FUNCTIONS:
+    if name in DATE_FUNCTIONS:
         vector = compiler.vector(arguments[0]) if arguments else instant.vector_of(space, instant.time_plan())
-        return instant.each_value(space, instant.DATE_FUNCTIONS[name], vector)
+        return instant.each_value(space, DATE_FUNCTIONS[name], vector)
     if name not in _SPECIAL:
         raise FlawError(call.at, f"function {name}() is not supported here; a Prometheus server evaluates it")
     try:
         return _SPECIAL[name](compiler, arguments)
     except PromqlError as error:
-        raise FlawError(call.at, error.problem) from None
+        return compiler.doomed(FlawError(call.at, error.problem))
 
 
 def _quantile_over_time(compiler: Compiler, arguments: Arguments) -> Plan:
@@ -80,8 +83,8 @@ def _label_replace(compiler: Compiler, arguments: Arguments) -> Plan:
     target, replacement, source, pattern = (compiler.string(each) for each in arguments[1:])
     try:
         regex = replace_regex(pattern)
-    except RegexError as error:
-        raise FlawError(arguments[4].at, f"invalid regular expression in label_replace(): {error}") from None
+    except RegexLimitError as error:
+        raise FlawError(arguments[4].at, f"regular expression in label_replace(): {error}") from None
     return label_replace(compiler.space, compiler.vector(arguments[0]), target, replacement, source, regex)
 
 
@@ -94,6 +97,11 @@ def _histogram_quantile(compiler: Compiler, arguments: Arguments) -> Plan:
     return histogram_quantile(compiler.space, compiler.scalar(arguments[0]), compiler.vector(arguments[1]))
 
 
+def _histogram_fraction(compiler: Compiler, arguments: Arguments) -> Plan:
+    lower, upper = compiler.scalar(arguments[0]), compiler.scalar(arguments[1])
+    return histogram_fraction(compiler.space, lower, upper, compiler.vector(arguments[2]))
+
+
 def _unwrapped(node: Expression) -> Expression:
     while isinstance(node, ParenExpr):
         node = node.inner
@@ -103,9 +111,11 @@ def _unwrapped(node: Expression) -> Expression:
 _SPECIAL: dict[str, Callable[[Compiler, Arguments], Plan]] = {
     "absent": _absent,
     "absent_over_time": _absent,
+    "histogram_fraction": _histogram_fraction,
     "histogram_quantile": _histogram_quantile,
     "label_join": _label_join,
     "label_replace": _label_replace,
+    "pi": lambda _compiler, _arguments: constant(math.pi),
     "predict_linear": _predict_linear,
     "quantile_over_time": _quantile_over_time,
     "scalar": lambda compiler, arguments: instant.scalar_of(compiler.vector(arguments[0])),

@@ -1,11 +1,14 @@
-"""`histogram_quantile` on classic histograms: buckets are series that differ in the label `le`."""
+"""Functions of classic histograms: buckets are series that differ in the label `le`."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+import sys
+from collections.abc import Callable
+from itertools import accumulate
 
-from alerts.promql.labels import BUCKET_BOUND, METRIC_NAME, Labels, drop_labels, label_value
+from alerts.promql import numbers
+from alerts.promql.labels import BUCKET_BOUND, Labels, drop_labels, drop_metadata, label_value
 from alerts.promql.plan import Elements, LabelSpace, Moment, ScalarPlan, VectorPlan, refuse_same_labels
 
 # Counts that differ by less are taken for equal: the difference comes from rounding in `rate` and `sum`.
@@ -16,12 +19,33 @@ Bucket = tuple[float, float]
 
 def histogram_quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan) -> VectorPlan:
     """Plan `histogram_quantile`: one element for each histogram; series without a readable `le` are left out."""
+
+    def prepared(moment: Moment) -> Callable[[list[Bucket]], float]:
+        wanted = share.run(moment)
+        return lambda buckets: bucket_quantile(wanted, buckets)
+
+    return _of_histograms(space, prepared, vector)
+
+
+def histogram_fraction(space: LabelSpace, lower: ScalarPlan, upper: ScalarPlan, vector: VectorPlan) -> VectorPlan:
+    """Plan `histogram_fraction`: the share of observations between two values, for each histogram."""
+
+    def prepared(moment: Moment) -> Callable[[list[Bucket]], float]:
+        least, most = lower.run(moment), upper.run(moment)
+        return lambda buckets: bucket_fraction(least, most, buckets)
+
+    return _of_histograms(space, prepared, vector)
+
+
+def _of_histograms(
+    space: LabelSpace, prepared: Callable[[Moment], Callable[[list[Bucket]], float]], vector: VectorPlan
+) -> VectorPlan:
     boundless = space.derivation(lambda labels: drop_labels(labels, frozenset((BUCKET_BOUND,))))
-    nameless = space.derivation(lambda labels: drop_labels(labels, frozenset((METRIC_NAME,))))
+    nameless = space.derivation(drop_metadata)
     inner = vector.run
 
     def run(moment: Moment) -> Elements:
-        wanted = share.run(moment)
+        function = prepared(moment)
         histograms: dict[int, tuple[Labels, list[Bucket]]] = {}
         for labels, count in moment.budget.each(inner(moment)):
             bound = _bound(label_value(labels, BUCKET_BOUND))
@@ -29,16 +53,20 @@ def histogram_quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan)
                 key = boundless(labels)
                 histograms.setdefault(id(key), (nameless(key), []))[1].append((bound, count))
         found = moment.budget.each([*histograms.values()])
-        return refuse_same_labels([(labels, bucket_quantile(wanted, each)) for labels, each in found])
+        return refuse_same_labels([(labels, function(each)) for labels, each in found])
 
     return VectorPlan(run)
 
 
 def _bound(text: str) -> float | None:
+    """The bound that a text says, as Go reads numbers; None for what it does not."""
     try:
-        return float(text)
-    except ValueError:
+        if text.strip() != text:
+            return None
+        bound = float.fromhex(text) if "x" in text.lower() and "p" in text.lower() else float(text)
+    except (ValueError, OverflowError):
         return None
+    return None if math.isinf(bound) and "i" not in text.lower() else bound  # one too large is an error there
 
 
 def bucket_quantile(share: float, buckets: list[Bucket]) -> float:
@@ -50,20 +78,58 @@ def bucket_quantile(share: float, buckets: list[Bucket]) -> float:
     bounds, counts = _merged(buckets)
     if bounds[-1] != math.inf or len(bounds) < 2:
         return math.nan
-    counts = _rising(counts)
-    if counts[-1] == 0 or math.isnan(counts[-1]):
+    counts = [*accumulate(counts, _rising)]
+    if counts[-1] == 0:
         return math.nan
     rank = share * counts[-1]
-    index = bisect_left(counts, rank, 0, len(counts) - 1)
+    index = _first_of_at_least(rank, counts)
     if index == len(counts) - 1:
         return bounds[-2]
     if index == 0 and bounds[0] <= 0:
         return bounds[0]
     lower, below = (bounds[index - 1], counts[index - 1]) if index else (0.0, 0.0)
-    inside = counts[index] - below
-    if inside == 0:
+    return lower + (bounds[index] - lower) * numbers.divide(rank - below, counts[index] - below)
+
+
+def _first_of_at_least(rank: float, counts: list[float]) -> int:
+    """Where the first count of at least the rank is, the last one not looked at.
+
+    Which one is found among NaNs depends on how one searches: this is how Go does.
+    """
+    low, high = 0, len(counts) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if counts[middle] >= rank:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def bucket_fraction(lower: float, upper: float, buckets: list[Bucket]) -> float:
+    """Return the share of observations above `lower` and up to `upper`, linear within a bucket."""
+    bounds, counts = _merged(buckets)
+    total = counts[-1]
+    if bounds[-1] != math.inf or total == 0 or math.isnan(lower) or math.isnan(upper):
         return math.nan
-    return lower + (bounds[index] - lower) * ((rank - below) / inside)
+    if lower >= upper:
+        return 0.0
+    return numbers.divide(_rank(upper, bounds, counts) - _rank(lower, bounds, counts), total)
+
+
+def _rank(value: float, bounds: list[float], counts: list[float]) -> float:
+    """How many observations are up to a value."""
+    below, start = 0.0, -math.inf
+    rank = counts[-1]
+    for bound, count in zip(bounds, counts, strict=True):
+        if start >= value:
+            rank = below
+            break
+        if start < value < bound:
+            rank = below + numbers.divide((count - below) * (value - start), bound - start)
+            break
+        below, start = count, bound
+    return min(rank, counts[-1])
 
 
 def _merged(buckets: list[Bucket]) -> tuple[list[float], list[float]]:
@@ -79,11 +145,8 @@ def _merged(buckets: list[Bucket]) -> tuple[list[float], list[float]]:
     return bounds, counts
 
 
-def _rising(counts: list[float]) -> list[float]:
-    """Make the counts cumulative again where buckets were read at different instants."""
-    rising = counts[:1]
-    for count in counts[1:]:
-        before = rising[-1]
-        close = abs(count - before) < _SMALL_DIFFERENCE * (abs(count) + abs(before))
-        rising.append(before if close or count < before else count)
-    return rising
+def _rising(before: float, count: float) -> float:
+    """Make a count cumulative again where buckets were read at different instants."""
+    together = min(abs(count) + abs(before), sys.float_info.max)
+    close = count == before or abs(count - before) < _SMALL_DIFFERENCE * together
+    return before if close or count < before else count

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
 
 from alerts.promql import numbers
-from alerts.promql.labels import METRIC_NAME, NO_LABELS, Labels, drop_name
+from alerts.promql.labels import METRIC_NAME, NO_LABELS, Labels, drop_metadata, make_labels
 from alerts.promql.matchers import Matcher
 from alerts.promql.plan import (
     Elements,
@@ -18,8 +17,7 @@ from alerts.promql.plan import (
     VectorPlan,
     refuse_same_labels,
 )
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+from alerts.promql.syntax.literals import readable
 
 ValueFunction = Callable[[float], float]
 
@@ -40,39 +38,20 @@ VALUE_FUNCTIONS: dict[str, ValueFunction] = {
     "ln": lambda value: numbers.logarithm(math.log, value),
     "log2": lambda value: numbers.logarithm(math.log2, value),
     "log10": lambda value: numbers.logarithm(math.log10, value),
+    "deg": lambda value: value * 180 / math.pi,
+    "rad": lambda value: value * math.pi / 180,
+    "atanh": numbers.area_tangent,
 }
-
-
-def _month_days(day: datetime) -> int:
-    following = datetime(day.year + day.month // 12, day.month % 12 + 1, 1, tzinfo=timezone.utc)
-    return (following - timedelta(days=1)).day
-
-
-def _date_function(part: Callable[[datetime], int]) -> ValueFunction:
-    def function(value: float) -> float:
-        try:
-            return float(part(_EPOCH + timedelta(seconds=math.trunc(value))))
-        except (OverflowError, ValueError):
-            return math.nan  # NaN, an infinity, or a year that the calendar here does not have
-
-    return function
-
-
-DATE_FUNCTIONS: dict[str, ValueFunction] = {
-    "minute": _date_function(lambda at: at.minute),
-    "hour": _date_function(lambda at: at.hour),
-    "day_of_month": _date_function(lambda at: at.day),
-    "day_of_week": _date_function(lambda at: at.isoweekday() % 7),
-    "day_of_year": _date_function(lambda at: at.timetuple().tm_yday),
-    "days_in_month": _date_function(_month_days),
-    "month": _date_function(lambda at: at.month),
-    "year": _date_function(lambda at: at.year),
-}
+for _function in (
+    math.sin, math.cos, math.tan, math.asin, math.acos, math.atan, math.sinh, math.cosh, math.tanh, math.asinh,
+    math.acosh,
+):  # fmt: skip
+    VALUE_FUNCTIONS[_function.__name__] = numbers.total(_function)
 
 
 def each_value(space: LabelSpace, function: ValueFunction, vector: VectorPlan) -> VectorPlan:
     """Plan a function of each element's value; the metric's name is lost."""
-    nameless = space.derivation(drop_name)
+    nameless = space.derivation(drop_metadata)
     inner = vector.run
 
     def run(moment: Moment) -> Elements:
@@ -89,7 +68,7 @@ def with_bounds(
 
     From the numbers `function` makes what is done to each value, or None if the result is empty.
     """
-    nameless = space.derivation(drop_name)
+    nameless = space.derivation(drop_metadata)
     inner = vector.run
 
     def run(moment: Moment) -> Elements:
@@ -159,7 +138,7 @@ def sorted_vector(vector: VectorPlan, *, descending: bool) -> VectorPlan:
 
 def timestamps(space: LabelSpace, vector: VectorPlan) -> VectorPlan:
     """Plan `timestamp` of anything but a selector, whose elements all are of the evaluation's instant."""
-    nameless = space.derivation(drop_name)
+    nameless = space.derivation(drop_metadata)
     inner = vector.run
 
     def run(moment: Moment) -> Elements:
@@ -176,19 +155,33 @@ def absent(space: LabelSpace, matchers: tuple[Matcher, ...], plan: VectorPlan | 
     def run(moment: Moment) -> Elements:
         before = moment.budget.held
         found = plan.run(moment)
-        present = any(True for _ in (found if isinstance(found, list) else found.windows))
+        present = bool(found) if isinstance(found, list) else not found.is_empty()
         moment.budget.settle(before, 1)
         return [] if present else [(space.canonical(labels), 1.0)]
 
     return VectorPlan(run)
 
 
+def _takes_away(matcher: Matcher, among: tuple[Matcher, ...]) -> bool:
+    if all(each.matches("") for each in among if each.name == matcher.name):
+        return True
+    return matcher.operator in ("!=", "!~") and matcher.matches("")
+
+
 def _fixed_labels(matchers: tuple[Matcher, ...]) -> Labels:
-    """Return the labels of which a selector says, once only, that they equal a value."""
-    names = [matcher.name for matcher in matchers]
-    fixed = {
-        matcher.name: matcher.value
-        for matcher in matchers
-        if matcher.operator == "=" and matcher.name != METRIC_NAME and names.count(matcher.name) == 1
-    }
-    return tuple(sorted((name, value) for name, value in fixed.items() if value))
+    """Return the labels of which a selector says that they equal a value, unless a matcher behind that says more.
+
+    The order is the one in which Prometheus's storage looks at matchers, and leaves them to the function: those that
+    take series away come last, which are the negative ones that the empty text satisfies.
+    """
+    fixed: dict[str, str] = {}
+    named = set()
+    for matcher in sorted(matchers, key=lambda each: _takes_away(each, matchers)):
+        if matcher.name == METRIC_NAME:
+            continue
+        if matcher.operator == "=" and matcher.name not in named:
+            fixed[readable(matcher.name)] = readable(matcher.value)
+            named.add(matcher.name)
+        else:
+            fixed.pop(readable(matcher.name), None)
+    return make_labels(fixed)

@@ -1,6 +1,6 @@
 """`label_replace` and `label_join`: functions that change labels and leave values alone.
 
-Their texts are literals, so a bad expression or label name is refused when the query is compiled, not when it runs.
+Their texts are literals, so a bad expression or label name is known when the query is compiled.
 """
 
 from __future__ import annotations
@@ -11,21 +11,27 @@ from alerts.limits import LONGEST_VALUE, TEXT
 from alerts.promql.errors import LimitError, PromqlError
 from alerts.promql.labels import Labels, label_value, refuse_large, set_labels
 from alerts.promql.plan import Elements, LabelSpace, Moment, VectorPlan, refuse_same_labels
-from alerts.regex import Expansion, Regex, TextTooLongError, compile_regex
+from alerts.promql.syntax.literals import is_text, quoted, readable
+from alerts.regex import Expansion, Regex, RegexError, RegexLimitError, TextTooLongError, compile_regex
 
 
 def replace_regex(pattern: str) -> Regex:
-    """Compile the expression of a `label_replace`. Raises RegexError."""
-    compile_regex(f"(?:{pattern})")  # Prometheus puts it in brackets, which an open \Q would swallow
-    return compile_regex(pattern, groups=True)
+    """Compile the expression of a `label_replace`. Raises PromqlError, and RegexLimitError."""
+    try:
+        compile_regex(f"(?:{pattern})")  # Prometheus puts it in brackets, which an open \Q would swallow
+        return compile_regex(pattern, groups=True)
+    except RegexLimitError:
+        raise
+    except RegexError as error:
+        raise PromqlError(f"invalid regular expression in label_replace(): {error}") from None
 
 
 def label_replace(
     space: LabelSpace, vector: VectorPlan, target: str, replacement: str, source: str, regex: Regex
 ) -> VectorPlan:
     """Plan `label_replace`: where the source's value matches as a whole, set the target."""
-    _check_name(target, "label_replace")
-    expansion = Expansion(replacement, regex.names)
+    check_name(target, "destination label name in label_replace()")
+    expansion = Expansion(readable(replacement), regex.names)
 
     def replaced(labels: Labels) -> Labels:
         try:
@@ -39,9 +45,10 @@ def label_replace(
 
 def label_join(space: LabelSpace, vector: VectorPlan, target: str, separator: str, sources: list[str]) -> VectorPlan:
     """Plan `label_join`: set the target to the sources' values, joined."""
-    _check_name(target, "label_join")
     for source in sources:
-        _check_name(source, "label_join")
+        check_name(source, "source label name in label_join()")
+    check_name(target, "destination label name in label_join()")
+    separator = readable(separator)
 
     def joined(labels: Labels) -> Labels:
         values = [label_value(labels, source) for source in sources]
@@ -58,7 +65,13 @@ def _relabelled(space: LabelSpace, vector: VectorPlan, function: Callable[[Label
     inner = vector.run
 
     def run(moment: Moment) -> Elements:
-        return refuse_same_labels([(derive(labels), value) for labels, value in moment.budget.each(inner(moment))])
+        found = []
+        for labels, value in moment.budget.each(inner(moment)):
+            made = derive(labels)
+            if moment.steps is not None:
+                moment.steps.refuse_clash(derive, labels, made, moment.budget)
+            found.append((made, value))
+        return refuse_same_labels(found)
 
     return VectorPlan(run)
 
@@ -68,6 +81,7 @@ def _with(space: LabelSpace, labels: Labels, target: str, value: str) -> Labels:
     return refuse_large(set_labels(labels, [(target, value)]))
 
 
-def _check_name(name: str, function: str) -> None:
-    if not name:
-        raise PromqlError(f"invalid label name {name!r} in {function}()")
+def check_name(name: str, what: str) -> None:
+    """Raise PromqlError for what cannot be the name of a label."""
+    if not name or not is_text(name):
+        raise PromqlError(f"invalid {what}: {quoted(name)}")

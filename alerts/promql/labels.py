@@ -12,6 +12,9 @@ from alerts.limits import LONGEST_LABELS, LONGEST_VALUE
 from alerts.promql.errors import LimitError
 
 METRIC_NAME = "__name__"
+METADATA = frozenset((METRIC_NAME, "__type__", "__unit__"))
+"""What says which metric a number is of: whatever changes the number leaves all three out, as since Prometheus 3.5."""
+_LAST_OF_METADATA = max(METADATA)
 BUCKET_BOUND = "le"
 
 Labels = tuple[tuple[str, str], ...]
@@ -48,6 +51,13 @@ def drop_labels(labels: Labels, names: frozenset[str]) -> Labels:
 def drop_name(labels: Labels) -> Labels:
     """Return all but the metric's name."""
     return tuple(pair for pair in labels if pair[0] != METRIC_NAME)
+
+
+def drop_metadata(labels: Labels) -> Labels:
+    """Return the labels of a number that was made of a metric's: all but its name, type and unit."""
+    if labels and labels[0][0] == METRIC_NAME and (len(labels) == 1 or labels[1][0] > _LAST_OF_METADATA):
+        return labels[1:]  # labels are sorted: nearly all series have the name first, and no other of these
+    return tuple(pair for pair in labels if pair[0] not in METADATA)
 
 
 def set_labels(labels: Labels, changes: Iterable[tuple[str, str]]) -> Labels:

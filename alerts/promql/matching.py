@@ -14,7 +14,7 @@ from alerts.promql.labels import (
     METRIC_NAME,
     Labels,
     drop_labels,
-    drop_name,
+    drop_metadata,
     format_labels,
     keep_labels,
     label_value,
@@ -49,8 +49,7 @@ def vector_operation(
 ) -> VectorPlan:
     """Plan arithmetic or a comparison of two vectors."""
     signature = space.derivation(matching.signature())
-    keep_name = name in COMPARISONS and not as_bool
-    result = _result_labels(space, matching, keep_name=keep_name)
+    result = _result_labels(space, matching, changes=name in ARITHMETIC, as_bool=as_bool)
     combine = _combine(name, as_bool=as_bool, swapped=matching.many == "right")
     one_side = "left" if matching.many == "right" else "right"
     many_run, one_run = (right.run, left.run) if matching.many == "right" else (left.run, right.run)
@@ -123,23 +122,29 @@ def _combine(name: str, *, as_bool: bool, swapped: bool) -> Callable[[float, flo
     return lambda many, one: many if compare(many, one) else None
 
 
-def _result_labels(space: LabelSpace, matching: Matching, *, keep_name: bool) -> Callable[[Labels, Labels], Labels]:
-    """Return how the labels of a result come from those of the many and the one side."""
+def _result_labels(
+    space: LabelSpace, matching: Matching, *, changes: bool, as_bool: bool
+) -> Callable[[Labels, Labels], Labels]:
+    """Return how the labels of a result come from those of the many and the one side.
+
+    Arithmetic drops the name before other labels are included, which may bring one back; `bool` drops it at the end.
+    """
     names = frozenset(matching.labels)
 
     def own(labels: Labels) -> Labels:
-        if not keep_name:
-            labels = drop_name(labels)
-        if matching.many:
-            return labels
-        return keep_labels(labels, names) if matching.on else drop_labels(labels, names)
+        if changes:
+            labels = drop_metadata(labels)
+        if not matching.many:
+            labels = keep_labels(labels, names) if matching.on else drop_labels(labels, names)
+        return labels
 
     if not matching.include:
-        derive = space.derivation(own)
+        derive = space.derivation((lambda labels: drop_metadata(own(labels))) if as_bool else own)
         return lambda many, _one: derive(many)
 
     def included(many: Labels, one: Labels) -> Labels:
-        return refuse_large(set_labels(own(many), [(name, label_value(one, name)) for name in matching.include]))
+        made = set_labels(own(many), [(name, label_value(one, name)) for name in matching.include])
+        return refuse_large(drop_metadata(made) if as_bool else made)
 
     return space.pair_derivation(included)
 

@@ -64,6 +64,25 @@ def exponential(value: float) -> float:
         return INF
 
 
+def total(function: Callable[[float], float]) -> Callable[[float], float]:
+    """A function of trigonometry for every number: NaN where it has no value, an infinity where that is too large."""
+
+    def everywhere(value: float) -> float:
+        try:
+            return function(value)
+        except ValueError:
+            return NAN
+        except OverflowError:  # of the hyperbolic ones; the cosine has no sign
+            return math.copysign(INF, value) if function(-1.0) < 0 else INF
+
+    return everywhere
+
+
+def area_tangent(value: float) -> float:
+    """Return the inverse hyperbolic tangent, an infinity at its two ends."""
+    return math.copysign(INF, value) if abs(value) == 1 else total(math.atanh)(value)
+
+
 def logarithm(function: Callable[[float], float], value: float) -> float:
     """Take a logarithm; of zero it is minus infinity, of a negative number NaN."""
     if value > 0:

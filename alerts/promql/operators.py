@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 
 from alerts.promql import numbers
-from alerts.promql.labels import drop_name
+from alerts.promql.labels import drop_metadata
 from alerts.promql.plan import Elements, LabelSpace, Moment, ScalarPlan, VectorPlan, refuse_same_labels
 
 ARITHMETIC: dict[str, Callable[[float, float], float]] = {
@@ -54,7 +54,7 @@ def vector_with_scalar(
     if name in COMPARISONS and not as_bool:
         return _filter(COMPARISONS[name], vector, scalar, swapped=swapped)
     function = _as_number(COMPARISONS[name]) if name in COMPARISONS else ARITHMETIC[name]
-    nameless = space.derivation(drop_name)
+    nameless = space.derivation(drop_metadata)
     vector_run, scalar_run = vector.run, scalar.run
 
     def run(moment: Moment) -> Elements:
@@ -95,10 +95,16 @@ def negate_scalar(plan: ScalarPlan) -> ScalarPlan:
 
 def negate_vector(space: LabelSpace, plan: VectorPlan) -> VectorPlan:
     """Plan the negative of a vector, which loses the metric's name."""
-    nameless = space.derivation(drop_name)
+    nameless = space.derivation(drop_metadata)
     inner = plan.run
 
     def run(moment: Moment) -> Elements:
-        return refuse_same_labels([(nameless(labels), -value) for labels, value in moment.budget.each(inner(moment))])
+        found = []
+        for labels, value in moment.budget.each(inner(moment)):
+            made = nameless(labels)
+            if moment.steps is not None:
+                moment.steps.refuse_clash(nameless, labels, made, moment.budget)
+            found.append((made, -value))
+        return refuse_same_labels(found)
 
     return VectorPlan(run)

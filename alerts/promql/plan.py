@@ -14,6 +14,7 @@ from alerts.limits import LABEL_SET, MOST_REMEMBERED
 from alerts.promql.budget import Budget
 from alerts.promql.errors import SAME_LABELSET, EvaluationError
 from alerts.promql.labels import Labels
+from alerts.promql.staleness import without_markers
 from alerts.promql.storage import Newest, Source, Window
 
 LOOKBACK_MS = 300_000
@@ -24,16 +25,40 @@ Elements = list[Element]
 _ALWAYS_REMEMBERED = 4096
 """Samples that a query may remember without being asked how many it needs: some 500 label sets and derivations."""
 _TIMES_NEEDED = 4
-_MADE = 8
-"""Units of work that it takes to make what is remembered."""
+_BATCH = 128
+"""Samples of what was made that are counted together; to make one takes a unit of work."""
 _ENTRY = 2
 """Samples that an entry of a memory counts, which finds a label set that is there already."""
+
+
+class Steps:
+    """What all steps of the outermost subquery have seen.
+
+    Some functions work on series, not on elements, in Prometheus: two series of which they make the same labels clash
+    there, also where they have no step in common.
+    """
+
+    __slots__ = ("_sources",)
+
+    def __init__(self) -> None:
+        self._sources: dict[tuple[int, int], Labels] = {}
+
+    def refuse_clash(self, function: object, source: Labels, made: Labels, budget: Budget) -> None:
+        """Note which (canonical) labels a function made. Raises EvaluationError where it made them of others before."""
+        first = self._sources.get((id(function), id(made)))
+        if first is None:
+            self._sources[id(function), id(made)] = source
+            budget.remember(_ENTRY)
+        elif first is not source and first != source:
+            raise EvaluationError(SAME_LABELSET)
 
 
 class Moment(NamedTuple):
     """The instant of an evaluation: where samples come from, when it is, and what it may take.
 
     `query_ms` is the instant of the whole query, which a step of a subquery keeps; `@ start()` and `@ end()` mean it.
+    `forgetful` is a source that keeps samples for as long as rules look back from now. `steps` is there within a
+    subquery (see `Steps`).
     """
 
     source: Source
@@ -41,14 +66,27 @@ class Moment(NamedTuple):
     at_ms: int
     query_ms: int
     budget: Budget
+    forgetful: bool = False
+    steps: Steps | None = None
 
 
 class Matrix(NamedTuple):
-    """The windows of a range selector or subquery, to be gone through once, and the edges of the range."""
+    """The windows of a range selector or subquery, to be gone through once, and the edges of the range.
+
+    Their label sets need not be canonical. With `marked` there may be staleness markers among the values, which no
+    function is to see.
+    """
 
     windows: Iterable[Window]
     start_ms: int
     end_ms: int
+    marked: bool
+
+    def is_empty(self) -> bool:
+        """Whether there is no sample; the windows are gone through."""
+        if self.marked:
+            return not any(without_markers(times, values)[0] for _, times, values in self.windows)
+        return not any(times for _, times, _ in self.windows)
 
 
 class ScalarPlan(NamedTuple):
@@ -89,6 +127,44 @@ class Memory(dict[K, V]):
     __slots__ = ()
 
 
+class ForeignDerivation:
+    """What a function makes of label sets that are not canonical, remembered; what it makes is canonical.
+
+    Many are done at a time: most of a large vector's cost is in its labels.
+    """
+
+    __slots__ = ("_canonical", "_function", "_grow", "_memory")
+
+    def __init__(
+        self,
+        function: Callable[[Labels], Labels],
+        memory: Memory[int, tuple[Labels, Labels]],
+        canonical: Memory[Labels, Labels],
+        grow: Callable[[int], None],
+    ) -> None:
+        self._function = function
+        self._memory = memory
+        self._canonical = canonical
+        self._grow = grow
+
+    def all(self, labels: list[Labels], *, lasting: bool) -> list[Labels]:
+        """What the function makes of each; remembered if it is `lasting`, and asked for again. Raises LimitError."""
+        known = list(map(self._memory.get, map(id, labels))) if self._memory else [None]
+        if None not in known:
+            # An object of another label set may have taken the place of one that is gone.
+            same = [pair[1] for pair, own in zip(known, labels, strict=True) if pair is not None and pair[0] is own]
+            if len(same) == len(labels):
+                return same
+        canonical = self._canonical
+        before = len(canonical)
+        made = list(map(self._function, labels))
+        derived = list(map(canonical.setdefault, made, made))
+        if lasting:
+            self._memory.update(zip(map(id, labels), zip(labels, derived, strict=True), strict=True))
+        self._grow(_ENTRY * len(labels) + LABEL_SET * (len(canonical) - before))
+        return derived
+
+
 class LabelSpace:
     """The canonical label sets of one query, and every derivation from them."""
 
@@ -96,12 +172,17 @@ class LabelSpace:
         self._canonical = Memory[Labels, Labels]()
         self._memories: list[Memory[int, Labels]] = []
         self._pair_memories: list[Memory[tuple[int, int], Labels]] = []
-        self._foreign = Memory[int, tuple[Labels, Labels]]()
+        self._foreign_memories: list[Memory[int, tuple[Labels, Labels]]] = []
+        self.adopt = self.foreign_derivation(lambda labels: labels)
+        """Gives the canonical objects for label sets of a source."""
         self._limit: int | None = _ALWAYS_REMEMBERED
         self._budget = Budget()
         self._weight = 0
-        """All that is remembered, counted in samples; and how much of it is in the ledger's sum."""
+        """All that is remembered, counted in samples; what of it is in the ledger's sum, and not yet in the budget."""
         self._counted = 0
+        self._unspent = 0
+        self.lasts = True
+        """Whether what an evaluation makes is there for the next one, as far as the last one shows."""
 
     def __len__(self) -> int:
         """Return the number of label sets that are remembered."""
@@ -126,19 +207,23 @@ class LabelSpace:
 
     def end(self) -> None:
         """The evaluation is over: start anew as well when all queries together remember too much."""
+        self._budget.labels += self._unspent  # the evaluation is over: no reason to refuse it any more
+        self._unspent = 0
         ledger = self._budget.ledger
         ledger.remembered += self._weight - self._counted
         self._counted = self._weight
+        self.lasts = self._weight <= MOST_REMEMBERED
         if ledger.remembered > MOST_REMEMBERED:
             self.forget()
 
     def forget(self) -> None:
         """Start anew."""
         self._budget.ledger.remembered -= self._counted
-        self._budget.labels -= self._weight
-        self._weight = self._counted = 0
+        self._budget.labels -= self._weight - self._unspent
+        self._weight = self._counted = self._unspent = 0
         self._canonical.clear()
-        self._foreign.clear()
+        for foreign in self._foreign_memories:
+            foreign.clear()
         for memory in self._memories:
             memory.clear()
         for pair_memory in self._pair_memories:
@@ -147,8 +232,11 @@ class LabelSpace:
     def grow(self, samples: int) -> None:
         """Count what was made, and is remembered from now on."""
         self._weight += samples
-        self._budget.remember(samples)
-        self._budget.spend(_MADE)
+        self._unspent += samples
+        if self._unspent >= _BATCH:
+            made, self._unspent = self._unspent, 0
+            self._budget.remember(made)
+            self._budget.spend(made)
 
     def canonical(self, labels: Labels) -> Labels:
         """Return the one object that stands for a label set."""
@@ -158,15 +246,11 @@ class LabelSpace:
             self.grow(LABEL_SET)
         return found
 
-    def adopt(self, labels: Labels) -> Labels:
-        """Return the canonical object for a label set of a source, which keeps its own objects."""
-        known = self._foreign.get(id(labels))
-        if known is not None and known[0] is labels:
-            return known[1]
-        adopted = self.canonical(labels)
-        self._foreign[id(labels)] = (labels, adopted)
-        self.grow(_ENTRY)
-        return adopted
+    def foreign_derivation(self, function: Callable[[Labels], Labels]) -> ForeignDerivation:
+        """Remember what a function makes of label sets as a source has them, which keeps its own objects."""
+        memory = Memory[int, tuple[Labels, Labels]]()
+        self._foreign_memories.append(memory)
+        return ForeignDerivation(function, memory, self._canonical, self.grow)
 
     def derivation(self, function: Callable[[Labels], Labels]) -> Callable[[Labels], Labels]:
         """Remember what a function makes of canonical label sets."""

@@ -14,14 +14,16 @@ from itertools import islice, pairwise
 from operator import gt, lt, ne
 from typing import NamedTuple
 
-from alerts.limits import ELEMENT
 from alerts.promql import numbers
-from alerts.promql.labels import drop_name
+from alerts.promql.labels import Labels, drop_metadata
 from alerts.promql.numbers import Each, Floats
 from alerts.promql.plan import Elements, LabelSpace, MatrixPlan, Moment, ScalarPlan, VectorPlan, refuse_same_labels
+from alerts.promql.staleness import without_markers
 
 _SUMMED = 16
 """Samples that a function goes through in the time of one unit of work where that takes no loop."""
+_TOGETHER = 256
+"""Units of work after which they are counted, and the labels of the elements are made."""
 _LONG = 32_768
 """Samples of a window from which on it is not copied to look at it."""
 
@@ -48,23 +50,46 @@ def range_function(
     keep_name: bool = False,
 ) -> VectorPlan:
     """Plan a function over the windows of a range vector."""
-    derive = space.derivation((lambda labels: labels) if keep_name else drop_name)
+    derive = space.adopt if keep_name else space.foreign_derivation(drop_metadata)
     inner = matrix.run
 
     def run(moment: Moment) -> Elements:
         budget = moment.budget
         before = budget.held
-        windows, start_ms, end_ms = inner(moment)
+        windows, start_ms, end_ms, marked = inner(moment)
         span = Span(start_ms, end_ms, moment.at_ms, 0.0 if argument is None else argument.run(moment), budget.each)
         found: Elements = []
+        sources: list[Labels] = []
+        results: list[float] = []
+        units = 0
         for labels, times, values in windows:
-            budget.spend(1 + len(values) // _SUMMED)
+            if marked:
+                times, values = without_markers(times, values)
+                if not times:
+                    continue
+            units += 1 + len(values) // _SUMMED
+            if units >= _TOGETHER:
+                finish(moment, found, sources, results)
+                budget.spend(units)
+                budget.settle(before, len(found))
+                units = 0
             value = function(times, values, span)
             if value is not None:
-                found.append((derive(labels), value))
-                budget.held += ELEMENT  # looked at with the next window
+                sources.append(labels)
+                results.append(value)
+        finish(moment, found, sources, results)
         budget.settle(before, len(found))
         return refuse_same_labels(found)
+
+    def finish(moment: Moment, found: Elements, sources: list[Labels], results: list[float]) -> None:
+        """Make elements of results and of the labels that they are made of."""
+        made = derive.all(sources, lasting=space.lasts or moment.steps is not None)
+        if moment.steps is not None:
+            for source, labels in zip(sources, made, strict=True):
+                moment.steps.refuse_clash(derive, source, labels, moment.budget)
+        found.extend(zip(made, results, strict=True))
+        sources.clear()
+        results.clear()
 
     return VectorPlan(run)
 
@@ -77,52 +102,56 @@ def _seconds(start: float, end: float) -> float:
 def _counter_increase(values: Floats, each: Each) -> float:
     """Return the rise of a counter, whose every fall is a start from zero."""
     rise = values[-1] - values[0]
-    if _falls(values):
+    if len(values) > _LONG:
+        falls = any(map(lt, islice(values, 1, None), values))
+    else:
+        # Sorting what is in order only compares neighbours: the quickest way to see that nothing fell.
+        floats = values.tolist() if isinstance(values, array) else list(values)
+        falls = sorted(floats) != floats
+    if falls:
         for before, after in pairwise(each(values)):
             if after < before:
                 rise += before
     return rise
 
 
-def _falls(values: Floats) -> bool:
-    if len(values) > _LONG:
-        return any(map(lt, islice(values, 1, None), values))
-    # Sorting what is in order only compares neighbours: the quickest way to see that nothing fell.
-    floats = list(values)
-    return sorted(floats) != floats
-
-
-def _extrapolated(times: Floats, values: Floats, span: Span, *, counter: bool, seconds: float = 1.0) -> float | None:
-    """Return the change over the range, or per second if the range's seconds are given."""
-    if len(values) < 2:
-        return None
-    change = _counter_increase(values, span.each) if counter else values[-1] - values[0]
-    sampled = _seconds(times[0], times[-1])
-    spacing = sampled / (len(values) - 1)
-    to_start = _seconds(span.start_ms / 1000, times[0])
-    to_end = _seconds(times[-1], span.end_ms / 1000)
-    if to_start >= spacing * 1.1:
-        to_start = spacing / 2
-    if counter and change > 0 and values[0] >= 0:
-        to_start = min(to_start, sampled * (values[0] / change))
-    if to_end >= spacing * 1.1:
-        to_end = spacing / 2
-    return change * ((sampled + to_start + to_end) / sampled / seconds)
+def _share(times: Floats, first: float, change: float, span: Span, counter: bool) -> float:
+    """Return how many times as large the change over the range is as that between the first and the last value."""
+    first_ms, last_ms = round(times[0] * 1000), round(times[-1] * 1000)
+    sampled = last_ms - first_ms
+    spacing = sampled / (len(times) - 1)
+    far, to_start, to_end = spacing * 1.1, first_ms - span[0], span[1] - last_ms
+    covered = sampled + (to_end if to_end < far else spacing / 2)
+    from_start = to_start if to_start < far else spacing / 2
+    if counter and change > 0 and first >= 0:
+        from_zero = sampled * (first / change)
+        if from_zero < from_start:
+            from_start = from_zero
+    return (covered + from_start) / sampled
 
 
 def rate(times: Floats, values: Floats, span: Span) -> float | None:
     """Return the increase of a counter per second."""
-    return _extrapolated(times, values, span, counter=True, seconds=(span.end_ms - span.start_ms) / 1000)
+    if len(values) < 2:
+        return None
+    change = _counter_increase(values, span.each)
+    return change * (_share(times, values[0], change, span, True) / ((span.end_ms - span.start_ms) / 1000))
 
 
 def increase(times: Floats, values: Floats, span: Span) -> float | None:
     """Return the increase of a counter over the range."""
-    return _extrapolated(times, values, span, counter=True)
+    if len(values) < 2:
+        return None
+    change = _counter_increase(values, span.each)
+    return change * _share(times, values[0], change, span, True)
 
 
 def delta(times: Floats, values: Floats, span: Span) -> float | None:
     """Return the change of a gauge over the range."""
-    return _extrapolated(times, values, span, counter=False)
+    if len(values) < 2:
+        return None
+    change = values[-1] - values[0]
+    return change * _share(times, values[0], change, span, False)
 
 
 def idelta(_times: Floats, values: Floats, _span: Span) -> float | None:

@@ -7,33 +7,62 @@ instant selectors and is invisible to range selectors.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from alerts.limits import ELEMENT
 from alerts.promql.budget import Budget
 from alerts.promql.errors import SAME_LABELSET, EvaluationError
-from alerts.promql.labels import METRIC_NAME, Labels
+from alerts.promql.labels import Labels, drop_metadata
 from alerts.promql.matchers import Matcher
-from alerts.promql.plan import LOOKBACK_MS, Elements, LabelSpace, Matrix, MatrixPlan, Moment, VectorPlan
-from alerts.promql.staleness import is_stale, without_markers
-from alerts.promql.storage import Newest, Source, Window
+from alerts.promql.plan import (
+    LOOKBACK_MS,
+    Elements,
+    ForeignDerivation,
+    LabelSpace,
+    Matrix,
+    MatrixPlan,
+    Moment,
+    Steps,
+    VectorPlan,
+    refuse_same_labels,
+)
+from alerts.promql.staleness import is_stale
+from alerts.promql.storage import Newest, Source
 
 _STEP = 4
 """Units of work that a step of a subquery takes beside those for its elements."""
+_TOGETHER = 512
+"""Series whose labels are made together."""
 _SERIES = 8
 """Samples that a series of a subquery counts beside its own: two arrays, and what finds them."""
 
 
 class Timing(NamedTuple):
-    """When a selector or subquery looks: `offset` back from the evaluation, or from the whole query's instant."""
+    """When a selector or subquery looks: `offset` back from the evaluation, the whole query's instant, or a fixed one.
+
+    `of_fixed` of a selector says that it, or a subquery around it, is bound to a fixed time.
+    """
 
     offset_ms: int
     at_query: bool
+    fixed_ms: int | None = None
+    of_fixed: bool = False
 
     def end_ms(self, moment: Moment) -> int:
         """Return the newest instant that is looked at."""
+        if self.fixed_ms is not None:
+            return self.fixed_ms - self.offset_ms
         return (moment.query_ms if self.at_query else moment.at_ms) - self.offset_ms
+
+    def selected_ms(self, moment: Moment) -> int:
+        """Return the newest instant of which samples are read. Raises EvaluationError where they may be gone by now."""
+        if self.of_fixed and moment.forgetful:
+            raise EvaluationError(
+                "'@' with a fixed time: samples are kept here for as long as rules look back, no longer; use offset, "
+                "or @ end(), or let a server evaluate the rule"
+            )
+        return self.end_ms(moment)
 
 
 class Selector(NamedTuple):
@@ -63,54 +92,62 @@ def newest_by_select(source: Source) -> Callable[[tuple[Matcher, ...], float, fl
 
 def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
     """Plan an instant selector."""
-    adopt = space.adopt
     samples = _newest_samples(matchers, timing)
 
     def run(moment: Moment) -> Elements:
-        return [
-            (adopt(labels), value)
-            for labels, _, value in moment.budget.each(samples(moment))
-            if value == value or not is_stale(value)  # only a NaN can be the marker
-        ]
+        return _elements(
+            space,
+            moment,
+            space.adopt,
+            [
+                (labels, value)
+                for labels, _, value in moment.budget.each(samples(moment))
+                if value == value or not is_stale(value)  # only a NaN can be the marker
+            ],
+        )
 
     return VectorPlan(run)
+
+
+def _elements(space: LabelSpace, moment: Moment, derive: ForeignDerivation, found: Elements) -> Elements:
+    """Return elements whose labels are made of a source's, some at a time, so that limits are looked at in between."""
+    made: Elements = []
+    lasting = space.lasts or moment.steps is not None
+    for start in range(0, len(found), _TOGETHER):
+        some = found[start : start + _TOGETHER]
+        made.extend(
+            zip(derive.all([labels for labels, _ in some], lasting=lasting), [value for _, value in some], strict=True)
+        )
+    return made
 
 
 def timestamp_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
     """Plan `timestamp(selector)`: the times of the samples instead of their values."""
     samples = _newest_samples(matchers, timing)
-    nameless = space.derivation(lambda labels: tuple(pair for pair in labels if pair[0] != METRIC_NAME))
+    nameless = space.foreign_derivation(drop_metadata)
 
     def run(moment: Moment) -> Elements:
-        return [
-            (nameless(space.adopt(labels)), at)
-            for labels, at, value in moment.budget.each(samples(moment))
-            if not is_stale(value)
-        ]
+        found = [(labels, at) for labels, at, value in moment.budget.each(samples(moment)) if not is_stale(value)]
+        return refuse_same_labels(_elements(space, moment, nameless, found))
 
     return VectorPlan(run)
 
 
 def _newest_samples(matchers: tuple[Matcher, ...], timing: Timing) -> Callable[[Moment], list[Newest]]:
     def samples(moment: Moment) -> list[Newest]:
-        end = timing.end_ms(moment)
+        end = timing.selected_ms(moment)
         return moment.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000, moment.budget)
 
     return samples
 
 
-def range_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing, range_ms: int) -> MatrixPlan:
-    """Plan a range selector; its windows are there one after the other."""
-
-    def windows(moment: Moment, start: float, end: float) -> Iterator[Window]:
-        for labels, all_times, all_values in moment.source.select(matchers, start, end, moment.budget):
-            times, values = without_markers(all_times, all_values)
-            if times:
-                yield space.adopt(labels), times, values
+def range_selector(matchers: tuple[Matcher, ...], timing: Timing, range_ms: int) -> MatrixPlan:
+    """Plan a range selector; its windows are the source's."""
 
     def run(moment: Moment) -> Matrix:
-        end = timing.end_ms(moment)
-        return Matrix(windows(moment, (end - range_ms) / 1000, end / 1000), end - range_ms, end)
+        end = timing.selected_ms(moment)
+        found = moment.source.select(matchers, (end - range_ms) / 1000, end / 1000, moment.budget)
+        return Matrix(found, end - range_ms, end, marked=True)
 
     return MatrixPlan(run)
 
@@ -121,12 +158,12 @@ def subquery(inner: Callable[[Moment], Elements], timing: Timing, range_ms: int,
     def run(moment: Moment) -> Matrix:
         end = timing.end_ms(moment)
         start = end - range_ms
-        budget = moment.budget
+        budget, steps = moment.budget, moment.steps or Steps()
         series: dict[int, tuple[Labels, array[float], array[float]]] = {}
         for at_ms in range((start // step_ms + 1) * step_ms, end + 1, step_ms):
             budget.spend(_STEP)
             before, known, now = budget.held, len(series), at_ms / 1000
-            elements = inner(moment._replace(at_ms=at_ms))
+            elements = inner(moment._replace(at_ms=at_ms, steps=steps))
             for labels, value in budget.each(elements):
                 window = series.get(id(labels))
                 if window is None:
@@ -137,6 +174,6 @@ def subquery(inner: Callable[[Moment], Elements], timing: Timing, range_ms: int,
                 window[2].append(value)
             budget.held = before  # the elements are let go, and their samples kept
             budget.hold(len(elements) + _SERIES * (len(series) - known))
-        return Matrix(series.values(), start, end)
+        return Matrix(series.values(), start, end, marked=False)
 
     return MatrixPlan(run)

@@ -21,7 +21,7 @@ from alerts.promql.matchers import Matcher
 from alerts.promql.staleness import STALE, is_stale
 
 _COPIED = 64
-"""Samples that are copied in the time of one unit of work."""
+"""Samples that are copied in the time of one unit of work; a window of fewer counts as the series that it is of."""
 
 Window = tuple[Labels, Sequence[float], Sequence[float]]
 Newest = tuple[Labels, float, float]
@@ -81,12 +81,13 @@ class Sampled(Protocol):
 def windows_of(found: Sequence[Sampled], start: float, end: float, budget: Budget | None) -> Iterator[Window]:
     """Give what `Source.select` gives of these series."""
     budget = budget or Budget()
-    for series in found:
+    for series in budget.each(found):
         times = series.times
-        low = bisect_right(times, start)
+        low = 0 if times[0] > start else bisect_right(times, start)
         high = len(times) if times[-1] <= end else bisect_right(times, end)
-        budget.fit(high - low)
-        budget.spend(1 + (high - low) // _COPIED)
+        if high - low > _COPIED:
+            budget.fit(high - low)
+            budget.spend((high - low) // _COPIED)
         if low < high:
             yield series.labels, times[low:high], series.values[low:high]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from alerts.regex.errors import RegexError
+from alerts.regex.errors import RegexError, RegexLimitError
 
 DEEPEST = 250
 """Groups within groups. Go's limit is 1000 nodes of its tree; what each level costs is paid for each character."""
@@ -44,7 +44,7 @@ def refuse_foreign(pattern: str) -> None:
             raise RegexError(r"invalid escape sequence \C: a single byte is no text")
         _refuse_half_characters(piece["escape"] or piece["set"] or "")
         if depth > DEEPEST:
-            raise RegexError(f"groups are nested more than {DEEPEST} deep")
+            raise RegexLimitError(f"groups are nested more than {DEEPEST} deep")
 
 
 def _refuse_half_characters(written: str) -> None:

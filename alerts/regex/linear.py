@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from alerts.regex.dialect import refuse_foreign
-from alerts.regex.errors import RegexError, TextTooLongError
+from alerts.regex.errors import RegexError, RegexLimitError, TextTooLongError
 from alerts.regex.substitute import Substitute
 
 KEPT = 32
@@ -95,7 +95,7 @@ class _Linear:
 
     def __init__(self, re2: Any, pattern: str, *, dot_all: bool, groups: bool) -> None:
         if pattern.count(r"\p") + pattern.count(r"\P") > _MOST_UNICODE_CLASSES:
-            raise RegexError(rf"has more than {_MOST_UNICODE_CLASSES} classes such as \pL: write fewer")
+            raise RegexLimitError(rf"has more than {_MOST_UNICODE_CLASSES} classes such as \pL: write fewer")
         options = re2.Options()
         options.log_errors = False
         options.max_mem = _MEMORY
@@ -104,7 +104,8 @@ class _Linear:
         try:
             self._compiled: Any = re2.compile(pattern, options)
         except re2.error as error:
-            raise RegexError(_reason(error)) from None
+            reason = _reason(error)
+            raise (RegexLimitError if "too large" in reason else RegexError)(reason) from None
         finally:
             re2.purge()  # the library's own cache knows no bound on memory
         refuse_foreign(pattern)

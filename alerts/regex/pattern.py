@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from alerts.regex import linear, shortcuts
-from alerts.regex.errors import RegexError
+from alerts.regex.errors import RegexError, RegexLimitError
 from alerts.regex.expansion import Expansion
 
 LONGEST = 8192
@@ -23,7 +23,9 @@ class Regex:
         """Groups that have a name, with their numbers; empty unless groups were asked for."""
         self._dot_all = dot_all
         self._groups = groups
-        if not pattern.isascii() and any("\ud800" <= character <= "\udfff" for character in pattern):
+        is_text = pattern.isascii() or not any("\ud800" <= character <= "\udfff" for character in pattern)
+        # Go looks at an expression that is a list of words no closer: bytes that are no text match nothing.
+        if not is_text and (not dot_all or groups or not shortcuts.is_list_of_words(pattern)):
             raise RegexError("is not valid Unicode")
         self._plain = shortcuts.predicate(pattern) if dot_all else None
         if self._plain is None or groups:
@@ -31,10 +33,10 @@ class Regex:
 
     def _check(self) -> None:
         if len(self.pattern) > LONGEST:
-            raise RegexError(f"is longer than {LONGEST} characters: make a list of words of it, or several rules")
+            raise RegexLimitError(f"is longer than {LONGEST} characters: make a list of words of it, or several rules")
         checked = self._program()
         if checked.groups > linear.MOST_GROUPS:
-            raise RegexError(f"has more than {linear.MOST_GROUPS} groups: write (?:...) where none is referred to")
+            raise RegexLimitError(f"has more than {linear.MOST_GROUPS} groups: write (?:...) where none is referred to")
         self.names = dict(checked.names) if self._groups else {}
 
     def _program(self) -> linear.Program:

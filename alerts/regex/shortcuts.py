@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 _LITERAL = r"(?:[^\\.+*?()|\[\]{}^$]|\\[^0-9A-Za-z\x80-\U0010ffff])*"
+_WORDS = re.compile(r"[^\\.+*?()\[\]{}^$]*")
 _CHOICE = re.compile(rf"{_LITERAL}(?:\|{_LITERAL})*")
 _AFFIXED = re.compile(rf"(?P<before>\.[*+])?(?P<text>{_LITERAL})(?P<after>\.[*+])?")
 _SPLIT = re.compile(r"(?:[^\\|]|\\.)+|(?<=\|)(?=\||\Z)|\A(?=\||\Z)", re.DOTALL)
@@ -21,6 +22,11 @@ def predicate(pattern: str) -> Callable[[str], bool] | None:
         return frozenset(_plain(each) for each in _SPLIT.findall(pattern)).__contains__
     affixed = _AFFIXED.fullmatch(pattern)
     return _affixed(affixed["before"], _plain(affixed["text"]), affixed["after"]) if affixed else None
+
+
+def is_list_of_words(pattern: str) -> bool:
+    """Whether a pattern has no sign of an expression but `|`."""
+    return _WORDS.fullmatch(pattern) is not None
 
 
 def _plain(literal: str) -> str:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import NoReturn
 
-from alerts.regex.errors import RegexError, TextTooLongError
+from alerts.regex.errors import RegexLimitError, TextTooLongError
 
 _MOST_TRIES = 2**21
 """Ways to match that may be tried in vain, a tenth of a second's work."""
@@ -114,7 +114,7 @@ class _Reader:
 
     def refuse(self, what: str = "") -> NoReturn:
         what = what or f"{self._pattern[self._at : self._at + 20]!r} cannot be had here"
-        raise RegexError(
+        raise RegexLimitError(
             f"{what}, without the library that matches in linear time: install the package google-re2, or write the "
             "expression with words, classes, alternatives and at most two of * and + after single characters"
         )

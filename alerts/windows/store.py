@@ -96,6 +96,9 @@ class Windows:
     `capacity` is in bytes.
     """
 
+    forgetful = True
+    """Samples are kept for as long as rules look back: what lies at a fixed time may be gone (see `promql.plan`)."""
+
     def __init__(self, needs: Needs, target: Labels, period: float, capacity: int = CAPACITY) -> None:
         self.dropped = 0
         """Samples that a rule reads and that were left out for want of memory."""

@@ -110,6 +110,13 @@ def test_a_groups_label_that_is_no_template_fails_as_in_prometheus() -> None:
     )  # fmt: skip
 
 
+def test_a_query_that_fails_in_each_evaluation_is_loaded_with_a_warning() -> None:
+    loaded = rulefile.parse(RULE.replace("t > 80", "t[5m]"), "f.yml")
+    (warning,) = map(str, loaded.warnings)
+    assert warning.startswith("f.yml:")
+    assert "expr: will fail in each evaluation: line 1, column 1: rule result is not a vector or scalar" in warning
+
+
 def test_a_file_is_what_it_says() -> None:
     loaded = rulefile.parse(
         "groups:\n- name: g\n  interval: 1m30s\n  limit: 5\n  query_offset: 10s\n  labels: {team: hpc, tier: a}\n"

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from types import FrameType
 
-from tests.bench import abuse, encoder, faults, memory, rules, sampling, scrapes
+from tests.bench import abuse, encoder, faults, memory, rules, sampling, scrapes, wide
 from tests.bench.report import CannotRunError, Line, Progress, Section, Verdict, table
 from tests.bench.rig import NODE_EXPORTER, QUICK, Pace, Rig
 
@@ -29,6 +29,7 @@ MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
     "scrapes": scrapes.beside_node_exporter,
     "unscraped": scrapes.once_a_second,
     "rules": rules.whole_pack,
+    "wide": wide.a_hundred_thousand,
     "encoder": encoder.beside_prometheus_client,
     "abuse": abuse.under_abuse,
     "faults": faults.in_turn,

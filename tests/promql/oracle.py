@@ -142,20 +142,21 @@ class Oracle:
         body = urllib.parse.urlencode({"query": query, "time": f"{at:.3f}"}).encode()
         try:
             with urllib.request.urlopen(f"{self.url}/api/v1/query", body, timeout=10) as answer:
-                return json.load(answer)["data"]
+                # A text in a query may be no UTF-8, and Prometheus gives its bytes as they are.
+                return json.loads(answer.read().decode(errors="replace"))["data"]
         except urllib.error.HTTPError as error:
             with error:
                 return str(json.load(error)["error"])
 
 
 @contextmanager
-def running(program: str, folder: Path) -> Iterator[Oracle]:
-    """Start a Prometheus that scrapes nothing and takes remote writes."""
+def running(program: str, folder: Path, settings: str = "") -> Iterator[Oracle]:
+    """Start a Prometheus that scrapes nothing and takes remote writes; `settings` are more of its configuration."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     config = folder / "prometheus.yml"
-    config.write_text("global:\n  evaluation_interval: 1m\n")
+    config.write_text("global:\n  evaluation_interval: 1m\n" + settings)
     command = [program, f"--config.file={config}", f"--storage.tsdb.path={folder}/data", "--log.level=error"]
     command += [f"--web.listen-address=127.0.0.1:{port}", "--web.enable-remote-write-receiver"]
     with (folder / "log").open("w") as log:

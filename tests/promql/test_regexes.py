@@ -76,7 +76,7 @@ def test_the_dialect_is_gos(pattern: str, taken: str, left: str | None) -> None:
         (r"(a)\1", r"\1"),
         ("(", "missing )"),
         ("[", "missing ]"),
-        ("\ud800", "not valid Unicode"),
+        ("\ud800.", "not valid Unicode"),
         ("(" * 300 + ")" * 300, "nested more than 250 deep"),
         (r"[\pL\pN]" * 60, "more than 100 classes"),
         (r"\pL{1000}", "too large"),

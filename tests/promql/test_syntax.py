@@ -150,7 +150,7 @@ def test_a_range_below_a_millisecond_is_empty() -> None:
 
 
 HOSTILE = [
-    "up offset 1e300", "up offset NaN", "up[1e300]", "rate(up[1m:0.0001])", "m[5m)]", "(" * 10_000, "sum(" * 400,
+    "up offset 1e300", "up[1e300]", "m[5m)]", "(" * 10_000, "sum(" * 400,
     "sum(" * 400 + "m" + ")" * 400, "-" * 9_000 + "1", "m" + "[5m:]" * 1_000, "{" * 5_000, "m" * 65_537,
     "1" * 5_000 + "h", "0x" + "f" * 60_000, "#" * 60_000, "\ud800", "\x00", '"\\', "m[5m.", "m @", "m[.1y]",
 ]  # fmt: skip

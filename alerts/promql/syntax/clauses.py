@@ -9,7 +9,7 @@ from alerts.promql.matchers import Matcher
 from alerts.promql.matching import Matching
 from alerts.promql.syntax.cursor import Cursor
 from alerts.promql.syntax.flaw import FlawError
-from alerts.promql.syntax.literals import quoted, unquoted
+from alerts.promql.syntax.literals import is_text, quoted, unquoted
 from alerts.promql.syntax.scanner import AGGREGATIONS
 
 _MATCH_OPERATORS = ("=", "!=", "=~", "!~")
@@ -83,7 +83,7 @@ def _label(cursor: Cursor) -> str:
     at = cursor.at
     if cursor.kind == "string":
         label = read_string(cursor)
-        if not label:
+        if not label or not is_text(label):
             raise FlawError(at, f"invalid label name for grouping: {quoted(label)}")
         return label
     if cursor.kind not in _LABEL_KINDS:

@@ -24,12 +24,23 @@ _ORDER = {unit: position for position, unit in enumerate(_UNITS)}
 _COUNT_AND_UNIT = re.compile(r"([0-9]+)([^0-9]*)")
 
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|([0-7]{3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_BYTES = re.compile("[\ud800-\udfff]")
 _CONTROLS = {"a": b"\a", "b": b"\b", "f": b"\f", "n": b"\n", "r": b"\r", "t": b"\t", "v": b"\v"}
 
 
 def quoted(text: str) -> str:
     """A text in double quotes, for errors."""
-    return json.dumps(text, ensure_ascii=False)
+    return json.dumps(readable(text), ensure_ascii=False)
+
+
+def readable(text: str) -> str:
+    """A text of a query as one that can be written: U+FFFD stands for its bytes that are no UTF-8."""
+    return text if is_text(text) else text.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def is_text(text: str) -> bool:
+    """Whether a text is UTF-8, and so can be a name or value of a label: its escapes may make any bytes."""
+    return text.isascii() or not _BYTES.search(text)
 
 
 def number_value(written: str) -> float:
@@ -77,14 +88,19 @@ def duration_value(written: str) -> float:
 
 def nanoseconds(seconds: float) -> int:
     """A number of seconds as a duration: 64 bits of nanoseconds hold about 292 years."""
+    if seconds != seconds:
+        return -_SIGNED_LIMIT  # what becomes of it on x86-64; only an offset can be NaN
     scaled = seconds * 1e9
-    if not abs(scaled) < _SIGNED_LIMIT:  # NaN is not below either
+    if not abs(scaled) < _SIGNED_LIMIT:
         raise ValueError("duration out of range")
     return int(math.copysign(math.floor(abs(scaled) + 0.5), scaled))
 
 
 def unquoted(written: str) -> str:
-    """The text between quotes, its escapes resolved: those of Go, of which `\\x` and octal ones are single bytes."""
+    """The text between quotes, its escapes resolved: those of Go, of which `\\x` and octal ones are single bytes.
+
+    Bytes that are no UTF-8 are kept as Python keeps those of file names, as halves of surrogate pairs.
+    """
     body = written[1:-1]
     if written[0] == "`" or "\\" not in body:
         return body
@@ -95,10 +111,7 @@ def unquoted(written: str) -> str:
         made += _resolved(found)
         last = found.end()
     made += body[last:].encode()
-    try:
-        return made.decode()
-    except UnicodeDecodeError:
-        raise ValueError(f"the text {written} is not UTF-8; write whole characters") from None
+    return made.decode(errors="surrogateescape")
 
 
 def _resolved(escape: re.Match[str]) -> bytes:

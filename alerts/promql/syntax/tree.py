@@ -6,6 +6,7 @@ evaluates to. Durations are in nanoseconds, as Prometheus keeps them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Union
@@ -153,3 +154,26 @@ Expression = Union[
     AggregateExpr,
     FunctionCall,
 ]
+
+
+def parts_of(tree: Expression) -> Iterator[Expression]:
+    """Every node of a tree, in the order of the text as far as possible; without recursion, since trees may be deep."""
+    waiting: list[Expression] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(_within(node)))
+
+
+def _within(node: Expression) -> list[Expression]:
+    if isinstance(node, BinaryExpr):
+        return [node.left, node.right]
+    if isinstance(node, AggregateExpr):
+        return [*([] if node.parameter is None else [node.parameter]), node.operand]
+    if isinstance(node, FunctionCall):
+        return [*node.arguments]
+    if isinstance(node, (Subquery, ParenExpr)):
+        return [node.inner]
+    if isinstance(node, UnaryExpr):
+        return [node.operand]
+    return [node.selector] if isinstance(node, MatrixSelector) else []
