@@ -30,6 +30,7 @@ _MERGE = "<<"
 
 _UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _CONTENT = re.compile(r"^[ \t]*([^#\s])", re.MULTILINE)
+_MARK = re.compile(r"(?:---|\.\.\.)(?=\s|$)")
 _VERSION = re.compile(r"%YAML[ \t]+1\.1(?:[ \t]+#.*)?[ \t]*\r?")
 _DIRECTIVES = 16
 _OVERHEAD = 150
@@ -96,10 +97,14 @@ Refuse = Callable[[str, int], object]
 
 
 class Tree(NamedTuple):
-    """A text's tree; no root where it is empty. `is_shared` tells that aliases put some node at several places."""
+    """A text's tree; no root where it is empty. `is_shared` tells that aliases put some node at several places.
+
+    `rest` is the line at which something stands after the document, 0 where nothing does.
+    """
 
     root: Node | None
     is_shared: bool
+    rest: int = 0
 
 
 def load(text: str, bounds: Bounds) -> Any:
@@ -107,14 +112,15 @@ def load(text: str, bounds: Bounds) -> Any:
     return plain(compose(text, bounds).root)
 
 
-def compose(text: str, bounds: Bounds, *, libyaml: bool = True) -> Tree:
+def compose(text: str, bounds: Bounds, *, lone: bool = True, libyaml: bool = True) -> Tree:
     """The tree of the one document of a text. Raises YamlError.
 
-    Empty documents may follow, since a `---` at the end makes one. `libyaml` False leaves the parser in C aside.
+    Empty documents may follow, since a `---` at the end makes one; others, where the first need not be `lone`: they are
+    not read then. `libyaml` False leaves the parser in C aside.
     """
     _check_characters(text)
     _check_directives(text)
-    return _Composer(text, bounds).tree(_events(text, libyaml))
+    return _Composer(text, bounds, lone=lone).tree(_events(text, libyaml))
 
 
 def is_null(node: Node) -> bool:
@@ -288,8 +294,9 @@ class _Open:
 class _Composer:
     """Builds the tree of one text."""
 
-    def __init__(self, text: str, bounds: Bounds) -> None:
+    def __init__(self, text: str, bounds: Bounds, *, lone: bool) -> None:
         self._text = text
+        self._lone = lone
         self._bounds = bounds
         self._has_slashes = "\\/" in text
         self._open: list[_Open] = []
@@ -311,13 +318,26 @@ class _Composer:
             kinds.MappingEndEvent: self._end,
             kinds.DocumentStartEvent: self._document,
         }
+        rest = 0
         for event in events:
+            if isinstance(event, kinds.DocumentEndEvent) and not self._lone:
+                rest = self._rest(event)
+                break
             step = steps.get(type(event))
             if step is not None:
                 step(event) if self._documents <= 1 else self._later(event)
         root = self._root
         is_empty = isinstance(root, Scalar) and root.tag == PLAIN and not root.text
-        return Tree(None if is_empty else root, self._is_shared)
+        return Tree(None if is_empty else root, self._is_shared, rest)
+
+    def _rest(self, event: Any) -> int:
+        """The line of whatever stands after a document but ends, beginnings, comments and spaces; 0 if nothing does."""
+        line = int(event.start_mark.line)
+        for number, text in enumerate(self._text.split("\n")[line:], line + 1):
+            bare = _MARK.sub("", text).strip()
+            if bare and not bare.startswith("#"):
+                return number
+        return 0
 
     def _document(self, event: yaml.Event) -> None:  # noqa: ARG002 - all steps have one shape
         self._documents += 1

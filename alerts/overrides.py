@@ -18,13 +18,13 @@ from alerts.promql.numbers import format_value
 from alerts.promql.position import number_literals
 from alerts.reads import reads_of
 from alerts.rulefile import (
-    LABEL_NAME,
     AlertingRule,
     RecordingRule,
     Rule,
     RuleFile,
     RuleGroup,
     Templates,
+    is_label_name,
 )
 from alerts.template import Template, TemplateError, compile_template
 from alerts.template.foreseen import is_unforeseen
@@ -203,8 +203,8 @@ class _Change:
         return tuple(sorted({**dict(templates), **compiled}.items(), key=lambda pair: pair[0]))
 
     def _template(self, name: str, text: str, key: str) -> Template:
-        if not LABEL_NAME.fullmatch(name) or name == "__name__":
-            remedy = "use letters, digits and _, not beginning with a digit"
+        if not is_label_name(name):
+            remedy = "use letters, digits and _"
             raise OverrideError(f"{key}: {name!r} is no name of a label or annotation; {remedy}")
         try:
             template = compile_template(text, self._name)

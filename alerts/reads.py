@@ -29,13 +29,14 @@ class Reads(NamedTuple):
 def reads_of(question: str) -> Reads:
     """What a question reads, that may hold placeholders. Any text has an answer, also one that is no query."""
     try:
-        found = compile_query(question).selectors
+        query = compile_query(question)
     except PromqlError as error:
         if not is_unforeseen(question):
             return Reads((), f"query: {error}")
         return Reads((_EVERYTHING,), _told(question, "what it reads is known when the alert fires only"))
+    found = query.selectors
     selectors = tuple(map(_opened, found))
-    problem = ""
+    problem = f"query: will fail in each evaluation: {query.doom[0]}" if query.doom else ""
     if any(_is_open(each) and each not in found for each in selectors):
         problem = _told(question, "the metric's name is known when the alert fires only")
     elif any(each.history > _LONGEST_HISTORY for each in selectors):

@@ -1,8 +1,8 @@
 """Reads rule files in Prometheus's format, strictly, and refuses what cannot be evaluated before anything runs.
 
 Everything wrong with a file is told at once, each with file, line, group, rule and remedy. Queries and
-templates are compiled here. A file that Prometheus 3 refuses is refused here too; beyond that, one alert
-identity given twice in a file is an error, since the two would contradict each other at the receiver.
+templates are compiled here. A file that Prometheus 3 refuses is refused here too, and one that it loads is loaded,
+with a warning where that is unwise.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import NoReturn, Union
 
 from agent import textfile, yamltree
-from agent.wording import shown
+from agent.wording import one_line, shown
 from agent.yamltree import Bounds, Node
 from alerts.garbage import no_passes_over_garbage
 from alerts.lifecycle import Terms
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.reads import reads_of
-from alerts.template import Template, TemplateError, compile_template
+from alerts.template import Template, TemplateError, broken_template, compile_template
 from alerts.weight import Room
 from alerts.yamlnodes import MOST_PROBLEMS, Problem, Reader, TooManyError, line_of
 
@@ -31,15 +31,23 @@ GROUP_KEYS = ("name", "interval", "limit", "query_offset", "labels", "rules")
 DEFAULT_STEP = 60.0
 RULE_KEYS = ("record", "alert", "expr", "for", "keep_firing_for", "labels", "annotations")
 
-_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+"""The names of the exposition format's older versions; since 3.0, Prometheus takes any text."""
+_OLDER = "Prometheus before 3.0 refuses the file, and Alertmanager before 0.28 such a label"
 
 BOUNDS = Bounds(depth=16, nodes=150_000, characters=8 * 2**20)
 
 Pairs = tuple[tuple[str, str], ...]
 Templates = tuple[tuple[str, Template], ...]
+_Texts = Mapping[str, tuple[str, Node]]
 Identity = tuple[str, Pairs]
 """By which a rule is known again after a change of its file: its name, and its labels as they are written."""
+
+
+def is_label_name(name: str) -> bool:
+    """Whether a label may have this name: any text of Unicode but that of the metric's name."""
+    return bool(name) and name != "__name__" and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 class RuleFileError(Exception):
@@ -143,7 +151,12 @@ def _understood(loader: _Loader, read: Callable[[], str]) -> RuleFile:
     groups: tuple[RuleGroup, ...] = ()
     text = read()
     with contextlib.suppress(TooManyError), no_passes_over_garbage():
-        groups = loader.groups(reader.compose(text, BOUNDS))
+        groups = loader.groups(reader.compose(text, BOUNDS, lone=False))
+        if reader.rest:
+            unread = (
+                "is not read, since a document ended before it: Prometheus reads the first one alone; make one of them"
+            )
+            loader.warn(reader.rest, "", unread)
     if reader.problems:
         raise RuleFileError(sorted(reader.problems, key=lambda each: each.line or math.inf))
     return RuleFile(reader.file, groups, tuple(loader.warnings))
@@ -219,7 +232,7 @@ class _Loader:
         query = self._query(fields.get("expr"), node, where)
         labels = {**shared, **self._labels(fields.get("labels"), where)}
         rule = (
-            self._alerting(alert, query, fields, labels, where)
+            self._alerting(alert, query, fields, labels, where, shared)
             if alert and not record
             else self._recording(record, query, fields, labels, where)
         )
@@ -250,9 +263,8 @@ class _Loader:
         except PromqlError as error:
             self.reader.fail(node, where, f"expr: {error}")
             return None
-        if query.doom and len(self.warnings) < MOST_PROBLEMS:
-            told = f"expr: will fail in each evaluation: {query.doom[0]}"
-            self.warnings.append(Problem(self.reader.file, line_of(node or rule), where, told))
+        if query.doom:
+            self.warn(node or rule, where, f"expr: will fail in each evaluation: {query.doom[0]}")
         return query
 
     def _compiled(self, text: str, node: Node, where: str) -> Query:
@@ -263,9 +275,10 @@ class _Loader:
     def _labels(self, node: Node | None, where: str) -> dict[str, tuple[str, Node]]:
         labels = self.reader.strings(node, f"{where}, labels")
         for name, (_, value) in labels.items():
-            if not LABEL_NAME.fullmatch(name) or name == "__name__":
-                remedy = "use letters, digits and _, not beginning with a digit"
-                self.reader.fail(value, where, f"labels: invalid label name {shown(name)}; {remedy}")
+            if not is_label_name(name):
+                self.reader.fail(value, where, f"labels: invalid label name {shown(name)}; use letters, digits and _")
+            elif not _PLAIN_LABEL.fullmatch(name):
+                self.warn(value, where, f"labels: the name {shown(name)} is of Prometheus 3: {_OLDER}")
         return labels
 
     def _recording(
@@ -278,16 +291,27 @@ class _Loader:
     ) -> RecordingRule | None:
         for key in ("for", "keep_firing_for", "annotations"):
             if key in fields and name:
-                self.reader.fail(fields[key], where, f"{key}: invalid in a recording rule; remove it")
-        if name and not _METRIC.fullmatch(name):
-            text = (
-                f"record: invalid metric name {shown(name)}; use letters, digits, _ and :, not beginning with a digit"
-            )
-            self.reader.fail(fields["record"], where, text)
+                self._check_idle(key, fields[key], where)
+        if name and ("{" in name or "}" in name):
+            self.reader.fail(fields["record"], where, f"record: {shown(name)} has braces; selectors belong into expr")
+        elif name and not _PLAIN_METRIC.fullmatch(name):
+            text = f"record: the name {shown(name)} is of Prometheus 3: Prometheus before 3.0 refuses the file"
+            self.warn(fields["record"], where, text)
         if query is None:
             return None
         pairs = tuple(sorted((label, text) for label, (text, _) in labels.items()))
         return RecordingRule(name, query, query.text, pairs, line_of(fields.get("record")))
+
+    def _check_idle(self, key: str, node: Node, where: str) -> None:
+        """A key that recording rules have not: Prometheus takes it as long as it says nothing."""
+        if key == "annotations":
+            is_idle = not self.reader.strings(node, f"{where}, annotations")
+        else:
+            is_idle = self.reader.duration(node, f"{where}, {key}") in (None, 0.0)
+        if is_idle:
+            self.warn(node, where, f"{key}: does nothing in a recording rule; remove it")
+        else:
+            self.reader.fail(node, where, f"{key}: invalid in a recording rule; remove it")
 
     def _alerting(
         self,
@@ -296,31 +320,36 @@ class _Loader:
         fields: Mapping[str, Node],
         labels: Mapping[str, tuple[str, Node]],
         where: str,
+        shared: _Texts,
     ) -> AlertingRule | None:
         reader = self.reader
         hold = reader.duration(fields.get("for"), f"{where}, for") or 0.0
         keep = reader.duration(fields.get("keep_firing_for"), f"{where}, keep_firing_for") or 0.0
         annotations = reader.strings(fields.get("annotations"), f"{where}, annotations")
         for label, (_, node) in annotations.items():
-            if not LABEL_NAME.fullmatch(label):
-                reader.fail(node, where, f"annotations: invalid annotation name {shown(label)}; use letters, digits, _")
-        compiled_labels = self._templates(name, labels, f"{where}, label")
-        compiled_annotations = self._templates(name, annotations, f"{where}, annotation")
+            if not label:
+                reader.fail(node, where, "annotations: an annotation has no name; give it one")
+            elif not _PLAIN_LABEL.fullmatch(label):
+                self.warn(node, where, f"annotations: the name {shown(label)} is of Prometheus 3: {_OLDER}")
+        compiled_labels = self._templates(name, labels, f"{where}, label", shared)
+        compiled_annotations = self._templates(name, annotations, f"{where}, annotation", {})
         if query is None:
             return None
         terms, line = Terms(name, hold, keep), line_of(fields.get("alert"))
         return AlertingRule(name, query, query.text, terms, compiled_labels, compiled_annotations, line)
 
-    def _templates(self, alert: str, texts: Mapping[str, tuple[str, Node]], where: str) -> Templates:
+    def _templates(self, alert: str, texts: _Texts, where: str, shared: _Texts) -> Templates:
         compiled = []
         for name, (text, node) in sorted(texts.items()):
             try:
                 template = compile_template(text, alert)
             except TemplateError as error:
-                self.reader.fail(node, f"{where} {shown(name)}", f"template: {error}")
-                continue
+                if shared.get(name, ("", None))[1] is not node:
+                    self.reader.fail(node, f"{where} {shown(name)}", f"template: {error}")
+                    continue
+                template = broken_template(text, alert, error)  # a group's labels are read when an alert fires
             for problem in template.unwise:
-                self._warn(node, f"{where} {shown(name)}", f"template: {problem}")
+                self.warn(node, f"{where} {shown(name)}", f"template: {problem}")
             for question in template.queries:
                 self._check_question(question, node, f"{where} {shown(name)}")
             compiled.append((name, template))
@@ -332,11 +361,13 @@ class _Loader:
             self._end_of_room(node, where)
         problem = reads_of(question).problem
         if problem:
-            self._warn(node, where, f"template: {problem}")
+            self.warn(node, where, f"template: {problem}")
 
-    def _warn(self, node: Node, where: str, text: str) -> None:
+    def warn(self, node: Node | int, where: str, text: str) -> None:
+        """Note what is unwise at a node, or a line."""
         if len(self.warnings) < MOST_PROBLEMS:
-            self.warnings.append(Problem(self.reader.file, line_of(node), where, text))
+            line = node if isinstance(node, int) else line_of(node)
+            self.warnings.append(Problem(self.reader.file, line, one_line(where), one_line(text)))
 
     def _check_identity(
         self, rule: Rule | None, node: Node, labels: Mapping[str, tuple[str, Node]], where: str
@@ -351,9 +382,7 @@ class _Loader:
             self._seen[known] = line_of(node)
             return
         if is_alert:
-            text = f"has the name and labels of the alert at line {first}; give one of them another name or label"
-            self.reader.fail(node, where, text)
+            text = f"has the name and labels of the alert at line {first}: to a receiver the two are one; rename one"
         else:
-            self._warn(
-                node, where, f"records the same metric with the same labels as line {first}; their results may collide"
-            )
+            text = f"records the same metric with the same labels as line {first}; their results may collide"
+        self.warn(node, where, text)

@@ -54,6 +54,8 @@ class Reader:
     def __init__(self, file: str) -> None:
         self.file = file
         self.problems: list[Problem] = []
+        self.rest = 0
+        """The line at which something stands that was not read, after the first document."""
         self.is_shared = False
         """Whether some node is at several places; only then the items of a list are kept."""
 
@@ -74,10 +76,13 @@ class Reader:
             self.fail(None, "", error.problem)
             return ""
 
-    def compose(self, text: str, bounds: Bounds) -> Node | None:
-        """The tree of a text; None if it is empty, or cannot be used (a problem then says why)."""
+    def compose(self, text: str, bounds: Bounds, *, lone: bool = True) -> Node | None:
+        """The tree of a text; None if it is empty, or cannot be used (a problem then says why).
+
+        What follows the first document is a problem, or is told as `rest` where the document need not be `lone`.
+        """
         try:
-            root, self.is_shared = yamltree.compose(text, bounds)
+            root, self.is_shared, self.rest = yamltree.compose(text, bounds, lone=lone)
         except YamlError as error:
             self.fail(error.line, "", error.problem)
             return None

@@ -15,7 +15,7 @@ from alerts.template.render import Ask, Source, render
 from alerts.template.unwise import mistakes
 from alerts.template.values import Element, Root
 
-__all__ = ["Ask", "Element", "RenderError", "Root", "Template", "TemplateError", "compile_template"]
+__all__ = ["Ask", "Element", "RenderError", "Root", "Template", "TemplateError", "broken_template", "compile_template"]
 
 
 class Template:
@@ -24,7 +24,7 @@ class Template:
     `unwise` are mistakes that show only when an alert fires.
     """
 
-    __slots__ = ("_name", "_parsed", "_text", "queries", "source", "unwise")
+    __slots__ = ("_broken", "_name", "_parsed", "_text", "queries", "source", "unwise")
 
     def __init__(self, source: str, name: str, parsed: Parsed) -> None:
         texts = [each.text for each in parsed.body if isinstance(each, Text)]
@@ -32,15 +32,27 @@ class Template:
         self.source = source
         self.queries = () if is_text else questions(parsed)
         self.unwise = () if is_text else mistakes(source, parsed)
+        self._broken = ""
         self._name = name
         self._parsed = None if is_text else parsed
         self._text = "".join(texts) if is_text else ""
 
     def render(self, root: Root, ask: Ask, budget: Budget | None = None, at: float = 0.0) -> str:
         """The text for one alert at a wall second. Raises RenderError, and LimitError when the budget is used up."""
+        if self._broken:
+            raise RenderError(self._broken)
         if self._parsed is None:
             return self._text
         return render(self._parsed, Source(self._name, self.source), root, ask, budget or Budget(), at)
+
+
+def broken_template(source: str, alert: str, error: TemplateError) -> Template:
+    """What Prometheus makes of a group's label that is no template: it is read when an alert fires, and fails then."""
+    name = f"__alert_{alert}"
+    made = Template(source, name, Parsed((), {}))
+    made._broken = f"error parsing template {name}: template: {name}:{error.there}"
+    made.unwise = (str(error),)
+    return made
 
 
 def compile_template(source: str, alert: str = "") -> Template:

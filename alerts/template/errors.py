@@ -4,7 +4,14 @@ from __future__ import annotations
 
 
 class TemplateError(Exception):
-    """The text is no template that coldplate renders; names the construct, its place and the remedy."""
+    """The text is no template; names the construct, its place and the remedy.
+
+    `there` is what Prometheus says of it, with the line first, as far as that is known.
+    """
+
+    def __init__(self, problem: str, there: str = "") -> None:
+        super().__init__(problem)
+        self.there = there or f"1: {problem}"
 
 
 class RenderError(Exception):

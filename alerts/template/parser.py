@@ -33,7 +33,7 @@ from alerts.template.nodes import (
     Word,
 )
 from alerts.template.numbering import constant
-from alerts.template.quoting import unquoted
+from alerts.template.quoting import quoted, unquoted
 
 GIVEN = ("$labels", "$externalLabels", "$externalURL", "$value")
 """The variables that Prometheus declares before the text of a template begins."""
@@ -85,8 +85,10 @@ class _Parser:
 
     # tokens
 
-    def _error(self, at: Token | int, text: str) -> TemplateError:
-        return TemplateError(f"{place(self._source, at if isinstance(at, int) else at.at)}: {text}")
+    def _error(self, at: Token | int, text: str, there: str = "") -> TemplateError:
+        offset = at if isinstance(at, int) else at.at
+        line = self._source.count("\n", 0, offset) + 1
+        return TemplateError(f"{place(self._source, offset)}: {text}", f"{line}: {there}" if there else "")
 
     def _next(self) -> Token:
         return self._ahead.pop(0) if self._ahead else next(self._tokens)
@@ -342,13 +344,17 @@ class _Parser:
             known = names_of()
             near = difflib.get_close_matches(token.text[:100], known, 1, 0.5)
             remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise self._error(token, f"function {token.text!r} not defined; {remedy}")
+            raise self._error(
+                token, f"function {token.text!r} not defined; {remedy}", f"function {quoted(token.text)} not defined"
+            )
         return Word(token.at, token.text)
 
     def _variable(self, token: Token) -> Variable:
         if token.text not in self._variables:
             remedy = f"there are {', '.join(self._variables[1:])}" if len(self._variables) > 1 else "pass it as ."
-            raise self._error(token, f"undefined variable {token.text}; {remedy}")
+            raise self._error(
+                token, f"undefined variable {token.text}; {remedy}", f"undefined variable {quoted(token.text)}"
+            )
         return Variable(token.at, token.text)
 
     def _text(self, token: Token) -> str:

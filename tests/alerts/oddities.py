@@ -235,12 +235,6 @@ ODDITIES: dict[str, str | bytes] = {
 }  # fmt: skip
 
 STRICTER = {
-    "a second document": "Prometheus leaves the second one out, and does not say so",
-    "a scalar as second document": "the same",
-    "a null as second document": "the same",
-    "garbage as second document": "the same",
-    "garbage after the end": "the same",
-    "an empty document first": "Prometheus sees no rule in it",
     "%TAG": "nobody needs it, and thousands of them cost minutes",
     "a byte order mark amid the text": "the two parsers differ about it",
     "UTF-16": "files are UTF-8",
@@ -250,9 +244,5 @@ STRICTER = {
     "!!python": "not understood",
     "!!set": "not understood",
     "!!seq of a mapping": "not understood",
-    "labels in another alphabet": "names are those of the exposition format",
-    "a label with a dash": "the same",
-    "a label that is a number": "the same",
-    "a record with a dash": "the same",
 }
 """What Prometheus 3 loads and coldplate refuses, and why."""

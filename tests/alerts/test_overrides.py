@@ -213,7 +213,7 @@ WRONG: list[tuple[dict[str, Override], tuple[str, ...], str]] = [
     ({"Hot": Override(expr="")}, (), "override.Hot.expr: "),
     ({"Hot": Override(labels={"team": "{{ $value"})}, (), "override.Hot.labels.team: template: "),
     ({"Hot": Override(annotations={"n": "{{ query `up ==` }}"})}, (), "override.Hot.annotations.n: template: query: "),
-    ({"Hot": Override(labels={"a-b": "c"})}, (), "override.Hot.labels: 'a-b' is no name of a label or annotation; use"),
+    ({"Hot": Override(labels={"__name__": "c"})}, (), "override.Hot.labels: '__name__' is no name of a label"),
     ({"Hot": Override(labels={"__name__": "c"})}, (), "override.Hot.labels: '__name__' is no name"),
     ({"Hot": Override(labels={"severity": "info", "team": ""})}, (),
      "override.Hot.labels: the alerts at lines 9 and 17 of /etc/coldplate/heat.yml would have the same labels; leave"),

@@ -8,6 +8,7 @@ import pytest
 
 from alerts import durations, rulefile
 from alerts.rulefile import AlertingRule, RecordingRule, RuleFileError
+from alerts.template import RenderError, Root
 
 RULE = "groups:\n- name: g\n  rules:\n  - alert: Hot\n    expr: t > 80\n"
 
@@ -18,21 +19,17 @@ WRONG = {
     f"{RULE}    for: 1.5m\n": "f.yml:6: group 'g', rule 1, alert 'Hot', for: '1.5m' is no duration; write whole",
     f"{RULE}    for: 999999y\n": "'999999y' is too long a duration",
     f"{RULE}    record: hot\n": "f.yml:4: group 'g', rule 1: only one of 'record' and 'alert' must be set",
-    f"{RULE}    labels: {{a-b: c}}\n": "f.yml:6: group 'g', rule 1, alert 'Hot': labels: invalid label name 'a-b'; use",
+    f"{RULE}    labels: {{__name__: c}}\n": "f.yml:6: group 'g', rule 1, alert 'Hot': labels: invalid label name",
     f"{RULE}    labels: [a]\n": "f.yml:6: group 'g', rule 1, alert 'Hot', labels: must be a mapping",
     f"{RULE}    annotations:\n      summary: ok\n      text: '{{{{ humanise $value }}}}'\n": (
         "f.yml:8: group 'g', rule 1, alert 'Hot', annotation 'text': template: column 4: function 'humanise' not"
     ),
-    f"{RULE}  - alert: Hot\n    expr: t > 90\n": (
-        "f.yml:6: group 'g', rule 2, alert 'Hot': has the name and labels of the alert at line 4; give one of them"
-    ),
     f"{RULE}- name: g\n": "f.yml:6: group 'g': name: is repeated in the same file (line 2); give it another name",
     f"{RULE}- rules: []\n": "f.yml:6: group: name: is missing",
     "groups:\n- name: g\n  rules:\n  - alert: Hot\n    expr: ratee(t[5m])\n": "f.yml:5: group 'g', rule 1, alert",
-    "groups:\n- name: g\n  rules:\n  - record: a b\n    expr: t\n": "record 'a b': record: invalid metric name 'a b'",
+    "groups:\n- name: g\n  rules:\n  - record: 'a{b}'\n    expr: t\n": "record 'a{b}': record: 'a{b}' has braces",
     "groups:\n- name: g\n  rules:\n  - record: ab\n": "f.yml:4: group 'g', rule 1, record 'ab': expr: is missing",
     "groups:\n- name: [g\n": "f.yml:2: is no YAML: ",
-    "groups: []\n---\ngroups: []\n": "f.yml:3: a second document begins here",
     "groups:\n- name: g\n  limit: 1\n  limit: 2\n": "f.yml:4: group 'g': limit: the key is there twice; remove one",
     "groups:\n- name: g\n  limit: few\n": "f.yml:3: group 'g', limit: 'few' is no whole number",
     "groups: 7\n": "f.yml:1: groups: must be a list",
@@ -48,7 +45,7 @@ def test_a_mistake_is_told_with_its_place_and_remedy(text: str) -> None:
 
 
 def test_every_mistake_of_a_file_is_told_in_the_order_of_its_lines() -> None:
-    text = RULE + "    for: soon\n    labels: {a-b: c}\n- name: h\n  limits: 3\n"
+    text = RULE + "    for: soon\n    labels: {__name__: c}\n- name: h\n  limits: 3\n"
     with pytest.raises(RuleFileError) as caught:
         rulefile.parse(text, "f.yml")
     assert [problem.line for problem in caught.value.problems] == [6, 7, 9]
@@ -73,16 +70,51 @@ def test_a_query_of_a_template_that_cannot_be_answered_is_a_warning() -> None:
     assert warning.startswith("f.yml:7: group 'g', rule 1, alert 'Hot', annotation 'n': template: query: ")
 
 
+UNWISE = {
+    f"{RULE}  - alert: Hot\n    expr: t > 90\n": (
+        "f.yml:6: group 'g', rule 2, alert 'Hot': has the name and labels of the alert at line 4: to a receiver the two"
+    ),
+    "groups: [{name: g, rules: [{alert: A, expr: up}, {alert: A, expr: down}]}]": "the alert at line 1",
+    "groups: [{name: g, rules: [{record: a, expr: up, for: 0s}]}]": "record 'a': for: does nothing in a",
+    "groups: [{name: g, rules: [{record: a, expr: up, annotations: {}}]}]": "annotations: does nothing in a",
+    f"{RULE}---\ngroups: []\n": "f.yml:7: is not read, since a document ended before it: Prometheus",
+    f"{RULE}...\n# a remark\n---\n}}{{\n": "f.yml:9: is not read",
+    f"{RULE}    labels: {{a-b: c}}\n": "labels: the name 'a-b' is of Prometheus 3: Prometheus before 3.0 refuses the",
+    f"{RULE}    annotations: {{ü: c}}\n": "annotations: the name 'ü' is of Prometheus 3: Prometheus before 3.0 refuses",
+    "groups:\n- name: g\n  rules:\n  - record: a b\n    expr: t\n": "record: the name 'a b' is of Prometheus 3",
+    f"{RULE}    labels: {{a: '{{{{ gt $value 1 }}}}'}}\n": "alert 'Hot', label 'a': template: column 14: the value is",
+    "groups: [{name: g, labels: {a: '{{ $x }}'}, rules: [{alert: A, expr: up}]}]": "'a': template: column 4: undef",
+}
+
+
+@pytest.mark.parametrize("text", UNWISE)
+def test_what_is_unwise_is_told_and_loaded_as_prometheus_loads_it(text: str) -> None:
+    (warning,) = map(str, rulefile.parse(text, "f.yml").warnings)
+    assert UNWISE[text] in warning
+
+
+@pytest.mark.parametrize("end", ["---\n", "---\n---\n# c\n", "...\n", "# c\n", "--- # c\n...\n\n"])
+def test_what_says_nothing_after_a_document_is_no_matter(end: str) -> None:
+    assert rulefile.parse(RULE + end, "f.yml").warnings == ()
+
+
+def test_a_groups_label_that_is_no_template_fails_as_in_prometheus() -> None:
+    """Prometheus reads it when an alert fires only."""
+    text = "groups: [{name: g, labels: {a: '{{ nope }}'}, rules: [{alert: A, expr: up}]}]"
+    (rule,) = rulefile.parse(text, "f.yml").groups[0].rules
+    assert isinstance(rule, AlertingRule)
+    with pytest.raises(RenderError) as caught:
+        rule.labels[0][1].render(Root({}, 1.0, {}, ""), lambda _: [])
+    assert str(caught.value) == (
+        'error parsing template __alert_A: template: __alert_A:1: function "nope" not defined'
+    )  # fmt: skip
+
+
 def test_a_query_that_fails_in_each_evaluation_is_loaded_with_a_warning() -> None:
     loaded = rulefile.parse(RULE.replace("t > 80", "t[5m]"), "f.yml")
     (warning,) = map(str, loaded.warnings)
     assert warning.startswith("f.yml:")
     assert "expr: will fail in each evaluation: line 1, column 1: rule result is not a vector or scalar" in warning
-
-
-def test_two_alerts_on_one_line_are_two_alerts() -> None:
-    with pytest.raises(RuleFileError, match="has the name and labels of the alert at line 1"):
-        rulefile.parse("groups: [{name: g, rules: [{alert: A, expr: up}, {alert: A, expr: down}]}]", "f.yml")
 
 
 def test_a_file_is_what_it_says() -> None:

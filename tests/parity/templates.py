@@ -256,7 +256,7 @@ def comparable(text: str | None) -> str | None:
     """Without addresses, which are others each time, and without the words of a query's error, which are ours."""
     if text is None:
         return None
-    text = re.sub(r"(0[xXbo])?(?:[0-9a-fA-F]{12,})", "#", text)
+    text = re.sub(r"(0[xXbo])?(?:[0-9a-fA-F]{10,})", "#", text)
     return re.sub(r"error calling query: .*", "error calling query", text, flags=re.DOTALL)
 
 
