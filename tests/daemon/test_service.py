@@ -214,7 +214,7 @@ def test_json_logs_are_json(start) -> None:
         (["run", "--path.sysfs", "/nowhere"], "--path.sysfs: /nowhere is no directory"),
         (["run", "--web.listen-address", "nonsense"], "'nonsense' is no address"),
         (["run", "--backend", "none", "--web.telemetry-path", "metrics"], "must begin with '/'"),
-        (["run", "--bakend", "nvml"], "unrecognized arguments"),
+        (["run", "--bakend", "nvml"], "coldplate run: unknown option '--bakend'; did you mean '--backend'?"),
         (["once", "--backend", "none", "--textfile", "/nowhere/x.prom"], "--textfile: /nowhere/x.prom"),
         (["render", "metrics", "--out", "/nowhere/x.md"], "--out: /nowhere/x.md: No such file or directory"),
         ([], "COMMAND"),
