@@ -27,6 +27,8 @@ _ALWAYS_REMEMBERED = 4096
 _TIMES_NEEDED = 4
 _BATCH = 128
 """Samples of what was made that are counted together; to make one takes a unit of work."""
+_TOGETHER = 512
+"""Label sets that are made between two looks at what an evaluation may take."""
 _ENTRY = 2
 """Samples that an entry of a memory counts, which finds a label set that is there already."""
 
@@ -155,14 +157,23 @@ class ForeignDerivation:
             same = [pair[1] for pair, own in zip(known, labels, strict=True) if pair is not None and pair[0] is own]
             if len(same) == len(labels):
                 return same
-        canonical = self._canonical
-        before = len(canonical)
+        derived: list[Labels] = []
+        for start in range(0, len(labels), _TOGETHER):
+            derived += self._make(labels[start : start + _TOGETHER], lasting)
+        return derived
+
+    def _make(self, labels: list[Labels], lasting: bool) -> list[Labels]:
+        before = len(self._canonical)
         made = list(map(self._function, labels))
-        derived = list(map(canonical.setdefault, made, made))
+        derived = list(map(self._canonical.setdefault, made, made))
         if lasting:
             self._memory.update(zip(map(id, labels), zip(labels, derived, strict=True), strict=True))
-        self._grow(_ENTRY * len(labels) + LABEL_SET * (len(canonical) - before))
+        self._grow(_ENTRY * len(labels) + LABEL_SET * (len(self._canonical) - before))
         return derived
+
+
+def _same(labels: Labels) -> Labels:
+    return labels
 
 
 class LabelSpace:
@@ -173,8 +184,8 @@ class LabelSpace:
         self._memories: list[Memory[int, Labels]] = []
         self._pair_memories: list[Memory[tuple[int, int], Labels]] = []
         self._foreign_memories: list[Memory[int, tuple[Labels, Labels]]] = []
-        self.adopt = self.foreign_derivation(lambda labels: labels)
-        """Gives the canonical objects for label sets of a source."""
+        self._adopted = Memory[int, tuple[Labels, Labels]]()
+        self._foreign_memories.append(self._adopted)
         self._limit: int | None = _ALWAYS_REMEMBERED
         self._budget = Budget()
         self._weight = 0
@@ -245,6 +256,14 @@ class LabelSpace:
         if len(self._canonical) > before:
             self.grow(LABEL_SET)
         return found
+
+    @property
+    def adopt(self) -> ForeignDerivation:
+        """Gives the canonical objects for label sets of a source.
+
+        It is not kept here, since it holds this: a query is large, and is to go at once when nobody needs it any more.
+        """
+        return ForeignDerivation(_same, self._adopted, self._canonical, self.grow)
 
     def foreign_derivation(self, function: Callable[[Labels], Labels]) -> ForeignDerivation:
         """Remember what a function makes of label sets as a source has them, which keeps its own objects."""
