@@ -24,7 +24,7 @@ from alerts.template.errors import RenderError
 from alerts.template.moments import Moment, Span, to_span
 from alerts.template.printf import show, sprint, sprintf, sprintln
 from alerts.template.quoting import from_octets, octets
-from alerts.template.values import Arguments, Element, Html, Typed, Value, truth, type_name
+from alerts.template.values import Arguments, Element, Html, Typed, Value, joined, truth, type_name
 
 Watch = Callable[[int], None]
 """Counts units of work, and raises where they are too many."""
@@ -272,9 +272,9 @@ def _url_query(*values: Value) -> str:
 
 def _evaluated(values: Sequence[Value]) -> str:
     """Arguments as one text, as an action prints each."""
-    if len(values) == 1 and type(values[0]) is str:
-        return values[0]
-    return sprint([show(value) if value is None or isinstance(value, Element) else value for value in values])
+    texts = [value is None or isinstance(value, str) for value in values]
+    spaces = [position and not (texts[position] or texts[position - 1]) for position in range(len(values))]
+    return joined((" " if space else "") + show(value) for space, value in zip(spaces, values, strict=True))
 
 
 def _link(tab: int) -> Callable[[str], str]:

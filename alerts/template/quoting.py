@@ -14,6 +14,9 @@ _DIGITS = {"x": (2, 16), "u": (4, 16), "U": (8, 16)}
 _NO_CHARACTERS = range(0xD800, 0xE000)
 _LAST = 0x10FFFF
 _ESCAPE = re.compile(r"\\(?:([abfnrtv\\'\"])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3}))")
+_HALVES = re.compile("[\ud800-\udfff]")
+_SPECIAL = re.compile(r"[^ !#-&(-\[\]-~]")
+"""Whatever may have to be escaped in either quotes."""
 BYTES = range(0xDC80, 0xDD00)
 """What stands for the bytes 128 to 255 where they are no UTF-8."""
 
@@ -33,12 +36,12 @@ def from_octets(raw: bytes) -> str:
 
 def printable(text: str) -> str:
     """A text without bytes that are no UTF-8, as JSON shows it."""
-    return "".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
+    return text if text.isascii() else _HALVES.sub("\ufffd", text)
 
 
 def quoted(text: str, quote: str = '"', *, ascii_only: bool = False) -> str:
     """Go's strconv.Quote, or with single quotes its QuoteRune."""
-    return f"{quote}{''.join(_written(letter, quote, ascii_only) for letter in text)}{quote}"
+    return f"{quote}{_SPECIAL.sub(lambda match: _written(match[0], quote, ascii_only), text)}{quote}"
 
 
 def _written(letter: str, quote: str, ascii_only: bool) -> str:

@@ -20,6 +20,8 @@ Counts = Callable[[Sequence["str | bytes"]], "list[int | None]"]
 TAKEN = re.compile(r"Checking (\S+)\n\s+SUCCESS: (\d+) rules found")
 NEWER = 3
 """The version of Prometheus whose verdicts count; older ones know fewer names."""
+NAMES_OF_ANY_LETTERS = ("labels in another alphabet", "a label with a dash", "a label that is a number",
+                        "a record with a dash")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,8 @@ def test_odd_yaml_is_judged_as_prometheus_does(prometheus: Counts, promtool: tup
         mine, said = ours(content, tmp_path)
         if mine != theirs:
             differ[name] = (theirs, mine, said)
+    if promtool[1] < NEWER:
+        differ = {name: verdict for name, verdict in differ.items() if name not in NAMES_OF_ANY_LETTERS}
     assert {name: verdict for name, verdict in differ.items() if name not in STRICTER} == {}
     assert all(mine is None for _, mine, _ in differ.values())
     if promtool[1] >= NEWER:
