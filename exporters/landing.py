@@ -27,7 +27,7 @@ _MOST_FIELDS = 20
 class Facts:
     """What the page shows; `age` in seconds, None before the first sample; `groups` None without a rules engine.
 
-    `refresh` is one of REFRESHES.
+    `series` is how many of them a scrape has, None before the first sample. `refresh` is one of REFRESHES.
     """
 
     node: str
@@ -35,6 +35,7 @@ class Facts:
     synthetic: str | None
     telemetry_path: str
     snapshot: Snapshot | None
+    series: int | None
     age: float | None
     readiness: tuple[bool, str]
     groups: tuple[GroupReport, ...] | None = None
@@ -141,7 +142,7 @@ def _summary(
     sampled = "no sample yet" if facts.age is None else f"{facts.age:.1f} s"
     tiles.append(("Sample age", sampled if ready else span(Tone.BAD, sampled)))
     tiles.append(("Agent", "ready" if ready else span(Tone.BAD, cut(text))))
-    tiles.append(("Series", "none yet" if facts.snapshot is None else str(len(facts.snapshot.readings))))
+    tiles.append(("Series", "none yet" if facts.series is None else str(facts.series)))
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>\n"
 
 

@@ -316,6 +316,17 @@ def test_every_sign_of_trouble_is_a_word_too() -> None:
         assert re.search(r"[A-Za-z0-9]", content), (tone, content)
 
 
+def test_what_a_scrape_leaves_out_is_looked_at_all_the_same() -> None:
+    """The overview is of the node, and a GPU that is lost is lost whatever the server asks for."""
+    whole = Snapshot(1, Instant(100.0, NOW), tuple(node(lost(3))))
+    scraped = replace(whole, readings=tuple(each for each in whole.readings if "power" in each.metric.name))
+    view = View(lambda: scraped, lambda: (True, ""), lambda: 100.0, "n", "1", whole=lambda: whole)
+    text = ask(Site(view), Request("GET", "/")).body.decode()
+    assert banner(text)[2][0].startswith("7 of 8 GPUs answer, missing: GPU 3")
+    assert f"<dt>Series</dt><dd>{len(scraped.readings)}</dd>" in text
+    assert b"coldplate_gpu_up" not in ask(Site(view), Request("GET", "/metrics")).body
+
+
 def test_the_page_reads_the_snapshot_once_whatever_is_asked_of_it() -> None:
     """It is made from what is there: a view that could reach a device is not part of it."""
     count = 0

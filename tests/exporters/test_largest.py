@@ -120,7 +120,7 @@ def test_rules_and_alerts(shape: str) -> None:
 def test_the_overview_shows_the_worst_of_all(snapshot: Snapshot, shape: str) -> None:
     worst = Alert("Worst", (("alertname", "Worst"), ("severity", "critical")), Phase.FIRING, 1.0, 1.7e9)
     groups = (*GROUPS[shape], GroupReport("z", "z.yml", 15.0, rules=(replace(rule(1, 0), alerts=(worst,)),)))
-    facts = landing.Facts("n", "1", None, "/metrics", snapshot, 0.5, (True, ""), groups)
+    facts = landing.Facts("n", "1", None, "/metrics", snapshot, len(snapshot.readings), 0.5, (True, ""), groups)
     size, page = largest(landing.pieces(facts))
     assert size <= BIT
     assert b"5001 firing" in page
