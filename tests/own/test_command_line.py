@@ -27,7 +27,8 @@ def rules(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("words", ["once --backend none", "once --backend none --format json", "render metrics",
-                                   "render scenarios", "rules check {rules}"])  # fmt: skip
+                                   "render scenarios", "rules check {rules}", "--help", "--version", "rules --help",
+                                   "rules check --help"])  # fmt: skip
 @pytest.mark.parametrize(
     ("to", "why"), [(">/dev/full", "standard output: No space left on device"), (">&-", "standard output is closed; ")]
 )
