@@ -229,6 +229,7 @@ class Site:
             readiness=view.readiness(),
             groups=None if view.rules is None else view.rules(),
             refresh=refresh,
+            runbooks=view.runbooks,
         )
 
 

@@ -94,6 +94,7 @@ def page(
         node="node-17",
         version="1.2.3",
         rules=lambda: (GroupReport("g", "f.yml", 15.0, rules=(RuleReport("A", True, "x", alerts=alerts),)),),
+        runbooks={each.rule: "# It" for each in alerts},
     )
     return ask(Site(view), Request("GET", "/", query=query)).body.decode()
 
