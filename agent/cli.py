@@ -263,16 +263,28 @@ def _document(what: str) -> str:
 COMMANDS = {"run": _run, "once": _once, "render": _render, "rules": rules_cli.run}
 
 
+def _obey(arguments: Sequence[str] | None) -> int:
+    try:
+        parsed = _parser().parse_args(arguments)
+    except SystemExit:  # behind --help and --version, too, something is still to be written
+        _flush()
+        raise
+    status = COMMANDS[parsed.command](parsed)
+    _flush()
+    return status
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status. A user's mistake is one line on standard error and status 2."""
     from exporters.listen import BindError
 
-    parsed = _parser().parse_args(arguments)
     try:
-        status = COMMANDS[parsed.command](parsed)
-        if sys.stdout is not None:
-            sys.stdout.flush()
-        return status
+        return _obey(arguments)
     except (ConfigError, BindError) as error:
         print(f"coldplate: {error}", file=sys.stderr)
         return EXIT_USAGE

@@ -277,6 +277,7 @@ class Daemon:
             reload=self._reloads.ask if self.config.web.enable_lifecycle else None,
             clock=time.monotonic,
             runbooks=packs.runbooks(),
+            whole=lambda: self.engine.latest,
         )
 
     def _latest(self) -> Snapshot | None:

@@ -1,13 +1,18 @@
-"""What `rules check` advises on valid rule files: names that coldplate does not have, and ones that a page lacks."""
+"""What `rules check` advises on valid rule files: names that coldplate does not have, ones that a page lacks, and
+queries that answer nothing when they should."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from agent.catalogue import BY_NAME
 from agent.model import Metric, Shown
-from alerts.rulefile import RecordingRule, Rule, RuleFile
+from alerts.promql import Matcher, Query
+from alerts.promql.matchers import wanted_name
+from alerts.promql.syntax import parse
+from alerts.promql.syntax.tree import Expression, FunctionCall, VectorSelector, parts_of
+from alerts.rulefile import RecordingRule, RuleFile
 from alerts.yamlnodes import Problem
 from exporters.document import labels_of
 
@@ -18,6 +23,12 @@ ANY_LABEL = frozenset({"coldplate_alert", "coldplate_metric_missing"})
 """Metrics whose series have labels of what they tell of."""
 OF_TARGETS = frozenset({"rack", "node", "cluster", "instance", "job"})
 """Labels that scraping may give to every series."""
+OF_GROWTH = frozenset({"increase", "rate", "irate", "delta", "idelta", "deriv", "changes"})
+SUMS = {
+    "coldplate_gpu_xid_errors_total": "coldplate_gpu_xids_total",
+    "coldplate_nvlink_errors_total": "coldplate_gpu_nvlink_errors_total",
+}
+"""What is there from the start, for each metric whose series begin with their first error."""
 _LABELS = {label for row in BY_NAME.values() for label in labels_of(row)} - OF_TARGETS
 _STEMS = [name.removeprefix(PREFIX) for name in BY_NAME]
 
@@ -27,22 +38,52 @@ def advise(file: RuleFile) -> Iterator[Problem]:
     recorded = {rule.name for group in file.groups for rule in group.rules if isinstance(rule, RecordingRule)}
     for group in file.groups:
         for rule in group.rules:
-            for text in dict.fromkeys(_of_rule(rule, recorded)):
+            for text in dict.fromkeys(advice_on(rule.query, recorded)):
                 yield Problem(file.path, rule.line, f"group {group.name}, rule {rule.name}", text)
 
 
-def _of_rule(rule: Rule, recorded: Iterable[str]) -> Iterator[str]:
-    for selector in rule.query.selectors:
-        name = next((each.value for each in selector.matchers if each.name == "__name__" and each.operator == "="), "")
+def advice_on(query: Query, recorded: Container[str] = ()) -> Iterator[str]:
+    """A sentence for each thing to look at; `recorded` are names of metrics that rules make."""
+    for selector in query.selectors:
+        name = wanted_name(selector.matchers) or ""
         if not name.startswith(PREFIX) or name in recorded:
             continue
         row = BY_NAME.get(name)
         if row is not None:
             yield from _of_row(row, [matcher.name for matcher in selector.matchers])
+            yield from _of_values(row, selector.matchers)
         elif not name.startswith(OF_DRIVERS):
             near = difflib.get_close_matches(name.removeprefix(PREFIX), _STEMS, 1, 0.6)
             hint = f"did you mean {PREFIX}{near[0]}?" if near else "docs/metrics.md has the names"
             yield f"no metric of coldplate is called {name}; {hint}"
+    yield from _of_growth(parse(query.text))
+
+
+def _of_growth(tree: Expression) -> Iterator[str]:
+    """How much something grew cannot be told from its first sample, which is already the error."""
+    for call in parts_of(tree):
+        if not isinstance(call, FunctionCall) or call.name not in OF_GROWTH:
+            continue
+        for part in parts_of(call):
+            row = BY_NAME.get(wanted_name(part.matchers) or "") if isinstance(part, VectorSelector) else None
+            if row is not None and row.shown is Shown.COUNTED:
+                yield (
+                    f"{call.name}() of {row.name} misses the first error of each series, which begins with it; "
+                    f"ask {SUMS[row.name]}, or whether it is > 0"
+                )
+
+
+def _of_values(row: Metric, matchers: Iterable[Matcher]) -> Iterator[str]:
+    """Values that the row's label never has, where the row's origins have all of them."""
+    named: list[tuple[str, ...]] = [getattr(each, "labels", ()) for each in row.origin]
+    if not row.labels or not all(len(each) == len(row.labels) for each in named):
+        return
+    for matcher in matchers:
+        if matcher.name not in row.labels or matcher.operator != "=" or not matcher.value:
+            continue
+        values = sorted({each[row.labels.index(matcher.name)] for each in named})
+        if matcher.value not in values:
+            yield f"{row.name} has no {matcher.name} {matcher.value!r}; it has {', '.join(values)}"
 
 
 def _of_row(row: Metric, labels: Iterable[str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ snapshot and of the alerts, so it costs no device a read, and it loads itself an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from urllib.parse import parse_qs
@@ -27,7 +27,8 @@ _MOST_FIELDS = 20
 class Facts:
     """What the page shows; `age` in seconds, None before the first sample; `groups` None without a rules engine.
 
-    `refresh` is one of REFRESHES.
+    `series` is how many of them a scrape has, None before the first sample. `refresh` is one of REFRESHES.
+    `runbooks` are the alerts of whose runbooks the agent has a page.
     """
 
     node: str
@@ -35,10 +36,12 @@ class Facts:
     synthetic: str | None
     telemetry_path: str
     snapshot: Snapshot | None
+    series: int | None
     age: float | None
     readiness: tuple[bool, str]
     groups: tuple[GroupReport, ...] | None = None
     refresh: int = REFRESH
+    runbooks: Container[str] = ()
 
 
 def refresh_of(query: str) -> int:
@@ -64,7 +67,7 @@ def _document(facts: Facts) -> Iterator[str]:
     alerts = None
     if facts.groups is not None:
         alerts = yield from landing_alerts.look_at(facts.groups, [device.gpu for device in devices])
-    landing_gpus.examine(devices, alerts, now)
+    yield from landing_gpus.examine(devices, alerts, now)
     yield ""
     reports = () if facts.snapshot is None else facts.snapshot.reports
     expected = found.one("coldplate_gpus_expected")
@@ -72,12 +75,12 @@ def _document(facts: Facts) -> Iterator[str]:
     yield _head(facts, landing_verdict.word(grounds))
     yield landing_verdict.banner(grounds)
     yield _summary(facts, found, devices, alerts)
-    rules = "" if alerts is None else landing_alerts.section(alerts, now)
+    rules = "" if alerts is None else landing_alerts.section(alerts, now, facts.runbooks)
     urgent = alerts is not None and alerts.firing > 0
     if urgent:
         yield rules
     if devices:
-        yield from landing_gpus.section(devices)
+        yield from landing_gpus.section(devices, facts.runbooks)
     if not urgent:
         yield rules
     yield landing_jobs.section(found, devices, now)
@@ -141,7 +144,7 @@ def _summary(
     sampled = "no sample yet" if facts.age is None else f"{facts.age:.1f} s"
     tiles.append(("Sample age", sampled if ready else span(Tone.BAD, sampled)))
     tiles.append(("Agent", "ready" if ready else span(Tone.BAD, cut(text))))
-    tiles.append(("Series", "none yet" if facts.snapshot is None else str(len(facts.snapshot.readings))))
+    tiles.append(("Series", "none yet" if facts.series is None else str(facts.series)))
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>\n"
 
 

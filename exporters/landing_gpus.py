@@ -6,7 +6,7 @@ for its `for`. Reasons for low clocks are those of the driver; two of them are n
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Container, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -58,6 +58,8 @@ RECENT = 3600.0
 """Seconds for which an XID is told."""
 _ENOUGH = 500
 """Links that are looked at without a break: about a millisecond."""
+_ENOUGH_GPUS = 8
+"""GPUs that are examined without a break: about a millisecond."""
 _HEADS = ("GPU", "State", "Busy", "Power", "Core", "HBM", "Memory", "SM clock", "Throttled by", "NVLinks", "Job")
 _NUMERIC = frozenset(_HEADS[2:8])
 
@@ -179,14 +181,19 @@ def _add_jobs(found: Gathered, made: Mapping[Entity, Device]) -> None:
                 device.jobs.append(labels)
 
 
-def examine(all_devices: list[Device], overview: landing_alerts.Overview | None, now: float | None) -> None:
-    """Note what is wrong with each GPU at a moment in wall seconds, and which alerts fire for it."""
+def examine(all_devices: list[Device], overview: landing_alerts.Overview | None, now: float | None) -> Iterator[str]:
+    """Note what is wrong with each GPU at a moment in wall seconds, and which alerts fire for it.
+
+    What it yields is empty, and comes often.
+    """
     busiest: dict[tuple[str, str], float] = {}
     for device in all_devices:
         job = _only_job(device)
         if job is not None and device.busy is not None:
             busiest[job] = max(busiest.get(job, 0.0), device.busy)
-    for device in all_devices:
+    for count, device in enumerate(all_devices):
+        if count % _ENOUGH_GPUS == 0:
+            yield ""
         device.alerts = [] if overview is None else overview.of_gpu.get(device.gpu, [])
         device.findings = sorted(_findings(device, busiest, now), key=lambda each: each.tone)
 
@@ -264,17 +271,17 @@ def _slowness(device: Device, busiest: Mapping[tuple[str, str], float]) -> Itera
 _EXPLICIT = {"hw_thermal_slowdown", "hw_power_brake"}
 
 
-def section(all_devices: list[Device]) -> Iterator[str]:
-    """The table, those in trouble first, a few rows at a time."""
+def section(all_devices: list[Device], served: Container[str]) -> Iterator[str]:
+    """The table, those in trouble first, a few rows at a time; `served` are the alerts whose runbooks the agent has."""
     models = sorted({device.facts.get("model", "") for device in all_devices} - {""})
     title = f"GPUs <small>{escape(', '.join(models))}</small>"
     yield table_head(title, _HEADS, "cards gpus", _NUMERIC)
     for device in sorted(all_devices, key=lambda each: min(each.tone, Tone.CALM)):
-        yield _rows(device)
+        yield _rows(device, served)
     yield TABLE_END
 
 
-def _rows(device: Device) -> str:
+def _rows(device: Device, served: Container[str]) -> str:
     values = device.values
     clock, highest = (values.get(name) for name in _SM)
     shown = (
@@ -296,7 +303,8 @@ def _rows(device: Device) -> str:
     )
     why = "".join(f"<li>{span(each.tone, cut(each.text))}</li>" for each in device.findings)
     why += "".join(
-        f"<li>{badge(landing_alerts.tone_of(each), 'alert')} {landing_alerts.link(each)}</li>" for each in device.alerts
+        f"<li>{badge(landing_alerts.tone_of(each), 'alert')} {landing_alerts.link(each, served)}</li>"
+        for each in device.alerts
     )
     reasons = [f'<td class="why" colspan="{len(_HEADS)}"><ul>{why}</ul></td>'] if why else []
     return row(device.tone, "".join(shown), *reasons)

@@ -47,6 +47,8 @@ class View:
     real. `rules` gives how every group of rules is doing; it is None where there is no rules engine. `rack` gives what
     the agents of the rack's other nodes are told, in JSON; None where no rack is configured. All of them are called in
     the server's thread and must be quick. `runbooks` has the Markdown of each alert's runbook, by the alert's name.
+    `latest` gives the last sample with what a page of metrics shows of it; `whole` the same with everything, for the
+    overview: what a scrape leaves out is no trouble of the node. It is None where nothing is left out.
     """
 
     latest: Callable[[], Snapshot | None]
@@ -61,6 +63,7 @@ class View:
     rack: Callable[[], bytes | None] | None = None
     health: Callable[[], tuple[bool, str]] = lambda: (True, "healthy")
     runbooks: Mapping[str, str] = field(default_factory=dict)
+    whole: Callable[[], Snapshot | None] | None = None
 
 
 RESERVED_PATHS = ("/-/healthy", "/-/ready", "/-/reload", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules",
@@ -213,17 +216,20 @@ class Site:
 
     def _facts(self, now: float, refresh: int) -> landing.Facts:
         view = self._view
-        snapshot = view.latest()
+        shown = view.latest()
+        snapshot = shown if view.whole is None else view.whole()
         return landing.Facts(
             node=view.node,
             version=view.version,
             synthetic=view.synthetic,
             telemetry_path=view.telemetry_path,
             snapshot=snapshot,
+            series=None if shown is None else len(shown.readings),
             age=None if snapshot is None else age_of(snapshot, now),
             readiness=view.readiness(),
             groups=None if view.rules is None else view.rules(),
             refresh=refresh,
+            runbooks=view.runbooks,
         )
 
 

@@ -95,6 +95,14 @@ def test_a_reload_takes_effect_and_a_bad_file_keeps_the_running_configuration(st
     daemon.until("a good reload", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 1, 5)
 
 
+def test_what_a_scrape_leaves_out_is_no_trouble_of_the_node(start) -> None:
+    daemon = start("--scenario", "idle", config="metrics: {exclude: ['coldplate_gpu_*']}\n")
+    page = daemon.page()
+    assert not any(name.startswith("coldplate_gpu_") for name, _ in page)
+    assert "coldplate_gpu_up" not in daemon.get("/api/v1/snapshot")
+    assert "all 8 GPUs answer" in daemon.get("/")
+
+
 def test_a_reload_over_http_answers_what_is_wrong_with_the_file(start, tmp_path: Path) -> None:
     daemon = start("--web.enable-lifecycle", config="backends: {devices: none}\n")
     path = next(tmp_path.glob("*.yaml"))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
 from agent.model import Alert, GroupReport, Instant, Phase, RuleHealth, RuleReport, Snapshot
+from alerts import packs
 from exporters.landing_alerts import MAX_ROWS
 from exporters.markup import TEXT_MAX
 from exporters.site import Site, View
@@ -30,8 +32,18 @@ def alert(
     return Alert(name, pairs, phase, 1.0, NOW - age, annotations=annotations)
 
 
-def page(*alerts: Alert, failed: int = 0, sampled: bool = True, rules: bool = True, gpu: bool = False) -> str:
-    """The page of a node with one rule for these alerts, one recording rule, and some that fail."""
+def page(
+    *alerts: Alert,
+    failed: int = 0,
+    sampled: bool = True,
+    rules: bool = True,
+    gpu: bool = False,
+    served: Iterable[str] = (),
+) -> str:
+    """The page of a node with one rule for these alerts, one recording rule, and some that fail.
+
+    `served` are the alerts whose runbooks the agent has.
+    """
     broken = RuleReport("Broken", True, "x", health=RuleHealth.FAILED, error="no")
     reports = (RuleReport("A", True, "x", alerts=alerts), RuleReport("r", False, "x"), *(broken,) * failed)
     snapshot = Snapshot(1, Instant(100.0, NOW), (reading("coldplate_gpu_up", 1.0),) if gpu else ())
@@ -42,6 +54,7 @@ def page(*alerts: Alert, failed: int = 0, sampled: bool = True, rules: bool = Tr
         node="node-17",
         version="1.2.3",
         rules=(lambda: (GroupReport("g", "f.yml", 15.0, rules=reports),)) if rules else None,
+        runbooks=dict.fromkeys(served, "# It"),
     )
     return ask(Site(view), Request("GET", "/")).body.decode()
 
@@ -166,19 +179,41 @@ def test_an_alert_leads_to_the_runbook_that_the_agent_serves_or_to_the_one_that_
     """A rule of the pack names the agent itself; a rule of the site may name a page of its own, or nothing at all."""
     addresses = {
         "GpuHot": "http://n1/runbooks/GpuHot",
+        "RackPower": "HTTP://n9:19400/runbooks/RackPower",
         "Own": "https://wiki.example/own?a=1&b=2",
         "GpuLost": "http://n2/runbooks/GpuLost",
+        "Loud": "HTTPS://wiki.example/loud",
+        "GpuCountWrong": "https://wiki.example/runbooks/GpuCountWrong",
+        "Other": "http://n1/runbooks/Another",
         "Bare": "",
+        "Relative": "docs/x.md",
+        "NoPage": "docs/x.md",
+        "Mine": "http://n1/runbooks/Mine",
         "Sly": "javascript:alert(1)",
         "a b/../c": "docs/x.md",
     }
     alerts = [replace(alert(name, instance="n1"), annotations={"runbook_url": url}) for name, url in addresses.items()]
-    assert sorted(runbooks(page(*alerts))) == [
+    served = ("GpuHot", "RackPower", "GpuLost", "GpuCountWrong", "Other", "Bare", "Relative")
+    assert sorted(runbooks(page(*alerts, served=served))) == [
         "/runbooks/GpuHot",
-        "/runbooks/Sly",
-        "http://n2/runbooks/GpuLost",
+        "/runbooks/GpuLost",
+        "/runbooks/RackPower",
+        "/runbooks/Relative",
+        "HTTPS://wiki.example/loud",
+        "http://n1/runbooks/Another",
         "https://wiki.example/own?a=1&amp;b=2",
+        "https://wiki.example/runbooks/GpuCountWrong",
     ]
+
+
+def test_every_alert_of_a_rack_leads_to_the_agent_that_shows_it() -> None:
+    """They are of no instance, and their link has the name of the first one, which a browser may not resolve."""
+    whole = packs.runbooks()
+    racks = [name for name in whole if name.startswith("Rack")]
+    assert racks
+    first = "http://node-1:19400/runbooks/"
+    alerts = [replace(alert(name, rack="r1"), annotations={"runbook_url": first + name}) for name in racks]
+    assert sorted(runbooks(page(*alerts, served=whole))) == sorted(f"/runbooks/{name}" for name in racks)
 
 
 def test_what_fires_stands_above_the_gpus_and_peace_below_them() -> None:

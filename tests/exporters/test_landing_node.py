@@ -94,6 +94,7 @@ def page(
         node="node-17",
         version="1.2.3",
         rules=lambda: (GroupReport("g", "f.yml", 15.0, rules=(RuleReport("A", True, "x", alerts=alerts),)),),
+        runbooks={each.rule: "# It" for each in alerts},
     )
     return ask(Site(view), Request("GET", "/", query=query)).body.decode()
 
@@ -314,6 +315,17 @@ def test_every_sign_of_trouble_is_a_word_too() -> None:
     text = page(node(lost(1), gpu(2, utilization_ratio=0.01)), firing("GpuLost", "critical"))
     for tone, content in re.findall(r'class="(?:badge )?(good|warn|bad)">(.*?)</', text):
         assert re.search(r"[A-Za-z0-9]", content), (tone, content)
+
+
+def test_what_a_scrape_leaves_out_is_looked_at_all_the_same() -> None:
+    """The overview is of the node, and a GPU that is lost is lost whatever the server asks for."""
+    whole = Snapshot(1, Instant(100.0, NOW), tuple(node(lost(3))))
+    scraped = replace(whole, readings=tuple(each for each in whole.readings if "power" in each.metric.name))
+    view = View(lambda: scraped, lambda: (True, ""), lambda: 100.0, "n", "1", whole=lambda: whole)
+    text = ask(Site(view), Request("GET", "/")).body.decode()
+    assert banner(text)[2][0].startswith("7 of 8 GPUs answer, missing: GPU 3")
+    assert f"<dt>Series</dt><dd>{len(scraped.readings)}</dd>" in text
+    assert b"coldplate_gpu_up" not in ask(Site(view), Request("GET", "/metrics")).body
 
 
 def test_the_page_reads_the_snapshot_once_whatever_is_asked_of_it() -> None:

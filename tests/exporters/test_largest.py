@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from http import HTTPStatus
+from itertools import takewhile
 
 import pytest
 
@@ -36,6 +37,7 @@ from exporters.rules_json import RulePrinter
 from exporters.site import Site, View
 from exporters.wire import Request
 from tests.asking import ask
+from tests.exporters.conftest import reading
 
 BIT = 256 * 1024
 """Bytes that take about a millisecond to make."""
@@ -120,12 +122,28 @@ def test_rules_and_alerts(shape: str) -> None:
 def test_the_overview_shows_the_worst_of_all(snapshot: Snapshot, shape: str) -> None:
     worst = Alert("Worst", (("alertname", "Worst"), ("severity", "critical")), Phase.FIRING, 1.0, 1.7e9)
     groups = (*GROUPS[shape], GroupReport("z", "z.yml", 15.0, rules=(replace(rule(1, 0), alerts=(worst,)),)))
-    facts = landing.Facts("n", "1", None, "/metrics", snapshot, 0.5, (True, ""), groups)
+    facts = landing.Facts("n", "1", None, "/metrics", snapshot, len(snapshot.readings), 0.5, (True, ""), groups)
     size, page = largest(landing.pieces(facts))
     assert size <= BIT
     assert b"5001 firing" in page
     assert page.index(b"Worst") < page.index(b"R0")
     assert b"and 4951 more" in page
+
+
+def empty_bits(readings: Iterable[Reading], groups: tuple[GroupReport, ...]) -> int:
+    """At how many places the overview can be put aside before the first word of it is there."""
+    snapshot = Snapshot(1, Instant(100.0, 1.7e9), tuple(readings))
+    facts = landing.Facts("n", "1", None, "/metrics", snapshot, 0, 0.5, (True, ""), groups)
+    return sum(1 for _ in takewhile(lambda bit: not bit, landing.pieces(facts)))
+
+
+def test_the_overview_can_be_put_aside_between_a_few_gpus_and_a_few_alerts() -> None:
+    """A step that looks at many of them makes scrapes wait for as long."""
+    gpus = [Gpu(str(number), f"GPU-{number}") for number in range(72)]
+    ups = [reading("coldplate_gpu_up", 1.0, gpu) for gpu in gpus]
+    few, many = (GroupReport("g", "g.yml", 15.0, rules=(rule(1, count),)) for count in (0, 5000))
+    assert empty_bits(ups, (few,)) - empty_bits(ups[:1], (few,)) >= 72 / 8 - 1
+    assert empty_bits(ups, (many,)) - empty_bits(ups, (few,)) >= 5000 / 250
 
 
 def test_every_page_is_made_in_many_turns_and_the_metrics_come_first(snapshot: Snapshot) -> None:

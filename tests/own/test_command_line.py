@@ -27,7 +27,8 @@ def rules(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("words", ["once --backend none", "once --backend none --format json", "render metrics",
-                                   "render scenarios", "rules check {rules}"])  # fmt: skip
+                                   "render scenarios", "rules check {rules}", "--help", "--version", "rules --help",
+                                   "rules check --help"])  # fmt: skip
 @pytest.mark.parametrize(
     ("to", "why"), [(">/dev/full", "standard output: No space left on device"), (">&-", "standard output is closed; ")]
 )
@@ -97,6 +98,18 @@ def test_nothing_is_missed_where_no_gpu_was_looked_for(backend: str) -> None:
         ('coldplate_gpu_info{driver_version="1",job="x",datacenter="y",rack="r"} > 0', ""),
         ("coldplate_infiniband_some_driver_s_own_total > 0", ""),
         ("some_other_metric > 0", ""),
+        ("sum by (gpu) (increase(coldplate_gpu_xid_errors_total[30m])) > 0",
+         "increase() of coldplate_gpu_xid_errors_total misses the first error of each series, which begins with"),
+        ('rate((coldplate_nvlink_errors_total{type="replay"}[5m] offset 1h)) > 0',
+         "rate() of coldplate_nvlink_errors_total misses the first error of each series, which begins with"),
+        ("delta(coldplate_nvlink_errors_total[5m:1m]) > 0", "delta() of coldplate_nvlink_errors_total misses"),
+        ("max_over_time(coldplate_gpu_xid_errors_total[5m]) > 0", ""),
+        ("increase(coldplate_gpu_xids_total[5m]) > 0 and on(gpu) coldplate_gpu_xid_errors_total > 0", ""),
+        ('rate(coldplate_gpu_throttle_seconds_total{reason="hw_slowdown"}[5m]) > 0',
+         "coldplate_gpu_throttle_seconds_total has no reason 'hw_slowdown'; it has board_limit, hw_power_brake, hw_th"),
+        ('coldplate_gpu_clock_limit_hertz{domain=~"sm|memory"} > 0', ""),
+        ('coldplate_gpu_ecc_errors_total{type!="odd"} > 0', ""),
+        ('coldplate_gpu_throttle_active{reason="anything"} > 0', ""),
     ],
 )  # fmt: skip
 def test_rules_check_knows_the_names(rules: Path, expr: str, advice: str) -> None:

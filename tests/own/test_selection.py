@@ -7,6 +7,7 @@ import pytest
 from agent.catalogue import BY_NAME, ROWS
 from agent.config import ConfigError
 from agent.model import Gpu, Instant, Node, NvLink, Reading, Series, Shown, Snapshot
+from agent.rule_advice import SUMS
 from agent.selection import Selection
 
 GPU = Gpu("0", "GPU-0")
@@ -57,12 +58,6 @@ def test_a_snapshot_is_selected_from_once() -> None:
 def test_a_pattern_that_matches_nothing_is_refused_with_what_is_near(pattern: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=f"metrics.include: '{pattern}' matches no metric; did you mean .*{hint}"):
         Selection([pattern], [])
-
-
-SUMS = {
-    "coldplate_nvlink_errors_total": "coldplate_gpu_nvlink_errors_total",
-    "coldplate_gpu_xid_errors_total": "coldplate_gpu_xids_total",
-}
 
 
 def test_what_is_shown_from_its_first_error_on_has_a_sum_that_is_always_there() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.model import Backend, Gpu, IbPort, Node, NvLink, Rack
+from agent.rule_advice import advice_on
 from alerts import packs
 from alerts.promql import compile_query
 from alerts.rulefile import RecordingRule, RuleFile
@@ -53,6 +54,13 @@ def test_every_query_names_metrics_and_labels_that_are_there(name: str, pack: li
                 known = LABELS[row.entity] | set(row.labels) | EVERYWHERE
                 known |= MISSING_OF if metric == "coldplate_metric_missing" else set()
                 assert {each.name for each in selector.matchers} - {"__name__"} <= known, query
+
+
+@each_runbook
+def test_there_is_nothing_to_advise_on_a_query_but_to_ask_for_what_the_page_leaves_out(name: str) -> None:
+    """An `increase` of what begins with its first error, say, is empty in the very night of that error."""
+    for query in queries(TEXTS[name]):
+        assert [text for text in advice_on(compile_query(query)) if "is not on a page by default" not in text] == []
 
 
 def test_prometheus_takes_every_query(tmp_path: Path, promtool: Any) -> None:
