@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/.programs/usr/bin:$(PATH)
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR
 .PHONY: help run test test-bare test-pythons test-systemd install uninstall check format bench score generate screenshots
-.PHONY: hardware clean parity programs newest python .venv/run.stamp .venv/dev.stamp .venv/bench.stamp
+.PHONY: hardware clean parity programs recent newest python .venv/run.stamp .venv/dev.stamp .venv/bench.stamp
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs where there is a driver, el
 	echo "No NVIDIA driver here: running a synthetic node. For this machine alone: make run ARGS='--backend none'"; \
 	exec $(BIN)/coldplate run --backend synthetic $(ARGS)
 
-test: .venv/dev.stamp programs ## Run the tests
+test: .venv/dev.stamp programs recent ## Run the tests
 	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
 
 SUITES ?= bookworm trixie sid
@@ -86,6 +86,9 @@ python:
 
 programs: python
 	@$(BRING) programs
+
+recent: python
+	@$(BRING) recent
 
 newest: python
 	@$(BRING) newest

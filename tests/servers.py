@@ -20,6 +20,8 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.parity.oracles import MissingError, Recent, find
+
 
 def need(*names: str, left_out: str = "NOTHING is tried against it here") -> str:
     """A program under one of its names; where it is missing, CI fails and a person is told what was left out."""
@@ -30,6 +32,16 @@ def need(*names: str, left_out: str = "NOTHING is tried against it here") -> str
     if os.environ.get("CI") == "true":
         pytest.fail(f"{names[0]} is missing, and CI=true")
     pytest.skip(f"{names[0]} is not installed: {left_out}")
+
+
+def need_recent(left_out: str) -> Recent:
+    """The recent Prometheus that `make test` brings; where it is missing, CI fails and a person is told."""
+    try:
+        return find(None)
+    except MissingError as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"no recent Prometheus, and CI=true: {missing}")
+        pytest.skip(f"{left_out}: {missing}")
 
 
 def ended(process: int) -> bool:

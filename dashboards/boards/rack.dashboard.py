@@ -6,8 +6,10 @@ from dashboards.rulebook import limits, steps
 from dashboards.shapes import in_rack
 
 POWER = steps("RackPower")
-LEVELS = [(f"rack:power_budget_watts:min * {each.value:g}",
-    f"limit of {each.level} ({each.value:.0%})") for each in limits("RackPower")]  # fmt: skip
+LEVELS = []
+for value in dict.fromkeys(each.value for each in limits("RackPower")):
+    names = ", ".join(each.level for each in limits("RackPower") if each.value == value)
+    LEVELS.append((f"rack:power_budget_watts:min * {value:g}", f"limit of {names} ({value:.0%})"))
 NONE = (("green", None), ("red", 1))
 TOP = max(each.value for each in limits("RackPower"))
 

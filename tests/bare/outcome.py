@@ -14,7 +14,6 @@ CANNOT_BE_HAD = (
     # (what a test that was left out says, why it could not be had)
     (r"this user may not read the kernel log", "dmesg_restrict keeps an ordinary user from the kernel log"),
     (r"grafana-foundation-sdk .* Python 3\.10", "its releases begin with Python 3.11"),
-    (r"make newest brings one", "make test keeps to the programs of the release; make parity brings the newest"),
 )  # fmt: skip
 COLUMNS = ("suite", "user", "Python", "passed", "failed", "skipped", "seconds", "")
 

@@ -33,6 +33,10 @@ def alone(root: Path) -> Iterator[None]:
         os.close(folder)
 
 
+def _strict() -> bool:
+    return os.environ.get("CI") == "true"
+
+
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     """0 where all is there; 1 with one line that says what is missing and how to get it."""
     archive = Archive(root / ".programs" / "apt")
@@ -44,9 +48,11 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
                     return 0
                 case ["newest"]:
                     return NewestPrometheus(root / ".programs" / "newest").provide()
+                case ["recent"]:
+                    return NewestPrometheus(root / ".programs" / "newest").provide_programs(strict=_strict())
                 case ["programs"]:
-                    return Programs(root / ".programs", archive).provide(strict=os.environ.get("CI") == "true")
-        print("usage: tests/bring environment run|dev|bench [named] | programs | newest", file=sys.stderr)
+                    return Programs(root / ".programs", archive).provide(strict=_strict())
+        print("usage: tests/bring environment run|dev|bench [named] | programs | recent | newest", file=sys.stderr)
         return 2
     except ShortageError as shortage:
         print(f"coldplate: {shortage}", file=sys.stderr)

@@ -32,7 +32,11 @@ class NewestPrometheus:
         """Find or bring all; 1 where a program is missing. Scripts that are missing are named, and are no failure."""
         if (missing := self._scripts()) is not None:
             print(f"missing: Prometheus's test scripts ({missing}); they are left out", file=sys.stderr)
-        return Programs(self._folder, self._archive, self._wanted).provide(strict=True)
+        return self.provide_programs(strict=True)
+
+    def provide_programs(self, *, strict: bool) -> int:
+        """Find or bring the programs alone; 1 where one is missing and `strict`."""
+        return Programs(self._folder, self._archive, self._wanted).provide(strict=strict)
 
     def _scripts(self) -> ShortageError | OSError | tarfile.TarError | None:
         """The reason that there are none, or nothing."""

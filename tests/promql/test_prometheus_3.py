@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from alerts.promql import EvaluationError, Storage, compile_query
-from tests.parity import oracles, queries
+from tests.parity import queries
 from tests.parity.dataset import END, samples
+from tests.parity.oracles import Recent
 from tests.promql import oracle
 from tests.promql.answers import Refusal, ours, same, theirs
+from tests.servers import need_recent
 
 FAILS = Refusal("", at_load=False)
 SEED, COUNT = 20_251, 1_500
@@ -130,11 +132,8 @@ def held() -> Storage:
     return oracle.filled(samples())
 
 
-def recent() -> oracles.Recent:
-    try:
-        return oracles.find(None)
-    except oracles.MissingError as missing:
-        pytest.skip(f"nothing compares our answers with a recent Prometheus, but those that it once gave: {missing}")
+def recent() -> Recent:
+    return need_recent("nothing compares our answers with a recent Prometheus, but those that it once gave")
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from alerts.rulefile import AlertingRule, RuleFile
 from alerts.unittests import document
 from alerts.unittests.document import Test
 from alerts.windows import Needs, Windows
-from tests.parity.oracles import MissingError, find
+from tests.servers import need_recent
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = sorted((ROOT / "alerts" / "tests").glob("*.yml"))
@@ -38,10 +38,7 @@ Told = dict[str, list[tuple[dict[str, str], dict[str, str], str, float]]]
 
 @pytest.fixture(scope="module")
 def promtool() -> str:
-    try:
-        return find(None).promtool
-    except MissingError as missing:
-        pytest.skip(f"NOTHING compares the alerts of a node with those of a server here: {missing}")
+    return need_recent("NOTHING compares the alerts of a node with those of a server here").promtool
 
 
 class Agent:
