@@ -17,16 +17,19 @@ class Absences:
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
+        self._nameless: list[float] = []
         self._began: float | None = None
 
-    def note(self, missing: Collection[str], now: float) -> None:
-        """These are missing now, and no others."""
+    def note(self, missing: Collection[str], nameless: int, now: float) -> None:
+        """These are missing now, besides so many of which nothing is known but that there are some, and no others."""
         if self._began is None:
             self._began = now
         self._since = {name: self._since.get(name, now) for name in missing}
+        self._nameless = self._nameless[: max(nameless, 0)]
+        self._nameless += [now] * (nameless - len(self._nameless))
 
     def silent(self, now: float) -> int | None:
         """How many have been missing for long; None while nobody has looked for long enough to know."""
         if self._began is None or now - self._began < GRACE:
             return None
-        return sum(1 for since in self._since.values() if now - since >= GRACE)
+        return sum(1 for since in (*self._since.values(), *self._nameless) if now - since >= GRACE)

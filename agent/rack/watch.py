@@ -242,10 +242,13 @@ class Watch:
         made += self._series.of_silence(self._silent(total, expected, now))
         if options.nodes_expected is None:
             made.append(self._series.of_count(expected))
-        return made + self._breakers(total, expected, now)
+        return made + self._breakers(total, counted, now)
 
     def _breakers(self, total: Sum | None, expected: int, now: Instant) -> list[Reading]:
-        """The breakers' state; nodes that are missing are taken to draw as those that report do."""
+        """The breakers' state; nodes that are missing are taken to draw as those that report do.
+
+        `expected` is by our own configuration or count: a number that only some peer tells makes no heat.
+        """
         watts = None if total is None else total.watts * max(expected, len(total.nodes)) / len(total.nodes)
         made = self._series.of_breakers(self._heats.look(watts, now.mono))
         kept = None if self._keep is None else self._heats.worth_keeping(now.wall)
@@ -277,8 +280,7 @@ class Watch:
         missing = self._peers.missing(present)
         if self._member.run not in present:
             missing.append("")
-        unheard = expected - len(present) - len(missing)
-        self._absences.note([*missing, *(f"#{number}" for number in range(unheard))], now.mono)
+        self._absences.note(missing, expected - len(present) - len(missing), now.mono)
         silent = self._absences.silent(now.mono)
         return None if silent is None else max(min(silent, expected - len(present)), 0)
 

@@ -7,16 +7,19 @@ from typing import Annotated
 import msgspec
 
 from agent.catalogue.node import NODE_POWER
+from agent.rack.agreement import NODES
 
 PATH = "/api/v1/rack"
 VERSION = 1
 MOST_SECONDS = 64
 MOST_LIMITS = 64
 MOST_NAME = 255
+MOST_NODES = 1000
+"""Nodes that a rack may be told to have: as many as the configuration allows."""
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_NAME)]
 _Watts = Annotated[float, msgspec.Meta(ge=NODE_POWER.span[0], le=NODE_POWER.span[1])]
-_Limit = Annotated[float, msgspec.Meta(ge=0, le=1e8)]
+_Limit = Annotated[float, msgspec.Meta(gt=0, le=1e8)]
 _Second = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
@@ -68,6 +71,8 @@ def decode(body: bytes) -> Report:
         raise GarbageError(f"version {report.version} of the format, and this agent knows {VERSION}")
     if not 0 <= report.now - report.last < 2:
         raise GarbageError(f"the second {report.last} is not the last one before {report.now:.0f}")
+    if report.limits.get(NODES, 1) > MOST_NODES:
+        raise GarbageError(f"a rack of {report.limits[NODES]:g} nodes, and {MOST_NODES} are the most")
     for text in (
         report.rack,
         report.cluster,

@@ -40,11 +40,11 @@ class Alertmanager(HttpReceiver):
         self.external_url = external_url
 
     def encode(self, notices: Sequence[Notice]) -> bytes:
-        now = floor(self._clock().wall * 1000) / 1000
+        now = floor((self._clock().wall + self._server_clock.ahead) * 1000) / 1000
         return json.dumps([self._alert(notice, now) for notice in notices]).encode("ascii")
 
     def _alert(self, notice: Notice, now: float) -> dict[str, object]:
-        """An alert as the API takes it, at wall second `now`.
+        """An alert as the API takes it, at second `now` of its clock.
 
         An end that is still to come, since the clock was set back, would be none yet to Alertmanager: it would keep the
         later `endsAt` that it was told while the alert fired.

@@ -207,7 +207,8 @@ class HttpReceiver:
 
     def _attempt(self, batch: Sequence[Notice]) -> None:
         answer, sent, received = self._post(batch)
-        if self.compares and self._server_clock.hear(answer.date, sent, received):
+        delivered = 200 <= answer.status < 300
+        if self.compares and delivered and self._server_clock.hear(answer.date, sent, received):
             self._tell_clocks(self._server_clock.ahead)
             answer, _, _ = self._post(batch)  # at once, since what it just heard may have ended alerts
         answer = answer._replace(text=self._link.masked(answer.text))
@@ -223,14 +224,24 @@ class HttpReceiver:
 
     def _post(self, batch: Sequence[Notice]) -> tuple[Answer, Instant, Instant]:
         """One exchange, and when it began and ended."""
-        try:
-            body = self.encode(self._server_clock.told(batch))
-        except Exception as error:
-            raise _RefusedError(f"cannot be written as JSON: {error}") from error
+        body = self._encoded(batch)
         sent = self._clock()
         until = sent.mono + self.target.timeout
         answer = self._link.post(body, until if self._end is None else min(until, self._end))
         return answer, sent, self._clock()
+
+    def _encoded(self, batch: Sequence[Notice]) -> bytes:
+        """By the receiver's clock; or by ours, where its times cannot be written."""
+        try:
+            try:
+                return self.encode(self._server_clock.told(batch))
+            except Exception:
+                if not self._server_clock.ahead:
+                    raise
+                self._server_clock.forget()
+                return self.encode(batch)
+        except Exception as error:
+            raise _RefusedError(f"cannot be written as JSON: {error}") from error
 
     def _refuse(self, batch: list[Notice], refusal: Exception) -> None:
         """Try each alone, or give up the one that was."""

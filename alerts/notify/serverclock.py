@@ -3,18 +3,28 @@
 Alertmanager compares `endsAt` with its own clock. From a node whose clock is ten minutes behind every alert would have
 ended before it came, and one that other nodes tell, too, would be resolved for all of them each time it is sent. The
 `Date` of each answer (RFC 9110, 6.6.1) says what time it is there, to the second.
+
+It is not Alertmanager that always says it: a proxy between may, and its clock may be the wrong one. So only the answers
+that deliver alerts count, and no more than an hour is believed.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.model import Instant
 from alerts.notify.notice import Notice
 
+_log = logging.getLogger("coldplate.notify")
+
 TOLERANCE = 10.0
 """Seconds by which the clocks may differ before times are changed: far less than an alert stays valid."""
+TOGETHER = 8.0
+"""Seconds within which they must be for times to be told by our own again: the header is as fine as a second."""
+MOST = 3600.0
+"""Seconds by which ours is believed to be wrong at most: beyond, the other is as likely to be."""
 
 
 class ServerClock:
@@ -22,27 +32,54 @@ class ServerClock:
 
     def __init__(self) -> None:
         self.ahead = 0.0
+        self._said = False
 
     def hear(self, date: str, sent: Instant, received: Instant) -> bool:
         """Take note of an answer's date, if it is one; whether what was just sent bore wrong times."""
-        from email.utils import parsedate_to_datetime  # what sends has loaded it already
-
-        try:
-            there = parsedate_to_datetime(date).timestamp() + 0.5
-        except (TypeError, ValueError, OverflowError):
+        there = _parsed(date)
+        if there is None:
             return False
-        ahead = there - (sent.wall + (received.mono - sent.mono) / 2)
+        ahead = there + 0.5 - (sent.wall + (received.mono - sent.mono) / 2)
+        if abs(ahead) > MOST:
+            self._disbelieve(ahead)
+            return False
+        self._said = False
         before = self.ahead
-        if abs(ahead) <= TOLERANCE:
+        if abs(ahead) <= (TOGETHER if before else TOLERANCE):
             ahead = 0.0
         elif abs(ahead - before) <= TOLERANCE / 2:
             return False  # the second is as fine as the header tells: what was told stays as it is
         self.ahead = ahead
         return abs(ahead - before) > TOLERANCE / 2
 
+    def forget(self) -> None:
+        """Tell times by our own clock again, until the next answer."""
+        self.ahead = 0.0
+
+    def _disbelieve(self, ahead: float) -> None:
+        """Say once that what an answer says of the time is not taken up."""
+        if not self._said:
+            self._said = True
+            text = (
+                "the receiver's answers bear a time too far from ours to be believed; see to both clocks, and proxies"
+            )
+            _log.warning(text, extra={"facts": {"ahead": f"{ahead:+.0f}s", "most": f"{MOST:.0f}s"}})
+
     def told(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """The notices with all times by the receiver's clock."""
         return [_moved(notice, self.ahead) for notice in notices] if self.ahead else notices
+
+
+def _parsed(date: str) -> float | None:
+    """The time of a `Date`, in the one form that servers may send; None where it is no such."""
+    from email.utils import parsedate_to_datetime  # what sends has loaded it already
+
+    if len(date) != len("Sun, 06 Nov 1994 08:49:37 GMT") or not date.endswith(" GMT"):
+        return None
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _moved(notice: Notice, seconds: float) -> Notice:

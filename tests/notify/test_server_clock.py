@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import datetime
 from email.utils import formatdate
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from agent.model import Instant
 from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.dispatch import Dispatcher
-from alerts.notify.serverclock import TOLERANCE, ServerClock
+from alerts.notify.notice import Notice
+from alerts.notify.serverclock import MOST, TOLERANCE, ServerClock
 from alerts.notify.target import Target
 
 OFFS = (-600.0, 600.0)
@@ -28,7 +30,7 @@ def off_clock(off: float) -> Instant:
     return Instant(time.monotonic(), time.time() + off)
 
 
-@given(st.floats(-1e8, 1e8), st.floats(0, 5))
+@given(st.floats(-MOST, MOST) | st.floats(-1e8, 1e8), st.floats(0, 5))
 def test_the_difference_is_known_to_a_second_and_small_ones_are_left_alone(off: float, took: float) -> None:
     clock = ServerClock()
     here = 1.8e9
@@ -36,13 +38,17 @@ def test_the_difference_is_known_to_a_second_and_small_ones_are_left_alone(off: 
     wrong = clock.hear(formatdate(here + off + took / 2, usegmt=True), sent, received)
     if abs(off) <= TOLERANCE - 1:
         assert (clock.ahead, wrong) == (0.0, False)
-    elif abs(off) >= TOLERANCE + 1:
+    elif abs(off) >= MOST + 1:
+        assert (clock.ahead, wrong) == (0.0, False)
+    elif TOLERANCE + 1 <= abs(off) <= MOST - 1:
         assert clock.ahead == pytest.approx(off, abs=0.51)
         assert wrong
         assert not clock.hear(formatdate(here + off + took / 2, usegmt=True), sent, received)
 
 
-@pytest.mark.parametrize("date", ["", "yesterday", "Sun, 99 Nov 2026 07:00:00 GMT", "\x00", "0" * 5000])
+@pytest.mark.parametrize("date", ["", "yesterday", "Sun, 99 Nov 2026 07:00:00 GMT", "\x00", "0" * 5000, "Fri, 01 Jan 0010 00:20:00 GMT",
+     "Thu, 01 Jan 1970 00:20:00 -0000", "Thu, 01 Jan 1970 00:20:00 +0000", "Thu, 1 Jan 70 00:20:00 GMT",
+     "Fri, 31 Dec 9999 23:59:59 GMT", "Thu, 01 Jan 1970 01:20:00 GMT"])  # fmt: skip
 def test_what_is_no_date_changes_nothing(date: str) -> None:
     clock = ServerClock()
     clock.ahead = -600.0
@@ -90,3 +96,56 @@ def test_what_was_told_in_wrong_times_is_told_again_at_once(listener: Any, h: An
         assert ends == [pytest.approx(240 + off, abs=3), pytest.approx(240, abs=3)]
     finally:
         receiver.stop(0)
+
+
+def test_a_difference_about_the_tolerance_does_not_come_and_go() -> None:
+    clock = ServerClock()
+    here = 1.8e9
+    told = [
+        clock.hear(formatdate(here + off, usegmt=True), Instant(0.0, here + 0.5), Instant(0.0, here + 0.5))
+        for off in (11.0, 10.0, 11.0, 9.0, 10.0, 11.0, 7.0, 8.0, 10.0)
+    ]
+    assert told == [True, *[False] * 5, True, False, False]
+
+
+def test_a_time_that_is_not_believed_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ServerClock()
+    for off in (-4000, -4000, 0, -4000):
+        clock.hear(formatdate(1.8e9 + off, usegmt=True), Instant(0.0, 1.8e9), Instant(0.0, 1.8e9))
+        assert clock.ahead == 0.0
+    assert [record.getMessage()[:52] for record in caplog.records] == [
+        "the receiver's answers bear a time too far from ours"
+    ] * 2
+
+
+def test_only_an_answer_that_delivers_says_what_time_it_is(raw: Any, receive: Any, h: Any) -> None:
+    date = formatdate(time.time() - 600, usegmt=True)
+
+    def treat(connection: Any) -> None:
+        connection.recv(65536)
+        connection.sendall(f"HTTP/1.1 503 Busy\r\nDate: {date}\r\nContent-Length: 0\r\n\r\n".encode())
+
+    receiver = receive(Alertmanager, raw(treat).url)
+    now = time.time()
+    Dispatcher([receiver]).consider("g", [h.alert("A", fired_at=now)], now, 1.0)
+    h.wait_until(lambda: receiver.counts.failed >= 2)
+    assert receiver._server_clock.ahead == 0.0
+
+
+def test_times_that_cannot_be_written_are_told_by_our_own_clock(listener: Any, receive: Any, h: Any) -> None:
+    receiver = receive(Alertmanager, listener.url)
+    receiver._server_clock.ahead = 253_402_300_799.0 - time.time()
+    now = time.time()
+    Dispatcher([receiver]).consider("g", [h.alert("A", fired_at=now)], now, 1.0)
+    h.wait_until(lambda: receiver.counts.sent == 1)
+    assert seconds(listener.posts[0].alerts[0]["startsAt"]) == pytest.approx(now, abs=1)
+
+
+def test_an_alert_that_ended_by_a_clock_that_is_behind_ends_when_it_did(h: Any) -> None:
+    now = time.time() - 600
+    receiver = Alertmanager(Target("http://127.0.0.1:1"), lambda: off_clock(-600.0))
+    receiver._server_clock.ahead = 600.0
+    notice = Notice(h.alert("A", fired_at=now - 60, resolved_at=now - 5), now + 240)
+    (alert,) = json.loads(receiver.encode(receiver._server_clock.told([notice])))
+    assert seconds(alert["endsAt"]) == pytest.approx(now + 600 - 5, abs=1)
+    receiver.stop(0)

@@ -425,3 +425,13 @@ def test_a_node_that_is_missing_is_taken_to_load_the_breaker_as_the_others_do(ri
     rig.later(1.0)
     rig.watch.failed(rig.watch._finder.targets[0], Fault.CONNECT, "refused")
     assert rows(rig, "breaker_load_ratio") == {"main": 1.0}
+
+
+def test_a_number_of_nodes_that_only_a_peer_tells_loads_no_breaker(rig: Rig) -> None:
+    breaker = Breaker("main", CLASSES["ul489"], 1_000.0)
+    rig.watch.reconfigure(Options("r1", entries=(PEER,), breakers=(breaker,)))
+    rig.sample(500.0)
+    rig.later(1.0)
+    rig.answer(300.0, limits={"nodes_expected": 40})
+    assert rig.values()["nodes_expected"] == 40
+    assert rows(rig, "breaker_load_ratio") == {"main": 0.8}

@@ -23,6 +23,7 @@ def test_a_report_is_read_as_it_was_written() -> None:
     assert decode(encode(GOOD)) == GOOD
     assert GOOD.seconds() == [(998, 7.5), (1000, 8.0)]
     assert decode(changed(later="a key of a later version")) == GOOD
+    assert decode(changed(limits={"nodes_expected": 1000})).limits == {"nodes_expected": 1000}
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,8 @@ def test_a_report_is_read_as_it_was_written() -> None:
         {"last": 10**30}, {"rack": ""}, {"rack": "r" * 300}, {"rack": None}, {"run": "short"}, {"run": "r" * 100},
         {"instance": ""}, {"instance": "n\n1"}, {"instance": "n\x00"}, {"instance": "\ud800"}, {"source": 7},
         {"source": "i\u2028pmi"}, {"job": "x\x1b[2J"}, {"version": 2}, {"version": "1"},
+        {"limits": {"power_budget": 0}}, {"limits": {"power_budget": -1.0}}, {"limits": {"feeds.a": 0.0}},
+        {"limits": {"nodes_expected": 1001}}, {"limits": {"nodes_expected": 1e8}},
     ],
 )  # fmt: skip
 def test_what_a_report_cannot_hold_is_refused(changes: dict[str, object]) -> None:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "alerts" / "rules").glob("*.yml"))
 RUNBOOKS = ROOT / "alerts" / "runbooks"
 SEVERITIES = {"info", "warning", "critical"}
-OF_PROMETHEUS = {"up", "ALERTS"}
+OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}
 LADDERS = {"RackPower"}
 """Alerts of several levels, told apart by that label, of which one at a time fires."""
 SECTIONS = ("## What it means, and why it matters", "## Do first", "## Confirm", "## Look-alikes", "## Escalate")
