@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -217,6 +219,43 @@ def test_a_foul_id_is_a_problem_told_once_and_no_label(rig: Rig, caplog: pytest.
     assert rig.jobs() == {("session", "9@1000"): ["0", "1", "2"]}
     assert rig.problems() == {"foul_id": 2}
     assert "'17 or 1=1' is no id of a pbs job" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "env", "job"),
+    [
+        ("/lsf/cl/job.12.3.4", {"LSB_JOBID": "12", "LSB_JOBINDEX": "a b"}, ("lsf", "12")),
+        ("/lsf/cl/job.12.3.4", {"LSB_JOBID": "12", "LSB_JOBINDEX": "٣"}, ("lsf", "12")),
+        ("/lsf/cl/job.12[3].3.4", {"LSB_JOBID": "12", "LSB_JOBINDEX": "3"}, ("lsf", "12[3]")),
+        ("/lsf/cl/job.12[3].3.4", {"LSB_JOBID": "12", "LSB_JOBINDEX": "777"}, ("lsf", "12[3]")),
+        ("/lsf/cl/job.12[3].3.4", {"LSB_JOBID": "12[3]", "LSB_JOBINDEX": "777"}, ("lsf", "12[3]")),
+        (f"/system.slice/docker-{HEX}.scope", {"RAY_JOB_ID": "a b"}, ("docker", HEX[:12])),
+        ("/system.slice/x.service", {"RAY_JOB_ID": "a b"}, ("systemd", "x.service@1000")),
+        ("/lxc/a b", {"RAY_JOB_ID": "a b"}, ("session", "9@1000")),
+    ],
+)
+def test_a_foul_variable_does_not_cost_what_the_cgroup_says(rig: Rig, path, env, job) -> None:
+    rig.proc.process(100, path, env, session=9)
+    rig.put(0, 100)
+    rig.look()
+    assert list(rig.jobs()) == [job]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    genuine=st.sampled_from(GENUINE),
+    changed=st.dictionaries(st.sampled_from(sorted(key.decode() for key in KEYS)), st.text("4711a b[]/٣", max_size=9)),
+)
+def test_no_environment_takes_a_process_from_the_job_that_its_cgroup_names(
+    make_rig: Callable[[str], Rig], genuine: tuple[str, str, str], changed: dict[str, str]
+) -> None:
+    scheduler, path, job = genuine
+    rig = make_rig("node")
+    rig.proc.process(100, path, VARIABLES.get(scheduler, {}) | changed, session=9)
+    rig.put(0, 100)
+    rig.look()
+    ((found, shown),) = rig.jobs()
+    assert (found, shown.startswith(job)) == (scheduler, True)
 
 
 ENV = st.dictionaries(st.sampled_from(sorted(key.decode() for key in KEYS)), st.text(max_size=30), max_size=8)

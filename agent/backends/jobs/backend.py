@@ -134,9 +134,12 @@ class JobsBackend:
                     taken.setdefault(each.pid, []).append(devices.of_process(gpu, each.instance))
         known = self._table.look(sorted(taken), mono)
         board = Board()
+        users = {
+            (slot, each.owner) for pid, each in known.items() if each.job and not each.serves for slot in taken[pid]
+        }
         for pid, process in known.items():
             for slot in taken[pid]:
-                if process.job is not None:
+                if process.job is not None and not (process.serves and (slot, process.owner) in users):
                     board.add(slot, process.job, (pid,))
         self._tell_hidden(taken, known)
         return board, known

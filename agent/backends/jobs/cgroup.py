@@ -52,6 +52,10 @@ HOSTS = frozenset(
 )  # fmt: skip
 """Units that run other people's work: the unit is not the job."""
 _UNIT = re.compile(r"(?P<name>[^/]+)\.service")
+_SERVICE = re.compile(
+    r"(?:/[^/]+\.slice)*/(?:[^/]*[-_.@])?(?:mps|dcgm|nv-hostengine|nvidia-persistenced)(?:[-_.@][^/]*)?\.service(?:/|$)"
+)
+"""Units that serve a GPU's users: with this word in their name, and made by root."""
 _TRANSIENT = re.compile(r"run-[^/]+\.scope")
 _USER = re.compile(r"user@([0-9]+)\.service")
 _LOGIN = re.compile(r"/(?:user\.slice|init\.scope|system\.slice|machine\.slice)(?:/|$)|/session-[^/]*\.scope(?:/|$)")
@@ -63,7 +67,8 @@ class Place:
     nothing.
 
     `uid` is the owner that a scheduler writes into its path, `contained` says that its users are its own, `home` is the
-    scheduler below whose daemons the process is, `strange` a path whose shape is not known.
+    scheduler below whose daemons the process is, `service` says that its unit serves the users of GPUs, `strange` is a
+    path whose shape is not known.
     """
 
     scheduler: str
@@ -71,6 +76,7 @@ class Place:
     uid: int | None = None
     contained: bool = False
     home: str = ""
+    service: bool = False
     strange: str = ""
 
 
@@ -96,7 +102,7 @@ def place(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> Place:
     for path in known:
         unit = _unit(path)
         if unit and not home:
-            return Place("systemd", unit)
+            return Place("systemd", unit, service=bool(_SERVICE.match(path) and not _OF_USERS.search(path)))
     strange = next((path for path in known if not _plain(path)), "" if known else text[:MAX_PATH] or "(empty)")
     return Place("session", home=home, strange="" if home else strange)
 
