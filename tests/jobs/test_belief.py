@@ -42,13 +42,55 @@ def test_a_cgroup_of_the_scheduler_is_its_job_and_one_of_the_same_name_that_a_us
     found = place(f"0::{path}\n")
     assert (found.scheduler, found.id) == (scheduler, job)
     forged = [place(f"4:memory:{prefix}{path}\n0::{prefix}{path}\n") for prefix in HIS_OWN]
-    if scheduler != "kubernetes":
-        forged += [place(f"0::{prefix}{path}\n") for prefix in GIVEN_AWAY]
+    forged += [place(f"0::{prefix}{path}\n") for prefix in GIVEN_AWAY]
     assert scheduler not in {each.scheduler for each in forged}
     # What a job's user adds below his own job, where the scheduler lets him, is that job still.
     neighbour = path.replace("4711", "4712").replace("slot1_2", "slot1_3")
     assert place(f"0::{path}{neighbour}").id == job
     assert {each.home for each in forged} == {""}
+
+
+@pytest.mark.parametrize("path", [f"/system.slice/jupyter-alice.service/pod{UID}", f"/work/kubepods/pod{UID}/x"])
+def test_a_pod_below_what_is_not_roots_is_none(path: str) -> None:
+    assert place(f"0::{path}").scheduler == ("systemd" if "service" in path else "session")
+
+
+CONTAINER_SHAPES = (
+    f"/docker-{HEX}.scope", f"/docker/{HEX}", f"/libpod-{HEX}.scope/container", f"/nerdctl-{HEX}.scope", f"/x/{HEX}",
+    "/lxc/victim", "/lxc.payload.victim",
+)  # fmt: skip
+PLACES_OF_USERS = (*HIS_OWN, "/system.slice/jupyter-alice.service", "/system.slice/run-r1.scope")
+
+
+@pytest.mark.parametrize("shape", CONTAINER_SHAPES)
+@pytest.mark.parametrize("prefix", PLACES_OF_USERS)
+def test_no_user_makes_his_process_one_of_anothers_container(rig: Rig, prefix: str, shape: str) -> None:
+    """He may call a cgroup as he likes, so neither root's container nor another user's is meant by the same name."""
+    bobs = prefix.replace("1000", "1001").replace("alice", "bob").replace("run-r1", "run-r2")
+    for gpu, (path, uid) in enumerate(((shape, 0), (prefix + shape, 1000), (bobs + shape, 1001))):
+        rig.proc.process(100 + gpu, path, {}, uid=uid)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert len(rig.jobs()) == 3
+    assert rig.holder(0)["user"] == ""
+    if prefix in HIS_OWN:
+        assert [rig.holder(gpu)["user"] for gpu in (1, 2)] == ["alice", "bob"]
+
+
+def test_a_rootless_container_is_its_users_whoever_he_is_inside(rig: Rig) -> None:
+    for gpu, uid in enumerate((1000, 100999)):
+        path = f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{HEX}.scope/container"
+        rig.proc.process(100 + gpu, path, {}, uid=uid)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert rig.jobs() == {("podman", f"{HEX[:12]}@1000"): ["0", "1"]}
+    assert rig.holder()["user"] == "alice"
+
+
+def test_what_root_made_counts_before_what_a_user_did_in_another_hierarchy() -> None:
+    """pam_cgfs gives users cgroups of version 1 in some hierarchies, beside those of the container engine."""
+    text = f"4:memory:/user/alice/docker/{'4a' * 32}\n2:devices:/libpod_parent/libpod-{HEX}\n"
+    assert (place(text).scheduler, place(text).id) == ("podman", HEX[:12])
 
 
 @pytest.mark.parametrize("scheduler", sorted(VARIABLES))

@@ -206,7 +206,7 @@ class ProcessTable:
                 text = legible(where.strange)
                 self._told("unknown_cgroup", text, f"{self._procfs}/{pid}/cgroup: {text} has no shape that is known")
             return self._bare(pid, stat, uid)
-        job = where.id if where.contained else f"{where.id}@{uid}"
+        job = where.id if where.contained else f"{where.id}@{_owner(where, uid)}"
         return Job(where.scheduler, job, name="" if where.scheduler in ENGINES else legible(where.id), plain=True)
 
     def _bare(self, pid: int, stat: Stat, uid: int) -> Job:
