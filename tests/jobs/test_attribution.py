@@ -46,6 +46,17 @@ def test_the_environment_adds_facts_to_a_slurm_job(rig: Rig) -> None:
     assert rig.up("jobs_environ") == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("0", 5000), (str(BOOT - 1), 5000), (str(BOOT), 0), (str(BOOT + 4999), 4999), (str(BOOT + 5001), 5000)],
+)
+def test_a_start_before_the_nodes_or_after_the_process_is_not_believed(rig: Rig, text: str, expected: int) -> None:
+    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), SLURM_ENV | {"SLURM_JOB_START_TIME": text})
+    rig.put(0, 100)
+    rig.look()
+    assert rig.value("coldplate_job_start_timestamp_seconds", job_id="4711") == BOOT + expected
+
+
 def test_nothing_else_of_an_environment_is_shown_or_kept(rig: Rig) -> None:
     rig.proc.process(100, SLURM_V2.format(job=4711, task=0), SLURM_ENV)
     rig.put(0, 100)

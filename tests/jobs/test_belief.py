@@ -176,6 +176,38 @@ def test_two_jobs_after_each_other_in_one_slot_of_htcondor_are_two(rig: Rig) -> 
     assert rig.value("coldplate_job_start_timestamp_seconds", job_id="slot1_2/dir_10") == BOOT + 99
 
 
+LSF_ARRAY = {"LSB_JOBID": "12", "LSB_JOBINDEX": "4"}
+
+
+@pytest.mark.parametrize(
+    ("path", "envs", "job"),
+    [
+        ("/htcondor/condor_x_slot1_2@n", (VARIABLES["htcondor"], None), "slot1_2/dir_9"),
+        ("/htcondor/condor_x_slot1_2@n", (None, None), "slot1_2"),
+        ("/lsf/c/job.12.5.17", (None, LSF_ARRAY, LSF_ARRAY), "12[4]"),
+        (
+            "/lsf/c/job.12.5.17",
+            (LSF_ARRAY, LSF_ARRAY | {"LSB_JOBINDEX": "5"}),
+            "12",
+        ),  # somebody does not tell the truth
+    ],
+)
+def test_the_processes_of_one_cgroup_are_one_job_whosever_environment_is_hidden(rig: Rig, path, envs, job) -> None:
+    for gpu, env in enumerate(envs):
+        rig.proc.process(100 + gpu, path + "/sub" * gpu, env)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert {found: len(gpus) for (_, found), gpus in rig.jobs().items()} == {job: len(envs)}
+
+
+def test_elements_of_an_array_that_have_cgroups_of_their_own_stay_apart(rig: Rig) -> None:
+    for gpu, path in enumerate(("/lsf/c/job.12.5.17", "/lsf/c/job.12.6.17")):
+        rig.proc.process(100 + gpu, path, LSF_ARRAY | {"LSB_JOBINDEX": str(gpu + 1)})
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert set(rig.jobs()) == {("lsf", "12[1]"), ("lsf", "12[2]")}
+
+
 def test_a_scheduler_that_is_trusted_is_believed_everywhere_and_no_other_is(rig: Rig) -> None:
     rig.open(trust=("slurm",))
     for gpu, env in enumerate((VARIABLES["slurm"], VARIABLES["pbs"])):

@@ -84,7 +84,7 @@ def test_a_path_says_whose_the_process_is(path: str, expected: tuple[str, str]) 
 
 
 def test_slurm_on_cgroup_v1_is_found_beside_other_hierarchies_and_names_the_user() -> None:
-    assert place(V1) == Place("slurm", "4711", uid=1000)
+    assert place(V1) == Place("slurm", "4711", uid=1000, top="/slurm/uid_1000/job_4711")
 
 
 @pytest.mark.parametrize("path", ["/opt/work/7", "/htcondor/x", f"/kubepods/pod{UID[:-2]}/x", "/slurm/job_x"])

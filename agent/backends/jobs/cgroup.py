@@ -71,9 +71,9 @@ class Place:
     """What a cgroup says: a scheduler, engine or `systemd`, and the id of its job; `session` without one where it says
     nothing.
 
-    `uid` is the owner that a scheduler or systemd writes into the path, `contained` says that its users are its own, `home` is the
-    scheduler below whose daemons the process is, `service` says that its unit serves the users of GPUs, `strange` is a
-    path whose shape is not known.
+    `uid` is the owner that a scheduler or systemd writes into the path, `contained` says that its users are its own,
+    `home` is the scheduler below whose daemons the process is, `service` says that its unit serves the users of GPUs,
+    `strange` is a path whose shape is not known, `top` the cgroup that holds all of a scheduler's job.
     """
 
     scheduler: str
@@ -83,6 +83,7 @@ class Place:
     home: str = ""
     service: bool = False
     strange: str = ""
+    top: str = ""
 
 
 def paths(text: str) -> tuple[str, ...]:
@@ -97,7 +98,8 @@ def place(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> Place:
     for scheduler in schedulers:
         match = _first(scheduler.shapes, known)
         if match and _roots_own(match):
-            return Place(scheduler.name, scheduler.job_id(match), _uid(match), scheduler.contained)
+            top = match.string[: match.end()].rstrip("/:")
+            return Place(scheduler.name, scheduler.job_id(match), _uid(match), scheduler.contained, top=top)
     home = _home(known, schedulers)
     container = _container(known, home)
     if container is not None:

@@ -61,6 +61,8 @@ class Process:
     """When it is to be looked into again, in monotonic seconds: what was hidden may be told later."""
     serves: bool = False
     """Whether its name says that it serves others, though it may be a job: it gives way to what its user runs."""
+    within: tuple[str, str] | None = None
+    """The cgroup that holds all of its scheduler's job, and the id that it names; None for a job of no scheduler's."""
 
 
 def _owner(where: Place, uid: int) -> int | None:
@@ -180,9 +182,10 @@ class ProcessTable:
         serves = stat.command in SERVERS
         if serves and (uid == 0 or where.service) and (job is None or job.plain):
             return Process(pid, stat.started, None, again=again)
-        if job is not None:
-            job = merged(job, Job("", "", started=self._began(stat)))
-        return Process(pid, stat.started, job, _owner(where, uid), env.get("HOSTNAME", ""), hidden, late, again, serves)
+        within = (where.top, where.id) if where.top and job is not None and not job.plain else None
+        job = None if job is None else self._dated(job, stat)
+        host = env.get("HOSTNAME", "")
+        return Process(pid, stat.started, job, _owner(where, uid), host, hidden, late, again, serves, within)
 
     def _job(self, pid: int, stat: Stat, where: Place, env: dict[str, str], uid: int) -> Job | None:
         """The first of those with an id that can be one: what a user writes never costs what his cgroup says."""
@@ -229,6 +232,13 @@ class ProcessTable:
         # A terminal multiplexer calls itself "tmux: server".
         unrelated = parent.command in PARENTS or parent.command.startswith("tmux")
         return stat.session if unrelated or parent.session <= 1 else parent.session
+
+    def _dated(self, job: Job, stat: Stat) -> Job:
+        """The job with its start: the process's own, or the earlier one that its environment tells, if the node ran."""
+        began = self._began(stat)
+        if job.started is not None and self._boot is not None and job.started < self._boot:
+            job = replace(job, started=None)
+        return merged(job, Job("", "", started=began))
 
     def _began(self, stat: Stat) -> float | None:
         """When the process was started, in seconds since the epoch; None if the node's boot time is not known."""
