@@ -46,6 +46,17 @@ def test_the_environment_adds_facts_to_a_slurm_job(rig: Rig) -> None:
     assert rig.up("jobs_environ") == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("0", 5000), (str(BOOT - 1), 5000), (str(BOOT), 0), (str(BOOT + 4999), 4999), (str(BOOT + 5001), 5000)],
+)
+def test_a_start_before_the_nodes_or_after_the_process_is_not_believed(rig: Rig, text: str, expected: int) -> None:
+    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), SLURM_ENV | {"SLURM_JOB_START_TIME": text})
+    rig.put(0, 100)
+    rig.look()
+    assert rig.value("coldplate_job_start_timestamp_seconds", job_id="4711") == BOOT + expected
+
+
 def test_nothing_else_of_an_environment_is_shown_or_kept(rig: Rig) -> None:
     rig.proc.process(100, SLURM_V2.format(job=4711, task=0), SLURM_ENV)
     rig.put(0, 100)
@@ -190,6 +201,57 @@ def test_programs_that_serve_the_gpu_are_nobodys_job(rig: Rig) -> None:
     rig.put(1, 90)
     rig.look()
     assert rig.jobs() == {("slurm", "4711"): ["0"]}
+
+
+SERVERS = ("nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm-exporter")
+
+
+@pytest.mark.parametrize("command", SERVERS)
+@pytest.mark.parametrize(
+    ("cgroup", "scheduler"),
+    [
+        (SLURM_V2.format(job=9, task=0), "slurm"),
+        (CRIO.format(uid=UID_A.replace("-", "_"), hex=HEX), "kubernetes"),
+        ("/user.slice/user-1000.slice/user@1000.service/app.slice/nvidia-mps.service", "systemd"),
+        ("/system.slice/jupyter.service/nvidia-mps.service", "systemd"),
+        (LOGIN, "session"),
+    ],
+)
+def test_no_job_is_hidden_by_the_name_of_its_program(rig: Rig, command: str, cgroup: str, scheduler: str) -> None:
+    rig.proc.process(100, cgroup, {}, command=command, uid=1000)
+    rig.put(0, 100)
+    rig.look()
+    assert rig.holder()["scheduler"] == scheduler
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "uid"),
+    [
+        ("/system.slice/nvidia-dcgm.service", 998),
+        ("/system.slice/nvidia-cuda-mps-control.service", 1000),  # the server runs as the user whom it serves
+        (f"/system.slice/docker-{HEX}.scope", 0),
+        (LOGIN, 0),
+    ],
+)
+def test_a_server_that_is_roots_or_in_a_unit_for_it_is_nobodys_job(rig: Rig, cgroup: str, uid: int) -> None:
+    for gpu, command in enumerate(SERVERS):
+        rig.proc.process(100 + gpu, cgroup, {}, command=command, uid=uid)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert rig.jobs() == {}
+
+
+def test_a_server_in_a_pod_or_a_login_gives_way_to_what_its_user_runs_there(rig: Rig) -> None:
+    pod = CRIO.format(uid=UID_A.replace("-", "_"), hex=HEX)
+    rig.proc.process(90, pod, {}, command="nvidia-cuda-mps", uid=0)
+    rig.proc.process(91, LOGIN, {}, command="nvidia-cuda-mps", session=91)
+    rig.proc.process(100, CRIO.format(uid=UID_B.replace("-", "_"), hex=HEX), {})
+    rig.proc.process(101, SLURM_V2.format(job=9, task=0), {})
+    rig.proc.process(102, SLURM_V2.format(job=9, task=0), {}, uid=1001)
+    for gpu, pids in enumerate(((90, 100), (91, 101), (91, 102))):
+        rig.put(gpu, *pids)
+    rig.look()
+    assert rig.jobs() == {("kubernetes", UID_B): ["0"], ("slurm", "9"): ["1"], ("", ""): ["2"]}
 
 
 def test_a_process_on_several_gpus_holds_them_all_and_counts_once(rig: Rig) -> None:

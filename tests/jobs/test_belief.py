@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -40,13 +42,55 @@ def test_a_cgroup_of_the_scheduler_is_its_job_and_one_of_the_same_name_that_a_us
     found = place(f"0::{path}\n")
     assert (found.scheduler, found.id) == (scheduler, job)
     forged = [place(f"4:memory:{prefix}{path}\n0::{prefix}{path}\n") for prefix in HIS_OWN]
-    if scheduler != "kubernetes":
-        forged += [place(f"0::{prefix}{path}\n") for prefix in GIVEN_AWAY]
+    forged += [place(f"0::{prefix}{path}\n") for prefix in GIVEN_AWAY]
     assert scheduler not in {each.scheduler for each in forged}
     # What a job's user adds below his own job, where the scheduler lets him, is that job still.
     neighbour = path.replace("4711", "4712").replace("slot1_2", "slot1_3")
     assert place(f"0::{path}{neighbour}").id == job
     assert {each.home for each in forged} == {""}
+
+
+@pytest.mark.parametrize("path", [f"/system.slice/jupyter-alice.service/pod{UID}", f"/work/kubepods/pod{UID}/x"])
+def test_a_pod_below_what_is_not_roots_is_none(path: str) -> None:
+    assert place(f"0::{path}").scheduler == ("systemd" if "service" in path else "session")
+
+
+CONTAINER_SHAPES = (
+    f"/docker-{HEX}.scope", f"/docker/{HEX}", f"/libpod-{HEX}.scope/container", f"/nerdctl-{HEX}.scope", f"/x/{HEX}",
+    "/lxc/victim", "/lxc.payload.victim",
+)  # fmt: skip
+PLACES_OF_USERS = (*HIS_OWN, "/system.slice/jupyter-alice.service", "/system.slice/run-r1.scope")
+
+
+@pytest.mark.parametrize("shape", CONTAINER_SHAPES)
+@pytest.mark.parametrize("prefix", PLACES_OF_USERS)
+def test_no_user_makes_his_process_one_of_anothers_container(rig: Rig, prefix: str, shape: str) -> None:
+    """He may call a cgroup as he likes, so neither root's container nor another user's is meant by the same name."""
+    bobs = prefix.replace("1000", "1001").replace("alice", "bob").replace("run-r1", "run-r2")
+    for gpu, (path, uid) in enumerate(((shape, 0), (prefix + shape, 1000), (bobs + shape, 1001))):
+        rig.proc.process(100 + gpu, path, {}, uid=uid)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert len(rig.jobs()) == 3
+    assert rig.holder(0)["user"] == ""
+    if prefix in HIS_OWN:
+        assert [rig.holder(gpu)["user"] for gpu in (1, 2)] == ["alice", "bob"]
+
+
+def test_a_rootless_container_is_its_users_whoever_he_is_inside(rig: Rig) -> None:
+    for gpu, uid in enumerate((1000, 100999)):
+        path = f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{HEX}.scope/container"
+        rig.proc.process(100 + gpu, path, {}, uid=uid)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert rig.jobs() == {("podman", f"{HEX[:12]}@1000"): ["0", "1"]}
+    assert rig.holder()["user"] == "alice"
+
+
+def test_what_root_made_counts_before_what_a_user_did_in_another_hierarchy() -> None:
+    """pam_cgfs gives users cgroups of version 1 in some hierarchies, beside those of the container engine."""
+    text = f"4:memory:/user/alice/docker/{'4a' * 32}\n2:devices:/libpod_parent/libpod-{HEX}\n"
+    assert (place(text).scheduler, place(text).id) == ("podman", HEX[:12])
 
 
 @pytest.mark.parametrize("scheduler", sorted(VARIABLES))
@@ -130,6 +174,38 @@ def test_two_jobs_after_each_other_in_one_slot_of_htcondor_are_two(rig: Rig) -> 
     rig.look()
     assert rig.jobs() == {("htcondor", "slot1_2/dir_10"): ["0"]}
     assert rig.value("coldplate_job_start_timestamp_seconds", job_id="slot1_2/dir_10") == BOOT + 99
+
+
+LSF_ARRAY = {"LSB_JOBID": "12", "LSB_JOBINDEX": "4"}
+
+
+@pytest.mark.parametrize(
+    ("path", "envs", "job"),
+    [
+        ("/htcondor/condor_x_slot1_2@n", (VARIABLES["htcondor"], None), "slot1_2/dir_9"),
+        ("/htcondor/condor_x_slot1_2@n", (None, None), "slot1_2"),
+        ("/lsf/c/job.12.5.17", (None, LSF_ARRAY, LSF_ARRAY), "12[4]"),
+        (
+            "/lsf/c/job.12.5.17",
+            (LSF_ARRAY, LSF_ARRAY | {"LSB_JOBINDEX": "5"}),
+            "12",
+        ),  # somebody does not tell the truth
+    ],
+)
+def test_the_processes_of_one_cgroup_are_one_job_whosever_environment_is_hidden(rig: Rig, path, envs, job) -> None:
+    for gpu, env in enumerate(envs):
+        rig.proc.process(100 + gpu, path + "/sub" * gpu, env)
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert {found: len(gpus) for (_, found), gpus in rig.jobs().items()} == {job: len(envs)}
+
+
+def test_elements_of_an_array_that_have_cgroups_of_their_own_stay_apart(rig: Rig) -> None:
+    for gpu, path in enumerate(("/lsf/c/job.12.5.17", "/lsf/c/job.12.6.17")):
+        rig.proc.process(100 + gpu, path, LSF_ARRAY | {"LSB_JOBINDEX": str(gpu + 1)})
+        rig.put(gpu, 100 + gpu)
+    rig.look()
+    assert set(rig.jobs()) == {("lsf", "12[1]"), ("lsf", "12[2]")}
 
 
 def test_a_scheduler_that_is_trusted_is_believed_everywhere_and_no_other_is(rig: Rig) -> None:
@@ -217,6 +293,43 @@ def test_a_foul_id_is_a_problem_told_once_and_no_label(rig: Rig, caplog: pytest.
     assert rig.jobs() == {("session", "9@1000"): ["0", "1", "2"]}
     assert rig.problems() == {"foul_id": 2}
     assert "'17 or 1=1' is no id of a pbs job" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "env", "job"),
+    [
+        ("/lsf/cl/job.12.3.4", {"LSB_JOBID": "12", "LSB_JOBINDEX": "a b"}, ("lsf", "12")),
+        ("/lsf/cl/job.12.3.4", {"LSB_JOBID": "12", "LSB_JOBINDEX": "٣"}, ("lsf", "12")),
+        ("/lsf/cl/job.12[3].3.4", {"LSB_JOBID": "12", "LSB_JOBINDEX": "3"}, ("lsf", "12[3]")),
+        ("/lsf/cl/job.12[3].3.4", {"LSB_JOBID": "12", "LSB_JOBINDEX": "777"}, ("lsf", "12[3]")),
+        ("/lsf/cl/job.12[3].3.4", {"LSB_JOBID": "12[3]", "LSB_JOBINDEX": "777"}, ("lsf", "12[3]")),
+        (f"/system.slice/docker-{HEX}.scope", {"RAY_JOB_ID": "a b"}, ("docker", HEX[:12])),
+        ("/system.slice/x.service", {"RAY_JOB_ID": "a b"}, ("systemd", "x.service@1000")),
+        ("/lxc/a b", {"RAY_JOB_ID": "a b"}, ("session", "9@1000")),
+    ],
+)
+def test_a_foul_variable_does_not_cost_what_the_cgroup_says(rig: Rig, path, env, job) -> None:
+    rig.proc.process(100, path, env, session=9)
+    rig.put(0, 100)
+    rig.look()
+    assert list(rig.jobs()) == [job]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    genuine=st.sampled_from(GENUINE),
+    changed=st.dictionaries(st.sampled_from(sorted(key.decode() for key in KEYS)), st.text("4711a b[]/٣", max_size=9)),
+)
+def test_no_environment_takes_a_process_from_the_job_that_its_cgroup_names(
+    make_rig: Callable[[str], Rig], genuine: tuple[str, str, str], changed: dict[str, str]
+) -> None:
+    scheduler, path, job = genuine
+    rig = make_rig("node")
+    rig.proc.process(100, path, VARIABLES.get(scheduler, {}) | changed, session=9)
+    rig.put(0, 100)
+    rig.look()
+    ((found, shown),) = rig.jobs()
+    assert (found, shown.startswith(job)) == (scheduler, True)
 
 
 ENV = st.dictionaries(st.sampled_from(sorted(key.decode() for key in KEYS)), st.text(max_size=30), max_size=8)

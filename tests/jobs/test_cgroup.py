@@ -40,6 +40,15 @@ SHAPES = {
     f"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UNDERSCORED}.slice/cri-containerd-{HEX}.scope":
         ("kubernetes", UID),
     f"/../../pod{UID}/{HEX}": ("kubernetes", UID),
+    f"/docker/{HEX}/kubelet/kubepods/burstable/pod{UID}/{'4a' * 32}": ("kubernetes", UID),
+    f"/system.slice/docker-{HEX}.scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UNDERSCORED}.slice/"
+    f"cri-containerd-{'4a' * 32}.scope": ("kubernetes", UID),
+    f"/docker/{HEX}/kubepods/besteffort/pod{UID}/{'4a' * 32}": ("kubernetes", UID),
+    f"/system.slice/k3s.service/kubepods/besteffort/pod{UID}/{HEX}": ("kubernetes", UID),
+    f"/system.slice/snap.microk8s.daemon-kubelite.service/kubepods-pod{UNDERSCORED}.slice:cri-containerd:{HEX}":
+        ("kubernetes", UID),
+    f"/kubepods/burstable/pod{UID}/crio-{HEX}": ("kubernetes", UID),
+    f"/kubepods/pod{UID}/{HEX}/docker/{'4a' * 32}": ("kubernetes", UID),
     f"/kubepods/pod{UID}/{HEX}/system.slice/w0_slurmstepd.scope/job_4711/step_0": ("slurm", "4711"),
     "/pbs_jobs.service/jobid/4711.head": ("pbs", "4711.head"),
     "/site_gpu.service/jobid/4711.head": ("pbs", "4711.head"),
@@ -75,7 +84,7 @@ def test_a_path_says_whose_the_process_is(path: str, expected: tuple[str, str]) 
 
 
 def test_slurm_on_cgroup_v1_is_found_beside_other_hierarchies_and_names_the_user() -> None:
-    assert place(V1) == Place("slurm", "4711", uid=1000)
+    assert place(V1) == Place("slurm", "4711", uid=1000, top="/slurm/uid_1000/job_4711")
 
 
 @pytest.mark.parametrize("path", ["/opt/work/7", "/htcondor/x", f"/kubepods/pod{UID[:-2]}/x", "/slurm/job_x"])

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from agent.backends.jobs.agreement import agreed
 from agent.backends.jobs.devices import Devices, Slot, mig_slots
 from agent.backends.jobs.files import Patient, ReadFile, read_file
 from agent.backends.jobs.hidden import AskVariables
@@ -132,11 +133,14 @@ class JobsBackend:
             for each in processes[:MAX_PROCESSES]:
                 if each.pid > 0:
                     taken.setdefault(each.pid, []).append(devices.of_process(gpu, each.instance))
-        known = self._table.look(sorted(taken), mono)
+        known = agreed(self._table.look(sorted(taken), mono))
         board = Board()
+        users = {
+            (slot, each.owner) for pid, each in known.items() if each.job and not each.serves for slot in taken[pid]
+        }
         for pid, process in known.items():
             for slot in taken[pid]:
-                if process.job is not None:
+                if process.job is not None and not (process.serves and (slot, process.owner) in users):
                     board.add(slot, process.job, (pid,))
         self._tell_hidden(taken, known)
         return board, known

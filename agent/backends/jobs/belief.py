@@ -26,6 +26,10 @@ class Belief:
         found = job_variables(environ, self._keys).items()
         return {key.decode("ascii"): legible(value.decode("utf-8", "replace")) for key, value in found}
 
+    def named(self, where: Place) -> Job | None:
+        """The job that the cgroup names by itself; None where it is no scheduler's."""
+        return Job(where.scheduler, where.id) if where.scheduler in self._by_name else None
+
     def job(self, where: Place, env: Mapping[str, str], own: str) -> Job | None:
         """The job of a process at this place; None where no scheduler claims it.
 
@@ -33,10 +37,9 @@ class Belief:
         that the environment alone names is believed below the scheduler's own daemons. `own` is what tells a cluster
         that its user runs there from others.
         """
-        scheduler = self._by_name.get(where.scheduler)
-        if scheduler is not None:
-            job = Job(where.scheduler, where.id)
-            told = scheduler.job(env, where.id)
+        job = self.named(where)
+        if job is not None:
+            told = self._by_name[where.scheduler].job(env, where.id)
             return job if told is None else merged(replace(job, id=told.id), told)
         for each in self._schedulers:
             if each.everywhere or each.name == where.home or each.name in self._trusted:

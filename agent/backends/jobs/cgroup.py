@@ -6,7 +6,8 @@ known is a login session, and said.
 A cgroup says whose a process is because only root moves processes about. But systemd gives every user a part of the
 tree below which he makes cgroups of any name (user@.service has Delegate=; pam_cgfs(8) does the same for version 1),
 and services may be given theirs. So a scheduler's shape counts only if nothing stands above it but slices that are no
-user's, pods and containers.
+user's, pods and containers. A container's shape counts elsewhere, too, where engines run that are not root's; but the
+id says whose part of the tree it is, so that no user's container is taken for another's.
 """
 
 from __future__ import annotations
@@ -35,9 +36,13 @@ CONTAINERS: tuple[tuple[str, re.Pattern[str]], ...] = (
 _OF_USERS = re.compile(
     r"/user\.slice(?:/|$)|/user-[0-9]+\.slice(?:/|$)|/user@[0-9]+\.service(?:/|$)|^/user/[^/]+(?:/|$)"
 )
+_NUMBERED = re.compile(r"/user[-@]([0-9]{1,11})\.(?:slice|service)(?:/|$)")
+_GIVEN = re.compile(r".+\.(?:service|scope)")
+"""Units, which may be given to somebody by Delegate=."""
 _ABOVE = re.compile(
     rf"\.\.|[^/]+\.slice|(?:[^/]*[-:])?{_HEX}(?:\.scope)?|docker|kubelet|kubepods|burstable|besteffort"
-    r"|pod[0-9a-f-]{32,36}|(?:containerd|docker|crio|kubelet|k3s|k3s-agent|rke2-server|rke2-agent)\.service"
+    r"|pod[0-9a-f-]{32,36}|snap\.microk8s\.daemon-[a-z0-9-]+\.service"
+    r"|(?:containerd|docker|cri-docker|crio|kubelet|k3s|k3s-agent|k0sworker|k0scontroller|rke2-server|rke2-agent)\.service"
 )
 """What may stand above a scheduler's cgroup: nothing that somebody but root arranges."""
 
@@ -52,6 +57,10 @@ HOSTS = frozenset(
 )  # fmt: skip
 """Units that run other people's work: the unit is not the job."""
 _UNIT = re.compile(r"(?P<name>[^/]+)\.service")
+_SERVICE = re.compile(
+    r"(?:/[^/]+\.slice)*/(?:[^/]*[-_.@])?(?:mps|dcgm|nv-hostengine|nvidia-persistenced)(?:[-_.@][^/]*)?\.service(?:/|$)"
+)
+"""Units that serve a GPU's users: with this word in their name, and made by root."""
 _TRANSIENT = re.compile(r"run-[^/]+\.scope")
 _USER = re.compile(r"user@([0-9]+)\.service")
 _LOGIN = re.compile(r"/(?:user\.slice|init\.scope|system\.slice|machine\.slice)(?:/|$)|/session-[^/]*\.scope(?:/|$)")
@@ -62,8 +71,9 @@ class Place:
     """What a cgroup says: a scheduler, engine or `systemd`, and the id of its job; `session` without one where it says
     nothing.
 
-    `uid` is the owner that a scheduler writes into its path, `contained` says that its users are its own, `home` is the
-    scheduler below whose daemons the process is, `strange` a path whose shape is not known.
+    `uid` is the owner that a scheduler or systemd writes into the path, `contained` says that its users are its own,
+    `home` is the scheduler below whose daemons the process is, `service` says that its unit serves the users of GPUs,
+    `strange` is a path whose shape is not known, `top` the cgroup that holds all of a scheduler's job.
     """
 
     scheduler: str
@@ -71,7 +81,9 @@ class Place:
     uid: int | None = None
     contained: bool = False
     home: str = ""
+    service: bool = False
     strange: str = ""
+    top: str = ""
 
 
 def paths(text: str) -> tuple[str, ...]:
@@ -85,26 +97,45 @@ def place(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> Place:
     known = paths(text)
     for scheduler in schedulers:
         match = _first(scheduler.shapes, known)
-        if match and (scheduler.contained or _roots_own(match)):
-            return Place(scheduler.name, scheduler.job_id(match), _uid(match), scheduler.contained)
+        if match and _roots_own(match):
+            top = match.string[: match.end()].rstrip("/:")
+            return Place(scheduler.name, scheduler.job_id(match), _uid(match), scheduler.contained, top=top)
     home = _home(known, schedulers)
-    for engine, pattern in CONTAINERS:
-        match = _first((pattern,), known, by_users=True)
-        if match:
-            job = match["id"][:SHORT_ID] if engine in ENGINES else match["id"]
-            return Place(engine, job, contained=True, home=home)
+    container = _container(known, home)
+    if container is not None:
+        return container
     for path in known:
         unit = _unit(path)
         if unit and not home:
-            return Place("systemd", unit)
+            return Place("systemd", unit, service=bool(_SERVICE.match(path) and not _OF_USERS.search(path)))
     strange = next((path for path in known if not _plain(path)), "" if known else text[:MAX_PATH] or "(empty)")
     return Place("session", home=home, strange="" if home else strange)
 
 
-def _first(patterns: Sequence[re.Pattern[str]], known: Sequence[str], by_users: bool = False) -> re.Match[str] | None:
-    """The first match in a path, of those that no user made himself unless `by_users`."""
-    trusted = [path for path in known if by_users or not _OF_USERS.search(path)]
-    return next((match for pattern in patterns for path in trusted if (match := pattern.search(path))), None)
+def _first(patterns: Sequence[re.Pattern[str]], known: Sequence[str], of_users: bool = False) -> re.Match[str] | None:
+    """The first match in a path, of those that no user made himself, or of his if `of_users`."""
+    wanted = [path for path in known if bool(_OF_USERS.search(path)) is of_users]
+    return next((match for pattern in patterns for path in wanted if (match := pattern.search(path))), None)
+
+
+def _container(known: Sequence[str], home: str) -> Place | None:
+    """The container that a path names; below a user's part of the tree it is his, below a unit it is that unit's."""
+    for of_users in (False, True):
+        for engine, pattern in CONTAINERS:
+            match = _first((pattern,), known, of_users)
+            if match is None:
+                continue
+            job = match["id"][:SHORT_ID] if engine in ENGINES else match["id"]
+            above = match.string[: match.start()]
+            if of_users:
+                owner = _NUMBERED.search(above)
+                uid = int(owner[1]) if owner else None
+                return Place(engine, job, uid=uid, home=home)
+            unit = next(
+                (part for part in above.split("/") if _GIVEN.fullmatch(part) and not _ABOVE.fullmatch(part)), ""
+            )
+            return Place(engine, f"{job}@{unit}" if unit else job, contained=True, home=home)
+    return None
 
 
 def _roots_own(match: re.Match[str]) -> bool:

@@ -24,8 +24,11 @@ from agent.backends.jobs.users import Users
 STAT, CGROUP, STATUS, NODE_STAT = 1024, 16 * 1024, 8 * 1024, 4 * 2**20
 """Most bytes that are read of each file."""
 
-NO_JOB = frozenset({"nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm-exporter"})
-"""Programs (by the 15 characters that the kernel keeps) that serve a GPU's users, and are none themselves."""
+SERVERS = frozenset({"nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm-exporter"})
+"""Programs (by the 15 characters that the kernel keeps) that serve a GPU's users, and are none themselves.
+
+Anybody can give his program such a name, so it counts only beside something that he cannot choose.
+"""
 
 PARENTS = frozenset(
     ("systemd", "init", "sshd", "sshd-session", "login", "su", "sudo", "cron", "crond", "atd", "screen", "dockerd",
@@ -56,6 +59,10 @@ class Process:
     """Whether that is because it did not answer."""
     again: float = inf
     """When it is to be looked into again, in monotonic seconds: what was hidden may be told later."""
+    serves: bool = False
+    """Whether its name says that it serves others, though it may be a job: it gives way to what its user runs."""
+    within: tuple[str, str] | None = None
+    """The cgroup that holds all of its scheduler's job, and the id that it names; None for a job of no scheduler's."""
 
 
 def _owner(where: Place, uid: int) -> int | None:
@@ -159,8 +166,6 @@ class ProcessTable:
         return process
 
     def _investigate(self, pid: int, stat: Stat, mono: float) -> Process:
-        if stat.command in NO_JOB:
-            return Process(pid, stat.started, None)
         where = place(self._file(pid, "cgroup", CGROUP).decode("utf-8", "replace"), self._schedulers)
         uid = parse_uid(self._file(pid, "status", STATUS))
         env: dict[str, str] = {}
@@ -174,22 +179,28 @@ class ProcessTable:
             if late and known is not None and known.started == stat.started:
                 return known
         job = self._job(pid, stat, where, env, uid)
-        if job is not None:
-            job = merged(job, Job("", "", started=self._began(stat)))
-        return Process(pid, stat.started, job, _owner(where, uid), env.get("HOSTNAME", ""), hidden, late, again)
+        serves = stat.command in SERVERS
+        if serves and (uid == 0 or where.service) and (job is None or job.plain):
+            return Process(pid, stat.started, None, again=again)
+        within = (where.top, where.id) if where.top and job is not None and not job.plain else None
+        job = None if job is None else self._dated(job, stat)
+        host = env.get("HOSTNAME", "")
+        return Process(pid, stat.started, job, _owner(where, uid), host, hidden, late, again, serves, within)
 
     def _job(self, pid: int, stat: Stat, where: Place, env: dict[str, str], uid: int) -> Job | None:
-        plain = self._plain(pid, stat, where, uid)
+        """The first of those with an id that can be one: what a user writes never costs what his cgroup says."""
+        named = self._belief.named(where)
+        plain = self._plain(pid, stat, where, uid) if named is None else None
         # A Ray cluster is its user's: in his container, in his unit, or else wherever he started it.
-        job = self._belief.job(where, env, str(uid) if where.scheduler == "session" else plain.id)
-        if job is None:
-            job = plain if self._plain_too else None
-        if job is not None and foul(job.id):
-            self._told(
-                "foul_id", job.id, f"{self._procfs}/{pid}: {legible(job.id)!r:.80} is no id of a {job.scheduler} job"
-            )
-            job = self._bare(pid, stat, uid) if self._plain_too else None
-        return job
+        told = self._belief.job(where, env, str(uid) if plain is None or where.scheduler == "session" else plain.id)
+        for job in (told, named, plain if self._plain_too else None):
+            if job is None:
+                continue
+            if not foul(job.id):
+                return job
+            text = f"{self._procfs}/{pid}: {legible(job.id)!r:.80} is no id of a {job.scheduler} job"
+            self._told("foul_id", job.id, text)
+        return self._bare(pid, stat, uid) if self._plain_too else None
 
     def _plain(self, pid: int, stat: Stat, where: Place, uid: int) -> Job:
         """What a process is that no scheduler started. A unit may run processes of many users: each has his own job."""
@@ -198,7 +209,7 @@ class ProcessTable:
                 text = legible(where.strange)
                 self._told("unknown_cgroup", text, f"{self._procfs}/{pid}/cgroup: {text} has no shape that is known")
             return self._bare(pid, stat, uid)
-        job = where.id if where.contained else f"{where.id}@{uid}"
+        job = where.id if where.contained else f"{where.id}@{_owner(where, uid)}"
         return Job(where.scheduler, job, name="" if where.scheduler in ENGINES else legible(where.id), plain=True)
 
     def _bare(self, pid: int, stat: Stat, uid: int) -> Job:
@@ -221,6 +232,13 @@ class ProcessTable:
         # A terminal multiplexer calls itself "tmux: server".
         unrelated = parent.command in PARENTS or parent.command.startswith("tmux")
         return stat.session if unrelated or parent.session <= 1 else parent.session
+
+    def _dated(self, job: Job, stat: Stat) -> Job:
+        """The job with its start: the process's own, or the earlier one that its environment tells, if the node ran."""
+        began = self._began(stat)
+        if job.started is not None and self._boot is not None and job.started < self._boot:
+            job = replace(job, started=None)
+        return merged(job, Job("", "", started=began))
 
     def _began(self, stat: Stat) -> float | None:
         """When the process was started, in seconds since the epoch; None if the node's boot time is not known."""

@@ -31,7 +31,7 @@ def pod_of(env: Mapping[str, str], within: str) -> Job | None:
 SCHEDULER = Scheduler(
     "kubernetes",
     rank=70,
-    shapes=(re.compile(rf"[/-]pod(?P<id>{_UID})(?:\.slice)?(?:[/:]|$)"),),
+    shapes=(re.compile(rf"/(?:[^/]*-)?pod(?P<id>{_UID})(?:\.slice)?(?:[/:]|$)"),),
     variables=frozenset({"HOSTNAME", "RAY_CLUSTER_NAME"}),
     job=pod_of,
     job_id=_uid,

@@ -1,7 +1,8 @@
 """IBM Spectrum LSF.
 
 Cgroups, with LSF_PROCESS_TRACKING or LSB_RESOURCE_ENFORCE: /lsf/CLUSTER/job.ID.PID.TIME (IBM's support pages on LSF and
-cgroups; CEEMS tests its collector on the same). The elements of an array share that ID. Variables: IBM's reference,
+cgroups; CEEMS tests its collector on the same). The elements of an array share that ID, unless it has an index in
+brackets. Variables: IBM's reference,
 "environment variables set for job execution".
 """
 
@@ -15,13 +16,18 @@ from agent.backends.jobs.scheduler import Scheduler
 
 
 def lsf_job(env: Mapping[str, str], within: str) -> Job | None:
-    """The LSF job that the environment names; the elements of an array share its LSB_JOBID."""
-    job, index = env.get("LSB_JOBID"), env.get("LSB_JOBINDEX", "0")
-    if not job or within not in ("", job):
+    """The LSF job that the environment names; the elements of an array share its LSB_JOBID.
+
+    Which element it is counts only where the cgroup does not say so, and as a number.
+    """
+    job, index = env.get("LSB_JOBID", ""), env.get("LSB_JOBINDEX", "0")
+    numbered = index.isascii() and index.isdigit() and index.strip("0")
+    named = f"{job}[{index}]" if numbered else job
+    if not (job.isascii() and job.isdigit()) or within not in ("", job, named):
         return None
     return Job(
         "lsf",
-        job if index == "0" else f"{job}[{index}]",
+        named,
         name=env.get("LSB_JOBNAME", ""),
         account=env.get("LSB_PROJECT_NAME", ""),
         partition=env.get("LSB_QUEUE", ""),
@@ -31,7 +37,7 @@ def lsf_job(env: Mapping[str, str], within: str) -> Job | None:
 SCHEDULER = Scheduler(
     "lsf",
     rank=30,
-    shapes=(re.compile(r"/lsf/[^/]+/job\.(?P<id>[0-9]+)\.[0-9.]+(?:/|$)"),),
+    shapes=(re.compile(r"/lsf/[^/]+/job\.(?P<id>[0-9]+(?:\[[0-9]+\])?)\.[0-9.]+(?:/|$)"),),
     variables=frozenset({"LSB_JOBID", "LSB_JOBINDEX", "LSB_JOBNAME", "LSB_QUEUE", "LSB_PROJECT_NAME"}),
     job=lsf_job,
     daemons=re.compile(r"lsfd\.service"),
