@@ -164,6 +164,11 @@ def _check_rack(config: Config, fail: Fail) -> None:
         fail("rack.nodes_expected", "must be between 1 and 1000")
     if "" in rack.feeds:
         fail("rack.feeds", "a feed needs a name, such as {a: 34.5kVA}")
+    for key, names in (("rack.feeds", rack.feeds), ("rack.breakers", rack.breakers)):
+        for name in names:
+            if not name.isprintable() or name != name.strip():
+                remedy = "use only characters that can be seen, and spaces between them alone"
+                fail(key, f"{shown(name)}: a name that the other agents refuse; {remedy}")
     _check_breakers(config, fail)
     if rack.peer.scheme not in ("http", "https"):
         fail("rack.peer.scheme", f"{shown(rack.peer.scheme)} is unknown; use http or https")

@@ -12,6 +12,8 @@ from agent.rack.breaker import Curve, trip_seconds, unknown_heat, warmed
 
 WORTH = 0.02
 """By how much some breaker's heat must have changed to be worth writing down."""
+AT_LEAST = 600.0
+"""Seconds after which it is written down all the same: what stays as it is must not become too old."""
 KEPT_FOR = 3600.0
 """Seconds after which what was written down says nothing any more."""
 
@@ -37,12 +39,31 @@ class State:
     opens_in: float | None
 
 
+class KeptBreaker(msgspec.Struct, frozen=True):
+    """A breaker's heat and load, and what it was taken for: of another breaker they say nothing."""
+
+    heat: float
+    load: float
+    hold: float
+    constant: float
+    rating: float
+    share: float
+
+    def is_of(self, breaker: Breaker) -> bool:
+        """Whether it is this breaker's, and could be anybody's."""
+        curve = breaker.curve
+        same = (self.hold, self.constant, self.rating, self.share) == (
+            curve.hold, curve.constant, breaker.rating, breaker.share,
+        )  # fmt: skip
+        return same and 0 <= self.heat <= 1 and 0 <= self.load < 1e3
+
+
 class Kept(msgspec.Struct, frozen=True):
-    """What is written down: wall seconds, and heat and load of each breaker by name."""
+    """What is written down: wall seconds, and each breaker by name."""
 
     at: float
     rack: str
-    breakers: dict[str, tuple[float, float]]
+    breakers: dict[str, KeptBreaker]
 
 
 _decoder = msgspec.json.Decoder(Kept)
@@ -57,6 +78,7 @@ class Heats:
         self._known: dict[str, tuple[float, float]] = {}
         self._at: float | None = None
         self._written: Mapping[str, tuple[float, float]] = {}
+        self._written_at = 0.0
 
     def configure(self, breakers: tuple[Breaker, ...]) -> None:
         """Watch these from now on; what is known of those with the same name stays."""
@@ -74,9 +96,9 @@ class Heats:
         if kept.rack != self._rack or not 0 <= down <= KEPT_FOR:
             return False
         for each in self._breakers:
-            heat, load = kept.breakers.get(each.name, (-1.0, -1.0))
-            if 0 <= heat <= 1 and 0 <= load < 1e3:
-                self._known[each.name] = (warmed(each.curve, heat, load, down), load)
+            known = kept.breakers.get(each.name)
+            if known is not None and known.is_of(each):
+                self._known[each.name] = (warmed(each.curve, known.heat, known.load, down), known.load)
         self._at = now.mono
         return True
 
@@ -97,14 +119,20 @@ class Heats:
         return found
 
     def worth_keeping(self, wall: float) -> bytes | None:
-        """What to write down, if that has changed since it was asked for."""
-        if not any(
-            abs(heat - self._written.get(name, (9.0, 0.0))[0]) > WORTH for name, (heat, _) in self._known.items()
-        ):
-            return None
-        return self.kept(wall)
+        """What to write down, if that has changed since it was asked for, or is long ago."""
+        written = self._written
+        changed = any(abs(heat - written.get(name, (9.0, 0.0))[0]) > WORTH for name, (heat, _) in self._known.items())
+        late = bool(self._known) and abs(wall - self._written_at) >= AT_LEAST
+        return self.kept(wall) if changed or late else None
 
     def kept(self, wall: float) -> bytes:
         """All that is known, to be written down."""
-        self._written = dict(self._known)
-        return msgspec.json.encode(Kept(wall, self._rack, dict(self._known)))
+        self._written, self._written_at = dict(self._known), wall
+        found = {
+            each.name: KeptBreaker(
+                *self._known[each.name], each.curve.hold, each.curve.constant, each.rating, each.share
+            )
+            for each in self._breakers
+            if each.name in self._known
+        }
+        return msgspec.json.encode(Kept(wall, self._rack, found))

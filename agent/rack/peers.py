@@ -71,8 +71,6 @@ class Peers:
         self._told: dict[str, Report] = {}
         self._series: dict[str, Series] = {}
         self._said: set[str] = set()
-        self.most = inf
-        """Watts that no node can draw: whoever tells more is not believed in anything."""
         self.cap = inf
         """Watts that a node is believed at most: what it tells beyond them is not counted."""
 
@@ -161,9 +159,6 @@ class Peers:
         if (report.rack, report.cluster) != (member.rack, member.cluster):
             theirs = f"rack {report.rack!r}" + (f" of cluster {report.cluster!r}" if report.cluster else "")
             return Fault.FOREIGN, f"it belongs to {theirs}; give each node its own rack's peers and name"
-        highest = max((watts for _, watts in report.seconds()), default=0.0)
-        if highest > self.most:
-            return Fault.EXCESS, f"it tells {highest:.0f} W, more than the whole rack may draw; see who answers there"
         took = received.mono - sent.mono
         off = report.now - (sent.wall + took / 2)
         if not peer.clock.hear(off):
@@ -193,12 +188,13 @@ class Peers:
         peer.tried, peer.up, peer.own, peer.missed, peer.misses = True, True, False, False, 0
 
     def _note_excess(self, peer: Peer, watts: float) -> None:
-        """Count it, and say it once, that a node tells more than its nameplate allows."""
+        """Count it, and say it once, that a node tells more than is believed of one."""
         peer.failures[Fault.EXCESS] += 1
         if Fault.EXCESS not in peer.said:
             peer.said.add(Fault.EXCESS)
             facts = {"peer": peer.name, "watts": f"{watts:.0f}", "counted": f"{self.cap:.0f}"}
-            text = "a peer tells more than a node can draw: see to rack.node_nameplate, and to who answers there"
+            remedy = "see to rack.node_nameplate or rack.power_budget, and to who answers there"
+            text = f"a peer tells more than a node can draw: {remedy}"
             log.warning(text, extra={"facts": facts})
 
     def _compare_clocks(self, peer: Peer) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from agent.catalogue import BY_NAME
 from agent.model import Labels, Rack, Reading, Series
 from agent.rack.agreement import BUDGET, FEEDS
+from agent.rack.faults import Fault
 from agent.rack.heat import State
 from agent.rack.ledger import Sum
 from agent.rack.peers import Peer
@@ -19,6 +20,16 @@ class RackSeries:
     def __init__(self, name: str) -> None:
         self._rack = Rack(name)
         self._series: dict[tuple[str, Labels], Series] = {}
+        self._before = self._series
+
+    def renew(self) -> None:
+        """Begin a new page: series that the one before did not have are forgotten, such as those of peers that left."""
+        self._before, self._series = self._series, {}
+
+    def of_excess(self, name: str, count: int) -> list[Reading]:
+        """Seconds in which this node, by its own name, drew more than was counted, if there were any."""
+        labels = (("peer", name), ("reason", Fault.EXCESS.value))
+        return [self._reading("peer_failures_total", count, labels)] if count else []
 
     def of_peers(self, peers: Iterable[Peer]) -> list[Reading]:
         """How asking each of them goes; one that was not asked yet has none."""
@@ -83,9 +94,10 @@ class RackSeries:
 
     def _reading(self, name: str, value: float, labels: Labels = ()) -> Reading:
         key = (name, labels)
-        series = self._series.get(key)
+        series = self._series.get(key) or self._before.get(key)
         if series is None:
-            series = self._series[key] = Series(BY_NAME[f"coldplate_rack_{name}"], self._rack, labels)
+            series = Series(BY_NAME[f"coldplate_rack_{name}"], self._rack, labels)
+        self._series[key] = series
         return Reading(series, value)
 
 
@@ -101,7 +113,7 @@ class Limits:
         made, known = [], self._series
         self._series = {}  # those that nobody tells any more are forgotten
         for report in reports:
-            for name, watts in report.limits.items():
+            for name, watts in (report.limits or {}).items():
                 if name == BUDGET or name.startswith(FEEDS):
                     key = (report.instance, report.job, name)
                     series = self._series[key] = known.get(key) or self._make(*key)

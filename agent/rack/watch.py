@@ -23,7 +23,7 @@ from agent.rack.finder import Finder
 from agent.rack.heat import Breaker, Heats
 from agent.rack.ledger import Ledger, Sum
 from agent.rack.meter import Meter
-from agent.rack.peers import Member, Peers
+from agent.rack.peers import WELL, Member, Peers
 from agent.rack.poller import Poller
 from agent.rack.series import Limits, RackSeries
 from agent.rack.targets import Entry, Target
@@ -35,6 +35,8 @@ log = logging.getLogger("coldplate.rack")
 ESTIMATE = (("source", "estimate"),)
 BEYOND_PLATE = 1.5
 """Times its nameplate that a node is believed to draw: the plate may be a little low."""
+BEYOND_BUDGET = 2.0
+"""Times the rack's budget that a node of unknown nameplate is believed to draw: one alone may overrun a small rack."""
 EARLIEST, LATEST = 0.1, 0.25
 """Where in the second rounds of polling begin; the others' second must have ended, although clocks differ a little."""
 MOST_FEEDS = MOST_LIMITS - 8
@@ -70,13 +72,10 @@ class Options:
 
     @property
     def cap(self) -> float:
-        """Watts that a peer is believed at most, by the nameplate."""
-        return inf if self.nameplate is None else self.nameplate * BEYOND_PLATE
-
-    @property
-    def most(self) -> float:
-        """Watts beyond which a peer is not believed at all: without a nameplate, those that the whole rack may draw."""
-        return inf if self.budget is None or self.nameplate is not None else self.budget
+        """Watts that a node is believed at most: by the nameplate, or without one by what the whole rack may draw."""
+        if self.nameplate is not None:
+            return self.nameplate * BEYOND_PLATE
+        return inf if self.budget is None else self.budget * BEYOND_BUDGET
 
     @property
     def adds_up(self) -> bool:
@@ -111,6 +110,7 @@ class Watch:
         self._found: tuple[int, Series | None] = (0, None)
         self._running = False
         self._lonely = False
+        self._excess, self._excess_at = 0, -WELL
         self._changes = 0
         self._made: tuple[tuple[int, int], tuple[Reading, ...]] = ((0, -1), ())
         self._begin()
@@ -222,15 +222,20 @@ class Watch:
     def _make_readings(self, now: Instant) -> list[Reading]:
         options = self._options
         self._meet()
-        made = self._series.of_peers(self._peers.others())
+        self._series.renew()
+        last, watts = self._meter.told(now.wall)
+        self._note_excess(last, watts[-1], options.cap)
+        made = [
+            *self._series.of_peers(self._peers.others()),
+            *self._series.of_excess(self._member.instance, self._excess),
+        ]
         if not self._is_settled(now):
             return made
-        told = [report.limits for report in self._peers.reports()]
+        told = [report.limits for report in self._peers.reports() if report.limits is not None]
         made += self._series.of_clock(self._peers.own_lead())
         made += self._series.of_settings(differing(self._told_limits(now), told)) if told else []
         if not self._knows_its_size():
             return made
-        last, watts = self._meter.told(now.wall)
         known = enumerate(watts, last - len(watts) + 1)
         own = ((second, min(each, options.cap)) for second, each in known if each is not None)
         self._ledger.put(self._member.run, own)  # within the same bound as the others', so that all get one sum
@@ -255,6 +260,17 @@ class Watch:
         if self._keep is not None and kept is not None:
             self._keep(kept)
         return made + self._series.of_failover(self._options.failover)
+
+    def _note_excess(self, second: int, watts: float | None, cap: float) -> None:
+        """Count the seconds in which this node draws more than is counted; say it once, until it was well for long."""
+        if watts is None or watts <= cap or second <= self._excess_at:
+            return
+        if second - self._excess_at > WELL:
+            facts = {"watts": f"{watts:.0f}", "counted": f"{cap:.0f}"}
+            text = "this node draws more than is counted of a node: see to rack.node_nameplate or rack.power_budget"
+            log.warning(text, extra={"facts": facts})
+        self._excess_at = second
+        self._excess += 1
 
     def _knows_its_size(self) -> bool:
         """Whether it is known of how many nodes the rack is: peers that nobody finds do not make it a rack of one."""
@@ -302,7 +318,7 @@ class Watch:
         self._heats = Heats(self._options.name, self._options.breakers)
 
     def _bound_peers(self) -> None:
-        self._peers.cap, self._peers.most = self._options.cap, self._options.most
+        self._peers.cap = self._options.cap
 
     def _look_for(self, entries: Sequence[Entry]) -> None:
         self._finder = Finder(entries, lambda: self._clock().mono, threads=self._threads)

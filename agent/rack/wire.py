@@ -28,7 +28,7 @@ class Report(msgspec.Struct, frozen=True):
 
     `run` tells one run of one agent from all others. `watts` are those of the seconds up to `last`, the newest one
     last; None where its node's power was not known. `source` is what measures it now. `limits` are the numbers by which
-    its rack is configured, by name (see `agreement`).
+    its rack is configured, by name (see `agreement`); None where the agent does not tell them.
     """
 
     version: int
@@ -41,7 +41,7 @@ class Report(msgspec.Struct, frozen=True):
     last: _Second
     watts: Annotated[tuple[_Watts | None, ...], msgspec.Meta(max_length=MOST_SECONDS)]
     source: _Name | None = None
-    limits: Annotated[dict[_Name, _Limit], msgspec.Meta(max_length=MOST_LIMITS)] = {}
+    limits: Annotated[dict[_Name, _Limit], msgspec.Meta(max_length=MOST_LIMITS)] | None = None
 
     def seconds(self) -> list[tuple[int, float]]:
         """Each second whose power is known."""
@@ -71,8 +71,9 @@ def decode(body: bytes) -> Report:
         raise GarbageError(f"version {report.version} of the format, and this agent knows {VERSION}")
     if not 0 <= report.now - report.last < 2:
         raise GarbageError(f"the second {report.last} is not the last one before {report.now:.0f}")
-    if report.limits.get(NODES, 1) > MOST_NODES:
-        raise GarbageError(f"a rack of {report.limits[NODES]:g} nodes, and {MOST_NODES} are the most")
+    limits = report.limits or {}
+    if limits.get(NODES, 1) > MOST_NODES:
+        raise GarbageError(f"a rack of {limits[NODES]:g} nodes, and {MOST_NODES} are the most")
     for text in (
         report.rack,
         report.cluster,
@@ -80,7 +81,7 @@ def decode(body: bytes) -> Report:
         report.instance,
         report.job,
         report.source or "",
-        *report.limits,
+        *limits,
     ):
         if not text.isprintable():
             raise GarbageError("a name has characters that cannot be shown")

@@ -59,6 +59,12 @@ def test_quantities_take_units() -> None:
                                                "volts: 415, phases: 3}")),
         ("rack: {name: r, power_budget: 0kW}", ("c.yaml:1: rack.power_budget: '0kW' is 0 W; give more than 0 and at "
                                                "most 1e+08 W")),
+        ('rack: {name: r, feeds: {"a\u00a0": 20kW}}',
+         (r"c.yaml:1: rack.feeds: 'a\xa0': a name that the other agents refuse; use only characters that can be seen, "
+          "and spaces between them alone")),
+        ('rack: {name: r, feeds: {"a ": 20kW}}',
+         ("c.yaml:1: rack.feeds: 'a ': a name that the other agents refuse; use only characters that can be seen, and "
+          "spaces between them alone")),
         ("rack:\n  name: r\n  feeds:\n    a: {amperes: 60A, volts: 415, phases: 3}",
          "c.yaml:4: rack.feeds.a: amperes: '60A' is no number; give it without a unit"),
         ("rack: {name: r, feeds: {a: {amperes: 60, volts: 415}}}",

@@ -36,9 +36,7 @@ def test_the_difference_is_known_to_a_second_and_small_ones_are_left_alone(off: 
     here = 1.8e9
     sent, received = Instant(5.0, here), Instant(5.0 + took, here + took)
     wrong = clock.hear(formatdate(here + off + took / 2, usegmt=True), sent, received)
-    if abs(off) <= TOLERANCE - 1:
-        assert (clock.ahead, wrong) == (0.0, False)
-    elif abs(off) >= MOST + 1:
+    if abs(off) <= TOLERANCE - 1 or abs(off) >= MOST + 1:
         assert (clock.ahead, wrong) == (0.0, False)
     elif TOLERANCE + 1 <= abs(off) <= MOST - 1:
         assert clock.ahead == pytest.approx(off, abs=0.51)
@@ -46,9 +44,12 @@ def test_the_difference_is_known_to_a_second_and_small_ones_are_left_alone(off: 
         assert not clock.hear(formatdate(here + off + took / 2, usegmt=True), sent, received)
 
 
-@pytest.mark.parametrize("date", ["", "yesterday", "Sun, 99 Nov 2026 07:00:00 GMT", "\x00", "0" * 5000, "Fri, 01 Jan 0010 00:20:00 GMT",
+@pytest.mark.parametrize(
+    "date",
+    ["", "yesterday", "Sun, 99 Nov 2026 07:00:00 GMT", "\x00", "0" * 5000, "Fri, 01 Jan 0010 00:20:00 GMT",
      "Thu, 01 Jan 1970 00:20:00 -0000", "Thu, 01 Jan 1970 00:20:00 +0000", "Thu, 1 Jan 70 00:20:00 GMT",
-     "Fri, 31 Dec 9999 23:59:59 GMT", "Thu, 01 Jan 1970 01:20:00 GMT"])  # fmt: skip
+     "Fri, 31 Dec 9999 23:59:59 GMT", "Thu, 01 Jan 1970 01:20:00 GMT"],
+)  # fmt: skip
 def test_what_is_no_date_changes_nothing(date: str) -> None:
     clock = ServerClock()
     clock.ahead = -600.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -102,6 +104,14 @@ def heats_of(*breakers: Breaker) -> Heats:
 FEED = Breaker("a", CLASSES["ul489"], 40_000.0, 0.5, "assumed")
 
 
+def heats_kept(rack: str) -> bytes:
+    """What the agent of a rack wrote down at 1000 s, of a breaker that is hotter than one that nobody watched."""
+    heats = Heats(rack, (FEED,))
+    heats.look(60_000.0, 0.0)
+    heats.look(120_000.0, 60.0)
+    return heats.kept(1000.0)
+
+
 def test_a_breaker_that_nobody_watched_begins_warm_and_goes_on_from_there() -> None:
     heats = heats_of(FEED)
     assert heats.look(None, 0.0) == []  # nothing is known of it
@@ -133,15 +143,15 @@ def test_a_restart_keeps_the_heat_and_adds_that_of_the_time_away() -> None:
 @pytest.mark.parametrize(
     ("body", "wall"),
     [
-        (b"", 1000.0), (b"{}", 1000.0), (b'{"at":1000,"rack":"r13","breakers":{"a":[0.5,1]}}', 1001.0),
-        (b'{"at":1000,"rack":"r12","breakers":{"a":[0.5,1]}}', 1001.0 + KEPT_FOR),
-        (b'{"at":1000,"rack":"r12","breakers":{"a":[0.5,1]}}', 900.0), (b"\xff", 1000.0), (b"[" * 9999, 1000.0),
+        (b"", 1000.0), (b"{}", 1000.0), (heats_kept("r13"), 1001.0),
+        (heats_kept("r12"), 1001.0 + KEPT_FOR),
+        (heats_kept("r12"), 900.0), (b"\xff", 1000.0), (b"[" * 9999, 1000.0),
     ],
     ids=repr,
 )  # fmt: skip
 def test_what_is_of_another_rack_or_time_is_not_taken_up(body: bytes, wall: float) -> None:
     heats = heats_of(FEED)
-    assert not heats.restore(body[:200], Instant(0.0, wall))
+    assert not heats.restore(body, Instant(0.0, wall))
     (state,) = heats.look(60_000.0, 1.0)
     assert state.heat == pytest.approx(0.5625)
 
@@ -156,3 +166,27 @@ def test_what_is_kept_is_written_only_when_it_has_changed() -> None:
     heats.look(120_000.0, 200.0)
     heats.look(120_000.0, 230.0)
     assert heats.worth_keeping(1230.0) is not None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(FEED, rating=20_000.0), replace(FEED, share=1.0), replace(FEED, curve=CLASSES["iec60947-2"])],
+    ids=["rating", "share", "class"],
+)
+def test_the_heat_of_another_breaker_is_not_taken_up(other: Breaker) -> None:
+    same, changed = heats_of(FEED), heats_of(other)
+    for heats in (same, changed):
+        assert heats.restore(heats_kept("r12"), Instant(0.0, 1000.0))
+    assert same.look(60_000.0, 0.0)[0].heat > 0.7
+    (state,) = changed.look(60_000.0, 0.0)
+    assert state.heat == heats_of(other).look(60_000.0, 0.0)[0].heat
+
+
+def test_steady_heat_is_written_before_it_is_too_old() -> None:
+    heats = heats_of(FEED)
+    wrote = []
+    for second in range(0, 7200, 10):
+        heats.look(60_000.0, float(second))
+        if heats.worth_keeping(1000.0 + second) is not None:
+            wrote.append(second)
+    assert wrote == list(range(0, 7200, 600))

@@ -316,13 +316,46 @@ def test_a_peer_counts_for_no_more_than_its_nameplate_allows(rig: Rig) -> None:
         assert next(each.value for each in rig.watch.foreign(rig.now)) == counted
 
 
-def test_without_a_nameplate_a_peer_that_tells_more_than_the_rack_may_draw_is_refused(rig: Rig) -> None:
+def test_without_a_nameplate_a_node_alone_may_overrun_the_rack(rig: Rig) -> None:
     rig.watch.reconfigure(Options("r1", entries=(PEER,), budget=40_800.0))
-    for told, counted, up in ((40_800.0, 40_800.0, 1), (40_801.0, 0.0, 0)):
+    for told, counted, excess in ((45_000.0, 45_000.0, {}), (1e6, 81_600.0, {NAME: 1})):
         rig.sample(500.0)
         rig.later(1.0)
         rig.answer(told)
-        assert (rig.values()["power_watts"], rig.values()["peer_up"]) == (500.0 + counted, up)
+        assert (rig.values()["power_watts"], rig.values()["peer_up"]) == (500.0 + counted, 1)
+        assert rows(rig, "peer_failures_total") == excess
+
+
+def test_what_is_not_counted_of_this_node_is_counted_as_excess_and_said_once(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    for second in range(1, 4):
+        rig.sample(16_000.0)
+        rig.later(1.0)
+        rig.answer(300.0)
+        assert rig.values()["power_watts"] == 15_300.0
+        rig.values()
+        assert rows(rig, "peer_failures_total") == {"n1:19400": second}
+    assert [each.message.partition(":")[0] for each in caplog.records if each.levelname == "WARNING"] == [
+        "this node draws more than is counted of a node"
+    ]
+
+
+def test_an_agent_that_tells_no_limits_is_not_taken_to_have_others(rig: Rig) -> None:
+    rig.watch.reconfigure(Options("r1", entries=(PEER,), budget=40_800.0))
+    rig.answer(300.0, limits=None)
+    assert not any(rows(rig, "setting_differs").values())
+    rig.answer(300.0, limits={})
+    assert rows(rig, "setting_differs")["power_budget"] == 1
+
+
+def test_a_source_that_is_told_no_more_is_forgotten(rig: Rig) -> None:
+    for number in range(20):
+        rig.sample(500.0)
+        rig.later(1.0)
+        rig.answer(300.0, source=f"made-up-{number}")
+        rig.values()
+    assert sum(name == "source_nodes" for name, _ in (*rig.watch._series._series, *rig.watch._series._before)) <= 4
 
 
 def test_nodes_are_silent_when_the_same_ones_have_been_missing_for_long(rig: Rig) -> None:
