@@ -167,6 +167,41 @@ def test_a_restarted_kubelet_that_names_others_is_believed_at_once(rig: Rig, kub
     rig.look()
     kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
     rig.look()
+    kubelet.holds(pod("next-0", rig.gpus[1].uuid))
+    rig.look()
+    assert (rig.jobs(), rig.up("jobs_kubelet")) == ({("kubernetes", "ml/next-0"): ["1"]}, 1)
+    kubelet.holds()
+    rig.look()
+    assert (rig.jobs(), rig.up("jobs_kubelet")) == ({}, 1)
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["while it was away", "between two looks"])
+def test_a_restarted_kubelet_that_names_no_pods_yet_does_not_free_their_gpus(
+    rig: Rig, kubelet: FakeKubelet, seen: bool
+) -> None:
+    kubelet.holds(pod("idle-0", rig.gpus[0].uuid))
+    rig.look()
+    kubelet.stop()
+    rig.socket.unlink(missing_ok=True)
+    if seen:
+        rig.look()
+    again = FakeKubelet(str(rig.socket))
+    try:
+        for _ in range(2):
+            rig.look(after=60.0)
+            assert (rig.jobs(), rig.up("jobs_kubelet")) == ({("kubernetes", "ml/idle-0"): ["0"]}, 0)
+        rig.look(after=120.0)
+        assert (rig.jobs(), rig.up("jobs_kubelet")) == ({}, 1)
+        again.holds(pod("idle-0", rig.gpus[0].uuid))
+        rig.look()
+        assert (rig.jobs(), rig.up("jobs_kubelet")) == ({("kubernetes", "ml/idle-0"): ["0"]}, 1)
+    finally:
+        again.stop()
+
+
+def test_the_last_pod_of_a_kubelet_that_was_there_all_the_time_is_gone_at_once(rig: Rig, kubelet: FakeKubelet) -> None:
+    kubelet.holds(pod("idle-0", rig.gpus[0].uuid))
+    rig.look()
     kubelet.holds()
     rig.look()
     assert (rig.jobs(), rig.up("jobs_kubelet")) == ({}, 1)

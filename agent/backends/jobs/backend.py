@@ -211,14 +211,18 @@ class JobsBackend:
         try:
             found = self._kubelet.devices()
         except KubeletError as error:
+            self._recall.doubt()
             self._problems.count("kubelet")
             self._shown.way("jobs_kubelet", False)
             self._note("pods by the kubelet", f"{error}{self._recall.promise(mono)}", error.denied)
             return self._recall.within(mono)
-        if found is None:
+        if found is None or self._kubelet.restarted:
+            self._recall.doubt()
+        if found is None or self._recall.early(found, mono):
             if self._recall.within(mono):
+                why = "its socket is gone" if found is None else "it was restarted and names no pods yet"
                 self._shown.way("jobs_kubelet", False)
-                self._note("pods by the kubelet", f"its socket is gone{self._recall.promise(mono)}", denied=False)
+                self._note("pods by the kubelet", f"{why}{self._recall.promise(mono)}", denied=False)
             return self._recall.within(mono)
         self._recall.keep(found, mono)
         self._shown.way("jobs_kubelet", True)

@@ -48,6 +48,9 @@ class Kubelet:
     def __init__(self, sockets: Sequence[str] = SOCKETS) -> None:
         self._sockets = sockets
         self._socket = ""
+        self._made: tuple[int, int] | None = None
+        self.restarted = False
+        """Whether the socket was made anew since the question before: every start of the kubelet does that."""
         self._channel: Any = None
         self._ask: Callable[[bytes], bytes] | None = None
         self._failures: type[Exception] = OSError
@@ -82,8 +85,11 @@ class Kubelet:
         refusal = ""
         for path in self._sockets:
             try:
-                os.stat(path)  # noqa: PTH116 - one call, no object
+                found = os.stat(path)  # noqa: PTH116 - one call, no object
                 if os.access(path, os.W_OK, effective_ids=True):
+                    made = found.st_ino, found.st_mtime_ns
+                    self.restarted = self._made not in (None, made)
+                    self._made = made
                     return path
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
             except (FileNotFoundError, NotADirectoryError):

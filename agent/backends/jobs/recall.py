@@ -1,7 +1,9 @@
 """What the kubelet said last, for a while after it stopped to answer.
 
 A pod that holds a GPU without a process is known by the kubelet's word alone. The pods outlive its restart, which takes
-seconds, or minutes where it is upgraded; without its word their GPUs would look free meanwhile.
+seconds, or minutes where it is upgraded; without its word their GPUs would look free meanwhile. For a moment after its
+start it answers and knows of no pods: it lists those that the API server has told it, and does not wait for them
+(List in pkg/kubelet/apis/podresources/server_v1.go).
 """
 
 from __future__ import annotations
@@ -20,9 +22,18 @@ class Recall:
     def __init__(self) -> None:
         self._pods: tuple[PodDevice, ...] = ()
         self._at = 0.0
+        self._doubted = False
 
     def keep(self, pods: Sequence[PodDevice], mono: float) -> None:
-        self._pods, self._at = tuple(pods), mono
+        self._pods, self._at, self._doubted = tuple(pods), mono, False
+
+    def doubt(self) -> None:
+        """It went away or was started anew: what it says first may be too little."""
+        self._doubted = True
+
+    def early(self, pods: Sequence[PodDevice], mono: float) -> bool:
+        """Whether it names no pods because it has not been told of them yet."""
+        return self._doubted and not pods and bool(self.within(mono))
 
     def within(self, mono: float) -> Sequence[PodDevice]:
         """The pods of the last answer, unless it is too old by now."""
