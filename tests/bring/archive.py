@@ -160,8 +160,16 @@ def newest_sources() -> tuple[str, ...]:
     """Where Debian keeps its newest packages, and what they are made of: on the mirror that this machine uses."""
     mirror = MIRROR
     if shutil.which("apt-get"):
-        command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+        # With names of cache files root's apt would write them, outside the checkout.
+        unwritten = [f"-oDir::Cache::{each}=" for each in ("pkgcache", "srcpkgcache")]
+        wanted = ["--format", "$(REPO_URI)", "Created-By: Packages", "Component: main"]
+        done = subprocess.run(
+            ["apt-get", *unwritten, "indextargets", *wanted],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(),
+        )
         mirror = next((each for each in done.stdout.split() if each.rstrip("/").endswith("/debian")), MIRROR)
     signed = f" [signed-by={KEYRING}]" if KEYRING.exists() else ""
     return tuple(f"{kind}{signed} {mirror} {NEWEST_SUITE} main" for kind in ("deb", "deb-src"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ RULE = "groups:\n- name: g\n  rules:\n  - {{alert: A, expr: '{}'}}\n"
 
 def run(words: str, *more: object, to: str = "") -> tuple[int, str, str]:
     """Exit status, standard output and standard error; `to` is a shell's redirection."""
-    command = f"exec '{sys.executable}' -m agent.cli {words} {' '.join(map(str, more))} {to}"
+    command = f"exec '{sys.executable}' -m agent.cli {words} {shlex.join(map(str, more))} {to}"
     done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     return done.returncode, done.stdout, done.stderr
 

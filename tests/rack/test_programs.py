@@ -56,8 +56,8 @@ def test_a_rack_is_one_alert_for_agents_and_server_alike(rack: Any, tmp_path: Pa
             agents.append(rack.Daemon(port, tmp_path, config, "--scenario", str(tmp_path / "scenario.yaml")))
         with prometheus(PROMETHEUS.format(rules=RULES, targets=peers), tmp_path) as server:
             trip = {"alertname": "RackPower", "level": "trip", "rack": "r12", "severity": "critical"}
-            rack.until("the overrun at Alertmanager", lambda: at_alertmanager("RackPower") == [trip], 30)
-            rack.until("the same at Prometheus", lambda: at_prometheus(server) == [trip], 10)
+            rack.until("the overrun at Alertmanager", lambda: at_alertmanager("RackPower") == [trip], 90)
+            rack.until("the same at Prometheus", lambda: at_prometheus(server) == [trip], 60)
             agents[3].stop(signal.SIGKILL)
             rack.until("the gap", lambda: len(at_alertmanager("RackPowerIncomplete")) == 1, 60)
             assert at_alertmanager("RackPower") == [trip]
