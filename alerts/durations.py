@@ -10,11 +10,12 @@ import re
 
 from agent.wording import shown
 
-_UNITS = (("y", 31_536_000_000), ("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000),
-          ("ms", 1))  # fmt: skip
-_SHAPE = re.compile("".join(rf"(?:(?P<{unit}>[0-9]+){unit})?" for unit, _ in _UNITS))
+UNITS = {"y": 31_536_000_000, "w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+"""Milliseconds, from the longest to the shortest: in that order they have to stand."""
+_SHAPE = re.compile("".join(rf"(?:(?P<{unit}>[0-9]+){unit})?" for unit in UNITS))
 _WHOLE = ("y", "w")  # written only when nothing is left over: 90d reads better than 12w6d
-_LONGEST = 2**63 // 1_000_000  # milliseconds: Go counts nanoseconds in 64 bits
+LONGEST = 2**63 // 1_000_000
+"""Milliseconds: Go counts nanoseconds in 64 bits."""
 _LONGEST_TEXT = 100
 
 
@@ -29,8 +30,8 @@ def parse(text: str) -> float:
         )
     if len(text) > _LONGEST_TEXT:
         raise ValueError(f"{shown(text)} is too long a duration; the longest is 292y")
-    total = sum(int(match[unit] or 0) * factor for unit, factor in _UNITS)
-    if total >= _LONGEST:
+    total = sum(int(match[unit] or 0) * factor for unit, factor in UNITS.items())
+    if total >= LONGEST:
         raise ValueError(f"{shown(text)} is too long a duration; the longest is 292y")
     return total / 1000
 
@@ -41,7 +42,7 @@ def show(seconds: float) -> str:
     if left == 0:
         return "0s"
     parts = []
-    for unit, factor in _UNITS:
+    for unit, factor in UNITS.items():
         if unit in _WHOLE and left % factor:
             continue
         count, left = divmod(left, factor)

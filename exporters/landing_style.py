@@ -5,6 +5,8 @@ Wide screens show tables. On narrow ones each row is a card whose values bring t
 
 from __future__ import annotations
 
+from exporters.policy import page_headers
+
 STYLE = """
 :root{color-scheme:light dark;--ink:#16202a;--soft:#55626f;--line:#dce2e8;--paper:#fff;--wash:#f4f6f8;
 --good:#176f42;--warn:#8a4b00;--bad:#b3261e;--link:#0b5cad;--good-wash:#e9f6ee;--warn-wash:#fff3df;--bad-wash:#fdeceb}
@@ -69,12 +71,4 @@ overflow-wrap:anywhere;min-width:0}
 STYLE_HASH = "sha256-G4Om57xKAxR2DB0SV7Ff5gqGmp3I26TE9xPAhDcVEy0="
 """Of STYLE: the one style sheet that the policy lets a browser apply. A test proves that it is right."""
 
-_POLICY = (
-    f"default-src 'none'; style-src '{STYLE_HASH}'; img-src data:; base-uri 'none'; form-action 'none';"
-    " frame-ancestors 'none'"
-)
-HEADERS = (
-    ("Content-Security-Policy", _POLICY),
-    ("Referrer-Policy", "no-referrer"),
-    ("Cache-Control", "no-store"),
-)
+HEADERS = page_headers(STYLE_HASH, "no-store")

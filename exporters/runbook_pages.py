@@ -11,6 +11,7 @@ from http import HTTPStatus
 
 from exporters import markdown
 from exporters.markup import escape
+from exporters.policy import page_headers
 from exporters.wire import Response
 
 PREFIX = "/runbooks/"
@@ -37,15 +38,7 @@ td code,th code{white-space:nowrap}
 """
 STYLE_HASH = "sha256-ZsRUriKPC6w9n3V+ffSoxPrRjqZ+IomiEMH9xeczu5Y="
 """Of STYLE: the one style sheet that the policy lets a browser apply. A test proves that it is right."""
-_POLICY = (
-    f"default-src 'none'; style-src '{STYLE_HASH}'; img-src data:; base-uri 'none'; form-action 'none';"
-    " frame-ancestors 'none'"
-)
-HEADERS = (
-    ("Content-Security-Policy", _POLICY),
-    ("Referrer-Policy", "no-referrer"),
-    ("Cache-Control", "no-cache"),
-)
+HEADERS = page_headers(STYLE_HASH, "no-cache")
 _HTML = "text/html; charset=utf-8"
 
 

@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tests.bring.shortage import ShortageError
@@ -33,12 +33,12 @@ HELD = ".held"
 
 
 class Archive:
-    """The Debian archive as this machine's apt sources name it, or as `sources` do, lines of a sources.list.
+    """The Debian archive as this machine's apt sources name it, or as what `sources` gives, lines of a sources.list.
 
-    Lists and downloads are kept in `folder`.
+    Lists and downloads are kept in `folder`. `sources` is asked when there is something to bring.
     """
 
-    def __init__(self, folder: Path, sources: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, sources: Callable[[], Sequence[str]] | None = None) -> None:
         self.folder = folder
         self._archives = folder / "archives"
         self._sources = sources
@@ -136,7 +136,7 @@ class Archive:
             "Acquire::GzipIndexes": "true",
         }
         if self._sources:
-            (self.folder / "sources.list").write_text("".join(f"{line}\n" for line in self._sources))
+            (self.folder / "sources.list").write_text("".join(f"{line}\n" for line in self._sources()))
             own |= {"Dir::Etc::sourcelist": self.folder / "sources.list", "Dir::Etc::sourceparts": "/dev/null"}
         if set('"\n') & set(str(self.folder)):
             raise ShortageError(f"apt takes no quote and no new line in a path, and this is in {self.folder}")

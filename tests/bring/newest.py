@@ -25,7 +25,7 @@ class NewestPrometheus:
 
     def __init__(self, folder: Path, archive: Archive | None = None, wanted: tuple[Program, ...] = RECENT_ONES) -> None:
         self._folder = folder
-        self._archive = archive or Archive(folder / "apt", newest_sources())
+        self._archive = archive or Archive(folder / "apt", newest_sources)
         self._wanted = wanted
 
     def provide(self) -> int:

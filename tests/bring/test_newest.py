@@ -54,7 +54,7 @@ def newer(mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ne
         (machine / each.name).chmod(0o755)
     monkeypatch.setenv("PATH", str(machine), prepend=":")
     sources = mirror.sources()
-    return NewestPrometheus(tmp_path / "newest", Archive(tmp_path / "newest" / "apt", sources))
+    return NewestPrometheus(tmp_path / "newest", Archive(tmp_path / "newest" / "apt", lambda: sources))
 
 
 def test_programs_and_scripts_come_once_and_lie_beside_the_machines_own(

@@ -10,11 +10,10 @@ _OCTAL = (3, 8, 255)
 _SURROGATES = range(0xD800, 0xE000)
 
 
-def scan_quoted(text: str, start: int, *, replacements: bool = False) -> int:
+def scan_quoted(text: str, start: int) -> int:
     """Return where the text that begins with the quote at `start` ends. Raises ValueError with Prometheus's words.
 
-    Queries may not hold U+FFFD, which stands for what was no UTF-8. With `replacements` it is a character as any other,
-    as in templates.
+    Queries may not hold U+FFFD, which stands for what was no UTF-8.
     """
     quote = text[start]
     at = start + 1
@@ -25,10 +24,7 @@ def scan_quoted(text: str, start: int, *, replacements: bool = False) -> int:
         if text[at : at + 1] == quote:
             return at + 1
         if text[at : at + 1] == "\ufffd":
-            if not replacements:
-                raise ValueError("invalid UTF-8 rune")
-            at += 1
-            continue
+            raise ValueError("invalid UTF-8 rune")
         if text[at : at + 1] != "\\":
             raise ValueError("unterminated raw string" if quote == "`" else "unterminated quoted string")
         at = _escape(text, at + 1, quote)
