@@ -24,7 +24,7 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs where there is a driver, el
 	exec $(BIN)/coldplate run --backend synthetic $(ARGS)
 
 test: .venv/dev.stamp programs recent ## Run the tests
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 SUITES ?= bookworm trixie sid
 AS ?= root user

@@ -16,6 +16,15 @@ settings.load_profile("suite")
 KEPT = 30
 """Descriptors that a file of tests may leave open: what is made once for all files, and what libraries keep."""
 
+LONG = ("daemon", "rack", "worker", "dashboards", "rulepack", "engine", "files", "own", "infiniband", "hardware")
+"""Folders whose tests start daemons and servers and wait for them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first, for the others to run beside it and not before it."""
+    rank = {folder: number for number, folder in enumerate(LONG)}
+    items.sort(key=lambda item: rank.get(item.path.parent.name, len(LONG)))
+
 
 @pytest.fixture(scope="module", autouse=True)
 def closed(request: pytest.FixtureRequest) -> Iterator[None]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.files.test_textfile import directory, fifo, latin, link_to_a_fifo, no_text, nothing, too_large, unix_socket
 
 RULES = "groups:\n- name: g\n  rules:\n  - {alert: A, expr: up == 0}\n"
@@ -52,12 +53,10 @@ BROKEN: dict[str, Callable[[Path], Path]] = {
 }
 
 
-def run(arguments: list[str], given: bytes | None = None) -> tuple[int, str, list[str]]:
+def run(arguments: list[str], given: bytes = b"") -> tuple[int | None, str, list[str]]:
     """The exit status, what went to standard output, and the lines of standard error."""
-    done = subprocess.run(
-        [sys.executable, "-m", "agent.cli", *arguments], input=given, capture_output=True, timeout=LIMIT, check=False
-    )
-    return done.returncode, done.stdout.decode(), done.stderr.decode().splitlines()
+    ended = warm.command(arguments, given, LIMIT)
+    return ended.status, ended.output.decode(), ended.error.decode().splitlines()
 
 
 @pytest.mark.parametrize("kind", BROKEN)

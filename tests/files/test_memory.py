@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from agent import config
+from agent.backends.synthetic import ScenarioError, load_scenario
+from agent.config import ConfigError
+from agent.rack.targets import read_file
+from alerts import rulefile
+from alerts.rulefile import RuleFileError
+from tests import warm
+
 MEBIBYTE = 2**20
 MOST = 80 * MEBIBYTE
 """64 MiB is what a file may take; the rest is for what an interpreter does not give back at once."""
 
-CODE = """
-import json, sys
-from pathlib import Path
-from agent import config
-from agent.config import ConfigError
-from agent.backends.synthetic import ScenarioError, load_scenario
-from agent.rack.targets import read_file
-from alerts import rulefile
-from alerts.rulefile import RuleFileError
+Figures = tuple[object, int]
 
-def used():  # not what getrusage tells, which begins with what the parent had
-    (line,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
+
+def used() -> int:
+    """Bytes: not what getrusage tells, which begins with what the parent had."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) * 1024
 
-def use(kind, path):
+
+def use(kind: str, path: Path) -> object:
     if kind == "config":
         config.load(path)
     elif kind == "rules":
@@ -38,19 +37,21 @@ def use(kind, path):
         read_file(path)
     else:
         load_scenario(str(path))
+    return None
 
-def outcome(kind, path):
+
+def outcome(kind: str, path: Path) -> object:
     try:
         return use(kind, path)
     except (ConfigError, RuleFileError, ScenarioError, ValueError) as error:
         return str(error)[:2000]
 
-kind, path, small = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
-outcome(kind, small)
-before = used()
-said = outcome(kind, path)
-print(json.dumps({"said": said, "taken": used() - before}))
-"""
+
+def figures(kind: str, path: Path, small: Path) -> Figures:
+    """What is said of a file, and the memory that it took, in bytes."""
+    outcome(kind, small)
+    before = used()
+    return outcome(kind, path), used() - before
 
 
 def rules(each: Callable[[int], str], count: int, head: str = "") -> str:
@@ -97,17 +98,12 @@ WHATEVER: dict[str, str] = {
 }  # fmt: skip
 
 
-def measure(kind: str, text: str, small: str, folder: Path) -> tuple[object, int]:
+def measure(kind: str, text: str, small: str, folder: Path) -> Figures:
     path, first = folder / "file.yaml", folder / "first.yaml"
     path.write_text(text)
     first.write_text(small)
-    done = subprocess.run(
-        [sys.executable, "-c", CODE, kind, str(path), str(first)],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    return answer["said"], answer["taken"]
+    answer: Figures = warm.call(figures, kind, path, first, seconds=600)
+    return answer
 
 
 @pytest.mark.parametrize("what", WHATEVER)

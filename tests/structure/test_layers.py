@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("agent", "exporters", "alerts", "dashboards")
@@ -73,10 +73,23 @@ def name_of(path: Path) -> str:
     return dotted.removesuffix(".__init__")
 
 
-def imports(path: Path) -> set[str]:
+@functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def attributes(path: Path) -> Iterator[tuple[str, str, int]]:
+    """Every `name.attribute` of a file, and its line."""
+    for node in nodes(path):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield node.value.id, node.attr, node.lineno
+
+
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
     """Every module that a file imports, wherever in the file."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -86,61 +99,73 @@ def imports(path: Path) -> set[str]:
                 inner = ROOT / Path(*module.split("."), alias.name)
                 is_module = inner.is_dir() or inner.with_suffix(".py").exists()
                 found.add(f"{module}.{alias.name}" if is_module else module)
-    return found
+    return frozenset(found)
 
 
-def ours(names: set[str]) -> set[str]:
-    return {name for name in names if name.split(".")[0] in PACKAGES}
-
-
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
-    name = name_of(path)
-    if name in ROOF:
-        return
-    for pattern, allowed in MAY_IMPORT:
+def allowed(name: str) -> str | None:
+    """What of ours a module may import, as an expression; None where it belongs to no layer."""
+    for pattern, expression in MAY_IMPORT:
         match = re.fullmatch(pattern, name)
         if match:
             own = match.groupdict().get("own")
-            allowed = allowed.replace("FILES", FILES).replace("BROKER", BROKER)
-            rule = allowed.replace("OWN", rf"agent\.backends\.{own}(\..*)?") if own else allowed
-            illegal = {each for each in ours(imports(path)) if not re.fullmatch(rule, each)}
-            assert not illegal, f"{name} may not import {illegal}"
-            return
-    pytest.fail(f"{name} belongs to no layer: add it to the table, and to docs/architecture.md")
+            given = expression.replace("FILES", FILES).replace("BROKER", BROKER)
+            return given.replace("OWN", rf"agent\.backends\.{own}(\..*)?") if own else given
+    return None
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_nothing_but_the_roof_imports_the_roof(path: Path) -> None:
-    if name_of(path) not in ROOF:
-        assert not imports(path) & ROOF
+def test_every_module_belongs_to_a_layer() -> None:
+    """One that does not is to be added to the table, and to docs/architecture.md."""
+    assert [name for name in map(name_of, MODULES) if name not in ROOF and allowed(name) is None] == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_third_party_names_stay_behind_their_fences(path: Path) -> None:
-    for library, allowed in FENCED.items():
-        if any(each.split(".")[0] == library for each in imports(path)):
-            assert re.fullmatch(allowed, name_of(path)), f"{name_of(path)} imports {library}"
+def test_a_module_imports_only_what_its_layer_may() -> None:
+    illegal = [
+        f"{name_of(path)} imports {each}"
+        for path in MODULES
+        if name_of(path) not in ROOF
+        for each in sorted(imports(path))
+        if each.split(".")[0] in PACKAGES and not re.fullmatch(allowed(name_of(path)) or "", each)
+    ]
+    assert illegal == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_patterns_for_re_stand_in_the_code(path: Path) -> None:
+def test_nothing_but_the_roof_imports_the_roof() -> None:
+    assert [name_of(path) for path in MODULES if name_of(path) not in ROOF and imports(path) & ROOF] == []
+
+
+def test_third_party_names_stay_behind_their_fences() -> None:
+    outside = [
+        f"{name_of(path)} imports {library}"
+        for path in MODULES
+        for library in {each.split(".")[0] for each in imports(path)} & FENCED.keys()
+        if not re.fullmatch(FENCED[library], name_of(path))
+    ]
+    assert outside == []
+
+
+def test_patterns_for_re_stand_in_the_code() -> None:
     """One that comes from outside may take `re` for ever, and the whole process with it: see alerts/regex."""
-    if re.fullmatch(r"alerts\.regex\.\w+", name_of(path)):
-        return
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-        if re.fullmatch(r"re\.\w+", called) and called != "re.escape":
-            assert not isinstance(node.args[0], (ast.Name, ast.Attribute, ast.Subscript)), f"{path}:{node.lineno}"
+    computed = [
+        f"{path}:{node.lineno}"
+        for path in MODULES
+        if not re.fullmatch(r"alerts\.regex\.\w+", name_of(path))
+        for node in nodes(path)
+        if isinstance(node, ast.Call)
+        and re.fullmatch(r"re\.(?!escape$)\w+", ast.unparse(node.func))
+        and isinstance(node.args[0], (ast.Name, ast.Attribute, ast.Subscript))
+    ]
+    assert computed == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_nothing_below_the_roof_reads_a_clock(path: Path) -> None:
-    if name_of(path) in MAIN:
-        return
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            assert (node.value.id, node.attr) not in CLOCKS, f"{path}:{node.lineno} reads a clock"
+def test_nothing_below_the_roof_reads_a_clock() -> None:
+    reading = [
+        f"{path}:{line}"
+        for path in MODULES
+        if name_of(path) not in MAIN
+        for name, attribute, line in attributes(path)
+        if (name, attribute) in CLOCKS
+    ]
+    assert reading == []
 
 
 def test_packaging_holds_no_python() -> None:
@@ -179,12 +204,13 @@ OWN_THREADS = {
 """Modules that start threads by themselves, and why that is right."""
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_long_lived_thread_is_one_that_is_kept(path: Path) -> None:
-    """One that is started in another way dies in silence with its first exception."""
-    if name_of(path) in OWN_THREADS:
-        return
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            started = (node.value.id, node.attr) == ("threading", "Thread")
-            assert not started, f"{path}:{node.lineno}: use agent.threads.Threads"
+def test_a_long_lived_thread_is_one_that_is_kept() -> None:
+    """One that is started in another way dies in silence with its first exception: use agent.threads.Threads."""
+    started = [
+        f"{path}:{line}"
+        for path in MODULES
+        if name_of(path) not in OWN_THREADS
+        for name, attribute, line in attributes(path)
+        if (name, attribute) == ("threading", "Thread")
+    ]
+    assert started == []

@@ -1,0 +1,71 @@
+"""Processes of their own for what is tried there a hundred times, forked from one that has loaded the agent already.
+
+Loading it takes a third of a second each time, which would be most of what such tests cost.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["agent.cli", "agent.assembly", "agent.dashboards_cli", "tests.warm"])
+
+
+class Ended(NamedTuple):
+    status: int | None
+    """The exit status, negative for the signal that ended it, or None: it had to be killed."""
+    output: bytes
+    error: bytes
+
+
+def command(arguments: list[str], given: bytes = b"", seconds: float = 120) -> Ended:
+    """What `coldplate ARGUMENTS` does with `given` as its standard input."""
+    with tempfile.TemporaryDirectory() as folder:
+        streams = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
+        for stream, content in zip(streams, (given, b"", b""), strict=True):
+            stream.write_bytes(content)
+        status = _status_of(_command, (arguments, [os.fspath(stream) for stream in streams]), seconds)
+        return Ended(status, streams[1].read_bytes(), streams[2].read_bytes())
+
+
+def call(function: Callable[..., Any], *arguments: Any, seconds: float = 120) -> Any:
+    """What a function of a module answers in a process of its own."""
+    here, there = _CONTEXT.Pipe(duplex=False)
+    status = _status_of(_answer, (there, function, arguments), seconds)
+    there.close()
+    assert (status, here.poll()) == (0, True), f"{function.__name__} ended with {status}"
+    return here.recv()
+
+
+def _status_of(target: Callable[..., None], arguments: tuple[Any, ...], seconds: float) -> int | None:
+    process = _CONTEXT.Process(target=target, args=arguments, daemon=False)
+    process.start()
+    process.join(seconds)
+    late = process.is_alive()
+    if late:
+        process.kill()
+        process.join()
+    return None if late else process.exitcode
+
+
+def _command(arguments: list[str], streams: list[str]) -> None:
+    from agent import cli
+
+    for number, (path, how) in enumerate(zip(streams, (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY), strict=True)):
+        opened = os.open(path, how)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin, sys.stdout, sys.stderr = (open(number, mode) for number, mode in enumerate("rww"))  # noqa: SIM115
+    sys.argv = ["coldplate", *arguments]
+    cli.entry()
+
+
+def _answer(there: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    there.send(function(*arguments))
