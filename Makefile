@@ -27,7 +27,7 @@ test: .venv/dev.stamp programs recent ## Run the tests
 	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 SUITES ?= bookworm trixie sid
-AS ?= root user
+AS = root user
 test-bare: python ## Run the tests in bare Debian roots: SUITES='trixie sid' AS=user MIRROR=... (root)
 	@$(PYTHON) -ES tests/bare/__main__.py roots --suites $(SUITES) --as $(AS) $(if $(MIRROR),--mirror $(MIRROR)) --tests="$(ARGS)"
 
