@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from agent.wording import shown
+from agent.lib.wording import shown
 
 UNITS = {"y": 31_536_000_000, "w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 """Milliseconds, from the longest to the shortest: in that order they have to stand."""

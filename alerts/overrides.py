@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from agent.wording import one_line
+from agent.lib.wording import one_line
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.promql.numbers import format_value
 from alerts.promql.position import number_literals

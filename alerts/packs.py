@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-from agent.wording import one_line, shown
+from agent.lib.wording import one_line, shown
 from alerts import rulefile
 from alerts.promql import Query
 from alerts.rulefile import RuleFile, RuleFileError

@@ -16,9 +16,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NoReturn, Union
 
-from agent import textfile, yamltree
-from agent.wording import one_line, shown
-from agent.yamltree import Bounds, Node
+from agent.lib import textfile, yamltree
+from agent.lib.wording import one_line, shown
+from agent.lib.yamltree import Bounds, Node
 from alerts.garbage import no_passes_over_garbage
 from alerts.lifecycle import Terms
 from alerts.promql import PromqlError, Query, compile_query

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent import textfile, yamltree
-from agent.wording import one_line, shown
-from agent.yamltree import Bounds, Node, Scalar, YamlError, pairs_of
+from agent.lib import textfile, yamltree
+from agent.lib.wording import one_line, shown
+from agent.lib.yamltree import Bounds, Node, Scalar, YamlError, pairs_of
 from alerts import durations
 
 MOST_PROBLEMS = 50

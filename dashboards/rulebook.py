@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agent import textfile, yamltree
+from agent.lib import textfile, yamltree
 
 ROOT = Path(__file__).resolve().parents[1]
 PACK = ROOT / "alerts" / "rules"

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from agent.threads import KeptThread, Threads
+from agent.lib.threads import KeptThread, Threads
 from exporters.acceptor import Acceptor, has_gone
 from exporters.clients import Clients, Handler
 from exporters.complaints import Complaints

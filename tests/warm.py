@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["agent.cli", "agent.assembly", "agent.dashboards_cli", "tests.warm"])
+_CONTEXT.set_forkserver_preload(["agent.cli", "agent.wiring.sources", "agent.daemon.service", "tests.warm"])
 
 
 class Ended(NamedTuple):

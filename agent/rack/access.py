@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.credentials import LOOPBACK, authorization, certificates, check_login
+from agent.lib.credentials import LOOPBACK, authorization, certificates, check_login
+from agent.lib.textfile import ReadError
 from agent.rack.faults import Fault, PeerError
 from agent.rack.targets import Entry, HostEntry, Target, show_address
 from agent.rack.wire import PATH
-from agent.textfile import ReadError
 
 if TYPE_CHECKING:  # costs memory, so it is loaded only where peers speak TLS
     import ssl

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from pathlib import Path
 
+from agent.lib.textfile import ReadError
+from agent.lib.threads import Threads
 from agent.rack.targets import MOST, Entry, FileEntry, HostEntry, Target, read_file, show_address
-from agent.textfile import ReadError
-from agent.threads import Threads
 
 log = logging.getLogger("coldplate.rack")
 

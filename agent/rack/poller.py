@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant
 from agent.rack.access import Access, Trust
 from agent.rack.faults import Fault, PeerError
 from agent.rack.http import Answer
 from agent.rack.link import Link
 from agent.rack.targets import Target
-from agent.threads import KeptThread, Threads
 
 log = logging.getLogger("coldplate.rack")
 

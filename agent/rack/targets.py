@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent import textfile
-from agent.wording import shown
+from agent.lib import textfile
+from agent.lib.wording import shown
 
 DNS = "dns+"
 MOST = 256
@@ -106,7 +106,7 @@ def _load(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         pass
-    from agent import yamltree
+    from agent.lib import yamltree
 
     try:
         return yamltree.load(text, yamltree.Bounds(depth=16))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from math import floor, inf
 
 from agent.catalogue.node import NODE_POWER
+from agent.lib.threads import Threads
 from agent.model import Instant, Reading, Series, Snapshot
 from agent.rack.absence import Absences
 from agent.rack.access import Access
@@ -28,7 +29,6 @@ from agent.rack.poller import Poller
 from agent.rack.series import Limits, RackSeries
 from agent.rack.targets import Entry, Target
 from agent.rack.wire import MOST_LIMITS, MOST_NAME, VERSION, Report, encode
-from agent.threads import Threads
 
 log = logging.getLogger("coldplate.rack")
 

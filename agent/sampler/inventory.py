@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.durable import DamagedError, read_whole, seal, set_aside, unseal
+from agent.lib.durable import DamagedError, read_whole, seal, set_aside, unseal
 from agent.model import Gpu, GpuIdentity
 
 log = logging.getLogger("coldplate.inventory")

@@ -10,8 +10,8 @@ from math import inf
 from queue import SimpleQueue
 
 from agent.backends.protocol import AbsentError, Backend, DeviceError, Sample
+from agent.lib.threads import Threads
 from agent.model import Instant, Lane, Outcome, Reason
-from agent.threads import Threads
 
 log = logging.getLogger("coldplate.backend")
 

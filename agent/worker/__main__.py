@@ -20,8 +20,8 @@ from pathlib import Path
 from types import FrameType
 
 from agent.backends.protocol import DeviceSource
-from agent.clock import clock
-from agent.logs import set_up
+from agent.lib.clock import clock
+from agent.lib.logs import set_up
 from agent.worker.loop import Terminated, WorkerLoop
 
 MEMORY = 2**30

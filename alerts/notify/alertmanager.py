@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from math import floor
 
+from agent.lib.threads import Threads
 from agent.model import Instant
-from agent.threads import Threads
 from alerts.notify.delivery import HttpReceiver, Pace, jitter
 from alerts.notify.notice import Notice, rfc3339, texts
 from alerts.notify.target import Target, split_url

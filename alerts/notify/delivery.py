@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Labels
-from agent.threads import KeptThread, Threads
 from alerts.notify.link import Answer, Link, UnreachableError
 from alerts.notify.mailbox import CAPACITY, Mailbox
 from alerts.notify.notice import Notice

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from agent.lib.threads import Threads
 from agent.model import Alert, Labels, Phase
-from agent.threads import Threads
 from alerts.notify.notice import Notice
 from alerts.notify.receiver import Counts, Receiver
 

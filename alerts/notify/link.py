@@ -13,8 +13,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from agent.credentials import certificates, masked, secrets_of
-from agent.textfile import ReadError
+from agent.lib.credentials import certificates, masked, secrets_of
+from agent.lib.textfile import ReadError
 from alerts.notify.target import Target
 
 if TYPE_CHECKING:  # these cost memory, so they are loaded only where there is something to send

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
-from agent.credentials import LOOPBACK, authorization, check_login, shown_url
+from agent.lib.credentials import LOOPBACK, authorization, check_login, shown_url
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
+from agent.lib.threads import Threads
 from agent.model import Alert, Instant, Labels, Phase
-from agent.threads import Threads
 from alerts.notify.delivery import HttpReceiver, Pace, jitter
 from alerts.notify.notice import Notice, rfc3339, texts
 from alerts.notify.target import Target

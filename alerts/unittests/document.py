@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from agent import textfile
-from agent.wording import one_line, shown
-from agent.yamltree import Bounds, Node
+from agent.lib import textfile
+from agent.lib.wording import one_line, shown
+from agent.lib.yamltree import Bounds, Node
 from alerts.packs import MOST_FILES
 from alerts.promql.labels import Labels, make_labels
 from alerts.unittests import notation

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Union
 
-from agent.wording import shown
+from agent.lib.wording import shown
 from alerts.promql.labels import Labels, make_labels
 from alerts.promql.staleness import STALE
 

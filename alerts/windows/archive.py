@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from agent.durable import DamagedError, seal, unseal
+from agent.lib.durable import DamagedError, seal, unseal
 from agent.model import Labels
 
 FORM = "coldplate-windows-1"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.config import ConfigError
-from agent.rules_cli import MARK, render
+from agent.commands.render.rules import MARK, render
+from agent.config.schema import ConfigError
 from alerts import packs, rulefile
 from alerts.lifecycle import Terms
 from alerts.overrides import Override, apply

@@ -89,10 +89,10 @@ def main(sysfs: str, repeats: int) -> int:
 
 def _snapshot(sysfs: Path) -> Snapshot:
     """The node, through the agent's own sources and sampler."""
-    from agent.assembly import Options, build_engine
-    from agent.config import parse
+    from agent.config.schema import parse
     from agent.model import Instant
     from agent.sampler.health import OwnFacts
+    from agent.wiring.sources import Options, build_engine
 
     config = parse("backends: {devices: nvml}", "the benchmark's configuration")
     facts = OwnFacts("0", "3")

@@ -39,7 +39,7 @@ sys.exit(entry())
 """
 _UNCOMPILED = """\
 import importlib.util, os, sys
-import agent.cli, agent.daemon, agent.worker.loop, agent.backends.nvml
+import agent.cli, agent.daemon.service, agent.worker.loop, agent.backends.nvml
 files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
 missing = [f for f in files if f.endswith(".py") and not os.path.exists(importlib.util.cache_from_source(f))]
 print(agent.__file__, *missing, sep="\\n")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.config import Config, ConfigError, load, parse
+from agent.config.schema import Config, ConfigError, load, parse
 
 
 def refusal(text: str) -> str:

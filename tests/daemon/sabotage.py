@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agent import threads
+from agent.lib import threads
 
 
 class Sabotage(BaseException):

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from agent.backends.protocol import ChannelError, LaneSample, Sample
-from agent.engine import Engine
+from agent.daemon.sampling import Engine
+from agent.daemon.systemd import Notifier
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Reason
 from agent.sampler.health import OwnFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.settings import Settings
-from agent.systemd import Notifier
 from agent.worker.wire import Hello, Message
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.durable import MOST, DamagedError, read_whole
+from agent.lib.durable import MOST, DamagedError, read_whole
 from agent.model import Alert, Gpu, GpuIdentity, Phase
 from agent.sampler.inventory import Inventory
 from alerts import state
@@ -97,7 +97,7 @@ def test_no_damaged_form_is_taken_up(kind: str, tmp_path: Path) -> None:
 
 
 def test_an_inventory_whose_seal_is_right_and_whose_content_is_not_is_not_taken_up(tmp_path: Path) -> None:
-    from agent.durable import seal
+    from agent.lib.durable import seal
     from agent.sampler.inventory import FORM
 
     for body in (b"", b"[]", b"{}", b"[" * 100_000, json.dumps({"gpus": [{}], "replaced": {}}).encode(), b"\xff"):

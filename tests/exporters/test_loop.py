@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.threads import KeptThread, Threads, ThreadState
+from agent.lib.threads import KeptThread, Threads, ThreadState
 from exporters import server as server_module
 from exporters.deferred import Deferred
 from exporters.wire import Request, Response

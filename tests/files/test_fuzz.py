@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from agent import config
-from agent.alerting import Receivers, load_alerting
-from agent.assembly import check, load_settings
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic import ScenarioError, SyntheticSource, load_scenario
-from agent.clock import clock
-from agent.config import Config, ConfigError
-from agent.credentials import certificates, secret
+from agent.config import schema as config
+from agent.config.schema import Config, ConfigError
+from agent.lib.clock import clock
+from agent.lib.credentials import certificates, secret
 from agent.model import Instant, Lane
-from agent.peering import load_rack
 from agent.rack.targets import read_file
+from agent.wiring.rack import load_rack
+from agent.wiring.rules import Receivers, load_alerting
+from agent.wiring.sources import check, load_settings
 from alerts import rulefile, rulewriter
 from alerts.rulefile import RuleFileError
 from alerts.unittests import document, runner

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent import config
 from agent.backends.synthetic import ScenarioError, load_scenario
-from agent.config import ConfigError
+from agent.config import schema as config
+from agent.config.schema import ConfigError
 from agent.rack.targets import read_file
 from alerts import rulefile
 from alerts.rulefile import RuleFileError

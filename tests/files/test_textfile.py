@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent import textfile
-from agent.textfile import ReadError, read_bytes, read_text
+from agent.lib import textfile
+from agent.lib.textfile import ReadError, read_bytes, read_text
 
 
 def fifo(path: Path) -> Path:

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.yamltree import Bounds, Listing, Mapping, Node, Scalar, YamlError, compose, load, plain
+from agent.lib.yamltree import Bounds, Listing, Mapping, Node, Scalar, YamlError, compose, load, plain
 from tests.files.mutations import mutations
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -198,7 +198,7 @@ def test_depth_costs_neither_the_process_nor_its_stack(kind: str, libyaml: bool,
     path = tmp_path / "deep.yaml"
     path.write_text(DEEP[kind])
     code = (
-        "import resource, sys; from agent.yamltree import *\n"
+        "import resource, sys; from agent.lib.yamltree import *\n"
         "resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))\n"
         f"try: compose(open(sys.argv[1]).read(), Bounds(), libyaml={libyaml}); print('read')\n"
         "except YamlError as error: print(error)"

@@ -393,7 +393,7 @@ def test_an_error_that_nobody_thought_of_costs_an_attempt_and_not_the_thread(
 def test_a_thread_that_cannot_be_had_is_started_when_there_is_one(listener, receive, monkeypatch, h) -> None:
     import threading
 
-    from agent.threads import Threads
+    from agent.lib.threads import Threads
 
     threads = Threads()
 

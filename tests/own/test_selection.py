@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from agent.catalogue import BY_NAME, ROWS
-from agent.config import ConfigError
+from agent.commands.rules.advice import SUMS
+from agent.config.schema import ConfigError, parse
 from agent.model import Gpu, Instant, Node, NvLink, Reading, Series, Shown, Snapshot
-from agent.rule_advice import SUMS
-from agent.selection import Selection
+from agent.wiring.sources import check
+from exporters.selection import Selection
 
 GPU = Gpu("0", "GPU-0")
 LINK_ERRORS = BY_NAME["coldplate_nvlink_errors_total"]
@@ -56,8 +57,9 @@ def test_a_snapshot_is_selected_from_once() -> None:
 
 @pytest.mark.parametrize(("pattern", "hint"), [("defualt", "default"), ("coldplate_gpu_power_wats", "power_watts")])
 def test_a_pattern_that_matches_nothing_is_refused_with_what_is_near(pattern: str, hint: str) -> None:
+    config = parse(f"metrics: {{include: ['{pattern}']}}", "c.yaml")
     with pytest.raises(ConfigError, match=f"metrics.include: '{pattern}' matches no metric; did you mean .*{hint}"):
-        Selection([pattern], [])
+        check(config)
 
 
 def test_what_is_shown_from_its_first_error_on_has_a_sum_that_is_always_there() -> None:

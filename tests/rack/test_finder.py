@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.lib.textfile import PEERS
 from agent.rack.access import Access, Trust
 from agent.rack.faults import PeerError
 from agent.rack.finder import AGAIN, ASK, Finder
 from agent.rack.targets import MOST, FileEntry, HostEntry, Target, parse_entry
-from agent.textfile import PEERS
 
 
 class Names:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.assembly import check, load_settings
-from agent.config import ConfigError, parse
-from agent.peering import load_rack
+from agent.config.schema import ConfigError, parse
 from agent.rack.targets import FileEntry, HostEntry
+from agent.wiring.rack import load_rack
+from agent.wiring.sources import check, load_settings
 
 
 @pytest.mark.parametrize(

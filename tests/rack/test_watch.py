@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agent.catalogue.node import NODE_POWER
-from agent.config import parse
+from agent.config.schema import parse
+from agent.lib.threads import Threads
 from agent.model import Instant, Node, Reading, Series, Snapshot
-from agent.peering import load_rack, make_watch
 from agent.rack.breaker import CLASSES
 from agent.rack.faults import Fault
 from agent.rack.heat import Breaker
@@ -20,7 +20,7 @@ from agent.rack.peers import Member
 from agent.rack.targets import FileEntry, HostEntry
 from agent.rack.watch import SETTLED, Options, Watch
 from agent.rack.wire import Report, decode
-from agent.threads import Threads
+from agent.wiring.rack import load_rack, make_watch
 
 OWN = Member("", "c1", "own-run-0", "n1:19400", "coldplate")
 PEER = HostEntry("127.0.0.1", 1)

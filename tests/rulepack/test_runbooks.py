@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agent.catalogue import BY_NAME
+from agent.commands.rules.advice import advice_on
 from agent.model import Backend, Gpu, IbPort, Node, NvLink, Rack
-from agent.rule_advice import advice_on
 from alerts import packs
 from alerts.promql import compile_query
 from alerts.rulefile import RecordingRule, RuleFile

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.durable import replace_file
+from agent.lib.durable import replace_file
 from agent.model import Gpu, GpuIdentity
 from agent.sampler.inventory import Inventory
 from agent.sampler.presence import Presence

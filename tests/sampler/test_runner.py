@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from agent.backends.protocol import AbsentError, DeviceError, Sample
+from agent.lib.threads import Threads
 from agent.model import Instant, Lane, Outcome, Reason
 from agent.sampler.runner import CALM, Flight, Read, Runner
-from agent.threads import Threads
 
 ALL = (Lane.FAST, Lane.SLOW, Lane.COLD)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agent import statefiles
-from agent.durable import clear_unfinished, replace_file
-from agent.statefiles import FileState, StateFiles
-from agent.threads import Threads
+from agent.lib import statefiles
+from agent.lib.durable import clear_unfinished, replace_file
+from agent.lib.statefiles import FileState, StateFiles
+from agent.lib.threads import Threads
 
 WAIT = 10.0
 

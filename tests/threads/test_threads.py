@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from agent.threads import AWAY, SETTLED, KeptThread, Threads
+from agent.lib.threads import AWAY, SETTLED, KeptThread, Threads
 
 WAIT = 10.0
 

@@ -18,7 +18,7 @@ from zlib import crc32
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.engine import Engine
+from agent.daemon.sampling import Engine
 from agent.model import Instant, Kind, Snapshot
 from agent.sampler.health import OwnFacts
 from agent.sampler.inventory import Inventory

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import quote, urlsplit
 
 from agent.backends.protocol import DeviceError
-from agent.credentials import certificates, secret
+from agent.lib.credentials import certificates, secret
+from agent.lib.textfile import ReadError
 from agent.model import Reason
-from agent.textfile import ReadError
 
 if TYPE_CHECKING:  # both cost memory, so they are loaded only where Redfish is configured
     import http.client

@@ -8,7 +8,6 @@ from math import inf
 from pathlib import Path
 from typing import NoReturn
 
-from agent import textfile, yamltree
 from agent.backends.synthetic.scenario import Fault, Job, Phase, Scenario, Window
 from agent.backends.synthetic.schema import (
     FAULTS,
@@ -24,7 +23,8 @@ from agent.backends.synthetic.schema import (
 )
 from agent.backends.synthetic.topology import TOPOLOGIES, Topology
 from agent.backends.synthetic.workloads import TRAFFIC
-from agent.wording import one_line, shown
+from agent.lib import textfile, yamltree
+from agent.lib.wording import one_line, shown
 
 SHIPPED = Path(__file__).parent / "scenarios"
 MOST_ITEMS = 500

@@ -13,8 +13,8 @@ from typing import NamedTuple, Union
 from agent.backends.synthetic.faults import SENTINELS
 from agent.catalogue import BY_NAME, ROWS
 from agent.catalogue.bindings import Field
+from agent.lib.wording import shown
 from agent.model import Gpu, IbPort, Kind, Metric, Reason
-from agent.wording import shown
 
 Value = Union[float, str]
 Parser = Callable[[object], Value]

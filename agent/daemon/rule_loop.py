@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from agent.alerting import Alerting
-from agent.keeper import Keeper
+from agent.daemon.alert_store import Keeper
+from agent.lib.threads import KeptThread, Threads
 from agent.model import GroupReport, Instant, Labels, Reading, Snapshot
-from agent.threads import KeptThread, Threads
+from agent.wiring.rules import Alerting
 from alerts.engine import Evaluation, RuleEngine
 from alerts.exposition import Exposition
 from alerts.notify.delivery import HttpReceiver

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.config import ConfigError
+from agent.config.schema import ConfigError
+from agent.daemon.systemd import Notifier
+from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant
-from agent.systemd import Notifier
-from agent.threads import KeptThread, Threads
 
 log = logging.getLogger("coldplate")
 

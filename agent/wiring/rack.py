@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from agent.alerting import SCRAPE_JOB, instance
-from agent.config import BreakerConfig, Config, ConfigError
-from agent.durable import DamagedError, read_whole, seal, set_aside, unseal
+from agent.config.schema import BreakerConfig, Config, ConfigError
+from agent.lib.durable import DamagedError, read_whole, seal, set_aside, unseal
+from agent.lib.threads import Threads
 from agent.model import Instant
 from agent.rack.access import Access
 from agent.rack.breaker import CLASSES, electronic
@@ -18,7 +18,7 @@ from agent.rack.heat import Breaker
 from agent.rack.peers import Member
 from agent.rack.targets import MOST, parse_entry
 from agent.rack.watch import Options, Watch
-from agent.threads import Threads
+from agent.wiring.rules import SCRAPE_JOB, instance
 
 log = logging.getLogger("coldplate.rack")
 

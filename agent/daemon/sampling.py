@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from agent.backends.own import OwnProcesses
 from agent.backends.protocol import Backend, ChannelError, LaneSample
+from agent.lib.threads import Threads
 from agent.model import Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.health import OwnFacts
 from agent.sampler.inventory import Inventory
@@ -22,7 +23,6 @@ from agent.sampler.runner import Runner
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Schedule
 from agent.sampler.settings import Settings
-from agent.threads import Threads
 from agent.worker.supervisor import Supervisor
 from agent.worker.wire import Hello, Message, Refusal
 

@@ -11,7 +11,7 @@ import re
 import stat
 from pathlib import Path
 
-from agent.wording import one_line
+from agent.lib.wording import one_line
 
 CONFIGURATION = 1024 * 1024
 RULES = 4 * 1024 * 1024

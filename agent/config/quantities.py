@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from agent.wording import shown
+from agent.lib.wording import shown
 
 _DURATIONS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _POWERS = {"W": 1.0, "kW": 1e3, "MW": 1e6}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from agent.wording import shown
+from agent.lib.wording import shown
 
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUTHS = {

@@ -11,10 +11,10 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from agent.wording import shown
+from agent.lib.wording import shown
 
 if TYPE_CHECKING:
-    from agent.config import Config
+    from agent.config.schema import Config
 
 Fail = Callable[[str, str], None]
 """Is told the key path and the problem, and raises."""

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from agent.lib.statefiles import StateFiles
 from agent.model import Alert, Instant, Phase
-from agent.statefiles import StateFiles
 from alerts import state
 from alerts.engine import Evaluation, RuleEngine
 from alerts.windows import archive

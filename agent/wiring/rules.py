@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from agent.config import Config, ConfigError, OverrideConfig, ReceiverConfig
-from agent.configvalues import base_url
+from agent.config.schema import Config, ConfigError, OverrideConfig, ReceiverConfig
+from agent.config.values import base_url
+from agent.lib.threads import Threads
 from agent.model import Instant, Labels
-from agent.threads import Threads
 from alerts import packs
 from alerts.engine import Ruleset
 from alerts.group import Surroundings

@@ -12,8 +12,8 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.durable import replace_file
-from agent.threads import Threads
+from agent.lib.durable import replace_file
+from agent.lib.threads import Threads
 
 log = logging.getLogger("coldplate.state")
 

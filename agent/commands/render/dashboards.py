@@ -9,8 +9,8 @@ import argparse
 import re
 from pathlib import Path
 
-from agent.config import ConfigError
-from agent.durable import replace_file
+from agent.config.schema import ConfigError
+from agent.lib.durable import replace_file
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*|")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from agent.catalogue import BY_NAME
+from agent.lib.statefiles import FileState
+from agent.lib.threads import ThreadState
 from agent.model import Labels, Node, Reading, Series
-from agent.statefiles import FileState
-from agent.threads import ThreadState
 
 
 class Vitals:

@@ -20,24 +20,26 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-from agent import __version__, logs
-from agent.alerting import Alerting, Receivers, load_alerting, node_name, source_of, target_labels
-from agent.assembly import Options, build_engine, check, faults_to_come, load_settings, parse_address, state_file
-from agent.clock import clock
-from agent.config import Config
-from agent.durable import clear_unfinished
-from agent.engine import Engine
-from agent.judge import Judge
-from agent.keeper import Keeper
+from agent import __version__
+from agent.config.schema import Config
+from agent.daemon.alert_store import Keeper
+from agent.daemon.reloading import Reloads
+from agent.daemon.rule_loop import Judge
+from agent.daemon.sampling import Engine
+from agent.daemon.systemd import Notifier
+from agent.daemon.vitals import Vitals
+from agent.lib import logs
+from agent.lib.clock import clock
+from agent.lib.durable import clear_unfinished
+from agent.lib.statefiles import StateFiles
+from agent.lib.threads import KeptThread, Threads
 from agent.model import Lane, Outcome, Snapshot
-from agent.peering import load_rack, make_watch
 from agent.rack.watch import Options as RackOptions
-from agent.reloading import Reloads
 from agent.sampler.health import OwnFacts
-from agent.statefiles import StateFiles
-from agent.systemd import Notifier
-from agent.threads import KeptThread, Threads
-from agent.vitals import Vitals
+from agent.wiring.command_line import Options
+from agent.wiring.rack import load_rack, make_watch
+from agent.wiring.rules import Alerting, Receivers, load_alerting, node_name, source_of, target_labels
+from agent.wiring.sources import build_engine, check, faults_to_come, load_settings, parse_address, state_file
 from alerts import packs
 from alerts.garbage import collect_what_stayed
 from exporters.server import HttpServer

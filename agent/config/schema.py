@@ -16,11 +16,12 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from agent import quantities, textfile, yamltree
-from agent.configtypes import in_words
-from agent.configvalues import check_texts, check_values
-from agent.wording import one_line
-from agent.yamltree import Node
+from agent.config import quantities
+from agent.config.values import check_texts, check_values
+from agent.config.wrong_types import in_words
+from agent.lib import textfile, yamltree
+from agent.lib.wording import one_line
+from agent.lib.yamltree import Node
 
 
 class ConfigError(Exception):

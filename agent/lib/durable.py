@@ -7,7 +7,7 @@ import os
 import zlib
 from pathlib import Path
 
-from agent import textfile
+from agent.lib import textfile
 
 MOST = 128 * 2**20
 """Bytes of a file that is read: twice what the windows may take. A damaged filesystem shows sizes of its own."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -17,36 +16,23 @@ from agent.backends.kmsg import DeviceReader, KmsgBackend, inherited
 from agent.backends.power import PowerBackend, RedfishConfig
 from agent.backends.protocol import Backend
 from agent.backends.topology import TopologyBackend
-from agent.config import BackendsConfig, Config, ConfigError
-from agent.configvalues import listen_address
-from agent.engine import Engine, Facts
+from agent.config.schema import BackendsConfig, Config, ConfigError
+from agent.config.values import listen_address
+from agent.daemon.sampling import Engine, Facts
+from agent.lib.threads import Threads
 from agent.model import GpuIdentity, Instant, Reading
-from agent.peering import load_rack, rack_name
 from agent.sampler.estimate import Coefficients
 from agent.sampler.inventory import Inventory, Save
 from agent.sampler.settings import RackSettings, Settings
-from agent.selection import Selection
-from agent.threads import Threads
+from agent.wiring.command_line import DEFAULT_SCENARIO, Options, scenario_of
+from agent.wiring.rack import load_rack, rack_name
 from agent.worker.supervisor import Supervisor, WorkerOptions
+from exporters.selection import Selection
 from exporters.site import is_reserved
 
 log = logging.getLogger("coldplate")
 
-DEFAULT_SCENARIO = "healthy-training"
 STATE_DIRECTORY = Path("/var/lib/coldplate")
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line alone decides. `scenario_name` is None unless the devices are synthetic."""
-
-    sysfs: Path = Path("/sys")
-    procfs: Path = Path("/proc")
-    log_level: str = "info"
-    log_format: str = "logfmt"
-    scenario_name: str | None = None
-    folder: Path = Path()
-    """Where relative paths of the configuration begin: the folder of its file."""
 
 
 def load_settings(config: Config) -> Settings:
@@ -77,7 +63,10 @@ def check(config: Config) -> Selection:
     _jobs_config(config)
     if config.backends.devices == "synthetic":
         _checked_scenario(config)
-    return Selection(config.metrics.include, config.metrics.exclude)
+    try:
+        return Selection(config.metrics.include, config.metrics.exclude)
+    except ValueError as error:
+        raise ConfigError(f"metrics.{error}") from error
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -176,11 +165,6 @@ def _bmc(wanted: BackendsConfig) -> RedfishConfig | None:
         return RedfishConfig(**msgspec.structs.asdict(redfish))
     except ValueError as error:
         raise ConfigError(f"backends.redfish: {error}") from error
-
-
-def scenario_of(config: Config) -> str | None:
-    """The scenario's name or file, None unless the devices are synthetic."""
-    return (config.backends.scenario or DEFAULT_SCENARIO) if config.backends.devices == "synthetic" else None
 
 
 def faults_to_come(scenario: str, wall: float) -> list[str]:

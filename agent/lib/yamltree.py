@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, Union
 
-from agent.wording import one_line, shown
-from agent.yamlvalues import NULLS, fits, resolve
+from agent.lib.wording import one_line, shown
+from agent.lib.yamlvalues import NULLS, fits, resolve
 
 if TYPE_CHECKING:
     import yaml
@@ -247,7 +247,7 @@ def _events(text: str, libyaml: bool) -> Iterator[yaml.Event]:
     if libyaml and yaml.__with_libyaml__:
         loader: Any = yaml.CSafeLoader
     else:
-        from agent import yamlscan
+        from agent.lib import yamlscan
 
         loader = yamlscan.Loader
     try:

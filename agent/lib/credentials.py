@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from agent.textfile import CERTIFICATES, SECRET, read_text
+from agent.lib.textfile import CERTIFICATES, SECRET, read_text
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 MASK = "***"

@@ -12,7 +12,6 @@ from enum import Flag
 from fnmatch import fnmatchcase
 
 from agent.catalogue import BY_NAME
-from agent.config import ConfigError
 from agent.model import Metric, Reading, Series, Shown, Snapshot
 
 PREFIX = "coldplate_infiniband_"
@@ -38,7 +37,7 @@ WORDS = {
 
 
 class Selection:
-    """Leaves series out of a snapshot. Raises ConfigError for a pattern that can match nothing."""
+    """Leaves series out of a snapshot. Raises ValueError for a pattern that can match nothing."""
 
     def __init__(self, include: Sequence[str], exclude: Sequence[str]) -> None:
         self._include, self._exclude = tuple(include), tuple(exclude)
@@ -47,7 +46,7 @@ class Selection:
         """Rows of which every series is exposed, or none: asked of thousands of readings for each page."""
         self._told: dict[Series, bool] = {}
         self._last: tuple[Snapshot, Snapshot] | None = None
-        for key, patterns in (("metrics.include", include), ("metrics.exclude", exclude)):
+        for key, patterns in (("include", include), ("exclude", exclude)):
             for pattern in patterns:
                 _check(key, pattern)
 
@@ -103,4 +102,4 @@ def _check(key: str, pattern: str) -> None:
         return
     near = difflib.get_close_matches(pattern, [*BY_NAME, *WORDS], 1, 0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "; see docs/metrics.md for the names"
-    raise ConfigError(f"{key}: {pattern!r} matches no metric{hint}")
+    raise ValueError(f"{key}: {pattern!r} matches no metric{hint}")

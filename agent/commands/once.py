@@ -1,0 +1,99 @@
+"""`coldplate once`: one sample of every lane, to standard output or to a file."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import platform
+import sys
+import time
+from pathlib import Path
+
+from agent import __version__
+from agent.config.schema import Config, ConfigError
+from agent.lib import logs
+from agent.model import Snapshot
+from agent.wiring.command_line import Options, add_sources, read_config, read_options
+
+HELP = "take one sample and print it"
+DESCRIPTION = (
+    "Take one sample of every lane and print it; takes a little over one fast interval. "
+    "Exit status: 1 where --backend nvml finds no GPU."
+)
+
+log = logging.getLogger("coldplate.once")
+
+UP = "coldplate_gpu_up"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where devices are read, and how they are shown."""
+    add_sources(parser, "warn")
+    parser.add_argument(
+        "--format", choices=("text", "openmetrics", "json"), default="text", help="what to print (default %(default)s)"
+    )
+    parser.add_argument(
+        "--textfile",
+        type=Path,
+        metavar="FILE",
+        help="write the sample to FILE for node_exporter's textfile collector, atomically",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print one sample. Raises ConfigError."""
+    config = read_config(arguments)
+    logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
+    return sample_once(config, read_options(arguments, config), arguments.format, arguments.textfile)
+
+
+def sample_once(config: Config, options: Options, style: str, textfile: Path | None) -> int:
+    """Take the sample and show it as `style`: text, openmetrics or json; its exit status. Raises ConfigError."""
+    from agent.lib.clock import clock
+    from agent.sampler.health import OwnFacts
+    from agent.wiring.sources import build_engine, check
+    from exporters.page import age_of
+
+    selection = check(config)
+    facts = OwnFacts(__version__, platform.python_version(), options.scenario_name, reload_at=clock().wall)
+    engine = build_engine(config, options, clock, lambda: facts)
+    try:
+        whole = engine.once()
+    finally:
+        engine.stop()
+        engine.close(time.sleep)
+    status = _devices(config, whole)
+    snapshot = selection.apply(whole)
+    if textfile is not None:
+        _write_textfile(snapshot, textfile)
+        return status
+    sys.stdout.write(_page(snapshot, style, age_of(snapshot, clock().mono)).decode())
+    return status
+
+
+def _page(snapshot: Snapshot, style: str, age: float) -> bytes:
+    from exporters.encoder import Encoder, Format
+    from exporters.snapshot_json import success
+
+    if style == "json":
+        return b"".join(success(snapshot, age))
+    return Encoder().render(snapshot, Format.OPENMETRICS if style == "openmetrics" else Format.TEXT, age)
+
+
+def _devices(config: Config, snapshot: Snapshot) -> int:
+    """Say why no GPU was found where one was looked for; the exit status, 1 where GPUs were asked for by name."""
+    wanted = config.backends.devices
+    if wanted not in ("auto", "nvml") or any(each.metric.name == UP for each in snapshot.readings):
+        return 0
+    told = [report.detail for report in snapshot.reports if report.backend == "nvml" and report.detail]
+    log.warning("no GPU in this sample: %s", told[0] if told else "the driver has none")
+    return 1 if wanted == "nvml" else 0
+
+
+def _write_textfile(snapshot: Snapshot, path: Path) -> None:
+    from exporters.collector import write_textfile
+
+    try:
+        write_textfile(snapshot, path)
+    except OSError as error:
+        raise ConfigError(f"--textfile: {path}: {error.strerror}") from error

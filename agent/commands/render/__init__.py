@@ -1,0 +1,89 @@
+"""`coldplate render`: documents, rule files and dashboards, generated from what the agent knows."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import msgspec
+
+from agent.commands.render import dashboards
+from agent.config.schema import ConfigError
+from agent.config.values import base_url
+from agent.wiring.command_line import add_config_file, folder_of, read_file
+
+HELP = "write a document or rule files that are generated from what the agent knows"
+DESCRIPTION = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is written, and where to."""
+    parser.add_argument(
+        "what",
+        choices=("metrics", "scenarios", "rules", "dashboards"),
+        help="metrics: the reference of all metrics; scenarios: the synthetic devices; both as Markdown; "
+        "rules: the rule files as the configuration has them, for a Prometheus server; dashboards: for Grafana",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="PATH",
+        help="write to this file instead of standard output; with rules and dashboards: into this directory, "
+        "which must be given",
+    )
+    parser.add_argument(
+        "--runbook-base",
+        metavar="URL",
+        help="with rules: the runbooks of the pack are below this address (default rules.runbook_base)",
+    )
+    add_config_file(parser)
+    dashboards.add_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write what is asked for. Raises ConfigError."""
+    if arguments.what != "rules" and arguments.runbook_base is not None:
+        raise ConfigError(f"render {arguments.what}: --runbook-base is for rules alone")
+    if arguments.what == "dashboards":
+        return dashboards.render(arguments)
+    if dashboards.used(arguments):
+        raise ConfigError(f"render {arguments.what}: --datasource, --label and --prefix are for dashboards alone")
+    if arguments.what == "rules":
+        return _render_rules(arguments)
+    text = _document(arguments.what)
+    if arguments.out is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        arguments.out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--out: {arguments.out}: {error.strerror}") from error
+    return 0
+
+
+def _render_rules(arguments: argparse.Namespace) -> int:
+    from agent.commands.render import rules
+    from agent.wiring.rules import load_files
+
+    if arguments.out is None:
+        raise ConfigError("render rules: give the directory for the files with --out DIR")
+    config = read_file(arguments)
+    if arguments.runbook_base is not None:
+        try:
+            base_url(arguments.runbook_base)
+        except ValueError as error:
+            raise ConfigError(f"--runbook-base: {error}") from error
+        changed = msgspec.structs.replace(config.rules, runbook_base=arguments.runbook_base)
+        config = msgspec.structs.replace(config, rules=changed)
+    return rules.render(load_files(config, folder_of(arguments)), arguments.out)
+
+
+def _document(what: str) -> str:
+    if what == "scenarios":
+        from agent.backends.synthetic import document
+
+        return document.render()
+    from exporters.document import render
+
+    return render()

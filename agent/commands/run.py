@@ -1,0 +1,37 @@
+"""`coldplate run`: the daemon."""
+
+from __future__ import annotations
+
+import argparse
+
+from agent.wiring.command_line import add_sources, read_config, read_options
+
+HELP = "sample the node and serve it until told to stop"
+DESCRIPTION = "Sample the node and serve it until told to stop. SIGHUP reads the configuration again, SIGTERM ends."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where devices are read, and where they are served."""
+    add_sources(parser, "info")
+    parser.add_argument(
+        "--web.listen-address",
+        dest="listen",
+        action="append",
+        metavar="ADDRESS",
+        help="address to serve on, host:port or :port; may be repeated (default :19400)",
+    )
+    parser.add_argument(
+        "--web.telemetry-path", dest="telemetry_path", metavar="PATH", help="path of the metrics (default /metrics)"
+    )
+    parser.add_argument(
+        "--web.enable-lifecycle", dest="lifecycle", action="store_true", default=None, help="allow POST /-/reload"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until told to stop. Raises ConfigError and BindError."""
+    from agent.daemon import service
+
+    first = [read_config(arguments)]
+    options = read_options(arguments, first[0])
+    return service.run(options, lambda: first.pop() if first else read_config(arguments, again=True))

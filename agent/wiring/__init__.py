@@ -1,0 +1,1 @@
+"""From the configuration to running parts: one file a part."""

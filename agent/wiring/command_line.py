@@ -1,0 +1,137 @@
+"""What the command line says beside the configuration file, and over it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from agent.config.schema import Config, ConfigError, load
+from agent.config.values import DEVICES, check_url_path
+from agent.lib import logs
+from agent.lib.textfile import descriptor_of
+from agent.lib.wording import one_line
+
+DEFAULT_FILE = Path("/etc/coldplate/coldplate.yaml")
+DEFAULT_SCENARIO = "healthy-training"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line alone decides. `scenario_name` is None unless the devices are synthetic."""
+
+    sysfs: Path = Path("/sys")
+    procfs: Path = Path("/proc")
+    log_level: str = "info"
+    log_format: str = "logfmt"
+    scenario_name: str | None = None
+    folder: Path = Path()
+    """Where relative paths of the configuration begin: the folder of its file."""
+
+
+def add_config_file(parser: argparse.ArgumentParser) -> None:
+    """The option that names the configuration file."""
+    parser.add_argument(
+        "--config.file",
+        dest="config_file",
+        type=Path,
+        metavar="FILE",
+        help=f"configuration file (default {DEFAULT_FILE} if it is there; every key has a default)",
+    )
+
+
+def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
+    """The options of commands that read devices; `level` is the least severe log line that they print."""
+    add_config_file(parser)
+    parser.add_argument(
+        "--backend",
+        choices=DEVICES,
+        metavar="NAME",
+        help=f"where GPUs are read: {', '.join(DEVICES)} (default auto: nvml where it is)",
+    )
+    parser.add_argument(
+        "--scenario", metavar="NAME|FILE", help="scenario of the synthetic devices; implies --backend synthetic"
+    )
+    for name in ("sysfs", "procfs"):
+        parser.add_argument(
+            f"--path.{name}",
+            dest=name,
+            type=Path,
+            default=Path("/sys" if name == "sysfs" else "/proc"),
+            metavar="DIR",
+            help=f"root of {name} (default %(default)s)",
+        )
+    parser.add_argument(
+        "--log.level",
+        dest="log_level",
+        choices=logs.LEVELS,
+        default=level,
+        help="least severe log lines to print (default %(default)s)",
+    )
+    parser.add_argument(
+        "--log.format",
+        dest="log_format",
+        choices=logs.FORMATS,
+        default="logfmt",
+        help="format of log lines (default %(default)s)",
+    )
+
+
+def read_file(arguments: argparse.Namespace, *, again: bool = False) -> Config:
+    """The file's configuration; `again` when it was read before, which a pipe cannot be. Raises ConfigError."""
+    file, must_exist = arguments.config_file or DEFAULT_FILE, arguments.config_file is not None
+    return load(file, must_exist, handed=not again)
+
+
+def folder_of(arguments: argparse.Namespace) -> Path:
+    """Where relative paths of the configuration begin: beside it, or here if it comes through a pipe."""
+    file = arguments.config_file or DEFAULT_FILE
+    return Path.cwd() if descriptor_of(file) is not None else file.absolute().parent
+
+
+def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config:
+    """The file's configuration with the command line laid over it. Raises ConfigError."""
+    config = read_file(arguments, again=again)
+    backends, web = config.backends, config.web
+    devices = arguments.backend or ("synthetic" if arguments.scenario else None)
+    if devices is not None:
+        scenario = backends.scenario if devices == "synthetic" else None
+        backends = msgspec.structs.replace(backends, devices=devices, scenario=scenario)
+    if arguments.scenario is not None:
+        if backends.devices != "synthetic":
+            raise ConfigError(f"--scenario needs --backend synthetic, not {backends.devices}")
+        backends = msgspec.structs.replace(backends, scenario=arguments.scenario)
+    given = {
+        "listen": tuple(arguments.listen) if getattr(arguments, "listen", None) else None,
+        "telemetry_path": getattr(arguments, "telemetry_path", None),
+        "enable_lifecycle": getattr(arguments, "lifecycle", None),
+    }
+    web = msgspec.structs.replace(web, **{key: value for key, value in given.items() if value is not None})
+    try:
+        check_url_path(web.telemetry_path)
+    except ValueError as error:
+        raise ConfigError(f"--web.telemetry-path: {error}") from error
+    for name, root in (("--path.sysfs", arguments.sysfs), ("--path.procfs", arguments.procfs)):
+        if not os.path.isdir(root):  # noqa: PTH112 unlike Path's it never raises
+            raise ConfigError(f"{name}: {one_line(str(root))} is no directory")
+    return msgspec.structs.replace(config, backends=backends, web=web)
+
+
+def read_options(arguments: argparse.Namespace, config: Config) -> Options:
+    """What the command line decides alone, for a configuration that it was laid over."""
+    return Options(
+        arguments.sysfs,
+        arguments.procfs,
+        arguments.log_level,
+        arguments.log_format,
+        scenario_of(config),
+        folder_of(arguments),
+    )
+
+
+def scenario_of(config: Config) -> str | None:
+    """The scenario's name or file, None unless the devices are synthetic."""
+    return (config.backends.scenario or DEFAULT_SCENARIO) if config.backends.devices == "synthetic" else None
