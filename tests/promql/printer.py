@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 from alerts.promql import Matcher
 from alerts.promql.syntax import tree
@@ -37,7 +38,9 @@ def show(node: tree.Expression) -> str:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\ufffd", "\\ufffd")
+    """As a literal. What no query may hold as it is becomes an escape: U+FFFD, and bytes that are no UTF-8."""
+    written = json.dumps(text, ensure_ascii=False).replace("\ufffd", "\\ufffd")
+    return re.sub("[\udc80-\udcff]", lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", written)
 
 
 def _selector(node: tree.VectorSelector) -> str:

@@ -181,6 +181,7 @@ def test_any_text_is_compiled_or_refused(text: str) -> None:
 
 
 @given(st.integers(0, 2**32), st.booleans())
+@example(seed=471, damaged=True)  # a text of bytes that are no UTF-8
 def test_a_tree_that_is_written_is_read_again(seed: int, damaged: bool) -> None:
     babbler = Babbler(seed, newer=True)
     try:
