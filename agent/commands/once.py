@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
-import platform
 import sys
 import time
 from pathlib import Path
 
-from agent import __version__
 from agent.config.schema import Config, ConfigError
 from agent.lib import logs
 from agent.model import Snapshot
@@ -49,19 +47,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 def sample_once(config: Config, options: Options, style: str, textfile: Path | None) -> int:
     """Take the sample and show it as `style`: text, openmetrics or json; its exit status. Raises ConfigError."""
+    from agent.daemon.hub import Hub
+    from agent.daemon.reloading import LastReload
+    from agent.daemon.self_metrics import SelfMetrics
     from agent.lib.clock import clock
-    from agent.sampler.health import OwnFacts
-    from agent.wiring.sources import build_engine, check
+    from agent.wiring.checks import check
+    from agent.wiring.sources import make_sampling_loop
     from exporters.page import age_of
 
     selection = check(config)
-    facts = OwnFacts(__version__, platform.python_version(), options.scenario_name, reload_at=clock().wall)
-    engine = build_engine(config, options, clock, lambda: facts)
+    own = SelfMetrics(options.scenario_name, LastReload(clock().wall))
+    sampling = make_sampling_loop(config, options, Hub(), {"telling of itself": own})
     try:
-        whole = engine.once()
+        whole = sampling.once()
     finally:
-        engine.stop()
-        engine.close(time.sleep)
+        sampling.stop()
+        sampling.close(time.sleep)
     status = _devices(config, whole)
     snapshot = selection.apply(whole)
     if textfile is not None:

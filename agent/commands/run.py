@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 
+from agent.lib import logs
 from agent.wiring.command_line import add_sources, read_config, read_options
 
 HELP = "sample the node and serve it until told to stop"
@@ -30,8 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to stop. Raises ConfigError and BindError."""
-    from agent.daemon import service
+    from agent.daemon.systemd import Notifier
+    from agent.wiring.service import make_service
 
     first = [read_config(arguments)]
     options = read_options(arguments, first[0])
-    return service.run(options, lambda: first.pop() if first else read_config(arguments, again=True))
+    logs.set_up(options.log_level, options.log_format, sys.stderr)
+    notifier = Notifier(os.environ, os.getpid())
+    return make_service(options, lambda: first.pop() if first else read_config(arguments, again=True), notifier).run()

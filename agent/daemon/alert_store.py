@@ -33,7 +33,7 @@ class Loaded(NamedTuple):
     told: frozenset[str]
 
 
-class Keeper:
+class AlertStateStore:
     """Hands the state to `files`. `source` names the devices: a drill's alerts are not the node's."""
 
     def __init__(self, folder: Path, source: str, files: StateFiles) -> None:

@@ -23,22 +23,27 @@ Tell = Callable[[bool, str], None]
 """What somebody who asked is told: whether it went well, and a text."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LastReload:
     """How the configuration was last read; `at` is when it was last read well, in Unix seconds."""
 
-    good: bool
     at: float
+    good: bool = True
     message: str = ""
 
 
 class Reloads:
-    """`reread` reads the configuration and puts it in force, or raises and changes nothing."""
+    """Keeps `last`. `reread` reads the configuration and puts it in force, or raises and changes nothing."""
 
     def __init__(
-        self, reread: Callable[[], None], clock: Callable[[], Instant], notifier: Notifier, threads: Threads
+        self,
+        reread: Callable[[], None],
+        last: LastReload,
+        clock: Callable[[], Instant],
+        notifier: Notifier,
+        threads: Threads,
     ) -> None:
-        self.last = LastReload(True, clock().wall)
+        self._last = last
         self._reread = reread
         self._clock = clock
         self._notifier = notifier
@@ -80,7 +85,7 @@ class Reloads:
         self._notifier.send(RELOADING=1, MONOTONIC_USEC=int(self._clock().mono * 1e6))
         try:
             self._attempt()
-            good, text = self.last.good, self.last.message or "configuration reloaded"
+            good, text = self._last.good, self._last.message or "configuration reloaded"
         finally:
             self._notifier.send(READY=1)
             self._answer(askers, good, text)
@@ -90,11 +95,11 @@ class Reloads:
             self._reread()
         except Exception as error:  # a defect of ours, too, must leave the running configuration in force
             known = isinstance(error, ConfigError)
-            self.last = LastReload(False, self.last.at, str(error))
+            self._last.good, self._last.message = False, str(error)
             kept = "configuration not reloaded, the running one stays in force: %s"
             log.error(kept, error, exc_info=None if known else error)
         else:
-            self.last = LastReload(True, self._clock().wall)
+            self._last.good, self._last.message, self._last.at = True, "", self._clock().wall
             log.info("configuration reloaded")
 
     @staticmethod

@@ -12,13 +12,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from agent.daemon.alert_store import Keeper
+from agent.daemon.alert_store import AlertStateStore
+from agent.daemon.hub import Hub
 from agent.lib.threads import KeptThread, Threads
-from agent.model import GroupReport, Instant, Labels, Reading, Snapshot
-from agent.wiring.rules import Alerting
-from alerts.engine import Evaluation, RuleEngine
+from agent.model import GroupReport, Instant, Labels, Reading
+from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.notify.delivery import HttpReceiver
 from alerts.notify.dispatch import Dispatcher
@@ -38,8 +39,18 @@ PATIENCE = 30.0
 """Seconds that a round may take before the thread counts as standing still."""
 
 
-class Judge:
-    """Runs the rule engine. `latest` gives the last snapshot, `period` the seconds between two of them.
+@dataclass(frozen=True, slots=True)
+class Alerting:
+    """All that the configuration says of rules and of who is told; `resend` in seconds."""
+
+    rules: Ruleset
+    receivers: tuple[Receiver, ...]
+    resend: float
+    external_labels: Labels
+
+
+class RuleManager:
+    """Runs the rule engine on the snapshots of the hub.
 
     `foreign` gives what is known of other nodes at a moment, for rules that look beyond this one.
     """
@@ -49,18 +60,16 @@ class Judge:
         alerting: Alerting,
         target: Labels,
         clock: Callable[[], Instant],
-        latest: Callable[[], Snapshot | None],
-        period: Callable[[], float],
-        keeper: Keeper | None = None,
+        hub: Hub,
+        store: AlertStateStore | None = None,
         foreign: Callable[[Instant], Sequence[Reading]] = lambda _: (),
         threads: Threads | None = None,
     ) -> None:
         self._threads = threads or Threads()
         self._thread: KeptThread | None = None
         self._clock = clock
-        self._latest = latest
-        self._period = period
-        self._keeper = keeper
+        self._hub = hub
+        self._store = store
         self._foreign = foreign
         self._exposition = Exposition(target)
         self._fresh = threading.Event()
@@ -72,14 +81,15 @@ class Judge:
         self._engine = RuleEngine(alerting.rules, target, clock(), time.perf_counter, self._stopping.is_set)
         self._announce(alerting)
         self._dispatcher = Dispatcher(alerting.receivers, alerting.resend, alerting.external_labels, self._threads)
-        self.readings: tuple[Reading, ...] = ()
-        """The engine's own series after the last round; swapped by reference, for any thread."""
+        self._readings: tuple[Reading, ...] = ()
+        """Swapped by reference."""
+        hub.follow("waking the rules", lambda _: self._fresh.set())
 
     def start(self) -> None:
         """Take up what an earlier run remembered, and begin."""
-        if self._keeper is not None:
+        if self._store is not None:
             now = self._clock()
-            loaded = self._keeper.load(self._engine, now)
+            loaded = self._store.load(self._engine, now)
             knowing = [each for each in self._dispatcher.receivers if not each.url or each.url in loaded.told]
             self._dispatcher.already_told([record.alert for _, _, record in self._engine.remembered()], knowing)
             self._dispatcher.end(loaded.lost, self._engine.time(now))
@@ -92,12 +102,12 @@ class Judge:
         self._fresh.set()
         ended = self._thread is None or self._thread.join(CLOSING)
         self._dispatcher.stop(CLOSING)
-        if self._keeper is not None and ended:
-            self._keeper.close(self._engine, self._clock(), self._told())
+        if self._store is not None and ended:
+            self._store.close(self._engine, self._clock(), self._told())
 
-    def snapshot_taken(self) -> None:
-        """There is a new snapshot. For the sampling thread: returns at once."""
-        self._fresh.set()
+    def readings(self, _now: Instant) -> tuple[Reading, ...]:
+        """The engine's own series after the last round. For any thread."""
+        return self._readings
 
     def reconfigure(self, alerting: Alerting) -> None:
         """Evaluate other rules, tell other receivers, from the next round on. For any thread."""
@@ -126,7 +136,7 @@ class Judge:
         if self._stopping.wait(max(began + PROMPT * interval - self._clock().mono, 0.0)):
             return False
         self._fresh.clear()
-        share = PATIENT if self._period() <= interval else 1.0
+        share = PATIENT if self._hub.period <= interval else 1.0
         self._fresh.wait(max(began + share * interval - self._clock().mono, 0.0))
         return not self._stopping.is_set()
 
@@ -135,7 +145,7 @@ class Judge:
             alerting, self._wanted = self._wanted, None
         if alerting is not None:
             self._take_up(alerting, now)
-        snapshot = self._latest()
+        snapshot = self._hub.latest
         if snapshot is None:
             return
         done = self._engine.round(snapshot, now, self._foreign(now))
@@ -145,8 +155,8 @@ class Judge:
         for each in done:
             self._tell(each)
         self._show()
-        if self._keeper is not None:
-            self._keeper.after(self._engine, done, now, self._told())
+        if self._store is not None:
+            self._store.after(self._engine, done, now, self._told())
         self._broken = ""
 
     def _told(self) -> frozenset[str]:
@@ -176,7 +186,7 @@ class Judge:
         self._failing = (self._failing - mended) | failing
 
     def _show(self) -> None:
-        self.readings = self._exposition.readings(
+        self._readings = self._exposition.readings(
             self._engine.reports(), self._engine.windows, self._dispatcher.receivers
         )
 

@@ -10,15 +10,17 @@ import logging
 import os
 import select
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from agent.backends.own import OwnProcesses
 from agent.backends.protocol import Backend, ChannelError, LaneSample
+from agent.daemon.hub import Hub
+from agent.daemon.isolation import Isolation
 from agent.lib.threads import Threads
-from agent.model import Instant, Lane, Outcome, Reason, Snapshot
-from agent.sampler.health import OwnFacts
-from agent.sampler.inventory import Inventory
+from agent.model import Instant, Lane, Outcome, Reading, Reason, Snapshot
+from agent.sampler.health import LoopFacts
 from agent.sampler.runner import Runner
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Schedule
@@ -41,34 +43,36 @@ LATE = 60.0
 OPENING = 5.0
 """Seconds that the first snapshot waits for the devices to be opened."""
 
-Facts = Callable[[], OwnFacts]
 Clock = Callable[[], Instant]
 
 
-class Engine:
-    """Runs the sources and makes the snapshots.
+class Teller(Protocol):
+    """A part of the agent that has something to tell with each snapshot, and need not be waited for."""
 
-    `facts` tells what only the daemon knows; `published` is called after each snapshot, and must return at once.
-    """
+    def readings(self, now: Instant) -> Iterable[Reading]:
+        """What is to be told at this moment. It is called in the sampling thread, and must return at once."""
+
+
+class SamplingLoop:
+    """Runs the sources, makes the snapshots, and puts them into the hub. `tellers` by what they do, for the log."""
 
     def __init__(
         self,
-        settings: Settings,
+        sampler: Sampler,
         supervisor: Supervisor | None,
-        devices: str,
         backends: Sequence[Backend],
-        inventory: Inventory,
         clock: Clock,
-        facts: Facts,
-        published: Callable[[], None] = lambda: None,
+        hub: Hub,
+        tellers: Mapping[str, Teller] | None = None,
         threads: Threads | None = None,
     ) -> None:
         threads = threads or Threads()
         self._clock = clock
-        self._facts = facts
-        self._published = published
+        self._hub = hub
+        self._tellers = dict(tellers or {})
+        self._isolation = Isolation()
         self.supervisor = supervisor
-        self.devices = devices
+        self.sampler = sampler
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._runners = [Runner(backend, clock, self._wake, threads) for backend in backends]
         self._own = OwnProcesses()
@@ -76,10 +80,9 @@ class Engine:
         self._pending: set[str] = set()
         self._reconfigured: Settings | None = None
         self._stopping = threading.Event()
-        paces = {backend.name: backend.shortest for backend in backends}
-        self.sampler = Sampler(settings, inventory, devices, paces)
-        self.schedule = Schedule(settings, clock().mono)
-        self.latest: Snapshot | None = None
+        sampler.paces = {backend.name: backend.shortest for backend in backends}
+        self.schedule = Schedule(sampler.settings, clock().mono)
+        hub.period = sampler.settings.fast
         self.heartbeat = 0
         """Grows as long as the loop goes round, also between two ticks that are far apart."""
 
@@ -97,8 +100,8 @@ class Engine:
         self.tick()
         self._pump(self.schedule.next_tick, lambda: False)
         self.tick()
-        assert self.latest is not None
-        return self.latest
+        assert self._hub.latest is not None
+        return self._hub.latest
 
     def stop(self) -> None:
         """Make `run` return soon. For any thread."""
@@ -150,6 +153,7 @@ class Engine:
         if settings is not None:
             self.sampler.reconfigure(settings)
             self.schedule.reconfigure(settings, self._clock().mono)
+            self._hub.period = settings.fast
 
     def _ask_devices(self, lanes: Sequence[Lane], now: float) -> None:
         if self.supervisor is None:
@@ -166,7 +170,7 @@ class Engine:
         self.supervisor.step(now)
         downfall, self.supervisor.downfall = self.supervisor.downfall, None
         if downfall is not None:
-            self.sampler.health.outcome(self.devices, Outcome.FAILED, downfall.detail)
+            self.sampler.health.outcome(self.sampler.devices, Outcome.FAILED, downfall.detail)
             self.sampler.refused(downfall.reason, downfall.detail)
 
     def _publish(self, lanes: Sequence[Lane]) -> None:
@@ -175,11 +179,16 @@ class Engine:
             self.sampler.take_own(now.mono, self._own.read(self._pids()))
         flights = {runner.backend.name: runner.flight for runner in self._runners}
         self.sampler.take_flights({name: flight for name, flight in flights.items() if flight is not None})
-        self.latest = self.sampler.snapshot(now, self._own_facts())
-        self._published()
+        self._hub.publish(self.sampler.snapshot(now, self._own_facts(), self._told(now)))
 
-    def _own_facts(self) -> OwnFacts:
-        facts = replace(self._facts(), ticks=self.schedule.ticks, ticks_missed=self.schedule.missed)
+    def _told(self, now: Instant) -> list[Reading]:
+        told: list[Reading] = []
+        for what, teller in self._tellers.items():
+            told.extend(self._isolation.run(what, lambda teller=teller: tuple(teller.readings(now)), ()))  # type: ignore[misc]
+        return told
+
+    def _own_facts(self) -> LoopFacts:
+        facts = LoopFacts(self.schedule.ticks, self.schedule.missed)
         supervisor = self.supervisor
         if supervisor is None:
             return facts
@@ -255,7 +264,7 @@ class Engine:
         if isinstance(message, LaneSample):
             if self.sampler.take_lane(message):
                 self.schedule.hasten(self._clock().mono)
-            health.enter_lane(self.devices, message)
+            health.enter_lane(self.sampler.devices, message)
         elif isinstance(message, ChannelError):
             self.sampler.take_error(message)
         elif isinstance(message, Hello):
@@ -270,5 +279,5 @@ class Engine:
 
     def _refused(self, refusal: Refusal) -> None:
         outcome = Outcome.ABSENT if refusal.absent else Outcome.FAILED
-        self.sampler.health.outcome(self.devices, outcome, refusal.detail)
+        self.sampler.health.outcome(self.sampler.devices, outcome, refusal.detail)
         self.sampler.refused(Reason.LOST, refusal.detail)

@@ -36,25 +36,14 @@ class _Record:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnFacts:
-    """What the daemon knows of itself at a tick; None where there is no such thing."""
+class LoopFacts:
+    """What the sampling loop knows of itself at a tick; None where there is no such thing."""
 
-    version: str
-    python: str
-    scenario: str | None = None
     ticks: int = 0
     ticks_missed: int = 0
     worker_up: bool | None = None
     worker_restarts: int = 0
     worker_garbage: int = 0
-    reload_ok: bool = True
-    reload_at: float = 0.0
-    judgement: tuple[Reading, ...] = ()
-    """The rule engine's own series."""
-    rack: tuple[Reading, ...] = ()
-    """What is known of the rack beside its configuration."""
-    vitals: tuple[Reading, ...] = ()
-    """How the agent's threads and state files are doing."""
 
 
 class Health:
@@ -150,22 +139,16 @@ class Health:
                 show("coldplate_backend_reads_total", count, outcome)
         return rows
 
-    def own_readings(self, facts: OwnFacts, settings: Settings) -> list[Reading]:
-        """The agent's own series."""
+    def loop_readings(self, facts: LoopFacts, settings: Settings) -> list[Reading]:
+        """The series of the sampling loop and its worker."""
         node = Node()
-        build = (("version", facts.version), ("python", facts.python))
         rows = [
-            self.reading("coldplate_build_info", node, 1, build),
             self.reading("coldplate_ticks_total", node, facts.ticks),
             self.reading("coldplate_ticks_missed_total", node, facts.ticks_missed),
-            self.reading("coldplate_config_last_reload_successful", node, int(facts.reload_ok)),
-            self.reading("coldplate_config_last_reload_success_timestamp_seconds", node, facts.reload_at),
             self.reading("coldplate_sampling_interval_seconds", node, settings.fast, (("lane", "fast"),)),
             self.reading("coldplate_sampling_interval_seconds", node, settings.slow, (("lane", "slow"),)),
             self.reading("coldplate_sampling_interval_seconds", node, settings.cold, (("lane", "cold"),)),
         ]
-        if facts.scenario is not None:
-            rows.append(self.reading("coldplate_synthetic_info", node, 1, (("scenario", facts.scenario),)))
         if facts.worker_up is not None:
             rows.append(self.reading("coldplate_worker_up", node, int(facts.worker_up)))
             rows.append(self.reading("coldplate_worker_restarts_total", node, facts.worker_restarts))
@@ -175,9 +158,6 @@ class Health:
             rows.append(self.reading("coldplate_readings_rejected_total", worker, facts.worker_garbage, cause))
         if settings.rack is not None:
             rows.extend(self._rack_readings(settings.rack))
-        rows.extend(facts.rack)
-        rows.extend(facts.judgement)
-        rows.extend(facts.vitals)
         return rows
 
     def _rack_readings(self, settings: RackSettings) -> Iterator[Reading]:

@@ -5,7 +5,7 @@ It reads no clock and touches no device; the loop above it says what came and wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
@@ -29,7 +29,7 @@ from agent.sampler.blocks import Block, Key, MissingSeries, gaps_for, withdrawn
 from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
 from agent.sampler.devices import Devices, Trouble
 from agent.sampler.estimate import estimate
-from agent.sampler.health import Health, OwnFacts
+from agent.sampler.health import Health, LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.overdue import Overdue
 from agent.sampler.presence import Presence
@@ -43,17 +43,18 @@ REJECTED = BY_NAME["coldplate_readings_rejected_total"]
 class Sampler:
     """All state of sampling between two ticks. Belongs to one thread."""
 
-    def __init__(self, settings: Settings, inventory: Inventory, devices: str, paces: Mapping[str, float]) -> None:
-        """`devices` names the worker's source; `paces` are the seconds between two reads of the other backends."""
+    def __init__(self, settings: Settings, inventory: Inventory, devices: str) -> None:
+        """`devices` names the worker's source."""
         self.settings = settings
-        self._paces = paces
+        self.devices = devices
+        self.paces: Mapping[str, float] = {}
+        """The seconds between two reads of the other backends."""
         self.inventory = inventory
         self.presence = Presence(inventory)
         self.health = Health()
         self.xids = XidLedger(inventory)
         self._overdue = Overdue()
         self._flights: Mapping[str, Flight] = {}
-        self._devices = devices
         self._conditioners: dict[str, Conditioner] = {}
         self._estimates = Conditioner(settings.window)
         self._metered = False
@@ -85,9 +86,9 @@ class Sampler:
         self._gpus.recognise()
         nobody = self._gpus.nobody()
         if nobody:
-            self.health.outcome(self._devices, Outcome.FAILED, nobody)
+            self.health.outcome(self.devices, Outcome.FAILED, nobody)
         else:
-            self.health.opened(self._devices)
+            self.health.opened(self.devices)
 
     def refused(self, reason: Reason, detail: str) -> None:
         """The devices cannot be read at all, for this reason."""
@@ -95,7 +96,7 @@ class Sampler:
 
     def take_lane(self, sample: LaneSample) -> bool:
         """One lane of one device. True if the device is back from an error, which took what its other lanes showed."""
-        key = (self._devices, sample.channel, sample.lane)
+        key = (self.devices, sample.channel, sample.lane)
         self._store(key, sample.mono, sample.readings, sample.gaps)
         if sample.lane is Lane.SLOW:
             self._processes[sample.channel] = (sample.mono, sample.processes or ())
@@ -104,7 +105,7 @@ class Sampler:
     def take_error(self, error: ChannelError) -> None:
         """One device that could not be read as a whole."""
         self._gpus.failed(error)
-        key = (self._devices, error.channel, error.lane)
+        key = (self.devices, error.channel, error.lane)
         block = self._blocks.get(key)
         if block is not None and error.lane is not Lane.FAST:
             self._blocks[key] = withdrawn(block, error.mono, error.reason, error.detail)
@@ -145,8 +146,8 @@ class Sampler:
             running[identity.gpu] = processes if answers else ()
         return running
 
-    def snapshot(self, now: Instant, facts: OwnFacts) -> Snapshot:
-        """The node as it is known now."""
+    def snapshot(self, now: Instant, facts: LoopFacts, told: Iterable[Reading] = ()) -> Snapshot:
+        """The node as it is known now, with what other parts of the agent tell as it is."""
         self._sequence += 1
         readings: list[Reading] = []
         missing: dict[Series, Reading] = {}  # once each: two lanes of a device may miss the same
@@ -167,7 +168,7 @@ class Sampler:
                 gaps.setdefault(key[0], []).extend(block_gaps)
                 missing.update((each.series, each) for each in self._missing_readings(key, block, block_gaps))
         unseen, unestimated = self._gpus.unseen(now.mono, patience), self._node_power(now.mono, readings)
-        for backend, extra in (*self.health.unheard().items(), (self._devices, unseen), ("estimate", unestimated)):
+        for backend, extra in (*self.health.unheard().items(), (self.devices, unseen), ("estimate", unestimated)):
             if extra:
                 gaps.setdefault(backend, []).extend(extra)
                 missing.update((each.series, each) for each in self._missing_series.of(extra))
@@ -177,7 +178,8 @@ class Sampler:
         readings.extend(self.xids.readings())
         self.xids.tell(now.mono)
         readings.extend(self.health.backend_readings(now.mono))
-        readings.extend(self.health.own_readings(facts, self.settings))
+        readings.extend(self.health.loop_readings(facts, self.settings))
+        readings.extend(told)
         readings.extend(self._rejections())
         return Snapshot(self._sequence, now, tuple(readings), self.health.reports(gaps))
 
@@ -220,7 +222,7 @@ class Sampler:
 
     def _patience(self, backend: str, lane: Lane) -> float:
         """Seconds after which a backend's last read says nothing about the present any more."""
-        return max(self.settings.patience(lane), 3 * self._paces.get(backend, 0.0))
+        return max(self.settings.patience(lane), 3 * self.paces.get(backend, 0.0))
 
     def _missing_readings(self, key: Key, block: Block, gaps: Sequence[Gap]) -> list[Reading]:
         known = self._missing.get(key)
@@ -265,7 +267,7 @@ class Sampler:
 
     def _gpu_power(self, now: float, patience: float) -> list[float | None]:
         """The power of each GPU of the inventory; None where it is not known now."""
-        conditioner = self._conditioners.get(self._devices)
+        conditioner = self._conditioners.get(self.devices)
         noted = conditioner.noted[GPU_POWER] if conditioner is not None else {}
         power: list[float | None] = []
         for identity in self.inventory.gpus.values():

@@ -15,20 +15,15 @@ from agent.model import Instant
 from agent.rack.access import Access
 from agent.rack.breaker import CLASSES, electronic
 from agent.rack.heat import Breaker
+from agent.rack.monitor import Options, RackMonitor
 from agent.rack.peers import Member
 from agent.rack.targets import MOST, parse_entry
-from agent.rack.watch import Options, Watch
-from agent.wiring.rules import SCRAPE_JOB, instance
+from agent.wiring.identity import SCRAPE_JOB, instance, rack_name
 
 log = logging.getLogger("coldplate.rack")
 
 FORM = "coldplate-rack/1"
 """What the state file of the breakers begins with."""
-
-
-def rack_name(config: Config) -> str:
-    """The rack that feeds this node; empty where it is not configured."""
-    return config.rack.name or config.node.rack or ""
 
 
 def load_rack(config: Config, folder: Path, patience: float) -> Options:
@@ -77,21 +72,21 @@ def _breaker(name: str, config: BreakerConfig, feeds: Mapping[str, float]) -> Br
     return Breaker(name, curve, config.rating)
 
 
-def make_watch(
+def make_rack_monitor(
     config: Config,
     options: Options,
     clock: Callable[[], Instant],
     threads: Threads,
     path: Path | None = None,
     put: Callable[[Path, bytes], None] | None = None,
-) -> Watch:
+) -> RackMonitor:
     """The part itself, with an identity of its own that no other agent and no later run has.
 
     It takes up what an earlier run kept at `path`; `put` has what it keeps written there.
     """
     keep = None if path is None or put is None else partial(_put, put, path)
     member = Member(rack_name(config), config.node.cluster or "", os.urandom(12).hex(), instance(config), SCRAPE_JOB)
-    made = Watch(member, options, clock, lambda: os.urandom(1)[0] / 256, threads, keep)
+    made = RackMonitor(member, options, clock, lambda: os.urandom(1)[0] / 256, threads, keep)
     if path is not None and options.breakers:
         _restore(made, path)
     return made
@@ -101,7 +96,7 @@ def _put(put: Callable[[Path, bytes], None], path: Path, body: bytes) -> None:
     put(path, seal(FORM, body))
 
 
-def _restore(watch: Watch, path: Path) -> None:
+def _restore(watch: RackMonitor, path: Path) -> None:
     """Hand over what an earlier run kept. Without it, breakers are taken to be warm."""
     try:
         body = unseal(FORM, read_whole(path))

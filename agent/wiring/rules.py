@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from agent.config.schema import Config, ConfigError, OverrideConfig, ReceiverConfig
 from agent.config.values import base_url
+from agent.daemon.alert_store import AlertStateStore
+from agent.daemon.hub import Hub
+from agent.daemon.rule_loop import Alerting, RuleManager
+from agent.lib.clock import clock
+from agent.lib.durable import clear_unfinished
+from agent.lib.statefiles import StateFiles
 from agent.lib.threads import Threads
-from agent.model import Instant, Labels
+from agent.model import Instant, Reading
+from agent.wiring.identity import external_labels, external_url, source_of, target_labels
+from agent.wiring.state import drill_file
 from alerts import packs
 from alerts.engine import Ruleset
 from alerts.group import Surroundings
@@ -31,20 +37,7 @@ from alerts.runbook_links import lead_to
 
 log = logging.getLogger("coldplate.rules")
 
-SCRAPE_JOB = "coldplate"
-"""The job that the Prometheus configuration in the documentation scrapes this agent with."""
-
 Key = tuple[type, Target, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Alerting:
-    """All that the configuration says of rules and of who is told; `resend` in seconds."""
-
-    rules: Ruleset
-    receivers: tuple[Receiver, ...]
-    resend: float
-    external_labels: Labels
 
 
 class Receivers:
@@ -128,32 +121,6 @@ def _override(config: OverrideConfig) -> Override:
     )
 
 
-def node_name(config: Config) -> str:
-    return config.node.name or socket.gethostname()
-
-
-def target_labels(config: Config) -> Labels:
-    """The labels that a Prometheus server would give this agent: rules see on the node what they see there."""
-    return make_labels({"instance": instance(config), "job": SCRAPE_JOB})
-
-
-def instance(config: Config) -> str:
-    """Host and port, as a Prometheus server names the target that it scrapes by the host's name."""
-    port = config.web.listen[0].rpartition(":")[2]
-    return f"{node_name(config)}:{port}" if port not in ("", "0") else node_name(config)
-
-
-def external_url(config: Config) -> str:
-    """Where the agent's own pages are."""
-    return f"http://{instance(config)}"
-
-
-def external_labels(config: Config) -> dict[str, str]:
-    """The labels that alerts get when they leave the node: where it stands, and what the configuration adds."""
-    node = {"cluster": config.node.cluster or "", "rack": config.node.rack or config.rack.name or ""}
-    return {name: value for name, value in {**node, **config.notify.labels}.items() if value}
-
-
 def load_alerting(config: Config, folder: Path, receivers: Receivers, running: Ruleset | None = None) -> Alerting:
     """Everything at once; what is `running` need not be compiled again. Raises ConfigError."""
     rules = load_rules(config, folder, running)
@@ -170,7 +137,21 @@ def _tell(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:
         log.warning("a rule file is loaded that has something unwise in it", extra={"facts": facts})
 
 
-def source_of(config: Config) -> str:
-    """Which devices alerts are about: those of a drill are not the node's."""
-    backends = config.backends
-    return f"synthetic {backends.scenario or ''}".strip() if backends.devices == "synthetic" else "devices"
+def make_rule_manager(
+    config: Config,
+    alerting: Alerting,
+    hub: Hub,
+    files: StateFiles,
+    foreign: Callable[[Instant], Sequence[Reading]],
+    threads: Threads,
+) -> RuleManager:
+    """The part itself, with what an earlier run remembered where there is a state directory."""
+    path = drill_file(config, "alerts.state")
+    if path is None:
+        store = None
+        if config.rules.files:
+            log.info("no state directory: alerts will start anew after a restart")
+    else:
+        clear_unfinished(path.parent)
+        store = AlertStateStore(path.parent, source_of(config), files)
+    return RuleManager(alerting, target_labels(config), clock, hub, store, foreign, threads)

@@ -90,18 +90,17 @@ def main(sysfs: str, repeats: int) -> int:
 def _snapshot(sysfs: Path) -> Snapshot:
     """The node, through the agent's own sources and sampler."""
     from agent.config.schema import parse
-    from agent.model import Instant
-    from agent.sampler.health import OwnFacts
-    from agent.wiring.sources import Options, build_engine
+    from agent.daemon.hub import Hub
+    from agent.wiring.command_line import Options
+    from agent.wiring.sources import make_sampling_loop
 
     config = parse("backends: {devices: nvml}", "the benchmark's configuration")
-    facts = OwnFacts("0", "3")
-    engine = build_engine(config, Options(sysfs=sysfs), lambda: Instant(time.monotonic(), time.time()), lambda: facts)
+    sampling = make_sampling_loop(config, Options(sysfs=sysfs), Hub(), {})
     try:
-        return engine.once()
+        return sampling.once()
     finally:
-        engine.stop()
-        engine.close(time.sleep)
+        sampling.stop()
+        sampling.close(time.sleep)
 
 
 def _measure(snapshot: Snapshot, fmt: Format, peer: Render, read: Read, repeats: int) -> dict[str, object]:

@@ -21,9 +21,10 @@ from agent.lib.clock import clock
 from agent.lib.credentials import certificates, secret
 from agent.model import Instant, Lane
 from agent.rack.targets import read_file
+from agent.wiring.checks import check
 from agent.wiring.rack import load_rack
 from agent.wiring.rules import Receivers, load_alerting
-from agent.wiring.sources import check, load_settings
+from agent.wiring.sources import load_settings
 from alerts import rulefile, rulewriter
 from alerts.rulefile import RuleFileError
 from alerts.unittests import document, runner

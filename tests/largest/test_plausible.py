@@ -18,7 +18,7 @@ from agent.catalogue import gpu, infiniband, jobs, links, node
 from agent.catalogue.growth import growth_of
 from agent.catalogue.infiniband import driver_counter
 from agent.model import Instant, Kind, Metric, Outcome, Reading, Unit
-from agent.sampler.health import OwnFacts
+from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.runner import Read
 from agent.sampler.sampler import Sampler
@@ -122,7 +122,7 @@ class Node:
 
     def __init__(self, root: Path) -> None:
         self.proc, self.sys = root / "proc", root / "sys"
-        self.sampler = Sampler(Settings(), Inventory(None), "nvml", {})
+        self.sampler = Sampler(Settings(), Inventory(None), "nvml")
         self.now = 1000.0
         self.read_from: dict[str, Backend] = {}
 
@@ -137,7 +137,7 @@ class Node:
             self.sampler.take_read(Read(backend.name, lane, self.now, 0.0, Outcome.OK, sample))
 
     def shown(self) -> dict[str, Reading]:
-        snapshot = self.sampler.snapshot(Instant(self.now, 1.7e9 + self.now), OwnFacts("0", "3"))
+        snapshot = self.sampler.snapshot(Instant(self.now, 1.7e9 + self.now), LoopFacts())
         return {repr(reading.series): reading for reading in snapshot.readings}
 
 

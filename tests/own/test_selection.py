@@ -8,7 +8,7 @@ from agent.catalogue import BY_NAME, ROWS
 from agent.commands.rules.advice import SUMS
 from agent.config.schema import ConfigError, parse
 from agent.model import Gpu, Instant, Node, NvLink, Reading, Series, Shown, Snapshot
-from agent.wiring.sources import check
+from agent.wiring.checks import check
 from exporters.selection import Selection
 
 GPU = Gpu("0", "GPU-0")

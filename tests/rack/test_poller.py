@@ -17,23 +17,25 @@ import trustme
 
 from agent.rack.access import Access
 from agent.rack.finder import Finder
+from agent.rack.monitor import Options, RackMonitor
 from agent.rack.peers import Member
 from agent.rack.poller import TIMEOUT
 from agent.rack.targets import parse_entry
-from agent.rack.watch import Options, Watch
 
 RUN = "own-run-0"
 
 
 @pytest.fixture
-def watch(rack: Any) -> Iterator[Callable[..., Watch]]:
+def watch(rack: Any) -> Iterator[Callable[..., RackMonitor]]:
     """Starts to watch a rack, and stops with the test."""
     with ExitStack() as stack:
 
-        def begin(*peers: str, access: Access | None = None) -> Watch:
+        def begin(*peers: str, access: Access | None = None) -> RackMonitor:
             entries = tuple(parse_entry(each, Path()) for each in peers)
             member = Member("r1", "", RUN, "n1:19400", "coldplate")
-            made = Watch(member, Options("r1", entries=entries, access=access or Access()), rack.clock, lambda: 0.0)
+            made = RackMonitor(
+                member, Options("r1", entries=entries, access=access or Access()), rack.clock, lambda: 0.0
+            )
             made.start()
             stack.callback(made.stop)
             return made
@@ -41,7 +43,7 @@ def watch(rack: Any) -> Iterator[Callable[..., Watch]]:
         yield begin
 
 
-def failures(made: Watch, rack: Any) -> dict[str, dict[str, float]]:
+def failures(made: RackMonitor, rack: Any) -> dict[str, dict[str, float]]:
     """Failures by peer and reason; peers that are up have none."""
     found: dict[str, dict[str, float]] = {}
     for reading in made.readings(rack.clock()):
@@ -53,7 +55,7 @@ def failures(made: Watch, rack: Any) -> dict[str, dict[str, float]]:
     return found
 
 
-def value(made: Watch, rack: Any, name: str) -> float | None:
+def value(made: RackMonitor, rack: Any, name: str) -> float | None:
     return next(
         (each.value for each in made.readings(rack.clock()) if each.metric.name == f"coldplate_rack_{name}"), None
     )

@@ -13,9 +13,9 @@ from agent.catalogue import BY_NAME
 from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Node, Phase, Rack, Reading, Series, Snapshot
 from agent.rack.faults import Fault
+from agent.rack.monitor import SETTLED, Options, RackMonitor
 from agent.rack.peers import Member
 from agent.rack.targets import HostEntry
-from agent.rack.watch import SETTLED, Options, Watch
 from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile, load
 
@@ -39,7 +39,7 @@ class Agent:
     def __init__(self, number: int, run: int, clock: Clock, rules: tuple[RuleFile, ...]) -> None:
         name = f"n{number}:19400"
         self.clock = clock
-        self.watch = Watch(
+        self.watch = RackMonitor(
             Member("r12", "", f"run-{run:02}-of-{number:02}", name, "coldplate"), OPTIONS, clock, lambda: 0.0
         )
         self.watch._finder.refresh()

@@ -11,7 +11,7 @@ from agent.backends.protocol import Sample
 from agent.catalogue import BY_NAME
 from agent.model import Gap, IbPort, Instant, Lane, Metric, Node, Outcome, Reading, Reason, Series, Snapshot
 from agent.sampler.blocks import MISSING, ROOM, MissingSeries
-from agent.sampler.health import OwnFacts
+from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.runner import Flight, Read
 from agent.sampler.sampler import Sampler
@@ -34,7 +34,8 @@ class Rig:
     """A sampler whose clock the test turns, and a backend that the test plays."""
 
     def __init__(self, settings: Settings | None = None, pace: float = 0.0) -> None:
-        self.sampler = Sampler(settings or Settings(), Inventory(None), "nvml", {"infiniband": pace, "host": 1.0})
+        self.sampler = Sampler(settings or Settings(), Inventory(None), "nvml")
+        self.sampler.paces = {"infiniband": pace, "host": 1.0}
         self.series = {lane: Series(STATE if lane is Lane.FAST else row, PORT) for lane, row in ROWS.items()}
 
     def read(self, at: float, *lanes: Lane, took: float = 0.01, value: float = 4.0, calls: int = 7) -> None:
@@ -52,7 +53,7 @@ class Rig:
         self.sampler.take_flights({} if since is None else {"infiniband": Flight(lane, since)})
 
     def see(self, at: float) -> Snapshot:
-        return self.sampler.snapshot(Instant(at, 1e9 + at), OwnFacts("0", "3"))
+        return self.sampler.snapshot(Instant(at, 1e9 + at), LoopFacts())
 
     def own(self, at: float) -> dict[str, float]:
         """The backend's own series; with their outcome, where they have one."""

@@ -13,13 +13,13 @@ from agent.backends.protocol import ChannelError, LaneSample, Unidentified
 from agent.catalogue import BY_NAME
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Outcome, Reading, Reason, Series, Snapshot
 from agent.sampler.absent import recognise
-from agent.sampler.health import OwnFacts
+from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import MOST, Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
 
 POWER = BY_NAME["coldplate_gpu_power_watts"]
-FACTS = OwnFacts("0", "3")
+FACTS = LoopFacts()
 
 
 def gpu(number: int, place: int | None = None) -> GpuIdentity:
@@ -37,7 +37,7 @@ class Rig:
     def __init__(self, settings: Settings | None = None, known: Sequence[GpuIdentity] = ()) -> None:
         inventory = Inventory(None)
         inventory.enumerate(list(known), None)
-        self.sampler = Sampler(settings or Settings(), inventory, "nvml", {})
+        self.sampler = Sampler(settings or Settings(), inventory, "nvml")
 
     def enlist(self, channels: Sequence[GpuIdentity], missing: Sequence[Unidentified] = (), at: float = 0.0) -> None:
         self.sampler.enlist([(each.gpu.uuid, each) for each in channels], missing, at)

@@ -23,13 +23,13 @@ from agent.model import (
     Snapshot,
 )
 from agent.sampler.estimate import Coefficients
-from agent.sampler.health import OwnFacts
+from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.runner import Read
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import RackSettings, Settings
 
-FACTS = OwnFacts("0", "3")
+FACTS = LoopFacts()
 POWER = BY_NAME["coldplate_gpu_power_watts"]
 NODE_POWER = BY_NAME["coldplate_node_power_watts"]
 
@@ -42,7 +42,8 @@ class Rig:
     """A sampler of two GPUs whose clock the test turns."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.sampler = Sampler(settings or Settings(), Inventory(None), "nvml", {"power": 1.0})
+        self.sampler = Sampler(settings or Settings(), Inventory(None), "nvml")
+        self.sampler.paces = {"power": 1.0}
         self.identities = [identity(0), identity(1)]
         self.series = {each.gpu.uuid: Series(POWER, each.gpu) for each in self.identities}
         self.open(*self.identities)

@@ -17,8 +17,10 @@ from pathlib import Path
 from agent.backends.protocol import Channel, ChannelError, DeviceError, LaneSample
 from agent.backends.synthetic import Scenario, SyntheticSource
 from agent.catalogue import BY_NAME
+from agent.daemon.reloading import LastReload
+from agent.daemon.self_metrics import SelfMetrics
 from agent.model import Alert, Instant, Labels, Lane, Phase, Rack, Reading, Series, Snapshot
-from agent.sampler.health import OwnFacts
+from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import RackSettings, Settings
@@ -81,7 +83,8 @@ class Play:
         self._second = 0
         self._source = SyntheticSource(scenario, EPOCH)
         self._channels = list(self._source.open(self._now))
-        self._sampler = Sampler(Settings(rack=rack), Inventory(None), self._source.name, {})
+        self._sampler = Sampler(Settings(rack=rack), Inventory(None), self._source.name)
+        self._self_metrics = SelfMetrics(self._scenario.name, LastReload(WALL))
         self._sampler.enlist([(each.key, each.identity) for each in self._channels], (), self._now.mono)
         self._hangs = [fault for fault in scenario.faults if fault.kind == "hang"]
         self._peers = Peers(rack) if rack is not None else None
@@ -131,10 +134,8 @@ class Play:
         for event in self._source.events(0.0):
             self._sampler.xids.enter(event)
         own = self._exposition.readings(self._engine.reports(), self._engine.windows, ())
-        facts = OwnFacts(
-            "0", "3", self._scenario.name, ticks=self._second + 1, worker_up=True, judgement=own, rack=self._rack_power
-        )
-        snapshot = self._sampler.snapshot(now, facts)
+        told = (*self._self_metrics.readings(now), *self._rack_power, *own)
+        snapshot = self._sampler.snapshot(now, LoopFacts(ticks=self._second + 1, worker_up=True), told)
         self._rack_power = self._peers.sum(snapshot) if self._peers is not None else ()
         return snapshot
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from agent.backends.nvml.wants import wants
 from agent.catalogue import BY_NAME
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reason, Series, Xid
-from agent.sampler.health import OwnFacts
+from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
@@ -70,7 +70,7 @@ class Bench:
         self.mouth = Mouth()
         self.lives = 0
         self.supervisor = Supervisor(WorkerOptions("nvml"), self._start)
-        self.sampler = Sampler(Settings(), Inventory(None), "nvml", {})
+        self.sampler = Sampler(Settings(), Inventory(None), "nvml")
         self.encoder = Encoder()
         self.taken = 0
         """Messages that got through."""
@@ -101,7 +101,7 @@ class Bench:
             elif hasattr(message, "channel"):
                 self.sampler.take_error(message)
         self.supervisor.step(self.now)
-        snapshot = self.sampler.snapshot(Instant(self.now, 1e9 + self.now), OwnFacts("0", "3"))
+        snapshot = self.sampler.snapshot(Instant(self.now, 1e9 + self.now), LoopFacts())
         self.encoder.render(snapshot, Format.TEXT, 0.0)
 
     def hello(self, identities: list[GpuIdentity]) -> None:

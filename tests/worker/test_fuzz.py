@@ -18,10 +18,11 @@ from zlib import crc32
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.daemon.sampling import Engine
+from agent.daemon.hub import Hub
+from agent.daemon.sampling import SamplingLoop
 from agent.model import Instant, Kind, Snapshot
-from agent.sampler.health import OwnFacts
 from agent.sampler.inventory import Inventory
+from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
 from agent.worker.process import ChildProcess
 from agent.worker.supervisor import Supervisor, WorkerOptions
@@ -123,16 +124,10 @@ class Rig:
             self.workers.append(Mutator(argument, self.dice, share, self.spoil))
             return self.workers[-1]
 
-        self.engine = Engine(
-            Settings(fast=0.2, slow=0.6, cold=1.2),
-            Supervisor(options, start),
-            "synthetic",
-            [],
-            Inventory(None),
-            self._clock,
-            lambda: OwnFacts("0", "3"),
-            self._published,
-        )
+        self.hub = Hub()
+        self.hub.follow("looking at the page", self._look)
+        sampler = Sampler(Settings(fast=0.2, slow=0.6, cold=1.2), Inventory(None), "synthetic")
+        self.engine = SamplingLoop(sampler, Supervisor(options, start), [], self._clock, self.hub)
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
@@ -145,16 +140,20 @@ class Rig:
         except BaseException as error:
             self.wrong.append(f"{type(error).__name__}: {error}")
 
-    def _published(self) -> None:
-        snapshot = self.engine.latest
-        assert snapshot is not None
+    def _look(self, snapshot: Snapshot) -> None:
+        try:
+            self._take(snapshot)
+        except BaseException as error:
+            self.wrong.append(f"{type(error).__name__}: {error}")
+
+    def _take(self, snapshot: Snapshot) -> None:
         self.pages += 1
         self.page = self._encoder.render(snapshot, Format.TEXT, 0.0)
         if self.pages % 3 == 0:
             self.wrong += faults(snapshot, self.page)
 
     def value(self, name: str) -> dict[str, float]:
-        snapshot = self.engine.latest
+        snapshot = self.hub.latest
         if snapshot is None:
             return {}
         return {

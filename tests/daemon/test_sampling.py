@@ -6,21 +6,46 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from agent.backends.protocol import ChannelError, LaneSample, Sample
-from agent.daemon.sampling import Engine
+import pytest
+
+from agent.backends.protocol import Backend, ChannelError, LaneSample, Sample
+from agent.daemon.hub import Hub
+from agent.daemon.sampling import SamplingLoop, Teller
 from agent.daemon.systemd import Notifier
-from agent.model import Gpu, GpuIdentity, Instant, Lane, Reason
-from agent.sampler.health import OwnFacts
+from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Snapshot
 from agent.sampler.inventory import Inventory
+from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
 from agent.worker.wire import Hello, Message
 
 
 def clock() -> Instant:
     return Instant(time.monotonic(), time.time())
+
+
+class Rig:
+    """A sampling loop and what it puts into its hub."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        backends: Sequence[Backend] = (),
+        worker: Any = None,
+        clock: Callable[[], Instant] = clock,
+        tellers: dict[str, Teller] | None = None,
+    ) -> None:
+        self.hub = Hub()
+        sampler = Sampler(settings, Inventory(None), "nvml")
+        self.loop = SamplingLoop(sampler, worker, backends, clock, self.hub, tellers)
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        assert self.hub.latest is not None
+        return self.hub.latest.readings
 
 
 class SlowBackend:
@@ -46,16 +71,16 @@ class SlowBackend:
 
 def test_a_backend_that_hangs_delays_one_snapshot_and_not_every_one() -> None:
     backend = SlowBackend()
-    engine = Engine(Settings(fast=0.25), None, "nvml", [backend], Inventory(None), clock, lambda: OwnFacts("0", "3"))
+    loop = Rig(Settings(fast=0.25), [backend]).loop
     took = []
     for _ in range(6):
         began = time.monotonic()
-        engine.tick()
+        loop.tick()
         took.append(time.monotonic() - began)
         time.sleep(0.05)
     backend.release.set()
-    engine.stop()
-    engine.close(time.sleep)
+    loop.stop()
+    loop.close(time.sleep)
     assert [each > 0.15 for each in took] == [False, False, True, False, False, False]
 
 
@@ -84,17 +109,17 @@ def test_a_backend_that_hangs_from_the_start_is_down_and_the_others_are_up() -> 
     sick, well = Sick(True), Sick(False)
     well.name = "well"
     settings = Settings(fast=0.05, slow=0.2, deadline=0.3)
-    engine = Engine(settings, None, "nvml", [sick, well], Inventory(None), clock, lambda: OwnFacts("0", "3"))
+    rig = Rig(settings, [sick, well])
+    loop = rig.loop
 
     def seen() -> dict[tuple[str, str], float]:
-        assert engine.latest is not None
-        rows = [(each.metric.name, dict(each.series.all_labels), each.value) for each in engine.latest.readings]
+        rows = [(each.metric.name, dict(each.series.all_labels), each.value) for each in rig.readings]
         names = ("coldplate_backend_up", "coldplate_metric_missing")
         return {(name, labels["backend"]): value for name, labels, value in rows if name in names}
 
     def tick_until(wanted: dict[tuple[str, str], float]) -> None:
         for _ in range(600):
-            engine.tick()
+            loop.tick()
             if seen() == wanted:
                 return
             time.sleep(0.02)
@@ -104,27 +129,27 @@ def test_a_backend_that_hangs_from_the_start_is_down_and_the_others_are_up() -> 
     tick_until({(up, "sick"): 0, (up, "well"): 1})
     sick.cured.set()
     tick_until({(up, "sick"): 1, (up, "well"): 1})
-    assert engine.latest is not None
     reads = {
         (labels["backend"], labels["outcome"]): each.value
-        for each in engine.latest.readings
+        for each in rig.readings
         if each.metric.name == "coldplate_backend_reads_total"
         for labels in [dict(each.series.all_labels)]
     }
     assert reads.keys() == {("sick", "ok"), ("well", "ok")}
-    engine.stop()
-    engine.close(time.sleep)
+    loop.stop()
+    loop.close(time.sleep)
 
 
 def test_the_heartbeat_stops_when_the_loop_stands_still() -> None:
     still = threading.Event()
 
-    def facts() -> OwnFacts:
-        if still.is_set():
-            time.sleep(1.5)
-        return OwnFacts("0", "3")
+    class Stubborn:
+        def readings(self, _now: Instant) -> tuple[Reading, ...]:
+            if still.is_set():
+                time.sleep(1.5)
+            return ()
 
-    engine = Engine(Settings(fast=0.1), None, "nvml", [], Inventory(None), clock, facts)
+    engine = Rig(Settings(fast=0.1), tellers={"standing still": Stubborn()}).loop
     loop = threading.Thread(target=engine.run)
     loop.start()
     time.sleep(0.3)
@@ -206,7 +231,7 @@ def test_a_gpu_that_is_back_is_read_in_every_lane_at_once() -> None:
         seconds[0] += 0.001  # waiting takes time, too
         return Instant(seconds[0], 1e9 + seconds[0])
 
-    engine = Engine(Settings(), worker, "nvml", [], Inventory(None), frozen, lambda: OwnFacts("0", "3"))  # type: ignore[arg-type]
+    engine = Rig(Settings(), worker=worker, clock=frozen).loop
     for tick in range(10):
         worker.lost = 3 <= tick < 6
         seconds[0] = 100.0 + tick
@@ -214,3 +239,31 @@ def test_a_gpu_that_is_back_is_read_in_every_lane_at_once() -> None:
     engine.close(lambda _: None)
     everything = {Lane.FAST, Lane.SLOW, Lane.COLD}
     assert [each == everything for each in worker.asked] == [tick in (0, 8) for tick in range(10)]
+
+
+class Failing:
+    """Tells nothing, and fails."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def readings(self, _now: Instant) -> tuple[Reading, ...]:
+        self.asked += 1
+        raise ZeroDivisionError
+
+
+def test_a_teller_and_a_follower_that_fail_cost_themselves_and_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    failing = Failing()
+    rig = Rig(Settings(), tellers={"telling lies": failing})
+    seen: list[int] = []
+
+    def stumble(_snapshot: Snapshot) -> None:
+        raise KeyError
+
+    rig.hub.follow("stumbling", stumble)
+    rig.hub.follow("looking", lambda snapshot: seen.append(snapshot.sequence))
+    for _ in range(3):
+        rig.loop.tick()
+    rig.loop.close(lambda _: None)
+    assert (failing.asked, seen) == (3, [1, 2, 3])
+    assert [each.getMessage() for each in caplog.records] == ["telling lies failed", "stumbling failed"]

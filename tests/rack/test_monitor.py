@@ -16,11 +16,11 @@ from agent.model import Instant, Node, Reading, Series, Snapshot
 from agent.rack.breaker import CLASSES
 from agent.rack.faults import Fault
 from agent.rack.heat import Breaker
+from agent.rack.monitor import SETTLED, Options, RackMonitor
 from agent.rack.peers import Member
 from agent.rack.targets import FileEntry, HostEntry
-from agent.rack.watch import SETTLED, Options, Watch
 from agent.rack.wire import Report, decode
-from agent.wiring.rack import load_rack, make_watch
+from agent.wiring.rack import load_rack, make_rack_monitor
 
 OWN = Member("", "c1", "own-run-0", "n1:19400", "coldplate")
 PEER = HostEntry("127.0.0.1", 1)
@@ -33,7 +33,7 @@ class Rig:
 
     def __init__(self, options: Options) -> None:
         self.now = Instant(50.0, 1_000.5)
-        self.watch = Watch(OWN, options, lambda: self.now, lambda: 0.0)
+        self.watch = RackMonitor(OWN, options, lambda: self.now, lambda: 0.0)
 
     def sample(self, watts: float | None, source: str = "ipmi") -> None:
         readings = () if watts is None else (Reading(SERIES[source], watts),)
@@ -406,7 +406,7 @@ def breaker_rig(path: Path, wall: float) -> tuple[Rig, list[bytes]]:
         written.append(body)
 
     options = load_rack(config, Path(), 3.0)
-    rig.watch = make_watch(config, options, lambda: rig.now, Threads(), path, put)
+    rig.watch = make_rack_monitor(config, options, lambda: rig.now, Threads(), path, put)
     return rig, written
 
 

@@ -83,7 +83,7 @@ class Options:
         return bool(self.name) and (bool(self.entries) or self.nodes_expected == 1)
 
 
-class Watch:
+class RackMonitor:
     """Watches the rack. `member` says who this agent is; its rack's name may change with the options.
 
     `chance` gives a number from 0 to 1. `keep` is handed what should outlive the process.

@@ -1,0 +1,35 @@
+"""The latest snapshot, and whoever wants to know of each: made first, and handed down to all who put in or take out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from agent.daemon.isolation import Isolation
+from agent.model import Snapshot
+
+Follower = Callable[[Snapshot], None]
+
+
+class Hub:
+    """Holds snapshots by reference: `latest` may be read in any thread."""
+
+    def __init__(self) -> None:
+        self.latest: Snapshot | None = None
+        self.period = math.inf
+        """Seconds between two snapshots, as configured."""
+        self._followers: dict[str, Follower] = {}
+        self._isolation = Isolation()
+
+    def follow(self, what: str, follower: Follower) -> None:
+        """Have each snapshot shown. It is called in the sampling thread, and must return at once.
+
+        `what` says what it does, for the log: one that fails costs itself.
+        """
+        self._followers[what] = follower
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Put the next one in."""
+        self.latest = snapshot
+        for what, follower in self._followers.items():
+            self._isolation.run(what, lambda follower=follower: follower(snapshot), None)  # type: ignore[misc]

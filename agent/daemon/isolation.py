@@ -1,0 +1,29 @@
+"""Work of others in a thread of ours: what fails costs itself, and is told once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+log = logging.getLogger("coldplate")
+
+T = TypeVar("T")
+
+
+class Isolation:
+    """Remembers what was told of each part."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str] = {}
+
+    def run(self, what: str, work: Callable[[], T], otherwise: T) -> T:
+        """What the work gives, or `otherwise` where it fails; `what` says in the log what was done."""
+        try:
+            return work()
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            if self._told.get(what) != text:
+                self._told[what] = text
+                log.exception("%s failed", what)
+            return otherwise

@@ -1,0 +1,56 @@
+"""Who this node is: for people, for a Prometheus server, and for those who get its alerts."""
+
+from __future__ import annotations
+
+import socket
+
+from agent.config.schema import Config
+from agent.model import Labels
+from alerts.promql.labels import make_labels
+
+SCRAPE_JOB = "coldplate"
+"""The job that the Prometheus configuration in the documentation scrapes this agent with."""
+
+
+def node_name(config: Config) -> str:
+    return config.node.name or socket.gethostname()
+
+
+def target_labels(config: Config) -> Labels:
+    """The labels that a Prometheus server would give this agent: rules see on the node what they see there."""
+    return make_labels({"instance": instance(config), "job": SCRAPE_JOB})
+
+
+def instance(config: Config) -> str:
+    """Host and port, as a Prometheus server names the target that it scrapes by the host's name."""
+    port = config.web.listen[0].rpartition(":")[2]
+    return f"{node_name(config)}:{port}" if port not in ("", "0") else node_name(config)
+
+
+def external_url(config: Config) -> str:
+    """Where the agent's own pages are."""
+    return f"http://{instance(config)}"
+
+
+def external_labels(config: Config) -> dict[str, str]:
+    """The labels that alerts get when they leave the node: where it stands, and what the configuration adds."""
+    node = {"cluster": config.node.cluster or "", "rack": config.node.rack or config.rack.name or ""}
+    return {name: value for name, value in {**node, **config.notify.labels}.items() if value}
+
+
+def source_of(config: Config) -> str:
+    """Which devices alerts are about: those of a drill are not the node's."""
+    backends = config.backends
+    return f"synthetic {backends.scenario or ''}".strip() if backends.devices == "synthetic" else "devices"
+
+
+def rack_name(config: Config) -> str:
+    """The rack that feeds this node; empty where it is not configured."""
+    return config.rack.name or config.node.rack or ""
+
+
+def title(config: Config) -> str:
+    """The node's name and where it stands, for people."""
+    rack = config.node.rack or config.rack.name
+    parts = [node_name(config), f"rack {rack}" if rack else "", config.node.cluster or ""]
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,90 @@
+"""Reads the configuration again and puts it in force in the running parts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from agent.config.schema import Config
+from agent.daemon.rule_loop import Alerting, RuleManager
+from agent.daemon.sampling import SamplingLoop
+from agent.model import Lane
+from agent.rack.monitor import Options as RackOptions
+from agent.rack.monitor import RackMonitor
+from agent.wiring.checks import check
+from agent.wiring.command_line import Options
+from agent.wiring.rack import load_rack
+from agent.wiring.rules import Receivers, load_alerting
+from agent.wiring.sources import load_settings
+from agent.wiring.web import Exposed
+from alerts.garbage import collect_what_stayed
+
+log = logging.getLogger("coldplate")
+
+THOROUGH = 50
+"""Reloads after which the garbage collector looks through everything once."""
+
+
+class Reconfiguration:
+    """Knows the parts that can be changed, and what they were started with."""
+
+    def __init__(
+        self,
+        options: Options,
+        read_config: Callable[[], Config],
+        booted: Config,
+        alerting: Alerting,
+        receivers: Receivers,
+        exposed: Exposed,
+        sampling: SamplingLoop,
+        rack: RackMonitor,
+        rules: RuleManager,
+    ) -> None:
+        self._options = options
+        self._read_config = read_config
+        self._booted = booted
+        self._alerting = alerting
+        self._receivers = receivers
+        self._exposed = exposed
+        self._sampling = sampling
+        self._rack = rack
+        self._rules = rules
+        self._count = 0
+
+    def __call__(self) -> None:
+        """Do it. Raises ConfigError, and then nothing has changed."""
+        config = self._read_config()
+        selection = check(config)
+        alerting = load_alerting(config, self._options.folder, self._receivers, self._alerting.rules)
+        settings, rack = load_settings(config), rack_options(config, self._options)
+        for key in _needs_restart(self._booted, config):
+            log.warning("%s differs from what the agent was started with: takes effect at the next restart", key)
+        self._exposed.selection = selection
+        self._sampling.reconfigure(settings)
+        self._rack.reconfigure(rack)
+        self._rules.reconfigure(alerting)
+        self._alerting = alerting
+        self._count += 1
+        if self._count % THOROUGH == 0:
+            collect_what_stayed()
+
+
+def rack_options(config: Config, options: Options) -> RackOptions:
+    """The rack's part of the configuration, with the patience of the sampling. Raises ConfigError."""
+    return load_rack(config, options.folder, load_settings(config).patience(Lane.FAST))
+
+
+def _needs_restart(old: Config, new: Config) -> list[str]:
+    """Keys that a reload cannot change: they shape processes, sockets and files."""
+    live = {"backends": {"expected_gpus", "estimate"}, "jobs": set(), "web": set(), "node": {"rack"}}
+    changed = []
+    for section, free in live.items():
+        before, after = getattr(old, section), getattr(new, section)
+        changed += [
+            f"{section}.{key}"
+            for key in before.__struct_fields__
+            if key not in free and getattr(before, key) != getattr(after, key)
+        ]
+    if old.state_dir != new.state_dir:
+        changed.append("state_dir")
+    return changed

@@ -1,0 +1,26 @@
+"""Where the agent keeps what outlives the process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from agent.config.schema import Config
+
+STATE_DIRECTORY = Path("/var/lib/coldplate")
+
+
+def state_file(config: Config, name: str) -> Path | None:
+    """The path of a state file: in `state_dir`, systemd's state directory, or the default one; None without any."""
+    if config.state_dir is not None:
+        return Path(config.state_dir) / name
+    given = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    if given:
+        return Path(given) / name
+    return STATE_DIRECTORY / name if os.access(STATE_DIRECTORY, os.W_OK) else None
+
+
+def drill_file(config: Config, name: str) -> Path | None:
+    """The same for what a drill has, too: it writes nothing where the node's own agent does, unless it is told to."""
+    is_drill = config.backends.devices == "synthetic"
+    return None if is_drill and config.state_dir is None else state_file(config, name)

@@ -1,0 +1,81 @@
+"""The pages: which samples they show, what they know of the other parts, and where they are served."""
+
+from __future__ import annotations
+
+import time
+
+from agent import __version__
+from agent.config.schema import Config
+from agent.daemon.hub import Hub
+from agent.daemon.readiness import Readiness
+from agent.daemon.reloading import Reloads
+from agent.daemon.rule_loop import RuleManager
+from agent.daemon.service import hurry
+from agent.lib.threads import Threads
+from agent.model import Snapshot
+from agent.rack.monitor import RackMonitor
+from agent.wiring.checks import parse_address
+from agent.wiring.command_line import scenario_of
+from agent.wiring.identity import title
+from alerts import packs
+from exporters.selection import Selection
+from exporters.server import HttpServer
+from exporters.site import Site, View
+
+
+class Exposed:
+    """The last snapshot with the series that the configuration selects. `selection` may be replaced at any time."""
+
+    def __init__(self, hub: Hub, selection: Selection) -> None:
+        self.selection = selection
+        self._hub = hub
+
+    def latest(self) -> Snapshot | None:
+        """None before the first one. For the server's thread."""
+        snapshot = self._hub.latest
+        return None if snapshot is None else self.selection.apply(snapshot)
+
+
+def make_server(
+    config: Config,
+    hub: Hub,
+    exposed: Exposed,
+    readiness: Readiness,
+    rack: RackMonitor,
+    rules: RuleManager,
+    reloads: Reloads,
+    threads: Threads,
+) -> HttpServer:
+    """The server with all its pages. Raises ConfigError."""
+
+    def health() -> tuple[bool, str]:
+        trouble = threads.trouble()
+        return not trouble, trouble or "healthy"
+
+    web = config.web
+    site = Site(
+        View(
+            node=title(config),
+            version=__version__,
+            synthetic=scenario_of(config),
+            telemetry_path=web.telemetry_path,
+            latest=exposed.latest,
+            rules=rules.reports,
+            rack=rack.report,
+            readiness=readiness,
+            health=health,
+            reload=reloads.ask if web.enable_lifecycle else None,
+            clock=time.monotonic,
+            runbooks=packs.runbooks(),
+            whole=lambda: hub.latest,
+        )
+    )
+    return HttpServer(
+        [parse_address(each) for each in web.listen],
+        site,
+        clock=time.monotonic,
+        work=site.work,
+        press=hurry,
+        threads=threads,
+        max_connections=web.max_connections,
+    )
