@@ -65,6 +65,8 @@ score: .venv/dev.stamp ## Play every scenario and write docs/detection.md
 generate: .venv/dev.stamp ## Write the generated documents anew
 	$(BIN)/coldplate render metrics --out docs/metrics.md
 	$(BIN)/coldplate render scenarios --out docs/scenarios.md
+	$(BIN)/coldplate render configuration --out docs/configuration.md
+	$(BIN)/coldplate render config-file --out packaging/coldplate.yaml
 	$(BIN)/python -m dashboards.generate
 
 PICTURES := .programs/pictures

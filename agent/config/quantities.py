@@ -99,6 +99,33 @@ def numbers(value: object) -> dict[float, float]:
     return made
 
 
+def rough(value: float, suffix: str) -> str:
+    """A value in base units, for messages."""
+    return f"{value:g}{suffix}"
+
+
+def duration_text(seconds: float) -> str:
+    """Seconds as they are written in a file."""
+    return _text(seconds, _DURATIONS)
+
+
+def power_text(watts: float) -> str:
+    """Watts as they are written in a file."""
+    return _text(watts, _POWERS)
+
+
+def size_text(octets: float) -> str:
+    """Bytes as they are written in a file."""
+    return _text(octets, {unit: factor for unit, factor in _SIZES.items() if unit[0] == "B" or "i" in unit})
+
+
+def _text(value: float, units: dict[str, float]) -> str:
+    """In the largest unit in which it is a whole number, else in the first one."""
+    whole = [unit for unit, factor in units.items() if value >= factor and (value / factor).is_integer()]
+    unit = max(whole, key=lambda each: units[each]) if whole else next(iter(units))
+    return f"{value / units[unit]:g}{unit}"
+
+
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(f"{shown(value)} is no number")

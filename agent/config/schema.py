@@ -1,208 +1,284 @@
-"""The configuration: one YAML file in which every key is optional.
+"""The configuration: every key, with its default and all that is known of it.
 
-An unknown key is an error that names file, line, key path and the nearest valid key, because a typo
-that is ignored is a threshold that nobody set. Keys that belong to features which this version does not
-have are unknown to it, and it says so.
+Parsing, checking, the warning that a key needs a restart, the reference in docs/configuration.md and the commented
+default file come from here.
 """
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable, Mapping
-from functools import partial
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated
 
 import msgspec
 
-from agent.config import quantities
-from agent.config.values import check_texts, check_values
-from agent.config.wrong_types import in_words
-from agent.lib import textfile, yamltree
-from agent.lib.wording import one_line
-from agent.lib.yamltree import Node
+from agent.config.key import Key, Unit
+
+DEVICES = ("auto", "nvml", "synthetic", "none")
+POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
+BREAKERS = ("ul489", "iec60947-2", "iec60898-b", "iec60898-c", "iec60898-d", "electronic")
+POWER_FACTOR = 0.95
 
 
 class ConfigError(Exception):
     """The configuration cannot be used; the text names the place and the remedy."""
 
 
-class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who this node is. `name` is shown to people; it is no label, since Prometheus knows its targets."""
-
-    name: str | None = None
-    rack: str | None = None
-    cluster: str | None = None
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of the file. Its docstring heads it in the reference."""
 
 
-class SamplingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Periods of the lanes, deadline and rolling window, in seconds."""
+class NodeConfig(Section, frozen=True):
+    """Who this node is. It is shown to people; it is no label, since Prometheus knows its targets."""
 
-    fast: float = 1.0
-    slow: float = 15.0
-    cold: float = 60.0
-    deadline: float = 2.0
-    window: float = 60.0
-
-
-class RedfishConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A BMC to ask for the node's power. `password_file` holds the password and nothing else."""
-
-    url: str
-    username: str = ""
-    password_file: str | None = None
-    ca_file: str | None = None
-    verify: bool = True
-    chassis: str | None = None
+    name: Annotated[
+        str | None,
+        Key("Its name, like a host's; the host's own if it is left out.", restart=True, example="node-1.example"),
+    ] = None
+    rack: Annotated[str | None, Key("The rack that feeds it; or rack.name.", example="r12")] = None
+    cluster: Annotated[
+        str | None, Key("The cluster that it belongs to; a label of its alerts.", restart=True, example="east")
+    ] = None
 
 
-class EstimateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Node power where nothing measures it: `factor` times that of the GPUs, and `per_gpu` watts for each of them."""
+class SamplingConfig(Section, frozen=True):
+    """How often devices are read. Shorter periods cost processor time (performance.md)."""
 
-    factor: float = 1.1
-    per_gpu: float = 212.5
+    fast: Annotated[
+        float, Key("Period of what changes fast: power, utilization, clocks.", Unit.DURATION, "100ms", most="60s")
+    ] = 1.0
+    slow: Annotated[
+        float, Key("Period of what changes slowly; sampling.fast or more.", Unit.DURATION, "100ms", most="1h")
+    ] = 15.0
+    cold: Annotated[
+        float, Key("Period of what hardly changes; sampling.slow or more.", Unit.DURATION, "100ms", most="1d")
+    ] = 60.0
+    deadline: Annotated[
+        float,
+        Key("A GPU silent for longer, and for three fast periods, is down.", Unit.DURATION, "100ms", most="60s"),
+    ] = 2.0
+    window: Annotated[
+        float,
+        Key("Span of the rolling minimum, mean and maximum; sampling.fast or more.", Unit.DURATION, "100ms", most="1h"),
+    ] = 60.0
 
 
-class BackendsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RedfishConfig(Section, frozen=True):
+    """A BMC to ask for the node's power."""
+
+    url: Annotated[str, Key("Its address.", example='"https://bmc.example"')]
+    username: Annotated[str, Key("Who logs in there.")] = ""
+    password_file: Annotated[str | None, Key("A file with the password and nothing else.")] = None
+    ca_file: Annotated[str | None, Key("Certificates that are trusted there; the system's if it is left out.")] = None
+    verify: Annotated[bool, Key("Whether its certificate is checked.")] = True
+    chassis: Annotated[str | None, Key("Which chassis is this node, where it has several.", example='"1"')] = None
+
+
+class EstimateConfig(Section, frozen=True):
+    """Node power where nothing measures it (racks.md)."""
+
+    factor: Annotated[float, Key("How many times the power of the GPUs it is,", least="1", most="3")] = 1.1
+    per_gpu: Annotated[float, Key("and how much more for each of them.", Unit.POWER, "0W", most="10kW")] = 212.5
+
+
+class BackendsConfig(Section, frozen=True):
     """Where readings come from."""
 
-    devices: str = "auto"
-    scenario: str | None = None
-    infiniband: bool = True
-    host: bool = True
-    power: tuple[str, ...] = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
-    redfish: RedfishConfig | None = None
+    devices: Annotated[
+        str, Key("Where GPUs are read; auto is nvml where there is a driver.", words=DEVICES, restart=True)
+    ] = "auto"
+    scenario: Annotated[
+        str | None,
+        Key("With synthetic: a scenario of scenarios.md, or a file.", restart=True, example="straggler"),
+    ] = None
+    infiniband: Annotated[bool, Key("Whether InfiniBand and RoCE ports are read.", restart=True)] = True
+    host: Annotated[bool, Key("Whether processors, memory, disks and network are read.", restart=True)] = True
+    power: Annotated[
+        tuple[str, ...],
+        Key("What tells the node's power; the first that measures all of it wins.", words=POWER_SOURCES, restart=True),
+    ] = POWER_SOURCES
+    redfish: Annotated[
+        RedfishConfig | None,
+        Key("A BMC to ask for the node's power.", restart=True),
+    ] = None
     estimate: EstimateConfig = EstimateConfig()
-    expected_gpus: int | None = None
+    expected_gpus: Annotated[
+        int | None,
+        Key("GPUs that must be there; as many as ever were if it is left out.", least="0", most="1000", example="8"),
+    ] = None
 
 
-class JobsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the jobs that hold GPUs are found; no sources: not at all."""
+class JobsConfig(Section, frozen=True):
+    """How the jobs that hold GPUs are found (jobs.md)."""
 
-    sources: tuple[str, ...] = ("all",)
-    mapping_dir: str | None = None
-    trust_environment: tuple[str, ...] = ()
+    sources: Annotated[
+        tuple[str, ...], Key("Names of sources; all of them, or none with [].", restart=True, example="[slurm]")
+    ] = ("all",)
+    mapping_dir: Annotated[
+        str | None, Key("The directory of dcgm-exporter's --hpc-job-mapping-dir.", restart=True, example="/run/jobs")
+    ] = None
+    trust_environment: Annotated[
+        tuple[str, ...],
+        Key("Schedulers whose variables count in every process.", restart=True, example="[slurm]"),
+    ] = ()
 
 
-class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which metrics are exposed: names with `*`, `default`, `detail` or `all`."""
+class MetricsConfig(Section, frozen=True):
+    """Which metrics a page shows. Rules on the node read them all."""
 
-    include: tuple[str, ...] = ("default",)
-    exclude: tuple[str, ...] = ()
+    include: Annotated[
+        tuple[str, ...], Key("Names, with *; default, detail, all.", example='[default, "coldplate_gpu_*"]')
+    ] = ("default",)
+    exclude: Annotated[
+        tuple[str, ...], Key("What is left out of these.", example="[coldplate_gpu_clock_min_hertz]")
+    ] = ()
 
 
-class PeerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LoginConfig(Section, frozen=True):
+    """How a client of the agent's logs in."""
+
+    username: Annotated[str, Key("Who logs in there.")] = ""
+    password_file: Annotated[str | None, Key("A file with the password and nothing else.")] = None
+    bearer_token_file: Annotated[str | None, Key("A file with a token, instead of name and password.")] = None
+    ca_file: Annotated[str | None, Key("Certificates that are trusted there; the system's if it is left out.")] = None
+    verify: Annotated[bool, Key("Whether certificates are checked.")] = True
+
+
+class PeerConfig(LoginConfig, frozen=True):
     """How the agents of the other nodes are reached."""
 
-    scheme: str = "http"
-    username: str = ""
-    password_file: str | None = None
-    bearer_token_file: str | None = None
-    ca_file: str | None = None
-    verify: bool = True
+    scheme: Annotated[str, Key("How they are asked.", words=("http", "https"))] = "http"
 
 
-POWER_FACTOR = 0.95
+class BreakerConfig(Section, frozen=True, rename={"kind": "class"}):
+    """A breaker, by its name; one that is named like a feed carries an even share."""
+
+    kind: Annotated[str, Key("Its class: how long it carries how much.", words=BREAKERS, example="ul489")]
+    rating: Annotated[
+        float, Key("What it carries without end.", Unit.LIMIT, example="{amperes: 60, volts: 415, phases: 3}")
+    ]
+    share: Annotated[
+        float | None, Key("The part of the rack's power that it carries.", above="0", most="1", example="0.5")
+    ] = None
+    long_delay: Annotated[
+        float | None,
+        Key("With electronic: the delay at 6 times the rating.", Unit.DURATION, "500ms", most="60s", example="8s"),
+    ] = None
 
 
-class BreakerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"kind": "class"}):
-    """A breaker: its class, its rating in watts, the part of the rack's power that it carries, and for electronic ones
-    the long delay at 6 times the rating in seconds."""
+class ShelvesConfig(Section, frozen=True):
+    """Power shelves."""
 
-    kind: str
-    rating: float
-    share: float | None = None
-    long_delay: float | None = None
+    number: Annotated[int, Key("How many there are.", least="1", most="100", example="8")]
+    rating: Annotated[float, Key("What each can give.", Unit.LIMIT, example="33kW")]
+    spare: Annotated[int, Key("How many of them may fail; fewer than there are.", least="0", most="99")] = 1
 
 
-class ShelvesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Power shelves: how many, what each can give in watts, and how many of them may fail."""
+class RackConfig(Section, frozen=True):
+    """The rack that feeds this node (racks.md)."""
 
-    number: int
-    rating: float
-    spare: int = 1
-
-
-class RackConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The rack that feeds this node. Limits are in watts, whatever the file tells them in.
-
-    `feeds` are the limits of the single supplies; a breaker of the same name carries an even share. `peers` are the
-    other nodes' agents: addresses, DNS names of many, files; this node's own address may be among them.
-    """
-
-    name: str | None = None
-    power_budget: float | None = None
-    power_factor: float = POWER_FACTOR
-    feeds: dict[str, float] = {}
+    name: Annotated[str | None, Key("Its name; or node.rack.", example="r12")] = None
+    power_budget: Annotated[
+        float | None,
+        Key("What all its nodes may draw together: power, apparent power or current.", Unit.LIMIT, example="40.8kW"),
+    ] = None
+    power_factor: Annotated[float, Key("For limits in volt-amperes and amperes.", above="0", most="1")] = POWER_FACTOR
+    feeds: Annotated[
+        dict[str, float],
+        Key(
+            "What each of its supplies may carry.", Unit.LIMIT, example="{a: 34.5kVA, b: {amperes: 180, volts_dc: 800}}"
+        ),
+    ] = {}
     breakers: dict[str, BreakerConfig] = {}
     shelves: ShelvesConfig | None = None
-    nodes_expected: int | None = None
-    node_nameplate: float | None = None
-    peers: tuple[str, ...] = ()
+    nodes_expected: Annotated[
+        int | None,
+        Key("Nodes that it has; this one and its peers if it is left out.", least="1", most="1000", example="4"),
+    ] = None
+    node_nameplate: Annotated[
+        float | None, Key("What a silent node is taken to draw.", Unit.LIMIT, example="10.2kW")
+    ] = None
+    peers: Annotated[
+        tuple[str, ...],
+        Key(
+            "Agents of its nodes: host:port, dns+name:port, or a file_sd file; this node may be among them.",
+            example="[node-2:19400, dns+rack-r12.example:19400, peers.yml]",
+        ),
+    ] = ()
     peer: PeerConfig = PeerConfig()
 
 
-class OverrideConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"hold": "for"}):
-    """What an alert of the rule files shall have instead; `hold` and `keep_firing_for` in seconds.
+class OverrideConfig(Section, frozen=True, rename={"hold": "for"}):
+    """What an alert of the rule files shall have instead, by its name."""
 
-    `thresholds` replaces numbers of the query by others, `expr` the whole query.
-    """
+    hold: Annotated[float | None, Key("How long before it fires.", Unit.DURATION, "0s", most="365d", example="10m")] = (
+        None
+    )
+    keep_firing_for: Annotated[
+        float | None, Key("How long it fires after that.", Unit.DURATION, "0s", most="365d", example="1m")
+    ] = None
+    labels: Annotated[dict[str, str], Key("Labels that are added or changed.", example="{severity: info}")] = {}
+    annotations: Annotated[dict[str, str], Key("Annotations that are added or changed.", example="{team: hpc}")] = {}
+    thresholds: Annotated[
+        dict[float, float], Key("Numbers of its query, and what stands instead.", Unit.NUMBERS, example="{5: 8}")
+    ] = {}
+    expr: Annotated[str | None, Key("The whole query.")] = None
 
-    hold: float | None = None
-    keep_firing_for: float | None = None
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    thresholds: dict[float, float] = {}
-    expr: str | None = None
 
+class RulesConfig(Section, frozen=True):
+    """The rules that the agent evaluates (rules.md)."""
 
-class RulesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The rules that the agent evaluates; `interval` in seconds, `memory` in bytes.
-
-    `runbook_base` is the address below which the runbooks of the pack are; None where each agent shows its own.
-    """
-
-    files: tuple[str, ...] = ("builtin",)
-    interval: float = 1.0
-    disable: tuple[str, ...] = ()
+    files: Annotated[
+        tuple[str, ...],
+        Key("Rule files of Prometheus, or patterns; builtin is the pack, [] none.", example="[builtin, site/*.yml]"),
+    ] = ("builtin",)
+    interval: Annotated[float, Key("For groups without an interval of their own.", Unit.DURATION, "1s", most="60s")] = (
+        1.0
+    )
+    disable: Annotated[tuple[str, ...], Key("Names of alerts, with *.", example="[GpuHot]")] = ()
     override: dict[str, OverrideConfig] = {}
-    memory: float = 64 * 2.0**20
-    runbook_base: str | None = None
+    memory: Annotated[float, Key("For the samples that rules read.", Unit.SIZE, "1MiB", most="64GiB")] = 64 * 2.0**20
+    runbook_base: Annotated[
+        str | None,
+        Key("Where runbook_url leads; to the agents if it is left out.", example="https://docs.example/runbooks"),
+    ] = None
 
 
-class ReceiverConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where notifications go, and how to log in there; every URL gets every alert."""
+class ReceiverConfig(LoginConfig, frozen=True):
+    """Where notifications go, and how to log in there."""
 
-    urls: tuple[str, ...] = ()
-    username: str = ""
-    password_file: str | None = None
-    bearer_token_file: str | None = None
-    ca_file: str | None = None
-    verify: bool = True
-    timeout: float = 10.0
+    urls: Annotated[
+        tuple[str, ...], Key("Addresses; each gets every alert.", example='["http://am-0.example:9093"]')
+    ] = ()
+    timeout: Annotated[float, Key("How long one answer may take.", Unit.DURATION, "100ms", most="60s")] = 10.0
 
 
-class NotifyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who is told of alerts; `resend` in seconds, `labels` are added to alerts that lack them."""
+class NotifyConfig(Section, frozen=True):
+    """Who is told of alerts (rules.md)."""
 
-    log: bool = True
+    log: Annotated[bool, Key("Whether they are written to the log.")] = True
     alertmanager: ReceiverConfig = ReceiverConfig()
     webhook: ReceiverConfig = ReceiverConfig()
-    resend: float = 60.0
-    labels: dict[str, str] = {}
+    resend: Annotated[float, Key("How often an alert that goes on is told again.", Unit.DURATION, "1s", most="1h")] = (
+        60.0
+    )
+    labels: Annotated[
+        dict[str, str], Key("Added to alerts that lack them, as external_labels are.", example="{site: north}")
+    ] = {}
 
 
-class WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WebConfig(Section, frozen=True):
     """Where and how the agent is served."""
 
-    listen: tuple[str, ...] = (":19400",)
-    telemetry_path: str = "/metrics"
-    enable_lifecycle: bool = False
-    max_connections: int = 64
+    listen: Annotated[tuple[str, ...], Key("Addresses: host:port, :port or [IPv6 address]:port.", restart=True)] = (
+        ":19400",
+    )
+    telemetry_path: Annotated[str, Key("The path of the metrics.", restart=True)] = "/metrics"
+    enable_lifecycle: Annotated[bool, Key("Whether POST /-/reload reads this file again.", restart=True)] = False
+    max_connections: Annotated[
+        int, Key("Connections that are open at a time.", least="1", most="10000", restart=True)
+    ] = 64
 
 
-class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Config(Section, frozen=True):
     """The whole file."""
 
     node: NodeConfig = NodeConfig()
@@ -214,157 +290,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: RulesConfig = RulesConfig()
     notify: NotifyConfig = NotifyConfig()
     web: WebConfig = WebConfig()
-    state_dir: str | None = None
-
-
-_LATER = {
-    "recorder": "this version has no flight recorder",
-    "metrics.compatibility": "this version has no compatibility profiles",
-    "web.config_file": "this version serves plain HTTP only",
-}
-
-_QUANTITIES: dict[str, Callable[[object], object]] = {
-    **{f"sampling.{key}": quantities.duration for key in ("fast", "slow", "cold", "deadline", "window")},
-    "backends.estimate.per_gpu": quantities.power,
-    "rules.interval": quantities.duration,
-    "rules.memory": quantities.size,
-    "rules.override.*.for": quantities.duration,
-    "rules.override.*.keep_firing_for": quantities.duration,
-    "rules.override.*.thresholds": quantities.numbers,
-    "rack.breakers.*.long_delay": quantities.duration,
-    "notify.resend": quantities.duration,
-    "notify.alertmanager.timeout": quantities.duration,
-    "notify.webhook.timeout": quantities.duration,
-}
-
-_ANY_NAME = re.compile(r"^(rules\.override\.|rack\.breakers\.).+(\.\w+)$|^(rack\.feeds\.).+$", re.DOTALL)
-
-
-def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config:
-    """The configuration of a file; the defaults where there may be none. Raises ConfigError.
-
-    `handed` allows a pipe of the command line, which gives it once (see `read_text`).
-    """
-    try:
-        text = textfile.read_text(path, textfile.CONFIGURATION, handed=handed)
-    except textfile.ReadError as error:
-        if error.missing and not must_exist:
-            return Config()
-        remedy = "" if ";" in error.problem else "; give another file with --config.file"
-        raise ConfigError(f"{error}{remedy}") from error
-    return parse(text, str(path))
-
-
-def parse(text: str, name: str) -> Config:
-    """The configuration of a text; `name` is told in errors. Raises ConfigError."""
-    try:
-        tree = yamltree.compose(text, yamltree.Bounds()).root
-        raw = yamltree.plain(tree)
-        place = _Places(name, tree)
-    except yamltree.YamlError as error:
-        raise ConfigError(f"{name}:{error.line}: {error.problem}") from None
-    if raw is None:
-        return Config()
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{name}:1: must be a mapping of sections, such as `sampling: {{fast: 1s}}`")
-    _check_keys(raw, Config, "", place)
-    check_texts(raw, "", place.fail)
-    converted = _convert_quantities(raw, "", place, {**_QUANTITIES, **_limits(raw)})
-    try:
-        config = msgspec.convert(converted, Config)
-    except msgspec.ValidationError as error:
-        problem, _, where = str(error).partition(" - at `")
-        if where.startswith("key"):
-            problem = "a name in it is no text; put it in quotes"
-        key = where.rpartition("$")[2].rstrip("`").lstrip(".")
-        place.fail(key, in_words(problem, key, raw))
-    check_values(config, place.fail)
-    return config
-
-
-class _Places:
-    """Lines of key paths in a file."""
-
-    def __init__(self, name: str, tree: Node | None) -> None:
-        self._name = name
-        self._lines: dict[str, int] = {}
-        self._walk(tree, "")
-
-    def _walk(self, tree: Node | None, path: str) -> None:
-        if isinstance(tree, yamltree.Mapping):
-            for key, value in yamltree.pairs_of(tree, lambda *_: None):
-                inner = f"{path}.{key.text}".lstrip(".")
-                self._lines.setdefault(inner, key.line)
-                self._walk(value, inner)
-
-    def of(self, path: str) -> str:
-        """`file:line` of a key path, or of the nearest key above it."""
-        while path and path not in self._lines:
-            path = path.rpartition("[")[0] if path.endswith("]") else path.rpartition(".")[0]
-        return f"{self._name}:{self._lines[path]}" if path else self._name
-
-    def fail(self, key: str, problem: str) -> NoReturn:
-        """Refuse what stands at a key path."""
-        raise ConfigError(f"{self.of(key)}: {one_line(key, 200) or 'file'}: {one_line(problem)}")
-
-
-def _struct_of(kind: Any) -> type[msgspec.Struct] | None:
-    """The section type of a field's annotation, which may be optional or a mapping to it."""
-    for each in (kind, *getattr(kind, "__args__", ())):
-        if isinstance(each, type) and issubclass(each, msgspec.Struct):
-            return each
-    return None
-
-
-def _check_keys(raw: Mapping[Any, Any], struct: type[msgspec.Struct], path: str, place: _Places) -> None:
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
-    for key, value in raw.items():
-        inner = f"{path}.{key}".lstrip(".")
-        if key not in fields:
-            place.fail(inner, _unknown(str(key), inner, list(fields)))
-        section = _struct_of(fields[key])
-        if section is None or not isinstance(value, dict):
-            continue
-        if getattr(fields[key], "__origin__", None) is dict:
-            for name, each in value.items():
-                if isinstance(each, dict):
-                    _check_keys(each, section, f"{inner}.{name}", place)
-        else:
-            _check_keys(value, section, inner, place)
-
-
-def _unknown(key: str, path: str, valid: list[str]) -> str:
-    if path in _LATER:
-        return f"{_LATER[path]}; remove the key"
-    near = difflib.get_close_matches(key[:100], valid, 1, 0.5)
-    return f"unknown key; did you mean {near[0]!r}?" if near else f"unknown key; valid here: {', '.join(valid)}"
-
-
-def _limits(raw: dict[Any, Any]) -> dict[str, Callable[[object], object]]:
-    """How the rack's limits are read: volt-amperes are watts with the power factor that stands beside them."""
-    rack = raw.get("rack")
-    factor = rack.get("power_factor") if isinstance(rack, dict) else None
-    if not isinstance(factor, (int, float)) or not 0 < factor <= 1:
-        factor = POWER_FACTOR  # a value that is none is refused in its own place
-    limit = partial(quantities.limit, power_factor=factor)
-    keys = ("power_budget", "node_nameplate", "feeds.*", "breakers.*.rating", "shelves.rating")
-    return {f"rack.{key}": limit for key in keys}
-
-
-def _convert_quantities(
-    raw: dict[Any, Any], path: str, place: _Places, known: Mapping[str, Callable[[object], object]]
-) -> dict[Any, Any]:
-    converted: dict[Any, Any] = {}
-    for key, value in raw.items():
-        inner = f"{path}.{key}".lstrip(".")
-        if value is None and inner.count(".") == 0 and inner != "state_dir":
-            continue  # an empty section is a section of defaults
-        quantity = known.get(_ANY_NAME.sub(r"\1\3*\2", inner))
-        if quantity is not None and value is not None:
-            try:
-                converted[key] = quantity(value)
-            except ValueError as error:
-                place.fail(inner, str(error))
-        else:
-            converted[key] = _convert_quantities(value, inner, place, known) if isinstance(value, dict) else value
-    return converted
+    state_dir: Annotated[
+        str | None,
+        Key(
+            "Where alerts and the inventory are kept; systemd's state directory, or /var/lib/coldplate, if left out.",
+            restart=True,
+            example="/var/lib/coldplate",
+        ),
+    ] = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.config.schema import Config, ConfigError
-from agent.config.values import listen_address
+from agent.config.texts import listen_address
 from agent.wiring.rack import load_rack
 from agent.wiring.sources import bmc_of, checked_scenario, jobs_config
 from exporters.selection import Selection

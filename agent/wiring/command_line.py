@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from agent.config.schema import Config, ConfigError, load
-from agent.config.values import DEVICES, check_url_path
+from agent.config.reading import load
+from agent.config.schema import DEVICES, Config, ConfigError
+from agent.config.texts import check_url_path
 from agent.lib import logs
 from agent.lib.textfile import descriptor_of
 from agent.lib.wording import one_line

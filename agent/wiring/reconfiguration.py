@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from agent.config.schema import Config
+from agent.config.fields import fields_of
+from agent.config.schema import Config, Section
 from agent.daemon.rule_loop import Alerting, RuleManager
 from agent.daemon.sampling import SamplingLoop
 from agent.model import Lane
@@ -57,7 +58,7 @@ class Reconfiguration:
         selection = check(config)
         alerting = load_alerting(config, self._options.folder, self._receivers, self._alerting.rules)
         settings, rack = load_settings(config), rack_options(config, self._options)
-        for key in _needs_restart(self._booted, config):
+        for key in keys_for_a_restart(self._booted, config):
             log.warning("%s differs from what the agent was started with: takes effect at the next restart", key)
         self._exposed.selection = selection
         self._sampling.reconfigure(settings)
@@ -74,17 +75,13 @@ def rack_options(config: Config, options: Options) -> RackOptions:
     return load_rack(config, options.folder, load_settings(config).patience(Lane.FAST))
 
 
-def _needs_restart(old: Config, new: Config) -> list[str]:
-    """Keys that a reload cannot change: they shape processes, sockets and files."""
-    live = {"backends": {"expected_gpus", "estimate"}, "jobs": set(), "web": set(), "node": {"rack"}}
+def keys_for_a_restart(old: Section, new: Section, path: str = "") -> list[str]:
+    """Keys that differ and that a reload cannot change: they shape processes, sockets and files."""
     changed = []
-    for section, free in live.items():
-        before, after = getattr(old, section), getattr(new, section)
-        changed += [
-            f"{section}.{key}"
-            for key in before.__struct_fields__
-            if key not in free and getattr(before, key) != getattr(after, key)
-        ]
-    if old.state_dir != new.state_dir:
-        changed.append("state_dir")
+    for field in fields_of(type(old)).values():
+        before, after = getattr(old, field.attribute), getattr(new, field.attribute)
+        if field.key is not None and field.key.restart and before != after:
+            changed.append(f"{path}{field.name}")
+        elif isinstance(before, Section) and isinstance(after, Section):
+            changed += keys_for_a_restart(before, after, f"{path}{field.name}.")
     return changed

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from agent.config.schema import Config, ConfigError, OverrideConfig, ReceiverConfig
-from agent.config.values import base_url
+from agent.config.texts import base_url
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.daemon.rule_loop import Alerting, RuleManager

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from agent import cli
-from agent.config.schema import ConfigError, parse
+from agent.config.reading import parse
+from agent.config.schema import ConfigError
 from agent.wiring.rules import load_files
 from alerts.rulefile import AlertingRule, RuleFile, load
 

@@ -89,7 +89,7 @@ def main(sysfs: str, repeats: int) -> int:
 
 def _snapshot(sysfs: Path) -> Snapshot:
     """The node, through the agent's own sources and sampler."""
-    from agent.config.schema import parse
+    from agent.config.reading import parse
     from agent.daemon.hub import Hub
     from agent.wiring.command_line import Options
     from agent.wiring.sources import make_sampling_loop

@@ -15,7 +15,7 @@ import pytest
 
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic import ScenarioError, SyntheticSource, load_scenario
-from agent.config import schema as config
+from agent.config import reading as config
 from agent.config.schema import Config, ConfigError
 from agent.lib.clock import clock
 from agent.lib.credentials import certificates, secret

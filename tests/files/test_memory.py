@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.backends.synthetic import ScenarioError, load_scenario
-from agent.config import schema as config
+from agent.config import reading as config
 from agent.config.schema import ConfigError
 from agent.rack.targets import read_file
 from alerts import rulefile

@@ -6,7 +6,8 @@ import pytest
 
 from agent.catalogue import BY_NAME, ROWS
 from agent.commands.rules.advice import SUMS
-from agent.config.schema import ConfigError, parse
+from agent.config.reading import parse
+from agent.config.schema import ConfigError
 from agent.model import Gpu, Instant, Node, NvLink, Reading, Series, Shown, Snapshot
 from agent.wiring.checks import check
 from exporters.selection import Selection

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from agent.config.values import BREAKERS
+from agent.config.texts import BREAKERS
 from agent.model import Instant
 from agent.rack.breaker import CLASSES, Curve, electronic, trip_seconds, unknown_heat, warmed
 from agent.rack.heat import KEPT_FOR, Breaker, Heats

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.catalogue.node import NODE_POWER
-from agent.config.schema import parse
+from agent.config.reading import parse
 from agent.lib.threads import Threads
 from agent.model import Instant, Node, Reading, Series, Snapshot
 from agent.rack.breaker import CLASSES

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.config.schema import ConfigError, parse
+from agent.config.reading import parse
+from agent.config.schema import ConfigError
 from agent.rack.targets import FileEntry, HostEntry
 from agent.wiring.checks import check
 from agent.wiring.rack import load_rack

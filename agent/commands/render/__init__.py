@@ -9,8 +9,10 @@ from pathlib import Path
 import msgspec
 
 from agent.commands.render import dashboards
+from agent.config import reference
 from agent.config.schema import ConfigError
-from agent.config.values import base_url
+from agent.config.texts import base_url
+from agent.lib.textfile import CONFIGURATION, ReadError, read_text
 from agent.wiring.command_line import add_config_file, folder_of, read_file
 
 HELP = "write a document or rule files that are generated from what the agent knows"
@@ -21,8 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What is written, and where to."""
     parser.add_argument(
         "what",
-        choices=("metrics", "scenarios", "rules", "dashboards"),
-        help="metrics: the reference of all metrics; scenarios: the synthetic devices; both as Markdown; "
+        choices=("metrics", "scenarios", "configuration", "config-file", "rules", "dashboards"),
+        help="metrics: the reference of all metrics; scenarios: the synthetic devices; configuration: its keys; all as "
+        "Markdown; config-file: a configuration file with every default; "
         "rules: the rule files as the configuration has them, for a Prometheus server; dashboards: for Grafana",
     )
     parser.add_argument(
@@ -51,14 +54,22 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"render {arguments.what}: --datasource, --label and --prefix are for dashboards alone")
     if arguments.what == "rules":
         return _render_rules(arguments)
-    text = _document(arguments.what)
-    if arguments.out is None:
-        sys.stdout.write(text)
+    return _write(arguments.what, arguments.out)
+
+
+def _write(what: str, out: Path | None) -> int:
+    if out is None:
+        sys.stdout.write(_document(what))
         return 0
     try:
-        arguments.out.write_text(text, encoding="utf-8")
+        text = reference.splice(read_text(out, CONFIGURATION)) if what == "configuration" else _document(what)
+        out.write_text(text, encoding="utf-8")
+    except ReadError as error:
+        raise ConfigError(f"--out: {error}") from error
+    except ValueError as error:
+        raise ConfigError(f"--out: {out}: {error}") from error
     except OSError as error:
-        raise ConfigError(f"--out: {arguments.out}: {error.strerror}") from error
+        raise ConfigError(f"--out: {out}: {error.strerror}") from error
     return 0
 
 
@@ -80,6 +91,10 @@ def _render_rules(arguments: argparse.Namespace) -> int:
 
 
 def _document(what: str) -> str:
+    if what == "configuration":
+        return reference.table()
+    if what == "config-file":
+        return reference.default_file()
     if what == "scenarios":
         from agent.backends.synthetic import document
 

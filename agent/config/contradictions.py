@@ -1,0 +1,118 @@
+"""What the schema alone cannot say: names that others refuse, and values that contradict each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from agent.config.schema import Config
+from agent.config.texts import Fail, base_url, check_url_path, listen_address
+from agent.lib.wording import shown
+
+MOST_BREAKERS = 32
+MOST_NAME = 200
+_HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+def check_values(config: Config, fail: Fail) -> None:
+    """Refuse the first of them that is there."""
+    _check_node(config, fail)
+    _check_sampling(config, fail)
+    _check_backends(config, fail)
+    _check_rack(config, fail)
+    _check_rules(config, fail)
+    _check_labels("notify.labels", config.notify.labels, fail)
+    _check_web(config, fail)
+    for key, value in (("state_dir", config.state_dir), ("jobs.mapping_dir", config.jobs.mapping_dir)):
+        if value == "":
+            fail(key, "is empty; name a directory, or leave the key out")
+    if not config.metrics.include:
+        fail("metrics.include", "is empty, which would expose nothing; leave the key out, or write [all]")
+
+
+def _check_node(config: Config, fail: Fail) -> None:
+    node = config.node
+    if node.name and not _HOST_NAME.fullmatch(node.name):
+        fail("node.name", f"{shown(node.name)} is no name of a host; use letters, digits, '-', '_' and '.'")
+    for key, value in (("node.rack", node.rack), ("node.cluster", node.cluster), ("rack.name", config.rack.name)):
+        if value is not None and len(value) > MOST_NAME:
+            fail(key, f"has {len(value)} characters, and {MOST_NAME} are the most")
+
+
+def _check_sampling(config: Config, fail: Fail) -> None:
+    sampling = config.sampling
+    for key, shorter in (("slow", "fast"), ("cold", "slow"), ("window", "fast")):
+        if getattr(sampling, key) < getattr(sampling, shorter):
+            fail(f"sampling.{key}", f"is shorter than sampling.{shorter}")
+
+
+def _check_backends(config: Config, fail: Fail) -> None:
+    if config.backends.scenario is not None and config.backends.devices != "synthetic":
+        fail("backends.scenario", "a scenario needs `devices: synthetic`")
+
+
+def _check_rack(config: Config, fail: Fail) -> None:
+    rack = config.rack
+    if rack.name and config.node.rack and rack.name != config.node.rack:
+        differs = f"{shown(rack.name)} differs from node.rack {shown(config.node.rack)}"
+        fail("rack.name", f"{differs}; give one of them")
+    if not (rack.name or config.node.rack):
+        for key in ("power_budget", "feeds", "breakers", "shelves", "nodes_expected", "node_nameplate", "peers"):
+            if getattr(rack, key):
+                fail(f"rack.{key}", "is of no use without the rack's name; give it in rack.name or node.rack")
+    if "" in rack.feeds:
+        fail("rack.feeds", "a feed needs a name, such as {a: 34.5kVA}")
+    for key, names in (("rack.feeds", rack.feeds), ("rack.breakers", rack.breakers)):
+        for name in names:
+            if not name.isprintable() or name != name.strip():
+                remedy = "use only characters that can be seen, and spaces between them alone"
+                fail(key, f"{shown(name)}: a name that the other agents refuse; {remedy}")
+    _check_breakers(config, fail)
+
+
+def _check_breakers(config: Config, fail: Fail) -> None:
+    breakers, shelves = config.rack.breakers, config.rack.shelves
+    if len(breakers) > MOST_BREAKERS:
+        fail(
+            "rack.breakers", f"has {len(breakers)} entries, and {MOST_BREAKERS} are the most; alike ones need one entry"
+        )
+    for name, each in breakers.items():
+        key = f"rack.breakers.{name}"
+        if not name or len(name) > MOST_NAME:
+            fail("rack.breakers", f"{shown(name)}: a breaker needs a name of 1 to {MOST_NAME} characters")
+        if each.long_delay is not None and each.kind != "electronic":
+            fail(
+                f"{key}.long_delay", "is the setting of an electronic trip unit; set class: electronic, or leave it out"
+            )
+    if shelves is not None and shelves.spare >= shelves.number:
+        fail("rack.shelves.spare", "must be from 0 to one less than rack.shelves.number")
+
+
+def _check_rules(config: Config, fail: Fail) -> None:
+    if config.rules.runbook_base is not None:
+        _try(base_url, config.rules.runbook_base, "rules.runbook_base", fail)
+
+
+def _check_labels(path: str, labels: Mapping[str, str], fail: Fail) -> None:
+    """As Prometheus checks its external_labels."""
+    for name in labels:
+        if not _LABEL_NAME.fullmatch(name) or name == "__name__":
+            remedy = "use letters, digits and _, not beginning with a digit"
+            fail(f"{path}.{name}" if name else path, f"{shown(name)} is no name of a label; {remedy}")
+
+
+def _check_web(config: Config, fail: Fail) -> None:
+    web = config.web
+    if not web.listen:
+        fail("web.listen", "must name an address, such as ':19400'")
+    for address in web.listen:
+        _try(listen_address, address, "web.listen", fail)
+    _try(check_url_path, web.telemetry_path, "web.telemetry_path", fail)
+
+
+def _try(check: Callable[[str], object], text: str, key: str, fail: Fail) -> None:
+    try:
+        check(text)
+    except ValueError as error:
+        fail(key, str(error))

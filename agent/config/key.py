@@ -1,0 +1,82 @@
+"""What is known of a key of the configuration beside its type and its default: it stands at the key, in the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from agent.config import quantities
+from agent.lib.wording import shown
+
+
+class Unit(Enum):
+    """How a value is written in the file, where YAML's own types do not say it."""
+
+    DURATION = auto()
+    POWER = auto()
+    SIZE = auto()
+    LIMIT = auto()
+    """Watts that may be told as apparent power or current."""
+    NUMBERS = auto()
+    """A mapping from numbers to numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. `what` is a sentence for who writes the file.
+
+    `least` and `most` are bounds as they are written; `above` is one that the value must exceed. `words` are all that
+    it, or each of its entries, may be. A reload does not change a key with `restart`. `example` is a value, as it
+    stands in a file, where the default shows nothing.
+    """
+
+    what: str
+    unit: Unit | None = None
+    least: str = ""
+    above: str = ""
+    most: str = ""
+    words: tuple[str, ...] = ()
+    restart: bool = False
+    example: str = ""
+
+    @property
+    def range(self) -> str:
+        """The bounds in words; empty where there are none."""
+        if self.above:
+            return f"more than {self.above} and up to {self.most}"
+        return f"{self.least} to {self.most}" if self.most else ""
+
+    def problem(self, value: object) -> str | None:
+        """What is wrong with a value, in base units, and the remedy; None where it can be used."""
+        if self.words:
+            return self._unknown(value)
+        if not self.most or not isinstance(value, (int, float)):
+            return None
+        low, high = self._number(self.above or self.least), self._number(self.most)
+        good = low < value <= high if self.above else low <= value <= high  # NaN is between nothing
+        return None if good else f"{quantities.rough(value, self._suffix)} is out of range; use {self.range}"
+
+    def _unknown(self, value: object) -> str | None:
+        several = not isinstance(value, str)
+        for each in value if isinstance(value, tuple) else (value,):
+            if each not in self.words:
+                how = "any of" if several else "one of"
+                return f"{shown(each)} is unknown; use {how} {', '.join(self.words)}"
+        return None
+
+    def _number(self, bound: str) -> float:
+        read = _READERS.get(self.unit)
+        return float(bound) if read is None else read(bound)
+
+    @property
+    def _suffix(self) -> str:
+        return _SUFFIXES.get(self.unit, "")
+
+
+_READERS: dict[Unit | None, Callable[[object], float]] = {
+    Unit.DURATION: quantities.duration,
+    Unit.POWER: quantities.power,
+    Unit.SIZE: quantities.size,
+}
+_SUFFIXES: dict[Unit | None, str] = {Unit.DURATION: "s", Unit.POWER: " W", Unit.SIZE: " B"}

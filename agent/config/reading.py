@@ -1,0 +1,196 @@
+"""Reads the configuration: one YAML file in which every key is optional.
+
+An unknown key is an error that names file, line, key path and the nearest valid key, because a typo
+that is ignored is a threshold that nobody set. Keys that belong to features which this version does not
+have are unknown to it, and it says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from agent.config import quantities
+from agent.config.contradictions import check_values
+from agent.config.fields import SchemaField, fields_of
+from agent.config.key import Unit
+from agent.config.schema import POWER_FACTOR, Config, ConfigError, Section
+from agent.config.texts import check_texts
+from agent.config.wrong_types import in_words
+from agent.lib import textfile, yamltree
+from agent.lib.wording import one_line
+from agent.lib.yamltree import Node
+
+_LATER = {
+    "recorder": "this version has no flight recorder",
+    "metrics.compatibility": "this version has no compatibility profiles",
+    "web.config_file": "this version serves plain HTTP only",
+}
+
+
+def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config:
+    """The configuration of a file; the defaults where there may be none. Raises ConfigError.
+
+    `handed` allows a pipe of the command line, which gives it once (see `read_text`).
+    """
+    try:
+        text = textfile.read_text(path, textfile.CONFIGURATION, handed=handed)
+    except textfile.ReadError as error:
+        if error.missing and not must_exist:
+            return Config()
+        remedy = "" if ";" in error.problem else "; give another file with --config.file"
+        raise ConfigError(f"{error}{remedy}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> Config:
+    """The configuration of a text; `name` is told in errors. Raises ConfigError."""
+    try:
+        tree = yamltree.compose(text, yamltree.Bounds()).root
+        raw = yamltree.plain(tree)
+        place = _Places(name, tree)
+    except yamltree.YamlError as error:
+        raise ConfigError(f"{name}:{error.line}: {error.problem}") from None
+    if raw is None:
+        return Config()
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{name}:1: must be a mapping of sections, such as `sampling: {{fast: 1s}}`")
+    _check_keys(raw, Config, "", place)
+    check_texts(raw, "", place.fail)
+    converted = _Quantities(place, _power_factor(raw)).of(raw, Config, "")
+    try:
+        config = msgspec.convert(converted, Config)
+    except msgspec.ValidationError as error:
+        problem, _, where = str(error).partition(" - at `")
+        if where.startswith("key"):
+            problem = "a name in it is no text; put it in quotes"
+        key = where.rpartition("$")[2].rstrip("`").lstrip(".")
+        place.fail(key, in_words(problem, key, raw))
+    _check_ranges(config, "", place)
+    check_values(config, place.fail)
+    return config
+
+
+class _Places:
+    """Lines of key paths in a file."""
+
+    def __init__(self, name: str, tree: Node | None) -> None:
+        self._name = name
+        self._lines: dict[str, int] = {}
+        self._walk(tree, "")
+
+    def _walk(self, tree: Node | None, path: str) -> None:
+        if isinstance(tree, yamltree.Mapping):
+            for key, value in yamltree.pairs_of(tree, lambda *_: None):
+                inner = f"{path}.{key.text}".lstrip(".")
+                self._lines.setdefault(inner, key.line)
+                self._walk(value, inner)
+
+    def of(self, path: str) -> str:
+        """`file:line` of a key path, or of the nearest key above it."""
+        while path and path not in self._lines:
+            path = path.rpartition("[")[0] if path.endswith("]") else path.rpartition(".")[0]
+        return f"{self._name}:{self._lines[path]}" if path else self._name
+
+    def fail(self, key: str, problem: str) -> NoReturn:
+        """Refuse what stands at a key path."""
+        raise ConfigError(f"{self.of(key)}: {one_line(key, 200) or 'file'}: {one_line(problem)}")
+
+
+def _check_keys(raw: Mapping[Any, Any], section: type[Section], path: str, place: _Places) -> None:
+    fields = fields_of(section)
+    for key, value in raw.items():
+        inner = f"{path}.{key}".lstrip(".")
+        if key not in fields:
+            place.fail(inner, _unknown(str(key), inner, list(fields)))
+        below = fields[key].section
+        if below is None or not isinstance(value, dict):
+            continue
+        if not fields[key].named:
+            _check_keys(value, below, inner, place)
+            continue
+        for name, each in value.items():
+            if isinstance(each, dict):
+                _check_keys(each, below, f"{inner}.{name}", place)
+
+
+def _unknown(key: str, path: str, valid: list[str]) -> str:
+    if path in _LATER:
+        return f"{_LATER[path]}; remove the key"
+    near = difflib.get_close_matches(key[:100], valid, 1, 0.5)
+    return f"unknown key; did you mean {near[0]!r}?" if near else f"unknown key; valid here: {', '.join(valid)}"
+
+
+def _power_factor(raw: dict[Any, Any]) -> float:
+    """What stands beside the rack's limits, which need it to be read."""
+    rack = raw.get("rack")
+    factor = rack.get("power_factor") if isinstance(rack, dict) else None
+    # A value that is none is refused in its own place.
+    return factor if isinstance(factor, (int, float)) and 0 < factor <= 1 else POWER_FACTOR
+
+
+class _Quantities:
+    """Makes numbers in base units of what is written with units."""
+
+    def __init__(self, place: _Places, power_factor: float) -> None:
+        self._place = place
+        self._readers: dict[Unit, Callable[[object], object]] = {
+            Unit.DURATION: quantities.duration,
+            Unit.POWER: quantities.power,
+            Unit.SIZE: quantities.size,
+            Unit.NUMBERS: quantities.numbers,
+            Unit.LIMIT: partial(quantities.limit, power_factor=power_factor),
+        }
+
+    def of(self, raw: Mapping[Any, Any], section: type[Section], path: str) -> dict[Any, Any]:
+        """The section with its quantities as numbers. An empty section is one of defaults."""
+        fields = fields_of(section)
+        made = {}
+        for key, value in raw.items():
+            field, inner = fields[key], f"{path}.{key}".lstrip(".")
+            if value is None and field.section is not None and not field.optional:
+                continue
+            made[key] = self._value(value, field, inner)
+        return made
+
+    def _value(self, value: Any, field: SchemaField, path: str) -> Any:
+        if field.section is not None and isinstance(value, dict):
+            if not field.named:
+                return self.of(value, field.section, path)
+            below = field.section
+            return {
+                name: self.of(each, below, f"{path}.{name}") if isinstance(each, dict) else each
+                for name, each in value.items()
+            }
+        unit = None if field.key is None else field.key.unit
+        if unit is None or value is None:
+            return value
+        if unit is Unit.LIMIT and str(field.kind).startswith("dict") and isinstance(value, dict):
+            return {name: self._number(each, unit, f"{path}.{name}") for name, each in value.items()}
+        return self._number(value, unit, path)
+
+    def _number(self, value: Any, unit: Unit, path: str) -> Any:
+        try:
+            return self._readers[unit](value)
+        except ValueError as error:
+            self._place.fail(path, str(error))
+
+
+def _check_ranges(section: Section, path: str, place: _Places) -> None:
+    for field in fields_of(type(section)).values():
+        value, inner = getattr(section, field.attribute), f"{path}.{field.name}".lstrip(".")
+        if value is None:
+            continue
+        if field.section is not None:
+            named = value.items() if field.named else [("", value)]
+            for name, each in named:
+                _check_ranges(each, f"{inner}.{name}".rstrip("."), place)
+        elif field.key is not None:
+            problem = field.key.problem(value)
+            if problem is not None:
+                place.fail(inner, problem)

@@ -1,0 +1,81 @@
+"""What is written about the keys comes from the keys."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agent import cli
+from agent.config import reference
+from agent.config.fields import Entry, entries
+from agent.config.reading import parse
+from agent.config.schema import Config
+from agent.wiring.reconfiguration import keys_for_a_restart
+
+ROOT = Path(__file__).resolve().parents[2]
+KEYS = [each for each in entries() if each.field.key is not None]
+
+
+def uncommented(text: str) -> str:
+    """With every key in force: a key's line begins with # and no space behind it."""
+    return re.sub(r"^( *)#(?! )|^( *)#(?=  )", r"\1\2", text, flags=re.MULTILINE)
+
+
+def test_the_document_and_the_default_file_are_current() -> None:
+    document = (ROOT / "docs" / "configuration.md").read_text()
+    assert reference.splice(document) == document, "make generate"
+    assert reference.default_file() == (ROOT / "packaging" / "coldplate.yaml").read_text(), "make generate"
+
+
+def test_the_default_file_changes_nothing() -> None:
+    assert parse(reference.default_file(), "coldplate.yaml") == Config()
+
+
+def test_every_key_of_the_default_file_can_be_put_in_force() -> None:
+    text = uncommented(reference.default_file()).replace("devices: auto", "devices: synthetic")
+    text = re.sub(r"class: ul489", "class: electronic", text)
+    found = parse(text, "coldplate.yaml")
+    assert found.rack.breakers["NAME"].long_delay == 8.0
+    assert found.backends.redfish is not None
+    assert found.node.name == "node-1.example"
+    written = {line.strip().partition(":")[0] for line in text.splitlines()}
+    assert {each.field.name for each in entries()} <= written
+
+
+@pytest.mark.parametrize("each", KEYS, ids=lambda each: each.path)
+def test_a_key_says_what_it_is_for_and_its_default_is_one_that_it_allows(each: Entry) -> None:
+    key, default = each.field.key, each.field.default
+    assert key is not None
+    assert key.what.endswith((".", ","))
+    if default not in (None, msgspec.NODEFAULT):
+        assert key.problem(default) is None
+    if each.field.kind in (int, float) and key.unit is not None:
+        assert key.range or key.unit.name == "LIMIT"
+
+
+def test_a_key_whose_change_needs_a_restart_is_told_and_the_others_are_not() -> None:
+    before = Config()
+    after = parse(
+        "node: {name: other, rack: r1}\nbackends: {host: false, expected_gpus: 4, estimate: {factor: 2}}\n"
+        "web: {listen: [':1']}\nsampling: {fast: 2s}\nstate_dir: /elsewhere\njobs: {sources: []}\n",
+        "c.yaml",
+    )
+    assert keys_for_a_restart(before, after) == [
+        "node.name",
+        "backends.host",
+        "jobs.sources",
+        "web.listen",
+        "state_dir",
+    ]
+
+
+def test_a_document_without_a_place_for_the_keys_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.md").write_text("nothing")
+    assert cli.main(["render", "configuration", "--out", str(tmp_path / "a.md")]) == 2
+    assert "has no place for the keys; a line <!-- keys: made by" in capsys.readouterr().err
+    assert (tmp_path / "a.md").read_text() == "nothing"
+    assert cli.main(["render", "config-file"]) == 0
+    assert capsys.readouterr().out == reference.default_file()
