@@ -188,7 +188,8 @@ def test_packaging_holds_no_python() -> None:
 
 def test_the_top_level_is_what_the_readme_says() -> None:
     allowed = {"pyproject.toml", "agent", "exporters", "dashboards", "alerts", "packaging", "tests", "README.md",
-               "Makefile", "LICENSE", "CHANGELOG.md", "docs", ".ci", ".gitignore"}  # fmt: skip
+               "Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", ".ci", ".gitignore",
+               ".editorconfig", ".pre-commit-config.yaml"}  # fmt: skip
     assert top_level() <= allowed
 
 
