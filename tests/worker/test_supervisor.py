@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from agent.worker.supervisor import (
     MEMORY,
     OPENING,
     SILENCE,
+    SOUND_AFTER,
     STUCK,
     TERM_PATIENCE,
     WEDGED_PATIENCE,
@@ -414,11 +416,28 @@ def test_workers_that_crash_again_and_again_are_started_ever_later_but_soon_enou
     assert 10 < len(starts) < 25
 
 
-def test_no_process_to_be_had_is_tried_again(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_worker_that_ran_for_long_is_started_again_at_once_whatever_was_before(rig: Rig) -> None:
+    rig.born = lambda process: setattr(process, "ended", -11)
+    rig.run(60.0)
+    rig.born = lambda process: None
+    rig.until(lambda: rig.worker.ended is None, 2 * LONGEST_DELAY)
+    rig.worker.said += [HELLO, HELLO]
+    rig.run(SOUND_AFTER / 2)
+    rig.worker.ended = -11
+    count = len(rig.started)
+    assert rig.until(lambda: len(rig.started) > count, 20) > LONGEST_DELAY - 1  # that was not long
+    rig.worker.said += [HELLO, HELLO]
+    rig.run(SOUND_AFTER + 1)
+    rig.worker.ended = -11
+    assert rig.until(lambda: len(rig.started) > count + 1, 20) <= 1
+
+
+def test_no_process_to_be_had_is_tried_again_ever_later(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.refuse = BlockingIOError(11, "Resource temporarily unavailable")
     rig.run(60.0)
     assert rig.started == []
-    assert "cannot start the device worker" in caplog.text
+    waited = [float(each) for each in re.findall(r"cannot start .*; trying again in ([\d.]+) s", caplog.text)]
+    assert waited[:6] == [1.0, 2.0, 4.0, 8.0, LONGEST_DELAY, LONGEST_DELAY]
     rig.refuse = None
     assert rig.until(lambda: bool(rig.started), 15) <= 11
 
