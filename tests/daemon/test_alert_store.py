@@ -1,0 +1,99 @@
+"""When the state of alerts is written, and what of it a later run takes up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from agent.daemon.alert_store import EVERY, STEADY, WINDOWS_EVERY, AlertStateStore
+from agent.model import Instant, Phase
+from alerts import state
+from alerts.engine import RuleEngine
+from tests.engine.conftest import Node, later, ruleset
+
+UP = ("coldplate_gpu_up", "0")
+RULES = "{alert: Down, expr: coldplate_gpu_up == 0, for: 60s}"
+
+
+class Files:
+    """Takes what is to be written, and notes when."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.content: dict[str, bytes] = {}
+        self.times: dict[str, list[int]] = {}
+
+    def put(self, path: Path, content: bytes) -> None:
+        self.content[path.name] = content
+        self.times.setdefault(path.name, []).append(self.now)
+
+
+class Run:
+    """One run of an agent whose seconds the test counts. `up` gives the GPU's state at a second."""
+
+    def __init__(self, folder: Path, source: str = "devices", begin: int = 0) -> None:
+        self.files = Files()
+        self.store = AlertStateStore(folder, source, self.files)  # type: ignore[arg-type]
+        self.engine = RuleEngine(ruleset(RULES), (), later(begin), lambda: 0.0)
+        self.second = begin
+        self._node = Node()
+
+    def play(self, seconds: int, up: Callable[[int], float]) -> Run:
+        for second in range(self.second, self.second + seconds):
+            now = self.files.now = second
+            done = self.engine.round(self._node.snapshot({UP: up(now)}, later(now)), later(now))
+            self.store.after(self.engine, done, later(now), frozenset())
+        self.second += seconds
+        return self
+
+    @property
+    def phases(self) -> list[Phase]:
+        return [record.alert.phase for _, _, record in self.engine.remembered()]
+
+
+def at(run: Run) -> Instant:
+    return later(run.second)
+
+
+def test_a_pending_alert_is_written_often_and_one_that_goes_on_firing_seldom(tmp_path: Path) -> None:
+    run = Run(tmp_path).play(10, lambda _: 1.0)
+    assert run.files.times == {}
+    run.play(300, lambda _: 0.0)
+    alerts, windows = run.files.times["alerts.state"], run.files.times["windows.state"]
+    fired = 70
+    assert alerts == [*range(10, fired, int(EVERY)), *range(fired, 310, int(STEADY))]
+    assert [b - a for a, b in pairwise(windows)] == [int(WINDOWS_EVERY)] * (len(windows) - 1)
+    run.files.times.clear()
+    run.play(200, lambda _: 1.0)
+    assert run.files.times["alerts.state"][0] == 310  # it has resolved, and a restart must know that
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """What a run leaves behind whose alert fires, and that ends after 100 s."""
+    run = Run(tmp_path).play(100, lambda _: 0.0)
+    run.store.close(run.engine, at(run), frozenset({"http://am"}))
+    for name, content in run.files.content.items():
+        (tmp_path / name).write_bytes(content)
+    return tmp_path
+
+
+def test_a_later_run_goes_on_where_it_was(written: Path) -> None:
+    run = Run(written, begin=130)
+    loaded = run.store.load(run.engine, at(run))
+    assert (run.phases, loaded.lost, set(loaded.told)) == ([Phase.FIRING], (), {"http://am"})
+
+
+def test_alerts_of_a_drill_are_not_those_of_the_node(written: Path) -> None:
+    run = Run(written, source="synthetic straggler", begin=130)
+    loaded = run.store.load(run.engine, at(run))
+    assert (run.phases, loaded.lost, loaded.told) == ([], (), frozenset())
+
+
+def test_after_a_long_time_alerts_begin_anew_and_those_that_fired_are_told_to_end(written: Path) -> None:
+    run = Run(written, begin=int(130 + state.OUTAGE_TOLERANCE))
+    loaded = run.store.load(run.engine, at(run))
+    assert (run.phases, [alert.rule for alert in loaded.lost]) == ([], ["Down"])
