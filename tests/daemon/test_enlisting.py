@@ -81,7 +81,7 @@ def test_a_library_that_hangs_while_it_is_opened_is_noticed_and_goes_on_at_once(
     assert node.daemon.family("coldplate_backend_up", "backend")["nvml"] == 0
     assert not node.ready()
     worker = node.daemon.worker_pid
-    assert node.daemon.family("coldplate_node_memory_total_bytes", "")
+    node.daemon.until("the host is read", lambda: node.daemon.family("coldplate_node_memory_total_bytes", ""), CURED)
     node.command()
     node.until_up(ALL, CURED)
     assert node.ready()

@@ -14,9 +14,9 @@ import pytest
 
 from agent.backends.protocol import Backend, ChannelError, LaneSample, Sample
 from agent.daemon.hub import Hub
-from agent.daemon.sampling import SamplingLoop, Teller
+from agent.daemon.sampling import LATE, SamplingLoop, Teller
 from agent.daemon.systemd import Notifier
-from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Snapshot
+from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Snapshot, Xid
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
@@ -199,6 +199,7 @@ class ScriptedWorker:
 
     def __init__(self) -> None:
         self.lost = False
+        self.events: list[Xid] = []
         self.asked: list[set[Lane]] = []
         gpu = GpuIdentity(Gpu("0", "GPU-0"), "0000:1b:00.0", "S0", "H100")
         self._messages: list[Message] = [Hello("nvml", (("GPU-0", gpu),))]
@@ -220,6 +221,9 @@ class ScriptedWorker:
 
     def receive(self, now: float) -> list[Message]:
         messages, self._messages = self._messages, []
+        if self.events:
+            messages.append(tuple(self.events))
+            self.events = []
         return messages
 
 
@@ -267,3 +271,62 @@ def test_a_teller_and_a_follower_that_fail_cost_themselves_and_are_told_once(cap
     rig.loop.close(lambda _: None)
     assert (failing.asked, seen) == (3, [1, 2, 3])
     assert [each.getMessage() for each in caplog.records] == ["telling lies failed", "stumbling failed"]
+
+
+class Hanging:
+    """A backend whose reads take 0.3 s of the test's clock each; one of them hangs."""
+
+    name = "hanging"
+    lanes = frozenset({Lane.FAST})
+    shortest = 0.0
+
+    def __init__(self, hang_at: int) -> None:
+        self.now = 100.0
+        self.release = threading.Event()
+        self._hang_at = hang_at
+        self._reads = 0
+
+    def clock(self) -> Instant:
+        self.now += 0.06
+        return Instant(self.now, 1e9 + self.now)
+
+    def read(self, lane: Lane, now: Instant) -> Sample:
+        self._reads += 1
+        if self._reads == self._hang_at:
+            self.release.wait(60)
+        else:
+            self.now += 0.3
+        return Sample()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("hang_at", "waited"), [(1, 0.8), (2, 0.0)], ids=["the first read", "one that was slow before"]
+)
+def test_a_tick_waits_for_most_of_its_period_and_not_for_what_was_slow_before(hang_at: int, waited: float) -> None:
+    backend = Hanging(hang_at)
+    rig = Rig(Settings(fast=1.0), [backend], clock=backend.clock)
+    for _ in range(hang_at):
+        began = backend.now
+        rig.loop.tick()
+    assert rig.hub.latest is not None
+    took = rig.hub.latest.at.mono - began
+    backend.release.set()
+    rig.loop.close(lambda _: None)
+    assert waited <= took < waited + 0.5
+
+
+def test_an_xid_error_is_never_of_the_future_nor_of_long_ago() -> None:
+    worker = ScriptedWorker()
+    rig = Rig(Settings(), worker=worker, clock=lambda: Instant(100.0, 1e9))
+    worker.events = [Xid("GPU-0", code, wall, "nvml") for code, wall in [(79, 2e9), (48, 5.0), (13, 1e9 - 1)]]
+    rig.loop.tick()
+    rig.loop.close(lambda _: None)
+    found = {
+        dict(each.series.all_labels)["xid"]: each.value
+        for each in rig.readings
+        if each.metric.name == "coldplate_gpu_xid_last_timestamp_seconds"
+    }
+    assert found == {"79": 1e9, "48": 1e9 - LATE, "13": 1e9 - 1}

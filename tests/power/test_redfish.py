@@ -48,16 +48,18 @@ def test_the_newer_environment_metrics_are_read_where_there_is_no_power_resource
     assert source().watts() == 9001.5
 
 
-def test_the_whole_is_preferred_to_its_parts_and_the_gpu_baseboard_never_taken_for_it(controller, source) -> None:
-    controller.serve(
-        {
-            "HGX_Chassis_0": {"ChassisType": "RackMount", **controller.environment("HGX_Chassis_0", 99_000)},
-            "GPU_1": {"ChassisType": "Module", **controller.environment("GPU_1", 98_000)},
-            "Rack": {"ChassisType": "Rack", **controller.power("Rack", 97_000)},
-            "FanTray": {**controller.power("FanTray", 300)},
-            "Node": {"ChassisType": "RackMount", **controller.power("Node", 7000)},
-        }
-    )
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_whole_is_preferred_to_its_parts_and_the_gpu_baseboard_never_taken_for_it(
+    controller, source, order: int
+) -> None:
+    chassis = {
+        "HGX_Chassis_0": {"ChassisType": "RackMount", **controller.environment("HGX_Chassis_0", 99_000)},
+        "GPU_1": {"ChassisType": "Module", **controller.environment("GPU_1", 98_000)},
+        "Rack": {"ChassisType": "Rack", **controller.power("Rack", 97_000)},
+        "FanTray": {**controller.power("FanTray", 300)},
+        "Node": {"ChassisType": "RackMount", **controller.power("Node", 7000)},
+    }
+    controller.serve(dict(list(chassis.items())[::order]))
     assert source().watts() == 7000.0
 
 
