@@ -109,12 +109,12 @@ def program(command: list[str], url: str, log: Path) -> Iterator[None]:
 
 
 @contextmanager
-def prometheus(config: str, folder: Path) -> Iterator[str]:
-    """A real Prometheus with this configuration; its address."""
+def prometheus(config: str, folder: Path, executable: str | None = None) -> Iterator[str]:
+    """A real Prometheus with this configuration, the one on the path unless another is given; its address."""
     path, port = folder / "prometheus.yml", free_port()
     path.write_text(config)
     command = [
-        need("prometheus"), f"--config.file={path}", f"--storage.tsdb.path={folder / 'tsdb'}",
+        executable or need("prometheus"), f"--config.file={path}", f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address=127.0.0.1:{port}",
     ]  # fmt: skip
     url = f"http://127.0.0.1:{port}"

@@ -61,7 +61,7 @@ dashboard.add(
         unit="short")], "unsupported at most: that hardware or driver does not offer it.",
         what="Metrics that are absent somewhere, with the reason.", labels={"reason": "Reason", "metric": "Metric"},
         size=(12, 9), sort="Series"),
-    table("Nodes that miss something without need", [Column("Series",
+    table("Nodes that miss something", [Column("Series",
         'topk(50, count by (instance, reason) (coldplate_metric_missing{reason!="unsupported"} == 1))', unit="short")],
         "empty.", what="Nodes with series that are denied, malformed, implausible, lost or silent.",
         labels={"instance": "Node", "reason": "Reason"}, links=(("Node", "node"),), size=(6, 9), sort="Series"),

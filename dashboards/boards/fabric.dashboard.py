@@ -22,6 +22,7 @@ SERIOUS = 'type!~"buffer_overrun|receive_.*|transmit_discard|recovery_successful
 FLAPS = per_port("sum", "round(increase(coldplate_infiniband_link_down_events_total[1h]))")
 SYMBOLS = per_port("sum", "round(increase(coldplate_infiniband_symbol_error_total[1h]))")
 RECOVERIES = per_port("sum", "round(increase(coldplate_infiniband_link_error_recovery_total[5m]))")
+WORST = f"(topk(20, {FLAPS} > 0) or topk(20, {SYMBOLS} > 0) or topk(20, {RECOVERIES} > 0))"
 OF_KIND = "port:infiniband_rate_bytes_per_second:board"
 SLOW_LINKS = per_port(
     "min",
@@ -49,13 +50,13 @@ dashboard.add(
 dashboard.row("Ports to look at first")
 dashboard.add(
     table("Ports with trouble", [
-        Column("Flaps, 1 h", f"topk(20, {FLAPS} > 0)", unit="short", limits=FEW, decimals=0),
-        Column("Symbol errors, 1 h", f"topk(20, {SYMBOLS} > 0)", unit="short", limits=FEW, decimals=0),
-        Column("Recoveries, 5 min", f"topk(20, {RECOVERIES} > 0)", unit="short",
+        Column("Flaps, 1 h", f"{FLAPS} and {WORST}", unit="short", limits=FEW, decimals=0),
+        Column("Symbol errors, 1 h", f"{SYMBOLS} and {WORST}", unit="short", limits=FEW, decimals=0),
+        Column("Recoveries, 5 min", f"{RECOVERIES} and {WORST}", unit="short",
             limits=steps("InfinibandLinkRecoveries"), decimals=0),
     ], "empty.", what="Ports that went down, trained anew or lost bits; the twenty worst by each.", labels=PORT,
         links=(("Node", "node"),), size=(12, 9), sort="Flaps, 1 h",
-        rows=f"(topk(20, {FLAPS} > 0) or topk(20, {SYMBOLS} > 0) or topk(20, {RECOVERIES} > 0))"),
+        rows=WORST),
     states([("coldplate_infiniband_port_up == 0", "{{instance}} {{device}}/{{port}}")],
         "empty: a port has a row only while it is down.", title="Ports that were down", mapped=UP_DOWN, size=(12, 9)),
     table("Links below their rate", [Column("Rate", SLOW_LINKS, limits=(("orange", None),))],

@@ -3,7 +3,7 @@
 from dashboards.board import Board
 from dashboards.panels import Column, alerts, bars, graph, stat, table
 from dashboards.rulebook import limits, steps
-from dashboards.shapes import per_gpu
+from dashboards.shapes import BREACH, per_gpu
 
 NONE = (("green", None), ("red", 1))
 SOME = (("red", None), ("green", 1))
@@ -64,7 +64,7 @@ dashboard.add(
         "max by (rack) (rack:power_budget_watts:min)"),
         Column("Share", "max by (rack) (rack:power_ratio:max)", limits=POWER), Column("Headroom",
             "max by (rack) (rack:headroom_watts:min)"),
-        Column("Breach in", "max by (rack) (rack:time_to_breach_seconds:linear5m)",
+        Column("Breach in", f"max by (rack) ({BREACH})",
             limits=steps("RackPowerBreachSoon")),
         Column("Missing nodes", "max by (rack) (rack:nodes_missing:max)", limits=NONE)],
           "no colour but green. A rack leads to its board.",

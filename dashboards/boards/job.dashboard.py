@@ -3,7 +3,7 @@
 from dashboards.board import Board
 from dashboards.panels import YES_NO, Column, alerts, bars, graph, heat, stat, table
 from dashboards.rulebook import steps
-from dashboards.shapes import HARMFUL, of_job, per_gpu
+from dashboards.shapes import THROTTLED, of_job, per_gpu
 
 NONE = (("green", None), ("red", 1))
 BEHIND = (("red", None), ("orange", 0.7), ("green", 0.85))
@@ -67,7 +67,7 @@ dashboard.add(
             limits=BEHIND),
         Column("Clock/median", f"{per_gpu('max', CLOCK)} / scalar(quantile(0.5, {CLOCK}))", unit="percentunit",
             limits=(("red", None), ("orange", 0.9), ("green", 0.97))),
-        Column("Throttled", per_gpu("max", of_job(f"rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}{RATE})")),
+        Column("Throttled", per_gpu("max", of_job(THROTTLED)),
             limits=steps("GpuSoftwareThermalThrottle", "GpuHardwareThermalThrottle")),
         Column("Margin", per_gpu("min", of_job("coldplate_gpu_temperature_margin_celsius")), limits=steps("GpuHot")),
         Column("PCIe lanes", per_gpu("min", of_job(PCIE)), unit="percentunit", limits=(("orange", None), ("green", 1))),
@@ -94,7 +94,7 @@ dashboard.add(
         span=(0, 1), size=(8, 8), quiet=True),
     graph([(of_job("coldplate_gpu_dram_active_ratio"), "{{instance}} GPU {{gpu}}")], "one band.", span=(0, 1), size=(8,
         8), quiet=True),
-    graph([(of_job(f"max by (instance, gpu, uuid) (rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}{RATE}))"),
+    graph([(of_job(f"max by (instance, gpu, uuid) ({THROTTLED})"),
         "{{instance}} GPU {{gpu}}")], "0.", title="Throttled time", size=(8, 8), quiet=True),
     graph([(CLOCK, "{{instance}} GPU {{gpu}}")], "one band.", title="SM clock, mean of a minute", size=(8, 8),
         quiet=True),

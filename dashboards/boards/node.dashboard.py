@@ -3,7 +3,7 @@
 from dashboards.board import Board
 from dashboards.panels import UP_DOWN, YES_NO, Column, alerts, graph, heat, stat, states, table
 from dashboards.rulebook import steps
-from dashboards.shapes import HARMFUL
+from dashboards.shapes import HARMFUL, THROTTLED
 
 NONE = (("green", None), ("red", 1))
 MARGIN = steps("GpuHot")
@@ -30,7 +30,7 @@ dashboard.add(
         trend=True),
     stat("min(coldplate_gpu_temperature_margin_celsius)", "green: more degrees left than the limit of GpuHot.",
         title="Least margin", limits=MARGIN, trend=True),
-    stat(f"max(max by (gpu) (rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}{RATE})))", "0.",
+    stat(f"max({per_gpu('max', THROTTLED)})", "0.",
         title="Most throttled GPU",
         what="Share of time in which heat, a power brake or another cause held the clocks of the worst GPU down.",
         limits=THROTTLE, decimals=1),
@@ -42,7 +42,7 @@ dashboard.add(
         Column("Power", per_gpu("max", "coldplate_gpu_power_mean_watts")),
         Column("Peak", per_gpu("max", "coldplate_gpu_power_max_watts")),
         Column("Margin", per_gpu("min", "coldplate_gpu_temperature_margin_celsius"), limits=MARGIN),
-        Column("Throttled", per_gpu("max", f"rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}{RATE})"),
+        Column("Throttled", per_gpu("max", THROTTLED),
             limits=THROTTLE),
         Column("Memory", per_gpu("max", "coldplate_gpu_memory_used_bytes / coldplate_gpu_memory_total_bytes"),
             unit="percentunit"),
@@ -91,7 +91,7 @@ dashboard.add(
         "GPU {{gpu}} memory")],
         "steady; slots of one node may differ by 14 degrees. Memory below the limit of GpuMemoryHot.",
         title="Temperature", limits=steps("GpuMemoryHot")),
-    graph([(f"max by (gpu, reason) (rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}{RATE})) > 0",
+    graph([(f"max by (gpu, reason) ({THROTTLED}) > 0",
         "GPU {{gpu}} {{reason}}")], "empty: these reasons cost work.", title="Throttled time by reason",
         limits=THROTTLE),
     states([("max by (gpu, reason) (coldplate_gpu_throttle_active{" + HARMFUL + "} == 1)", "GPU {{gpu}} {{reason}}"),
@@ -114,8 +114,9 @@ dashboard.add(
         Column("Last", "max by (gpu, xid) (coldplate_gpu_xid_last_timestamp_seconds) * 1000", unit="dateTimeFromNow")],
         "empty. What each code asks for is in the runbooks of the alerts GpuXid*.", labels={"gpu": "GPU", "xid": "XID"},
         rows="max by (gpu, xid) (coldplate_gpu_xid_errors_total > 0)", sort="Last", size=(7, 9)),
-    table("What the driver asks for", [Column("Asked", "max by (gpu, action) (coldplate_gpu_recovery_action == 1)",
-        unit="short")], "none on every line.", labels={"gpu": "GPU", "action": "Action"}, size=(5, 9), sort="+GPU"),
+    table("What the driver asks for", [Column("Asked",
+        'max by (gpu, action) (coldplate_gpu_recovery_action{action!="none"} == 1)', unit="short")], "empty.",
+        none="nothing, or it does not tell", labels={"gpu": "GPU", "action": "Action"}, size=(5, 9), sort="+GPU"),
     alerts({"alertname": "Alert", "gpu": "GPU", "device": "Port"}, what="Alerts about this node on the server.",
         size=(12, 9)),
 )  # fmt: skip
@@ -142,7 +143,7 @@ dashboard.add(
     graph([("coldplate_node_memory_used_bytes", "used"), ("coldplate_node_memory_total_bytes", "total"),
         ("coldplate_node_swap_used_bytes", "swap")], "below the dashed total, and no swap.", title="Memory of the node",
         what="Memory in use and in all.", lines=("^total$",), size=(8, 8), few=True),
-    graph([(f'rate(coldplate_node_pressure_waiting_seconds_total{RATE})', "{{resource}}")],
+    graph([(f'clamp_max(rate(coldplate_node_pressure_waiting_seconds_total{RATE}), 1)', "{{resource}}")],
         "near 0: nothing waits for processors, memory or storage.", title="Pressure", span=(0, None), size=(8, 8),
         few=True),
 )  # fmt: skip

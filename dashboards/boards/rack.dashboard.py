@@ -3,7 +3,7 @@
 from dashboards.board import Board
 from dashboards.panels import UP_DOWN, Column, alerts, gauge, graph, stat, states, table
 from dashboards.rulebook import limits, steps
-from dashboards.shapes import in_rack
+from dashboards.shapes import BREACH, in_rack
 
 POWER = steps("RackPower")
 LEVELS = []
@@ -25,10 +25,10 @@ dashboard.add(
         span=(0, TOP), size=(4, 6)),
     stat("rack:headroom_watts:min", "positive, and enough for the next job.", title="Headroom",
         what="Budget less power now.", limits=(("red", None), ("green", 0)), size=(4, 6), trend=True),
-    stat("rack:time_to_breach_seconds:linear5m", "no value: power does not rise towards the budget.",
+    stat(BREACH, "no value: power does not rise towards the budget.",
         title="Time to breach", none="not in sight",
-        what="When a straight line through the last 5 minutes meets the budget; none while power does not rise, and "
-        "none when it is over it already.",
+        what="When a straight line through the last 5 minutes meets the budget; 0 when it is over it "
+        "already, and none while power does not rise.",
         limits=steps("RackPowerBreachSoon"), size=(4, 6)),
     stat([("rack:nodes_missing:max", "missing"), ("max by (rack) (coldplate_rack_nodes_reporting)", "reporting")],
         "0 missing.", title="Nodes",

@@ -119,6 +119,19 @@ def test_links_below_their_rate_are_those_and_no_others(server: tuple[Server, li
     assert rows(server, "fabric", "Links below their rate")["Rate"] == {(nodes[0], "mlx5_5", "1"): 25e9}
 
 
+def test_ports_with_trouble_tell_zeros_as_what_they_are(server: tuple[Server, list[str]]) -> None:
+    """A dash is for what nobody knows: a port that only flaps has no symbol errors, which is known."""
+    _, nodes = server
+    table = rows(server, "fabric", "Ports with trouble")
+    assert {device for _, device, _ in table["Flaps, 1 h"]} == {"mlx5_3", "mlx5_6"}
+    assert table["Symbol errors, 1 h"][nodes[0], "mlx5_3", "1"] == 0
+    assert table["Flaps, 1 h"][nodes[0], "mlx5_6", "1"] == 0
+
+
+def test_the_driver_is_shown_where_it_asks_for_something(server: tuple[Server, list[str]]) -> None:
+    assert set(rows(server, "node", "What the driver asks for")["Asked"]) == {("4", "gpu_reset")}
+
+
 def test_counts_are_whole(server: tuple[Server, list[str]]) -> None:
     for name, title in (("node", "GPUs"), ("job", "Cause"), ("fabric", "Ports with trouble")):
         for header, column in rows(server, name, title).items():

@@ -70,16 +70,17 @@ function overridden(panel, frames) {
 function Rows({ frames, width, height, viridis }) {
   const shown = frames.map((frame) => ({ name: frame.fields[1].config.displayNameFromDS ?? '', time: frame.fields[0].values, field: frame.fields[1] }));
   const [from, to] = [Math.min(...shown.flatMap((row) => row.time)), Math.max(...shown.flatMap((row) => row.time))];
+  const names = Math.max(120, Math.min(width / 2, 6 + 5.6 * Math.max(...shown.map(({ name }) => name.length))));
   const tall = Math.max(4, Math.min(28, (height - 22) / shown.length));
   const colour = (row, value) => (viridis
     ? `hsl(${280 - 220 * Math.min(1, value)}, 65%, ${20 + 40 * Math.min(1, value)}%)` : row.field.display(value).color);
   return (
     <svg width={width} height={height} style={{ fontSize: 10, fill: theme.colors.text.secondary }}>
       {shown.map((row, y) => row.time.map((at, x) => (
-        <rect key={`${y}.${x}`} x={120 + ((at - from) / (to - from || 1)) * (width - 130)} y={y * tall} height={tall - 2}
-          width={(width - 130) / Math.max(20, row.time.length) + 0.5} fill={colour(row, row.field.values[x])} />)))}
-      {shown.map((row, y) => tall > 9 && <text key={y} x={2} y={y * tall + tall / 2 + 2}>{row.name.slice(-22)}</text>)}
-      <text x={120} y={height - 6}>plain drawing: this plugin of Grafana is not published as a component</text>
+        <rect key={`${y}.${x}`} x={names + ((at - from) / (to - from || 1)) * (width - names - 10)} y={y * tall} height={tall - 2}
+          width={(width - names - 10) / Math.max(20, row.time.length) + 0.5} fill={colour(row, row.field.values[x])} />)))}
+      {shown.map((row, y) => tall > 9 && <text key={y} x={2} y={y * tall + tall / 2 + 2}>{row.name}</text>)}
+      <text x={names} y={height - 6}>plain drawing: this plugin of Grafana is not published as a component</text>
     </svg>
   );
 }

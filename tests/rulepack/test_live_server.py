@@ -1,0 +1,234 @@
+"""A node and a server that scrapes it say the same of each alert, live: labels, texts and since when, byte for byte.
+
+Two synthetic nodes on which things go wrong, and the newest Prometheus that `make test` brings. All of them read the
+same files: the shipped pack as `coldplate render rules` writes it for a configuration with short holds, each group
+every second.
+
+A text with a number in it that goes on moving is about the samples that each of the two saw by its own evaluation.
+There the numbers may differ, and nothing else; everywhere else nothing may.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from agent.backends.synthetic.loader import SHIPPED
+from tests.rack.conftest import Daemon, until
+from tests.servers import fetch, free_ports, need_recent, prometheus
+
+ROOT = Path(__file__).resolve().parents[2]
+NODES = ("node7", "node8")
+ONSET = "12s"
+"""By then the server has scraped both nodes, also on a machine that is busy."""
+
+FAULTY = f"""
+description: Faults whose alerts tell numbers that stand still.
+topology: dgx-h100
+seed: 11
+jobs:
+  - {{id: "7002", name: moe-pretrain, user: ada, account: research, partition: h100,
+     gpus: 0-4, parallelism: data, memory: 0.85, phases: [{{kind: training}}]}}
+faults:
+  - {{kind: power-brake, gpu: 1, at: {ONSET}}}
+  - {{kind: nvlink-down, gpu: 2, link: 7, at: {ONSET}}}
+  - {{kind: nvlink-down, gpu: 2, link: 8, at: {ONSET}}}
+  - {{kind: pcie, gpu: 3, at: {ONSET}, width: 8}}
+  - {{kind: row-remap, gpu: 4, at: {ONSET}, failure: true}}
+  - {{kind: hot, gpu: 0, at: {ONSET}, resistance: 8, inlet: 40}}
+  - {{kind: xid, gpu: 5, at: {ONSET}, code: 94}}
+  - {{kind: xid, gpu: 5, at: {ONSET}, code: 150}}
+  - {{kind: hang, gpu: 6, at: {ONSET}}}
+  - {{kind: lost, gpu: 7, at: {ONSET}}}
+  - {{kind: ib-down, port: mlx5_3, at: {ONSET}}}
+  - {{kind: ib-rate, port: mlx5_5, at: {ONSET}, rate: 200Gb/s}}
+"""
+STEADY = {
+    "GpuLost", "GpuPcieDowntrained", "GpuRecoveryActionNeeded", "GpuRowRemapFailure", "GpuRowRemapPending",
+    "GpuXidInfo", "GpuXidNode", "GpuXidReset", "GpuXidUnknown", "InfinibandBelowRate", "InfinibandPortDown",
+    "NvLinkDown",
+}  # fmt: skip
+MOVING = {"GpuHardwareThermalThrottle", "GpuImbalanceSharp", "GpuMemoryHot", "GpuPowerBrake"}
+"""Alerts whose value is a mean or a share of time, which goes on moving."""
+HELD = sorted(
+    name for name in STEADY | MOVING if name not in ("GpuLost", "GpuPowerBrake") and not name.startswith("GpuXid")
+)
+"""Alerts that wait for some time before they fire, which is short here. `GpuLost` keeps its 5 seconds."""
+CONFIG = """
+node: {{name: {name}, cluster: east}}
+sampling: {{fast: 1s, slow: 2s, cold: 4s, window: 10s}}
+backends: {{host: false}}
+rules: {{files: [{rules}], override: {{{overrides}}}}}
+"""
+SERVER = """
+global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s, external_labels: {{cluster: east}}}}
+rule_files: ["{rules}/*.yml"]
+scrape_configs: [{{job_name: coldplate, static_configs: [{targets}]}}]
+"""
+APART = 4.0
+"""Seconds by which the two may see an onset apart; less than the holds, which an alert's beginning must not contain.
+
+A server sees a sample up to a second later, when it scrapes, and evaluates up to a second after that, while the node
+tells a time half a second before its own evaluation. A mean may need one sample more.
+"""
+
+
+class Told(NamedTuple):
+    """What somebody says of one alert."""
+
+    state: str
+    annotations: dict[str, str]
+    value: str
+    active_at: float
+
+
+Alerts = dict[tuple[tuple[str, str], ...], Told]
+"""By all labels."""
+
+
+class Rig(NamedTuple):
+    """A server, and the nodes that it scrapes."""
+
+    server: str
+    nodes: tuple[str, ...]
+
+    def by_server(self) -> Alerts:
+        return alerts_at(self.server)
+
+    def by_nodes(self) -> Alerts:
+        return {labels: told for node in self.nodes for labels, told in alerts_at(node).items()}
+
+
+def alerts_at(url: str) -> Alerts:
+    """What `/api/v1/alerts` answers."""
+    found = json.loads(fetch(f"{url}/api/v1/alerts"))["data"]["alerts"]
+    made = {
+        tuple(sorted(each["labels"].items())):
+            Told(each["state"], each["annotations"], each["value"], seconds(each["activeAt"]))
+        for each in found
+    }  # fmt: skip
+    assert len(made) == len(found), "no two alerts of one answer have the same labels"
+    return made
+
+
+def seconds(text: str) -> float:
+    """A time of the API; whoever writes nanoseconds tells more than a datetime holds."""
+    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*Z$", r"\1Z", text).replace("Z", "+00:00")).timestamp()
+
+
+def rendered(folder: Path) -> Path:
+    """The pack with short holds as the agent renders it, evaluated each second."""
+    overrides = ", ".join(f"{name}: {{for: 6s}}" for name in HELD)
+    config = folder / "render.yaml"
+    config.write_text(CONFIG.format(name="any", rules="builtin", overrides=overrides))
+    rules = folder / "rules"
+    command = [sys.executable, "-m", "agent.cli", "render", "rules", "--config.file", str(config), "--out", str(rules)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    for path in rules.glob("*.yml"):
+        path.write_text(re.sub(r"\binterval: \w+", "interval: 1s", path.read_text()))
+    return rules
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    program = need_recent("NOTHING compares the alerts of a live node with those of a live server here").prometheus
+    folder = tmp_path_factory.mktemp("live")
+    rules = rendered(folder)
+    straggler = re.sub(r"at: \d+s", f"at: {ONSET}", (SHIPPED / "straggler.yaml").read_text())
+    with ExitStack() as stack:
+        nodes = []
+        for name, port, scenario in zip(NODES, free_ports(len(NODES)), (straggler, FAULTY), strict=True):
+            path = folder / f"{name}.scenario.yaml"
+            path.write_text(scenario)
+            config = CONFIG.format(name=name, rules=f'"{rules}/*.yml"', overrides="")
+            nodes.append((name, port, Daemon(port, folder, config, "--scenario", str(path))))
+            stack.callback(nodes[-1][2].stop)
+        targets = ", ".join(
+            f"{{targets: ['127.0.0.1:{port}'], labels: {{instance: '{name}:{port}'}}}}" for name, port, _ in nodes
+        )
+        config = SERVER.format(rules=rules, targets=targets)
+        server = stack.enter_context(prometheus(config, folder, program))
+        for _, _, node in nodes:
+            until(f"{node.url} serves", partial(serves, node), 60)
+        yield Rig(server, tuple(node.url for _, _, node in nodes))
+
+
+def serves(node: Daemon) -> bool:
+    try:
+        return bool(node.get("/-/ready"))
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def told(rig: Rig) -> tuple[Alerts, Alerts]:
+    """What server and nodes say, at the first look at which all fires that shall and both list the same."""
+    deadline = time.monotonic() + 90
+    while True:
+        by_server, by_nodes = rig.by_server(), rig.by_nodes()
+        if states(by_server) == states(by_nodes) and firing(by_server) >= STEADY | MOVING:
+            return by_server, by_nodes
+        if time.monotonic() > deadline:
+            pytest.fail(f"the server and the nodes do not agree:\n{listed(by_server)}\nand\n{listed(by_nodes)}")
+        time.sleep(0.5)
+
+
+def states(alerts: Alerts) -> dict[tuple[tuple[str, str], ...], str]:
+    return {labels: told.state for labels, told in alerts.items()}
+
+
+def firing(alerts: Alerts) -> set[str]:
+    return {name_of(labels) for labels, told in alerts.items() if told.state == "firing"}
+
+
+def name_of(labels: tuple[tuple[str, str], ...]) -> str:
+    return dict(labels)["alertname"]
+
+
+def listed(alerts: Alerts) -> str:
+    return "\n".join(f"{told.state} {dict(labels)}" for labels, told in sorted(alerts.items()))
+
+
+def still(text: str, name: str) -> str:
+    """A text without what moves in it."""
+    return text if name in STEADY else re.sub(r"\d+(\.\d+)?(?=%| °C| W)", "N", text)
+
+
+def test_server_and_nodes_tell_the_same_texts(told: tuple[Alerts, Alerts]) -> None:
+    by_server, by_nodes = (
+        {
+            labels: {key: still(text, name_of(labels)) for key, text in told.annotations.items()}
+            for labels, told in each.items()
+        }
+        for each in told
+    )
+    assert by_nodes == by_server
+
+
+def test_values_that_stand_still_are_written_alike(told: tuple[Alerts, Alerts]) -> None:
+    by_server, by_nodes = (
+        {labels: told.value for labels, told in each.items() if name_of(labels) in STEADY} for each in told
+    )
+    assert by_nodes == by_server
+
+
+def test_server_and_nodes_see_each_alert_begin_at_one_time(told: tuple[Alerts, Alerts]) -> None:
+    by_server, by_nodes = told
+    apart = {
+        labels: by_nodes[labels].active_at - by_server[labels].active_at
+        for labels in by_server
+        if name_of(labels) in STEADY | MOVING
+    }
+    assert len(apart) >= len(STEADY | MOVING)
+    assert {labels: gap for labels, gap in apart.items() if abs(gap) > APART} == {}
