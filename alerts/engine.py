@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
 from agent.model import Alert, GroupReport, Instant, Labels, Node, Phase, Reading, Series, Snapshot
-from alerts import state
-from alerts.group import Group, Outcome, Surroundings
-from alerts.lifecycle import Record
+from alerts import alert_state
+from alerts.group_evaluator import GroupEvaluator, GroupOutcome, TemplateContext
+from alerts.lifecycle import AlertRecord
 from alerts.limits import QUICK, ROUND
-from alerts.promql.budget import Ledger
+from alerts.promql.budget import SampleLedger
 from alerts.rulefile import Identity, RuleFile, RuleGroup
 from alerts.windows import Needs, Windows
 from alerts.windows.archive import Archive
@@ -47,7 +47,7 @@ class Ruleset:
 
     files: tuple[RuleFile, ...] = ()
     interval: float = INTERVAL
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    context: TemplateContext = field(default_factory=TemplateContext)
     capacity: int = CAPACITY
 
     @property
@@ -62,17 +62,17 @@ class Evaluation(NamedTuple):
     """
 
     key: str
-    group: Group
+    group: GroupEvaluator
     at: float
     interval: float
-    outcome: Outcome
+    outcome: GroupOutcome
     missed: int
 
 
 class _Slot:
     """A group and its place on the time grid."""
 
-    def __init__(self, key: str, group: Group, interval: float, first: float) -> None:
+    def __init__(self, key: str, group: GroupEvaluator, interval: float, first: float) -> None:
         self.key = key
         self.group = group
         self.interval = interval
@@ -222,11 +222,11 @@ class RuleEngine:
             for labels in leaving.series:
                 self.windows.expire(labels, leaving.since, at)
 
-    def restore(self, saved: state.Saved, now: Instant) -> list[Alert]:
+    def restore(self, saved: alert_state.Saved, now: Instant) -> list[Alert]:
         """Take up the alerts of an earlier run; those of them that fired and that no rule owns any more."""
         at = self._time(now)
         down = at - saved.at
-        change = state.after_downtime if down >= 0 else state.shifted
+        change = alert_state.after_downtime if down >= 0 else alert_state.shifted
         for slot in self._slots:
             rules = saved.records.get(slot.key, {})
             slot.group.restore(
@@ -245,7 +245,7 @@ class RuleEngine:
         """Take up the windows of an earlier run, before the first round."""
         self.windows.restore(archive.series, min(self._time(now) - archive.at, 0.0))
 
-    def remembered(self) -> Iterator[tuple[str, Identity, Record]]:
+    def remembered(self) -> Iterator[tuple[str, Identity, AlertRecord]]:
         """All that must survive a restart: group, rule, and what is known of an alert."""
         for slot in self._slots:
             for identity, record in slot.group.remembered():
@@ -259,7 +259,7 @@ class RuleEngine:
         """How groups and rules were doing at their last evaluation. For any thread."""
         return tuple(slot.report for slot in self._slots)
 
-    def groups(self) -> Sequence[tuple[str, Group]]:
+    def groups(self) -> Sequence[tuple[str, GroupEvaluator]]:
         """The groups by their keys."""
         return [(slot.key, slot.group) for slot in self._slots]
 
@@ -278,7 +278,7 @@ class RuleEngine:
         turns: Counter[float] = Counter()
         keys: Counter[str] = Counter()
         slots = []
-        ledger = Ledger()
+        ledger = SampleLedger()
         for group, interval in zip(self._rules.groups, intervals, strict=True):
             turn = interval * turns[interval] / intervals.count(interval)
             first = now.mono + turn // self.interval * self.interval - self.interval / 2
@@ -287,7 +287,7 @@ class RuleEngine:
             key = f"{PurePath(group.file).name};{group.name}"
             keys[key] += 1
             unique = key if keys[key] == 1 else f"{key}#{keys[key]}"
-            made = Group(group, self._rules.surroundings, self._timer, ledger)
+            made = GroupEvaluator(group, self._rules.context, self._timer, ledger)
             slots.append(_Slot(unique, made, interval, first))
         return slots
 
@@ -301,5 +301,5 @@ class RuleEngine:
             self._leaving = [each._replace(since=each.since + step) for each in self._leaving]
             self.windows.shift(step)
             for slot in self._slots:
-                slot.group.shift(step, lambda record: state.shifted(record, step))
+                slot.group.shift(step, lambda record: alert_state.shifted(record, step))
         return self.time(now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from exporters.connection import Connection, Phase
+from exporters.connection import Connection, ConnectionState
 
 SLOW = 0.5
 """Seconds at one answer after which a client may lose its place to another."""
@@ -21,9 +21,9 @@ def victim(connections: Iterable[Connection], now: float) -> Connection | None:
     """
     idle, slow, greedy = [], [], []
     for each in connections:
-        if each.phase in (Phase.READING, Phase.DRAINING):
+        if each.phase in (ConnectionState.READING, ConnectionState.DRAINING):
             idle.append(each)
-        elif now - each.since > SLOW or (each.phase is Phase.WRITING and now - each.moved > STALLED):
+        elif now - each.since > SLOW or (each.phase is ConnectionState.WRITING and now - each.moved > STALLED):
             slow.append(each)
         elif each.answers > 1:
             greedy.append(each)

@@ -128,7 +128,7 @@ def _every(seconds: int) -> str:
 
 
 def _summary(
-    facts: Facts, found: Gathered, devices: Sequence[landing_gpus.Device], alerts: landing_alerts.Overview | None
+    facts: Facts, found: Gathered, devices: Sequence[landing_gpus.GpuRow], alerts: landing_alerts.Overview | None
 ) -> str:
     ready, text = facts.readiness
     tiles = [("GPUs", _gpus(devices))]
@@ -148,7 +148,7 @@ def _summary(
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>\n"
 
 
-def _gpus(devices: Sequence[landing_gpus.Device]) -> str:
+def _gpus(devices: Sequence[landing_gpus.GpuRow]) -> str:
     if not devices:
         return "none"
     answering = sum(device.up for device in devices)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from exporters.deferred import Answer, Deferred
-from exporters.wire import Response
+from exporters.http_messages import Response
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _LATE = Response(
 _CROWDED = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"too many wait for a reload already\n")
 
 
-class Reloads:
+class ReloadRequests:
     """`begin` starts a reload and returns; it has what it is given called once when the reload is over."""
 
     def __init__(self, begin: Begin) -> None:

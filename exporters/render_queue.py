@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from exporters.complaints import Complaints
 from exporters.deferred import Answer, Deferred
+from exporters.http_messages import Response
 from exporters.page import PageCache, Rendering, compressed
-from exporters.wire import Response
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ import struct
 from collections.abc import Callable
 
 from agent.broker import dcmi
+from agent.broker.job_variables import job_variables, joined
 from agent.broker.questions import POWER, QUESTION, answer_to, parse_question
-from agent.broker.variables import job_variables, joined
 
 STAT, ENVIRON = 1024, 256 * 1024
 """Most bytes that are read of each file."""
@@ -35,7 +35,7 @@ class Broker:
         clock: Callable[[], float],
         procfs: str = "/proc",
         device: Callable[[], str | None] = dcmi.device,
-        open_device: Callable[[str], dcmi.Device] = dcmi.open_device,
+        open_device: Callable[[str], dcmi.IpmiDevice] = dcmi.open_device,
     ) -> None:
         self._clock = clock
         self._procfs = procfs

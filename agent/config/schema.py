@@ -291,7 +291,7 @@ class _Places:
         self._walk(tree, "")
 
     def _walk(self, tree: Node | None, path: str) -> None:
-        if isinstance(tree, yamltree.Mapping):
+        if isinstance(tree, yamltree.YamlMapping):
             for key, value in yamltree.pairs_of(tree, lambda *_: None):
                 inner = f"{path}.{key.text}".lstrip(".")
                 self._lines.setdefault(inner, key.line)

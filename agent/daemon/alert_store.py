@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from agent.lib.statefiles import StateFiles
 from agent.model import Alert, Instant, Phase
-from alerts import state
+from alerts import alert_state
 from alerts.engine import Evaluation, RuleEngine
 from alerts.windows import archive
 
@@ -47,8 +47,8 @@ class AlertStateStore:
 
     def load(self, engine: RuleEngine, now: Instant) -> Loaded:
         """Give the engine what an earlier run remembered, unless that is too long ago to mean anything."""
-        saved = state.read(self._alerts, state.decode)
-        windows = state.read(self._windows, archive.decode)
+        saved = alert_state.read(self._alerts, alert_state.decode)
+        windows = alert_state.read(self._windows, archive.decode)
         if windows is not None and self._is_ours(windows.source, engine.time(now) - windows.at):
             engine.restore_windows(windows, now)
         if saved is None or not saved.count:
@@ -68,7 +68,7 @@ class AlertStateStore:
         return Loaded(tuple(lost), saved.told)
 
     def _is_ours(self, source: str, down: float) -> bool:
-        return source == self._source and down <= state.OUTAGE_TOLERANCE
+        return source == self._source and down <= alert_state.OUTAGE_TOLERANCE
 
     def after(self, engine: RuleEngine, done: Sequence[Evaluation], now: Instant, told: Collection[str]) -> None:
         """Write what changed in a round. `told` are the receivers that are told once, and that nothing waits for."""
@@ -97,7 +97,7 @@ class AlertStateStore:
 
     def _write_alerts(self, engine: RuleEngine, now: Instant, told: Collection[str]) -> None:
         self._told = told
-        self._files.put(self._alerts, state.encode(engine.time(now), self._source, engine.remembered(), told))
+        self._files.put(self._alerts, alert_state.encode(engine.time(now), self._source, engine.remembered(), told))
 
     def _write_windows(self, engine: RuleEngine, now: Instant) -> None:
         self._files.put(self._windows, archive.encode(engine.time(now), self._source, engine.windows.kept()))

@@ -14,19 +14,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from agent.backends.own import OwnProcesses
-from agent.backends.protocol import Backend, ChannelError, LaneSample
+from agent.backends.own_processes import OwnProcesses
+from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
 from agent.daemon.hub import Hub
 from agent.daemon.isolation import Isolation
 from agent.lib.threads import Threads
 from agent.model import Instant, Lane, Outcome, Reading, Reason, Snapshot
+from agent.sampler.backend_runner import Runner
 from agent.sampler.health import LoopFacts
-from agent.sampler.runner import Runner
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Schedule
 from agent.sampler.settings import Settings
 from agent.worker.supervisor import Supervisor
-from agent.worker.wire import Hello, Message, Refusal
+from agent.worker.worker_messages import Hello, Message, Refusal
 
 log = logging.getLogger("coldplate.sampler")
 
@@ -60,7 +60,7 @@ class SamplingLoop:
         self,
         sampler: Sampler,
         supervisor: Supervisor | None,
-        backends: Sequence[Backend],
+        backends: Sequence[BackendProtocol],
         clock: Clock,
         hub: Hub,
         tellers: Mapping[str, Teller] | None = None,
@@ -168,10 +168,10 @@ class SamplingLoop:
         if self.supervisor is None:
             return
         self.supervisor.step(now)
-        downfall, self.supervisor.downfall = self.supervisor.downfall, None
-        if downfall is not None:
-            self.sampler.health.outcome(self.sampler.devices, Outcome.FAILED, downfall.detail)
-            self.sampler.refused(downfall.reason, downfall.detail)
+        exit_reason, self.supervisor.exit_reason = self.supervisor.exit_reason, None
+        if exit_reason is not None:
+            self.sampler.health.outcome(self.sampler.devices, Outcome.FAILED, exit_reason.detail)
+            self.sampler.refused(exit_reason.reason, exit_reason.detail)
 
     def _publish(self, lanes: Sequence[Lane]) -> None:
         now = self._clock()

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from types import FrameType
 
 from agent.daemon.hub import Hub
-from agent.daemon.reloading import Reloads
-from agent.daemon.rule_loop import RuleManager
+from agent.daemon.reloading import Reloader
+from agent.daemon.rule_manager import RuleManager
 from agent.daemon.sampling import SamplingLoop
 from agent.daemon.systemd import Notifier
 from agent.lib.statefiles import StateFiles
@@ -62,7 +62,7 @@ class Parts:
     sampling: SamplingLoop
     rack: RackMonitor
     rules: RuleManager
-    reloads: Reloads
+    reloads: Reloader
     server: HttpServer
     notifier: Notifier
     telemetry_path: str

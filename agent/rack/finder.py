@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agent.lib.textfile import ReadError
 from agent.lib.threads import Threads
-from agent.rack.targets import MOST, Entry, FileEntry, HostEntry, Target, read_file, show_address
+from agent.rack.targets import MOST, Entry, FileEntry, HostEntry, PeerTarget, read_file, show_address
 
 log = logging.getLogger("coldplate.rack")
 
@@ -62,7 +62,7 @@ class Finder:
         self._said: dict[str, str] = {}
         self._stopping = threading.Event()
         self._threads = threads or Threads()
-        self.targets: tuple[Target, ...] = ()
+        self.targets: tuple[PeerTarget, ...] = ()
         """Swapped by reference, for any thread."""
         self.looked = False
         """Whether everything was looked up once, with or without success."""
@@ -142,8 +142,8 @@ class Finder:
         self._names[key] = (self._clock() + pause, known)
         return True
 
-    def _found(self, entries: Sequence[HostEntry]) -> tuple[Target, ...]:
-        found: dict[str, Target] = {}
+    def _found(self, entries: Sequence[HostEntry]) -> tuple[PeerTarget, ...]:
+        found: dict[str, PeerTarget] = {}
         for entry in entries:
             for target in self._targets(entry):
                 found.setdefault(target.name, target)
@@ -151,7 +151,7 @@ class Finder:
             self._say("peers", f"{len(found)} peers were found, and {MOST} are the most: the rest is left out")
         return tuple(found.values())[:MOST]
 
-    def _targets(self, entry: HostEntry) -> Iterator[Target]:
+    def _targets(self, entry: HostEntry) -> Iterator[PeerTarget]:
         host, port = entry.host, entry.port
         if is_literal(host):
             addresses: tuple[str, ...] = (host,)
@@ -160,10 +160,10 @@ class Finder:
         else:
             return  # not asked for yet
         if not entry.many:
-            yield Target(show_address(host, port), host, port, addresses)
+            yield PeerTarget(show_address(host, port), host, port, addresses)
             return
         for address in addresses:
-            yield Target(show_address(address, port), host, port, (address,))
+            yield PeerTarget(show_address(address, port), host, port, (address,))
 
     def _say(self, what: str, problem: str) -> None:
         """Say a problem once, and once that it is over."""

@@ -58,7 +58,7 @@ class KeptBreaker(msgspec.Struct, frozen=True):
         return same and 0 <= self.heat <= 1 and 0 <= self.load < 1e3
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptHeats(msgspec.Struct, frozen=True):
     """What is written down: wall seconds, and each breaker by name."""
 
     at: float
@@ -66,7 +66,7 @@ class Kept(msgspec.Struct, frozen=True):
     breakers: dict[str, KeptBreaker]
 
 
-_decoder = msgspec.json.Decoder(Kept)
+_decoder = msgspec.json.Decoder(KeptHeats)
 
 
 class Heats:
@@ -135,4 +135,4 @@ class Heats:
             for each in self._breakers
             if each.name in self._known
         }
-        return msgspec.json.encode(Kept(wall, self._rack, found))
+        return msgspec.json.encode(KeptHeats(wall, self._rack, found))

@@ -15,7 +15,7 @@ SET_BACK = 2
 """Seconds by which the clock must have been set back before what was told counts no more."""
 
 
-class Meter:
+class NodeMeter:
     """Belongs to one thread at a time. All times are wall seconds; samples come in their order."""
 
     def __init__(self, patience: float = 3.0) -> None:

@@ -19,16 +19,16 @@ from agent.model import Instant, Reading, Series, Snapshot
 from agent.rack.absence import Absences
 from agent.rack.access import Access
 from agent.rack.agreement import BUDGET, FEEDS, NODES, differing, most_nodes
-from agent.rack.faults import Fault
 from agent.rack.finder import Finder
 from agent.rack.heat import Breaker, Heats
-from agent.rack.ledger import Ledger, Sum
-from agent.rack.meter import Meter
+from agent.rack.meter import NodeMeter
+from agent.rack.peer_errors import PeerFault
+from agent.rack.peer_messages import MOST_LIMITS, MOST_NAME, VERSION, Report, encode
 from agent.rack.peers import WELL, Member, Peers
 from agent.rack.poller import Poller
+from agent.rack.power_ledger import PowerLedger, Sum
 from agent.rack.series import Limits, RackSeries
-from agent.rack.targets import Entry, Target
-from agent.rack.wire import MOST_LIMITS, MOST_NAME, VERSION, Report, encode
+from agent.rack.targets import Entry, PeerTarget
 
 log = logging.getLogger("coldplate.rack")
 
@@ -45,7 +45,7 @@ SETTLED = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RackOptions:
     """What the configuration says of the rack; `name` is empty where there is none, times are in seconds.
 
     `nodes_expected` is None where the peers are to be counted, `nameplate`, `budget` and the limits of `feeds` are in
@@ -92,7 +92,7 @@ class RackMonitor:
     def __init__(
         self,
         member: Member,
-        options: Options,
+        options: RackOptions,
         clock: Callable[[], Instant],
         chance: Callable[[], float],
         threads: Threads | None = None,
@@ -106,7 +106,7 @@ class RackMonitor:
         self._chance = chance
         self._phase = EARLIEST + (LATEST - EARLIEST) * chance()
         self._lock = threading.Lock()
-        self._meter = Meter(options.patience)
+        self._meter = NodeMeter(options.patience)
         self._found: tuple[int, Series | None] = (0, None)
         self._running = False
         self._lonely = False
@@ -134,7 +134,7 @@ class RackMonitor:
         with self._lock:
             return self._heats.restore(body, self._clock())
 
-    def reconfigure(self, options: Options) -> None:
+    def reconfigure(self, options: RackOptions) -> None:
         """Watch as these say from now on; what is known stays where the peers do."""
         before = self._options
         if (options.name, options.entries, options.access) == (before.name, before.entries, before.access):
@@ -207,13 +207,13 @@ class RackMonitor:
 
     # What the poller brings.
 
-    def answered(self, target: Target, body: bytes, sent: Instant, received: Instant) -> int:
+    def answered(self, target: PeerTarget, body: bytes, sent: Instant, received: Instant) -> int:
         with self._lock:
             self._changes += 1
             self._meet()
             return self._peers.answered(target, body, sent, received)
 
-    def failed(self, target: Target, fault: Fault, detail: str) -> int:
+    def failed(self, target: PeerTarget, fault: PeerFault, detail: str) -> int:
         with self._lock:
             self._changes += 1
             self._meet()
@@ -309,7 +309,7 @@ class RackMonitor:
 
     def _begin(self) -> None:
         """A rack of which nothing is known yet."""
-        self._ledger = Ledger()
+        self._ledger = PowerLedger()
         self._peers = Peers(self._member, self._ledger, self._chance)
         self._bound_peers()
         self._series = RackSeries(self._options.name)

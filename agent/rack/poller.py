@@ -17,11 +17,11 @@ from typing import Protocol
 
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant
-from agent.rack.access import Access, Trust
-from agent.rack.faults import Fault, PeerError
-from agent.rack.http import Answer
-from agent.rack.link import Link
-from agent.rack.targets import Target
+from agent.rack.access import Access, PeerTrust
+from agent.rack.http import HttpAnswer
+from agent.rack.peer_errors import PeerError, PeerFault
+from agent.rack.peer_link import PeerLink
+from agent.rack.targets import PeerTarget
 
 log = logging.getLogger("coldplate.rack")
 
@@ -37,9 +37,9 @@ _OK = 200
 class Judge(Protocol):
     """Judges how asking a peer ended; each gives the number of rounds in which the peer is left alone."""
 
-    def answered(self, target: Target, body: bytes, sent: Instant, received: Instant) -> int: ...
+    def answered(self, target: PeerTarget, body: bytes, sent: Instant, received: Instant) -> int: ...
 
-    def failed(self, target: Target, fault: Fault, detail: str) -> int: ...
+    def failed(self, target: PeerTarget, fault: PeerFault, detail: str) -> int: ...
 
 
 class Poller:
@@ -47,7 +47,7 @@ class Poller:
 
     def __init__(
         self,
-        targets: Callable[[], Sequence[Target]],
+        targets: Callable[[], Sequence[PeerTarget]],
         access: Access,
         judge: Judge,
         clock: Callable[[], Instant],
@@ -56,13 +56,13 @@ class Poller:
     ) -> None:
         self._targets = targets
         self._access = access
-        self._trust = Trust(access)
+        self._trust = PeerTrust(access)
         self._judge = judge
         self._clock = clock
         self._phase = phase
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, PeerLink] = {}
         self._rests: dict[str, int] = {}
-        self._pending: dict[Link, Instant] = {}
+        self._pending: dict[PeerLink, Instant] = {}
         self._selector = selectors.DefaultSelector()
         self._waker, self._wake = socket.socketpair()
         self._selector.register(self._waker, selectors.EVENT_READ)
@@ -128,7 +128,7 @@ class Poller:
                 break
             self._wait(left)
         for link in list(self._pending):
-            self._fail(link, PeerError(Fault.TIMEOUT, f"no whole answer within {TIMEOUT:g} s"))
+            self._fail(link, PeerError(PeerFault.TIMEOUT, f"no whole answer within {TIMEOUT:g} s"))
 
     def _meet(self) -> None:
         """Take up new targets, and hang up on those that are no more."""
@@ -140,7 +140,7 @@ class Poller:
             if name in self._links:
                 self._links[name].target = target  # its addresses may have changed: for the next connection
             else:
-                self._links[name] = Link(target, self._access, self._trust, self._watcher(name))
+                self._links[name] = PeerLink(target, self._access, self._trust, self._watcher(name))
 
     def _watcher(self, name: str) -> Callable[[socket.socket, int | None], None]:
         def watch(held: socket.socket, events: int | None) -> None:
@@ -154,7 +154,7 @@ class Poller:
 
         return watch
 
-    def _ask(self, link: Link) -> None:
+    def _ask(self, link: PeerLink) -> None:
         self._pending[link] = self._clock()
         self._go_on(link, link.begin)
 
@@ -167,7 +167,7 @@ class Poller:
             if link is not None:
                 self._go_on(link, link.advance)
 
-    def _go_on(self, link: Link, step: Callable[[], Answer | None]) -> None:
+    def _go_on(self, link: PeerLink, step: Callable[[], HttpAnswer | None]) -> None:
         try:
             answer = step()
         except PeerError as error:
@@ -178,11 +178,11 @@ class Poller:
             return
         if answer.status != _OK:
             self._pending[link] = sent
-            self._fail(link, PeerError(Fault.HTTP, f"answered with status {answer.status}"))
+            self._fail(link, PeerError(PeerFault.HTTP, f"answered with status {answer.status}"))
             return
         self._rests[link.target.name] = self._judge.answered(link.target, answer.body, sent, self._clock())
 
-    def _fail(self, link: Link, error: PeerError) -> None:
+    def _fail(self, link: PeerLink, error: PeerError) -> None:
         """A peer that hangs up between two rounds has not failed: it is asked again over a new connection."""
         link.close()
         if self._pending.pop(link, None) is not None:

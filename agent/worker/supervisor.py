@@ -23,9 +23,9 @@ from math import inf
 from agent.backends.protocol import ChannelError, LaneSample
 from agent.model import Lane, Reason
 from agent.worker.decode import Decoder
-from agent.worker.process import ChildProcess, WorkerProcess, said
-from agent.worker.trust import Trust
-from agent.worker.wire import ANEW, Alive, Hello, Message, Refusal, WireError
+from agent.worker.trust import WorkerTrust
+from agent.worker.worker_messages import ANEW, Alive, Hello, Message, MessageError, Refusal
+from agent.worker.worker_process import ChildProcess, WorkerProcess, said
 
 log = logging.getLogger("coldplate.worker")
 
@@ -78,7 +78,7 @@ class WorkerOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Downfall:
+class ExitReason:
     """Why no device can be read: the worker ended, is being ended, or cannot open its source."""
 
     reason: Reason
@@ -96,7 +96,7 @@ class Supervisor:
         self._launch = start
         self._process: WorkerProcess | None = None
         self._decoder = Decoder(options.source)
-        self._trust = Trust()
+        self._trust = WorkerTrust()
         self._state = "down"
         self._since = 0.0
         self._opened_at: float | None = None
@@ -124,7 +124,7 @@ class Supervisor:
         self._seen = False
         self._reason = ""
         self._unread: list[Message] = []
-        self.downfall: Downfall | None = None
+        self.exit_reason: ExitReason | None = None
         """What went wrong, until somebody takes note and clears it; None for a worker that found no devices."""
 
     @property
@@ -181,7 +181,7 @@ class Supervisor:
             try:
                 message = self._decoder.decode(line)
                 self._doubt(message, now)
-            except WireError as error:
+            except MessageError as error:
                 self._trust.refuse(error, now)
                 refused += 1
                 if refused == PATIENCE_AT_ONCE:
@@ -273,12 +273,12 @@ class Supervisor:
             self._noticed = True
             detail = f"the driver has not answered for {OPENING:.0f} s while its library is opened"
             log.warning("devices: %s", detail, extra={"facts": {"source": self._options.source}})
-            self.downfall = Downfall(Reason.TIMEOUT, detail)
+            self.exit_reason = ExitReason(Reason.TIMEOUT, detail)
 
     def _dismiss(self, now: float, why: str, patience: float) -> None:
         log.warning("device worker %s; ending it", why, extra={"facts": {"pid": self.pid}})
         self._reason = f"the device worker {why}"
-        self.downfall = Downfall(Reason.TIMEOUT, self._reason)
+        self.exit_reason = ExitReason(Reason.TIMEOUT, self._reason)
         assert self._process is not None
         # A stopped process takes no signal but SIGKILL until it goes on.
         self._process.signal(signal.SIGTERM, signal.SIGCONT)
@@ -295,7 +295,7 @@ class Supervisor:
             self._kill_at = inf
             detail = "the device worker cannot be killed: it sleeps in the driver, and another one would, too"
             log.error("%s; waiting for it to end", detail, extra=facts)
-            self.downfall = Downfall(Reason.TIMEOUT, detail)
+            self.exit_reason = ExitReason(Reason.TIMEOUT, detail)
 
     def _bury(self, now: float) -> None:
         assert self._process is not None
@@ -311,15 +311,15 @@ class Supervisor:
             self._delay = min(delay * 2, GONE_DELAY if self._seen else LONGEST_DELAY)
             log.warning("device worker %s; starting it again in %.1f s", said(status), delay)
             reason = Reason.TIMEOUT if self._reason else Reason.LOST
-            self.downfall = Downfall(reason, self._reason or f"the device worker {said(status)}")
+            self.exit_reason = ExitReason(reason, self._reason or f"the device worker {said(status)}")
         self._process, self._state, self._start_at = None, "down", now + delay
 
     def _doubt(self, message: Message | Alive | None, now: float) -> None:
-        """Refuse what only we can know to be false. Raises WireError."""
+        """Refuse what only we can know to be false. Raises MessageError."""
         if isinstance(message, (LaneSample, ChannelError)) and message.mono > now + AHEAD:
-            raise WireError(f"a sample of the future: {message.mono} s, and it is {now} s")
+            raise MessageError(f"a sample of the future: {message.mono} s, and it is {now} s")
         if isinstance(message, Alive) and message.order > self._orders:
-            raise WireError(f"an answer to order {message.order}, and {self._orders} were given")
+            raise MessageError(f"an answer to order {message.order}, and {self._orders} were given")
 
     def _answered(self, order: int) -> None:
         self._heard = True

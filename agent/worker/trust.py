@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from agent.worker.wire import WireError
+from agent.worker.worker_messages import MessageError
 
 log = logging.getLogger("coldplate.worker")
 
@@ -20,7 +20,7 @@ FLOOD_ROOM = 64 * 2**20
 """Bytes that may come at once beyond that."""
 
 
-class Trust:
+class WorkerTrust:
     """What is thought of the worker. Times are monotonic seconds."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Trust:
         self._weighed: float | None = None
         self._told = False
 
-    def refuse(self, error: WireError, now: float) -> None:
+    def refuse(self, error: MessageError, now: float) -> None:
         """A line was garbage."""
         self.garbage += 1
         # The first is told; a worker gone mad would fill the journal with the others.

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent.backends.protocol import Backend, ChannelError, LaneSample, Sample
+from agent.backends.protocol import BackendProtocol, BackendSample, ChannelError, LaneSample
 from agent.daemon.hub import Hub
 from agent.daemon.sampling import SamplingLoop, Teller
 from agent.daemon.systemd import Notifier
@@ -20,7 +20,7 @@ from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Snapsh
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
-from agent.worker.wire import Hello, Message
+from agent.worker.worker_messages import Hello, Message
 
 
 def clock() -> Instant:
@@ -33,7 +33,7 @@ class Rig:
     def __init__(
         self,
         settings: Settings,
-        backends: Sequence[Backend] = (),
+        backends: Sequence[BackendProtocol] = (),
         worker: Any = None,
         clock: Callable[[], Instant] = clock,
         tellers: dict[str, Teller] | None = None,
@@ -59,11 +59,11 @@ class SlowBackend:
         self.reads = 0
         self.release = threading.Event()
 
-    def read(self, lane: Lane, now: Instant) -> Sample:
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
         self.reads += 1
         if self.reads == 3:
             self.release.wait(10)
-        return Sample()
+        return BackendSample()
 
     def close(self) -> None:
         pass
@@ -96,10 +96,10 @@ class Sick:
         if not hangs:
             self.cured.set()
 
-    def read(self, lane: Lane, now: Instant) -> Sample:
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
         if lane is Lane.SLOW:
             self.cured.wait(60)
-        return Sample()
+        return BackendSample()
 
     def close(self) -> None:
         pass
@@ -194,7 +194,7 @@ def test_without_systemd_nothing_is_said() -> None:
 class ScriptedWorker:
     """A worker, as the engine sees it, whose one GPU fails or answers as the test says."""
 
-    running, awaited, descriptor, downfall, refusal = True, False, None, None, None
+    running, awaited, descriptor, exit_reason, refusal = True, False, None, None, None
     pid, restarts, garbage = os.getpid(), 0, 0
 
     def __init__(self) -> None:

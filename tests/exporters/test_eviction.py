@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exporters.connection import Connection, Timeouts
 from exporters.deferred import Deferred
 from exporters.eviction import SLOW, STALLED, hoarders, victim
-from exporters.wire import Request, Response
+from exporters.http_messages import Request, Response
 
 NOW = 1000.0
 Make = Callable[..., Connection]

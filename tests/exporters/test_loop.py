@@ -17,7 +17,7 @@ import pytest
 from agent.lib.threads import KeptThread, Threads, ThreadState
 from exporters import server as server_module
 from exporters.deferred import Deferred
-from exporters.wire import Request, Response
+from exporters.http_messages import Request, Response
 
 if TYPE_CHECKING:
     from conftest import Running, Serve

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from exporters.deferred import Deferred
+from exporters.http_messages import Response
 from exporters.page import PageCache, Rendering
 from exporters.render_queue import SLICE, URGENT_SLICE, RenderQueue
-from exporters.wire import Response
 
 if TYPE_CHECKING:
     from conftest import FakeClock

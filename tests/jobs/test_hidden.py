@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.backends.jobs.files import read_file
 from agent.backends.jobs.hidden import RETRY
+from agent.backends.jobs.job_files import read_file
 from agent.broker.answering import Broker, serve
 from agent.broker.asking import BrokerError
 from agent.model import Reason

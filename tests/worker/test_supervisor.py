@@ -14,7 +14,7 @@ import pytest
 
 from agent.backends.protocol import ChannelError, LaneSample
 from agent.model import Lane, Reason
-from agent.worker.limits import MAX_LINE
+from agent.worker.message_limits import MAX_LINE
 from agent.worker.supervisor import (
     FIRST_SILENCE,
     LONGEST_DELAY,
@@ -29,7 +29,7 @@ from agent.worker.supervisor import (
     WorkerOptions,
 )
 from agent.worker.trust import FLOOD_ROOM, SPELL
-from agent.worker.wire import Hello, Message, Refusal, encode
+from agent.worker.worker_messages import Hello, Message, Refusal, encode
 
 HELLO = encode("hello", "nvml", [["fabric"]], [])
 STEP = 0.25
@@ -86,7 +86,7 @@ class Rig:
         self.arguments: list[str] = []
         self.refuse: Exception | None = None
         self.heard: list[Message] = []
-        self.downfalls: list[tuple[float, Reason, str]] = []
+        self.exit_reasons: list[tuple[float, Reason, str]] = []
         self.born: Callable[[FakeProcess], None] = lambda process: None
         self.supervisor = Supervisor(WorkerOptions("nvml"), self._start)
 
@@ -108,9 +108,9 @@ class Rig:
         self.now += step
         self.heard += self.supervisor.receive(self.now)
         self.supervisor.step(self.now)
-        if self.supervisor.downfall is not None:
-            self.downfalls.append((self.now, self.supervisor.downfall.reason, self.supervisor.downfall.detail))
-            self.supervisor.downfall = None
+        if self.supervisor.exit_reason is not None:
+            self.exit_reasons.append((self.now, self.supervisor.exit_reason.reason, self.supervisor.exit_reason.detail))
+            self.supervisor.exit_reason = None
 
     def run(self, seconds: float, ask: bool = False) -> None:
         until = self.now + seconds
@@ -162,9 +162,9 @@ def test_a_worker_that_does_not_answer_is_noticed_ended_and_replaced(rig: Rig) -
     rig.run(5.0)
     rig.worker.answers = False
     rig.worker.mortal = {signal.SIGKILL}
-    took = rig.until(lambda: bool(rig.downfalls), 10)
+    took = rig.until(lambda: bool(rig.exit_reasons), 10)
     assert took <= 5
-    assert (rig.downfalls[0][1], rig.downfalls[0][2]) == (
+    assert (rig.exit_reasons[0][1], rig.exit_reasons[0][2]) == (
         Reason.TIMEOUT, f"the device worker has not answered for {SILENCE:.0f} s",
     )  # fmt: skip
     assert rig.worker.signals == [signal.SIGTERM, signal.SIGCONT]  # a stopped one takes SIGTERM when it goes on
@@ -183,7 +183,7 @@ def test_a_worker_that_cannot_be_killed_has_no_second_one_beside_it(rig: Rig, ca
         rig.run(3600.0)
     assert len(rig.started) == 1
     assert rig.worker.signals.count(signal.SIGKILL) == 1
-    assert "cannot be killed" in rig.downfalls[-1][2]
+    assert "cannot be killed" in rig.exit_reasons[-1][2]
     assert len(caplog.records) == 3  # it does not answer, it is killed, it cannot be killed
     rig.worker.ended = -9
     assert rig.until(lambda: len(rig.started) == 2, 15) <= 11
@@ -241,13 +241,13 @@ def test_a_slow_start_is_no_silence_and_an_endless_one_is(rig: Rig) -> None:
 def test_a_library_that_hangs_while_it_is_opened_is_told_and_goes_on_at_once(rig: Rig) -> None:
     rig.turn()
     assert rig.supervisor.awaited
-    assert rig.until(lambda: bool(rig.downfalls), 10) <= 5
-    assert (rig.downfalls[0][1], rig.downfalls[0][2]) == (
+    assert rig.until(lambda: bool(rig.exit_reasons), 10) <= 5
+    assert (rig.exit_reasons[0][1], rig.exit_reasons[0][2]) == (
         Reason.TIMEOUT, f"the driver has not answered for {OPENING:.0f} s while its library is opened",
     )  # fmt: skip
     assert not rig.supervisor.awaited
     rig.run(60.0)
-    assert len(rig.downfalls) == 1
+    assert len(rig.exit_reasons) == 1
     assert not rig.worker.signals
     rig.worker.said += [HELLO, HELLO]
     rig.turn()
@@ -299,7 +299,7 @@ def test_a_worker_that_goes_on_sending_garbage_is_replaced(rig: Rig) -> None:
         rig.turn()
         assert rig.now - began < 10
     assert rig.now - began == pytest.approx(SPELL, abs=1)
-    assert "garbage" in rig.downfalls[0][2]
+    assert "garbage" in rig.exit_reasons[0][2]
 
 
 def test_a_stray_line_now_and_then_costs_no_worker(rig: Rig) -> None:
@@ -346,7 +346,7 @@ def test_a_worker_that_swells_is_ended(rig: Rig) -> None:
     assert not rig.worker.signals
     rig.worker.held = MEMORY + 2**20
     assert rig.until(lambda: bool(rig.worker.signals), 10) <= 3
-    assert "MiB of memory" in rig.downfalls[0][2]
+    assert "MiB of memory" in rig.exit_reasons[0][2]
 
 
 def test_a_worker_whose_memory_cannot_be_told_is_left_alone(rig: Rig) -> None:
@@ -423,7 +423,7 @@ def test_no_process_to_be_had_is_tried_again(rig: Rig, caplog: pytest.LogCapture
     assert rig.until(lambda: bool(rig.started), 15) <= 11
 
 
-def test_a_source_that_is_absent_is_no_restart_and_no_downfall(rig: Rig) -> None:
+def test_a_source_that_is_absent_is_no_restart_and_no_exit_reason(rig: Rig) -> None:
     def absent(process: FakeProcess) -> None:
         process.said.append(encode("absent", "no driver"))
         process.ended = 3
@@ -431,7 +431,7 @@ def test_a_source_that_is_absent_is_no_restart_and_no_downfall(rig: Rig) -> None
     rig.born = absent
     rig.run(300.0)
     assert len(rig.started) > 3
-    assert (rig.supervisor.restarts, rig.downfalls) == (0, [])
+    assert (rig.supervisor.restarts, rig.exit_reasons) == (0, [])
     assert rig.supervisor.refusal == Refusal(True, "no driver")
 
 
@@ -481,7 +481,7 @@ def test_a_real_one_that_is_stopped_is_replaced_when_it_is_gone(watch: Watch) ->
     first = watch.supervisor.pid
     assert first is not None
     os.kill(first, signal.SIGSTOP)
-    watch.until(lambda: watch.supervisor.downfall is not None)
+    watch.until(lambda: watch.supervisor.exit_reason is not None)
     watch.until(lambda: watch.supervisor.running and watch.supervisor.pid != first)
     assert watch.supervisor.restarts == 1
     with pytest.raises(ProcessLookupError):
@@ -502,7 +502,7 @@ def test_a_real_one_that_hangs_on_every_device_goes_on_answering(watch: Watch, t
             until = time.monotonic() + 1.0
             watch.until(lambda until=until: time.monotonic() > until)
         assert watch.supervisor.running
-        assert (watch.supervisor.restarts, watch.supervisor.downfall) == (0, None)
+        assert (watch.supervisor.restarts, watch.supervisor.exit_reason) == (0, None)
         silent = [each for each in watch.messages[-5:] if isinstance(each, (LaneSample, ChannelError))]
         assert {each.channel for each in silent} == {"fabric"}
     finally:
@@ -518,7 +518,7 @@ def test_a_real_one_without_a_driver_is_absent() -> None:
         assert watch.supervisor.refusal is not None
         assert watch.supervisor.refusal.absent
         watch.until(lambda: watch.supervisor.pid is None)
-        assert watch.supervisor.downfall is None
+        assert watch.supervisor.exit_reason is None
         assert watch.supervisor.restarts == 0
     finally:
         watch.supervisor.stop(time.sleep)

@@ -7,7 +7,7 @@ from functools import partial
 
 import psutil
 
-from agent.backends.host.figures import Figures, Group, SeriesBook
+from agent.backends.host.figures import FigureGroup, Figures, SeriesBook
 from agent.backends.sysfs import text
 from agent.catalogue.node import BY_NAME, IDENTITY, MEMORY
 
@@ -49,23 +49,23 @@ class Kernel:
         self._cpu_before: dict[str, float] = {}
         self._boot: float | None = None
 
-    def groups(self, book: SeriesBook) -> list[Group]:
+    def groups(self, book: SeriesBook) -> list[FigureGroup]:
         """What is read apart."""
         at = self._procfs
         groups = [
-            Group(f"{at}/stat", self._cpu_times, (CPU,), book),
-            Group("sysconf", _cpu_count, (CPUS,), book),
-            Group(f"{at}/loadavg", self._load, LOADS, book),
-            Group(f"{at}/meminfo", _memory, (MEMORY_TOTAL, MEMORY_AVAILABLE, MEMORY_USED), book),
-            Group(f"{at}/vmstat", _swap, (SWAP_USED,), book),
-            Group(f"{at}/stat: btime", self._boot_time, (BOOT,), book),
-            Group("uname", _info, (INFO,), book),
+            FigureGroup(f"{at}/stat", self._cpu_times, (CPU,), book),
+            FigureGroup("sysconf", _cpu_count, (CPUS,), book),
+            FigureGroup(f"{at}/loadavg", self._load, LOADS, book),
+            FigureGroup(f"{at}/meminfo", _memory, (MEMORY_TOTAL, MEMORY_AVAILABLE, MEMORY_USED), book),
+            FigureGroup(f"{at}/vmstat", _swap, (SWAP_USED,), book),
+            FigureGroup(f"{at}/stat: btime", self._boot_time, (BOOT,), book),
+            FigureGroup("uname", _info, (INFO,), book),
         ]
         # One gap of each and not three: a kernel without pressure figures has none of them.
         detail = f"{at}/pressure: "
         for resource in PRESSURE_RESOURCES:
             take = partial(self._pressure, resource)
-            groups.append(Group(f"{at}/pressure/{resource}", take, (WAITING, STALLED), book, detail))
+            groups.append(FigureGroup(f"{at}/pressure/{resource}", take, (WAITING, STALLED), book, detail))
         return groups
 
     def _cpu_times(self, figures: Figures) -> None:

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable
 from math import inf
 
-from agent.backends.jobs.files import GONE, REFUSED, ReadFile, said
+from agent.backends.jobs.job_files import GONE, REFUSED, ReadFile, said
 from agent.broker.asking import BrokerError, explained
 
 ENVIRON = 256 * 1024

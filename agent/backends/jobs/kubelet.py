@@ -14,9 +14,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agent.backends.jobs.files import REFUSED, said
+from agent.backends.jobs.job_files import REFUSED, said
 from agent.backends.jobs.pods import PodDevice, pod_devices
-from agent.backends.jobs.wire import WireError
+from agent.backends.jobs.protobuf import ProtobufError
 
 SOCKETS = ("/var/lib/kubelet/pod-resources/kubelet.sock", "/run/coldplate-kubelet.sock")
 """Where it may be reached, in the order in which that is tried."""
@@ -68,7 +68,7 @@ class Kubelet:
         assert self._ask is not None
         try:
             return pod_devices(self._ask(b""))
-        except WireError as error:
+        except ProtobufError as error:
             raise KubeletError(f"{self._socket}: {METHOD}: the answer {error}") from error
         except self._failures as error:
             self.close()

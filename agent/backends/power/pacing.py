@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from agent.backends.protocol import AbsentError, DeviceError, Sample
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.model import Instant, Reason
 
 ABSENT_RETRY = 60.0
@@ -32,7 +32,7 @@ def spawn_thread(job: Callable[[], None]) -> None:
     threading.Thread(target=job, name="power-source", daemon=True).start()
 
 
-class Source(Protocol):
+class PowerSource(Protocol):
     """One way to learn the power of the whole node."""
 
     name: str
@@ -59,7 +59,7 @@ class Source(Protocol):
 class Paced:
     """A source, asked no more often than is good for it, with one read in flight at most."""
 
-    def __init__(self, source: Source, spawn: Spawn = spawn_thread) -> None:
+    def __init__(self, source: PowerSource, spawn: Spawn = spawn_thread) -> None:
         self.source = source
         self.watts: float | None = None
         self.fault: DeviceError | None = None
@@ -153,16 +153,16 @@ def _at_once(job: Callable[[], None]) -> None:
 class Repeat:
     """A read of several parts, made once a period and shown again in between."""
 
-    def __init__(self, read: Callable[[Instant], Sample], period: float) -> None:
+    def __init__(self, read: Callable[[Instant], BackendSample], period: float) -> None:
         self._read = read
         self._period = period
         self._due = float("-inf")
-        self._last = Sample()
+        self._last = BackendSample()
 
-    def poll(self, now: Instant) -> Sample:
+    def poll(self, now: Instant) -> BackendSample:
         if now.mono < self._due:
-            return Sample(readings=self._last.readings, gaps=self._last.gaps)
-        self._last = Sample()
+            return BackendSample(readings=self._last.readings, gaps=self._last.gaps)
+        self._last = BackendSample()
         self._due = now.mono + self._period
         self._last = self._read(now)
         return self._last
