@@ -27,14 +27,17 @@ from agent.backends.nvml.return_codes import (
 )
 from agent.backends.nvml.wants import NvmlBinding, Want, lane_of
 from agent.backends.protocol import DeviceError, SourceError
+from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import ALL_LINKS, Call, Field, Gpm
 from agent.model import Gap, Gpu, Lane, Metric, NvLink, Reason, Series
 
 FAST_CALLS = 7
 """Most device calls in a fast sample: each one takes the driver's locks."""
 _CLOCK = "nvmlDeviceGetClockInfo"
-_LINK_COUNT: Pair = (91, 0)  # NVML_FI_DEV_NVLINK_LINK_COUNT
-_ELSEWHERE = frozenset({"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuFabricInfoV"})  # extras.py
+_LINK_COUNT: Pair = (nvml.FI_DEV_NVLINK_LINK_COUNT, 0)
+_ELSEWHERE = frozenset(
+    {"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuFabricInfoV"}
+)  # MigReader, FabricReader
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from agent.backends.synthetic.machines import Topology
 from agent.catalogue import BY_NAME, ROWS
+from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import Call, Derived, Field, Gpm
 from agent.catalogue.gpu import EVENT_REASONS, MIG, RECOVERY_ACTIONS
 from agent.catalogue.infiniband import NEAREST_HCA
@@ -131,7 +132,6 @@ def _expand(row: Metric, machine: Topology) -> Iterator[Offer]:
         yield Offer(row, binding.labels, lane)
 
 
-_LAST_HOPPER_FIELD = 163
 _LINK_ERRORS = {
     binding.id
     for name in ("coldplate_nvlink_errors_total", "coldplate_gpu_nvlink_errors_total")
@@ -144,7 +144,7 @@ def _of_version(binding: Field | Call | Gpm, machine: Topology) -> bool:
     """Whether the machine's NVLinks have this one of the error counters; true of everything else."""
     if not isinstance(binding, Field) or binding.id not in _LINK_ERRORS:
         return True
-    return (binding.id > _LAST_HOPPER_FIELD) == (machine.nvlink_version >= BLACKWELL_ERRORS)
+    return (binding.id > nvml.FI_DEV_NVLINK_ERROR_DL_CRC) == (machine.nvlink_version >= BLACKWELL_ERRORS)
 
 
 def constant(row: Metric, machine: Topology, key: Key) -> float:
