@@ -23,7 +23,7 @@ log = logging.getLogger("coldplate.rules")
 T = TypeVar("T")
 
 FORMAT = "coldplate-alerts-1"
-OUTAGE_TOLERANCE = 3600.0
+OUTAGE_TOLERANCE_SECONDS = 3600.0
 """Seconds of downtime after which alerts start anew, as Prometheus's --rules.alert.for-outage-tolerance."""
 
 Records = Mapping[str, Mapping[Identity, Mapping[Labels, AlertRecord]]]

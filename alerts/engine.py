@@ -22,7 +22,7 @@ from agent.model import Alert, GroupReport, Instant, Labels, Node, Phase, Readin
 from alerts import alert_state
 from alerts.group_evaluator import GroupEvaluator, GroupOutcome, TemplateContext
 from alerts.lifecycle import AlertRecord
-from alerts.limits import QUICK, ROUND
+from alerts.limits import QUICK_SECONDS, ROUND_SECONDS
 from alerts.promql.budget import SampleLedger
 from alerts.rulefile import Identity, RuleFile, RuleGroup
 from alerts.windows import Needs, Windows
@@ -31,10 +31,10 @@ from alerts.windows.store import CAPACITY
 
 log = logging.getLogger("coldplate.rules")
 
-INTERVAL = 1.0
-CLOCK_STEP = 0.5
+INTERVAL_SECONDS = 1.0
+CLOCK_STEP_SECONDS = 0.5
 """Seconds by which the wall clock may stray from the monotonic one before it counts as having been set."""
-SETTLING = 30.0
+SETTLING_SECONDS = 30.0
 """Seconds after a start in which a restored alert is not ended by silence: some source may not have answered yet."""
 ON_TIME = 10
 """Evaluations on time, one after the other, after which a group is no longer said to be late."""
@@ -46,7 +46,7 @@ class Ruleset:
     """What is to be evaluated, and how often: groups without an interval of their own every `interval` seconds."""
 
     files: tuple[RuleFile, ...] = ()
-    interval: float = INTERVAL
+    interval: float = INTERVAL_SECONDS
     context: TemplateContext = field(default_factory=TemplateContext)
     capacity: int = CAPACITY
 
@@ -85,7 +85,7 @@ class _Slot:
     @property
     def is_quick(self) -> bool:
         """Whether the group is soon done with, as far as is known."""
-        return self.group.cost <= QUICK
+        return self.group.cost <= QUICK_SECONDS
 
     def place(self, now: float) -> tuple[float, int]:
         """The place on the grid that is served now, and how many went by: they are left out, not caught up.
@@ -166,7 +166,7 @@ class RuleEngine:
         waiting.sort(
             key=lambda slot: min(floor((slot.due - now.mono) / self.interval) + 1, 0)
         )  # who waited for long first
-        end = self._timer() + ROUND
+        end = self._timer() + ROUND_SECONDS
 
         def enough() -> bool:
             return self._timer() > end or self._halted()
@@ -231,7 +231,7 @@ class RuleEngine:
             rules = saved.records.get(slot.key, {})
             slot.group.restore(
                 {key: {labels: change(record, down) for labels, record in kept.items()} for key, kept in rules.items()},
-                at + SETTLING - self.interval / 2,  # as far back as the places of the groups are
+                at + SETTLING_SECONDS - self.interval / 2,  # as far back as the places of the groups are
             )
             slot.report = slot.group.report(slot.interval)
         owned = {(key, identity, record.alert.labels) for key, identity, record in self.remembered()}
@@ -294,7 +294,7 @@ class RuleEngine:
     def _time(self, now: Instant) -> float:
         """The time of a moment, after moving the past along if the wall clock was set."""
         step = now.wall - now.mono - self._offset
-        if abs(step) > CLOCK_STEP:
+        if abs(step) > CLOCK_STEP_SECONDS:
             log.warning("the clock was set by %+.1f s: windows and alerts move along", step)
             self._offset += step
             self._stepped += step

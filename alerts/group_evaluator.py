@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from agent.model import Alert, GroupReport, Labels, Phase, RuleHealth, RuleReport, Transition
 from alerts.lifecycle import AlertRecord
-from alerts.limits import DEADLINE, LONGEST_REST, REST
+from alerts.limits import DEADLINE_SECONDS, LONGEST_REST_SECONDS, REST
 from alerts.promql import EvaluationError
 from alerts.promql.budget import Budget, SampleLedger
 from alerts.promql.storage import OutOfOrderError
@@ -140,12 +140,11 @@ class GroupEvaluator:
         before = self._timer()
         error = self._attempt(work, store, at, stamp, transitions)
         work.duration, work.evaluated_at = self._timer() - before, at
-        if error and work.duration > DEADLINE:
-            rest = min(REST * work.duration, LONGEST_REST)
+        if error and work.duration > DEADLINE_SECONDS:
+            rest = min(REST * work.duration, LONGEST_REST_SECONDS)
             work.rests_until = at + rest
-            error += (
-                f"; a rule may take {DEADLINE:g} s, and this one is tried again only after a rest of many times as long"
-            )
+            error += f"; a rule may take {DEADLINE_SECONDS:g} s, "
+            error += "and this one is tried again only after a rest of many times as long"
         work.health, work.error = (RuleHealth.FAILED, error) if error else (RuleHealth.OK, "")
         work.failures += bool(error)
         return error

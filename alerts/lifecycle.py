@@ -14,7 +14,7 @@ from typing import Union
 
 from agent.model import Alert, Labels, Phase, Transition
 
-RETENTION = 15 * 60.0
+RETENTION_SECONDS = 15 * 60.0
 """Seconds for which a resolved alert is remembered, so that its end can be told again."""
 
 
@@ -118,5 +118,5 @@ def _miss(record: AlertRecord, now: float, terms: RuleTiming) -> Step:
 def _remember(record: AlertRecord, now: float) -> Step:
     resolved_at = record.alert.resolved_at
     assert resolved_at is not None, "a resolved alert knows when"
-    over = round((now - resolved_at) * 1000) > round(RETENTION * 1000)
+    over = round((now - resolved_at) * 1000) > round(RETENTION_SECONDS * 1000)
     return (None if over else record), None

@@ -28,7 +28,7 @@ from alerts.weight import Room
 from alerts.yamlnodes import MOST_PROBLEMS, Problem, Reader, TooManyError, line_of
 
 GROUP_KEYS = ("name", "interval", "limit", "query_offset", "labels", "rules")
-DEFAULT_STEP = 60.0
+DEFAULT_STEP_SECONDS = 60.0
 RULE_KEYS = ("record", "alert", "expr", "for", "keep_firing_for", "labels", "annotations")
 
 _PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -123,7 +123,7 @@ class RuleFile:
 def load(
     path: Path,
     *,
-    default_step: float = DEFAULT_STEP,
+    default_step: float = DEFAULT_STEP_SECONDS,
     room: Room | None = None,
     known: dict[str, list[Query]] | None = None,
     handed: bool = False,
@@ -139,7 +139,7 @@ def load(
     return _understood(loader, lambda: reader.load(path, textfile.RULES, handed=handed))
 
 
-def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP, room: Room | None = None) -> RuleFile:
+def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP_SECONDS, room: Room | None = None) -> RuleFile:
     """The rules of a text; `name` is told in errors. Raises RuleFileError."""
     loader = _RuleFileLoader(Reader(name), default_step, room if room is not None else Room(), {})
     return _understood(loader, lambda: text)

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _HELD = 24 * 1024 * 1024
 """Bytes of bodies that slow readers may keep in memory, all together."""
 
-_HALF_LIFE = 1.0
+_HALF_LIFE_SECONDS = 1.0
 """Seconds in which half of what a client has cost is forgotten."""
 
 _TOO_SLOW = Response(HTTPStatus.REQUEST_TIMEOUT, b"the request did not end in time\n")
@@ -114,7 +114,7 @@ class Clients:
         """Wait no longer for those who take too long."""
         for connection in [each for each in self.connections if each.deadline <= now]:
             self._attend(connection, self._end_wait)
-        if now - self._halved >= _HALF_LIFE:
+        if now - self._halved >= _HALF_LIFE_SECONDS:
             self._halved = now
             for connection in self.connections:
                 connection.cost /= 2

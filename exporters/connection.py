@@ -22,7 +22,7 @@ _CHUNK = 16 * 1024
 _MOUTHFUL = 128 * 1024
 """Bytes that a client is sent before the others have their turn: some tens of microseconds."""
 
-_DRAIN_TIMEOUT = 1.0
+_DRAIN_TIMEOUT_SECONDS = 1.0
 _DRAIN_LIMIT = 1024 * 1024
 _RESET = struct.pack("ii", 1, 0)
 
@@ -187,7 +187,7 @@ class Connection:
         """
         if self._last:
             self.phase = ConnectionState.DRAINING
-            self.deadline = now + _DRAIN_TIMEOUT
+            self.deadline = now + _DRAIN_TIMEOUT_SECONDS
             self.sock.shutdown(socket.SHUT_WR)
             return
         self.since = now

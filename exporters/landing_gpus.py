@@ -54,7 +54,7 @@ HOT = 5.0
 """Degrees left to the GPU's own slowdown threshold, as in the rule GpuHot."""
 MEMORY_HOT = 95.0
 """As in the rule GpuMemoryHot."""
-RECENT = 3600.0
+RECENT_SECONDS = 3600.0
 """Seconds for which an XID is told."""
 _ENOUGH = 500
 """Links that are looked at without a break: about a millisecond."""
@@ -219,7 +219,7 @@ def _findings(device: GpuRow, busiest: Mapping[tuple[str, str], float], now: flo
         yield Finding(Tone.BAD, "link down", text)
     yield from _slowness(device, busiest)
     for wall, xid in sorted(device.xids, reverse=True):
-        if now is not None and now - wall <= RECENT:
+        if now is not None and now - wall <= RECENT_SECONDS:
             yield Finding(Tone.WARN, "XID", f"XID {xid}, {age(now - wall)} ago")
 
 

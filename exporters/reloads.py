@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 Begin = Callable[[Callable[[bool, str], None]], None]
 
-PATIENCE = 60.0
+PATIENCE_SECONDS = 60.0
 """Seconds after which a client is told that the reload is still going on."""
 
 _MOST = 16
@@ -47,7 +47,7 @@ class ReloadRequests:
             self._next = [each for each in self._next if not each.abandoned]
             if len(self._next) + sum(not each.abandoned for each in self._told) >= _MOST:
                 return _CROWDED
-            later = Deferred(PATIENCE, _LATE)
+            later = Deferred(PATIENCE_SECONDS, _LATE)
             self._next.append(later)
             self._again = True
         self.step()

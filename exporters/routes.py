@@ -29,7 +29,7 @@ _JSON = "application/json"
 _VARY = ("Vary", "Accept, Accept-Encoding")
 _VARY_JSON = ("Vary", "Accept-Encoding")
 _GZIP = ("Content-Encoding", "gzip")
-_TIDY = 1.0
+_TIDY_SECONDS = 1.0
 """Seconds between two looks for pages that nobody needs any more."""
 _READ = ("GET", "HEAD")
 _WRITE = ("POST", "PUT")
@@ -122,7 +122,7 @@ class Routes:
     def work(self) -> bool:
         """Go on for a moment with answers that are not ready yet; whether there is more to do."""
         now = self._view.clock()
-        if now - self._tidied >= _TIDY:
+        if now - self._tidied >= _TIDY_SECONDS:
             self._tidied = now
             if not self._pages.drop_old(now):
                 self._printer.forget()

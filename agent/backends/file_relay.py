@@ -2,9 +2,9 @@
 
 A read of sysfs or procfs may hang for a minute or for ever: an adapter whose firmware does not answer, a disk that is
 gone. So a caller hands over legs, each of them the files of one device, and one reader goes through them all. When a
-file keeps it for longer than `QUICK`, another reader takes over the devices that wait; when that file has not answered
-after the caller's patience it is left to its reader, and another one reads on behind it. A device keeps two readers at
-most, since one whose firmware hangs answers nothing, and a file never has more than one read in flight.
+file keeps it for longer than `QUICK_SECONDS`, another reader takes over the devices that wait; when that file has not
+answered after the caller's patience it is left to its reader, and another one reads on behind it. A device keeps two
+readers at most, since one whose firmware hangs answers nothing, and a file never has more than one read in flight.
 
 While nothing hangs this is one thread and one hand-over for a round, and none for a file.
 """
@@ -24,9 +24,9 @@ from agent.model import Reason
 
 log = logging.getLogger("coldplate.backend")
 
-QUICK = 0.03
+QUICK_SECONDS = 0.03
 """Seconds without any progress after which another reader takes over what waits."""
-PATIENCE = 0.5
+PATIENCE_SECONDS = 0.5
 """Seconds after which a file is left to its reader, unless the caller has another patience."""
 LONGEST = 3.0
 """Times the patience that one device may take in a round, however many of its files are slow."""
@@ -127,7 +127,7 @@ class _Round:
 class FileRelay:
     """The readers of one backend. `patience` is in seconds, `readers` the most threads that there may be."""
 
-    def __init__(self, name: str, patience: float = PATIENCE, readers: int = READERS) -> None:
+    def __init__(self, name: str, patience: float = PATIENCE_SECONDS, readers: int = READERS) -> None:
         self._name = name
         self._patience = patience
         self._most = readers
@@ -155,7 +155,7 @@ class FileRelay:
                 self._spare_hanging(work)
             if work.waiting and not self._send(work):
                 self._give_up(work)
-        while work.left and not work.over.wait(QUICK):
+        while work.left and not work.over.wait(QUICK_SECONDS):
             with self._lock:
                 self._look(work, mono)
         if work.troubled:
@@ -220,10 +220,10 @@ class FileRelay:
             if place != reader.seen:
                 reader.seen, reader.still, moving = place, 0.0, True
             else:
-                reader.still += QUICK
+                reader.still += QUICK_SECONDS
             walk = reader.walk
             if walk is not None:
-                walk.took += QUICK
+                walk.took += QUICK_SECONDS
                 if reader.still >= self._patience or walk.took >= LONGEST * self._patience:
                     self._leave(work, reader, walk, mono)
         if work.waiting and not moving and not self._send(work) and not work.readers:

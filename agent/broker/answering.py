@@ -17,11 +17,11 @@ from agent.broker.questions import POWER, QUESTION, answer_to, parse_question
 
 STAT, ENVIRON = 1024, 256 * 1024
 """Most bytes that are read of each file."""
-PATIENCE = 1.0
+PATIENCE_SECONDS = 1.0
 """Seconds that a peer has to ask, and to take its answer."""
-DEADLINE = 4.0
+DEADLINE_SECONDS = 4.0
 """Seconds that an answer may take: a process that is stuck in a driver may hold the lock on its environment."""
-POWER_PERIOD = 1.0
+POWER_PERIOD_SECONDS = 1.0
 """Seconds between two requests to the management controller, whoever asks for them."""
 
 _CREDENTIALS = struct.Struct("=3i")  # struct ucred of unix(7): pid, uid, gid
@@ -62,7 +62,7 @@ class Broker:
         now = self._clock()
         if now < self._power_due:
             raise OSError(errno.EBUSY, "asked too often")
-        self._power_due = now + POWER_PERIOD
+        self._power_due = now + POWER_PERIOD_SECONDS
         device = self._open_device(path)
         try:
             return device.power_reading()
@@ -135,10 +135,10 @@ def user_of(connection: socket.socket) -> int:
 
 def _converse(connection: socket.socket, broker: Broker, deadline: Callable[[float], object]) -> None:
     """One question and its answer. A peer that is slow or gone is left alone."""
-    connection.settimeout(PATIENCE)
+    connection.settimeout(PATIENCE_SECONDS)
     try:
         question = connection.recv(QUESTION.size + 1)
-        deadline(DEADLINE)
+        deadline(DEADLINE_SECONDS)
         answer = broker.answer(question)
         deadline(0)
         if answer:

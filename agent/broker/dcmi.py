@@ -10,7 +10,7 @@ NETFN_GROUP = 0x2C
 GET_POWER_READING = 0x02
 DCMI = 0xDC
 REQUEST = bytes((DCMI, 0x01, 0x00, 0x00))  # system power statistics, no attributes, reserved
-TIMEOUT = 1.5
+TIMEOUT_SECONDS = 1.5
 """Seconds. A controller answers within a few tenths; the kernel's driver itself gives up after 5."""
 
 

@@ -13,7 +13,7 @@ import os
 import select
 from collections.abc import Callable
 
-from agent.broker.dcmi import GET_POWER_READING, NETFN_GROUP, REQUEST, TIMEOUT, IpmiDevice
+from agent.broker.dcmi import GET_POWER_READING, NETFN_GROUP, REQUEST, TIMEOUT_SECONDS, IpmiDevice
 
 SYSTEM_INTERFACE = 0x0C  # IPMI_SYSTEM_INTERFACE_ADDR_TYPE
 BMC_CHANNEL = 0x0F  # IPMI_BMC_CHANNEL
@@ -98,7 +98,7 @@ class DeviceTransport(IpmiDevice):
 
     def power_reading(self) -> bytes:
         """The controller's response, completion code first. Raises TimeoutError, or OSError from the device."""
-        return self._request(NETFN_GROUP, GET_POWER_READING, REQUEST, TIMEOUT)
+        return self._request(NETFN_GROUP, GET_POWER_READING, REQUEST, TIMEOUT_SECONDS)
 
     def _request(self, netfn: int, command: int, data: bytes, timeout: float) -> bytes:
         self._msgid += 1

@@ -33,9 +33,9 @@ PATIENT = 1.25
 """Share of the interval after which a round begins without one, where snapshots come at least as often."""
 ENGINE = "engine"
 """The group under which failures are counted that are no rule's."""
-CLOSING = 2.0
+CLOSING_SECONDS = 2.0
 """Seconds that notifications have to leave at the end."""
-PATIENCE = 30.0
+PATIENCE_SECONDS = 30.0
 """Seconds that a round may take before the thread counts as standing still."""
 
 
@@ -94,14 +94,14 @@ class RuleManager:
             self._dispatcher.already_told([record.alert for _, _, record in self._engine.remembered()], knowing)
             self._dispatcher.end(loaded.lost, self._engine.time(now))
         self._show()
-        self._thread = self._threads.begin("rules", self._run, patience=PATIENCE, vital=True)
+        self._thread = self._threads.begin("rules", self._run, patience=PATIENCE_SECONDS, vital=True)
 
     def stop(self) -> None:
         """End the thread, keep what must be remembered, and give notifications a moment to leave."""
         self._stopping.set()
         self._fresh.set()
-        ended = self._thread is None or self._thread.join(CLOSING)
-        self._dispatcher.stop(CLOSING)
+        ended = self._thread is None or self._thread.join(CLOSING_SECONDS)
+        self._dispatcher.stop(CLOSING_SECONDS)
         if self._store is not None and ended:
             self._store.close(self._engine, self._clock(), self._told())
 
@@ -210,7 +210,7 @@ class RuleManager:
             if isinstance(old, HttpReceiver) and isinstance(new, HttpReceiver):
                 old.heir = new
         for each in receivers:
-            self._threads.begin("notify", partial(each.stop, CLOSING))
+            self._threads.begin("notify", partial(each.stop, CLOSING_SECONDS))
 
     def _announce(self, alerting: AlertingSettings) -> None:
         """Show every group's counters from the beginning: one that is born with its first failure hides it."""

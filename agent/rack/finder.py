@@ -18,11 +18,11 @@ from agent.rack.targets import MOST, Entry, FileEntry, HostEntry, PeerTarget, re
 
 log = logging.getLogger("coldplate.rack")
 
-LOOK = 2.0
+LOOK_SECONDS = 2.0
 """Seconds between two looks at files."""
-ASK = 30.0
+ASK_SECONDS = 30.0
 """Seconds between two questions for the same name."""
-AGAIN = 5.0
+AGAIN_SECONDS = 5.0
 """Seconds after which a question that failed is asked again."""
 _Stamp = tuple[int, int, int]
 
@@ -96,7 +96,7 @@ class Finder:
             except Exception as error:
                 # A defect of ours must not end the search for good; what was found stays.
                 self._say("finder", f"{type(error).__name__}: {error}")
-            self._stopping.wait(LOOK)
+            self._stopping.wait(LOOK_SECONDS)
 
     def _hosts(self) -> Iterator[HostEntry]:
         for entry in self._entries:
@@ -132,12 +132,12 @@ class Finder:
         due, known = self._names.get(key, (-inf, ()))
         if self._clock() < due:
             return False
-        pause = ASK
+        pause = ASK_SECONDS
         try:
             known = tuple(self._resolve(*key)) or known
             self._say(entry.host, "")
         except (OSError, UnicodeError) as error:
-            pause = AGAIN
+            pause = AGAIN_SECONDS
             self._say(entry.host, str(error))
         self._names[key] = (self._clock() + pause, known)
         return True

@@ -24,7 +24,7 @@ from agent.rack.heat import Breaker, Heats
 from agent.rack.meter import NodeMeter
 from agent.rack.peer_errors import PeerFault
 from agent.rack.peer_messages import MOST_LIMITS, MOST_NAME, VERSION, Report, encode
-from agent.rack.peers import WELL, Member, Peers
+from agent.rack.peers import WELL_SECONDS, Member, Peers
 from agent.rack.poller import Poller
 from agent.rack.power_ledger import PowerLedger, Sum
 from agent.rack.series import Limits, RackSeries
@@ -40,7 +40,7 @@ BEYOND_BUDGET = 2.0
 EARLIEST, LATEST = 0.1, 0.25
 """Where in the second rounds of polling begin; the others' second must have ended, although clocks differ a little."""
 MOST_FEEDS = MOST_LIMITS - 8
-SETTLED = 5.0
+SETTLED_SECONDS = 5.0
 """Seconds after which the rack is added up even though some peer was not looked up yet."""
 
 
@@ -110,7 +110,7 @@ class RackMonitor:
         self._found: tuple[int, Series | None] = (0, None)
         self._running = False
         self._lonely = False
-        self._excess, self._excess_at = 0, -WELL
+        self._excess, self._excess_at = 0, -WELL_SECONDS
         self._changes = 0
         self._made: tuple[tuple[int, int], tuple[Reading, ...]] = ((0, -1), ())
         self._begin()
@@ -265,7 +265,7 @@ class RackMonitor:
         """Count the seconds in which this node draws more than is counted; say it once, until it was well for long."""
         if watts is None or watts <= cap or second <= self._excess_at:
             return
-        if second - self._excess_at > WELL:
+        if second - self._excess_at > WELL_SECONDS:
             facts = {"watts": f"{watts:.0f}", "counted": f"{cap:.0f}"}
             text = "this node draws more than is counted of a node: see to rack.node_nameplate or rack.power_budget"
             log.warning(text, extra={"facts": facts})
@@ -333,7 +333,7 @@ class RackMonitor:
         options = self._options
         if not options.entries:
             return
-        self._settled_by = self._clock().mono + SETTLED
+        self._settled_by = self._clock().mono + SETTLED_SECONDS
         self._finder.start()
         finder = self._finder
         self._poller = Poller(lambda: finder.targets, options.access, self, self._clock, self._phase, self._threads)

@@ -14,7 +14,7 @@ from math import inf
 
 from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Node, Series
-from agent.rack.clocks import LIMIT, PeerClock, own_lead
+from agent.rack.clocks import LIMIT_SECONDS, PeerClock, own_lead
 from agent.rack.peer_errors import PeerFault
 from agent.rack.peer_messages import GarbageError, Report, decode
 from agent.rack.power_ledger import PowerLedger
@@ -25,7 +25,7 @@ log = logging.getLogger("coldplate.rack")
 RESTS = (0, 1, 3, 4)
 """Rounds for which a peer is left alone after one failure, two, three, and more of them in a row."""
 OWN_REST = 30
-WELL = 60.0
+WELL_SECONDS = 60.0
 """Seconds for which a peer must have answered before a failure of a known kind is said again."""
 _SHOWN = 200
 
@@ -183,7 +183,7 @@ class Peers:
             log.info("a peer of the rack answers", extra={"facts": {"peer": peer.name, "node": report.instance}})
         if not peer.up:
             peer.well_since = now
-        elif now - peer.well_since > WELL:
+        elif now - peer.well_since > WELL_SECONDS:
             peer.said.clear()
         peer.tried, peer.up, peer.own, peer.missed, peer.misses = True, True, False, False, 0
 
@@ -204,7 +204,7 @@ class Peers:
         if peer.clock.shift and name not in self._said:
             self._said.add(name)
             log.warning("a peer's clock and ours are not together; have both synchronised", extra={"facts": facts})
-        elif abs(off) < LIMIT / 2 and name in self._said:
+        elif abs(off) < LIMIT_SECONDS / 2 and name in self._said:
             self._said.discard(name)
             log.info("a peer's clock and ours are together again", extra={"facts": facts})
 

@@ -1,7 +1,7 @@
 """Asks every peer once a second, all at the same time, in one thread that no peer can hold up.
 
 Rounds begin shortly after a whole second of wall-clock time, when everybody's last second has just ended; each agent
-has its own fraction of a second, so that not all of a rack ask at once. A round ends `TIMEOUT` after it began,
+has its own fraction of a second, so that not all of a rack ask at once. A round ends `TIMEOUT_SECONDS` after it began,
 whatever the peers do: one that hangs, trickles or floods costs itself.
 """
 
@@ -25,11 +25,11 @@ from agent.rack.targets import PeerTarget
 
 log = logging.getLogger("coldplate.rack")
 
-PERIOD = 1.0
-TIMEOUT = 0.8
-PATIENCE = 30.0
+PERIOD_SECONDS = 1.0
+TIMEOUT_SECONDS = 0.8
+PATIENCE_SECONDS = 30.0
 """Seconds without a round after which the thread counts as standing still."""
-GATHER = 0.004
+GATHER_SECONDS = 0.004
 """Seconds in which answers gather before they are read: one wake-up for many of them."""
 _OK = 200
 
@@ -72,7 +72,7 @@ class Poller:
         self._thread: KeptThread | None = None
 
     def start(self) -> None:
-        self._thread = self._threads.begin("rack", self._run, patience=PATIENCE)
+        self._thread = self._threads.begin("rack", self._run, patience=PATIENCE_SECONDS)
 
     def stop(self, patience: float = 2.0) -> None:
         """End the thread."""
@@ -101,8 +101,8 @@ class Poller:
 
     def _next(self, now: Instant) -> float:
         """When the next round begins; the monotonic clock will tell, since the other one may be set meanwhile."""
-        left = PERIOD - (now.wall - self._phase) % PERIOD
-        return now.mono + (left if left > PERIOD / 10 else left + PERIOD)
+        left = PERIOD_SECONDS - (now.wall - self._phase) % PERIOD_SECONDS
+        return now.mono + (left if left > PERIOD_SECONDS / 10 else left + PERIOD_SECONDS)
 
     def _tend_until(self, due: float) -> None:
         """Wait for the next round; peers may hang up meanwhile."""
@@ -120,15 +120,15 @@ class Poller:
                 self._rests[name] = rest - 1
             else:
                 self._ask(link)
-        until = self._clock().mono + TIMEOUT
+        until = self._clock().mono + TIMEOUT_SECONDS
         while self._pending and not self._stopping:
-            select.select((), (), (), GATHER)
+            select.select((), (), (), GATHER_SECONDS)
             left = until - self._clock().mono
             if left <= 0:
                 break
             self._wait(left)
         for link in list(self._pending):
-            self._fail(link, PeerError(PeerFault.TIMEOUT, f"no whole answer within {TIMEOUT:g} s"))
+            self._fail(link, PeerError(PeerFault.TIMEOUT, f"no whole answer within {TIMEOUT_SECONDS:g} s"))
 
     def _meet(self) -> None:
         """Take up new targets, and hang up on those that are no more."""

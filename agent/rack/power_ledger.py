@@ -2,7 +2,7 @@
 
 The sum is of one second for all nodes, never of the latest value of each: agents that have heard the same nodes say
 the same number for the same second, in whatever order they heard them. While a node is silent the sum waits for it,
-for `LAG` seconds at most, and then goes on without it.
+for `LAG_SECONDS` seconds at most, and then goes on without it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import floor, fsum
 
-LAG = 3
+LAG_SECONDS = 3
 """Seconds by which a node may be behind before the sum goes on without it."""
-KEPT = 16
+KEPT_SECONDS = 16
 """Seconds that are remembered of a node."""
 
 
@@ -37,11 +37,11 @@ class PowerLedger:
         """What a node drew; a second that is known already stays as it is, unless the node's clock was set back."""
         told = dict(seconds)
         known = self._nodes.setdefault(node, {})
-        if told and known and max(known) > max(told) + LAG:
+        if told and known and max(known) > max(told) + LAG_SECONDS:
             known.clear()
         for second, watts in told.items():
             known.setdefault(second, watts)
-        for second in sorted(known)[:-KEPT]:
+        for second in sorted(known)[:-KEPT_SECONDS]:
             del known[second]
 
     def forget(self, node: str) -> None:
@@ -61,7 +61,7 @@ class PowerLedger:
         if not newest:
             return None
         common = min(newest.values())
-        second = self._told if common < self._told <= now + LAG else common
+        second = self._told if common < self._told <= now + LAG_SECONDS else common
         watts = self._at(second)
         if not watts:  # those who had told of it are gone
             second, watts = common, self._at(common)
@@ -76,7 +76,7 @@ class PowerLedger:
 
         So are seconds that lie ahead: the clock was set back, and they are of another time.
         """
-        oldest, latest = floor(now) - LAG, floor(now) + LAG
+        oldest, latest = floor(now) - LAG_SECONDS, floor(now) + LAG_SECONDS
         for known in self._nodes.values():
             for second in [second for second in known if second > latest]:
                 del known[second]

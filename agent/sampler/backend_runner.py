@@ -15,7 +15,7 @@ from agent.model import Instant, Lane, Outcome, Reason
 
 log = logging.getLogger("coldplate.backend")
 
-CALM = 60.0
+CALM_SECONDS = 60.0
 """Seconds without a failure after which the log says that a backend is well again."""
 
 
@@ -143,6 +143,6 @@ class Runner:
 
     def _well(self, mono: float) -> None:
         """A log line once it is over. One lane may fail while another is well, so that takes a while."""
-        if self._told and mono - self._failed_at >= CALM:
+        if self._told and mono - self._failed_at >= CALM_SECONDS:
             self._told.clear()
             log.info("backend %s reads again", self.backend.name)

@@ -179,7 +179,7 @@ class Decoder:
             self._channels[place[0]][0],
             place[1],
             message_checks.moment(mono),
-            message_checks.moment(duration, message_limits.DURATION),
+            message_checks.moment(duration, message_limits.DURATION_SECONDS),
             message_checks.whole(calls, message_limits.CALLS),
             tuple(map(_MAKE_READING, _OF_READING, zip(layout, values, strict=True))),
             gaps,

@@ -16,7 +16,7 @@ from agent.backends.protocol import AbsentError, Channel, DeviceSource, Roster, 
 from agent.model import Reason
 from agent.worker import message_checks
 from agent.worker.message_limits import TEXT
-from agent.worker.reader_pool import ALL_LANES, QUICK, Clock, Post, ReaderPool
+from agent.worker.reader_pool import ALL_LANES, QUICK_SECONDS, Clock, Post, ReaderPool
 from agent.worker.worker_messages import (
     ANEW,
     STOP,
@@ -34,7 +34,7 @@ EXIT_ABSENT = 3
 EXIT_SOURCE = 4
 
 
-EVENT_WAIT = 2.0
+EVENT_WAIT_SECONDS = 2.0
 """Seconds of one wait for events: a shutdown waits for it to end."""
 _LANES = {lane.value: lane for lane in ALL_LANES}
 
@@ -93,7 +93,7 @@ class WorkerLoop:
         poll.register(self._wake_out, select.POLLIN)
         buffer = b""
         while not self._stopping.is_set():
-            ready = [descriptor for descriptor, _ in poll.poll(QUICK * 1000 if self._pool.waiting else None)]
+            ready = [descriptor for descriptor, _ in poll.poll(QUICK_SECONDS * 1000 if self._pool.waiting else None)]
             if self._wake_out in ready:
                 os.read(self._wake_out, 64)
                 self._call_roll()
@@ -163,7 +163,7 @@ class WorkerLoop:
         number, failing = 0, ""
         while not self._stopping.is_set():
             try:
-                events = self._source.events(EVENT_WAIT)
+                events = self._source.events(EVENT_WAIT_SECONDS)
                 failing = ""
             except SourceError as error:
                 self._broken(error)
@@ -172,7 +172,7 @@ class WorkerLoop:
                 if failing != str(error):
                     log.exception("waiting for XID events failed; it is begun again")
                 failing = str(error)
-                self._stopping.wait(EVENT_WAIT)
+                self._stopping.wait(EVENT_WAIT_SECONDS)
                 continue
             if events:
                 number += 1

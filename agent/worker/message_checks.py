@@ -21,7 +21,7 @@ _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 """Of Prometheus's data model."""
 _INFO = BY_NAME["coldplate_gpu_info"]
 _REASONS = {reason.value: reason for reason in Reason}
-WALL = 1e11
+WALL_SECONDS = 1e11
 """Seconds since the epoch, in the year 5138."""
 
 
@@ -141,5 +141,9 @@ def xid(row: Any) -> Xid:
     if reporter != "nvml":
         raise MessageError(f"a worker does not hear from {reporter!r:.20}")
     return Xid(
-        name(device), whole(code, message_limits.CODE), moment(wall, WALL), "nvml", text(words, message_limits.TEXT)
+        name(device),
+        whole(code, message_limits.CODE),
+        moment(wall, WALL_SECONDS),
+        "nvml",
+        text(words, message_limits.TEXT),
     )

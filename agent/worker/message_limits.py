@@ -34,7 +34,7 @@ LABEL = 256
 """Characters of a label's value."""
 TEXT = 512
 """Characters of a reason in words, or of the kernel's words about an XID."""
-DURATION = 1e6
+DURATION_SECONDS = 1e6
 """Seconds that a sample may have taken."""
 CODE = 2**31
 """XIDs are below: NVIDIA's catalogue ends at some 170."""

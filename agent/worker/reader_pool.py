@@ -2,7 +2,7 @@
 
 A thread for each GPU would do little but hand the interpreter's lock around, and the driver serialises
 its callers on a lock of its own. So one reader goes through the channels that are due, and as soon as
-one of them keeps it longer than `QUICK` another reader takes over the rest. There are never more readers
+one of them keeps it longer than `QUICK_SECONDS` another reader takes over the rest. There are never more readers
 than channels, and a channel never has more than one read in flight: a GPU that hangs keeps one thread
 and stops nobody else.
 """
@@ -22,7 +22,7 @@ from agent.worker.worker_messages import MessageError, clean, encode, encode_gap
 
 log = logging.getLogger("coldplate.worker")
 
-QUICK = 0.02
+QUICK_SECONDS = 0.02
 """Seconds after which the channels that wait for a reader get another one."""
 ALL_LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
 Send = Callable[[bytes], None]

@@ -28,7 +28,7 @@ ABOUT_CONTENT = frozenset({400, 413, 422})
 """Statuses that say that something in this very batch is wrong, or too much; all others are about the server."""
 SHOWN = 200
 """Characters of a server's answer that are shown."""
-LAST_WORD = 0.5
+LAST_WORD_SECONDS = 0.5
 """Seconds that a thread has to end, once its connection was cut."""
 REMEMBERED = 1000
 """Refused alerts of which is remembered that they were logged."""
@@ -164,7 +164,7 @@ class HttpReceiver:
             thread = self._thread
         if thread is not None and not thread.join(grace):
             self._link.abort()
-            thread.join(LAST_WORD)
+            thread.join(LAST_WORD_SECONDS)
 
     def _start(self) -> None:
         self._thread = self._threads.begin("notify", self._run)

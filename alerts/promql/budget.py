@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeVar
 
-from alerts.limits import DEADLINE, ELEMENT, MOST_SAMPLES, STRIDE
+from alerts.limits import DEADLINE_SECONDS, ELEMENT, MOST_SAMPLES, STRIDE
 from alerts.promql.query_errors import LimitError
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Budget:
         timer: Callable[[], float] = lambda: 0.0,
         ledger: SampleLedger | None = None,
         *,
-        seconds: float = DEADLINE,
+        seconds: float = DEADLINE_SECONDS,
         samples: float = MOST_SAMPLES,
     ) -> None:
         self._timer = timer

@@ -13,7 +13,7 @@ from alerts.promql.selectors import Selector, newest_by_select
 from alerts.promql.storage import SampleSource, to_milliseconds
 from alerts.promql.syntax.literals import readable
 
-DEFAULT_STEP = 60.0
+DEFAULT_STEP_SECONDS = 60.0
 _new = tuple.__new__
 
 
@@ -78,7 +78,7 @@ class Query:
         return f"Query({self.text!r})"
 
 
-def compile_query(text: str, *, default_step: float = DEFAULT_STEP) -> Query:
+def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS) -> Query:
     """Compile a query; `default_step` is the step of subqueries that name none, in seconds.
 
     Raises `PromqlError` for text that is no query and for whatever this evaluator does not offer.

@@ -25,7 +25,7 @@ from alerts.windows.needs import Needs
 
 CAPACITY = 64 * 2**20
 """Bytes that all windows together may take."""
-LOOKBACK = 300.0
+LOOKBACK_SECONDS = 300.0
 SERIES_BYTES = 700
 """Measured: two arrays, the label set, and the entries that find it, of one series without history."""
 SAMPLE_BYTES = 18
@@ -291,7 +291,7 @@ class Windows:
         gone = set()
         samples = 0
         for window in list(self._index):
-            if window.times[-1] <= at - window.history - LOOKBACK:
+            if window.times[-1] <= at - window.history - LOOKBACK_SECONDS:
                 gone.add(window.labels)
                 self._index.remove(window)
                 self._reserved -= window.reserved

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agent.lib.textfile import PEERS
 from agent.rack.access import Access, PeerTrust
-from agent.rack.finder import AGAIN, ASK, Finder
+from agent.rack.finder import AGAIN_SECONDS, ASK_SECONDS, Finder
 from agent.rack.peer_errors import PeerError
 from agent.rack.targets import MOST, FileEntry, HostEntry, PeerTarget, parse_entry
 
@@ -94,15 +94,15 @@ def test_a_name_is_asked_for_now_and_then_and_kept_when_nobody_answers(tmp_path:
     found.refresh()
     assert names.asked == ["n2"]
     del names.addresses["n2"]
-    names.now += ASK
+    names.now += ASK_SECONDS
     found.refresh()
     assert found.targets[0].addresses == ("10.0.0.2",)
     names.addresses["n2"] = []
-    names.now += AGAIN
+    names.now += AGAIN_SECONDS
     found.refresh()
     assert found.targets[0].addresses == ("10.0.0.2",)
     names.addresses["n2"] = ["10.0.0.3", "10.0.0.2"]
-    names.now += ASK
+    names.now += ASK_SECONDS
     found.refresh()
     assert found.targets[0].addresses == ("10.0.0.3", "10.0.0.2")
 

@@ -15,7 +15,7 @@ from agent.lib.threads import Threads
 from agent.model import Instant, Node, Reading, Series, Snapshot
 from agent.rack.breaker import CLASSES
 from agent.rack.heat import Breaker
-from agent.rack.monitor import SETTLED, RackMonitor, RackOptions
+from agent.rack.monitor import SETTLED_SECONDS, RackMonitor, RackOptions
 from agent.rack.peer_errors import PeerFault
 from agent.rack.peer_messages import Report, decode
 from agent.rack.peers import Member
@@ -69,7 +69,7 @@ def rig() -> Iterator[Rig]:
     """A rack of two, whose other node never answers by itself."""
     made = Rig(RackOptions("r1", entries=(PEER,), nameplate=10_000.0))
     made.watch._finder.refresh()
-    made.watch._settled_by = made.now.mono + SETTLED
+    made.watch._settled_by = made.now.mono + SETTLED_SECONDS
     yield made
     made.watch.stop()
 
@@ -142,7 +142,7 @@ def test_nothing_is_added_up_before_the_peers_were_asked(rig: Rig) -> None:
 
 
 def test_a_peer_that_is_never_looked_up_is_not_waited_for_for_ever(rig: Rig) -> None:
-    rig.later(SETTLED + 0.5)
+    rig.later(SETTLED_SECONDS + 0.5)
     rig.sample(500.0)
     rig.later(1.0)
     assert rig.values()["power_watts"] == 500.0

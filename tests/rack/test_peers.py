@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.model import Instant
 from agent.rack.peer_errors import PeerFault
-from agent.rack.peers import OWN_REST, WELL, Member, Peers
+from agent.rack.peers import OWN_REST, WELL_SECONDS, Member, Peers
 from agent.rack.power_ledger import PowerLedger
 from agent.rack.targets import PeerTarget
 
@@ -220,7 +220,7 @@ def test_a_failure_is_said_again_only_after_the_peer_was_well_for_long(caplog: p
         rig.fail("a")
         rig.answer("a")
     assert said() == ["a peer of the rack is left out", "a peer of the rack answers"]
-    rig.answer("a", after=WELL + 1)
+    rig.answer("a", after=WELL_SECONDS + 1)
     rig.fail("a")
     assert said() == ["a peer of the rack is left out"]
 

@@ -19,7 +19,7 @@ from agent.rack.access import Access
 from agent.rack.finder import Finder
 from agent.rack.monitor import RackMonitor, RackOptions
 from agent.rack.peers import Member
-from agent.rack.poller import TIMEOUT
+from agent.rack.poller import TIMEOUT_SECONDS
 from agent.rack.targets import parse_entry
 
 RUN = "own-run-0"
@@ -126,7 +126,7 @@ def test_it_stops_at_once_although_a_peer_hangs(rack: Any, peer: Any, watch: Any
     rack.until("a question", lambda: bool(silent.requests))
     began = time.monotonic()
     made.stop()
-    assert time.monotonic() - began < TIMEOUT / 2
+    assert time.monotonic() - began < TIMEOUT_SECONDS / 2
     assert not [thread for thread in threading.enumerate() if thread.name == "rack"]
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.rack.meter import KEPT, NodeMeter
-from agent.rack.power_ledger import LAG, PowerLedger
+from agent.rack.meter import KEPT_SECONDS, NodeMeter
+from agent.rack.power_ledger import LAG_SECONDS, PowerLedger
 
 # -- the ledger -------------------------------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ def test_the_sum_of_a_second_does_not_depend_on_the_order_of_arrival(
     assert total.watts == pytest.approx(sum(row[3] for row in table.values()))
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(99, 99 + LAG), st.floats(0, 1e6)), max_size=40))
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(99, 99 + LAG_SECONDS), st.floats(0, 1e6)), max_size=40))
 def test_each_sum_is_of_values_of_one_second_whatever_was_heard_between(heard: list[tuple[str, int, float]]) -> None:
     ledger, first, told = PowerLedger(), {}, []
     for now, (node, second, watts) in enumerate(heard):
@@ -70,7 +70,7 @@ def test_a_silent_node_is_waited_for_and_then_left_out() -> None:
         total = ledger.add_up(second + 0.5)
         assert total is not None
         seen.append((total.second, len(total.nodes)))
-    assert seen == [(10, 2)] * (LAG + 1) + [(14, 1), (15, 1), (16, 1)]
+    assert seen == [(10, 2)] * (LAG_SECONDS + 1) + [(14, 1), (15, 1), (16, 1)]
 
 
 def test_a_node_that_is_gone_is_not_waited_for() -> None:
@@ -119,7 +119,7 @@ def test_a_clock_that_is_set_back_does_not_stop_it(step: int) -> None:
         ledger.put("a", row(second, watts=10.0))
         ledger.put("b", row(second, watts=20.0))
         total = ledger.add_up(second + 0.5)
-        if second > 10_030 - step + LAG:  # so long a second that was told may stand
+        if second > 10_030 - step + LAG_SECONDS:  # so long a second that was told may stand
             assert total is not None
             assert (total.second, total.watts, len(total.nodes)) == (second, 30.0, 2)
 
@@ -217,6 +217,6 @@ def test_whoever_asks_whenever_is_told_the_same(steps: list[tuple[float, float |
         at += step
         meter.note(at, watts, "ipmi")
         last, row = meter.told(at) if asks else (0, ())
-        for second, value in enumerate(row, last - KEPT + 1):
+        for second, value in enumerate(row, last - KEPT_SECONDS + 1):
             if second >= 1000:
                 assert known.setdefault(second, value) == value

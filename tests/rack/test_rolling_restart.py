@@ -12,7 +12,7 @@ import pytest
 from agent.catalogue import BY_NAME
 from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Node, Phase, Rack, Reading, Series, Snapshot
-from agent.rack.monitor import SETTLED, RackMonitor, RackOptions
+from agent.rack.monitor import SETTLED_SECONDS, RackMonitor, RackOptions
 from agent.rack.peer_errors import PeerFault
 from agent.rack.peers import Member
 from agent.rack.targets import HostEntry
@@ -43,7 +43,7 @@ class Agent:
             Member("r12", "", f"run-{run:02}-of-{number:02}", name, "coldplate"), OPTIONS, clock, lambda: 0.0
         )
         self.watch._finder.refresh()
-        self.watch._settled_by = clock().mono + SETTLED
+        self.watch._settled_by = clock().mono + SETTLED_SECONDS
         labels = (("instance", name), ("job", "coldplate"))
         self.engine = RuleEngine(Ruleset(rules), labels, clock()) if number in JUDGES else None
 

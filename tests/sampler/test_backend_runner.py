@@ -11,7 +11,7 @@ import pytest
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.lib.threads import Threads
 from agent.model import Instant, Lane, Outcome, Reason
-from agent.sampler.backend_runner import CALM, Flight, Read, Runner
+from agent.sampler.backend_runner import CALM_SECONDS, Flight, Read, Runner
 
 ALL = (Lane.FAST, Lane.SLOW, Lane.COLD)
 
@@ -223,7 +223,7 @@ def test_a_failure_in_one_lane_among_reads_that_are_well_is_not_told_each_time(s
                 one.backend.act = fail(OSError(5, "no"))
                 one.read(Lane.SLOW, at=float(second))
     assert len(caplog.records) == 1
-    assert CALM > 15
+    assert CALM_SECONDS > 15
 
 
 def test_another_kind_of_failure_is_told_too_and_what_is_foreseen_without_a_trace(stage, caplog) -> None:

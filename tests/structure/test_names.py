@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,3 +37,24 @@ def test_every_class_name_is_there_once() -> None:
         if isinstance(node, ast.ClassDef)
     )
     assert twice(classes) == []
+
+
+def constants(body: list[ast.stmt]) -> Iterable[tuple[str, str]]:
+    """The constants of a module that have a docstring, and it."""
+    for node, after in pairwise(body):
+        if isinstance(node, ast.Assign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            for target in node.targets:
+                for each in target.elts if isinstance(target, ast.Tuple) else [target]:
+                    if isinstance(each, ast.Name) and each.id.isupper():
+                        yield each.id, str(after.value.value)
+
+
+def test_a_constant_of_seconds_says_so() -> None:
+    """Beside a time-out in milliseconds or a number of rounds, `PATIENCE = 30` would say nothing where it is used."""
+    silent = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in MODULES
+        for name, text in constants(ast.parse(path.read_text(encoding="utf-8")).body)
+        if text.startswith("Seconds") and not name.endswith("_SECONDS")
+    ]
+    assert silent == []

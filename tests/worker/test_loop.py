@@ -240,7 +240,7 @@ def test_a_device_that_says_odd_things_costs_itself(start: Start) -> None:
 def test_the_wait_for_events_outlives_what_the_source_did_not_foresee(
     start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.worker.loop.EVENT_WAIT", 0.01)
+    monkeypatch.setattr("agent.worker.loop.EVENT_WAIT_SECONDS", 0.01)
     calls = []
 
     def report() -> Sequence[Xid]:

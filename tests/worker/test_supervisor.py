@@ -16,19 +16,19 @@ from agent.backends.protocol import ChannelError, LaneSample
 from agent.model import Lane, Reason
 from agent.worker.message_limits import MAX_LINE
 from agent.worker.supervisor import (
-    FIRST_SILENCE,
-    LONGEST_DELAY,
-    LONGEST_STUCK,
+    FIRST_SILENCE_SECONDS,
+    LONGEST_DELAY_SECONDS,
+    LONGEST_STUCK_SECONDS,
     MEMORY,
-    OPENING,
-    SILENCE,
-    STUCK,
-    TERM_PATIENCE,
-    WEDGED_PATIENCE,
+    OPENING_SECONDS,
+    SILENCE_SECONDS,
+    STUCK_SECONDS,
+    TERM_PATIENCE_SECONDS,
+    WEDGED_PATIENCE_SECONDS,
     Supervisor,
     WorkerOptions,
 )
-from agent.worker.trust import FLOOD_ROOM, SPELL
+from agent.worker.trust import FLOOD_ROOM, SPELL_SECONDS
 from agent.worker.worker_messages import Hello, Message, Refusal, encode
 
 HELLO = encode("hello", "nvml", [["fabric"]], [])
@@ -165,11 +165,11 @@ def test_a_worker_that_does_not_answer_is_noticed_ended_and_replaced(rig: Rig) -
     took = rig.until(lambda: bool(rig.exit_reasons), 10)
     assert took <= 5
     assert (rig.exit_reasons[0][1], rig.exit_reasons[0][2]) == (
-        Reason.TIMEOUT, f"the device worker has not answered for {SILENCE:.0f} s",
+        Reason.TIMEOUT, f"the device worker has not answered for {SILENCE_SECONDS:.0f} s",
     )  # fmt: skip
     assert rig.worker.signals == [signal.SIGTERM, signal.SIGCONT]  # a stopped one takes SIGTERM when it goes on
     took += rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10)
-    assert took <= SILENCE + 1 + WEDGED_PATIENCE + 2 * STEP
+    assert took <= SILENCE_SECONDS + 1 + WEDGED_PATIENCE_SECONDS + 2 * STEP
     took += rig.until(lambda: len(rig.started) == 2, 10)
     assert took < 10
     assert rig.supervisor.restarts == 1
@@ -191,22 +191,24 @@ def test_a_worker_that_cannot_be_killed_has_no_second_one_beside_it(rig: Rig, ca
 
 def test_a_worker_whose_devices_hang_is_left_alone_for_long_and_then_ever_longer(rig: Rig) -> None:
     rig.open()
-    assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK, ask=True) == pytest.approx(STUCK, abs=1)
+    assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS, ask=True) == pytest.approx(
+        STUCK_SECONDS, abs=1
+    )
     waits = []
     for _ in range(6):
         rig.until(lambda: rig.worker.ended is None, 30)
         rig.turn()
         rig.worker.said += [HELLO, HELLO]
         rig.turn()
-        waits.append(rig.until(lambda: bool(rig.worker.signals), 2 * LONGEST_STUCK, ask=True))
-    assert waits[0] == pytest.approx(2 * STUCK, abs=1)
-    assert waits[-1] == pytest.approx(LONGEST_STUCK, abs=1)
+        waits.append(rig.until(lambda: bool(rig.worker.signals), 2 * LONGEST_STUCK_SECONDS, ask=True))
+    assert waits[0] == pytest.approx(2 * STUCK_SECONDS, abs=1)
+    assert waits[-1] == pytest.approx(LONGEST_STUCK_SECONDS, abs=1)
 
 
 def test_a_word_of_any_device_is_enough(rig: Rig) -> None:
     rig.open()
     for _ in range(20):
-        rig.run(STUCK / 2, ask=True)
+        rig.run(STUCK_SECONDS / 2, ask=True)
         rig.sample()
         rig.turn()
     assert len(rig.started) == 1
@@ -214,9 +216,9 @@ def test_a_word_of_any_device_is_enough(rig: Rig) -> None:
 
 def test_a_pause_between_orders_is_no_silence_of_the_devices(rig: Rig) -> None:
     rig.open()
-    rig.run(10 * STUCK)
+    rig.run(10 * STUCK_SECONDS)
     rig.supervisor.ask([Lane.FAST], rig.now)
-    rig.run(STUCK / 2)
+    rig.run(STUCK_SECONDS / 2)
     assert len(rig.started) == 1
 
 
@@ -235,7 +237,7 @@ def test_if_it_was_we_who_stood_still_the_worker_gets_its_time(rig: Rig) -> None
 def test_a_slow_start_is_no_silence_and_an_endless_one_is(rig: Rig) -> None:
     rig.turn()
     rig.worker.answers = False
-    assert rig.until(lambda: bool(rig.worker.signals), 30) == pytest.approx(FIRST_SILENCE + 1, abs=1.5)
+    assert rig.until(lambda: bool(rig.worker.signals), 30) == pytest.approx(FIRST_SILENCE_SECONDS + 1, abs=1.5)
 
 
 def test_a_library_that_hangs_while_it_is_opened_is_told_and_goes_on_at_once(rig: Rig) -> None:
@@ -243,7 +245,7 @@ def test_a_library_that_hangs_while_it_is_opened_is_told_and_goes_on_at_once(rig
     assert rig.supervisor.awaited
     assert rig.until(lambda: bool(rig.exit_reasons), 10) <= 5
     assert (rig.exit_reasons[0][1], rig.exit_reasons[0][2]) == (
-        Reason.TIMEOUT, f"the driver has not answered for {OPENING:.0f} s while its library is opened",
+        Reason.TIMEOUT, f"the driver has not answered for {OPENING_SECONDS:.0f} s while its library is opened",
     )  # fmt: skip
     assert not rig.supervisor.awaited
     rig.run(60.0)
@@ -257,7 +259,7 @@ def test_a_library_that_hangs_while_it_is_opened_is_told_and_goes_on_at_once(rig
 
 def test_a_library_that_never_opens_gets_another_process(rig: Rig) -> None:
     rig.turn()
-    assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK) == pytest.approx(STUCK, abs=1)
+    assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS) == pytest.approx(STUCK_SECONDS, abs=1)
 
 
 def test_a_hello_that_was_lost_is_asked_for(rig: Rig) -> None:
@@ -298,7 +300,7 @@ def test_a_worker_that_goes_on_sending_garbage_is_replaced(rig: Rig) -> None:
         rig.worker.said.append(b"garbage")
         rig.turn()
         assert rig.now - began < 10
-    assert rig.now - began == pytest.approx(SPELL, abs=1)
+    assert rig.now - began == pytest.approx(SPELL_SECONDS, abs=1)
     assert "garbage" in rig.exit_reasons[0][2]
 
 
@@ -395,8 +397,8 @@ def test_one_that_is_being_ended_is_heard_no_more_but_for_why_it_left(rig: Rig) 
 def test_a_clean_end_is_asked_for_and_given_time(rig: Rig) -> None:
     rig.open()
     rig.worker.mortal = {signal.SIGKILL}
-    rig.until(lambda: bool(rig.worker.signals), 2 * STUCK, ask=True)
-    assert rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10) == pytest.approx(TERM_PATIENCE, abs=0.5)
+    rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS, ask=True)
+    assert rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10) == pytest.approx(TERM_PATIENCE_SECONDS, abs=0.5)
 
 
 def test_workers_that_crash_again_and_again_are_started_ever_later_but_soon_enough(rig: Rig) -> None:
@@ -410,7 +412,7 @@ def test_workers_that_crash_again_and_again_are_started_ever_later_but_soon_enou
     rig.run(120.0)
     gaps = [b - a for a, b in pairwise(starts)]
     assert gaps[0] < 1.5
-    assert max(gaps) <= LONGEST_DELAY + 1
+    assert max(gaps) <= LONGEST_DELAY_SECONDS + 1
     assert 10 < len(starts) < 25
 
 

@@ -17,7 +17,7 @@ from agent.model import Backend, Gap, Instant, Lane, Metric, Node, Reading, Reas
 
 log = logging.getLogger("coldplate.host")
 
-PATIENCE = 1.0
+PATIENCE_SECONDS = 1.0
 """Seconds that a group is waited for: the lane is slow, and a busy disk is no dead one."""
 READERS = 24
 """More than there are groups and filesystems: all of them may hang."""
@@ -63,7 +63,7 @@ class HostBackend:
         # psutil has no other way to be told the root: it is a setting of the module, so of the process.
         psutil.PROCFS_PATH = procfs
         self._book = SeriesBook()
-        self._relay = FileRelay(self.name, PATIENCE, READERS)
+        self._relay = FileRelay(self.name, PATIENCE_SECONDS, READERS)
         groups = [*Kernel(procfs).groups(self._book), *Hardware(procfs, sysfs).groups(self._book)]
         self._groups = [Leg(group.path, [group]) for group in groups]
         self._rows = [group.rows for group in groups]

@@ -23,7 +23,7 @@ BOOT, INFO = IDENTITY
 CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 """Without guest and guest_nice: the kernel counts them in user and nice too, and a sum would be wrong."""
 
-CPU_FALLBACK = 3.0
+CPU_FALLBACK_SECONDS = 3.0
 """Seconds by which one processor's idle or iowait time may step back without having been reset.
 
 proc(5) warns that iowait may decrease; node_exporter tolerates the same 3 s.
@@ -69,7 +69,7 @@ class Kernel:
         return groups
 
     def _cpu_times(self, figures: Figures) -> None:
-        tolerated = CPU_FALLBACK * os.sysconf("SC_NPROCESSORS_ONLN")
+        tolerated = CPU_FALLBACK_SECONDS * os.sysconf("SC_NPROCESSORS_ONLN")
         times = psutil.cpu_times()
         for mode in CPU_MODES:
             value = float(getattr(times, mode))

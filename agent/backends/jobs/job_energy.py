@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from agent.backends.jobs.job import Key
 from agent.model import Gpu
 
-KEEP = 600.0
+KEEP_SECONDS = 600.0
 """Seconds for which a job that holds no GPU is remembered: between two steps of a job nothing may run."""
 
 
@@ -48,7 +48,7 @@ class JobEnergy:
             known = self._started.get(key)
             if started is not None and (known is None or started < known):
                 self._started[key] = started
-        for key in [key for key, at in self._seen.items() if mono - at > KEEP]:
+        for key in [key for key, at in self._seen.items() if mono - at > KEEP_SECONDS]:
             del self._seen[key]
             self._totals.pop(key, None)
             self._started.pop(key, None)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from agent.backends.file_relay import FileRelay, Leg, Unread
 
-PATIENCE = 0.25
+PATIENCE_SECONDS = 0.25
 """Seconds for one file: many processes may hang at once, in the driver of the same GPU."""
 
 ReadFile = Callable[[str, int], bytes]
@@ -52,7 +52,7 @@ class Patient:
     """
 
     def __init__(self, read: ReadFile) -> None:
-        self._relay = FileRelay("jobs", PATIENCE)
+        self._relay = FileRelay("jobs", PATIENCE_SECONDS)
         self._read_file = read
         self.mono = 0.0
 

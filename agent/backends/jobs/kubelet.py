@@ -25,7 +25,7 @@ REMEDY = (
     "agent ask the kubelet"
 )
 METHOD = "/v1.PodResourcesLister/List"
-PATIENCE = 2.0
+PATIENCE_SECONDS = 2.0
 """Seconds that the kubelet has to answer."""
 LARGEST = 16 * 2**20
 """Bytes of an answer: thousands of containers with all their devices."""
@@ -119,7 +119,7 @@ class Kubelet:
         channel = grpc.insecure_channel(f"unix:{os.path.abspath(self._socket)}", options)  # noqa: PTH100
         call = channel.unary_unary(METHOD)  # without serializers: bytes in, bytes out
         self._failures = grpc.RpcError
-        self._channel, self._ask = channel, lambda request: bytes(call(request, timeout=PATIENCE))
+        self._channel, self._ask = channel, lambda request: bytes(call(request, timeout=PATIENCE_SECONDS))
 
 
 def _failure(socket: str, error: Any) -> str:

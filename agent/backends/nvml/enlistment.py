@@ -18,9 +18,9 @@ from agent.backends.nvml.return_codes import DriverError, escalate_source, reaso
 from agent.backends.protocol import Roster, SourceError, Unidentified
 from agent.model import GpuIdentity, Reason
 
-RETRY = 3.0
+RETRY_SECONDS = 3.0
 """Seconds from one question to the next to a GPU that answered with an error."""
-RECOUNT = 10.0
+RECOUNT_SECONDS = 10.0
 """Seconds between two looks at how many GPUs the driver counts."""
 SILENT = "it does not answer when it is asked who it is"
 
@@ -76,11 +76,11 @@ class Enlistment:
             raise self._broken
         for candidate in self._waiting():
             if not self._errands.is_out(candidate.errand):
-                if now - candidate.asked >= RETRY:
+                if now - candidate.asked >= RETRY_SECONDS:
                     self._ask(candidate, now)
             elif now - candidate.asked > self._patience:
                 candidate.reason, candidate.detail = Reason.TIMEOUT, SILENT
-        if now - self._counted >= RECOUNT and self._errands.send("count", self._recount):
+        if now - self._counted >= RECOUNT_SECONDS and self._errands.send("count", self._recount):
             self._counted = now
 
     def roster(self) -> Roster:

@@ -15,7 +15,7 @@ from agent.backends.nvml.return_codes import NOT_SUPPORTED, DriverError, escalat
 from agent.catalogue.bindings import Gpm
 from agent.model import Gap, Instant, Reading, Series
 
-INTERVAL = 0.11
+INTERVAL_SECONDS = 0.11
 """Seconds between two samples: the documented 100 ms and a tenth more."""
 
 
@@ -55,7 +55,7 @@ class GpmSampler:
 
     def read(self, device: GpuHandle, now: Instant, readings: list[Reading], gaps: list[Gap]) -> None:
         """The newest means; nothing before the second sample. Raises DeviceError or SourceError."""
-        if self._at is None or now.mono - self._at >= INTERVAL:
+        if self._at is None or now.mono - self._at >= INTERVAL_SECONDS:
             self._shown = self._advance(device, now)
         readings.extend(self._shown[0])
         gaps.extend(self._shown[1])

@@ -28,9 +28,9 @@ from agent.model import GpuIdentity, Instant, Xid
 
 log = logging.getLogger("coldplate.nvml")
 
-PATIENCE = 2.0
+PATIENCE_SECONDS = 2.0
 """Seconds that `open` waits for the GPUs to say who they are, all at a time: a GPU that is silent shows within five."""
-REGISTRATION = 0.5
+REGISTRATION_SECONDS = 0.5
 """Seconds that `open` waits for the GPUs to be registered for events, so that none is missed that comes soon after."""
 
 _REMEDIES = {
@@ -44,7 +44,9 @@ class NvmlSource:
 
     name = "nvml"
 
-    def __init__(self, driver: Driver | None = None, *, wall: Callable[[], float], patience: float = PATIENCE) -> None:
+    def __init__(
+        self, driver: Driver | None = None, *, wall: Callable[[], float], patience: float = PATIENCE_SECONDS
+    ) -> None:
         self._driver = driver
         self._wall = wall
         self._patience = patience
@@ -66,7 +68,7 @@ class NvmlSource:
         self._watch.open()
         self._enlistment = Enlistment(driver, self._errands, self._channels_of(driver, self._watch), self._patience)
         self._enlistment.begin(count, now.mono)
-        self._watch.settle(min(self._patience, REGISTRATION))
+        self._watch.settle(min(self._patience, REGISTRATION_SECONDS))
         self.roster(now)
         return self._enlistment.channels
 

@@ -35,7 +35,7 @@ from agent.catalogue.node import NODE_POWER
 from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Series
 
 SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
-PATIENCE = 1.0
+PATIENCE_SECONDS = 1.0
 """Seconds that a file is waited for: a meter may go through the firmware."""
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
 
@@ -61,7 +61,7 @@ class PowerBackend:
         unknown = [name for name in order if name not in SOURCES]
         if unknown:
             raise ValueError(f"backends.power: {unknown[0]!r} is no source; known are {', '.join(SOURCES)}")
-        self._relay = FileRelay(self.name, PATIENCE)
+        self._relay = FileRelay(self.name, PATIENCE_SECONDS)
         hwmon = Hwmon(sysfs, self._relay)
         rapl = Rapl(sysfs, self._relay)
         sources: dict[str, PowerSource] = {"ipmi": Ipmi(ipmi), "hwmon": hwmon}

@@ -30,8 +30,8 @@ WHOLES = {"module": MODULE, "grace": GRACE}
 """What other parts are in."""
 
 MICRO = 1e-6
-RESCAN = 60.0
-RESCAN_TROUBLED = 5.0
+RESCAN_SECONDS = 60.0
+RESCAN_TROUBLED_SECONDS = 5.0
 """Seconds after which meters are looked for again while a device cannot be looked into."""
 DEVICES = 1_024
 """Devices that are looked into: a large node has some hundreds of sensors."""
@@ -154,7 +154,7 @@ class Hwmon:
         """The named meters. All meters are looked for and read here, so it comes before `watts`."""
         if now.mono >= self._rescan:
             self._scan(now.mono)
-            self._rescan = now.mono + (RESCAN_TROUBLED if self._gaps else RESCAN)
+            self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
         legs = [Leg(meter.path, [CountFile(meter.path)]) for meter in self._meters]
         answers = self._relay.round(legs, now.mono)
         self._answers = [_answer(meter.path, each) for meter, (each,) in zip(self._meters, answers, strict=True)]

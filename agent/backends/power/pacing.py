@@ -17,9 +17,9 @@ from typing import Protocol
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.model import Instant, Reason
 
-ABSENT_RETRY = 60.0
-FIRST_RETRY = 5.0
-LAST_RETRY = 15.0
+ABSENT_RETRY_SECONDS = 60.0
+FIRST_RETRY_SECONDS = 5.0
+LAST_RETRY_SECONDS = 15.0
 """So that what is well again shows soon; a controller that works is asked three times as often."""
 
 log = logging.getLogger("coldplate.power")
@@ -70,7 +70,7 @@ class Paced:
         self._told = False
         self._asked: float | None = None  # while a read is in flight, when it began
         self._due = float("-inf")
-        self._retry = FIRST_RETRY
+        self._retry = FIRST_RETRY_SECONDS
         self._closed = False
 
     def poll(self, mono: float) -> int:
@@ -100,7 +100,7 @@ class Paced:
             self._spawn(self._ask)
         except (RuntimeError, MemoryError) as error:
             remedy = "raise TasksMax in the unit, or the user's limit of processes"
-            self._asked, self._due = None, mono + FIRST_RETRY
+            self._asked, self._due = None, mono + FIRST_RETRY_SECONDS
             self.watts, self.absence = None, ""
             self.fault = DeviceError(Reason.DENIED, f"{error}; {remedy}")
             return
@@ -120,7 +120,7 @@ class Paced:
         self.watts, self.fault, self.absence = None, None, ""
         if isinstance(answer, AbsentError):
             self.absence = str(answer)
-            self._due = mono + ABSENT_RETRY
+            self._due = mono + ABSENT_RETRY_SECONDS
         elif isinstance(answer, DeviceError):
             self._fail(answer, mono)
         elif isinstance(answer, Exception):
@@ -134,7 +134,7 @@ class Paced:
             self._fail(DeviceError(Reason.IMPLAUSIBLE, f"answered {answer:g} W for a running node"), mono)
         else:
             self.watts = answer
-            self._retry = FIRST_RETRY
+            self._retry = FIRST_RETRY_SECONDS
             self._due = mono + self.source.period
 
     def _fail(self, fault: DeviceError, mono: float) -> None:
@@ -143,7 +143,7 @@ class Paced:
             self._due = mono + self.source.period
             return
         self._due = mono + (self.source.denied_retry if fault.reason is Reason.DENIED else self._retry)
-        self._retry = min(2 * self._retry, LAST_RETRY)
+        self._retry = min(2 * self._retry, LAST_RETRY_SECONDS)
 
 
 def _at_once(job: Callable[[], None]) -> None:

@@ -19,8 +19,8 @@ ENERGY, PART_ENERGY, PLATFORM_ENERGY = RAPL
 """Gaps are told of the first, which every node with RAPL has."""
 
 MICRO = 1e-6
-RESCAN = 60.0
-RESCAN_TROUBLED = 5.0
+RESCAN_SECONDS = 60.0
+RESCAN_TROUBLED_SECONDS = 5.0
 """Seconds after which zones are looked for again while one of them cannot be looked into."""
 ZONES = 256
 """Zones that are looked into: a node with two sockets has some ten."""
@@ -95,7 +95,7 @@ class Rapl:
         """Every domain's energy. A zone that hangs costs itself."""
         if now.mono >= self._rescan:
             self._scan(now.mono)
-            self._rescan = now.mono + (RESCAN_TROUBLED if self._gaps else RESCAN)
+            self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
         readings: list[Reading] = []
         gaps = list(self._gaps)
         legs = [Leg(zone, [CountFile(f"{zone}/energy_uj")]) for zone in self._domains]

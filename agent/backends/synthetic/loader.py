@@ -30,7 +30,7 @@ SHIPPED = Path(__file__).parent / "scenarios"
 MOST_ITEMS = 500
 """Jobs, phases of a job, and faults."""
 _GPUS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
-SHORTEST_REPEAT = 10.0
+SHORTEST_REPEAT_SECONDS = 10.0
 """Seconds. A fault that changes what a GPU does costs a step of the model at each edge."""
 
 
@@ -225,8 +225,8 @@ class _ScenarioReader:
             self.optional(keys, "repeat", path),
         )
         if window.repeat is not None:
-            if window.repeat < SHORTEST_REPEAT:
-                self.fail(f"{path}.repeat", f"must be at least {SHORTEST_REPEAT:g}s")
+            if window.repeat < SHORTEST_REPEAT_SECONDS:
+                self.fail(f"{path}.repeat", f"must be at least {SHORTEST_REPEAT_SECONDS:g}s")
             if window.duration is not None and window.duration >= window.repeat:
                 self.fail(f"{path}.duration", "must be shorter than `repeat`")
         return window

@@ -50,7 +50,7 @@ class XidFeed:
                 while self._due[number] <= t:
                     due = self._due[number]
                     happened.append((due, Xid(uuid, code, now.wall - (t - due), "nvml", _TEXTS.get(code, ""))))
-                    self._due[number] = _first_after(window, due + _NEXT)
+                    self._due[number] = _first_after(window, due + _NEXT_SECONDS)
             self._next = min(self._due, default=inf)
             for _, event in sorted(happened, key=lambda each: each[0]):
                 self._queue.put(event)
@@ -73,7 +73,7 @@ class XidFeed:
         self._queue.put(None)
 
 
-_NEXT = 1e-3
+_NEXT_SECONDS = 1e-3
 
 
 def _first_after(window: Window, t: float) -> float:
