@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
 from agent.model import Alert, GroupReport, Instant, Labels, Node, Phase, Reading, Series, Snapshot
-from alerts import state
-from alerts.group import Group, Outcome, Surroundings
-from alerts.lifecycle import Record
-from alerts.limits import QUICK, ROUND
-from alerts.promql.budget import Ledger
+from alerts import alert_state
+from alerts.group_evaluator import GroupEvaluator, GroupOutcome, TemplateContext
+from alerts.lifecycle import AlertRecord
+from alerts.limits import QUICK_SECONDS, ROUND_SECONDS
+from alerts.promql.budget import SampleLedger
 from alerts.rulefile import Identity, RuleFile, RuleGroup
 from alerts.windows import Needs, Windows
 from alerts.windows.archive import Archive
@@ -31,10 +31,10 @@ from alerts.windows.store import CAPACITY
 
 log = logging.getLogger("coldplate.rules")
 
-INTERVAL = 1.0
-CLOCK_STEP = 0.5
+INTERVAL_SECONDS = 1.0
+CLOCK_STEP_SECONDS = 0.5
 """Seconds by which the wall clock may stray from the monotonic one before it counts as having been set."""
-SETTLING = 30.0
+SETTLING_SECONDS = 30.0
 """Seconds after a start in which a restored alert is not ended by silence: some source may not have answered yet."""
 ON_TIME = 10
 """Evaluations on time, one after the other, after which a group is no longer said to be late."""
@@ -46,8 +46,8 @@ class Ruleset:
     """What is to be evaluated, and how often: groups without an interval of their own every `interval` seconds."""
 
     files: tuple[RuleFile, ...] = ()
-    interval: float = INTERVAL
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    interval: float = INTERVAL_SECONDS
+    context: TemplateContext = field(default_factory=TemplateContext)
     capacity: int = CAPACITY
 
     @property
@@ -62,17 +62,17 @@ class Evaluation(NamedTuple):
     """
 
     key: str
-    group: Group
+    group: GroupEvaluator
     at: float
     interval: float
-    outcome: Outcome
+    outcome: GroupOutcome
     missed: int
 
 
 class _Slot:
     """A group and its place on the time grid."""
 
-    def __init__(self, key: str, group: Group, interval: float, first: float) -> None:
+    def __init__(self, key: str, group: GroupEvaluator, interval: float, first: float) -> None:
         self.key = key
         self.group = group
         self.interval = interval
@@ -85,7 +85,7 @@ class _Slot:
     @property
     def is_quick(self) -> bool:
         """Whether the group is soon done with, as far as is known."""
-        return self.group.cost <= QUICK
+        return self.group.cost <= QUICK_SECONDS
 
     def place(self, now: float) -> tuple[float, int]:
         """The place on the grid that is served now, and how many went by: they are left out, not caught up.
@@ -166,7 +166,7 @@ class RuleEngine:
         waiting.sort(
             key=lambda slot: min(floor((slot.due - now.mono) / self.interval) + 1, 0)
         )  # who waited for long first
-        end = self._timer() + ROUND
+        end = self._timer() + ROUND_SECONDS
 
         def enough() -> bool:
             return self._timer() > end or self._halted()
@@ -222,16 +222,16 @@ class RuleEngine:
             for labels in leaving.series:
                 self.windows.expire(labels, leaving.since, at)
 
-    def restore(self, saved: state.Saved, now: Instant) -> list[Alert]:
+    def restore(self, saved: alert_state.Saved, now: Instant) -> list[Alert]:
         """Take up the alerts of an earlier run; those of them that fired and that no rule owns any more."""
         at = self._time(now)
         down = at - saved.at
-        change = state.after_downtime if down >= 0 else state.shifted
+        change = alert_state.after_downtime if down >= 0 else alert_state.shifted
         for slot in self._slots:
             rules = saved.records.get(slot.key, {})
             slot.group.restore(
                 {key: {labels: change(record, down) for labels, record in kept.items()} for key, kept in rules.items()},
-                at + SETTLING - self.interval / 2,  # as far back as the places of the groups are
+                at + SETTLING_SECONDS - self.interval / 2,  # as far back as the places of the groups are
             )
             slot.report = slot.group.report(slot.interval)
         owned = {(key, identity, record.alert.labels) for key, identity, record in self.remembered()}
@@ -245,7 +245,7 @@ class RuleEngine:
         """Take up the windows of an earlier run, before the first round."""
         self.windows.restore(archive.series, min(self._time(now) - archive.at, 0.0))
 
-    def remembered(self) -> Iterator[tuple[str, Identity, Record]]:
+    def remembered(self) -> Iterator[tuple[str, Identity, AlertRecord]]:
         """All that must survive a restart: group, rule, and what is known of an alert."""
         for slot in self._slots:
             for identity, record in slot.group.remembered():
@@ -259,7 +259,7 @@ class RuleEngine:
         """How groups and rules were doing at their last evaluation. For any thread."""
         return tuple(slot.report for slot in self._slots)
 
-    def groups(self) -> Sequence[tuple[str, Group]]:
+    def groups(self) -> Sequence[tuple[str, GroupEvaluator]]:
         """The groups by their keys."""
         return [(slot.key, slot.group) for slot in self._slots]
 
@@ -278,7 +278,7 @@ class RuleEngine:
         turns: Counter[float] = Counter()
         keys: Counter[str] = Counter()
         slots = []
-        ledger = Ledger()
+        ledger = SampleLedger()
         for group, interval in zip(self._rules.groups, intervals, strict=True):
             turn = interval * turns[interval] / intervals.count(interval)
             first = now.mono + turn // self.interval * self.interval - self.interval / 2
@@ -287,19 +287,19 @@ class RuleEngine:
             key = f"{PurePath(group.file).name};{group.name}"
             keys[key] += 1
             unique = key if keys[key] == 1 else f"{key}#{keys[key]}"
-            made = Group(group, self._rules.surroundings, self._timer, ledger)
+            made = GroupEvaluator(group, self._rules.context, self._timer, ledger)
             slots.append(_Slot(unique, made, interval, first))
         return slots
 
     def _time(self, now: Instant) -> float:
         """The time of a moment, after moving the past along if the wall clock was set."""
         step = now.wall - now.mono - self._offset
-        if abs(step) > CLOCK_STEP:
+        if abs(step) > CLOCK_STEP_SECONDS:
             log.warning("the clock was set by %+.1f s: windows and alerts move along", step)
             self._offset += step
             self._stepped += step
             self._leaving = [each._replace(since=each.since + step) for each in self._leaving]
             self.windows.shift(step)
             for slot in self._slots:
-                slot.group.shift(step, lambda record: state.shifted(record, step))
+                slot.group.shift(step, lambda record: alert_state.shifted(record, step))
         return self.time(now)

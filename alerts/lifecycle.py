@@ -14,12 +14,12 @@ from typing import Union
 
 from agent.model import Alert, Labels, Phase, Transition
 
-RETENTION = 15 * 60.0
+RETENTION_SECONDS = 15 * 60.0
 """Seconds for which a resolved alert is remembered, so that its end can be told again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RuleTiming:
     """What a rule asks before its alerts fire and before they resolve: `for` and `keep_firing_for`, in seconds."""
 
     rule: str
@@ -47,7 +47,7 @@ Condition = Union[Holds, Silence]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class AlertRecord:
     """All that must be kept of an alert from one evaluation to the next.
 
     `missing_since` is the first evaluation without the element, while `keep_firing_for` bridges it.
@@ -57,10 +57,10 @@ class Record:
     missing_since: float | None = None
 
 
-Step = tuple[Union[Record, None], Union[Transition, None]]
+Step = tuple[Union[AlertRecord, None], Union[Transition, None]]
 
 
-def step(record: Record | None, condition: Condition, now: float, terms: Terms) -> Step:
+def step(record: AlertRecord | None, condition: Condition, now: float, terms: RuleTiming) -> Step:
     """What an alert becomes at `now`, in wall seconds, and its transition; (None, None) when there is no alert."""
     if condition is Silence.FAILED:
         return record, None
@@ -80,7 +80,7 @@ def _reached(since: float, now: float, span: float) -> bool:
     return round((now - since) * 1000) >= round(span * 1000)
 
 
-def _begin(record: Record | None, condition: Holds, now: float, terms: Terms) -> Step:
+def _begin(record: AlertRecord | None, condition: Holds, now: float, terms: RuleTiming) -> Step:
     """A new incident, also where an old one is still remembered."""
     fires = _reached(now, now, terms.hold)
     alert = Alert(
@@ -92,10 +92,10 @@ def _begin(record: Record | None, condition: Holds, now: float, terms: Terms) ->
         fired_at=now if fires else None,
         annotations=condition.annotations,
     )
-    return Record(alert), Transition(alert, record.alert.phase if record else None, now)
+    return AlertRecord(alert), Transition(alert, record.alert.phase if record else None, now)
 
 
-def _continue(record: Record, condition: Holds, now: float, terms: Terms) -> Step:
+def _continue(record: AlertRecord, condition: Holds, now: float, terms: RuleTiming) -> Step:
     before = record.alert.phase
     alert = replace(record.alert, value=condition.value, annotations=condition.annotations)
     held = _reached(alert.active_at, now, terms.hold)
@@ -103,20 +103,20 @@ def _continue(record: Record, condition: Holds, now: float, terms: Terms) -> Ste
         alert = replace(alert, phase=Phase.FIRING, fired_at=now)
     elif before is Phase.FIRING and not held:  # a reload made `for` longer: as Prometheus 3, it has to be served
         alert = replace(alert, phase=Phase.PENDING, fired_at=None)
-    return Record(alert), None if alert.phase is before else Transition(alert, before, now)
+    return AlertRecord(alert), None if alert.phase is before else Transition(alert, before, now)
 
 
-def _miss(record: Record, now: float, terms: Terms) -> Step:
+def _miss(record: AlertRecord, now: float, terms: RuleTiming) -> Step:
     """A firing alert whose element is not there: kept for a while, or resolved."""
     since = now if record.missing_since is None else record.missing_since
     if terms.keep > 0 and not _reached(since, now, terms.keep):
         return replace(record, missing_since=since), None
     alert = replace(record.alert, phase=Phase.RESOLVED, resolved_at=now)
-    return Record(alert), Transition(alert, Phase.FIRING, now)
+    return AlertRecord(alert), Transition(alert, Phase.FIRING, now)
 
 
-def _remember(record: Record, now: float) -> Step:
+def _remember(record: AlertRecord, now: float) -> Step:
     resolved_at = record.alert.resolved_at
     assert resolved_at is not None, "a resolved alert knows when"
-    over = round((now - resolved_at) * 1000) > round(RETENTION * 1000)
+    over = round((now - resolved_at) * 1000) > round(RETENTION_SECONDS * 1000)
     return (None if over else record), None

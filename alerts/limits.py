@@ -7,20 +7,20 @@ that meets one of them is wrong for a node. Prometheus has the same bounds on qu
 
 from __future__ import annotations
 
-DEADLINE = 1.0
+DEADLINE_SECONDS = 1.0
 """Seconds that one rule may take: its query, the templates of its alerts, and their queries.
 
 The rules of the pack take 30 microseconds each, and 5 ms all together; ten thousand elements with a window each take
 0.1 s. So a second leaves room for a rule a hundred times as dear on a machine ten times as slow, and is little enough
 that a rule which never ends costs the others one round, and a stop waits no longer for it.
 """
-ROUND = 1.0
+ROUND_SECONDS = 1.0
 """Seconds after which a round begins no other rule, and what is left is due in the next one: the interval of rounds."""
-QUICK = 0.1
+QUICK_SECONDS = 0.1
 """Seconds up to which a group is evaluated before those that take longer, so that it need not wait for them."""
 REST = 9
 """How many times as long as it took a rule rests that met the deadline: a tenth of the thread is all that it gets."""
-LONGEST_REST = 30.0
+LONGEST_REST_SECONDS = 30.0
 """Seconds: what a machine that stood still made of a rule's time is not held against it for long."""
 
 MOST_SAMPLES = 400_000

@@ -14,8 +14,8 @@ from alerts.promql import Matcher, PromqlError, Selector, compile_query
 from alerts.promql.labels import METRIC_NAME
 from alerts.template.foreseen import NUMBER, WORD, is_unforeseen, shown
 
-_LOOKBACK = 300.0
-_LONGEST_HISTORY = 10 * 365 * 86_400.0
+_LOOKBACK_SECONDS = 300.0
+_LONGEST_HISTORY_SECONDS = 10 * 365 * 86_400.0
 """Seconds: what is longer comes of a placeholder."""
 
 
@@ -39,12 +39,12 @@ def reads_of(question: str) -> Reads:
     problem = f"query: will fail in each evaluation: {query.doom[0]}" if query.doom else ""
     if any(_is_open(each) and each not in found for each in selectors):
         problem = _told(question, "the metric's name is known when the alert fires only")
-    elif any(each.history > _LONGEST_HISTORY for each in selectors):
+    elif any(each.history > _LONGEST_HISTORY_SECONDS for each in selectors):
         problem = _told(question, "the range is known when the alert fires only")
     return Reads(tuple(map(_bounded, selectors)), problem)
 
 
-_EVERYTHING = Selector((), _LOOKBACK, 0.0)
+_EVERYTHING = Selector((), _LOOKBACK_SECONDS, 0.0)
 
 
 def _told(question: str, what: str) -> str:
@@ -53,7 +53,7 @@ def _told(question: str, what: str) -> str:
 
 
 def _bounded(selector: Selector) -> Selector:
-    return selector if selector.history <= _LONGEST_HISTORY else selector._replace(history=0.0)
+    return selector if selector.history <= _LONGEST_HISTORY_SECONDS else selector._replace(history=0.0)
 
 
 def _is_open(selector: Selector) -> bool:

@@ -20,7 +20,7 @@ from agent.lib import textfile, yamltree
 from agent.lib.wording import one_line, shown
 from agent.lib.yamltree import Bounds, Node
 from alerts.garbage import no_passes_over_garbage
-from alerts.lifecycle import Terms
+from alerts.lifecycle import RuleTiming
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.reads import reads_of
 from alerts.template import Template, TemplateError, broken_template, compile_template
@@ -28,7 +28,7 @@ from alerts.weight import Room
 from alerts.yamlnodes import MOST_PROBLEMS, Problem, Reader, TooManyError, line_of
 
 GROUP_KEYS = ("name", "interval", "limit", "query_offset", "labels", "rules")
-DEFAULT_STEP = 60.0
+DEFAULT_STEP_SECONDS = 60.0
 RULE_KEYS = ("record", "alert", "expr", "for", "keep_firing_for", "labels", "annotations")
 
 _PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -80,7 +80,7 @@ class AlertingRule:
     name: str
     query: Query
     expression: str
-    terms: Terms
+    terms: RuleTiming
     labels: Templates
     annotations: Templates
     line: int
@@ -123,7 +123,7 @@ class RuleFile:
 def load(
     path: Path,
     *,
-    default_step: float = DEFAULT_STEP,
+    default_step: float = DEFAULT_STEP_SECONDS,
     room: Room | None = None,
     known: dict[str, list[Query]] | None = None,
     handed: bool = False,
@@ -135,17 +135,17 @@ def load(
     the command line (see `read_text`).
     """
     reader = Reader(str(path))
-    loader = _Loader(reader, default_step, room if room is not None else Room(), {} if known is None else known)
+    loader = _RuleFileLoader(reader, default_step, room if room is not None else Room(), {} if known is None else known)
     return _understood(loader, lambda: reader.load(path, textfile.RULES, handed=handed))
 
 
-def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP, room: Room | None = None) -> RuleFile:
+def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP_SECONDS, room: Room | None = None) -> RuleFile:
     """The rules of a text; `name` is told in errors. Raises RuleFileError."""
-    loader = _Loader(Reader(name), default_step, room if room is not None else Room(), {})
+    loader = _RuleFileLoader(Reader(name), default_step, room if room is not None else Room(), {})
     return _understood(loader, lambda: text)
 
 
-def _understood(loader: _Loader, read: Callable[[], str]) -> RuleFile:
+def _understood(loader: _RuleFileLoader, read: Callable[[], str]) -> RuleFile:
     """The rules of what is read, of which nothing is kept when they are compiled."""
     reader = loader.reader
     groups: tuple[RuleGroup, ...] = ()
@@ -162,7 +162,7 @@ def _understood(loader: _Loader, read: Callable[[], str]) -> RuleFile:
     return RuleFile(reader.file, groups, tuple(loader.warnings))
 
 
-class _Loader:
+class _RuleFileLoader:
     def __init__(self, reader: Reader, default_step: float, room: Room, known: dict[str, list[Query]]) -> None:
         self.reader = reader
         self._known = known
@@ -212,9 +212,9 @@ class _Loader:
 
     def _group_name(self, node: Node) -> str:
         """The name alone, before anything is judged: every message wants it."""
-        pairs = yamltree.pairs_of(node, lambda *_: None) if isinstance(node, yamltree.Mapping) else ()
+        pairs = yamltree.pairs_of(node, lambda *_: None) if isinstance(node, yamltree.YamlMapping) else ()
         for key, value in pairs:
-            if key.text == "name" and isinstance(value, yamltree.Scalar) and not yamltree.is_null(value):
+            if key.text == "name" and isinstance(value, yamltree.YamlScalar) and not yamltree.is_null(value):
                 return value.text
         return ""
 
@@ -335,7 +335,7 @@ class _Loader:
         compiled_annotations = self._templates(name, annotations, f"{where}, annotation", {})
         if query is None:
             return None
-        terms, line = Terms(name, hold, keep), line_of(fields.get("alert"))
+        terms, line = RuleTiming(name, hold, keep), line_of(fields.get("alert"))
         return AlertingRule(name, query, query.text, terms, compiled_labels, compiled_annotations, line)
 
     def _templates(self, alert: str, texts: _Texts, where: str, shared: _Texts) -> Templates:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agent.lib import textfile, yamltree
 from agent.lib.wording import one_line, shown
-from agent.lib.yamltree import Bounds, Node, Scalar, YamlError, pairs_of
+from agent.lib.yamltree import Bounds, Node, YamlError, YamlScalar, pairs_of
 from alerts import durations
 
 MOST_PROBLEMS = 50
@@ -106,17 +106,17 @@ class Reader:
             found[key.text] = (self.text(value, f"{where}, {name}" if where else name), value)
         return found
 
-    def _pairs(self, node: Node, where: str) -> list[tuple[Scalar, Node]]:
+    def _pairs(self, node: Node, where: str) -> list[tuple[YamlScalar, Node]]:
         if yamltree.is_null(node):
             return []
-        if not isinstance(node, yamltree.Mapping):
+        if not isinstance(node, yamltree.YamlMapping):
             self.fail(node, where, "must be a mapping of keys to values")
             return []
         return list(pairs_of(node, lambda problem, line: self.fail(line, where, problem)))
 
     def items(self, node: Node | None, where: str) -> Iterator[Node]:
         """The items of a list, without nulls; none of a null."""
-        if isinstance(node, yamltree.Listing):
+        if isinstance(node, yamltree.YamlList):
             waiting = list(node.items) if self.is_shared else node.items
             waiting.reverse()
             while waiting:
@@ -130,7 +130,7 @@ class Reader:
         """A scalar as it is written; the empty text for a null."""
         if node is None or yamltree.is_null(node):
             return ""
-        if isinstance(node, Scalar):
+        if isinstance(node, YamlScalar):
             return node.text
         self.fail(node, where, "must be one text, not a list or a mapping")
         return ""

@@ -10,10 +10,10 @@ from typing import Any
 
 from grafanalib import core
 
-from dashboards import finish, looks
-from dashboards.looks import Json
+from dashboards import finish, panel_options
+from dashboards.panel_options import Json
 from dashboards.panels import Mapped, Panel
-from dashboards.queries import Query, legend_for, narrowed
+from dashboards.queries import PanelQuery, legend_for, narrowed
 from dashboards.variables import BOARDS, UID, VARIABLES, Variable, link, matchers
 
 COLUMNS = 24
@@ -93,7 +93,7 @@ class Board:
             transformations=_transformations(panel),
         )
 
-    def _target(self, panel: Panel, query: Query) -> Any:
+    def _target(self, panel: Panel, query: PanelQuery) -> Any:
         return core.Target(
             expr=narrowed(query.expr, self._matchers),
             legendFormat=legend_for(query, panel.title, self._pinned),
@@ -104,13 +104,13 @@ class Board:
     def _dressed(self, panel: Panel) -> Json:
         """The panel's options and field configuration, in place of grafanalib's."""
         extra = {**panel.extra, "limits": bool(panel.limits), "unit": panel.unit}
-        options, custom = looks.LOOKS[panel.look](extra)
+        options, custom = panel_options.LOOKS[panel.look](extra)
         if panel.look == "text":
             return {"options": options, "fieldConfig": {"defaults": {}, "overrides": []}}
         defaults: Json = {
             "unit": panel.unit,
-            "color": looks.coloring(panel.look, extra, bool(panel.limits)),
-            "thresholds": looks.thresholds(panel.limits or (("green", None),)),
+            "color": panel_options.coloring(panel.look, extra, bool(panel.limits)),
+            "thresholds": panel_options.thresholds(panel.limits or (("green", None),)),
             "mappings": [*_mappings(panel.mapped), *_absence(panel)],
             "custom": custom,
         }
@@ -266,7 +266,7 @@ def _column_overrides(panel: Panel) -> list[Json]:
         if column.decimals is not None:
             properties.append({"id": "decimals", "value": column.decimals})
         if column.limits:
-            properties.append({"id": "thresholds", "value": looks.thresholds(column.limits)})
+            properties.append({"id": "thresholds", "value": panel_options.thresholds(column.limits)})
         properties.append({"id": "mappings", "value": [*_mappings(column.mapped), NOTHING]})
         if column.limits or column.mapped:
             properties.append({"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}})

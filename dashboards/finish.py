@@ -13,7 +13,7 @@ from typing import Any
 
 from grafanalib._gen import DashboardEncoder
 
-from dashboards.looks import PLUGIN_VERSION, Json
+from dashboards.panel_options import PLUGIN_VERSION, Json
 
 SCHEMA_VERSION = 41
 _TOP = ("annotations", "description", "editable", "graphTooltip", "links", "panels", "refresh", "schemaVersion",

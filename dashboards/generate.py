@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from dashboards.looks import Json
+from dashboards.panel_options import Json
 
 BOARDS = Path(__file__).parent / "boards"
 GENERATED = Path(__file__).parent / "generated"

@@ -11,10 +11,10 @@ from typing import Any, Union
 
 from agent.catalogue import BY_NAME
 from dashboards import terms
-from dashboards.queries import Query, names_in
+from dashboards.queries import PanelQuery, names_in
 from dashboards.rulebook import Steps, recorded
 
-About = Union[str, Query, Sequence[Union[str, Query, "tuple[str, str]"]]]
+About = Union[str, PanelQuery, Sequence[Union[str, PanelQuery, "tuple[str, str]"]]]
 """A query, or several; a pair is a query and its legend."""
 Mapped = tuple[tuple[float, str, str], ...]
 """Values that are shown as a text and a colour."""
@@ -51,7 +51,7 @@ class Panel:
 
     look: str
     title: str
-    queries: tuple[Query, ...]
+    queries: tuple[PanelQuery, ...]
     description: str
     unit: str
     width: int
@@ -70,15 +70,16 @@ class Panel:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-def _queries(about: About) -> tuple[Query, ...]:
-    if isinstance(about, (str, Query)):
+def _queries(about: About) -> tuple[PanelQuery, ...]:
+    if isinstance(about, (str, PanelQuery)):
         about = [about]
     return tuple(
-        each if isinstance(each, Query) else Query(each) if isinstance(each, str) else Query(*each) for each in about
+        each if isinstance(each, PanelQuery) else PanelQuery(each) if isinstance(each, str) else PanelQuery(*each)
+        for each in about
     )
 
 
-def _subject(queries: tuple[Query, ...]) -> str:
+def _subject(queries: tuple[PanelQuery, ...]) -> str:
     names = names_in(queries[0].expr)
     if not names:
         raise ValueError(f"no known series in {queries[0].expr!r}")
@@ -104,7 +105,7 @@ def _emptiness(good: str) -> str:
 def _panel(look: str, about: About, good: str, **options: Any) -> Panel:
     queries = _queries(about)
     if "legend" in options:
-        queries = (Query(queries[0].expr, options.pop("legend")), *queries[1:])
+        queries = (PanelQuery(queries[0].expr, options.pop("legend")), *queries[1:])
     subject = _subject(queries)
     unit = options.pop("unit", None) or terms.unit_of_query(queries[0].expr, subject)
     title = options.pop("title", None) or terms.title_of(subject)
@@ -171,11 +172,11 @@ def table(
     """
     if len(columns) > 1 and not rows:
         raise ValueError(f"table {title!r}: several columns need `rows`")
-    queries = tuple(Query(_completed(column, rows), "") for column in columns)
+    queries = tuple(PanelQuery(_completed(column, rows), "") for column in columns)
     columns = tuple(
         column
         if column.unit is not None
-        else Column(column.header, column.expr, terms.unit_of_query(column.expr, _subject((Query(column.expr),))),
+        else Column(column.header, column.expr, terms.unit_of_query(column.expr, _subject((PanelQuery(column.expr),))),
                     column.limits, column.mapped, column.zero, column.first, column.decimals)
         for column in columns
     )  # fmt: skip

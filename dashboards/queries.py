@@ -28,7 +28,7 @@ _BARE = re.compile(r"\s*(?:(?:i?rate|increase|changes|\w+_over_time)\()?(coldpla
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PanelQuery:
     """One query of a panel; without a legend, one is found."""
 
     expr: str
@@ -83,7 +83,7 @@ def narrowed(expr: str, matchers: Mapping[str, str]) -> str:
     return "".join((*made, expr[last:]))
 
 
-def legend_for(query: Query, title: str, pinned: frozenset[str]) -> str:
+def legend_for(query: PanelQuery, title: str, pinned: frozenset[str]) -> str:
     """The query's legend: given, or from the labels that its result has."""
     if query.legend is not None:
         return query.legend

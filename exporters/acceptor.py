@@ -18,7 +18,7 @@ from exporters.complaints import Complaints
 
 _SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
-_PAUSE = 0.02
+_PAUSE_SECONDS = 0.02
 """Seconds for which clients are left in the queue when none can be taken."""
 
 
@@ -97,7 +97,7 @@ class Acceptor:
             for listener in self.listeners:
                 with suppress(KeyError, ValueError):
                     self._selector.unregister(listener)
-        self.paused_until = now + _PAUSE
+        self.paused_until = now + _PAUSE_SECONDS
 
     def resume(self, now: float) -> None:
         """Listen again if the pause is over."""

@@ -16,17 +16,17 @@ from functools import partial
 from http import HTTPStatus
 
 from exporters.complaints import Complaints
-from exporters.connection import Connection, Phase, Timeouts
+from exporters.connection import Connection, ConnectionState, Timeouts
 from exporters.deferred import Answer, Deferred
 from exporters.eviction import hoarders, victim
-from exporters.wire import RefusedError, Request, Response
+from exporters.http_messages import RefusedError, Request, Response
 
 logger = logging.getLogger(__name__)
 
 _HELD = 24 * 1024 * 1024
 """Bytes of bodies that slow readers may keep in memory, all together."""
 
-_HALF_LIFE = 1.0
+_HALF_LIFE_SECONDS = 1.0
 """Seconds in which half of what a client has cost is forgotten."""
 
 _TOO_SLOW = Response(HTTPStatus.REQUEST_TIMEOUT, b"the request did not end in time\n")
@@ -72,7 +72,7 @@ class Clients:
     @property
     def busy(self) -> bool:
         """Whether somebody has not been sent all of a response."""
-        return any(connection.phase is Phase.WRITING for connection in self.connections)
+        return any(connection.phase is ConnectionState.WRITING for connection in self.connections)
 
     def attach(self, selector: selectors.BaseSelector) -> None:
         """Wait for them with this selector from now on.
@@ -114,7 +114,7 @@ class Clients:
         """Wait no longer for those who take too long."""
         for connection in [each for each in self.connections if each.deadline <= now]:
             self._attend(connection, self._end_wait)
-        if now - self._halved >= _HALF_LIFE:
+        if now - self._halved >= _HALF_LIFE_SECONDS:
             self._halved = now
             for connection in self.connections:
                 connection.cost /= 2
@@ -139,10 +139,10 @@ class Clients:
         """Take no request any more; who is being answered has until then to take it."""
         for connection in tuple(self.connections):
             connection.end_by(until)
-            if connection.phase is Phase.WAITING:
+            if connection.phase is ConnectionState.WAITING:
                 self._attend(connection, partial(self._give, response=_STOPPING))
                 connection.end_by(until)
-            if connection.phase is not Phase.WRITING or connection.through:
+            if connection.phase is not ConnectionState.WRITING or connection.through:
                 self._close(connection, "the server stops")
 
     def hang_up(self) -> None:
@@ -170,16 +170,18 @@ class Clients:
         self._attended = None
 
     def _serve(self, connection: Connection) -> None:
-        if connection.phase is Phase.WRITING:
+        if connection.phase is ConnectionState.WRITING:
             self._advance(connection)
         elif not connection.receive(self._clock()):
-            if connection.phase is Phase.WAITING:  # it may have said all that it has to say, and still want its answer
+            if (
+                connection.phase is ConnectionState.WAITING
+            ):  # it may have said all that it has to say, and still want its answer
                 self._selector.unregister(connection.sock)
             else:
                 self._close(connection, "the client hung up")
-        elif connection.phase is Phase.READING:
+        elif connection.phase is ConnectionState.READING:
             self._converse(connection)
-        elif connection.phase is Phase.WAITING and connection.overfed:
+        elif connection.phase is ConnectionState.WAITING and connection.overfed:
             self._selector.unregister(connection.sock)
 
     def _advance(self, connection: Connection) -> None:
@@ -246,7 +248,7 @@ class Clients:
 
     def _watch(self, connection: Connection) -> None:
         """Wait for what the connection waits for."""
-        wanted = selectors.EVENT_WRITE if connection.phase is Phase.WRITING else selectors.EVENT_READ
+        wanted = selectors.EVENT_WRITE if connection.phase is ConnectionState.WRITING else selectors.EVENT_READ
         key = self._selector.get_map().get(connection.sock)
         if key is not None and key.data is not connection:  # left behind by one that had the same descriptor
             self._selector.unregister(connection.sock)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Hashable
 from types import TracebackType
 
-QUIET = 60.0
+QUIET_SECONDS = 60.0
 """Seconds after which what has not happened again is over."""
 
 
@@ -34,7 +34,7 @@ class Complaints:
 
     def ease(self, now: float) -> None:
         """Forget what has not happened for a while."""
-        for key in [key for key, last in self._last.items() if now - last >= QUIET]:
+        for key in [key for key, last in self._last.items() if now - last >= QUIET_SECONDS]:
             del self._last[key]
             relief = self._relief.pop(key, None)
             if relief is not None:

@@ -16,18 +16,18 @@ from enum import Enum
 from typing import NamedTuple
 
 from exporters.deferred import Deferred
-from exporters.wire import GO_AHEAD, Request, RequestReader, Response
+from exporters.http_messages import GO_AHEAD, Request, RequestReader, Response
 
 _CHUNK = 16 * 1024
 _MOUTHFUL = 128 * 1024
 """Bytes that a client is sent before the others have their turn: some tens of microseconds."""
 
-_DRAIN_TIMEOUT = 1.0
+_DRAIN_TIMEOUT_SECONDS = 1.0
 _DRAIN_LIMIT = 1024 * 1024
 _RESET = struct.pack("ii", 1, 0)
 
 
-class Phase(Enum):
+class ConnectionState(Enum):
     """What a connection waits for."""
 
     READING = "reading"  # for a request, or the rest of one
@@ -70,7 +70,7 @@ class Connection:
     def __init__(self, sock: socket.socket, peer: str, timeouts: Timeouts, now: float) -> None:
         self.sock = sock
         self.peer = peer
-        self.phase = Phase.READING
+        self.phase = ConnectionState.READING
         self.since = now  # of the last complete request, or of the connect
         self.deadline = now + timeouts.idle
         self.answers = 0  # that the client has been given
@@ -89,7 +89,7 @@ class Connection:
     @property
     def half_asked(self) -> bool:
         """Whether the client has begun a request and not ended it."""
-        return self.phase is Phase.READING and self._reader.begun
+        return self.phase is ConnectionState.READING and self._reader.begun
 
     @property
     def holds(self) -> bytes:
@@ -109,10 +109,10 @@ class Connection:
             return True
         if not data:
             return False
-        if self.phase is Phase.DRAINING:
+        if self.phase is ConnectionState.DRAINING:
             self._drained += len(data)
             return self._drained <= _DRAIN_LIMIT
-        if self.phase is Phase.READING and not self._reader.begun:
+        if self.phase is ConnectionState.READING and not self._reader.begun:
             self.deadline = now + self._timeouts.request
         self._reader.feed(data)
         return True
@@ -138,14 +138,14 @@ class Connection:
 
     def wait(self, answer: Deferred, now: float) -> None:
         """The answer to what was asked comes later."""
-        self.phase = Phase.WAITING
+        self.phase = ConnectionState.WAITING
         self.pending = answer
         self.deadline = now + answer.patience
 
     def answer(self, response: Response, now: float) -> None:
         """Queue the response to what was asked; no further request is looked at before it is gone."""
         self._abandon()
-        self.phase = Phase.WRITING
+        self.phase = ConnectionState.WRITING
         self.deadline = now + self._timeouts.write
         self.answered = self.moved = now
         self.answers += 1
@@ -186,8 +186,8 @@ class Connection:
         can destroy the response on its way.
         """
         if self._last:
-            self.phase = Phase.DRAINING
-            self.deadline = now + _DRAIN_TIMEOUT
+            self.phase = ConnectionState.DRAINING
+            self.deadline = now + _DRAIN_TIMEOUT_SECONDS
             self.sock.shutdown(socket.SHUT_WR)
             return
         self.since = now
@@ -195,12 +195,12 @@ class Connection:
             # Let the other clients have their turn first: what is there is looked at once the socket can be written.
             self.deadline = now + self._timeouts.request
         else:
-            self.phase = Phase.READING
+            self.phase = ConnectionState.READING
             self.deadline = now + self._timeouts.idle
 
     def read_on(self) -> None:
         """Look at what the client has sent in the meantime."""
-        self.phase = Phase.READING
+        self.phase = ConnectionState.READING
 
     def end_by(self, deadline: float) -> None:
         """Make the response that is on its way the last one, and let it be gone by then."""

@@ -91,7 +91,7 @@ class _Kin:
         return chunk
 
 
-class _Layout:
+class _PageLayout:
     """Everything about a page but its values; good for as long as the same series come in the same order."""
 
     __slots__ = ("chunks", "kin", "picks", "series")
@@ -111,7 +111,7 @@ class Encoder:
     """Renders snapshots; keeps what it knows about the families of the last one, and no others."""
 
     def __init__(self) -> None:
-        self._layout = _Layout(())
+        self._layout = _PageLayout(())
 
     @property
     def cached(self) -> int:
@@ -141,7 +141,7 @@ class Encoder:
     def _lay_out(self, series: tuple[Series, ...]) -> Iterator[bytes]:
         """A GPU that comes and goes changes few families: those that have the same series as before are kept."""
         known = {kin.metric.name: kin for kin in self._layout.kin}
-        layout = _Layout(series)
+        layout = _PageLayout(series)
         yield b""
         for places in by_family(series):
             members = tuple(series[place] for place in places)
@@ -151,7 +151,7 @@ class Encoder:
         self._layout = layout
 
 
-def _add_chunks(layout: _Layout, fmt: Format) -> Iterator[bytes]:
+def _add_chunks(layout: _PageLayout, fmt: Format) -> Iterator[bytes]:
     rows = [kin.metric for kin in layout.kin]
     heads = _openmetrics_heads(rows) if fmt is Format.OPENMETRICS else map(_text_head, rows)
     chunks = []

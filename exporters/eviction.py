@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from exporters.connection import Connection, Phase
+from exporters.connection import Connection, ConnectionState
 
-SLOW = 0.5
+SLOW_SECONDS = 0.5
 """Seconds at one answer after which a client may lose its place to another."""
 
-STALLED = 0.1
+STALLED_SECONDS = 0.1
 """Seconds after which it may that takes nothing of its response at all: a scraper does so every few milliseconds."""
 
 
@@ -21,9 +21,11 @@ def victim(connections: Iterable[Connection], now: float) -> Connection | None:
     """
     idle, slow, greedy = [], [], []
     for each in connections:
-        if each.phase in (Phase.READING, Phase.DRAINING):
+        if each.phase in (ConnectionState.READING, ConnectionState.DRAINING):
             idle.append(each)
-        elif now - each.since > SLOW or (each.phase is Phase.WRITING and now - each.moved > STALLED):
+        elif now - each.since > SLOW_SECONDS or (
+            each.phase is ConnectionState.WRITING and now - each.moved > STALLED_SECONDS
+        ):
             slow.append(each)
         elif each.answers > 1:
             greedy.append(each)

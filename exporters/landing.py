@@ -17,9 +17,9 @@ from exporters.landing_readings import Gathered, gather
 from exporters.landing_style import STYLE
 from exporters.markup import TABLE_END, Tone, badge, cell, cut, escape, row, span, table_head
 
-REFRESHES = (0, 2, 10, 60)
+REFRESHES_SECONDS = (0, 2, 10, 60)
 """Seconds after which the page may load itself anew; 0 is never."""
-REFRESH = 10
+REFRESH_SECONDS = 10
 _MOST_FIELDS = 20
 
 
@@ -40,7 +40,7 @@ class Facts:
     age: float | None
     readiness: tuple[bool, str]
     groups: tuple[GroupReport, ...] | None = None
-    refresh: int = REFRESH
+    refresh: int = REFRESH_SECONDS
     runbooks: Container[str] = ()
 
 
@@ -49,8 +49,8 @@ def refresh_of(query: str) -> int:
     try:
         asked = parse_qs(query, max_num_fields=_MOST_FIELDS).get("refresh", [""])[0]
     except ValueError:
-        return REFRESH
-    return next((each for each in REFRESHES if asked == str(each)), REFRESH)
+        return REFRESH_SECONDS
+    return next((each for each in REFRESHES_SECONDS if asked == str(each)), REFRESH_SECONDS)
 
 
 def pieces(facts: Facts) -> Iterator[bytes]:
@@ -114,7 +114,7 @@ def _control(facts: Facts) -> str:
     at = "" if facts.snapshot is None else _clock(facts.snapshot.at.wall)
     choices = (
         f"<b>{_every(each)}</b>" if each == facts.refresh else f'<a href="/?refresh={each}">{_every(each)}</a>'
-        for each in REFRESHES
+        for each in REFRESHES_SECONDS
     )
     return f"<nav>{at}refresh: {' '.join(choices)}</nav>\n"
 
@@ -128,7 +128,7 @@ def _every(seconds: int) -> str:
 
 
 def _summary(
-    facts: Facts, found: Gathered, devices: Sequence[landing_gpus.Device], alerts: landing_alerts.Overview | None
+    facts: Facts, found: Gathered, devices: Sequence[landing_gpus.GpuRow], alerts: landing_alerts.Overview | None
 ) -> str:
     ready, text = facts.readiness
     tiles = [("GPUs", _gpus(devices))]
@@ -148,7 +148,7 @@ def _summary(
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>\n"
 
 
-def _gpus(devices: Sequence[landing_gpus.Device]) -> str:
+def _gpus(devices: Sequence[landing_gpus.GpuRow]) -> str:
     if not devices:
         return "none"
     answering = sum(device.up for device in devices)

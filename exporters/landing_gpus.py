@@ -54,7 +54,7 @@ HOT = 5.0
 """Degrees left to the GPU's own slowdown threshold, as in the rule GpuHot."""
 MEMORY_HOT = 95.0
 """As in the rule GpuMemoryHot."""
-RECENT = 3600.0
+RECENT_SECONDS = 3600.0
 """Seconds for which an XID is told."""
 _ENOUGH = 500
 """Links that are looked at without a break: about a millisecond."""
@@ -73,7 +73,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(slots=True)
-class Device:
+class GpuRow:
     """A GPU as the page shows it: values by metric name in base units, absent where there is none."""
 
     gpu: Gpu
@@ -122,19 +122,19 @@ _PLAIN = (
 _SM = ("coldplate_gpu_clock_hertz", "coldplate_gpu_clock_limit_hertz")
 
 
-def devices(found: Gathered) -> Generator[str, None, list[Device]]:
+def devices(found: Gathered) -> Generator[str, None, list[GpuRow]]:
     """The GPUs of the snapshot, by their index. Alerts are not known to them yet, nor is what they find.
 
     What it yields is empty, and comes often: a node may have 1,296 NVLinks.
     """
-    made: dict[Entity, Device] = {}
+    made: dict[Entity, GpuRow] = {}
     for name in (*_PLAIN, *_SM):
         for reading in found.of(name):
             if isinstance(reading.entity, Gpu) and (name not in _SM or ("domain", "sm") in reading.labels):
-                made.setdefault(reading.entity, Device(reading.entity)).values[name] = reading.value
+                made.setdefault(reading.entity, GpuRow(reading.entity)).values[name] = reading.value
     for reading in found.of("coldplate_gpu_info"):
         if isinstance(reading.entity, Gpu):
-            made.setdefault(reading.entity, Device(reading.entity)).facts = dict(reading.labels)
+            made.setdefault(reading.entity, GpuRow(reading.entity)).facts = dict(reading.labels)
     for device in made.values():
         device.silence = found.silent.get(device.gpu)
     yield ""
@@ -145,7 +145,7 @@ def devices(found: Gathered) -> Generator[str, None, list[Device]]:
     return sorted(made.values(), key=lambda each: (len(each.gpu.index), each.gpu.index, each.gpu.uuid))
 
 
-def _add_links(found: Gathered, made: Mapping[Entity, Device]) -> Iterator[str]:
+def _add_links(found: Gathered, made: Mapping[Entity, GpuRow]) -> Iterator[str]:
     for count, reading in enumerate(found.of("coldplate_nvlink_up")):
         link = reading.entity
         if isinstance(link, NvLink) and (device := made.get(link.gpu)) is not None:
@@ -157,7 +157,7 @@ def _add_links(found: Gathered, made: Mapping[Entity, Device]) -> Iterator[str]:
             yield ""
 
 
-def _add_states(found: Gathered, made: Mapping[Entity, Device]) -> None:
+def _add_states(found: Gathered, made: Mapping[Entity, GpuRow]) -> None:
     for reading in found.of("coldplate_gpu_throttle_active"):
         if reading.value == 1 and (device := made.get(reading.entity)) is not None:
             device.throttles.append(dict(reading.labels).get("reason", ""))
@@ -173,7 +173,7 @@ def _add_states(found: Gathered, made: Mapping[Entity, Device]) -> None:
             device.action = action
 
 
-def _add_jobs(found: Gathered, made: Mapping[Entity, Device]) -> None:
+def _add_jobs(found: Gathered, made: Mapping[Entity, GpuRow]) -> None:
     for name in ("coldplate_gpu_job_info", "coldplate_gpu_shared_job_info"):
         for reading in found.of(name):
             labels = dict(reading.labels)
@@ -181,7 +181,7 @@ def _add_jobs(found: Gathered, made: Mapping[Entity, Device]) -> None:
                 device.jobs.append(labels)
 
 
-def examine(all_devices: list[Device], overview: landing_alerts.Overview | None, now: float | None) -> Iterator[str]:
+def examine(all_devices: list[GpuRow], overview: landing_alerts.Overview | None, now: float | None) -> Iterator[str]:
     """Note what is wrong with each GPU at a moment in wall seconds, and which alerts fire for it.
 
     What it yields is empty, and comes often.
@@ -198,14 +198,14 @@ def examine(all_devices: list[Device], overview: landing_alerts.Overview | None,
         device.findings = sorted(_findings(device, busiest, now), key=lambda each: each.tone)
 
 
-def _only_job(device: Device) -> tuple[str, str] | None:
+def _only_job(device: GpuRow) -> tuple[str, str] | None:
     """The job that holds the GPU alone."""
     if len(device.jobs) != 1 or device.jobs[0].get("mig", "0") != "0":
         return None
     return device.jobs[0].get("scheduler", ""), device.jobs[0].get("job_id", "")
 
 
-def _findings(device: Device, busiest: Mapping[tuple[str, str], float], now: float | None) -> Iterator[Finding]:
+def _findings(device: GpuRow, busiest: Mapping[tuple[str, str], float], now: float | None) -> Iterator[Finding]:
     if not device.up:
         yield _silent(device)
     if device.action:
@@ -219,11 +219,11 @@ def _findings(device: Device, busiest: Mapping[tuple[str, str], float], now: flo
         yield Finding(Tone.BAD, "link down", text)
     yield from _slowness(device, busiest)
     for wall, xid in sorted(device.xids, reverse=True):
-        if now is not None and now - wall <= RECENT:
+        if now is not None and now - wall <= RECENT_SECONDS:
             yield Finding(Tone.WARN, "XID", f"XID {xid}, {age(now - wall)} ago")
 
 
-def _silent(device: Device) -> Finding:
+def _silent(device: GpuRow) -> Finding:
     gap, values = device.silence, device.values
     word = "lost" if gap is not None and gap.reason is Reason.LOST else "no answer"
     detail = "" if gap is None else gap.detail
@@ -235,7 +235,7 @@ def _silent(device: Device) -> Finding:
     return Finding(Tone.BAD, word, "; ".join(parts))
 
 
-def _slowness(device: Device, busiest: Mapping[tuple[str, str], float]) -> Iterator[Finding]:
+def _slowness(device: GpuRow, busiest: Mapping[tuple[str, str], float]) -> Iterator[Finding]:
     values, busy, throttled = device.values, device.busy, False
     for reason in device.throttles:
         tone, words = THROTTLES.get(reason, (Tone.WARN, reason))
@@ -271,7 +271,7 @@ def _slowness(device: Device, busiest: Mapping[tuple[str, str], float]) -> Itera
 _EXPLICIT = {"hw_thermal_slowdown", "hw_power_brake"}
 
 
-def section(all_devices: list[Device], served: Container[str]) -> Iterator[str]:
+def section(all_devices: list[GpuRow], served: Container[str]) -> Iterator[str]:
     """The table, those in trouble first, a few rows at a time; `served` are the alerts whose runbooks the agent has."""
     models = sorted({device.facts.get("model", "") for device in all_devices} - {""})
     title = f"GPUs <small>{escape(', '.join(models))}</small>"
@@ -281,7 +281,7 @@ def section(all_devices: list[Device], served: Container[str]) -> Iterator[str]:
     yield TABLE_END
 
 
-def _rows(device: Device, served: Container[str]) -> str:
+def _rows(device: GpuRow, served: Container[str]) -> str:
     values = device.values
     clock, highest = (values.get(name) for name in _SM)
     shown = (
@@ -314,14 +314,14 @@ def _of(values: Mapping[str, float], name: str, most: str, factor: float, unit: 
     return quantity(values.get(name), factor, unit, values.get(most))
 
 
-def _throttled(device: Device) -> str:
+def _throttled(device: GpuRow) -> str:
     if not device.up:
         return ABSENT
     shown = [span(THROTTLES.get(each, (Tone.WARN, ""))[0], escape(each)) for each in device.throttles]
     return ", ".join(shown) or "nothing"
 
 
-def _links(device: Device) -> str:
+def _links(device: GpuRow) -> str:
     all_links = device.links_up + len(device.links_down)
     if all_links == 0:
         return ABSENT
@@ -329,7 +329,7 @@ def _links(device: Device) -> str:
     return span(Tone.BAD, text) if device.links_down else text
 
 
-def _jobs(device: Device) -> str:
+def _jobs(device: GpuRow) -> str:
     if len(device.jobs) > 1:
         return f"{len(device.jobs)} jobs"
     return "".join(f"{cut(name_of(each))} <small>{cut(each.get('user', ''))}</small>" for each in device.jobs) or "none"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exporters.landing_gpus import Device, name_of
+from exporters.landing_gpus import GpuRow, name_of
 from exporters.landing_readings import Gathered
 from exporters.markup import ABSENT, TABLE_END, Tone, age, cell, cut, numbers, row, table_head
 
@@ -13,16 +13,16 @@ _HEADS = ("Job", "Name", "User", "Account, partition", "GPUs", "Running for", "E
 _Key = tuple[str, str]
 
 
-def held(devices: Sequence[Device]) -> dict[_Key, list[Device]]:
+def held(devices: Sequence[GpuRow]) -> dict[_Key, list[GpuRow]]:
     """The GPUs that each job holds, wholly or in part."""
-    jobs: dict[_Key, list[Device]] = {}
+    jobs: dict[_Key, list[GpuRow]] = {}
     for device in devices:
         for key in {_key(job) for job in device.jobs}:
             jobs.setdefault(key, []).append(device)
     return jobs
 
 
-def section(found: Gathered, devices: Sequence[Device], now: float | None) -> str:
+def section(found: Gathered, devices: Sequence[GpuRow], now: float | None) -> str:
     """The table; empty where no GPU is held by a job."""
     jobs = held(devices)
     if not jobs:
@@ -39,7 +39,7 @@ def section(found: Gathered, devices: Sequence[Device], now: float | None) -> st
 
 
 def _row(
-    facts: dict[str, str], devices: Sequence[Device], start: float | None, joules: float | None, now: float | None
+    facts: dict[str, str], devices: Sequence[GpuRow], start: float | None, joules: float | None, now: float | None
 ) -> str:
     place = ", ".join(filter(None, (facts.get("account", ""), facts.get("partition", ""))))
     indexes = [int(each.gpu.index) for each in devices if each.gpu.index.isascii() and each.gpu.index.isdigit()]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent.model import BackendReport, Outcome
 from exporters.landing_alerts import Overview
-from exporters.landing_gpus import Device
+from exporters.landing_gpus import GpuRow
 from exporters.markup import Tone, cut, escape
 
 _WORDS = {Tone.BAD: "Bad", Tone.WARN: "Degraded", Tone.CALM: "OK", Tone.GOOD: "OK"}
@@ -21,7 +21,7 @@ class Grounds:
     sampled: bool
     ready: bool
     readiness: str
-    devices: Sequence[Device]
+    devices: Sequence[GpuRow]
     expected: float | None
     overview: Overview | None
     reports: Sequence[BackendReport]

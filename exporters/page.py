@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from agent.model import Snapshot
 
-LIFETIME = 1.0
+LIFETIME_SECONDS = 1.0
 """Seconds for which a page that tells an age may be served again: the error of that age."""
 
-_UNUSED = 10.0
+_UNUSED_SECONDS = 10.0
 """Seconds after which a page that nobody has asked for again is dropped."""
 
 _MOST = 4
@@ -38,7 +38,7 @@ _BITE = 64 * 1024
 class Rendering:
     """A page that can be made.
 
-    It is true while the objects of `basis` are the same ones, and, if it tells an age, for LIFETIME. `pieces`
+    It is true while the objects of `basis` are the same ones, and, if it tells an age, for LIFETIME_SECONDS. `pieces`
     makes it, bit by bit, for a moment of the clock. An urgent one is made before all that are not.
     """
 
@@ -101,13 +101,15 @@ class PageCache:
     def drop_old(self, now: float) -> bool:
         """Drop what will not be served again, and what nobody asks for; whether any page is left."""
         for shelf in self._shelves.values():
-            for detail in [each for each, page in shelf.items() if _too_old(page, now) or now - page.used > _UNUSED]:
+            for detail in [
+                each for each, page in shelf.items() if _too_old(page, now) or now - page.used > _UNUSED_SECONDS
+            ]:
                 del shelf[detail]
         return any(self._shelves.values())
 
 
 def _too_old(page: Page, now: float) -> bool:
-    return page.rendering.tells_age and now - page.made > LIFETIME
+    return page.rendering.tells_age and now - page.made > LIFETIME_SECONDS
 
 
 def age_of(snapshot: Snapshot, now: float) -> float:

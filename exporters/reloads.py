@@ -12,13 +12,13 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from exporters.deferred import Answer, Deferred
-from exporters.wire import Response
+from exporters.http_messages import Response
 
 logger = logging.getLogger(__name__)
 
 Begin = Callable[[Callable[[bool, str], None]], None]
 
-PATIENCE = 60.0
+PATIENCE_SECONDS = 60.0
 """Seconds after which a client is told that the reload is still going on."""
 
 _MOST = 16
@@ -31,7 +31,7 @@ _LATE = Response(
 _CROWDED = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"too many wait for a reload already\n")
 
 
-class Reloads:
+class ReloadRequests:
     """`begin` starts a reload and returns; it has what it is given called once when the reload is over."""
 
     def __init__(self, begin: Begin) -> None:
@@ -47,7 +47,7 @@ class Reloads:
             self._next = [each for each in self._next if not each.abandoned]
             if len(self._next) + sum(not each.abandoned for each in self._told) >= _MOST:
                 return _CROWDED
-            later = Deferred(PATIENCE, _LATE)
+            later = Deferred(PATIENCE_SECONDS, _LATE)
             self._next.append(later)
             self._again = True
         self.step()

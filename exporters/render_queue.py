@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from exporters.complaints import Complaints
 from exporters.deferred import Answer, Deferred
+from exporters.http_messages import Response
 from exporters.page import PageCache, Rendering, compressed
-from exporters.wire import Response
 
 logger = logging.getLogger(__name__)
 
-SLICE = 0.002
-URGENT_SLICE = 0.010
+SLICE_SECONDS = 0.002
+URGENT_SLICE_SECONDS = 0.010
 """Seconds for which a page is worked on before the clients have their turn."""
 
 FAILED = Response(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; coldplate's log says more\n")
@@ -112,9 +112,9 @@ class RenderQueue:
         now = self._clock()
         self._complaints.ease(now)
         if self._urgent:
-            self._advance(self._urgent, now + URGENT_SLICE)
+            self._advance(self._urgent, now + URGENT_SLICE_SECONDS)
         else:
-            self._advance(self._others, now + SLICE)
+            self._advance(self._others, now + SLICE_SECONDS)
         return bool(self._urgent or self._others)
 
     def _advance(self, line: _Line, until: float) -> None:

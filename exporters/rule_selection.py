@@ -23,7 +23,7 @@ class ParameterError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RuleSelection:
     """Which rules are asked for; a set that is None restricts nothing."""
 
     alerting: bool = True
@@ -40,7 +40,7 @@ class Selection:
         return (self.alerting if rule.alerting else self.recording) and _among(rule.name, self.names)
 
 
-def selection_of(query: str) -> Selection:
+def selection_of(query: str) -> RuleSelection:
     """What a query string asks for. Raises ParameterError.
 
     A parameter that is not known is ignored, as Prometheus does. `match[]` is known, and refused: an answer
@@ -59,7 +59,7 @@ def selection_of(query: str) -> Selection:
     if excluded not in _TRUE | _FALSE:
         raise ParameterError("exclude_alerts", f"{json.dumps(excluded, ensure_ascii=False)} is neither true nor false")
     sets = {name: frozenset(values) for name, values in given.items()}
-    return Selection(
+    return RuleSelection(
         alerting=kind != "record",
         recording=kind != "alert",
         names=sets.get("rule_name[]"),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from agent.model import Alert, GroupReport, Phase, RuleReport
 from exporters import envelope
-from exporters.rule_selection import Selection
+from exporters.rule_selection import RuleSelection
 
 _NEVER = "0001-01-01T00:00:00Z"
 """Go's zero time, by which Prometheus says that something has not happened yet."""
@@ -46,7 +46,7 @@ class RulePrinter:
         """The answer to `/api/v1/alerts`, bit by bit: what is pending or firing."""
         return envelope.success(self._alert_data(_ordered(groups)))
 
-    def rules(self, groups: Iterable[GroupReport], selection: Selection) -> Iterator[bytes]:
+    def rules(self, groups: Iterable[GroupReport], selection: RuleSelection) -> Iterator[bytes]:
         """The answer to `/api/v1/rules`, bit by bit. A group of which no rule is asked for is left out."""
         return envelope.success(self._rule_data(_ordered(groups), selection))
 
@@ -65,7 +65,7 @@ class RulePrinter:
             for rule in group.rules:
                 yield (yield from self._print(rule)).alerts
 
-    def _rule_data(self, groups: list[GroupReport], selection: Selection) -> Iterator[bytes]:
+    def _rule_data(self, groups: list[GroupReport], selection: RuleSelection) -> Iterator[bytes]:
         self._drop_all_but(groups)
         yield b'{"groups":['
         comma = b""

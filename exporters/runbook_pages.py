@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 
 from exporters import markdown
+from exporters.http_messages import Response
 from exporters.markup import escape
 from exporters.policy import page_headers
-from exporters.wire import Response
 
 PREFIX = "/runbooks/"
 STYLE = """

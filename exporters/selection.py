@@ -36,7 +36,7 @@ WORDS = {
 """What each word stands for; `default` and `detail` together are `all`."""
 
 
-class Selection:
+class SeriesSelection:
     """Leaves series out of a snapshot. Raises ValueError for a pattern that can match nothing."""
 
     def __init__(self, include: Sequence[str], exclude: Sequence[str]) -> None:

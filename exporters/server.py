@@ -29,22 +29,22 @@ __all__ = ["BindError", "HttpServer"]
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT = 10.0
+HEARTBEAT_SECONDS = 10.0
 """Longest seconds between two turns, also where nobody says anything."""
 
-_ROUND = 0.005
+_ROUND_SECONDS = 0.005
 """Seconds of a turn for those who are connected, and for those who want to be."""
 
 _BURST = 32
 """Clients that are taken in one turn: the queue must not grow, nor those who are connected wait for long."""
 
-_RELIEF = 1.0
+_RELIEF_SECONDS = 1.0
 """Seconds after which the last turn that left clients in the queue is forgotten."""
 
-_GRACE = 1.0
-_PATIENCE = 6.0
+_GRACE_SECONDS = 1.0
+_PATIENCE_SECONDS = 6.0
 """Seconds that the thread has to end: it may have fallen and be about to begin again."""
-_BREATH = 0.02
+_BREATH_SECONDS = 0.02
 
 
 class HttpServer:
@@ -108,7 +108,7 @@ class HttpServer:
         for each in (self._waker, self._wake):
             each.setblocking(False)
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
-        self._thread = self._threads.begin("http", self._run, patience=3 * HEARTBEAT, vital=True)
+        self._thread = self._threads.begin("http", self._run, patience=3 * HEARTBEAT_SECONDS, vital=True)
 
     def stop(self) -> None:
         """Take no further request, let responses that are on their way finish, within a second, and close."""
@@ -117,7 +117,7 @@ class HttpServer:
             return
         self._stopping.set()
         self.nudge()
-        ended = thread.join(_PATIENCE)
+        ended = thread.join(_PATIENCE_SECONDS)
         self._thread = None
         if not ended:
             logger.error("the thread of the HTTP server does not end")
@@ -141,7 +141,7 @@ class HttpServer:
         while not self._stopping.is_set():
             sound = self._try(self._turn if sound else self._renew_selector)
             if not sound:
-                self._stopping.wait(_BREATH)
+                self._stopping.wait(_BREATH_SECONDS)
         self._try(self._dismiss)
         while self._clients.busy and self._try(self._turn):
             pass
@@ -172,7 +172,7 @@ class HttpServer:
         self._now = self._clock()
         self._complaints.ease(self._now)
         self._clients.deliver()
-        self._clients.serve([key.data for key in ready if isinstance(key.data, Connection)], _ROUND)
+        self._clients.serve([key.data for key in ready if isinstance(key.data, Connection)], _ROUND_SECONDS)
         for key in ready:
             if key.fileobj is self._waker:
                 with suppress(BlockingIOError):
@@ -194,11 +194,11 @@ class HttpServer:
             due = min(due, self._acceptor.paused_until)
         if self._pressed:
             due = min(due, self._pressed_until)
-        return min(max(0.0, due - self._clock()), HEARTBEAT)
+        return min(max(0.0, due - self._clock()), HEARTBEAT_SECONDS)
 
     def _accept(self, listener: socket.socket) -> None:
         """Take those who wait, at others' cost if need be."""
-        until = self._clock() + _ROUND
+        until = self._clock() + _ROUND_SECONDS
         spared: Connection | None = None
         for _ in range(_BURST):
             now = self._clock()
@@ -221,7 +221,7 @@ class HttpServer:
                 self._clients.spare(spared)
                 spared = None
             self._clients.admit(*taken, now)
-        self._pressed_until = self._clock() + _RELIEF
+        self._pressed_until = self._clock() + _RELIEF_SECONDS
 
     def _tell_pressure(self, now: float) -> None:
         pressed = now < self._pressed_until
@@ -234,7 +234,7 @@ class HttpServer:
 
     def _dismiss(self) -> None:
         self._acceptor.close()
-        self._clients.dismiss(self._clock() + _GRACE)
+        self._clients.dismiss(self._clock() + _GRACE_SECONDS)
 
     def _hang_up(self) -> None:
         """Leave nothing open."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from exporters.deferred import Deferred
-from exporters.site import Site
-from exporters.wire import Request, Response
+from exporters.http_messages import Request, Response
+from exporters.routes import Routes
 
 
-def ask(site: Site, request: Request) -> Response:
+def ask(site: Routes, request: Request) -> Response:
     """What the client is told in the end: answers that come later are worked on until they are there."""
     answer = site(request)
     if isinstance(answer, Response):
@@ -15,7 +15,7 @@ def ask(site: Site, request: Request) -> Response:
     return finish(site, answer)
 
 
-def finish(site: Site, answer: Deferred) -> Response:
+def finish(site: Routes, answer: Deferred) -> Response:
     """The response, once the site has done all its work."""
     while site.work():
         pass

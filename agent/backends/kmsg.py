@@ -17,7 +17,7 @@ import stat
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from agent.backends.protocol import AbsentError, Sample
+from agent.backends.protocol import AbsentError, BackendSample
 from agent.catalogue.gpu import ROWS as GPU_ROWS
 from agent.catalogue.node import NVSWITCH
 from agent.model import Gap, Instant, Lane, Node, Reading, Reason, Series, Xid
@@ -56,7 +56,7 @@ _SXID = re.compile(
 )
 
 
-class Record(NamedTuple):
+class KernelRecord(NamedTuple):
     """One record of the log: `mono` in seconds since boot, and the message's first line."""
 
     mono: float
@@ -70,14 +70,14 @@ class SwitchError(NamedTuple):
     code: int
 
 
-def parse_record(raw: bytes) -> Record | None:
+def parse_record(raw: bytes) -> KernelRecord | None:
     """A record of /dev/kmsg: `priority,sequence,microseconds,flags;message`, then lines of key=value."""
     header, found, rest = raw.partition(b";")
     fields = header.split(b",")
     if not found or len(fields) < 4 or not fields[2].isdigit() or len(fields[2]) > MAX_DIGITS:
         return None
     message = rest.split(b"\n", 1)[0].decode("utf-8", errors="replace")
-    return Record(int(fields[2]) / 1e6, message)
+    return KernelRecord(int(fields[2]) / 1e6, message)
 
 
 def _bus(domain: str, bus: str, device: str) -> str:
@@ -167,7 +167,7 @@ class KmsgBackend:
         """Codes of each switch that are told apart."""
         self._told_full = False
 
-    def read(self, lane: Lane, now: Instant) -> Sample:  # noqa: ARG002 - the protocol's signature
+    def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
         """Everything that the log gained since the last read."""
         try:
             reader = self._open(now)
@@ -182,7 +182,7 @@ class KmsgBackend:
             self.close()
             raise
         readings = [Reading(self._series[key], float(count)) for key, count in self._counts.items()]
-        return Sample(readings=readings, events=events, calls=calls)
+        return BackendSample(readings=readings, events=events, calls=calls)
 
     def close(self) -> None:
         reader, self._reader = self._reader, None
@@ -198,12 +198,12 @@ class KmsgBackend:
             self._read_until = now.wall
         return self._reader
 
-    def _denied(self, error: PermissionError) -> Sample:
+    def _denied(self, error: PermissionError) -> BackendSample:
         detail = (
             f"{self._path}: {error.strerror}; XIDs come from the driver alone and SXids are not seen."
             " Give the agent CAP_SYSLOG (systemd: AmbientCapabilities=CAP_SYSLOG) and access to the device"
         )
-        return Sample(gaps=[Gap(row, Node(), Reason.DENIED, detail) for row in (XID_ERRORS, SXID_ERRORS)])
+        return BackendSample(gaps=[Gap(row, Node(), Reason.DENIED, detail) for row in (XID_ERRORS, SXID_ERRORS)])
 
     def _drain(self, reader: LogReader, now: Instant) -> tuple[list[Xid], int]:
         events: list[Xid] = []
@@ -222,7 +222,7 @@ class KmsgBackend:
                 self._take(record, now, events)
         return events, RECORDS_PER_READ
 
-    def _take(self, record: Record, now: Instant, events: list[Xid]) -> None:
+    def _take(self, record: KernelRecord, now: Instant, events: list[Xid]) -> None:
         xid = parse_xid(record.message)
         if xid is not None:
             device, code = xid
@@ -253,7 +253,7 @@ class KmsgBackend:
             log.error("more kinds of SXid than there can be in the kernel log; further ones are counted as %r", OTHER)
         return kind
 
-    def _wall(self, record: Record, now: Instant) -> float:
+    def _wall(self, record: KernelRecord, now: Instant) -> float:
         """When the record was written, on the wall clock.
 
         The log's clock is no more than near to CLOCK_MONOTONIC: it is not disciplined and drifts by

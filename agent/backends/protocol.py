@@ -43,7 +43,7 @@ class GpuProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class BackendSample:
     """What one read gave. `calls` counts driver calls or file reads, for the agent's own metrics.
 
     `processes` are all that compute on the device; None where this read did not ask, or could not learn it.
@@ -81,7 +81,7 @@ class ChannelError:
     detail: str
 
 
-class Backend(Protocol):
+class BackendProtocol(Protocol):
     """A source that the main process reads, in a thread of its own with one read in flight at most."""
 
     name: str
@@ -89,7 +89,7 @@ class Backend(Protocol):
     shortest: float
     """Seconds between two reads of one lane below which there is nothing new to be had."""
 
-    def read(self, lane: Lane, now: Instant) -> Sample:
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
         """Read the rows of one lane.
 
         A single file or value that cannot be read is a `Gap` in the sample. Raises AbsentError when
@@ -109,7 +109,7 @@ class Channel(Protocol):
     identity: GpuIdentity | None
     """None for a channel that is no GPU."""
 
-    def read(self, lane: Lane, now: Instant) -> Sample:
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
         """Read one lane of this device. May hang: only the thread that reads is lost then.
 
         XID errors are no part of the sample: they come by `DeviceSource.events`.

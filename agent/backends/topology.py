@@ -16,8 +16,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.backends.protocol import Sample
-from agent.backends.relay import Leg, Relay, Unread
+from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.protocol import BackendSample
 from agent.backends.sysfs import names, printable, text
 from agent.catalogue import metric
 from agent.catalogue.infiniband import NEAREST_HCA
@@ -43,7 +43,7 @@ class Distance(IntEnum):
     SYS = 4  # through the link between NUMA nodes, or no way that is known to be shorter
 
 
-class Place(NamedTuple):
+class PciPlace(NamedTuple):
     """Where a PCI device sits: the names from its host bridge down to itself, and its NUMA node (-1: unknown)."""
 
     path: tuple[str, ...]
@@ -56,13 +56,13 @@ class Seat:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def read(self) -> Place | None:
+    def read(self) -> PciPlace | None:
         """Its place; None if there is no such device, or it is not on PCI, such as soft RoCE."""
         parts = Path(os.path.realpath(self.path)).parts
         start = next((index for index, part in enumerate(parts) if _HOST_BRIDGE.fullmatch(part)), None)
         if start is None or start + 1 == len(parts):
             return None
-        return Place(parts[start:], _numa(f"{self.path}/numa_node"))
+        return PciPlace(parts[start:], _numa(f"{self.path}/numa_node"))
 
 
 class AdapterNames:
@@ -89,11 +89,11 @@ class TopologyBackend:
     def __init__(self, sysfs: Path | str, gpus: Callable[[], list[GpuIdentity]]) -> None:
         self._sysfs = os.fspath(sysfs)
         self._gpus = gpus
-        self._relay = Relay(self.name)
-        self._places: dict[str, Place | None] = {}
+        self._relay = FileRelay(self.name)
+        self._places: dict[str, PciPlace | None] = {}
         self._adapters: list[str] = []
 
-    def read(self, lane: Lane, now: Instant) -> Sample:  # noqa: ARG002 - it has one lane
+    def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - it has one lane
         """For each GPU, `coldplate_gpu_nearest_hca_info` for every HCA at the least distance.
 
         A GPU or an HCA that is not in sysfs (lost, or not on PCI) has no distance and is left out. No HCA is
@@ -118,7 +118,7 @@ class TopologyBackend:
         if left_out:
             readings.append(Reading(LEFT_OUT, left_out))
         gaps = [Gap(NEAREST_HCA, gpu, told.reason, told.detail) for gpu in slots for told in silent[:1]]
-        return Sample(readings, gaps, calls=len(adapters) + len(slots))
+        return BackendSample(readings, gaps, calls=len(adapters) + len(slots))
 
     def close(self) -> None:
         """End the reader."""
@@ -139,14 +139,14 @@ class TopologyBackend:
         return silent
 
 
-def nearest(here: Place, hcas: dict[str, Place]) -> list[tuple[str, Distance]]:
+def nearest(here: PciPlace, hcas: dict[str, PciPlace]) -> list[tuple[str, Distance]]:
     """The HCAs at the least distance."""
     distances = {device: distance(here, there) for device, there in hcas.items()}
     least = min(distances.values(), default=Distance.SYS)
     return [(device, each) for device, each in distances.items() if each is least]
 
 
-def distance(one: Place, other: Place) -> Distance:
+def distance(one: PciPlace, other: PciPlace) -> Distance:
     """How far two PCI devices are apart."""
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.path, other.path, strict=False)))
     if shared == 0:

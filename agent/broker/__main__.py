@@ -12,7 +12,7 @@ from agent.broker.answering import Broker, serve
 
 FIRST_DESCRIPTOR = 3
 """SD_LISTEN_FDS_START of sd_listen_fds(3)."""
-IDLE = 60.0
+IDLE_SECONDS = 60.0
 """Seconds: longer than the period in which the management controller is asked, so that it is not started for each."""
 ROOT = 0
 
@@ -25,7 +25,7 @@ def main() -> int:
     with socket.socket(fileno=FIRST_DESCRIPTOR) as listener:
         # The socket's file belongs to the agent's user, whose number need not be looked up this way.
         agent = os.stat(listener.getsockname()).st_uid  # noqa: PTH116 - pathlib costs memory
-        serve(listener, Broker(time.monotonic), frozenset({ROOT, agent}), IDLE, end_in)
+        serve(listener, Broker(time.monotonic), frozenset({ROOT, agent}), IDLE_SECONDS, end_in)
     return 0
 
 

@@ -12,16 +12,16 @@ import struct
 from collections.abc import Callable
 
 from agent.broker import dcmi
+from agent.broker.job_variables import job_variables, joined
 from agent.broker.questions import POWER, QUESTION, answer_to, parse_question
-from agent.broker.variables import job_variables, joined
 
 STAT, ENVIRON = 1024, 256 * 1024
 """Most bytes that are read of each file."""
-PATIENCE = 1.0
+PATIENCE_SECONDS = 1.0
 """Seconds that a peer has to ask, and to take its answer."""
-DEADLINE = 4.0
+DEADLINE_SECONDS = 4.0
 """Seconds that an answer may take: a process that is stuck in a driver may hold the lock on its environment."""
-POWER_PERIOD = 1.0
+POWER_PERIOD_SECONDS = 1.0
 """Seconds between two requests to the management controller, whoever asks for them."""
 
 _CREDENTIALS = struct.Struct("=3i")  # struct ucred of unix(7): pid, uid, gid
@@ -35,7 +35,7 @@ class Broker:
         clock: Callable[[], float],
         procfs: str = "/proc",
         device: Callable[[], str | None] = dcmi.device,
-        open_device: Callable[[str], dcmi.Device] = dcmi.open_device,
+        open_device: Callable[[str], dcmi.IpmiDevice] = dcmi.open_device,
     ) -> None:
         self._clock = clock
         self._procfs = procfs
@@ -62,7 +62,7 @@ class Broker:
         now = self._clock()
         if now < self._power_due:
             raise OSError(errno.EBUSY, "asked too often")
-        self._power_due = now + POWER_PERIOD
+        self._power_due = now + POWER_PERIOD_SECONDS
         device = self._open_device(path)
         try:
             return device.power_reading()
@@ -135,10 +135,10 @@ def user_of(connection: socket.socket) -> int:
 
 def _converse(connection: socket.socket, broker: Broker, deadline: Callable[[float], object]) -> None:
     """One question and its answer. A peer that is slow or gone is left alone."""
-    connection.settimeout(PATIENCE)
+    connection.settimeout(PATIENCE_SECONDS)
     try:
         question = connection.recv(QUESTION.size + 1)
-        deadline(DEADLINE)
+        deadline(DEADLINE_SECONDS)
         answer = broker.answer(question)
         deadline(0)
         if answer:

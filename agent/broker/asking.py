@@ -14,9 +14,9 @@ from agent.broker.questions import LONGEST_ANSWER, ask_power, ask_variables, par
 
 SOCKET = "/run/coldplate-broker.sock"
 REMEDY = "systemctl enable --now coldplate-broker.socket lets the agent ask coldplate's broker for it"
-VARIABLES_PATIENCE = 2.0
+VARIABLES_PATIENCE_SECONDS = 2.0
 """Seconds: it may have to be started first, and may be waiting for the management controller meanwhile."""
-POWER_PATIENCE = 4.0
+POWER_PATIENCE_SECONDS = 4.0
 
 
 class BrokerError(OSError):
@@ -47,11 +47,11 @@ class BrokerClient:
 
         Raises BrokerError, or the OSError with which the broker failed to read them.
         """
-        return self._ask(ask_variables(pid, started), VARIABLES_PATIENCE)
+        return self._ask(ask_variables(pid, started), VARIABLES_PATIENCE_SECONDS)
 
     def power_reading(self) -> bytes:
         """The management controller's response, completion code first. Raises as `variables` does."""
-        return self._ask(ask_power(), POWER_PATIENCE)
+        return self._ask(ask_power(), POWER_PATIENCE_SECONDS)
 
     def close(self) -> None:
         """Nothing is held between two questions."""

@@ -10,11 +10,11 @@ NETFN_GROUP = 0x2C
 GET_POWER_READING = 0x02
 DCMI = 0xDC
 REQUEST = bytes((DCMI, 0x01, 0x00, 0x00))  # system power statistics, no attributes, reserved
-TIMEOUT = 1.5
+TIMEOUT_SECONDS = 1.5
 """Seconds. A controller answers within a few tenths; the kernel's driver itself gives up after 5."""
 
 
-class Device:
+class IpmiDevice:
     """An open way to ask the controller. No Protocol: importing typing costs the broker a megabyte."""
 
     def power_reading(self) -> bytes:
@@ -31,7 +31,7 @@ def device() -> str | None:
     return next((path for path in DEVICES if os.path.exists(path)), None)  # noqa: PTH110 - pathlib costs memory
 
 
-def open_device(path: str) -> Device:
+def open_device(path: str) -> IpmiDevice:
     """The device, ready to be asked. Raises OSError."""
     from agent.broker.ipmidev import DeviceTransport  # ctypes, only where there is a device
 

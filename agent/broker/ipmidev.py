@@ -13,7 +13,7 @@ import os
 import select
 from collections.abc import Callable
 
-from agent.broker.dcmi import GET_POWER_READING, NETFN_GROUP, REQUEST, TIMEOUT, Device
+from agent.broker.dcmi import GET_POWER_READING, NETFN_GROUP, REQUEST, TIMEOUT_SECONDS, IpmiDevice
 
 SYSTEM_INTERFACE = 0x0C  # IPMI_SYSTEM_INTERFACE_ADDR_TYPE
 BMC_CHANNEL = 0x0F  # IPMI_BMC_CHANNEL
@@ -40,7 +40,7 @@ class Message(ctypes.Structure):
     )
 
 
-class Request(ctypes.Structure):
+class IpmiRequest(ctypes.Structure):
     """struct ipmi_req"""
 
     _fields_ = (
@@ -51,7 +51,7 @@ class Request(ctypes.Structure):
     )
 
 
-class Response(ctypes.Structure):
+class IpmiResponse(ctypes.Structure):
     """struct ipmi_recv"""
 
     _fields_ = (
@@ -68,8 +68,8 @@ def _call_number(direction: int, number: int, size: int) -> int:
     return direction << 30 | size << 16 | ord("i") << 8 | number
 
 
-SEND_COMMAND = _call_number(2, 13, ctypes.sizeof(Request))
-RECEIVE_MSG_TRUNC = _call_number(3, 11, ctypes.sizeof(Response))
+SEND_COMMAND = _call_number(2, 13, ctypes.sizeof(IpmiRequest))
+RECEIVE_MSG_TRUNC = _call_number(3, 11, ctypes.sizeof(IpmiResponse))
 
 
 def _ioctl(file: int, number: int, argument: ctypes.Structure) -> None:
@@ -82,7 +82,7 @@ def _wait(file: int, timeout: float) -> bool:
     return bool(poll.poll(timeout * 1000))
 
 
-class DeviceTransport(Device):
+class DeviceTransport(IpmiDevice):
     """An open IPMI device."""
 
     def __init__(
@@ -98,14 +98,14 @@ class DeviceTransport(Device):
 
     def power_reading(self) -> bytes:
         """The controller's response, completion code first. Raises TimeoutError, or OSError from the device."""
-        return self._request(NETFN_GROUP, GET_POWER_READING, REQUEST, TIMEOUT)
+        return self._request(NETFN_GROUP, GET_POWER_READING, REQUEST, TIMEOUT_SECONDS)
 
     def _request(self, netfn: int, command: int, data: bytes, timeout: float) -> bytes:
         self._msgid += 1
         payload = ctypes.create_string_buffer(data, len(data))
         address = Address(SYSTEM_INTERFACE, BMC_CHANNEL, 0)
         message = Message(netfn, command, len(data), ctypes.addressof(payload))
-        request = Request(ctypes.addressof(address), ctypes.sizeof(address), self._msgid, message)
+        request = IpmiRequest(ctypes.addressof(address), ctypes.sizeof(address), self._msgid, message)
         self._ioctl(self._file, SEND_COMMAND, request)
         for _ in range(STALE_MESSAGES):
             if not self._wait(self._file, timeout):
@@ -115,11 +115,11 @@ class DeviceTransport(Device):
                 return body
         raise TimeoutError(errno.ETIMEDOUT, "no answer from the management controller")
 
-    def _receive(self) -> tuple[Response, bytes]:
+    def _receive(self) -> tuple[IpmiResponse, bytes]:
         payload = ctypes.create_string_buffer(MAX_MESSAGE)
         address = ctypes.create_string_buffer(64)
         message = Message(0, 0, len(payload), ctypes.addressof(payload))
-        response = Response(0, ctypes.addressof(address), len(address), 0, message)
+        response = IpmiResponse(0, ctypes.addressof(address), len(address), 0, message)
         self._ioctl(self._file, RECEIVE_MSG_TRUNC, response)
         return response, payload.raw[: min(response.msg.data_len, MAX_MESSAGE)]
 

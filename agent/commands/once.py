@@ -11,7 +11,7 @@ from pathlib import Path
 from agent.config.schema import Config, ConfigError
 from agent.lib import logs
 from agent.model import Snapshot
-from agent.wiring.command_line import Options, add_sources, read_config, read_options
+from agent.wiring.command_line import CommandLineOptions, add_sources, read_config, read_options
 
 HELP = "take one sample and print it"
 DESCRIPTION = (
@@ -45,14 +45,14 @@ def run(arguments: argparse.Namespace) -> int:
     return sample_once(config, read_options(arguments, config), arguments.format, arguments.textfile)
 
 
-def sample_once(config: Config, options: Options, style: str, textfile: Path | None) -> int:
+def sample_once(config: Config, options: CommandLineOptions, style: str, textfile: Path | None) -> int:
     """Take the sample and show it as `style`: text, openmetrics or json; its exit status. Raises ConfigError."""
     from agent.daemon.hub import Hub
     from agent.daemon.reloading import LastReload
     from agent.daemon.self_metrics import SelfMetrics
     from agent.lib.clock import clock
-    from agent.wiring.checks import check
     from agent.wiring.sources import make_sampling_loop
+    from agent.wiring.start_checks import check
     from exporters.page import age_of
 
     selection = check(config)

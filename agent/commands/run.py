@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to stop. Raises ConfigError and BindError."""
     from agent.daemon.systemd import Notifier
-    from agent.wiring.service import make_service
+    from agent.wiring.assembly import make_service
 
     first = [read_config(arguments)]
     options = read_options(arguments, first[0])

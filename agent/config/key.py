@@ -10,7 +10,7 @@ from agent.config import quantities
 from agent.lib.wording import shown
 
 
-class Unit(Enum):
+class Notation(Enum):
     """How a value is written in the file, where YAML's own types do not say it."""
 
     DURATION = auto()
@@ -32,7 +32,7 @@ class Key:
     """
 
     what: str
-    unit: Unit | None = None
+    unit: Notation | None = None
     least: str = ""
     above: str = ""
     most: str = ""
@@ -74,9 +74,9 @@ class Key:
         return _SUFFIXES.get(self.unit, "")
 
 
-_READERS: dict[Unit | None, Callable[[object], float]] = {
-    Unit.DURATION: quantities.duration,
-    Unit.POWER: quantities.power,
-    Unit.SIZE: quantities.size,
+_READERS: dict[Notation | None, Callable[[object], float]] = {
+    Notation.DURATION: quantities.duration,
+    Notation.POWER: quantities.power,
+    Notation.SIZE: quantities.size,
 }
-_SUFFIXES: dict[Unit | None, str] = {Unit.DURATION: "s", Unit.POWER: " W", Unit.SIZE: " B"}
+_SUFFIXES: dict[Notation | None, str] = {Notation.DURATION: "s", Notation.POWER: " W", Notation.SIZE: " B"}

@@ -17,9 +17,9 @@ import msgspec
 
 from agent.config import quantities
 from agent.config.contradictions import check_values
-from agent.config.fields import SchemaField, fields_of
-from agent.config.key import Unit
+from agent.config.key import Notation
 from agent.config.schema import POWER_FACTOR, Config, ConfigError, Section
+from agent.config.schema_fields import SchemaField, fields_of
 from agent.config.texts import check_texts
 from agent.config.wrong_types import in_words
 from agent.lib import textfile, yamltree
@@ -85,7 +85,7 @@ class _Places:
         self._walk(tree, "")
 
     def _walk(self, tree: Node | None, path: str) -> None:
-        if isinstance(tree, yamltree.Mapping):
+        if isinstance(tree, yamltree.YamlMapping):
             for key, value in yamltree.pairs_of(tree, lambda *_: None):
                 inner = f"{path}.{key.text}".lstrip(".")
                 self._lines.setdefault(inner, key.line)
@@ -139,12 +139,12 @@ class _Quantities:
 
     def __init__(self, place: _Places, power_factor: float) -> None:
         self._place = place
-        self._readers: dict[Unit, Callable[[object], object]] = {
-            Unit.DURATION: quantities.duration,
-            Unit.POWER: quantities.power,
-            Unit.SIZE: quantities.size,
-            Unit.NUMBERS: quantities.numbers,
-            Unit.LIMIT: partial(quantities.limit, power_factor=power_factor),
+        self._readers: dict[Notation, Callable[[object], object]] = {
+            Notation.DURATION: quantities.duration,
+            Notation.POWER: quantities.power,
+            Notation.SIZE: quantities.size,
+            Notation.NUMBERS: quantities.numbers,
+            Notation.LIMIT: partial(quantities.limit, power_factor=power_factor),
         }
 
     def of(self, raw: Mapping[Any, Any], section: type[Section], path: str) -> dict[Any, Any]:
@@ -170,11 +170,11 @@ class _Quantities:
         unit = None if field.key is None else field.key.unit
         if unit is None or value is None:
             return value
-        if unit is Unit.LIMIT and str(field.kind).startswith("dict") and isinstance(value, dict):
+        if unit is Notation.LIMIT and str(field.kind).startswith("dict") and isinstance(value, dict):
             return {name: self._number(each, unit, f"{path}.{name}") for name, each in value.items()}
         return self._number(value, unit, path)
 
-    def _number(self, value: Any, unit: Unit, path: str) -> Any:
+    def _number(self, value: Any, unit: Notation, path: str) -> Any:
         try:
             return self._readers[unit](value)
         except ValueError as error:

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from agent.config import quantities
-from agent.config.fields import SchemaField, entries, fields_of
-from agent.config.key import Unit
+from agent.config.key import Notation
 from agent.config.schema import Config, Section
+from agent.config.schema_fields import SchemaField, entries, fields_of
 
 BEGIN, END = "<!-- keys: made by `coldplate render configuration` -->", "<!-- keys: end -->"
 """Between these, a document holds the table."""
@@ -19,14 +19,14 @@ _HEAD = """\
 # The configuration of coldplate: every key, with its default or an example. All are optional; what is changed loses
 # its leading #. docs/configuration.md says more. (restart): a reload does not change it.
 """
-_WRITERS: dict[Unit | None, Callable[[float], str]] = {
-    Unit.DURATION: quantities.duration_text,
-    Unit.POWER: quantities.power_text,
-    Unit.SIZE: quantities.size_text,
+_WRITERS: dict[Notation | None, Callable[[float], str]] = {
+    Notation.DURATION: quantities.duration_text,
+    Notation.POWER: quantities.power_text,
+    Notation.SIZE: quantities.size_text,
 }
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _TYPES = {str: "text", bool: "true, false", int: "a whole number", float: "a number"}
-_UNITS = {Unit.LIMIT: "power, apparent power or current", Unit.NUMBERS: "numbers to numbers"}
+_UNITS = {Notation.LIMIT: "power, apparent power or current", Notation.NUMBERS: "numbers to numbers"}
 
 
 def table() -> str:

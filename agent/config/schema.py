@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from agent.config.key import Key, Unit
+from agent.config.key import Key, Notation
 
 DEVICES = ("auto", "nvml", "synthetic", "none")
 POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
@@ -43,21 +43,26 @@ class SamplingConfig(Section, frozen=True):
     """How often devices are read. Shorter periods cost processor time (performance.md)."""
 
     fast: Annotated[
-        float, Key("Period of what changes fast: power, utilization, clocks.", Unit.DURATION, "100ms", most="60s")
+        float, Key("Period of what changes fast: power, utilization, clocks.", Notation.DURATION, "100ms", most="60s")
     ] = 1.0
     slow: Annotated[
-        float, Key("Period of what changes slowly; sampling.fast or more.", Unit.DURATION, "100ms", most="1h")
+        float, Key("Period of what changes slowly; sampling.fast or more.", Notation.DURATION, "100ms", most="1h")
     ] = 15.0
     cold: Annotated[
-        float, Key("Period of what hardly changes; sampling.slow or more.", Unit.DURATION, "100ms", most="1d")
+        float, Key("Period of what hardly changes; sampling.slow or more.", Notation.DURATION, "100ms", most="1d")
     ] = 60.0
     deadline: Annotated[
         float,
-        Key("A GPU silent for longer, and for three fast periods, is down.", Unit.DURATION, "100ms", most="60s"),
+        Key("A GPU silent for longer, and for three fast periods, is down.", Notation.DURATION, "100ms", most="60s"),
     ] = 2.0
     window: Annotated[
         float,
-        Key("Span of the rolling minimum, mean and maximum; sampling.fast or more.", Unit.DURATION, "100ms", most="1h"),
+        Key(
+            "Span of the rolling minimum, mean and maximum; sampling.fast or more.",
+            Notation.DURATION,
+            "100ms",
+            most="1h",
+        ),
     ] = 60.0
 
 
@@ -76,7 +81,7 @@ class EstimateConfig(Section, frozen=True):
     """Node power where nothing measures it (racks.md)."""
 
     factor: Annotated[float, Key("How many times the power of the GPUs it is,", least="1", most="3")] = 1.1
-    per_gpu: Annotated[float, Key("and how much more for each of them.", Unit.POWER, "0W", most="10kW")] = 212.5
+    per_gpu: Annotated[float, Key("and how much more for each of them.", Notation.POWER, "0W", most="10kW")] = 212.5
 
 
 class BackendsConfig(Section, frozen=True):
@@ -153,14 +158,14 @@ class BreakerConfig(Section, frozen=True, rename={"kind": "class"}):
 
     kind: Annotated[str, Key("Its class: how long it carries how much.", words=BREAKERS, example="ul489")]
     rating: Annotated[
-        float, Key("What it carries without end.", Unit.LIMIT, example="{amperes: 60, volts: 415, phases: 3}")
+        float, Key("What it carries without end.", Notation.LIMIT, example="{amperes: 60, volts: 415, phases: 3}")
     ]
     share: Annotated[
         float | None, Key("The part of the rack's power that it carries.", above="0", most="1", example="0.5")
     ] = None
     long_delay: Annotated[
         float | None,
-        Key("With electronic: the delay at 6 times the rating.", Unit.DURATION, "500ms", most="60s", example="8s"),
+        Key("With electronic: the delay at 6 times the rating.", Notation.DURATION, "500ms", most="60s", example="8s"),
     ] = None
 
 
@@ -168,7 +173,7 @@ class ShelvesConfig(Section, frozen=True):
     """Power shelves."""
 
     number: Annotated[int, Key("How many there are.", least="1", most="100", example="8")]
-    rating: Annotated[float, Key("What each can give.", Unit.LIMIT, example="33kW")]
+    rating: Annotated[float, Key("What each can give.", Notation.LIMIT, example="33kW")]
     spare: Annotated[int, Key("How many of them may fail; fewer than there are.", least="0", most="99")] = 1
 
 
@@ -178,13 +183,17 @@ class RackConfig(Section, frozen=True):
     name: Annotated[str | None, Key("Its name; or node.rack.", example="r12")] = None
     power_budget: Annotated[
         float | None,
-        Key("What all its nodes may draw together: power, apparent power or current.", Unit.LIMIT, example="40.8kW"),
+        Key(
+            "What all its nodes may draw together: power, apparent power or current.", Notation.LIMIT, example="40.8kW"
+        ),
     ] = None
     power_factor: Annotated[float, Key("For limits in volt-amperes and amperes.", above="0", most="1")] = POWER_FACTOR
     feeds: Annotated[
         dict[str, float],
         Key(
-            "What each of its supplies may carry.", Unit.LIMIT, example="{a: 34.5kVA, b: {amperes: 180, volts_dc: 800}}"
+            "What each of its supplies may carry.",
+            Notation.LIMIT,
+            example="{a: 34.5kVA, b: {amperes: 180, volts_dc: 800}}",
         ),
     ] = {}
     breakers: dict[str, BreakerConfig] = {}
@@ -194,7 +203,7 @@ class RackConfig(Section, frozen=True):
         Key("Nodes that it has; this one and its peers if it is left out.", least="1", most="1000", example="4"),
     ] = None
     node_nameplate: Annotated[
-        float | None, Key("What a silent node is taken to draw.", Unit.LIMIT, example="10.2kW")
+        float | None, Key("What a silent node is taken to draw.", Notation.LIMIT, example="10.2kW")
     ] = None
     peers: Annotated[
         tuple[str, ...],
@@ -209,16 +218,16 @@ class RackConfig(Section, frozen=True):
 class OverrideConfig(Section, frozen=True, rename={"hold": "for"}):
     """What an alert of the rule files shall have instead, by its name."""
 
-    hold: Annotated[float | None, Key("How long before it fires.", Unit.DURATION, "0s", most="365d", example="10m")] = (
-        None
-    )
+    hold: Annotated[
+        float | None, Key("How long before it fires.", Notation.DURATION, "0s", most="365d", example="10m")
+    ] = None
     keep_firing_for: Annotated[
-        float | None, Key("How long it fires after that.", Unit.DURATION, "0s", most="365d", example="1m")
+        float | None, Key("How long it fires after that.", Notation.DURATION, "0s", most="365d", example="1m")
     ] = None
     labels: Annotated[dict[str, str], Key("Labels that are added or changed.", example="{severity: info}")] = {}
     annotations: Annotated[dict[str, str], Key("Annotations that are added or changed.", example="{team: hpc}")] = {}
     thresholds: Annotated[
-        dict[float, float], Key("Numbers of its query, and what stands instead.", Unit.NUMBERS, example="{5: 8}")
+        dict[float, float], Key("Numbers of its query, and what stands instead.", Notation.NUMBERS, example="{5: 8}")
     ] = {}
     expr: Annotated[str | None, Key("The whole query.")] = None
 
@@ -230,12 +239,14 @@ class RulesConfig(Section, frozen=True):
         tuple[str, ...],
         Key("Rule files of Prometheus, or patterns; builtin is the pack, [] none.", example="[builtin, site/*.yml]"),
     ] = ("builtin",)
-    interval: Annotated[float, Key("For groups without an interval of their own.", Unit.DURATION, "1s", most="60s")] = (
-        1.0
-    )
+    interval: Annotated[
+        float, Key("For groups without an interval of their own.", Notation.DURATION, "1s", most="60s")
+    ] = 1.0
     disable: Annotated[tuple[str, ...], Key("Names of alerts, with *.", example="[GpuHot]")] = ()
     override: dict[str, OverrideConfig] = {}
-    memory: Annotated[float, Key("For the samples that rules read.", Unit.SIZE, "1MiB", most="64GiB")] = 64 * 2.0**20
+    memory: Annotated[float, Key("For the samples that rules read.", Notation.SIZE, "1MiB", most="64GiB")] = (
+        64 * 2.0**20
+    )
     runbook_base: Annotated[
         str | None,
         Key("Where runbook_url leads; to the agents if it is left out.", example="https://docs.example/runbooks"),
@@ -248,7 +259,7 @@ class ReceiverConfig(LoginConfig, frozen=True):
     urls: Annotated[
         tuple[str, ...], Key("Addresses; each gets every alert.", example='["http://am-0.example:9093"]')
     ] = ()
-    timeout: Annotated[float, Key("How long one answer may take.", Unit.DURATION, "100ms", most="60s")] = 10.0
+    timeout: Annotated[float, Key("How long one answer may take.", Notation.DURATION, "100ms", most="60s")] = 10.0
 
 
 class NotifyConfig(Section, frozen=True):
@@ -257,9 +268,9 @@ class NotifyConfig(Section, frozen=True):
     log: Annotated[bool, Key("Whether they are written to the log.")] = True
     alertmanager: ReceiverConfig = ReceiverConfig()
     webhook: ReceiverConfig = ReceiverConfig()
-    resend: Annotated[float, Key("How often an alert that goes on is told again.", Unit.DURATION, "1s", most="1h")] = (
-        60.0
-    )
+    resend: Annotated[
+        float, Key("How often an alert that goes on is told again.", Notation.DURATION, "1s", most="1h")
+    ] = 60.0
     labels: Annotated[
         dict[str, str], Key("Added to alerts that lack them, as external_labels are.", example="{site: north}")
     ] = {}

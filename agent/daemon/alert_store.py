@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 from agent.lib.statefiles import StateFiles
 from agent.model import Alert, Instant, Phase
-from alerts import state
+from alerts import alert_state
 from alerts.engine import Evaluation, RuleEngine
 from alerts.windows import archive
 
 log = logging.getLogger("coldplate.rules")
 
-EVERY = 5.0
+EVERY_SECONDS = 5.0
 """Seconds between two writes while some alert waits for time to pass: so much of it may be lost to a crash."""
-STEADY = 60.0
+STEADY_SECONDS = 60.0
 """Seconds between two writes while alerts only go on firing: the file's age tells how long the agent was down."""
-WINDOWS_EVERY = 15.0
+WINDOWS_EVERY_SECONDS = 15.0
 """Seconds between two writes of the windows while some alert is pending or firing; they are written at the end, too."""
 
 
@@ -47,8 +47,8 @@ class AlertStateStore:
 
     def load(self, engine: RuleEngine, now: Instant) -> Loaded:
         """Give the engine what an earlier run remembered, unless that is too long ago to mean anything."""
-        saved = state.read(self._alerts, state.decode)
-        windows = state.read(self._windows, archive.decode)
+        saved = alert_state.read(self._alerts, alert_state.decode)
+        windows = alert_state.read(self._windows, archive.decode)
         if windows is not None and self._is_ours(windows.source, engine.time(now) - windows.at):
             engine.restore_windows(windows, now)
         if saved is None or not saved.count:
@@ -68,7 +68,7 @@ class AlertStateStore:
         return Loaded(tuple(lost), saved.told)
 
     def _is_ours(self, source: str, down: float) -> bool:
-        return source == self._source and down <= state.OUTAGE_TOLERANCE
+        return source == self._source and down <= alert_state.OUTAGE_TOLERANCE_SECONDS
 
     def after(self, engine: RuleEngine, done: Sequence[Evaluation], now: Instant, told: Collection[str]) -> None:
         """Write what changed in a round. `told` are the receivers that are told once, and that nothing waits for."""
@@ -78,11 +78,11 @@ class AlertStateStore:
         changed = len(records) != self._count or any(each.outcome.transitions for each in done)
         waiting = any(each.alert.phase is Phase.PENDING or each.missing_since is not None for each in records)
         age = now.mono - self._alerts_at
-        if changed or (records and age >= (EVERY if waiting or told != self._told else STEADY)):
+        if changed or (records and age >= (EVERY_SECONDS if waiting or told != self._told else STEADY_SECONDS)):
             self._count = len(records)
             self._alerts_at = now.mono
             self._write_alerts(engine, now, told)
-        if now.mono - self._windows_at >= WINDOWS_EVERY and any(
+        if now.mono - self._windows_at >= WINDOWS_EVERY_SECONDS and any(
             each.alert.phase is not Phase.RESOLVED for each in records
         ):
             self._windows_at = now.mono
@@ -97,7 +97,7 @@ class AlertStateStore:
 
     def _write_alerts(self, engine: RuleEngine, now: Instant, told: Collection[str]) -> None:
         self._told = told
-        self._files.put(self._alerts, state.encode(engine.time(now), self._source, engine.remembered(), told))
+        self._files.put(self._alerts, alert_state.encode(engine.time(now), self._source, engine.remembered(), told))
 
     def _write_windows(self, engine: RuleEngine, now: Instant) -> None:
         self._files.put(self._windows, archive.encode(engine.time(now), self._source, engine.windows.kept()))

@@ -32,7 +32,7 @@ class LastReload:
     message: str = ""
 
 
-class Reloads:
+class Reloader:
     """Keeps `last`. `reread` reads the configuration and puts it in force, or raises and changes nothing."""
 
     def __init__(

@@ -14,33 +14,33 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from agent.backends.own import OwnProcesses
-from agent.backends.protocol import Backend, ChannelError, LaneSample
+from agent.backends.own_processes import OwnProcesses
+from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
 from agent.daemon.hub import Hub
 from agent.daemon.isolation import Isolation
 from agent.lib.threads import Threads
 from agent.model import Instant, Lane, Outcome, Reading, Reason, Snapshot
+from agent.sampler.backend_runner import Runner
 from agent.sampler.health import LoopFacts
-from agent.sampler.runner import Runner
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Schedule
 from agent.sampler.settings import Settings
 from agent.worker.supervisor import Supervisor
-from agent.worker.wire import Hello, Message, Refusal
+from agent.worker.worker_messages import Hello, Message, Refusal
 
 log = logging.getLogger("coldplate.sampler")
 
 PATIENT_SHARE = 0.8
 """Share of a tick for which answers are waited for; what comes later is shown by the next snapshot."""
-HEARTBEAT = 1.0
+HEARTBEAT_SECONDS = 1.0
 """Longest seconds between two rounds of the loop."""
-PROMPT = 0.2
+PROMPT_SECONDS = 0.2
 """A backend whose last read took longer than this many seconds is not waited for."""
-GATHER = 0.005
+GATHER_SECONDS = 0.005
 """Seconds in which answers gather before they are taken: one wake-up for all GPUs, not one for each."""
-LATE = 60.0
+LATE_SECONDS = 60.0
 """Seconds that an XID error may be old when the worker tells of it; both go by the same clock."""
-OPENING = 5.0
+OPENING_SECONDS = 5.0
 """Seconds that the first snapshot waits for the devices to be opened."""
 
 Clock = Callable[[], Instant]
@@ -60,7 +60,7 @@ class SamplingLoop:
         self,
         sampler: Sampler,
         supervisor: Supervisor | None,
-        backends: Sequence[Backend],
+        backends: Sequence[BackendProtocol],
         clock: Clock,
         hub: Hub,
         tellers: Mapping[str, Teller] | None = None,
@@ -131,7 +131,7 @@ class SamplingLoop:
         self._ask_devices(lanes, now.mono)
         for runner in self._runners:
             name = runner.backend.name
-            if runner.ask(lanes, now.mono) and self._durations.get(name, 0.0) <= PROMPT:
+            if runner.ask(lanes, now.mono) and self._durations.get(name, 0.0) <= PROMPT_SECONDS:
                 self._pending.add(name)
         settings = self.sampler.settings
         limit = min(settings.deadline, PATIENT_SHARE * settings.fast)
@@ -145,7 +145,7 @@ class SamplingLoop:
         supervisor = self.supervisor
         if supervisor is not None:
             supervisor.step(self._clock().mono)
-            self._pump(self._clock().mono + OPENING, lambda: not supervisor.awaited)
+            self._pump(self._clock().mono + OPENING_SECONDS, lambda: not supervisor.awaited)
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
 
     def _take_settings(self) -> None:
@@ -168,10 +168,10 @@ class SamplingLoop:
         if self.supervisor is None:
             return
         self.supervisor.step(now)
-        downfall, self.supervisor.downfall = self.supervisor.downfall, None
-        if downfall is not None:
-            self.sampler.health.outcome(self.sampler.devices, Outcome.FAILED, downfall.detail)
-            self.sampler.refused(downfall.reason, downfall.detail)
+        exit_reason, self.supervisor.exit_reason = self.supervisor.exit_reason, None
+        if exit_reason is not None:
+            self.sampler.health.outcome(self.sampler.devices, Outcome.FAILED, exit_reason.detail)
+            self.sampler.refused(exit_reason.reason, exit_reason.detail)
 
     def _publish(self, lanes: Sequence[Lane]) -> None:
         now = self._clock()
@@ -213,7 +213,7 @@ class SamplingLoop:
             if left <= 0:
                 return
             self.heartbeat += 1
-            self._wait(min(left, HEARTBEAT))
+            self._wait(min(left, HEARTBEAT_SECONDS))
             if self._reconfigured is not None:
                 self._take_settings()
                 until = min(until, self.schedule.next_tick)
@@ -225,7 +225,7 @@ class SamplingLoop:
                 self._tend_worker(self._clock().mono)
 
     def _breathe(self) -> None:
-        select.select((), (), (), GATHER)
+        select.select((), (), (), GATHER_SECONDS)
 
     def _wait(self, seconds: float) -> None:
         poll = select.poll()
@@ -273,7 +273,9 @@ class SamplingLoop:
             self._refused(message)
         else:
             wall = self._clock().wall
-            self.sampler.take_xids([replace(xid, wall=min(max(xid.wall, wall - LATE), wall)) for xid in message])
+            self.sampler.take_xids(
+                [replace(xid, wall=min(max(xid.wall, wall - LATE_SECONDS), wall)) for xid in message]
+            )
         if isinstance(message, (LaneSample, ChannelError)) and message.lane is Lane.FAST:
             self._pending.discard(message.channel)
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from types import FrameType
 
 from agent.daemon.hub import Hub
-from agent.daemon.reloading import Reloads
-from agent.daemon.rule_loop import RuleManager
+from agent.daemon.reloading import Reloader
+from agent.daemon.rule_manager import RuleManager
 from agent.daemon.sampling import SamplingLoop
 from agent.daemon.systemd import Notifier
 from agent.lib.statefiles import StateFiles
@@ -31,25 +31,25 @@ from exporters.server import HttpServer
 
 log = logging.getLogger("coldplate")
 
-SWITCH = 0.0001
+SWITCH_SECONDS = 0.0001
 """Seconds after which a thread that computes lets another one in.
 
 Every system call of the thread that serves gives the interpreter away, and while rules are computed it comes back
 only after this long. A client takes some six of them: with 0.5 ms, 5,000 rules let the queue of clients grow.
 """
-HURRY = 0.00001
+HURRY_SECONDS = 0.00001
 """The same while clients come faster than they are taken: a thread that computes is held up more, for them alone."""
-PATIENCE = 30.0
+PATIENCE_SECONDS = 30.0
 """Seconds that the sampling loop may stand still before it is in trouble."""
-LOOK = 1.0
+LOOK_SECONDS = 1.0
 """Seconds between two looks at the threads."""
-CLOSING = 2.0
+CLOSING_SECONDS = 2.0
 """Seconds that the state files have at the end, and a reload that is under way."""
 
 
 def hurry(pressed: bool) -> None:
     """Let the thread that serves in sooner, or no longer."""
-    sys.setswitchinterval(HURRY if pressed else SWITCH)
+    sys.setswitchinterval(HURRY_SECONDS if pressed else SWITCH_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Parts:
     sampling: SamplingLoop
     rack: RackMonitor
     rules: RuleManager
-    reloads: Reloads
+    reloads: Reloader
     server: HttpServer
     notifier: Notifier
     telemetry_path: str
@@ -84,7 +84,7 @@ class Service:
         self._on_signals()
         parts = self._parts
         parts.server.start()
-        sampler = parts.threads.begin("sampler", parts.sampling.run, patience=PATIENCE, vital=True)
+        sampler = parts.threads.begin("sampler", parts.sampling.run, patience=PATIENCE_SECONDS, vital=True)
         parts.reloads.start()
         parts.rack.start()
         parts.rules.start()
@@ -93,7 +93,7 @@ class Service:
         gc.collect()
         gc.freeze()
         while "stop" not in self._wanted:
-            self._wait(LOOK if self._announced else 0.05)
+            self._wait(LOOK_SECONDS if self._announced else 0.05)
             if "reload" in self._wanted:
                 self._wanted.discard("reload")
                 parts.reloads.ask()
@@ -139,13 +139,13 @@ class Service:
         parts = self._parts
         log.info("stopping")
         parts.notifier.send(STOPPING=1)
-        parts.reloads.stop(CLOSING)
+        parts.reloads.stop(CLOSING_SECONDS)
         parts.sampling.stop()
         sampler.join(5.0)
         parts.rules.stop()
         parts.rack.stop()
         parts.server.stop()
-        parts.files.stop(CLOSING)
+        parts.files.stop(CLOSING_SECONDS)
         parts.sampling.close(time.sleep)
         log.info("stopped")
 

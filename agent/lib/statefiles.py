@@ -17,7 +17,7 @@ from agent.lib.threads import Threads
 
 log = logging.getLogger("coldplate.state")
 
-AGAIN = 5.0
+AGAIN_SECONDS = 5.0
 """Seconds until what could not be written is tried again."""
 
 
@@ -73,7 +73,7 @@ class StateFiles:
                     if not good and not self._stopping:
                         self._wanted[path] = content  # behind the others
                 if not good:
-                    self._work.wait_for(lambda: self._stopping, AGAIN)
+                    self._work.wait_for(lambda: self._stopping, AGAIN_SECONDS)
 
     def _write(self, path: Path, content: bytes) -> bool:
         before = self._states[path]

@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 log = logging.getLogger("coldplate.threads")
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 """Seconds between the end of a thread's work by an exception and its next beginning, doubled each time."""
-SETTLED = 2.0
+SETTLED_SECONDS = 2.0
 """Seconds of work after which a thread that fell is well again."""
-SOUND_AFTER = 60.0
+SOUND_AFTER_SECONDS = 60.0
 """Seconds of work after which the next pause is the shortest again."""
-AWAY = 5.0
+AWAY_SECONDS = 5.0
 """Seconds between two looks after which nobody is said to stand still: the whole process did not run meanwhile."""
 
 Work = Callable[[], None]
@@ -52,7 +52,7 @@ class KeptThread:
         self._clock = clock
         self._thread: threading.Thread | None = None
         self._told = ""
-        self._pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE_SECONDS
         self._fallen = False
         self._seen = 0
         self._moved_at = clock()
@@ -87,7 +87,7 @@ class KeptThread:
 
     def look(self, now: float, away: bool) -> None:
         """Whether it is well at a monotonic second; `away` excuses it, since the process itself did not run."""
-        if self._fallen and now - self._began_at > SETTLED:
+        if self._fallen and now - self._began_at > SETTLED_SECONDS:
             self._fallen, self.trouble = False, ""
         if self.patience is None or self._thread is None or self._fallen:
             return
@@ -113,9 +113,9 @@ class KeptThread:
             else:
                 self.done = True
                 return
-            if self._clock() - began > SOUND_AFTER:
-                self._pause, self._told = FIRST_PAUSE, ""
-            self._pause, pause = min(2 * self._pause, LONGEST_PAUSE), self._pause
+            if self._clock() - began > SOUND_AFTER_SECONDS:
+                self._pause, self._told = FIRST_PAUSE_SECONDS, ""
+            self._pause, pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS), self._pause
             threading.Event().wait(pause)
 
     def _fell(self, error: BaseException) -> None:
@@ -160,7 +160,7 @@ class Threads:
     def tend(self) -> None:
         """Start what could not be started, and look for what stands still. To be called every second or so."""
         now = self._clock()
-        away = now - self._looked_at > AWAY
+        away = now - self._looked_at > AWAY_SECONDS
         self._looked_at = now
         with self._lock:
             for kept in [each for each in self._kept if each.done]:

@@ -62,7 +62,7 @@ class Bounds:
 
 
 @dataclass(slots=True, eq=False)
-class Scalar:
+class YamlScalar:
     """A text as it is written. The tag tells whether it may be something else: a number, or null."""
 
     text: str
@@ -71,7 +71,7 @@ class Scalar:
 
 
 @dataclass(slots=True, eq=False)
-class Listing:
+class YamlList:
     """A list of nodes."""
 
     items: list[Node]
@@ -81,7 +81,7 @@ class Listing:
 
 
 @dataclass(slots=True, eq=False)
-class Mapping:
+class YamlMapping:
     """Pairs of nodes in the order of the text; a merge is a pair like the others."""
 
     pairs: list[tuple[Node, Node]]
@@ -90,13 +90,13 @@ class Mapping:
     size: int = 0
 
 
-Node = Union[Scalar, Listing, Mapping]
-_AnyNode = TypeVar("_AnyNode", Scalar, "Listing | Mapping")
+Node = Union[YamlScalar, YamlList, YamlMapping]
+_AnyNode = TypeVar("_AnyNode", YamlScalar, "YamlList | YamlMapping")
 Refuse = Callable[[str, int], object]
 """Is told of a problem and its line, and may raise; what is wrong is left out where it does not."""
 
 
-class Tree(NamedTuple):
+class YamlTree(NamedTuple):
     """A text's tree; no root where it is empty. `is_shared` tells that aliases put some node at several places.
 
     `rest` is the line at which something stands after the document, 0 where nothing does.
@@ -112,7 +112,7 @@ def load(text: str, bounds: Bounds) -> Any:
     return plain(compose(text, bounds).root)
 
 
-def compose(text: str, bounds: Bounds, *, lone: bool = True, libyaml: bool = True) -> Tree:
+def compose(text: str, bounds: Bounds, *, lone: bool = True, libyaml: bool = True) -> YamlTree:
     """The tree of the one document of a text. Raises YamlError.
 
     Empty documents may follow, since a `---` at the end makes one; others, where the first need not be `lone`: they are
@@ -125,15 +125,15 @@ def compose(text: str, bounds: Bounds, *, lone: bool = True, libyaml: bool = Tru
 
 def is_null(node: Node) -> bool:
     """Whether nothing is written there, or null."""
-    return isinstance(node, Scalar) and (node.tag == "!!null" or (node.tag == PLAIN and node.text in NULLS))
+    return isinstance(node, YamlScalar) and (node.tag == "!!null" or (node.tag == PLAIN and node.text in NULLS))
 
 
 def size_of(node: Node) -> int:
     """Bytes of memory that a node takes, about; aliases are counted as if they were written out."""
-    return _OVERHEAD + len(node.text) if isinstance(node, Scalar) else node.size
+    return _OVERHEAD + len(node.text) if isinstance(node, YamlScalar) else node.size
 
 
-def pairs_of(node: Mapping, refuse: Refuse) -> Iterator[tuple[Scalar, Node]]:
+def pairs_of(node: YamlMapping, refuse: Refuse) -> Iterator[tuple[YamlScalar, Node]]:
     """The pairs of a mapping: its own, and then those that it merges and has not itself.
 
     Of two that it merges the first counts. What is merged may merge others in its turn.
@@ -146,9 +146,9 @@ def pairs_of(node: Mapping, refuse: Refuse) -> Iterator[tuple[Scalar, Node]]:
             waiting.pop()
             continue
         own: set[str] = set()
-        sources: list[Mapping] = []
+        sources: list[YamlMapping] = []
         for key, value in current.pairs:
-            if not isinstance(key, Scalar):
+            if not isinstance(key, YamlScalar):
                 refuse("a key must be a plain name, not a list or a mapping", key.line)
             elif key.text in own:
                 refuse(f"{one_line(key.text, 80)}: the key is there twice; remove one", key.line)
@@ -162,13 +162,13 @@ def pairs_of(node: Mapping, refuse: Refuse) -> Iterator[tuple[Scalar, Node]]:
         waiting.append(iter(sources))
 
 
-def _is_merge(key: Scalar) -> bool:
+def _is_merge(key: YamlScalar) -> bool:
     return (key.tag == PLAIN and key.text == _MERGE) or key.tag == "!!merge"
 
 
-def _sources(value: Node, refuse: Refuse) -> list[Mapping]:
-    given = value.items if isinstance(value, Listing) else [value]
-    found = [each for each in given if isinstance(each, Mapping)]
+def _sources(value: Node, refuse: Refuse) -> list[YamlMapping]:
+    given = value.items if isinstance(value, YamlList) else [value]
+    found = [each for each in given if isinstance(each, YamlMapping)]
     if len(found) < len(given):
         refuse(f"{_MERGE}: merges mappings alone; give one, an alias of one, or a list of them", value.line)
     return found
@@ -181,10 +181,10 @@ def plain(node: Node | None, path: str = "") -> Any:
     """
     if node is None:
         return None
-    if isinstance(node, Scalar):
+    if isinstance(node, YamlScalar):
         return _value(node, path)
     _refuse_tag(node, path)
-    if isinstance(node, Listing):
+    if isinstance(node, YamlList):
         return [plain(each, f"{path}[{number}]") for number, each in enumerate(node.items)]
     made: dict[Any, Any] = {}
     for key, value in pairs_of(node, lambda problem, line: _fail(path, problem, line)):
@@ -202,7 +202,7 @@ def _refuse_tag(node: Node, path: str) -> None:
         _fail(path, f"the tag {shown(node.tag)} is not understood; remove it", node.line)
 
 
-def _value(node: Scalar, path: str) -> Any:
+def _value(node: YamlScalar, path: str) -> Any:
     _refuse_tag(node, path)
     try:
         return node.text if node.tag == TEXT else resolve(node.text, node.tag)
@@ -283,7 +283,7 @@ class _Anchor:
 class _Open:
     """A list or mapping whose end has not come, and what it comes to so far."""
 
-    node: Listing | Mapping
+    node: YamlList | YamlMapping
     anchor: _Anchor | None
     is_flow: bool
     key: Node | None = None
@@ -306,7 +306,7 @@ class _Composer:
         self._nodes = self._characters = self._documents = 0
         self._is_shared = False
 
-    def tree(self, events: Iterator[yaml.Event]) -> Tree:
+    def tree(self, events: Iterator[yaml.Event]) -> YamlTree:
         from yaml import events as kinds
 
         steps: dict[type, Callable[[Any], None]] = {
@@ -327,8 +327,8 @@ class _Composer:
             if step is not None:
                 step(event) if self._documents <= 1 else self._later(event)
         root = self._root
-        is_empty = isinstance(root, Scalar) and root.tag == PLAIN and not root.text
-        return Tree(None if is_empty else root, self._is_shared, rest)
+        is_empty = isinstance(root, YamlScalar) and root.tag == PLAIN and not root.text
+        return YamlTree(None if is_empty else root, self._is_shared, rest)
 
     def _rest(self, event: Any) -> int:
         """The line of whatever stands after a document but ends, beginnings, comments and spaces; 0 if nothing does."""
@@ -361,7 +361,7 @@ class _Composer:
         if not fits(text, tag):
             self._fail(f"{shown(text)} with the tag {shown(tag)} is not understood; remove the tag", line)
         self._count(1, len(text), line)
-        self._add(self._named(event, Scalar(text, tag, line), 1, len(text)), 1, len(text))
+        self._add(self._named(event, YamlScalar(text, tag, line), 1, len(text)), 1, len(text))
 
     def _refuse_newer(self, event: Any, line: int) -> None:
         """Refuse what later versions of YAML allow, and Prometheus does not."""
@@ -394,7 +394,7 @@ class _Composer:
             self._fail(
                 f"a {'list' if is_list else 'mapping'} with the tag {tag} is not understood; remove the tag", line
             )
-        node = self._named(event, Listing([], tag, line) if is_list else Mapping([], tag, line), 0, 0)
+        node = self._named(event, YamlList([], tag, line) if is_list else YamlMapping([], tag, line), 0, 0)
         self._count(1, 0, line)
         anchor = self._anchors[event.anchor] if event.anchor is not None else None
         self._open.append(_Open(node, anchor, bool(event.flow_style)))
@@ -433,7 +433,7 @@ class _Composer:
         into = self._open[-1]
         into.nodes += nodes
         into.characters += characters
-        if isinstance(into.node, Listing):
+        if isinstance(into.node, YamlList):
             into.node.items.append(node)
         elif into.key is None:
             into.key = node

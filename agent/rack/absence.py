@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-GRACE = 30.0
+GRACE_SECONDS = 30.0
 """Seconds that a node may be missing: an agent that is restarted is back within them."""
 
 
@@ -30,6 +30,6 @@ class Absences:
 
     def silent(self, now: float) -> int | None:
         """How many have been missing for long; None while nobody has looked for long enough to know."""
-        if self._began is None or now - self._began < GRACE:
+        if self._began is None or now - self._began < GRACE_SECONDS:
             return None
-        return sum(1 for since in (*self._since.values(), *self._nameless) if now - since >= GRACE)
+        return sum(1 for since in (*self._since.values(), *self._nameless) if now - since >= GRACE_SECONDS)

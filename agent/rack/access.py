@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from agent.lib.credentials import LOOPBACK, authorization, certificates, check_login
 from agent.lib.textfile import ReadError
-from agent.rack.faults import Fault, PeerError
-from agent.rack.targets import Entry, HostEntry, Target, show_address
-from agent.rack.wire import PATH
+from agent.rack.peer_errors import PeerError, PeerFault
+from agent.rack.peer_messages import PATH
+from agent.rack.targets import Entry, HostEntry, PeerTarget, show_address
 
 if TYPE_CHECKING:  # costs memory, so it is loaded only where peers speak TLS
     import ssl
@@ -40,12 +40,12 @@ class Access:
         if not all(isinstance(each, HostEntry) and each.host in LOOPBACK for each in entries):
             raise ValueError("would send the credentials in clear; set scheme: https")
 
-    def request(self, target: Target) -> bytes:
+    def request(self, target: PeerTarget) -> bytes:
         """The question, as it is sent. Raises PeerError."""
         try:
             login = authorization(self.username, self.password_file, self.bearer_token_file)
         except ValueError as error:
-            raise PeerError(Fault.CONNECT, f"no credentials: {error}") from error
+            raise PeerError(PeerFault.CONNECT, f"no credentials: {error}") from error
         lines = [
             f"GET {PATH} HTTP/1.1",
             f"Host: {show_address(target.host, target.port)}",
@@ -56,7 +56,7 @@ class Access:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
 
 
-class Trust:
+class PeerTrust:
     """Whom to trust with TLS: one context for all peers, made anew when the file of certificates changes."""
 
     def __init__(self, access: Access) -> None:
@@ -79,7 +79,7 @@ class Trust:
                     context.verify_mode = ssl.CERT_NONE
                 self._context, self._stamp = context, stamp
         except ReadError as error:
-            raise PeerError(Fault.CONNECT, f"ca_file {error}") from error
+            raise PeerError(PeerFault.CONNECT, f"ca_file {error}") from error
         except OSError as error:  # also what ssl raises
-            raise PeerError(Fault.CONNECT, f"ca_file {access.ca_file}: {error.strerror or error}") from error
+            raise PeerError(PeerFault.CONNECT, f"ca_file {access.ca_file}: {error.strerror or error}") from error
         return self._context

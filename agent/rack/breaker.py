@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp, inf, log
 
-LONG_DELAY = 12.0
+LONG_DELAY_SECONDS = 12.0
 """Seconds at 6 times the rating, where an electronic trip unit's setting is not told: half of the range's end."""
 FORMER_LOAD = 0.9
 """The load that a breaker is taken to have carried before anybody looked: beyond it nobody plans."""
@@ -47,7 +47,7 @@ def through(hold: float, load: float, seconds: float, instant: float = inf) -> C
     return Curve(hold, seconds / log(load**2 / (load**2 - hold**2)), instant)
 
 
-def electronic(long_delay: float = LONG_DELAY) -> Curve:
+def electronic(long_delay: float = LONG_DELAY_SECONDS) -> Curve:
     """A trip unit whose long delay is set to so many seconds at 6 times its rating; the earliest within tolerance."""
     return through(1.05, 6.0, 0.8 * long_delay)
 

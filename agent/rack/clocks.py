@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-LIMIT = 2.0
+LIMIT_SECONDS = 2.0
 """Seconds by which a clock may differ before what it tells is moved."""
-STEADY = 0.5
+STEADY_SECONDS = 0.5
 """Seconds by which two readings of one offset may differ: an answer takes up to 0.8 s on its way, most take none."""
 
 
@@ -26,12 +26,12 @@ class PeerClock:
     def hear(self, offset: float) -> bool:
         """Take note of a reading; whether the peer's seconds can be told as ours."""
         before, self.offset = self.offset, offset
-        if abs(offset) <= LIMIT:
+        if abs(offset) <= LIMIT_SECONDS:
             self.shift = 0
             return True
         if self.shift and abs(offset - self.shift) <= 1:
             return True
-        if before is None or abs(offset - before) > STEADY:
+        if before is None or abs(offset - before) > STEADY_SECONDS:
             return False
         self.shift = round(offset)
         return True

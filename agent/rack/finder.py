@@ -14,15 +14,15 @@ from pathlib import Path
 
 from agent.lib.textfile import ReadError
 from agent.lib.threads import Threads
-from agent.rack.targets import MOST, Entry, FileEntry, HostEntry, Target, read_file, show_address
+from agent.rack.targets import MOST, Entry, FileEntry, HostEntry, PeerTarget, read_file, show_address
 
 log = logging.getLogger("coldplate.rack")
 
-LOOK = 2.0
+LOOK_SECONDS = 2.0
 """Seconds between two looks at files."""
-ASK = 30.0
+ASK_SECONDS = 30.0
 """Seconds between two questions for the same name."""
-AGAIN = 5.0
+AGAIN_SECONDS = 5.0
 """Seconds after which a question that failed is asked again."""
 _Stamp = tuple[int, int, int]
 
@@ -62,7 +62,7 @@ class Finder:
         self._said: dict[str, str] = {}
         self._stopping = threading.Event()
         self._threads = threads or Threads()
-        self.targets: tuple[Target, ...] = ()
+        self.targets: tuple[PeerTarget, ...] = ()
         """Swapped by reference, for any thread."""
         self.looked = False
         """Whether everything was looked up once, with or without success."""
@@ -96,7 +96,7 @@ class Finder:
             except Exception as error:
                 # A defect of ours must not end the search for good; what was found stays.
                 self._say("finder", f"{type(error).__name__}: {error}")
-            self._stopping.wait(LOOK)
+            self._stopping.wait(LOOK_SECONDS)
 
     def _hosts(self) -> Iterator[HostEntry]:
         for entry in self._entries:
@@ -132,18 +132,18 @@ class Finder:
         due, known = self._names.get(key, (-inf, ()))
         if self._clock() < due:
             return False
-        pause = ASK
+        pause = ASK_SECONDS
         try:
             known = tuple(self._resolve(*key)) or known
             self._say(entry.host, "")
         except (OSError, UnicodeError) as error:
-            pause = AGAIN
+            pause = AGAIN_SECONDS
             self._say(entry.host, str(error))
         self._names[key] = (self._clock() + pause, known)
         return True
 
-    def _found(self, entries: Sequence[HostEntry]) -> tuple[Target, ...]:
-        found: dict[str, Target] = {}
+    def _found(self, entries: Sequence[HostEntry]) -> tuple[PeerTarget, ...]:
+        found: dict[str, PeerTarget] = {}
         for entry in entries:
             for target in self._targets(entry):
                 found.setdefault(target.name, target)
@@ -151,7 +151,7 @@ class Finder:
             self._say("peers", f"{len(found)} peers were found, and {MOST} are the most: the rest is left out")
         return tuple(found.values())[:MOST]
 
-    def _targets(self, entry: HostEntry) -> Iterator[Target]:
+    def _targets(self, entry: HostEntry) -> Iterator[PeerTarget]:
         host, port = entry.host, entry.port
         if is_literal(host):
             addresses: tuple[str, ...] = (host,)
@@ -160,10 +160,10 @@ class Finder:
         else:
             return  # not asked for yet
         if not entry.many:
-            yield Target(show_address(host, port), host, port, addresses)
+            yield PeerTarget(show_address(host, port), host, port, addresses)
             return
         for address in addresses:
-            yield Target(show_address(address, port), host, port, (address,))
+            yield PeerTarget(show_address(address, port), host, port, (address,))
 
     def _say(self, what: str, problem: str) -> None:
         """Say a problem once, and once that it is over."""

@@ -12,9 +12,9 @@ from agent.rack.breaker import Curve, trip_seconds, unknown_heat, warmed
 
 WORTH = 0.02
 """By how much some breaker's heat must have changed to be worth writing down."""
-AT_LEAST = 600.0
+AT_LEAST_SECONDS = 600.0
 """Seconds after which it is written down all the same: what stays as it is must not become too old."""
-KEPT_FOR = 3600.0
+KEPT_FOR_SECONDS = 3600.0
 """Seconds after which what was written down says nothing any more."""
 
 
@@ -58,7 +58,7 @@ class KeptBreaker(msgspec.Struct, frozen=True):
         return same and 0 <= self.heat <= 1 and 0 <= self.load < 1e3
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptHeats(msgspec.Struct, frozen=True):
     """What is written down: wall seconds, and each breaker by name."""
 
     at: float
@@ -66,7 +66,7 @@ class Kept(msgspec.Struct, frozen=True):
     breakers: dict[str, KeptBreaker]
 
 
-_decoder = msgspec.json.Decoder(Kept)
+_decoder = msgspec.json.Decoder(KeptHeats)
 
 
 class Heats:
@@ -93,7 +93,7 @@ class Heats:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return False
         down = now.wall - kept.at
-        if kept.rack != self._rack or not 0 <= down <= KEPT_FOR:
+        if kept.rack != self._rack or not 0 <= down <= KEPT_FOR_SECONDS:
             return False
         for each in self._breakers:
             known = kept.breakers.get(each.name)
@@ -122,7 +122,7 @@ class Heats:
         """What to write down, if that has changed since it was asked for, or is long ago."""
         written = self._written
         changed = any(abs(heat - written.get(name, (9.0, 0.0))[0]) > WORTH for name, (heat, _) in self._known.items())
-        late = bool(self._known) and abs(wall - self._written_at) >= AT_LEAST
+        late = bool(self._known) and abs(wall - self._written_at) >= AT_LEAST_SECONDS
         return self.kept(wall) if changed or late else None
 
     def kept(self, wall: float) -> bytes:
@@ -135,4 +135,4 @@ class Heats:
             for each in self._breakers
             if each.name in self._known
         }
-        return msgspec.json.encode(Kept(wall, self._rack, found))
+        return msgspec.json.encode(KeptHeats(wall, self._rack, found))

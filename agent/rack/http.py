@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from agent.rack.wire import GarbageError
+from agent.rack.peer_messages import GarbageError
 
 MAX_HEAD = 8 * 1024
 MAX_BODY = 64 * 1024
@@ -24,7 +24,7 @@ _OK = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """`closes`: the connection cannot be used again. The body of any status but 200 is left unread."""
 
     status: int
@@ -45,7 +45,7 @@ class AnswerReader:
         """Whether something of an answer is there."""
         return bool(self._buffer)
 
-    def feed(self, data: bytes) -> Answer | None:
+    def feed(self, data: bytes) -> HttpAnswer | None:
         """Take in what came; the answer once it is whole. Raises GarbageError."""
         self._buffer += data
         end = self._buffer.find(b"\r\n\r\n", 0, MAX_HEAD)
@@ -59,7 +59,7 @@ class AnswerReader:
             raise GarbageError("no HTTP answer")
         code = int(status[1])
         if code != _OK:
-            return Answer(code, closes=True)
+            return HttpAnswer(code, closes=True)
         whole = end + 4 + _length(head)
         if len(self._buffer) < whole:
             return None
@@ -67,7 +67,7 @@ class AnswerReader:
             raise GarbageError("the answer is longer than it says")
         body = bytes(self._buffer[end + 4 :])
         self._buffer.clear()
-        return Answer(code, body, closes=head.startswith(_OLD) or _CLOSE.search(head) is not None)
+        return HttpAnswer(code, body, closes=head.startswith(_OLD) or _CLOSE.search(head) is not None)
 
 
 def _may_begin(buffer: bytearray) -> bool:

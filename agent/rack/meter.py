@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from math import floor
 
-KEPT = 8
+KEPT_SECONDS = 8
 """Seconds that are remembered, and told."""
-SET_BACK = 2
+SET_BACK_SECONDS = 2
 """Seconds by which the clock must have been set back before what was told counts no more."""
 
 
-class Meter:
+class NodeMeter:
     """Belongs to one thread at a time. All times are wall seconds; samples come in their order."""
 
     def __init__(self, patience: float = 3.0) -> None:
@@ -42,18 +42,18 @@ class Meter:
     def told(self, now: float) -> tuple[int, tuple[float | None, ...]]:
         """The last second that ended, and the power in the last seconds up to it; None where it is not known."""
         last = self._settle(now)
-        return last, tuple(self._seconds.get(second) for second in range(last - KEPT + 1, last + 1))
+        return last, tuple(self._seconds.get(second) for second in range(last - KEPT_SECONDS + 1, last + 1))
 
     def _settle(self, now: float) -> int:
         """Settle what has ended; the last second that is settled."""
         newest = floor(now)
         last = self._last
-        if last is None or not last - SET_BACK <= newest <= last + KEPT + self.patience:
+        if last is None or not last - SET_BACK_SECONDS <= newest <= last + KEPT_SECONDS + self.patience:
             self._begin(newest)
             return newest
         for second in range(last + 1, newest + 1):
             self._seconds[second] = self._value(second)
-            self._seconds.pop(second - KEPT, None)
+            self._seconds.pop(second - KEPT_SECONDS, None)
             self._samples = []
         self._last = max(last, newest)
         return self._last

@@ -19,16 +19,16 @@ from agent.model import Instant, Reading, Series, Snapshot
 from agent.rack.absence import Absences
 from agent.rack.access import Access
 from agent.rack.agreement import BUDGET, FEEDS, NODES, differing, most_nodes
-from agent.rack.faults import Fault
 from agent.rack.finder import Finder
 from agent.rack.heat import Breaker, Heats
-from agent.rack.ledger import Ledger, Sum
-from agent.rack.meter import Meter
-from agent.rack.peers import WELL, Member, Peers
+from agent.rack.meter import NodeMeter
+from agent.rack.peer_errors import PeerFault
+from agent.rack.peer_messages import MOST_LIMITS, MOST_NAME, VERSION, Report, encode
+from agent.rack.peers import WELL_SECONDS, Member, Peers
 from agent.rack.poller import Poller
+from agent.rack.power_ledger import PowerLedger, Sum
 from agent.rack.series import Limits, RackSeries
-from agent.rack.targets import Entry, Target
-from agent.rack.wire import MOST_LIMITS, MOST_NAME, VERSION, Report, encode
+from agent.rack.targets import Entry, PeerTarget
 
 log = logging.getLogger("coldplate.rack")
 
@@ -40,12 +40,12 @@ BEYOND_BUDGET = 2.0
 EARLIEST, LATEST = 0.1, 0.25
 """Where in the second rounds of polling begin; the others' second must have ended, although clocks differ a little."""
 MOST_FEEDS = MOST_LIMITS - 8
-SETTLED = 5.0
+SETTLED_SECONDS = 5.0
 """Seconds after which the rack is added up even though some peer was not looked up yet."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RackOptions:
     """What the configuration says of the rack; `name` is empty where there is none, times are in seconds.
 
     `nodes_expected` is None where the peers are to be counted, `nameplate`, `budget` and the limits of `feeds` are in
@@ -92,7 +92,7 @@ class RackMonitor:
     def __init__(
         self,
         member: Member,
-        options: Options,
+        options: RackOptions,
         clock: Callable[[], Instant],
         chance: Callable[[], float],
         threads: Threads | None = None,
@@ -106,11 +106,11 @@ class RackMonitor:
         self._chance = chance
         self._phase = EARLIEST + (LATEST - EARLIEST) * chance()
         self._lock = threading.Lock()
-        self._meter = Meter(options.patience)
+        self._meter = NodeMeter(options.patience)
         self._found: tuple[int, Series | None] = (0, None)
         self._running = False
         self._lonely = False
-        self._excess, self._excess_at = 0, -WELL
+        self._excess, self._excess_at = 0, -WELL_SECONDS
         self._changes = 0
         self._made: tuple[tuple[int, int], tuple[Reading, ...]] = ((0, -1), ())
         self._begin()
@@ -134,7 +134,7 @@ class RackMonitor:
         with self._lock:
             return self._heats.restore(body, self._clock())
 
-    def reconfigure(self, options: Options) -> None:
+    def reconfigure(self, options: RackOptions) -> None:
         """Watch as these say from now on; what is known stays where the peers do."""
         before = self._options
         if (options.name, options.entries, options.access) == (before.name, before.entries, before.access):
@@ -207,13 +207,13 @@ class RackMonitor:
 
     # What the poller brings.
 
-    def answered(self, target: Target, body: bytes, sent: Instant, received: Instant) -> int:
+    def answered(self, target: PeerTarget, body: bytes, sent: Instant, received: Instant) -> int:
         with self._lock:
             self._changes += 1
             self._meet()
             return self._peers.answered(target, body, sent, received)
 
-    def failed(self, target: Target, fault: Fault, detail: str) -> int:
+    def failed(self, target: PeerTarget, fault: PeerFault, detail: str) -> int:
         with self._lock:
             self._changes += 1
             self._meet()
@@ -265,7 +265,7 @@ class RackMonitor:
         """Count the seconds in which this node draws more than is counted; say it once, until it was well for long."""
         if watts is None or watts <= cap or second <= self._excess_at:
             return
-        if second - self._excess_at > WELL:
+        if second - self._excess_at > WELL_SECONDS:
             facts = {"watts": f"{watts:.0f}", "counted": f"{cap:.0f}"}
             text = "this node draws more than is counted of a node: see to rack.node_nameplate or rack.power_budget"
             log.warning(text, extra={"facts": facts})
@@ -309,7 +309,7 @@ class RackMonitor:
 
     def _begin(self) -> None:
         """A rack of which nothing is known yet."""
-        self._ledger = Ledger()
+        self._ledger = PowerLedger()
         self._peers = Peers(self._member, self._ledger, self._chance)
         self._bound_peers()
         self._series = RackSeries(self._options.name)
@@ -333,7 +333,7 @@ class RackMonitor:
         options = self._options
         if not options.entries:
             return
-        self._settled_by = self._clock().mono + SETTLED
+        self._settled_by = self._clock().mono + SETTLED_SECONDS
         self._finder.start()
         finder = self._finder
         self._poller = Poller(lambda: finder.targets, options.access, self, self._clock, self._phase, self._threads)

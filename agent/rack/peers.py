@@ -14,18 +14,18 @@ from math import inf
 
 from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Node, Series
-from agent.rack.clocks import LIMIT, PeerClock, own_lead
-from agent.rack.faults import Fault
-from agent.rack.ledger import Ledger
-from agent.rack.targets import Target
-from agent.rack.wire import GarbageError, Report, decode
+from agent.rack.clocks import LIMIT_SECONDS, PeerClock, own_lead
+from agent.rack.peer_errors import PeerFault
+from agent.rack.peer_messages import GarbageError, Report, decode
+from agent.rack.power_ledger import PowerLedger
+from agent.rack.targets import PeerTarget
 
 log = logging.getLogger("coldplate.rack")
 
 RESTS = (0, 1, 3, 4)
 """Rounds for which a peer is left alone after one failure, two, three, and more of them in a row."""
 OWN_REST = 30
-WELL = 60.0
+WELL_SECONDS = 60.0
 """Seconds for which a peer must have answered before a failure of a known kind is said again."""
 _SHOWN = 200
 
@@ -52,8 +52,8 @@ class Peer:
     run: str | None = None
     misses: int = 0
     clock: PeerClock = field(default_factory=PeerClock)
-    failures: Tally[Fault] = field(default_factory=Tally)
-    said: set[Fault] = field(default_factory=set)
+    failures: Tally[PeerFault] = field(default_factory=Tally)
+    said: set[PeerFault] = field(default_factory=set)
     """Failures that were said, and will not be said again before it has been well for long."""
     missed: bool = True
     """Whether its return is worth a line."""
@@ -63,7 +63,7 @@ class Peer:
 class Peers:
     """The state of all targets. `chance` gives a number from 0 to 1. Belongs to one thread at a time."""
 
-    def __init__(self, member: Member, ledger: Ledger, chance: Callable[[], float]) -> None:
+    def __init__(self, member: Member, ledger: PowerLedger, chance: Callable[[], float]) -> None:
         self._member = member
         self._ledger = ledger
         self._chance = chance
@@ -74,7 +74,7 @@ class Peers:
         self.cap = inf
         """Watts that a node is believed at most: what it tells beyond them is not counted."""
 
-    def keep(self, targets: Collection[Target], forget: bool = True) -> None:
+    def keep(self, targets: Collection[PeerTarget], forget: bool = True) -> None:
         """Know these, in this order, and forget all others, or leave those where they are."""
         before = self._peers
         names = [target.name for target in targets]
@@ -86,7 +86,7 @@ class Peers:
                 if peer.name not in self._peers:
                     self._leave(peer)
 
-    def answered(self, target: Target, body: bytes, sent: Instant, received: Instant) -> int:
+    def answered(self, target: PeerTarget, body: bytes, sent: Instant, received: Instant) -> int:
         """Take in an answer; how many rounds to leave the peer alone."""
         peer = self._peers.get(target.name)
         if peer is None:
@@ -94,7 +94,7 @@ class Peers:
         try:
             report = decode(body)
         except GarbageError as error:
-            return self._fail(peer, Fault.GARBAGE, str(error))
+            return self._fail(peer, PeerFault.GARBAGE, str(error))
         if report.run == self._member.run:
             self._leave(peer)
             peer.tried, peer.own, peer.misses, peer.run = True, True, 0, None
@@ -105,7 +105,7 @@ class Peers:
         self._take(peer, report, received.mono)
         return 0
 
-    def failed(self, target: Target, fault: Fault, detail: str) -> int:
+    def failed(self, target: PeerTarget, fault: PeerFault, detail: str) -> int:
         """Note that there was no answer; how many rounds to leave the peer alone."""
         peer = self._peers.get(target.name)
         return 0 if peer is None else self._fail(peer, fault, detail)
@@ -153,16 +153,16 @@ class Peers:
         """The series of node power of each agent that answered, with its run."""
         return iter(self._series.items())
 
-    def _objection(self, peer: Peer, report: Report, sent: Instant, received: Instant) -> tuple[Fault | None, str]:
+    def _objection(self, peer: Peer, report: Report, sent: Instant, received: Instant) -> tuple[PeerFault | None, str]:
         """Why an answer does not count, if it does not."""
         member = self._member
         if (report.rack, report.cluster) != (member.rack, member.cluster):
             theirs = f"rack {report.rack!r}" + (f" of cluster {report.cluster!r}" if report.cluster else "")
-            return Fault.FOREIGN, f"it belongs to {theirs}; give each node its own rack's peers and name"
+            return PeerFault.FOREIGN, f"it belongs to {theirs}; give each node its own rack's peers and name"
         took = received.mono - sent.mono
         off = report.now - (sent.wall + took / 2)
         if not peer.clock.hear(off):
-            return Fault.CLOCK, f"its clock is {off:+.1f} s off ours, and does not go as ours does"
+            return PeerFault.CLOCK, f"its clock is {off:+.1f} s off ours, and does not go as ours does"
         return None, ""
 
     def _take(self, peer: Peer, report: Report, now: float) -> None:
@@ -183,15 +183,15 @@ class Peers:
             log.info("a peer of the rack answers", extra={"facts": {"peer": peer.name, "node": report.instance}})
         if not peer.up:
             peer.well_since = now
-        elif now - peer.well_since > WELL:
+        elif now - peer.well_since > WELL_SECONDS:
             peer.said.clear()
         peer.tried, peer.up, peer.own, peer.missed, peer.misses = True, True, False, False, 0
 
     def _note_excess(self, peer: Peer, watts: float) -> None:
         """Count it, and say it once, that a node tells more than is believed of one."""
-        peer.failures[Fault.EXCESS] += 1
-        if Fault.EXCESS not in peer.said:
-            peer.said.add(Fault.EXCESS)
+        peer.failures[PeerFault.EXCESS] += 1
+        if PeerFault.EXCESS not in peer.said:
+            peer.said.add(PeerFault.EXCESS)
             facts = {"peer": peer.name, "watts": f"{watts:.0f}", "counted": f"{self.cap:.0f}"}
             remedy = "see to rack.node_nameplate or rack.power_budget, and to who answers there"
             text = f"a peer tells more than a node can draw: {remedy}"
@@ -204,7 +204,7 @@ class Peers:
         if peer.clock.shift and name not in self._said:
             self._said.add(name)
             log.warning("a peer's clock and ours are not together; have both synchronised", extra={"facts": facts})
-        elif abs(off) < LIMIT / 2 and name in self._said:
+        elif abs(off) < LIMIT_SECONDS / 2 and name in self._said:
             self._said.discard(name)
             log.info("a peer's clock and ours are together again", extra={"facts": facts})
 
@@ -220,11 +220,11 @@ class Peers:
             facts = {"instance": report.instance}
             log.warning("two nodes of the rack have the same name; give each its own node.name", extra={"facts": facts})
 
-    def _fail(self, peer: Peer, fault: Fault, detail: str) -> int:
+    def _fail(self, peer: Peer, fault: PeerFault, detail: str) -> int:
         peer.tried, peer.up = True, False
         peer.misses += 1
         peer.failures[fault] += 1
-        if fault is not Fault.TIMEOUT:
+        if fault is not PeerFault.TIMEOUT:
             self._leave(peer)  # what hangs is waited for a moment, what is gone or wrong is not
         if fault not in peer.said:
             peer.said.add(fault)

@@ -1,7 +1,7 @@
 """Asks every peer once a second, all at the same time, in one thread that no peer can hold up.
 
 Rounds begin shortly after a whole second of wall-clock time, when everybody's last second has just ended; each agent
-has its own fraction of a second, so that not all of a rack ask at once. A round ends `TIMEOUT` after it began,
+has its own fraction of a second, so that not all of a rack ask at once. A round ends `TIMEOUT_SECONDS` after it began,
 whatever the peers do: one that hangs, trickles or floods costs itself.
 """
 
@@ -17,19 +17,19 @@ from typing import Protocol
 
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant
-from agent.rack.access import Access, Trust
-from agent.rack.faults import Fault, PeerError
-from agent.rack.http import Answer
-from agent.rack.link import Link
-from agent.rack.targets import Target
+from agent.rack.access import Access, PeerTrust
+from agent.rack.http import HttpAnswer
+from agent.rack.peer_errors import PeerError, PeerFault
+from agent.rack.peer_link import PeerLink
+from agent.rack.targets import PeerTarget
 
 log = logging.getLogger("coldplate.rack")
 
-PERIOD = 1.0
-TIMEOUT = 0.8
-PATIENCE = 30.0
+PERIOD_SECONDS = 1.0
+TIMEOUT_SECONDS = 0.8
+PATIENCE_SECONDS = 30.0
 """Seconds without a round after which the thread counts as standing still."""
-GATHER = 0.004
+GATHER_SECONDS = 0.004
 """Seconds in which answers gather before they are read: one wake-up for many of them."""
 _OK = 200
 
@@ -37,9 +37,9 @@ _OK = 200
 class Judge(Protocol):
     """Judges how asking a peer ended; each gives the number of rounds in which the peer is left alone."""
 
-    def answered(self, target: Target, body: bytes, sent: Instant, received: Instant) -> int: ...
+    def answered(self, target: PeerTarget, body: bytes, sent: Instant, received: Instant) -> int: ...
 
-    def failed(self, target: Target, fault: Fault, detail: str) -> int: ...
+    def failed(self, target: PeerTarget, fault: PeerFault, detail: str) -> int: ...
 
 
 class Poller:
@@ -47,7 +47,7 @@ class Poller:
 
     def __init__(
         self,
-        targets: Callable[[], Sequence[Target]],
+        targets: Callable[[], Sequence[PeerTarget]],
         access: Access,
         judge: Judge,
         clock: Callable[[], Instant],
@@ -56,13 +56,13 @@ class Poller:
     ) -> None:
         self._targets = targets
         self._access = access
-        self._trust = Trust(access)
+        self._trust = PeerTrust(access)
         self._judge = judge
         self._clock = clock
         self._phase = phase
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, PeerLink] = {}
         self._rests: dict[str, int] = {}
-        self._pending: dict[Link, Instant] = {}
+        self._pending: dict[PeerLink, Instant] = {}
         self._selector = selectors.DefaultSelector()
         self._waker, self._wake = socket.socketpair()
         self._selector.register(self._waker, selectors.EVENT_READ)
@@ -72,7 +72,7 @@ class Poller:
         self._thread: KeptThread | None = None
 
     def start(self) -> None:
-        self._thread = self._threads.begin("rack", self._run, patience=PATIENCE)
+        self._thread = self._threads.begin("rack", self._run, patience=PATIENCE_SECONDS)
 
     def stop(self, patience: float = 2.0) -> None:
         """End the thread."""
@@ -101,8 +101,8 @@ class Poller:
 
     def _next(self, now: Instant) -> float:
         """When the next round begins; the monotonic clock will tell, since the other one may be set meanwhile."""
-        left = PERIOD - (now.wall - self._phase) % PERIOD
-        return now.mono + (left if left > PERIOD / 10 else left + PERIOD)
+        left = PERIOD_SECONDS - (now.wall - self._phase) % PERIOD_SECONDS
+        return now.mono + (left if left > PERIOD_SECONDS / 10 else left + PERIOD_SECONDS)
 
     def _tend_until(self, due: float) -> None:
         """Wait for the next round; peers may hang up meanwhile."""
@@ -120,15 +120,15 @@ class Poller:
                 self._rests[name] = rest - 1
             else:
                 self._ask(link)
-        until = self._clock().mono + TIMEOUT
+        until = self._clock().mono + TIMEOUT_SECONDS
         while self._pending and not self._stopping:
-            select.select((), (), (), GATHER)
+            select.select((), (), (), GATHER_SECONDS)
             left = until - self._clock().mono
             if left <= 0:
                 break
             self._wait(left)
         for link in list(self._pending):
-            self._fail(link, PeerError(Fault.TIMEOUT, f"no whole answer within {TIMEOUT:g} s"))
+            self._fail(link, PeerError(PeerFault.TIMEOUT, f"no whole answer within {TIMEOUT_SECONDS:g} s"))
 
     def _meet(self) -> None:
         """Take up new targets, and hang up on those that are no more."""
@@ -140,7 +140,7 @@ class Poller:
             if name in self._links:
                 self._links[name].target = target  # its addresses may have changed: for the next connection
             else:
-                self._links[name] = Link(target, self._access, self._trust, self._watcher(name))
+                self._links[name] = PeerLink(target, self._access, self._trust, self._watcher(name))
 
     def _watcher(self, name: str) -> Callable[[socket.socket, int | None], None]:
         def watch(held: socket.socket, events: int | None) -> None:
@@ -154,7 +154,7 @@ class Poller:
 
         return watch
 
-    def _ask(self, link: Link) -> None:
+    def _ask(self, link: PeerLink) -> None:
         self._pending[link] = self._clock()
         self._go_on(link, link.begin)
 
@@ -167,7 +167,7 @@ class Poller:
             if link is not None:
                 self._go_on(link, link.advance)
 
-    def _go_on(self, link: Link, step: Callable[[], Answer | None]) -> None:
+    def _go_on(self, link: PeerLink, step: Callable[[], HttpAnswer | None]) -> None:
         try:
             answer = step()
         except PeerError as error:
@@ -178,11 +178,11 @@ class Poller:
             return
         if answer.status != _OK:
             self._pending[link] = sent
-            self._fail(link, PeerError(Fault.HTTP, f"answered with status {answer.status}"))
+            self._fail(link, PeerError(PeerFault.HTTP, f"answered with status {answer.status}"))
             return
         self._rests[link.target.name] = self._judge.answered(link.target, answer.body, sent, self._clock())
 
-    def _fail(self, link: Link, error: PeerError) -> None:
+    def _fail(self, link: PeerLink, error: PeerError) -> None:
         """A peer that hangs up between two rounds has not failed: it is asked again over a new connection."""
         link.close()
         if self._pending.pop(link, None) is not None:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from agent.catalogue import BY_NAME
 from agent.model import Labels, Rack, Reading, Series
 from agent.rack.agreement import BUDGET, FEEDS
-from agent.rack.faults import Fault
 from agent.rack.heat import State
-from agent.rack.ledger import Sum
+from agent.rack.peer_errors import PeerFault
+from agent.rack.peer_messages import Report
 from agent.rack.peers import Peer
-from agent.rack.wire import Report
+from agent.rack.power_ledger import Sum
 
 
 class RackSeries:
@@ -28,7 +28,7 @@ class RackSeries:
 
     def of_excess(self, name: str, count: int) -> list[Reading]:
         """Seconds in which this node, by its own name, drew more than was counted, if there were any."""
-        labels = (("peer", name), ("reason", Fault.EXCESS.value))
+        labels = (("peer", name), ("reason", PeerFault.EXCESS.value))
         return [self._reading("peer_failures_total", count, labels)] if count else []
 
     def of_peers(self, peers: Iterable[Peer]) -> list[Reading]:

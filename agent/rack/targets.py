@@ -23,7 +23,7 @@ _IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PeerTarget:
     """One peer to ask. `name` is for people and labels, `addresses` are tried one after the other."""
 
     name: str

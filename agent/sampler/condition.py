@@ -50,7 +50,7 @@ class Integral:
         self._at = at
 
 
-class Column:
+class ConditionedSeries:
     """What is done with one series: made once, kept as long as the agent runs."""
 
     __slots__ = ("counter", "highest", "integral", "lowest", "noted", "rolled", "rolling", "series", "window")
@@ -86,8 +86,8 @@ class Conditioner:
 
     def __init__(self, window: float) -> None:
         self._window = window
-        self._columns: dict[Series, Column] = {}
-        self._layouts: dict[object, tuple[list[Series], list[Column]]] = {}
+        self._columns: dict[Series, ConditionedSeries] = {}
+        self._layouts: dict[object, tuple[list[Series], list[ConditionedSeries]]] = {}
         self._room = ROOM
         self.rejected: Tally[str] = Tally()
         self.noted: dict[Metric, dict[Entity, tuple[float, float]]] = {metric: {} for metric in NOTED}
@@ -140,7 +140,7 @@ class Conditioner:
                 shown.append(Reading(column.integral.series, column.integral.total))
         return shown, gaps
 
-    def _columns_of(self, key: object, readings: Sequence[Reading], lane: Lane) -> list[Column]:
+    def _columns_of(self, key: object, readings: Sequence[Reading], lane: Lane) -> list[ConditionedSeries]:
         series = [reading[0] for reading in readings]
         known = self._layouts.get(key)
         if known is not None and len(known[0]) == len(series) and all(map(is_, known[0], series)):
@@ -149,10 +149,10 @@ class Conditioner:
         self._layouts[key] = (series, columns)
         return columns
 
-    def _column(self, series: Series, lane: Lane) -> Column:
+    def _column(self, series: Series, lane: Lane) -> ConditionedSeries:
         column = self._columns.get(series)
         if column is None:  # equal series of a source that was opened anew go on where they were
-            column = self._columns[series] = Column(series, self._window, lane is Lane.FAST)
+            column = self._columns[series] = ConditionedSeries(series, self._window, lane is Lane.FAST)
             if len(self._columns) > self._room:
                 self._forget()
         return column

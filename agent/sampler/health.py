@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from agent.backends.protocol import LaneSample
 from agent.catalogue import BY_NAME
 from agent.model import Backend, BackendReport, Entity, Gap, Labels, Lane, Node, Outcome, Rack, Reading, Reason, Series
-from agent.sampler.runner import Read
+from agent.sampler.backend_runner import Read
 from agent.sampler.settings import RackSettings, Settings
 
 AGE = BY_NAME["coldplate_backend_age_seconds"]

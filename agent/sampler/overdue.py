@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from agent.sampler.runner import Flight
+from agent.sampler.backend_runner import Flight
 
 log = logging.getLogger("coldplate.backend")
 

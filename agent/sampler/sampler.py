@@ -25,6 +25,7 @@ from agent.model import (
     Snapshot,
     Xid,
 )
+from agent.sampler.backend_runner import Flight, Read
 from agent.sampler.blocks import Block, Key, MissingSeries, gaps_for, withdrawn
 from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
 from agent.sampler.devices import Devices, Trouble
@@ -33,7 +34,6 @@ from agent.sampler.health import Health, LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.overdue import Overdue
 from agent.sampler.presence import Presence
-from agent.sampler.runner import Flight, Read
 from agent.sampler.settings import Settings
 from agent.sampler.xids import XidLedger
 

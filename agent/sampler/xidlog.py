@@ -12,7 +12,7 @@ from agent.model import Gpu, Xid
 
 log = logging.getLogger("coldplate.xid")
 
-QUIET = 60.0
+QUIET_SECONDS = 60.0
 """Seconds in which a kind is told of once."""
 LINES = 60
 """Lines in as many seconds, of all kinds together."""
@@ -50,10 +50,10 @@ class XidLog:
 
     def tell(self, now: float) -> None:
         """Log what is due; `now` in monotonic seconds."""
-        if now - self._window_at >= QUIET:
+        if now - self._window_at >= QUIET_SECONDS:
             self._window_at, self._lines = now, 0
         for kind, entry in list(self._entries.items()):
-            quiet = entry.told_at is None or now - entry.told_at >= QUIET
+            quiet = entry.told_at is None or now - entry.told_at >= QUIET_SECONDS
             if quiet and entry.times == 0:
                 del self._entries[kind]
             elif quiet and self._lines < LINES:

@@ -33,7 +33,7 @@ KINDS = 4096
 """The same on all devices together. One fault makes a handful of codes on each GPU."""
 STRANGERS = 64
 """Devices that are told apart though the inventory does not know them."""
-PAIRING = 10.0
+PAIRING_SECONDS = 10.0
 """Seconds within which the two reports of one error come."""
 UNPAIRED = 8192
 """Reports that wait for their second one. In a storm of more, one that came twice may count twice."""
@@ -152,10 +152,10 @@ class _Unpaired:
         """Whether this is the second report of an error; if not, it waits for it from now on."""
         key = (gpu, xid.code)
         reporter, walls = self._waiting.pop(key, (xid.reporter, deque()))
-        while walls and walls[0] < xid.wall - PAIRING:
+        while walls and walls[0] < xid.wall - PAIRING_SECONDS:
             walls.popleft()
             self._held -= 1
-        if walls and reporter != xid.reporter and walls[0] <= xid.wall + PAIRING:
+        if walls and reporter != xid.reporter and walls[0] <= xid.wall + PAIRING_SECONDS:
             walls.popleft()
             self._held -= 1
             if walls:

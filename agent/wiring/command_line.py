@@ -21,7 +21,7 @@ DEFAULT_SCENARIO = "healthy-training"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CommandLineOptions:
     """What the command line alone decides. `scenario_name` is None unless the devices are synthetic."""
 
     sysfs: Path = Path("/sys")
@@ -121,9 +121,9 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
     return msgspec.structs.replace(config, backends=backends, web=web)
 
 
-def read_options(arguments: argparse.Namespace, config: Config) -> Options:
+def read_options(arguments: argparse.Namespace, config: Config) -> CommandLineOptions:
     """What the command line decides alone, for a configuration that it was laid over."""
-    return Options(
+    return CommandLineOptions(
         arguments.sysfs,
         arguments.procfs,
         arguments.log_level,

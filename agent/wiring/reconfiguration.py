@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from agent.config.fields import fields_of
 from agent.config.schema import Config, Section
-from agent.daemon.rule_loop import Alerting, RuleManager
+from agent.config.schema_fields import fields_of
+from agent.daemon.rule_manager import AlertingSettings, RuleManager
 from agent.daemon.sampling import SamplingLoop
 from agent.model import Lane
-from agent.rack.monitor import Options as RackOptions
-from agent.rack.monitor import RackMonitor
-from agent.wiring.checks import check
-from agent.wiring.command_line import Options
-from agent.wiring.rack import load_rack
-from agent.wiring.rules import Receivers, load_alerting
+from agent.rack.monitor import RackMonitor, RackOptions
+from agent.wiring.alerting import Receivers, load_alerting
+from agent.wiring.command_line import CommandLineOptions
+from agent.wiring.peering import load_rack
 from agent.wiring.sources import load_settings
+from agent.wiring.start_checks import check
 from agent.wiring.web import Exposed
 from alerts.garbage import collect_what_stayed
 
@@ -31,10 +30,10 @@ class Reconfiguration:
 
     def __init__(
         self,
-        options: Options,
+        options: CommandLineOptions,
         read_config: Callable[[], Config],
         booted: Config,
-        alerting: Alerting,
+        alerting: AlertingSettings,
         receivers: Receivers,
         exposed: Exposed,
         sampling: SamplingLoop,
@@ -70,7 +69,7 @@ class Reconfiguration:
             collect_what_stayed()
 
 
-def rack_options(config: Config, options: Options) -> RackOptions:
+def rack_options(config: Config, options: CommandLineOptions) -> RackOptions:
     """The rack's part of the configuration, with the patience of the sampling. Raises ConfigError."""
     return load_rack(config, options.folder, load_settings(config).patience(Lane.FAST))
 

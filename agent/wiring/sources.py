@@ -10,10 +10,10 @@ import msgspec
 
 from agent.backends.host import HostBackend
 from agent.backends.infiniband import InfinibandBackend
-from agent.backends.jobs import JobsBackend, JobsConfig
+from agent.backends.jobs import JobsBackend, JobSettings
 from agent.backends.kmsg import DeviceReader, KmsgBackend, inherited
-from agent.backends.power import PowerBackend, RedfishConfig
-from agent.backends.protocol import Backend
+from agent.backends.power import PowerBackend, RedfishSettings
+from agent.backends.protocol import BackendProtocol
 from agent.backends.topology import TopologyBackend
 from agent.config.schema import BackendsConfig, Config, ConfigError
 from agent.daemon.hub import Hub
@@ -25,9 +25,9 @@ from agent.sampler.estimate import Coefficients
 from agent.sampler.inventory import Inventory, Save
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import RackSettings, Settings
-from agent.wiring.command_line import DEFAULT_SCENARIO, Options, scenario_of
-from agent.wiring.identity import rack_name
-from agent.wiring.state import state_file
+from agent.wiring.command_line import DEFAULT_SCENARIO, CommandLineOptions, scenario_of
+from agent.wiring.node_identity import rack_name
+from agent.wiring.state_directory import state_file
 from agent.worker.supervisor import Supervisor, WorkerOptions
 
 log = logging.getLogger("coldplate")
@@ -52,7 +52,7 @@ def load_settings(config: Config) -> Settings:
 
 def make_sampling_loop(
     config: Config,
-    options: Options,
+    options: CommandLineOptions,
     hub: Hub,
     tellers: Mapping[str, Teller],
     save: Save | None = None,
@@ -72,7 +72,7 @@ def make_sampling_loop(
     return SamplingLoop(sampler, _supervisor(config, options), backends, clock, hub, tellers, threads)
 
 
-def _supervisor(config: Config, options: Options) -> Supervisor | None:
+def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | None:
     """Who keeps the device worker; None where no devices are read."""
     if config.backends.devices == "none":
         return None
@@ -88,10 +88,12 @@ def _supervisor(config: Config, options: Options) -> Supervisor | None:
     )
 
 
-def _backends(config: Config, options: Options, gpus: Callable[[], list[GpuIdentity]]) -> list[Backend]:
+def _backends(
+    config: Config, options: CommandLineOptions, gpus: Callable[[], list[GpuIdentity]]
+) -> list[BackendProtocol]:
     """The sources of the main process. A synthetic node brings its own ports, power and kernel log."""
     wanted = config.backends
-    made: list[Backend] = []
+    made: list[BackendProtocol] = []
     if wanted.host:
         made.append(HostBackend(str(options.procfs), str(options.sysfs)))
     if wanted.devices == "synthetic":
@@ -106,7 +108,7 @@ def _backends(config: Config, options: Options, gpus: Callable[[], list[GpuIdent
     return made
 
 
-def _jobs(config: Config, options: Options, hub: Hub, sampler: Sampler) -> JobsBackend:
+def _jobs(config: Config, options: CommandLineOptions, hub: Hub, sampler: Sampler) -> JobsBackend:
     """Attribution of GPUs to jobs, from what the worker last saw running on them. Raises ConfigError."""
 
     def readings() -> Sequence[Reading]:
@@ -115,12 +117,12 @@ def _jobs(config: Config, options: Options, hub: Hub, sampler: Sampler) -> JobsB
     return JobsBackend(options.procfs, sampler.processes, readings, jobs_config(config))
 
 
-def jobs_config(config: Config) -> JobsConfig:
+def jobs_config(config: Config) -> JobSettings:
     """How jobs are found. Raises ConfigError."""
     folder = config.jobs.mapping_dir
     try:
         found = None if folder is None else Path(folder)
-        return JobsConfig(config.jobs.sources, found, config.jobs.trust_environment)
+        return JobSettings(config.jobs.sources, found, config.jobs.trust_environment)
     except ValueError as error:
         raise ConfigError(f"jobs.{error}") from error
 
@@ -132,13 +134,13 @@ def _kernel_log() -> KmsgBackend:
     return KmsgBackend()
 
 
-def bmc_of(wanted: BackendsConfig) -> RedfishConfig | None:
+def bmc_of(wanted: BackendsConfig) -> RedfishSettings | None:
     """The BMC to ask, if one is configured. Raises ConfigError."""
     redfish = wanted.redfish
     if redfish is None or "redfish" not in wanted.power:
         return None
     try:
-        return RedfishConfig(**msgspec.structs.asdict(redfish))
+        return RedfishSettings(**msgspec.structs.asdict(redfish))
     except ValueError as error:
         raise ConfigError(f"backends.redfish: {error}") from error
 

@@ -8,25 +8,25 @@ from agent import __version__
 from agent.config.schema import Config
 from agent.daemon.hub import Hub
 from agent.daemon.readiness import Readiness
-from agent.daemon.reloading import Reloads
-from agent.daemon.rule_loop import RuleManager
+from agent.daemon.reloading import Reloader
+from agent.daemon.rule_manager import RuleManager
 from agent.daemon.service import hurry
 from agent.lib.threads import Threads
 from agent.model import Snapshot
 from agent.rack.monitor import RackMonitor
-from agent.wiring.checks import parse_address
 from agent.wiring.command_line import scenario_of
-from agent.wiring.identity import title
+from agent.wiring.node_identity import title
+from agent.wiring.start_checks import parse_address
 from alerts import packs
-from exporters.selection import Selection
+from exporters.routes import RouteContext, Routes
+from exporters.selection import SeriesSelection
 from exporters.server import HttpServer
-from exporters.site import Site, View
 
 
 class Exposed:
     """The last snapshot with the series that the configuration selects. `selection` may be replaced at any time."""
 
-    def __init__(self, hub: Hub, selection: Selection) -> None:
+    def __init__(self, hub: Hub, selection: SeriesSelection) -> None:
         self.selection = selection
         self._hub = hub
 
@@ -43,7 +43,7 @@ def make_server(
     readiness: Readiness,
     rack: RackMonitor,
     rules: RuleManager,
-    reloads: Reloads,
+    reloads: Reloader,
     threads: Threads,
 ) -> HttpServer:
     """The server with all its pages. Raises ConfigError."""
@@ -53,8 +53,8 @@ def make_server(
         return not trouble, trouble or "healthy"
 
     web = config.web
-    site = Site(
-        View(
+    site = Routes(
+        RouteContext(
             node=title(config),
             version=__version__,
             synthetic=scenario_of(config),

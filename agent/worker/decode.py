@@ -16,10 +16,10 @@ from typing import Any
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample
 from agent.model import Gap, GpuIdentity, Lane, Reading, Series, Xid
-from agent.worker import checks, limits
+from agent.worker import message_checks, message_limits
 from agent.worker.entities import Entities
-from agent.worker.rows import missable, rows_of
-from agent.worker.wire import Alive, Hello, Message, Refusal, WireError, unseal
+from agent.worker.permitted_rows import missable, rows_of
+from agent.worker.worker_messages import Alive, Hello, Message, MessageError, Refusal, unseal
 
 Place = tuple[int, Lane]
 """A channel's number, and a lane."""
@@ -58,37 +58,37 @@ class Decoder:
         }  # fmt: skip
 
     def decode(self, line: bytes) -> Message | Alive | None:
-        """The message of a line; None if it only changed what is remembered. Raises WireError."""
+        """The message of a line; None if it only changed what is remembered. Raises MessageError."""
         body = unseal(line)
         try:
             kind, *parts = json.loads(body)
             if kind == "sample" and _ENDLESS.search(body):
-                raise WireError("a number without end")
+                raise MessageError("a number without end")
             return self._kinds[kind](*parts)
-        except WireError:
+        except MessageError:
             raise
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise WireError(f"{type(error).__name__}: {error}"[: limits.TEXT]) from error
+            raise MessageError(f"{type(error).__name__}: {error}"[: message_limits.TEXT]) from error
 
     def _alive(self, order: Any) -> Alive:
-        return Alive(checks.whole(order, 2**63))
+        return Alive(message_checks.whole(order, 2**63))
 
     def _absent(self, detail: Any) -> Refusal:
-        return Refusal(True, checks.text(detail, limits.TEXT))
+        return Refusal(True, message_checks.text(detail, message_limits.TEXT))
 
     def _failed(self, detail: Any) -> Refusal:
-        return Refusal(False, checks.text(detail, limits.TEXT))
+        return Refusal(False, message_checks.text(detail, message_limits.TEXT))
 
     def _take_hello(self, source: Any, channels: Any, unidentified: Any) -> Hello | None:
         """Believed when it is said twice in a row; a worker's channels stay, and others may only join them."""
         before, self._said = self._said, [source, channels, unidentified]
         if source != self._source:
-            raise WireError(f"this is the source {source!r:.40}, and not {self._source}")
-        made = checks.roster(channels), checks.unidentified(unidentified)
-        checks.indexes(*made)
+            raise MessageError(f"this is the source {source!r:.40}, and not {self._source}")
+        made = message_checks.roster(channels), message_checks.unidentified(unidentified)
+        message_checks.indexes(*made)
         known = self._channels
         if made[0][: len(known)] != known:
-            raise WireError("a channel is not the one that it was")
+            raise MessageError("a channel is not the one that it was")
         hello = Hello(self._source, *made)
         if self._said != before or hello == self._hello:
             return None
@@ -97,19 +97,19 @@ class Decoder:
         return hello
 
     def _place(self, channel: Any, lane: Any) -> Place:
-        number = checks.whole(channel, len(self._channels))
+        number = message_checks.whole(channel, len(self._channels))
         return number, _LANES[lane]
 
     def _layout(self, channel: Any, lane: Any, edition: Any, rows: Any) -> None:
-        place, edition = self._place(channel, lane), checks.whole(edition, 2**63)
-        made = tuple(self._series(place[0], row) for row in checks.rows(rows, limits.SERIES_OF_LANE))
+        place, edition = self._place(channel, lane), message_checks.whole(edition, 2**63)
+        made = tuple(self._series(place[0], row) for row in message_checks.rows(rows, message_limits.SERIES_OF_LANE))
         if len(set(made)) != len(made):
-            raise WireError("a series is there twice")
+            raise MessageError("a series is there twice")
         if any(self._owners.get(series, place) != place for series in made):
-            raise WireError("a series is another lane's already")
+            raise MessageError("a series is another lane's already")
         _, old = self._layouts.get(place, (0, ()))
-        if len(self._owners) - len(old) + len(made) > limits.SERIES:
-            raise WireError(f"more than {limits.SERIES} series")
+        if len(self._owners) - len(old) + len(made) > message_limits.SERIES:
+            raise MessageError(f"more than {message_limits.SERIES} series")
         if made != old:
             for series in old:
                 del self._owners[series]
@@ -122,35 +122,35 @@ class Decoder:
         metric = self._rows[name]
         entity = self._entities.of(channel, parts)
         if type(entity) is not metric.entity:
-            raise WireError(f"{name} is not of {entity}")
-        return Series(metric, entity, checks.labels(metric, pairs))
+            raise MessageError(f"{name} is not of {entity}")
+        return Series(metric, entity, message_checks.labels(metric, pairs))
 
     def _take_gaps(self, channel: Any, lane: Any, edition: Any, rows: Any) -> None:
         place = self._place(channel, lane)
-        made = tuple(self._gap(place[0], row) for row in checks.rows(rows, limits.GAPS_OF_LANE))
+        made = tuple(self._gap(place[0], row) for row in message_checks.rows(rows, message_limits.GAPS_OF_LANE))
         others = sum(len(gaps) for where, (_, gaps) in self._gaps.items() if where != place)
-        if others + len(made) > limits.GAPS:
-            raise WireError(f"more than {limits.GAPS} gaps")
-        self._gaps[place] = (checks.whole(edition, 2**63), made)
+        if others + len(made) > message_limits.GAPS:
+            raise MessageError(f"more than {message_limits.GAPS} gaps")
+        self._gaps[place] = (message_checks.whole(edition, 2**63), made)
 
     def _gap(self, channel: int, row: Any) -> Gap:
         name, parts, reason, detail = row
         return Gap(
             self._missable[name],
             self._entities.of(channel, parts),
-            checks.reason(reason),
-            checks.text(detail, limits.TEXT),
+            message_checks.reason(reason),
+            message_checks.text(detail, message_limits.TEXT),
         )
 
     def _take_processes(self, channel: Any, lane: Any, edition: Any, rows: Any) -> None:
         place = self._place(channel, lane)
-        self._processes[place] = (checks.whole(edition, 2**63), checks.processes(rows))
+        self._processes[place] = (message_checks.whole(edition, 2**63), message_checks.processes(rows))
 
     def _xid(self, number: Any, rows: Any) -> tuple[Xid, ...]:
         """Numbered, so that what comes twice counts once."""
-        made = tuple(checks.xid(row) for row in checks.rows(rows, limits.EVENTS))
-        if checks.whole(number, 2**63) <= self._events:
-            raise WireError("XID errors that were told before")
+        made = tuple(message_checks.xid(row) for row in message_checks.rows(rows, message_limits.EVENTS))
+        if message_checks.whole(number, 2**63) <= self._events:
+            raise MessageError("XID errors that were told before")
         self._events = number
         return made
 
@@ -159,9 +159,9 @@ class Decoder:
         error = ChannelError(
             self._channels[place[0]][0],
             place[1],
-            checks.moment(mono),
-            checks.reason(reason),
-            checks.text(detail, limits.TEXT),
+            message_checks.moment(mono),
+            message_checks.reason(reason),
+            message_checks.text(detail, message_limits.TEXT),
         )
         self._advance(place, error.mono)
         return error
@@ -172,15 +172,15 @@ class Decoder:
         place = self._place(channel, lane)
         layout, gaps, processes = self._remembered(place, editions)
         if len(layout) != len(values):
-            raise WireError(f"{len(values)} values for {len(layout)} series")
+            raise MessageError(f"{len(values)} values for {len(layout)} series")
         if not _NUMBERS.issuperset(map(type, values)):
-            raise WireError("a value that is no number")
+            raise MessageError("a value that is no number")
         sample = LaneSample(
             self._channels[place[0]][0],
             place[1],
-            checks.moment(mono),
-            checks.moment(duration, limits.DURATION),
-            checks.whole(calls, limits.CALLS),
+            message_checks.moment(mono),
+            message_checks.moment(duration, message_limits.DURATION_SECONDS),
+            message_checks.whole(calls, message_limits.CALLS),
             tuple(map(_MAKE_READING, _OF_READING, zip(layout, values, strict=True))),
             gaps,
             processes,
@@ -196,10 +196,10 @@ class Decoder:
         gaps = self._gaps.get(place, (0, ()))
         processes = self._processes.get(place, (0, None))
         if editions != [layout[0], gaps[0], processes[0]]:
-            raise WireError(f"a sample by editions {editions!r:.60}, which are not the ones that were said last")
+            raise MessageError(f"a sample by editions {editions!r:.60}, which are not the ones that were said last")
         return layout[1], gaps[1], processes[1]
 
     def _advance(self, place: Place, mono: float) -> None:
         if mono <= self._newest.get(place, -1.0):
-            raise WireError("a sample that is not newer than the one before")
+            raise MessageError("a sample that is not newer than the one before")
         self._newest[place] = mono

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.model import Entity, Gpu, GpuIdentity, IbPort, Node, NvLink
-from agent.worker import checks
-from agent.worker.limits import LINKS, NAME, PORTS
-from agent.worker.wire import WireError
+from agent.worker import message_checks
+from agent.worker.message_limits import LINKS, NAME, PORTS
+from agent.worker.worker_messages import MessageError
 
 
 class Entities:
@@ -27,31 +27,31 @@ class Entities:
         self._gpus = {(gpu.index, gpu.uuid): gpu for gpu in self._own if gpu is not None}
 
     def of(self, channel: int, parts: Any) -> Entity:
-        """The entity that these parts name. Raises WireError, or what comes of parts that are none."""
+        """The entity that these parts name. Raises MessageError, or what comes of parts that are none."""
         own = self._own[channel]
         kind, *rest = parts
         if kind in ("gpu", "nvlink"):
             gpu = self._gpus[rest[0], rest[1]]
             if own is not None and gpu is not own:
-                raise WireError(f"{own} speaks of {gpu}")
+                raise MessageError(f"{own} speaks of {gpu}")
             return gpu if kind == "gpu" and len(rest) == 2 else self._link(gpu, rest)
         if own is not None:
-            raise WireError(f"{own} speaks of {kind!r:.20}")
+            raise MessageError(f"{own} speaks of {kind!r:.20}")
         return self._port(rest) if kind == "ib" else self._the_node(parts)
 
     def _link(self, gpu: Gpu, rest: Any) -> NvLink:
         _, _, number = rest
-        key = (gpu, checks.whole(number, LINKS))
+        key = (gpu, message_checks.whole(number, LINKS))
         return self._links.setdefault(key, NvLink(gpu, number))
 
     def _port(self, rest: Any) -> IbPort:
         device, port = rest
-        key = (checks.name(device), checks.name(port))
+        key = (message_checks.name(device), message_checks.name(port))
         if key not in self._ports and len(self._ports) >= PORTS:
-            raise WireError(f"more than {PORTS} ports, of names up to {NAME} characters")
+            raise MessageError(f"more than {PORTS} ports, of names up to {NAME} characters")
         return self._ports.setdefault(key, IbPort(*key))
 
     def _the_node(self, parts: Any) -> Node:
         if parts != ["node"]:
-            raise WireError(f"no entity: {parts!r:.80}")
+            raise MessageError(f"no entity: {parts!r:.80}")
         return self._node

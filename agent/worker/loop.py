@@ -14,13 +14,13 @@ from collections.abc import Iterable
 
 from agent.backends.protocol import AbsentError, Channel, DeviceSource, Roster, SourceError, Unidentified
 from agent.model import Reason
-from agent.worker import checks
-from agent.worker.crew import ALL_LANES, QUICK, Clock, Crew, Post
-from agent.worker.limits import TEXT
-from agent.worker.wire import (
+from agent.worker import message_checks
+from agent.worker.message_limits import TEXT
+from agent.worker.reader_pool import ALL_LANES, QUICK_SECONDS, Clock, Post, ReaderPool
+from agent.worker.worker_messages import (
     ANEW,
     STOP,
-    WireError,
+    MessageError,
     clean,
     encode,
     encode_events,
@@ -34,7 +34,7 @@ EXIT_ABSENT = 3
 EXIT_SOURCE = 4
 
 
-EVENT_WAIT = 2.0
+EVENT_WAIT_SECONDS = 2.0
 """Seconds of one wait for events: a shutdown waits for it to end."""
 _LANES = {lane.value: lane for lane in ALL_LANES}
 
@@ -53,7 +53,7 @@ class WorkerLoop:
         self._clock = clock
         self._write_lock = threading.Lock()
         self._stopping = threading.Event()
-        self._crew = Crew((), self._broken)
+        self._pool = ReaderPool((), self._broken)
         self._channels: dict[Channel, list[object]] = {}
         """The channels that have joined, in the order of their numbers, and what is said of each."""
         self._roster: Roster | None = None
@@ -93,7 +93,7 @@ class WorkerLoop:
         poll.register(self._wake_out, select.POLLIN)
         buffer = b""
         while not self._stopping.is_set():
-            ready = [descriptor for descriptor, _ in poll.poll(QUICK * 1000 if self._crew.waiting else None)]
+            ready = [descriptor for descriptor, _ in poll.poll(QUICK_SECONDS * 1000 if self._pool.waiting else None)]
             if self._wake_out in ready:
                 os.read(self._wake_out, 64)
                 self._call_roll()
@@ -106,7 +106,7 @@ class WorkerLoop:
                     if not self._take(line.decode("ascii", "replace").split()):
                         return
             elif not ready:
-                self._crew.reinforce()
+                self._pool.reinforce()
 
     def _take(self, words: list[str]) -> bool:
         """Obey one order; False if it was the last."""
@@ -117,11 +117,11 @@ class WorkerLoop:
         if self._is_open:
             if ANEW in words:
                 self._roster = None
-                self._crew.forget()
+                self._pool.forget()
             self._call_roll()
             lanes = {_LANES[word] for word in words if word in _LANES}
             if lanes:
-                self._crew.order(lanes)
+                self._pool.order(lanes)
         return True
 
     def _call_roll(self) -> None:
@@ -146,14 +146,14 @@ class WorkerLoop:
         self._send(hello + hello)  # what is said once only is not believed
         for channel in joined:
             number = list(self._channels).index(channel)
-            self._crew.enlist(Post(number, channel, self._send, self._clock))
+            self._pool.enlist(Post(number, channel, self._send, self._clock))
 
     def _enlist(self, channel: Channel) -> Unidentified | None:
         """Give the channel its number, if the main process will take it for what it says it is."""
         row = encode_identity(channel.key, channel.identity)
         try:
-            checks.roster([*self._channels.values(), row])
-        except WireError as error:
+            message_checks.roster([*self._channels.values(), row])
+        except MessageError as error:
             index = "?" if channel.identity is None else channel.identity.gpu.index
             return Unidentified(index, Reason.MALFORMED, f"it says who it is, and that cannot be: {error}")
         self._channels[channel] = row
@@ -163,7 +163,7 @@ class WorkerLoop:
         number, failing = 0, ""
         while not self._stopping.is_set():
             try:
-                events = self._source.events(EVENT_WAIT)
+                events = self._source.events(EVENT_WAIT_SECONDS)
                 failing = ""
             except SourceError as error:
                 self._broken(error)
@@ -172,7 +172,7 @@ class WorkerLoop:
                 if failing != str(error):
                     log.exception("waiting for XID events failed; it is begun again")
                 failing = str(error)
-                self._stopping.wait(EVENT_WAIT)
+                self._stopping.wait(EVENT_WAIT_SECONDS)
                 continue
             if events:
                 number += 1
@@ -219,4 +219,4 @@ class WorkerLoop:
     def _hanging(self, opener: threading.Thread) -> Iterable[str]:
         """What is being called: a channel's key, or the source itself while it is opened."""
         opening = [self._source.name] if opener.is_alive() and not self._is_open else []
-        return [*opening, *self._crew.busy]
+        return [*opening, *self._pool.busy]

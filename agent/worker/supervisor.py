@@ -23,43 +23,43 @@ from math import inf
 from agent.backends.protocol import ChannelError, LaneSample
 from agent.model import Lane, Reason
 from agent.worker.decode import Decoder
-from agent.worker.process import ChildProcess, WorkerProcess, said
-from agent.worker.trust import Trust
-from agent.worker.wire import ANEW, Alive, Hello, Message, Refusal, WireError
+from agent.worker.trust import WorkerTrust
+from agent.worker.worker_messages import ANEW, Alive, Hello, Message, MessageError, Refusal
+from agent.worker.worker_process import ChildProcess, WorkerProcess, said
 
 log = logging.getLogger("coldplate.worker")
 
-PING = 1.0
+PING_SECONDS = 1.0
 """Seconds after which a worker that had no other order gets one, to see whether it answers."""
-SILENCE = 3.0
+SILENCE_SECONDS = 3.0
 """Seconds without an answer after which a worker is ended."""
-FIRST_SILENCE = 10.0
+FIRST_SILENCE_SECONDS = 10.0
 """The same for one that has not answered yet: its modules may have to be read from a slow disk."""
-LOOK = 2.0
+LOOK_SECONDS = 2.0
 """Seconds of silence that one look can tell of. If nobody looked for longer, it was we who stood still."""
-OPENING = 4.0
+OPENING_SECONDS = 4.0
 """Seconds of opening a source after which the devices are called out of order."""
-STUCK = 90.0
+STUCK_SECONDS = 90.0
 """Seconds in which a worker that answers may neither open its source nor tell of any device: two time-outs of the
-GPU's firmware, of 45 s each. Each worker in a row gets twice as long, up to `LONGEST_STUCK`."""
-LONGEST_STUCK = 900.0
-TERM_PATIENCE = 5.0
+GPU's firmware, of 45 s each. Each worker in a row gets twice as long, up to `LONGEST_STUCK_SECONDS`."""
+LONGEST_STUCK_SECONDS = 900.0
+TERM_PATIENCE_SECONDS = 5.0
 """Seconds from SIGTERM to SIGKILL: the worker waits 1 s for its readers and 3 s for the library."""
-WEDGED_PATIENCE = 1.5
+WEDGED_PATIENCE_SECONDS = 1.5
 """The same for a worker that does not answer."""
-FIRST_DELAY, LONGEST_DELAY = 0.5, 10.0
-NEVER_SEEN_DELAY, GONE_DELAY = 60.0, 5.0
+FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.5, 10.0
+NEVER_SEEN_DELAY_SECONDS, GONE_DELAY_SECONDS = 60.0, 5.0
 """Longest delays between looks for a driver: one that never was here, and one that was and is being replaced."""
-SOUND_AFTER = 60.0
+SOUND_AFTER_SECONDS = 60.0
 """A worker that ran this long starts again without the delay that earlier failures earned."""
-AHEAD = 1.0
+AHEAD_SECONDS = 1.0
 """Seconds that a sample may be ahead of the time at which reading the pipe began: more is garbage, and would
 never grow old."""
 MEMORY = 128 * 2**20
 """Bytes that a worker may hold. It holds 22 MiB on the stand-in for the library; the unit gives the agent 256 MiB."""
 PATIENCE_AT_ONCE = 500
 """Lines that are refused in one go before the rest of them is not even looked at."""
-WEIGH = 2.0
+WEIGH_SECONDS = 2.0
 """Seconds between two looks at its memory."""
 
 
@@ -78,7 +78,7 @@ class WorkerOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Downfall:
+class ExitReason:
     """Why no device can be read: the worker ended, is being ended, or cannot open its source."""
 
     reason: Reason
@@ -96,12 +96,12 @@ class Supervisor:
         self._launch = start
         self._process: WorkerProcess | None = None
         self._decoder = Decoder(options.source)
-        self._trust = Trust()
+        self._trust = WorkerTrust()
         self._state = "down"
         self._since = 0.0
         self._opened_at: float | None = None
         self._start_at = 0.0
-        self._delay = FIRST_DELAY
+        self._delay = FIRST_DELAY_SECONDS
         self._orders = 0
         self._open_orders: deque[tuple[int, float]] = deque()
         """Numbers of the orders that have not been answered, and when they were given."""
@@ -114,7 +114,7 @@ class Supervisor:
         """Whether devices were ordered since one of them was last told of."""
         self._waited = 0.0
         """Seconds of waiting for the source to open, or for a word of any device."""
-        self._stuck = STUCK
+        self._stuck = STUCK_SECONDS
         self._kill_at = 0.0
         self._killed = False
         self._noticed = False
@@ -124,7 +124,7 @@ class Supervisor:
         self._seen = False
         self._reason = ""
         self._unread: list[Message] = []
-        self.downfall: Downfall | None = None
+        self.exit_reason: ExitReason | None = None
         """What went wrong, until somebody takes note and clears it; None for a worker that found no devices."""
 
     @property
@@ -181,7 +181,7 @@ class Supervisor:
             try:
                 message = self._decoder.decode(line)
                 self._doubt(message, now)
-            except WireError as error:
+            except MessageError as error:
                 self._trust.refuse(error, now)
                 refused += 1
                 if refused == PATIENCE_AT_ONCE:
@@ -214,7 +214,7 @@ class Supervisor:
         try:
             process = self._launch(self._options.argument())
         except (OSError, RuntimeError, MemoryError) as error:
-            self._delay = min(self._delay * 2, LONGEST_DELAY)
+            self._delay = min(self._delay * 2, LONGEST_DELAY_SECONDS)
             self._start_at = now + self._delay
             log.error("cannot start the device worker: %s; trying again in %.1f s", error, self._delay)
             return
@@ -242,10 +242,10 @@ class Supervisor:
         """See how long the worker has been silent, that it has something to answer, and ask for what was lost."""
         if self._open_orders:
             _, since = self._open_orders[0]
-            self._silent += min(now - max(self._looked_at, since), LOOK)
+            self._silent += min(now - max(self._looked_at, since), LOOK_SECONDS)
         if self._asked or self._state == "starting":
-            self._waited += min(now - self._looked_at, LOOK)
-        due = now - self._ordered_at >= PING
+            self._waited += min(now - self._looked_at, LOOK_SECONDS)
+        due = now - self._ordered_at >= PING_SECONDS
         unheard = due and self._heard and self._state == "starting"  # it may be open long since, and its hello lost
         if self._trust.wants_anew(now) or unheard:
             self._order(ANEW, now)
@@ -255,30 +255,30 @@ class Supervisor:
     def _judge(self, now: float) -> None:
         """End the worker if it is of no use."""
         assert self._process is not None
-        if self._silent > (SILENCE if self._heard else FIRST_SILENCE):
-            self._dismiss(now, f"has not answered for {self._silent:.0f} s", WEDGED_PATIENCE)
+        if self._silent > (SILENCE_SECONDS if self._heard else FIRST_SILENCE_SECONDS):
+            self._dismiss(now, f"has not answered for {self._silent:.0f} s", WEDGED_PATIENCE_SECONDS)
             return
         if self._waited > self._stuck:
-            waited, self._stuck = self._stuck, min(2 * self._stuck, LONGEST_STUCK)
+            waited, self._stuck = self._stuck, min(2 * self._stuck, LONGEST_STUCK_SECONDS)
             what = "opened its source" if self._state == "starting" else "told of any device"
-            self._dismiss(now, f"has not {what} for {waited:.0f} s", TERM_PATIENCE)
+            self._dismiss(now, f"has not {what} for {waited:.0f} s", TERM_PATIENCE_SECONDS)
         elif self._trust.lost:
-            self._dismiss(now, self._trust.lost, TERM_PATIENCE)
-        elif now - self._weighed_at >= WEIGH:
+            self._dismiss(now, self._trust.lost, TERM_PATIENCE_SECONDS)
+        elif now - self._weighed_at >= WEIGH_SECONDS:
             self._weighed_at = now
             held = self._process.resident()
             if held is not None and held > MEMORY:
-                self._dismiss(now, f"holds {held // 2**20} MiB of memory", WEDGED_PATIENCE)
-        if self._state == "starting" and not self._noticed and now - self._since > OPENING:
+                self._dismiss(now, f"holds {held // 2**20} MiB of memory", WEDGED_PATIENCE_SECONDS)
+        if self._state == "starting" and not self._noticed and now - self._since > OPENING_SECONDS:
             self._noticed = True
-            detail = f"the driver has not answered for {OPENING:.0f} s while its library is opened"
+            detail = f"the driver has not answered for {OPENING_SECONDS:.0f} s while its library is opened"
             log.warning("devices: %s", detail, extra={"facts": {"source": self._options.source}})
-            self.downfall = Downfall(Reason.TIMEOUT, detail)
+            self.exit_reason = ExitReason(Reason.TIMEOUT, detail)
 
     def _dismiss(self, now: float, why: str, patience: float) -> None:
         log.warning("device worker %s; ending it", why, extra={"facts": {"pid": self.pid}})
         self._reason = f"the device worker {why}"
-        self.downfall = Downfall(Reason.TIMEOUT, self._reason)
+        self.exit_reason = ExitReason(Reason.TIMEOUT, self._reason)
         assert self._process is not None
         # A stopped process takes no signal but SIGKILL until it goes on.
         self._process.signal(signal.SIGTERM, signal.SIGCONT)
@@ -290,12 +290,12 @@ class Supervisor:
         if not self._killed and now >= self._kill_at:
             log.warning("device worker ignores SIGTERM; killing it", extra=facts)
             self._process.signal(signal.SIGKILL)
-            self._killed, self._kill_at = True, now + TERM_PATIENCE
+            self._killed, self._kill_at = True, now + TERM_PATIENCE_SECONDS
         elif self._killed and now >= self._kill_at:
             self._kill_at = inf
             detail = "the device worker cannot be killed: it sleeps in the driver, and another one would, too"
             log.error("%s; waiting for it to end", detail, extra=facts)
-            self.downfall = Downfall(Reason.TIMEOUT, detail)
+            self.exit_reason = ExitReason(Reason.TIMEOUT, detail)
 
     def _bury(self, now: float) -> None:
         assert self._process is not None
@@ -303,23 +303,23 @@ class Supervisor:
         assert status is not None
         self._unread = self.receive(now)  # its last words, among them why it left
         self._process.close(now)
-        sound = self._opened_at is not None and now - self._opened_at > SOUND_AFTER
-        delay = FIRST_DELAY if sound else self._delay
+        sound = self._opened_at is not None and now - self._opened_at > SOUND_AFTER_SECONDS
+        delay = FIRST_DELAY_SECONDS if sound else self._delay
         if self.refusal is not None and self.refusal.absent:
-            self._delay = min(delay * 2, GONE_DELAY if self._seen else NEVER_SEEN_DELAY)
+            self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else NEVER_SEEN_DELAY_SECONDS)
         else:
-            self._delay = min(delay * 2, GONE_DELAY if self._seen else LONGEST_DELAY)
+            self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else LONGEST_DELAY_SECONDS)
             log.warning("device worker %s; starting it again in %.1f s", said(status), delay)
             reason = Reason.TIMEOUT if self._reason else Reason.LOST
-            self.downfall = Downfall(reason, self._reason or f"the device worker {said(status)}")
+            self.exit_reason = ExitReason(reason, self._reason or f"the device worker {said(status)}")
         self._process, self._state, self._start_at = None, "down", now + delay
 
     def _doubt(self, message: Message | Alive | None, now: float) -> None:
-        """Refuse what only we can know to be false. Raises WireError."""
-        if isinstance(message, (LaneSample, ChannelError)) and message.mono > now + AHEAD:
-            raise WireError(f"a sample of the future: {message.mono} s, and it is {now} s")
+        """Refuse what only we can know to be false. Raises MessageError."""
+        if isinstance(message, (LaneSample, ChannelError)) and message.mono > now + AHEAD_SECONDS:
+            raise MessageError(f"a sample of the future: {message.mono} s, and it is {now} s")
         if isinstance(message, Alive) and message.order > self._orders:
-            raise WireError(f"an answer to order {message.order}, and {self._orders} were given")
+            raise MessageError(f"an answer to order {message.order}, and {self._orders} were given")
 
     def _answered(self, order: int) -> None:
         self._heard = True
@@ -330,14 +330,14 @@ class Supervisor:
     def _hear(self, message: Message, now: float) -> None:
         if isinstance(message, Hello):
             if self.refusal is not None and self.refusal.absent:
-                self._delay = FIRST_DELAY  # what was earned by looking for a driver says nothing about this worker
+                self._delay = FIRST_DELAY_SECONDS  # what looking for a driver earned says nothing about this worker
             if self._state == "starting":
                 self._state, self._opened_at, self._waited = "running", now, 0.0
             self.refusal, self._seen = None, True
         elif isinstance(message, Refusal):
             self._refused(message)
         elif isinstance(message, (LaneSample, ChannelError)):
-            self._asked, self._waited, self._stuck = False, 0.0, STUCK
+            self._asked, self._waited, self._stuck = False, 0.0, STUCK_SECONDS
 
     def _refused(self, refusal: Refusal) -> None:
         if self.refusal != refusal:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 
-from agent.worker.wire import WireError
+from agent.worker.worker_messages import MessageError
 
 log = logging.getLogger("coldplate.worker")
 
-ASK = 1.0
+ASK_SECONDS = 1.0
 """Seconds between two requests to say everything anew."""
-CALM = 3.0
+CALM_SECONDS = 3.0
 """Seconds without garbage after which a spell of it is over."""
-SPELL = 5.0
+SPELL_SECONDS = 5.0
 """Seconds of garbage after which the worker is not believed any more."""
 FLOOD = 8 * 2**20
 """Bytes a second that may come for good: 72 GPUs, ten times a second, are 1.5 MB."""
@@ -20,7 +20,7 @@ FLOOD_ROOM = 64 * 2**20
 """Bytes that may come at once beyond that."""
 
 
-class Trust:
+class WorkerTrust:
     """What is thought of the worker. Times are monotonic seconds."""
 
     def __init__(self) -> None:
@@ -40,17 +40,17 @@ class Trust:
         self._weighed: float | None = None
         self._told = False
 
-    def refuse(self, error: WireError, now: float) -> None:
+    def refuse(self, error: MessageError, now: float) -> None:
         """A line was garbage."""
         self.garbage += 1
         # The first is told; a worker gone mad would fill the journal with the others.
         log.log(logging.DEBUG if self._told else logging.WARNING, "device worker sent garbage: %s", error)
         self._told = True
-        if self._first is None or now - self._last > CALM:
+        if self._first is None or now - self._last > CALM_SECONDS:
             self._first = now
         self._last = now
         self._anew = True
-        if now - self._first > SPELL:
+        if now - self._first > SPELL_SECONDS:
             self.lost = f"has sent garbage for {now - self._first:.0f} s"
 
     def weigh(self, size: int, now: float) -> None:
@@ -64,7 +64,7 @@ class Trust:
 
     def wants_anew(self, now: float) -> bool:
         """Whether to ask now for everything that is remembered; True once for each request."""
-        if not self._anew or (self._asked is not None and now - self._asked < ASK):
+        if not self._anew or (self._asked is not None and now - self._asked < ASK_SECONDS):
             return False
         self._anew, self._asked = False, now
         return True

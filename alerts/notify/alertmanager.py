@@ -10,7 +10,7 @@ from agent.lib.threads import Threads
 from agent.model import Instant
 from alerts.notify.delivery import HttpReceiver, Pace, jitter
 from alerts.notify.notice import Notice, rfc3339, texts
-from alerts.notify.target import Target, split_url
+from alerts.notify.target import ReceiverTarget, split_url
 
 PATH = "/api/v2/alerts"
 
@@ -25,7 +25,7 @@ class Alertmanager(HttpReceiver):
 
     def __init__(
         self,
-        target: Target,
+        target: ReceiverTarget,
         clock: Callable[[], Instant],
         external_url: str = "",
         pace: Pace | None = None,

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Labels
-from alerts.notify.link import Answer, Link, UnreachableError
-from alerts.notify.mailbox import CAPACITY, Mailbox
 from alerts.notify.notice import Notice
+from alerts.notify.notification_queue import CAPACITY, NotificationQueue
 from alerts.notify.receiver import Counts
+from alerts.notify.receiver_link import ReceiverAnswer, ReceiverLink, UnreachableError
 from alerts.notify.serverclock import ServerClock
-from alerts.notify.target import Target
+from alerts.notify.target import ReceiverTarget
 
 _log = logging.getLogger("coldplate.notify")
 
@@ -28,7 +28,7 @@ ABOUT_CONTENT = frozenset({400, 413, 422})
 """Statuses that say that something in this very batch is wrong, or too much; all others are about the server."""
 SHOWN = 200
 """Characters of a server's answer that are shown."""
-LAST_WORD = 0.5
+LAST_WORD_SECONDS = 0.5
 """Seconds that a thread has to end, once its connection was cut."""
 REMEMBERED = 1000
 """Refused alerts of which is remembered that they were logged."""
@@ -97,7 +97,7 @@ class HttpReceiver:
 
     def __init__(
         self,
-        target: Target,
+        target: ReceiverTarget,
         path: str,
         clock: Callable[[], Instant],
         pace: Pace | None = None,
@@ -108,10 +108,10 @@ class HttpReceiver:
         self.target = target
         self.counts = Counts()
         self._clock = clock
-        self._link = Link(target, path, lambda: clock().mono)
+        self._link = ReceiverLink(target, path, lambda: clock().mono)
         self._rhythm = _Rhythm(pace, jitter)
-        self._wake = threading.Condition()  # guards the mailbox and what follows
-        self._mailbox = Mailbox(pace.capacity, self.expires)
+        self._wake = threading.Condition()  # guards the queue and what follows
+        self._queue = NotificationQueue(pace.capacity, self.expires)
         self._in_hand = 0
         self._end: float | None = None
         self._thread: KeptThread | None = None
@@ -132,7 +132,7 @@ class HttpReceiver:
     @property
     def queued(self) -> int:
         with self._wake:
-            return len(self._mailbox) + self._in_hand
+            return len(self._queue) + self._in_hand
 
     def put(self, notices: Sequence[Notice], at: float) -> None:
         del at  # a notice says until when it holds
@@ -140,7 +140,7 @@ class HttpReceiver:
             if self._end is not None:
                 self.counts.add(dropped=len(notices))
                 return
-            self.counts.add(dropped=self._mailbox.put(notices))
+            self.counts.add(dropped=self._queue.put(notices))
             if self._thread is None:
                 self._start()
             self._wake.notify_all()
@@ -151,7 +151,7 @@ class HttpReceiver:
             if self._end is not None:
                 self.counts.add(dropped=len(notices))
                 return
-            self.counts.add(dropped=self._mailbox.give_back(list(notices), first=True))
+            self.counts.add(dropped=self._queue.give_back(list(notices), first=True))
             if self._thread is None:
                 self._start()
             self._wake.notify_all()
@@ -164,7 +164,7 @@ class HttpReceiver:
             thread = self._thread
         if thread is not None and not thread.join(grace):
             self._link.abort()
-            thread.join(LAST_WORD)
+            thread.join(LAST_WORD_SECONDS)
 
     def _start(self) -> None:
         self._thread = self._threads.begin("notify", self._run)
@@ -179,7 +179,7 @@ class HttpReceiver:
                 self._postpone(batch, error)
         self._link.close()
         with self._wake:
-            left = self._mailbox.empty()
+            left = self._queue.empty()
         if left and self.heir is not None:
             self.heir.inherit(left)
         elif left:
@@ -191,13 +191,13 @@ class HttpReceiver:
         with self._wake:
             while True:
                 now = self._clock()
-                if self._end is not None and (now.mono >= self._end or not self._mailbox):
+                if self._end is not None and (now.mono >= self._end or not self._queue):
                     return []
                 pause = self._rhythm.not_before - now.mono
                 if pause > 0:
                     self._wake.wait(pause if self._end is None else min(pause, self._end - now.mono))
                     continue
-                batch, outdated = self._mailbox.take(self._rhythm.limit(), now.wall) if self._mailbox else ([], 0)
+                batch, outdated = self._queue.take(self._rhythm.limit(), now.wall) if self._queue else ([], 0)
                 self.counts.add(dropped=outdated)
                 if batch:
                     self._in_hand = len(batch)
@@ -222,7 +222,7 @@ class HttpReceiver:
         for notice in batch if self._refusals else ():
             self._refusals.pop(notice.alert.labels, None)
 
-    def _post(self, batch: Sequence[Notice]) -> tuple[Answer, Instant, Instant]:
+    def _post(self, batch: Sequence[Notice]) -> tuple[ReceiverAnswer, Instant, Instant]:
         """One exchange, and when it began and ended."""
         body = self._encoded(batch)
         sent = self._clock()
@@ -277,7 +277,7 @@ class HttpReceiver:
         with self._wake:
             self._in_hand = 0
             if postponed:
-                self.counts.add(dropped=self._mailbox.give_back(list(batch), first))
+                self.counts.add(dropped=self._queue.give_back(list(batch), first))
 
     def _back(self) -> None:
         """The server has answered."""
@@ -306,7 +306,7 @@ class HttpReceiver:
         _log.warning("alert refused", extra={"facts": facts})
 
 
-def _explain(answer: Answer) -> str:
+def _explain(answer: ReceiverAnswer) -> str:
     if 300 <= answer.status < 400:
         return (
             f"redirected to {answer.text[:SHOWN]!r} (HTTP status {answer.status}), which is not followed: set that url"

@@ -16,11 +16,11 @@ from agent.model import Alert, Labels, Phase
 from alerts.notify.notice import Notice
 from alerts.notify.receiver import Counts, Receiver
 
-__all__ = ["RESEND", "Counts", "Dispatcher", "Receiver"]
+__all__ = ["RESEND_SECONDS", "Counts", "Dispatcher", "Receiver"]
 
-RESEND = 60.0
+RESEND_SECONDS = 60.0
 """Prometheus's --rules.alert.resend-delay, in seconds."""
-LAST_WORD = 1.0
+LAST_WORD_SECONDS = 1.0
 """Seconds that a receiver may take to stop beyond those that it was given."""
 VALID_FOR = 4
 """Two evaluations or deliveries may fail before an alert that fires is taken to have ended."""
@@ -47,7 +47,7 @@ class Dispatcher:
     def __init__(
         self,
         receivers: Sequence[Receiver],
-        resend: float = RESEND,
+        resend: float = RESEND_SECONDS,
         external_labels: Labels = (),
         threads: Threads | None = None,
     ) -> None:
@@ -155,7 +155,7 @@ class Dispatcher:
         """Stop all receivers, side by side."""
         stops = [self._threads.begin("notify", partial(each.stop, grace)) for each in self._receivers]
         for stop in stops:
-            stop.join(grace + LAST_WORD)
+            stop.join(grace + LAST_WORD_SECONDS)
 
     def _tell(self, known: _Known | None, alert: Alert, at: float, post: _Post) -> _Known:
         """Post what has to be told of an alert that is not pending; what is known of it then."""

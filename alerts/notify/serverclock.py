@@ -19,11 +19,11 @@ from alerts.notify.notice import Notice
 
 _log = logging.getLogger("coldplate.notify")
 
-TOLERANCE = 10.0
+TOLERANCE_SECONDS = 10.0
 """Seconds by which the clocks may differ before times are changed: far less than an alert stays valid."""
-TOGETHER = 8.0
+TOGETHER_SECONDS = 8.0
 """Seconds within which they must be for times to be told by our own again: the header is as fine as a second."""
-MOST = 3600.0
+MOST_SECONDS = 3600.0
 """Seconds by which ours is believed to be wrong at most: beyond, the other is as likely to be."""
 
 
@@ -40,17 +40,17 @@ class ServerClock:
         if there is None:
             return False
         ahead = there + 0.5 - (sent.wall + (received.mono - sent.mono) / 2)
-        if abs(ahead) > MOST:
+        if abs(ahead) > MOST_SECONDS:
             self._disbelieve(ahead)
             return False
         self._said = False
         before = self.ahead
-        if abs(ahead) <= (TOGETHER if before else TOLERANCE):
+        if abs(ahead) <= (TOGETHER_SECONDS if before else TOLERANCE_SECONDS):
             ahead = 0.0
-        elif abs(ahead - before) <= TOLERANCE / 2:
+        elif abs(ahead - before) <= TOLERANCE_SECONDS / 2:
             return False  # the second is as fine as the header tells: what was told stays as it is
         self.ahead = ahead
-        return abs(ahead - before) > TOLERANCE / 2
+        return abs(ahead - before) > TOLERANCE_SECONDS / 2
 
     def forget(self) -> None:
         """Tell times by our own clock again, until the next answer."""
@@ -63,7 +63,7 @@ class ServerClock:
             text = (
                 "the receiver's answers bear a time too far from ours to be believed; see to both clocks, and proxies"
             )
-            _log.warning(text, extra={"facts": {"ahead": f"{ahead:+.0f}s", "most": f"{MOST:.0f}s"}})
+            _log.warning(text, extra={"facts": {"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"}})
 
     def told(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """The notices with all times by the receiver's clock."""

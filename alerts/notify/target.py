@@ -9,7 +9,7 @@ from agent.lib.credentials import LOOPBACK, authorization, check_login, shown_ur
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ReceiverTarget:
     """A receiver's address. The files hold the password or the token alone, and are read for each connection.
 
     `timeout` in seconds is for a whole exchange, from the connection to the end of the answer. Raises ValueError.

@@ -7,14 +7,14 @@ is told to) or knows of rules. Native histograms, and the functions for them, ar
 
 from __future__ import annotations
 
-from alerts.promql.errors import EvaluationError, PromqlError
 from alerts.promql.labels import Labels, make_labels
 from alerts.promql.matchers import Matcher
 from alerts.promql.query import Query, compile_query
+from alerts.promql.query_errors import EvaluationError, PromqlError
+from alerts.promql.query_values import Sample, Scalar, String, Value, Vector
 from alerts.promql.selectors import Selector
 from alerts.promql.staleness import STALE, is_stale
-from alerts.promql.storage import InstantSource, Source, Storage
-from alerts.promql.values import Sample, Scalar, String, Value, Vector
+from alerts.promql.storage import InstantSource, SampleSource, Storage
 
 __all__ = [
     "STALE",
@@ -25,9 +25,9 @@ __all__ = [
     "PromqlError",
     "Query",
     "Sample",
+    "SampleSource",
     "Scalar",
     "Selector",
-    "Source",
     "Storage",
     "String",
     "Value",

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from alerts.promql import numbers
-from alerts.promql.errors import EvaluationError
 from alerts.promql.labels import METRIC_NAME, NO_LABELS, Labels, drop_labels, keep_labels, set_labels
 from alerts.promql.numbers import Each, Floats
-from alerts.promql.plan import Elements, LabelSpace, Moment, ScalarPlan, VectorPlan
+from alerts.promql.plan import Elements, EvaluationContext, LabelSpace, ScalarPlan, VectorPlan
+from alerts.promql.query_errors import EvaluationError
 
 Reduction = Callable[[Floats, Each], float]
 """Makes one number of the values of a group, going through them with `Each` where that takes a loop."""
@@ -58,7 +58,7 @@ def reduction(
     """Plan an aggregation that makes one number of the values of each group."""
     groups = _grouped(space, vector, grouping)
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         each = moment.budget.each
         return [(labels, reduce(values, each)) for labels, values in groups(moment)]
 
@@ -69,7 +69,7 @@ def quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan, grouping:
     """Plan the quantile of each group."""
     groups = _grouped(space, vector, grouping)
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         wanted = share.run(moment)
         each = moment.budget.each
         return [(labels, numbers.quantile(wanted, values, each)) for labels, values in groups(moment)]
@@ -79,12 +79,12 @@ def quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan, grouping:
 
 def _grouped(
     space: LabelSpace, vector: VectorPlan, grouping: Grouping
-) -> Callable[[Moment], list[tuple[Labels, list[float]]]]:
+) -> Callable[[EvaluationContext], list[tuple[Labels, list[float]]]]:
     """Return what divides a vector into groups. What it read is let go then: the groups have the values alone."""
     inner = vector.run
     if grouping.single:
 
-        def one_group(moment: Moment) -> list[tuple[Labels, list[float]]]:
+        def one_group(moment: EvaluationContext) -> list[tuple[Labels, list[float]]]:
             before = moment.budget.held
             values = [value for _, value in moment.budget.each(inner(moment))]
             moment.budget.settle(before, 1)
@@ -94,7 +94,7 @@ def _grouped(
 
     derive = space.derivation(grouping.derive)
 
-    def groups(moment: Moment) -> list[tuple[Labels, list[float]]]:
+    def groups(moment: EvaluationContext) -> list[tuple[Labels, list[float]]]:
         before = moment.budget.held
         found: dict[int, tuple[Labels, list[float]]] = {}
         for labels, value in moment.budget.each(inner(moment)):
@@ -121,7 +121,7 @@ def selection(
         value = element[1]
         return (True, 0.0) if value != value else (False, -value if largest else value)
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         asked = count.run(moment)
         elements = inner(moment)  # also where none of them is wanted: it may fail
         if asked < 1 or not elements:
@@ -148,7 +148,7 @@ def count_values(space: LabelSpace, vector: VectorPlan, label: str, grouping: Gr
         grouping = Grouping(without=False, labels=(*grouping.labels, label))
     inner = vector.run
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         counts: dict[Labels, int] = {}
         for labels, value in moment.budget.each(inner(moment)):
             # The label is set before labels are grouped, so `without` may take it away again.

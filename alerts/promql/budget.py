@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeVar
 
-from alerts.limits import DEADLINE, ELEMENT, MOST_SAMPLES, STRIDE
-from alerts.promql.errors import LimitError
+from alerts.limits import DEADLINE_SECONDS, ELEMENT, MOST_SAMPLES, STRIDE
+from alerts.promql.query_errors import LimitError
 
 T = TypeVar("T")
 
 _TOO_MANY = "query processing would load too many samples into memory in query execution"
 
 
-class Ledger:
+class SampleLedger:
     """What all rules together keep from one evaluation to the next, counted in samples (see `alerts.limits`)."""
 
     __slots__ = ("kept", "remembered")
@@ -41,16 +41,16 @@ class Budget:
     def __init__(
         self,
         timer: Callable[[], float] = lambda: 0.0,
-        ledger: Ledger | None = None,
+        ledger: SampleLedger | None = None,
         *,
-        seconds: float = DEADLINE,
+        seconds: float = DEADLINE_SECONDS,
         samples: float = MOST_SAMPLES,
     ) -> None:
         self._timer = timer
         self._end = timer() + seconds
         self._most = samples
         self._until_look = STRIDE
-        self.ledger = Ledger() if ledger is None else ledger
+        self.ledger = SampleLedger() if ledger is None else ledger
         self.held = 0
         """Samples that are held now. Whoever has done with some sets it back to what it was before."""
         self.labels = 0

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-_DAY = 86_400
+_DAY_SECONDS = 86_400
 _CYCLE_DAYS = 146_097
 """Days of 400 years, after which the calendar repeats."""
 _CYCLES = 730_692_556
@@ -35,7 +35,7 @@ class Date(NamedTuple):
 def date_of(seconds: float) -> Date:
     """The date of so many seconds since the epoch. What 64 bits cannot hold is their smallest number, as on x86-64."""
     whole = int(seconds) if -(2.0**63) <= seconds < 2.0**63 else _SMALLEST
-    days, second = divmod((whole + _EPOCH_DAY * _DAY) % 2**64, _DAY)
+    days, second = divmod((whole + _EPOCH_DAY * _DAY_SECONDS) % 2**64, _DAY_SECONDS)
     cycle, day_of_cycle = divmod(days, _CYCLE_DAYS)
     # Years begin in March here, so that the day which some years lack is their last.
     year = (day_of_cycle - day_of_cycle // 1460 + day_of_cycle // 36_524 - day_of_cycle // 146_096) // 365

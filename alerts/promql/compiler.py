@@ -8,13 +8,22 @@ from typing import NamedTuple, NoReturn
 
 from alerts.promql import operators, selectors
 from alerts.promql.aggregations import REDUCTIONS, SELECTIONS, count_values, quantile, reduction, selection
-from alerts.promql.errors import EvaluationError, PromqlError, line_and_column
-from alerts.promql.functions import compile_function
+from alerts.promql.function_plans import compile_function
 from alerts.promql.label_functions import check_name
 from alerts.promql.matchers import Matcher
 from alerts.promql.matching import SET_OPERATORS, set_operation, vector_operation
-from alerts.promql.plan import LOOKBACK_MS, LabelSpace, MatrixPlan, Moment, Plan, ScalarPlan, StringPlan, VectorPlan
-from alerts.promql.rows import Operand, OperatorRow
+from alerts.promql.operator_row import Operand, OperatorRow
+from alerts.promql.plan import (
+    LOOKBACK_MS,
+    EvaluationContext,
+    LabelSpace,
+    MatrixPlan,
+    Plan,
+    ScalarPlan,
+    StringPlan,
+    VectorPlan,
+)
+from alerts.promql.query_errors import EvaluationError, PromqlError, line_and_column
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.flaw import FlawError
 from alerts.promql.syntax.tree import (
@@ -84,8 +93,8 @@ def _milliseconds(nanoseconds: int) -> int:
     return nanoseconds // _NANOSECONDS if nanoseconds >= 0 else -(-nanoseconds // _NANOSECONDS)
 
 
-def _failing(flaw: FlawError) -> Callable[[Moment], NoReturn]:
-    def run(_moment: Moment) -> NoReturn:
+def _failing(flaw: FlawError) -> Callable[[EvaluationContext], NoReturn]:
+    def run(_moment: EvaluationContext) -> NoReturn:
         raise EvaluationError(flaw.problem)
 
     return run

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from alerts.promql import numbers
 from alerts.promql.labels import BUCKET_BOUND, Labels, drop_labels, drop_metadata, label_value
-from alerts.promql.plan import Elements, LabelSpace, Moment, ScalarPlan, VectorPlan, refuse_same_labels
+from alerts.promql.plan import Elements, EvaluationContext, LabelSpace, ScalarPlan, VectorPlan, refuse_same_labels
 
 # Counts that differ by less are taken for equal: the difference comes from rounding in `rate` and `sum`.
 _SMALL_DIFFERENCE = 1e-12
@@ -20,7 +20,7 @@ Bucket = tuple[float, float]
 def histogram_quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan) -> VectorPlan:
     """Plan `histogram_quantile`: one element for each histogram; series without a readable `le` are left out."""
 
-    def prepared(moment: Moment) -> Callable[[list[Bucket]], float]:
+    def prepared(moment: EvaluationContext) -> Callable[[list[Bucket]], float]:
         wanted = share.run(moment)
         return lambda buckets: bucket_quantile(wanted, buckets)
 
@@ -30,7 +30,7 @@ def histogram_quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan)
 def histogram_fraction(space: LabelSpace, lower: ScalarPlan, upper: ScalarPlan, vector: VectorPlan) -> VectorPlan:
     """Plan `histogram_fraction`: the share of observations between two values, for each histogram."""
 
-    def prepared(moment: Moment) -> Callable[[list[Bucket]], float]:
+    def prepared(moment: EvaluationContext) -> Callable[[list[Bucket]], float]:
         least, most = lower.run(moment), upper.run(moment)
         return lambda buckets: bucket_fraction(least, most, buckets)
 
@@ -38,13 +38,13 @@ def histogram_fraction(space: LabelSpace, lower: ScalarPlan, upper: ScalarPlan, 
 
 
 def _of_histograms(
-    space: LabelSpace, prepared: Callable[[Moment], Callable[[list[Bucket]], float]], vector: VectorPlan
+    space: LabelSpace, prepared: Callable[[EvaluationContext], Callable[[list[Bucket]], float]], vector: VectorPlan
 ) -> VectorPlan:
     boundless = space.derivation(lambda labels: drop_labels(labels, frozenset((BUCKET_BOUND,))))
     nameless = space.derivation(drop_metadata)
     inner = vector.run
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         function = prepared(moment)
         histograms: dict[int, tuple[Labels, list[Bucket]]] = {}
         for labels, count in moment.budget.each(inner(moment)):

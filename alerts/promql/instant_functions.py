@@ -10,9 +10,9 @@ from alerts.promql.labels import METRIC_NAME, NO_LABELS, Labels, drop_metadata, 
 from alerts.promql.matchers import Matcher
 from alerts.promql.plan import (
     Elements,
+    EvaluationContext,
     LabelSpace,
     MatrixPlan,
-    Moment,
     ScalarPlan,
     VectorPlan,
     refuse_same_labels,
@@ -54,7 +54,7 @@ def each_value(space: LabelSpace, function: ValueFunction, vector: VectorPlan) -
     nameless = space.derivation(drop_metadata)
     inner = vector.run
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         elements = moment.budget.each(inner(moment))
         return refuse_same_labels([(nameless(labels), function(value)) for labels, value in elements])
 
@@ -71,7 +71,7 @@ def with_bounds(
     nameless = space.derivation(drop_metadata)
     inner = vector.run
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         elements = inner(moment)
         apply = function(*(bound.run(moment) for bound in bounds))
         if apply is None:
@@ -116,7 +116,7 @@ def scalar_of(vector: VectorPlan) -> ScalarPlan:
     """Plan `scalar(v)`: the only element's value, NaN unless there is exactly one."""
     inner = vector.run
 
-    def run(moment: Moment) -> float:
+    def run(moment: EvaluationContext) -> float:
         before = moment.budget.held
         elements = inner(moment)
         moment.budget.settle(before, 0)
@@ -141,7 +141,7 @@ def timestamps(space: LabelSpace, vector: VectorPlan) -> VectorPlan:
     nameless = space.derivation(drop_metadata)
     inner = vector.run
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         now = moment.at_ms / 1000
         return refuse_same_labels([(nameless(labels), now) for labels, _ in moment.budget.each(inner(moment))])
 
@@ -152,7 +152,7 @@ def absent(space: LabelSpace, matchers: tuple[Matcher, ...], plan: VectorPlan | 
     """Plan `absent` or `absent_over_time`: one element if there is none, with what labels the selector fixes."""
     labels = space.canonical(_fixed_labels(matchers))
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         before = moment.budget.held
         found = plan.run(moment)
         present = bool(found) if isinstance(found, list) else not found.is_empty()

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from alerts.limits import LONGEST_VALUE, TEXT
-from alerts.promql.errors import LimitError, PromqlError
 from alerts.promql.labels import Labels, label_value, refuse_large, set_labels
-from alerts.promql.plan import Elements, LabelSpace, Moment, VectorPlan, refuse_same_labels
+from alerts.promql.plan import Elements, EvaluationContext, LabelSpace, VectorPlan, refuse_same_labels
+from alerts.promql.query_errors import LimitError, PromqlError
 from alerts.promql.syntax.literals import is_text, quoted, readable
 from alerts.regex import Expansion, Regex, RegexError, RegexLimitError, TextTooLongError, compile_regex
 
@@ -64,7 +64,7 @@ def _relabelled(space: LabelSpace, vector: VectorPlan, function: Callable[[Label
     derive = space.derivation(function)
     inner = vector.run
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         found = []
         for labels, value in moment.budget.each(inner(moment)):
             made = derive(labels)

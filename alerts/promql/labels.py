@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from alerts.limits import LONGEST_LABELS, LONGEST_VALUE
-from alerts.promql.errors import LimitError
+from alerts.promql.query_errors import LimitError
 
 METRIC_NAME = "__name__"
 METADATA = frozenset((METRIC_NAME, "__type__", "__unit__"))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from alerts.promql.errors import LimitError, PromqlError
 from alerts.promql.labels import METRIC_NAME, Labels, label_value
+from alerts.promql.query_errors import LimitError, PromqlError
 from alerts.regex import RegexError, TextTooLongError, compile_regex
 
 

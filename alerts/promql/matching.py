@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from alerts.promql.errors import EvaluationError
 from alerts.promql.labels import (
     METRIC_NAME,
     Labels,
@@ -22,7 +21,8 @@ from alerts.promql.labels import (
     set_labels,
 )
 from alerts.promql.operators import ARITHMETIC, COMPARISONS
-from alerts.promql.plan import Element, Elements, LabelSpace, Moment, VectorPlan, refuse_same_labels
+from alerts.promql.plan import Element, Elements, EvaluationContext, LabelSpace, VectorPlan, refuse_same_labels
+from alerts.promql.query_errors import EvaluationError
 
 SET_OPERATORS = ("and", "or", "unless")
 
@@ -54,7 +54,7 @@ def vector_operation(
     one_side = "left" if matching.many == "right" else "right"
     many_run, one_run = (right.run, left.run) if matching.many == "right" else (left.run, right.run)
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         if matching.many == "right":  # samples are read in the order of the text, so that errors come in that order
             one, many = one_run(moment), many_run(moment)
         else:
@@ -154,18 +154,18 @@ def set_operation(space: LabelSpace, name: str, left: VectorPlan, right: VectorP
     signature = space.derivation(matching.signature())
     left_run, right_run = left.run, right.run
 
-    def both(moment: Moment) -> Elements:
+    def both(moment: EvaluationContext) -> Elements:
         kept, other = left_run(moment), right_run(moment)
         groups = {id(signature(labels)) for labels, _ in moment.budget.each(other)}
         return [element for element in moment.budget.each(kept) if id(signature(element[0])) in groups]
 
-    def either(moment: Moment) -> Elements:
+    def either(moment: EvaluationContext) -> Elements:
         kept, other = left_run(moment), right_run(moment)
         groups = {id(signature(labels)) for labels, _ in moment.budget.each(kept)}
         more = [element for element in moment.budget.each(other) if id(signature(element[0])) not in groups]
         return refuse_same_labels(kept + more)
 
-    def without(moment: Moment) -> Elements:
+    def without(moment: EvaluationContext) -> Elements:
         kept, other = left_run(moment), right_run(moment)
         groups = {id(signature(labels)) for labels, _ in moment.budget.each(other)}
         return [element for element in moment.budget.each(kept) if id(signature(element[0])) not in groups]

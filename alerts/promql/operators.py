@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from alerts.promql import numbers
 from alerts.promql.labels import drop_metadata
-from alerts.promql.plan import Elements, LabelSpace, Moment, ScalarPlan, VectorPlan, refuse_same_labels
+from alerts.promql.plan import Elements, EvaluationContext, LabelSpace, ScalarPlan, VectorPlan, refuse_same_labels
 
 ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
@@ -57,7 +57,7 @@ def vector_with_scalar(
     nameless = space.derivation(drop_metadata)
     vector_run, scalar_run = vector.run, scalar.run
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         number = scalar_run(moment)
         elements = moment.budget.each(vector_run(moment))
         if swapped:
@@ -75,7 +75,7 @@ def _filter(
     """Keep the elements, with their own values and names, for which the comparison holds."""
     vector_run, scalar_run = vector.run, scalar.run
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         number = scalar_run(moment)
         elements = moment.budget.each(vector_run(moment))
         if swapped:
@@ -98,7 +98,7 @@ def negate_vector(space: LabelSpace, plan: VectorPlan) -> VectorPlan:
     nameless = space.derivation(drop_metadata)
     inner = plan.run
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         found = []
         for labels, value in moment.budget.each(inner(moment)):
             made = nameless(labels)

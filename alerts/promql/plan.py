@@ -12,10 +12,10 @@ from typing import NamedTuple, TypeVar, Union
 
 from alerts.limits import LABEL_SET, MOST_REMEMBERED
 from alerts.promql.budget import Budget
-from alerts.promql.errors import SAME_LABELSET, EvaluationError
 from alerts.promql.labels import Labels
+from alerts.promql.query_errors import SAME_LABELSET, EvaluationError
 from alerts.promql.staleness import without_markers
-from alerts.promql.storage import Newest, Source, Window
+from alerts.promql.storage import Newest, SampleSource, Window
 
 LOOKBACK_MS = 300_000
 
@@ -55,7 +55,7 @@ class Steps:
             raise EvaluationError(SAME_LABELSET)
 
 
-class Moment(NamedTuple):
+class EvaluationContext(NamedTuple):
     """The instant of an evaluation: where samples come from, when it is, and what it may take.
 
     `query_ms` is the instant of the whole query, which a step of a subquery keeps; `@ start()` and `@ end()` mean it.
@@ -63,7 +63,7 @@ class Moment(NamedTuple):
     subquery (see `Steps`).
     """
 
-    source: Source
+    source: SampleSource
     newest: Callable[..., list[Newest]]
     at_ms: int
     query_ms: int
@@ -94,20 +94,20 @@ class Matrix(NamedTuple):
 class ScalarPlan(NamedTuple):
     """A plan for a number; `constant` is set where the number does not depend on the samples or the time."""
 
-    run: Callable[[Moment], float]
+    run: Callable[[EvaluationContext], float]
     constant: float | None = None
 
 
 class VectorPlan(NamedTuple):
     """A plan for an instant vector."""
 
-    run: Callable[[Moment], Elements]
+    run: Callable[[EvaluationContext], Elements]
 
 
 class MatrixPlan(NamedTuple):
     """A plan for a range vector."""
 
-    run: Callable[[Moment], Matrix]
+    run: Callable[[EvaluationContext], Matrix]
 
 
 class StringPlan(NamedTuple):

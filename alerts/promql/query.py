@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from alerts.promql.budget import Budget
 from alerts.promql.compiler import compile_text
-from alerts.promql.plan import LabelSpace, Moment, ScalarPlan, StringPlan, VectorPlan
+from alerts.promql.plan import EvaluationContext, LabelSpace, ScalarPlan, StringPlan, VectorPlan
+from alerts.promql.query_values import Sample, Scalar, String, Value
 from alerts.promql.selectors import Selector, newest_by_select
-from alerts.promql.storage import Source, to_milliseconds
+from alerts.promql.storage import SampleSource, to_milliseconds
 from alerts.promql.syntax.literals import readable
-from alerts.promql.values import Sample, Scalar, String, Value
 
-DEFAULT_STEP = 60.0
+DEFAULT_STEP_SECONDS = 60.0
 _new = tuple.__new__
 
 
@@ -37,7 +37,7 @@ class Query:
         self._plan = plan
         self._space = space
 
-    def evaluate(self, source: Source, at: float, budget: Budget | None = None) -> Value:
+    def evaluate(self, source: SampleSource, at: float, budget: Budget | None = None) -> Value:
         """Evaluate at an instant (seconds since the epoch, taken to the millisecond).
 
         Without a budget, it has that of one evaluation, and all the time that it wants. Raises EvaluationError.
@@ -48,7 +48,7 @@ class Query:
         # Not isinstance: a protocol's check costs as much as a small query.
         newest = getattr(source, "newest", None) or newest_by_select(source)
         budget = budget or Budget()
-        moment = Moment(source, newest, at_ms, at_ms, budget, getattr(source, "forgetful", False))
+        moment = EvaluationContext(source, newest, at_ms, at_ms, budget, getattr(source, "forgetful", False))
         self._space.begin(budget)
         # What an evaluation makes is freed by its reference counts. Passes in between find nothing, and with a hundred
         # thousand elements take as long as all the rest.
@@ -78,7 +78,7 @@ class Query:
         return f"Query({self.text!r})"
 
 
-def compile_query(text: str, *, default_step: float = DEFAULT_STEP) -> Query:
+def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS) -> Query:
     """Compile a query; `default_step` is the step of subqueries that name none, in seconds.
 
     Raises `PromqlError` for text that is no query and for whatever this evaluator does not offer.

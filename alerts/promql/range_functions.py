@@ -17,7 +17,15 @@ from typing import NamedTuple
 from alerts.promql import numbers
 from alerts.promql.labels import Labels, drop_metadata
 from alerts.promql.numbers import Each, Floats
-from alerts.promql.plan import Elements, LabelSpace, MatrixPlan, Moment, ScalarPlan, VectorPlan, refuse_same_labels
+from alerts.promql.plan import (
+    Elements,
+    EvaluationContext,
+    LabelSpace,
+    MatrixPlan,
+    ScalarPlan,
+    VectorPlan,
+    refuse_same_labels,
+)
 from alerts.promql.staleness import without_markers
 
 _SUMMED = 16
@@ -28,7 +36,7 @@ _LONG = 32_768
 """Samples of a window from which on it is not copied to look at it."""
 
 
-class Span(NamedTuple):
+class RangeWindow(NamedTuple):
     """The range around a window, the function's numeric argument, where it has one, and how to go through samples."""
 
     start_ms: int
@@ -38,7 +46,7 @@ class Span(NamedTuple):
     each: Each
 
 
-RangeFunction = Callable[[Floats, Floats, Span], "float | None"]
+RangeFunction = Callable[[Floats, Floats, RangeWindow], "float | None"]
 
 
 def range_function(
@@ -53,11 +61,13 @@ def range_function(
     derive = space.adopt if keep_name else space.foreign_derivation(drop_metadata)
     inner = matrix.run
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         budget = moment.budget
         before = budget.held
         windows, start_ms, end_ms, marked = inner(moment)
-        span = Span(start_ms, end_ms, moment.at_ms, 0.0 if argument is None else argument.run(moment), budget.each)
+        span = RangeWindow(
+            start_ms, end_ms, moment.at_ms, 0.0 if argument is None else argument.run(moment), budget.each
+        )
         found: Elements = []
         sources: list[Labels] = []
         results: list[float] = []
@@ -81,7 +91,7 @@ def range_function(
         budget.settle(before, len(found))
         return refuse_same_labels(found)
 
-    def finish(moment: Moment, found: Elements, sources: list[Labels], results: list[float]) -> None:
+    def finish(moment: EvaluationContext, found: Elements, sources: list[Labels], results: list[float]) -> None:
         """Make elements of results and of the labels that they are made of."""
         made = derive.all(sources, lasting=space.lasts or moment.steps is not None)
         if moment.steps is not None:
@@ -115,7 +125,7 @@ def _counter_increase(values: Floats, each: Each) -> float:
     return rise
 
 
-def _share(times: Floats, first: float, change: float, span: Span, counter: bool) -> float:
+def _share(times: Floats, first: float, change: float, span: RangeWindow, counter: bool) -> float:
     """Return how many times as large the change over the range is as that between the first and the last value."""
     first_ms, last_ms = round(times[0] * 1000), round(times[-1] * 1000)
     sampled = last_ms - first_ms
@@ -130,7 +140,7 @@ def _share(times: Floats, first: float, change: float, span: Span, counter: bool
     return (covered + from_start) / sampled
 
 
-def rate(times: Floats, values: Floats, span: Span) -> float | None:
+def rate(times: Floats, values: Floats, span: RangeWindow) -> float | None:
     """Return the increase of a counter per second."""
     if len(values) < 2:
         return None
@@ -138,7 +148,7 @@ def rate(times: Floats, values: Floats, span: Span) -> float | None:
     return change * (_share(times, values[0], change, span, True) / ((span.end_ms - span.start_ms) / 1000))
 
 
-def increase(times: Floats, values: Floats, span: Span) -> float | None:
+def increase(times: Floats, values: Floats, span: RangeWindow) -> float | None:
     """Return the increase of a counter over the range."""
     if len(values) < 2:
         return None
@@ -146,7 +156,7 @@ def increase(times: Floats, values: Floats, span: Span) -> float | None:
     return change * _share(times, values[0], change, span, True)
 
 
-def delta(times: Floats, values: Floats, span: Span) -> float | None:
+def delta(times: Floats, values: Floats, span: RangeWindow) -> float | None:
     """Return the change of a gauge over the range."""
     if len(values) < 2:
         return None
@@ -154,12 +164,12 @@ def delta(times: Floats, values: Floats, span: Span) -> float | None:
     return change * _share(times, values[0], change, span, False)
 
 
-def idelta(_times: Floats, values: Floats, _span: Span) -> float | None:
+def idelta(_times: Floats, values: Floats, _span: RangeWindow) -> float | None:
     """Return the change between the last two samples."""
     return values[-1] - values[-2] if len(values) > 1 else None
 
 
-def irate(times: Floats, values: Floats, _span: Span) -> float | None:
+def irate(times: Floats, values: Floats, _span: RangeWindow) -> float | None:
     """Return the increase of a counter per second between the last two samples."""
     if len(values) < 2:
         return None
@@ -167,7 +177,7 @@ def irate(times: Floats, values: Floats, _span: Span) -> float | None:
     return rise / _seconds(times[-2], times[-1])
 
 
-def changes(_times: Floats, values: Floats, span: Span) -> float:
+def changes(_times: Floats, values: Floats, span: RangeWindow) -> float:
     """Return how often the value changed; NaN after NaN is no change."""
     found = sum(map(ne, values, islice(values, 1, None)))
     if found and any(map(ne, values, values)):
@@ -176,17 +186,17 @@ def changes(_times: Floats, values: Floats, span: Span) -> float:
     return float(found)
 
 
-def resets(_times: Floats, values: Floats, _span: Span) -> float:
+def resets(_times: Floats, values: Floats, _span: RangeWindow) -> float:
     """Return how often the value fell."""
     return float(sum(map(gt, values, islice(values, 1, None))))
 
 
-def deriv(times: Floats, values: Floats, span: Span) -> float | None:
+def deriv(times: Floats, values: Floats, span: RangeWindow) -> float | None:
     """Return the slope of the line of least squares."""
     return _line(times, values, times[0], span.each)[0] if len(values) > 1 else None
 
 
-def predict_linear(times: Floats, values: Floats, span: Span) -> float | None:
+def predict_linear(times: Floats, values: Floats, span: RangeWindow) -> float | None:
     """Return where the line of least squares will be, `argument` seconds after the evaluation."""
     if len(values) < 2:
         return None
@@ -213,7 +223,7 @@ def _both(parts: tuple[float, float]) -> float:
     return parts[0] + parts[1]
 
 
-def quantile_over_time(_times: Floats, values: Floats, span: Span) -> float:
+def quantile_over_time(_times: Floats, values: Floats, span: RangeWindow) -> float:
     """Return the quantile `argument` of the values."""
     return numbers.quantile(span.argument, values, span.each)
 

@@ -12,23 +12,23 @@ from typing import NamedTuple
 
 from alerts.limits import ELEMENT
 from alerts.promql.budget import Budget
-from alerts.promql.errors import SAME_LABELSET, EvaluationError
 from alerts.promql.labels import Labels, drop_metadata
 from alerts.promql.matchers import Matcher
 from alerts.promql.plan import (
     LOOKBACK_MS,
     Elements,
+    EvaluationContext,
     ForeignDerivation,
     LabelSpace,
     Matrix,
     MatrixPlan,
-    Moment,
     Steps,
     VectorPlan,
     refuse_same_labels,
 )
+from alerts.promql.query_errors import SAME_LABELSET, EvaluationError
 from alerts.promql.staleness import is_stale
-from alerts.promql.storage import Newest, Source
+from alerts.promql.storage import Newest, SampleSource
 
 _STEP = 4
 """Units of work that a step of a subquery takes beside those for its elements."""
@@ -49,13 +49,13 @@ class Timing(NamedTuple):
     fixed_ms: int | None = None
     of_fixed: bool = False
 
-    def end_ms(self, moment: Moment) -> int:
+    def end_ms(self, moment: EvaluationContext) -> int:
         """Return the newest instant that is looked at."""
         if self.fixed_ms is not None:
             return self.fixed_ms - self.offset_ms
         return (moment.query_ms if self.at_query else moment.at_ms) - self.offset_ms
 
-    def selected_ms(self, moment: Moment) -> int:
+    def selected_ms(self, moment: EvaluationContext) -> int:
         """Return the newest instant of which samples are read. Raises EvaluationError where they may be gone by now."""
         if self.of_fixed and moment.forgetful:
             raise EvaluationError(
@@ -77,7 +77,7 @@ class Selector(NamedTuple):
     history: float
 
 
-def newest_by_select(source: Source) -> Callable[[tuple[Matcher, ...], float, float, Budget], list[Newest]]:
+def newest_by_select(source: SampleSource) -> Callable[[tuple[Matcher, ...], float, float, Budget], list[Newest]]:
     """Give the newest samples of a source that only has `select`."""
 
     def newest(matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
@@ -94,7 +94,7 @@ def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: T
     """Plan an instant selector."""
     samples = _newest_samples(matchers, timing)
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         return _elements(
             space,
             moment,
@@ -109,7 +109,7 @@ def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: T
     return VectorPlan(run)
 
 
-def _elements(space: LabelSpace, moment: Moment, derive: ForeignDerivation, found: Elements) -> Elements:
+def _elements(space: LabelSpace, moment: EvaluationContext, derive: ForeignDerivation, found: Elements) -> Elements:
     """Return elements whose labels are made of a source's, some at a time, so that limits are looked at in between."""
     made: Elements = []
     lasting = space.lasts or moment.steps is not None
@@ -126,15 +126,15 @@ def timestamp_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing:
     samples = _newest_samples(matchers, timing)
     nameless = space.foreign_derivation(drop_metadata)
 
-    def run(moment: Moment) -> Elements:
+    def run(moment: EvaluationContext) -> Elements:
         found = [(labels, at) for labels, at, value in moment.budget.each(samples(moment)) if not is_stale(value)]
         return refuse_same_labels(_elements(space, moment, nameless, found))
 
     return VectorPlan(run)
 
 
-def _newest_samples(matchers: tuple[Matcher, ...], timing: Timing) -> Callable[[Moment], list[Newest]]:
-    def samples(moment: Moment) -> list[Newest]:
+def _newest_samples(matchers: tuple[Matcher, ...], timing: Timing) -> Callable[[EvaluationContext], list[Newest]]:
+    def samples(moment: EvaluationContext) -> list[Newest]:
         end = timing.selected_ms(moment)
         return moment.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000, moment.budget)
 
@@ -144,7 +144,7 @@ def _newest_samples(matchers: tuple[Matcher, ...], timing: Timing) -> Callable[[
 def range_selector(matchers: tuple[Matcher, ...], timing: Timing, range_ms: int) -> MatrixPlan:
     """Plan a range selector; its windows are the source's."""
 
-    def run(moment: Moment) -> Matrix:
+    def run(moment: EvaluationContext) -> Matrix:
         end = timing.selected_ms(moment)
         found = moment.source.select(matchers, (end - range_ms) / 1000, end / 1000, moment.budget)
         return Matrix(found, end - range_ms, end, marked=True)
@@ -152,10 +152,10 @@ def range_selector(matchers: tuple[Matcher, ...], timing: Timing, range_ms: int)
     return MatrixPlan(run)
 
 
-def subquery(inner: Callable[[Moment], Elements], timing: Timing, range_ms: int, step_ms: int) -> MatrixPlan:
+def subquery(inner: Callable[[EvaluationContext], Elements], timing: Timing, range_ms: int, step_ms: int) -> MatrixPlan:
     """Plan a subquery: the inner query at every multiple of the step within the range."""
 
-    def run(moment: Moment) -> Matrix:
+    def run(moment: EvaluationContext) -> Matrix:
         end = timing.end_ms(moment)
         start = end - range_ms
         budget, steps = moment.budget, moment.steps or Steps()

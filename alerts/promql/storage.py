@@ -1,9 +1,9 @@
 """Samples in memory, and the little that an evaluation asks of whoever keeps them.
 
-`Source` is that question: the series that match, with their samples after `start` and up to `end`. `Storage` answers it
-from arrays, for tests and for whoever has no windows of his own. Times are seconds and are kept to the millisecond,
-which is Prometheus's resolution, so that the edges of a range are exact. It never reads a clock and never expires
-anything by itself: `drop_before` does.
+`SampleSource` is that question: the series that match, with their samples after `start` and up to `end`. `Storage`
+answers it from arrays, for tests and for whoever has no windows of his own. Times are seconds and are kept to the
+millisecond, which is Prometheus's resolution, so that the edges of a range are exact. It never reads a clock and never
+expires anything by itself: `drop_before` does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Window = tuple[Labels, Sequence[float], Sequence[float]]
 Newest = tuple[Labels, float, float]
 
 
-class Source(Protocol):
+class SampleSource(Protocol):
     """Whoever has samples to evaluate over."""
 
     def select(
@@ -40,7 +40,7 @@ class Source(Protocol):
         """
 
 
-class InstantSource(Source, Protocol):
+class InstantSource(SampleSource, Protocol):
     """A source that can also give the newest sample alone, which saves an instant selector its window."""
 
     def newest(
@@ -79,7 +79,7 @@ class Sampled(Protocol):
 
 
 def windows_of(found: Sequence[Sampled], start: float, end: float, budget: Budget | None) -> Iterator[Window]:
-    """Give what `Source.select` gives of these series."""
+    """Give what `SampleSource.select` gives of these series."""
     budget = budget or Budget()
     for series in budget.each(found):
         times = series.times
@@ -146,7 +146,7 @@ class Storage:
     def select(
         self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
     ) -> Iterator[Window]:
-        """Give the windows of the series that match (see `Source`)."""
+        """Give the windows of the series that match (see `SampleSource`)."""
         return windows_of(self._index.matching(matchers, budget), start, end, budget)
 
     def newest(

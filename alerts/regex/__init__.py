@@ -7,8 +7,8 @@ comes from outside is compiled by `compile_regex`; `re` is for patterns that sta
 
 from __future__ import annotations
 
-from alerts.regex.errors import RegexError, RegexLimitError, TextTooLongError
 from alerts.regex.expansion import Expansion
 from alerts.regex.pattern import Regex, compile_regex
+from alerts.regex.regex_errors import RegexError, RegexLimitError, TextTooLongError
 
 __all__ = ["Expansion", "Regex", "RegexError", "RegexLimitError", "TextTooLongError", "compile_regex"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from alerts.regex.errors import RegexError, RegexLimitError
+from alerts.regex.regex_errors import RegexError, RegexLimitError
 
 DEEPEST = 250
 """Groups within groups. Go's limit is 1000 nodes of its tree; what each level costs is paid for each character."""

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from alerts.regex.errors import TextTooLongError
+from alerts.regex.regex_errors import TextTooLongError
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,8}")
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from alerts.regex.dialect import refuse_foreign
-from alerts.regex.errors import RegexError, RegexLimitError, TextTooLongError
+from alerts.regex.regex_errors import RegexError, RegexLimitError, TextTooLongError
 from alerts.regex.substitute import Substitute
 
 KEPT = 32

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from alerts.regex import linear, shortcuts
-from alerts.regex.errors import RegexError, RegexLimitError
 from alerts.regex.expansion import Expansion
+from alerts.regex.regex_errors import RegexError, RegexLimitError
 
 LONGEST = 8192
 """Characters of an expression that takes an engine. A list of words, however long, does not."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import NoReturn
 
-from alerts.regex.errors import RegexLimitError, TextTooLongError
+from alerts.regex.regex_errors import RegexLimitError, TextTooLongError
 
 _MOST_TRIES = 2**21
 """Ways to match that may be tried in vain, a tenth of a second's work."""
@@ -40,7 +40,7 @@ class Substitute:
     __slots__ = ("_compiled", "_search", "_whole", "groups", "names")
 
     def __init__(self, pattern: str, *, dot_all: bool) -> None:
-        reader = _Reader(pattern, dot_all=dot_all)
+        reader = _ExpressionReader(pattern, dot_all=dot_all)
         source = reader.source()
         self.groups = reader.groups
         self.names: Mapping[str, int] = reader.names
@@ -100,7 +100,7 @@ def _refuse_longer(text: str, longest: int) -> None:
         raise TextTooLongError(f"the text of {len(text)} characters is too long for it: {longest} at most")
 
 
-class _Reader:
+class _ExpressionReader:
     """Reads an expression and writes it for `re`; what it does not know it refuses."""
 
     def __init__(self, pattern: str, *, dot_all: bool) -> None:

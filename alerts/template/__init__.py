@@ -7,13 +7,13 @@ out only when an alert fires is told as unwise, and prints Prometheus's own erro
 from __future__ import annotations
 
 from alerts.promql.budget import Budget
-from alerts.template.errors import RenderError, TemplateError
 from alerts.template.foreseen import questions
-from alerts.template.nodes import Text
+from alerts.template.nodes import TextNode
 from alerts.template.parser import Parsed, parse
-from alerts.template.render import Ask, Source, render
+from alerts.template.render import Ask, TemplateSource, render
+from alerts.template.template_errors import RenderError, TemplateError
+from alerts.template.template_values import Element, Root
 from alerts.template.unwise import mistakes
-from alerts.template.values import Element, Root
 
 __all__ = ["Ask", "Element", "RenderError", "Root", "Template", "TemplateError", "broken_template", "compile_template"]
 
@@ -27,7 +27,7 @@ class Template:
     __slots__ = ("_broken", "_name", "_parsed", "_text", "queries", "source", "unwise")
 
     def __init__(self, source: str, name: str, parsed: Parsed) -> None:
-        texts = [each.text for each in parsed.body if isinstance(each, Text)]
+        texts = [each.text for each in parsed.body if isinstance(each, TextNode)]
         is_text = len(texts) == len(parsed.body)
         self.source = source
         self.queries = () if is_text else questions(parsed)
@@ -43,7 +43,7 @@ class Template:
             raise RenderError(self._broken)
         if self._parsed is None:
             return self._text
-        return render(self._parsed, Source(self._name, self.source), root, ask, budget or Budget(), at)
+        return render(self._parsed, TemplateSource(self._name, self.source), root, ask, budget or Budget(), at)
 
 
 def broken_template(source: str, alert: str, error: TemplateError) -> Template:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from alerts.template.errors import RenderError
 from alerts.template.printf import PLAIN, argument
-from alerts.template.values import Element, Root, Typed, Value, type_name
+from alerts.template.template_errors import RenderError
+from alerts.template.template_values import Element, Root, Typed, Value, type_name
 
 
 def _kind(value: Value) -> str:

@@ -12,30 +12,30 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, product
 from typing import NamedTuple, Union
 
-from alerts.template.errors import RenderError
-from alerts.template.functions import FUNCTIONS
 from alerts.template.nodes import (
-    Action,
+    ActionNode,
     Body,
-    Branch,
-    Call,
-    Chain,
-    Command,
-    Dot,
-    Field,
-    Nil,
-    Number,
+    BoolNode,
+    BranchNode,
+    ChainNode,
+    CommandNode,
+    DotNode,
+    FieldNode,
+    IdentifierNode,
+    NilNode,
+    NumberNode,
     Operand,
-    Pipeline,
-    Quote,
-    Truth,
-    Variable,
-    Word,
+    PipeNode,
+    StringNode,
+    TemplateNode,
+    VariableNode,
 )
 from alerts.template.parser import Parsed
 from alerts.template.printf import show as printed
 from alerts.template.printf import sprintf
-from alerts.template.values import Value
+from alerts.template.template_errors import RenderError
+from alerts.template.template_functions import FUNCTIONS
+from alerts.template.template_values import Value
 
 WORD = "unforeseen_text"
 NUMBER = "900719925474099"
@@ -101,18 +101,18 @@ class _Follower:
 
     def run(self, body: Body, dot: _Values) -> None:
         for node in body:
-            if isinstance(node, Action):
+            if isinstance(node, ActionNode):
                 self._pipeline(node.pipeline, dot)
-            elif isinstance(node, Branch):
+            elif isinstance(node, BranchNode):
                 for arm in node.arms:
                     value = self._pipeline(arm.pipeline, dot, ranges=node.kind == "range")
                     self.run(arm.body, {"if": dot, "with": value}.get(node.kind, (_TEXT,)))
                 self.run(node.otherwise, dot)
-            elif isinstance(node, Call):
+            elif isinstance(node, TemplateNode):
                 given = self._pipeline(node.pipeline, dot) if node.pipeline is not None else (_TEXT,)
                 self._assign(_dot_of(node.name), given)
 
-    def _pipeline(self, pipeline: Pipeline, dot: _Values, *, ranges: bool = False) -> _Values:
+    def _pipeline(self, pipeline: PipeNode, dot: _Values, *, ranges: bool = False) -> _Values:
         values: _Values = ()
         for position, command in enumerate(pipeline.commands):
             values = self._command(command, dot, (values,) if position else ())
@@ -127,9 +127,9 @@ class _Follower:
             self.has_grown = True
             self._variables[name] = (_TEXT,) if self._widen and before else after
 
-    def _command(self, command: Command, dot: _Values, piped: tuple[_Values, ...]) -> _Values:
+    def _command(self, command: CommandNode, dot: _Values, piped: tuple[_Values, ...]) -> _Values:
         head = command.operands[0]
-        if not isinstance(head, Word):
+        if not isinstance(head, IdentifierNode):
             for each in command.operands[1:]:
                 self._operand(each, dot)
             return self._operand(head, dot)
@@ -145,24 +145,24 @@ class _Follower:
         return (_TEXT,) if len(calls) > _MOST else _bounded(_called(name, call) for call in calls)
 
     def _operand(self, operand: Operand, dot: _Values) -> _Values:
-        if isinstance(operand, Quote):
+        if isinstance(operand, StringNode):
             return (operand.text,)
-        if isinstance(operand, (Number, Truth)):
+        if isinstance(operand, (NumberNode, BoolNode)):
             return (operand.value,)
-        if isinstance(operand, Nil):
+        if isinstance(operand, NilNode):
             return (None,)
-        if isinstance(operand, Word):
+        if isinstance(operand, IdentifierNode):
             return self._call(operand.name, [])
-        if isinstance(operand, Pipeline):
+        if isinstance(operand, PipeNode):
             return self._pipeline(operand, dot)
-        if isinstance(operand, Dot):
+        if isinstance(operand, DotNode):
             return dot
-        if isinstance(operand, Chain):
+        if isinstance(operand, ChainNode):
             self._operand(operand.of, dot)
-        if isinstance(operand, Variable) and not operand.fields:
+        if isinstance(operand, VariableNode) and not operand.fields:
             given = _GIVEN.get(operand.name)
             return (*self._variables.get(operand.name, ()), *((given,) if given else ()))
-        assert isinstance(operand, (Chain, Field, Variable))
+        assert isinstance(operand, (ChainNode, FieldNode, VariableNode))
         return (_NUMBER if operand.fields[-1] == "Value" else _TEXT,)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from alerts.template.errors import RenderError
 from alerts.template.floats import shortest, special
 from alerts.template.moments import Moment, Span, to_moment
 from alerts.template.numbering import parse_float
-from alerts.template.values import Typed, Value, type_name
+from alerts.template.template_errors import RenderError
+from alerts.template.template_values import Typed, Value, type_name
 
 _LARGE = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 _BINARY = ("", "ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from alerts.template.errors import TemplateError
-from alerts.template.limits import LONGEST_TEMPLATE
+from alerts.template.template_errors import TemplateError
+from alerts.template.template_limits import LONGEST_TEMPLATE
 
 SPACES = " \t\r\n"
 KEYWORDS = frozenset(

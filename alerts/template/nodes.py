@@ -9,7 +9,7 @@ from alerts.template.quoting import quoted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Word:
+class IdentifierNode:
     """The name of a function; first in a command it is called with the rest."""
 
     at: int
@@ -17,7 +17,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Variable:
+class VariableNode:
     """`$x`, and `$x.y` with the names of its fields; `$` is a name, too."""
 
     at: int
@@ -26,14 +26,14 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Dot:
+class DotNode:
     """`.`"""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Field:
+class FieldNode:
     """`.x.y`"""
 
     at: int
@@ -41,14 +41,14 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Nil:
+class NilNode:
     """`nil`, which is no command but an argument."""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Truth:
+class BoolNode:
     """`true` or `false`."""
 
     at: int
@@ -56,7 +56,7 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Number:
+class NumberNode:
     """A number as it is written, and its value where nothing tells what it shall be; None does not fit into an int.
 
     `integer` is the value where a function wants a whole number.
@@ -69,7 +69,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Quote:
+class StringNode:
     """A text as it is written, with its quotes, and what it says."""
 
     at: int
@@ -78,7 +78,7 @@ class Quote:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chain:
+class ChainNode:
     """The fields of anything else, such as `(query "x").y`."""
 
     at: int
@@ -87,7 +87,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Command:
+class CommandNode:
     """A function or value, and arguments."""
 
     at: int
@@ -95,20 +95,22 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pipeline:
+class PipeNode:
     """Commands, each given the result of the one before as its last argument; `declares` variables, or assigns."""
 
     at: int
-    commands: tuple[Command, ...]
+    commands: tuple[CommandNode, ...]
     declares: tuple[str, ...] = ()
     assigns: bool = False
 
 
-Operand = Union[Word, Variable, Dot, Field, Nil, Truth, Number, Quote, Chain, Pipeline]
+Operand = Union[
+    IdentifierNode, VariableNode, DotNode, FieldNode, NilNode, BoolNode, NumberNode, StringNode, ChainNode, PipeNode
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Text:
+class TextNode:
     """Text as it is."""
 
     at: int
@@ -116,24 +118,24 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Action:
+class ActionNode:
     """A pipeline whose result is printed."""
 
     at: int
-    pipeline: Pipeline
+    pipeline: PipeNode
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class TemplateNode:
     """`template`, or the use that a `block` makes of itself."""
 
     at: int
     name: str
-    pipeline: Pipeline | None
+    pipeline: PipeNode | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Leave:
+class BreakNode:
     """`break` or `continue`."""
 
     at: int
@@ -144,12 +146,12 @@ class Leave:
 class Arm:
     """A condition, and what stands below it."""
 
-    pipeline: Pipeline
+    pipeline: PipeNode
     body: Body
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Branch:
+class BranchNode:
     """`if`, `with` or `range`, told apart by `kind`; several arms where there is `else if` or `else with`."""
 
     at: int
@@ -158,45 +160,45 @@ class Branch:
     otherwise: Body
 
 
-Node = Union[Text, Action, Branch, Call, Leave]
+Node = Union[TextNode, ActionNode, BranchNode, TemplateNode, BreakNode]
 Body = tuple[Node, ...]
-Located = Union[Operand, Command, Action, Call]
+Located = Union[Operand, CommandNode, ActionNode, TemplateNode]
 """What an error may be at."""
 
 
 def written(node: Located) -> str:
     """A node as Go writes it, whatever spaces it had."""
-    if isinstance(node, Action):
+    if isinstance(node, ActionNode):
         return f"{{{{{written(node.pipeline)}}}}}"
-    if isinstance(node, Call):
+    if isinstance(node, TemplateNode):
         argument = f" {written(node.pipeline)}" if node.pipeline is not None else ""
         return f"{{{{template {quoted(node.name)}{argument}}}}}"
-    if isinstance(node, Pipeline):
+    if isinstance(node, PipeNode):
         sign = "=" if node.assigns else ":="
         before = f"{', '.join(node.declares)} {sign} " if node.declares else ""
         return before + " | ".join(map(written, node.commands))
-    if isinstance(node, Command):
+    if isinstance(node, CommandNode):
         return " ".join(map(_bracketed, node.operands))
-    if isinstance(node, Chain):
+    if isinstance(node, ChainNode):
         return ".".join((_bracketed(node.of), *node.fields))
-    if isinstance(node, Variable):
+    if isinstance(node, VariableNode):
         return ".".join((node.name, *node.fields))
-    if isinstance(node, Field):
+    if isinstance(node, FieldNode):
         return "".join(f".{name}" for name in node.fields)
     return _atom(node)
 
 
 def _bracketed(node: Operand) -> str:
-    return f"({written(node)})" if isinstance(node, Pipeline) else written(node)
+    return f"({written(node)})" if isinstance(node, PipeNode) else written(node)
 
 
-def _atom(node: Word | Dot | Nil | Truth | Number | Quote) -> str:
-    if isinstance(node, Word):
+def _atom(node: IdentifierNode | DotNode | NilNode | BoolNode | NumberNode | StringNode) -> str:
+    if isinstance(node, IdentifierNode):
         return node.name
-    if isinstance(node, Number):
+    if isinstance(node, NumberNode):
         return node.text
-    if isinstance(node, Quote):
+    if isinstance(node, StringNode):
         return node.source
-    if isinstance(node, Truth):
+    if isinstance(node, BoolNode):
         return "true" if node.value else "false"
-    return "." if isinstance(node, Dot) else "nil"
+    return "." if isinstance(node, DotNode) else "nil"

@@ -6,40 +6,40 @@ import difflib
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
-from alerts.template.errors import TemplateError
-from alerts.template.functions import FUNCTIONS, names_of
 from alerts.template.lexer import SPACES, Token, place, tokens
-from alerts.template.limits import DEEPEST_NESTING
 from alerts.template.nodes import (
-    Action,
+    ActionNode,
     Arm,
     Body,
-    Branch,
-    Call,
-    Chain,
-    Command,
-    Dot,
-    Field,
-    Leave,
-    Nil,
+    BoolNode,
+    BranchNode,
+    BreakNode,
+    ChainNode,
+    CommandNode,
+    DotNode,
+    FieldNode,
+    IdentifierNode,
+    NilNode,
     Node,
-    Number,
+    NumberNode,
     Operand,
-    Pipeline,
-    Quote,
-    Text,
-    Truth,
-    Variable,
-    Word,
+    PipeNode,
+    StringNode,
+    TemplateNode,
+    TextNode,
+    VariableNode,
 )
 from alerts.template.numbering import constant
 from alerts.template.quoting import quoted, unquoted
+from alerts.template.template_errors import TemplateError
+from alerts.template.template_functions import FUNCTIONS, names_of
+from alerts.template.template_limits import DEEPEST_NESTING
 
 GIVEN = ("$labels", "$externalLabels", "$externalURL", "$value")
 """The variables that Prometheus declares before the text of a template begins."""
 
 _OPERANDS = frozenset(("truth", "char", "dot", "field", "word", "number", "nil", "text", "variable", "("))
-_LITERALS = (Truth, Dot, Nil, Number, Quote)
+_LITERALS = (BoolNode, DotNode, NilNode, NumberNode, StringNode)
 
 
 class Parsed(NamedTuple):
@@ -160,7 +160,7 @@ class _Parser:
         """A node; of an `else` or `end` its token."""
         token = self._take()
         if token.kind == "plain":
-            return Text(token.at, token.text)
+            return TextNode(token.at, token.text)
         if token.kind != "open":
             raise self._error(token, f"{token.text!r} is unexpected")
         word = self._skip()
@@ -173,7 +173,7 @@ class _Parser:
             return word
         if word.kind == "close":
             raise self._error(token, "{{ }} is empty; put a value in it")
-        return Action(word.at, self._pipeline("action", "close"))
+        return ActionNode(word.at, self._pipeline("action", "close"))
 
     def _else(self, word: Token) -> Token:
         if self._skip().kind not in ("if", "with"):
@@ -184,7 +184,7 @@ class _Parser:
         self._expect("close", what=f"after {word.text}")
         if not self._ranges:
             raise self._error(word, f"{{{{ {word.text} }}}} stands in no range")
-        return Leave(word.at, word.text)
+        return BreakNode(word.at, word.text)
 
     def _branch(self, opening: Token) -> Node:
         known = len(self._variables)
@@ -208,21 +208,21 @@ class _Parser:
             raise self._error(end, f"{{{{ {kind} }}}} wants {{{{ end }}}} here")
         self._depth -= 1
         del self._variables[known:]
-        return Branch(arms[0].pipeline.at, kind, tuple(arms), otherwise)
+        return BranchNode(arms[0].pipeline.at, kind, tuple(arms), otherwise)
 
     def _call(self, opening: Token) -> Node:
         del opening  # its name says where the call is
         name = self._expect("text", what="after template, which wants a name in quotes")
         if self._skip().kind == "close":
             self._next()
-            return Call(name.at, self._text(name), None)
-        return Call(name.at, self._text(name), self._pipeline("template", "close"))
+            return TemplateNode(name.at, self._text(name), None)
+        return TemplateNode(name.at, self._text(name), self._pipeline("template", "close"))
 
     def _block(self, opening: Token) -> Node:
         name = self._expect("text", what="after block, which wants a name in quotes")
         pipeline = self._pipeline("block", "close")
         self._define(self._text(name), self._apart(opening), opening)
-        return Call(name.at, self._text(name), pipeline)
+        return TemplateNode(name.at, self._text(name), pipeline)
 
     _ACTIONS: ClassVar[dict[str, Callable[[_Parser, Token], Node | Token]]] = {
         "if": _branch, "with": _branch, "range": _branch, "else": _else, "break": _leave, "continue": _leave,
@@ -231,10 +231,10 @@ class _Parser:
 
     # pipelines
 
-    def _pipeline(self, kind: str, closes: str) -> Pipeline:
+    def _pipeline(self, kind: str, closes: str) -> PipeNode:
         at = self._skip().at
         declares, assigns = self._declaration(kind)
-        commands: list[Command] = []
+        commands: list[CommandNode] = []
         while True:
             token = self._skip()
             if token.kind == closes:
@@ -250,7 +250,7 @@ class _Parser:
                 raise self._error(
                     command.at, "after | only a function can stand: this is a value, which takes no arguments"
                 )
-        return Pipeline(at, tuple(commands), declares, assigns)
+        return PipeNode(at, tuple(commands), declares, assigns)
 
     def _unexpected(self, token: Token) -> TemplateError:
         if token.kind == "|":
@@ -277,7 +277,7 @@ class _Parser:
                 raise self._error(self._peek(), "range can only initialize variables")
         return tuple(names), False
 
-    def _command(self) -> Command:
+    def _command(self) -> CommandNode:
         at = self._skip().at
         operands: list[Operand] = []
         while True:
@@ -298,7 +298,7 @@ class _Parser:
             break
         if not operands:
             raise self._error(at, "a value is missing")
-        return Command(at, tuple(operands))
+        return CommandNode(at, tuple(operands))
 
     def _operand(self) -> Operand | None:
         term = self._term()
@@ -307,13 +307,13 @@ class _Parser:
         at, names = self._peek().at, []
         while self._peek().kind == "field":
             names.append(self._next().text[1:])
-        if isinstance(term, Field):
-            return Field(at, (*term.fields, *names))
-        if isinstance(term, Variable):
-            return Variable(at, term.name, (*term.fields, *names))
+        if isinstance(term, FieldNode):
+            return FieldNode(at, (*term.fields, *names))
+        if isinstance(term, VariableNode):
+            return VariableNode(at, term.name, (*term.fields, *names))
         if isinstance(term, _LITERALS):
             raise self._error(at, f".{names[0]} cannot be taken of this value")
-        return Chain(at, term, tuple(names))
+        return ChainNode(at, term, tuple(names))
 
     def _term(self) -> Operand | None:
         token = self._peek()
@@ -332,14 +332,14 @@ class _Parser:
         if token.kind in ("number", "char"):
             return self._constant(token)
         if token.kind == "text":
-            return Quote(token.at, token.text, self._text(token))
+            return StringNode(token.at, token.text, self._text(token))
         if token.kind == "field":
-            return Field(token.at, (token.text[1:],))
+            return FieldNode(token.at, (token.text[1:],))
         if token.kind == "truth":
-            return Truth(token.at, token.text == "true")
-        return Dot(token.at) if token.kind == "dot" else Nil(token.at)
+            return BoolNode(token.at, token.text == "true")
+        return DotNode(token.at) if token.kind == "dot" else NilNode(token.at)
 
-    def _word(self, token: Token) -> Word:
+    def _word(self, token: Token) -> IdentifierNode:
         if token.text not in FUNCTIONS:
             known = names_of()
             near = difflib.get_close_matches(token.text[:100], known, 1, 0.5)
@@ -347,15 +347,15 @@ class _Parser:
             raise self._error(
                 token, f"function {token.text!r} not defined; {remedy}", f"function {quoted(token.text)} not defined"
             )
-        return Word(token.at, token.text)
+        return IdentifierNode(token.at, token.text)
 
-    def _variable(self, token: Token) -> Variable:
+    def _variable(self, token: Token) -> VariableNode:
         if token.text not in self._variables:
             remedy = f"there are {', '.join(self._variables[1:])}" if len(self._variables) > 1 else "pass it as ."
             raise self._error(
                 token, f"undefined variable {token.text}; {remedy}", f"undefined variable {quoted(token.text)}"
             )
-        return Variable(token.at, token.text)
+        return VariableNode(token.at, token.text)
 
     def _text(self, token: Token) -> str:
         try:
@@ -363,13 +363,13 @@ class _Parser:
         except ValueError as error:
             raise self._error(token, f"{token.text}: {error}; a raw text in backquotes has no escapes") from None
 
-    def _constant(self, token: Token) -> Number:
+    def _constant(self, token: Token) -> NumberNode:
         try:
             value, integer = constant(token.text)
         except ValueError as error:
             raise self._error(token, str(error)) from None
-        return Number(token.at, token.text, value, integer)
+        return NumberNode(token.at, token.text, value, integer)
 
 
 def _is_empty(body: Body) -> bool:
-    return all(isinstance(node, Text) and not node.text.strip(SPACES) for node in body)
+    return all(isinstance(node, TextNode) and not node.text.strip(SPACES) for node in body)

@@ -8,35 +8,46 @@ from urllib.parse import urlsplit
 
 from alerts.limits import LONGEST_TEXT
 from alerts.promql.budget import Budget
-from alerts.template.errors import RenderError
-from alerts.template.functions import FUNCTIONS, METHODS, Called
-from alerts.template.limits import DEEPEST_NESTING
 from alerts.template.moments import Moment, Span
 from alerts.template.nodes import (
-    Action,
+    ActionNode,
     Body,
-    Branch,
-    Call,
-    Chain,
-    Command,
-    Dot,
-    Field,
+    BoolNode,
+    BranchNode,
+    ChainNode,
+    CommandNode,
+    DotNode,
+    FieldNode,
+    IdentifierNode,
     Located,
-    Nil,
-    Number,
+    NilNode,
+    NumberNode,
     Operand,
-    Pipeline,
-    Quote,
-    Text,
-    Truth,
-    Variable,
-    Word,
+    PipeNode,
+    StringNode,
+    TemplateNode,
+    TextNode,
+    VariableNode,
     written,
 )
 from alerts.template.parser import GIVEN, Parsed
 from alerts.template.printf import show
 from alerts.template.quoting import octets, printable, quoted
-from alerts.template.values import FIELDS, Arguments, Boxed, Element, Root, Typed, Value, truth, type_name, unboxed
+from alerts.template.template_errors import RenderError
+from alerts.template.template_functions import FUNCTIONS, METHODS, Called
+from alerts.template.template_limits import DEEPEST_NESTING
+from alerts.template.template_values import (
+    FIELDS,
+    Arguments,
+    Boxed,
+    Element,
+    Root,
+    Typed,
+    Value,
+    truth,
+    type_name,
+    unboxed,
+)
 
 _NODE = 8
 """Units of work that a piece of a template is, or a turn of a `range`."""
@@ -63,7 +74,7 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
-class Source:
+class TemplateSource:
     """A template's text and name: where errors are."""
 
     __slots__ = ("name", "text")
@@ -79,7 +90,7 @@ class Source:
         return f"{self.name}:{line}:{len(octets(self.text[begin:at])) + (len(_PREFIX) if line == 1 else 0)}"
 
 
-def render(parsed: Parsed, source: Source, root: Root, ask: Ask, budget: Budget, at: float = 0.0) -> str:
+def render(parsed: Parsed, source: TemplateSource, root: Root, ask: Ask, budget: Budget, at: float = 0.0) -> str:
     """The text of a template at a time. Raises RenderError, and LimitError when the budget is used up."""
     renderer = _Renderer(parsed.defined, source, root, ask, budget, at)
     try:
@@ -92,7 +103,7 @@ class _Renderer:
     """One rendering. `_node` is what an error would be at, and `_tree` the name of the template that it is in."""
 
     def __init__(
-        self, defined: Mapping[str, Body], source: Source, root: Root, ask: Ask, budget: Budget, at: float
+        self, defined: Mapping[str, Body], source: TemplateSource, root: Root, ask: Ask, budget: Budget, at: float
     ) -> None:
         self._defined = defined
         self._source = source
@@ -126,21 +137,21 @@ class _Renderer:
         self._deeper()
         for node in body:
             self._budget.spend(_NODE)
-            if isinstance(node, Text):
+            if isinstance(node, TextNode):
                 self._write(node.text)
-            elif isinstance(node, Action):
+            elif isinstance(node, ActionNode):
                 value = self._pipeline(node.pipeline, dot)
                 if not node.pipeline.declares:
                     self._node = node
                     self._write(show(value))
-            elif isinstance(node, Branch):
+            elif isinstance(node, BranchNode):
                 mark = len(self._variables)
                 if node.kind == "range":
                     self._range(node, dot)
                 else:
                     self._branch(node, dot)
                 del self._variables[mark:]
-            elif isinstance(node, Call):
+            elif isinstance(node, TemplateNode):
                 self._template(node, dot)
             else:
                 raise Leaving(node.kind)
@@ -157,7 +168,7 @@ class _Renderer:
             raise RenderError(f"is longer than {LONGEST_TEXT} characters")
         self._out.append(text)
 
-    def _branch(self, node: Branch, dot: Value | Boxed) -> None:
+    def _branch(self, node: BranchNode, dot: Value | Boxed) -> None:
         for arm in node.arms:
             value = self._pipeline(arm.pipeline, dot)
             if truth(value):
@@ -165,7 +176,7 @@ class _Renderer:
                 return
         self._run(node.otherwise, dot)
 
-    def _range(self, node: Branch, dot: Value | Boxed) -> None:
+    def _range(self, node: BranchNode, dot: Value | Boxed) -> None:
         (arm,) = node.arms
         value = self._pipeline(arm.pipeline, dot)
         declares, assigns = arm.pipeline.declares, arm.pipeline.assigns
@@ -211,7 +222,7 @@ class _Renderer:
     def _turn(self, turn: int, of: int) -> int:
         return Typed(turn, of.kind) if isinstance(of, Typed) else turn
 
-    def _template(self, node: Call, dot: Value | Boxed) -> None:
+    def _template(self, node: TemplateNode, dot: Value | Boxed) -> None:
         self._node = node
         body = self._defined.get(node.name)
         if node.name == self._source.name:
@@ -226,7 +237,7 @@ class _Renderer:
 
     # pipelines
 
-    def _pipeline(self, pipeline: Pipeline, dot: Value | Boxed) -> Value:
+    def _pipeline(self, pipeline: PipeNode, dot: Value | Boxed) -> Value:
         self._deeper()
         self._node = pipeline
         value: Value | _Nothing = _NOTHING
@@ -255,30 +266,30 @@ class _Renderer:
                 return value
         raise self._error(f"undefined variable: {name}")
 
-    def _command(self, command: Command, dot: Value | Boxed, final: Value | _Nothing) -> Value | Boxed:
+    def _command(self, command: CommandNode, dot: Value | Boxed, final: Value | _Nothing) -> Value | Boxed:
         self._budget.spend(1)
         head, given = command.operands[0], command.operands[1:]
-        if isinstance(head, Word):
+        if isinstance(head, IdentifierNode):
             self._node = head
             return self._call(FUNCTIONS[head.name], head.name, None, command, given, dot, final)
-        if isinstance(head, (Field, Chain, Variable)):
+        if isinstance(head, (FieldNode, ChainNode, VariableNode)):
             return self._chain(head, given, dot, final)
-        if not isinstance(head, Pipeline):
+        if not isinstance(head, PipeNode):
             self._node = head
         if given or final is not _NOTHING:
             raise self._error(f"can't give argument to non-function {written(head)}")
-        if isinstance(head, Pipeline):
+        if isinstance(head, PipeNode):
             return self._pipeline(head, dot)
-        if isinstance(head, Nil):
+        if isinstance(head, NilNode):
             raise self._error("nil is not a command")
         return self._literal(head, dot)
 
-    def _literal(self, node: Dot | Truth | Number | Quote, dot: Value | Boxed) -> Value | Boxed:
-        if isinstance(node, Dot):
+    def _literal(self, node: DotNode | BoolNode | NumberNode | StringNode, dot: Value | Boxed) -> Value | Boxed:
+        if isinstance(node, DotNode):
             return dot
-        if isinstance(node, Quote):
+        if isinstance(node, StringNode):
             return node.text
-        if isinstance(node, Truth):
+        if isinstance(node, BoolNode):
             return node.value
         self._node = node
         if node.value is None:
@@ -289,7 +300,7 @@ class _Renderer:
 
     def _chain(
         self,
-        node: Field | Chain | Variable,
+        node: FieldNode | ChainNode | VariableNode,
         given: tuple[Operand, ...],
         dot: Value | Boxed,
         final: Value | _Nothing = _NOTHING,
@@ -297,14 +308,14 @@ class _Renderer:
         self._node = node
         names = node.fields
         value: Value | Boxed
-        if isinstance(node, Variable):
+        if isinstance(node, VariableNode):
             value = self._variable(node.name)
             if not names:
                 if given or final is not _NOTHING:
                     raise self._error(f"can't give argument to non-function {written(node)}")
                 return value
-        elif isinstance(node, Chain):
-            if isinstance(node.of, Nil):
+        elif isinstance(node, ChainNode):
+            if isinstance(node.of, NilNode):
                 raise self._error(f"indirection through explicit nil in {written(node)}")
             value = self._argument(node.of, "", dot)
         else:
@@ -410,20 +421,20 @@ class _Renderer:
     def _argument(self, node: Operand, kind: str, dot: Value | Boxed) -> Value:
         """The value of an argument; `kind` is the type that the function wants, empty where there is no function."""
         self._node = node
-        if isinstance(node, Dot):
+        if isinstance(node, DotNode):
             return self._valid(dot, kind)
-        if isinstance(node, Nil):
+        if isinstance(node, NilNode):
             if kind in ("string", "int", "time.Duration", "time.Time"):
                 raise self._error(f"cannot assign nil to {kind}")
             return [] if kind == "template.queryResult" else None
-        if isinstance(node, (Field, Chain, Variable)):
+        if isinstance(node, (FieldNode, ChainNode, VariableNode)):
             return self._valid(self._chain(node, (), dot), kind)
-        if isinstance(node, Pipeline):
+        if isinstance(node, PipeNode):
             return self._valid(self._pipeline(node, dot), kind)
-        if isinstance(node, Word):
+        if isinstance(node, IdentifierNode):
             return self._valid(self._call(FUNCTIONS[node.name], node.name, None, node, (), dot, _NOTHING), kind)
         if kind == "string":
-            if not isinstance(node, Quote):
+            if not isinstance(node, StringNode):
                 raise self._error(f"expected string; found {written(node)}")
             return node.text
         if kind in ("interface {}", "any", ""):

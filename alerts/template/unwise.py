@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from alerts.template.errors import RenderError
-from alerts.template.functions import FUNCTIONS, pattern
 from alerts.template.lexer import place
 from alerts.template.nodes import (
-    Action,
+    ActionNode,
     Body,
-    Branch,
-    Call,
-    Chain,
-    Command,
-    Field,
-    Leave,
-    Nil,
-    Number,
+    BranchNode,
+    BreakNode,
+    ChainNode,
+    CommandNode,
+    FieldNode,
+    IdentifierNode,
+    NilNode,
+    NumberNode,
     Operand,
-    Pipeline,
-    Quote,
-    Text,
-    Variable,
-    Word,
+    PipeNode,
+    StringNode,
+    TemplateNode,
+    TextNode,
+    VariableNode,
 )
 from alerts.template.parser import Parsed
-from alerts.template.values import FIELDS
+from alerts.template.template_errors import RenderError
+from alerts.template.template_functions import FUNCTIONS, pattern
+from alerts.template.template_values import FIELDS
 
 _COMPARISONS = ("eq", "ge", "gt", "le", "lt", "ne")
 _MATCHING = ("match", "reReplaceAll")
@@ -37,14 +37,14 @@ _MOST = 20
 def mistakes(source: str, parsed: Parsed) -> tuple[str, ...]:
     """What is wrong, each with its place."""
     found: list[str] = []
-    for at, problem in _Reader(parsed).problems():
+    for at, problem in _TemplateReader(parsed).problems():
         found.append(f"{place(source, at)}: {problem}")
         if len(found) == _MOST:
             break
     return tuple(found)
 
 
-class _Reader:
+class _TemplateReader:
     """Reads a template once. `_is_alert` says whether `.` still is the alert."""
 
     def __init__(self, parsed: Parsed) -> None:
@@ -60,19 +60,19 @@ class _Reader:
 
     def _body(self, body: Body) -> Iterator[tuple[int, str]]:
         for node in body:
-            if isinstance(node, Action):
+            if isinstance(node, ActionNode):
                 yield from self._pipeline(node.pipeline)
-            elif isinstance(node, Branch):
+            elif isinstance(node, BranchNode):
                 yield from self._branch(node)
-            elif isinstance(node, Call):
+            elif isinstance(node, TemplateNode):
                 if node.name not in self._parsed.defined:
                     yield node.at, f"the template {node.name!r} is not defined"
                 if node.pipeline is not None:
                     yield from self._pipeline(node.pipeline)
             else:
-                assert isinstance(node, (Text, Leave))
+                assert isinstance(node, (TextNode, BreakNode))
 
-    def _branch(self, node: Branch) -> Iterator[tuple[int, str]]:
+    def _branch(self, node: BranchNode) -> Iterator[tuple[int, str]]:
         is_alert = self._is_alert
         for arm in node.arms:
             yield from self._pipeline(arm.pipeline)
@@ -81,40 +81,40 @@ class _Reader:
             self._is_alert = is_alert
         yield from self._body(node.otherwise)
 
-    def _pipeline(self, pipeline: Pipeline) -> Iterator[tuple[int, str]]:
+    def _pipeline(self, pipeline: PipeNode) -> Iterator[tuple[int, str]]:
         self._declared.update(pipeline.declares)
         for position, command in enumerate(pipeline.commands):
             yield from self._command(command, position > 0)
 
-    def _command(self, command: Command, piped: bool) -> Iterator[tuple[int, str]]:
+    def _command(self, command: CommandNode, piped: bool) -> Iterator[tuple[int, str]]:
         head, given = command.operands[0], command.operands[1:]
         for operand in command.operands:
             yield from self._operand(operand, is_head=operand is head)
-        if isinstance(head, Word):
+        if isinstance(head, IdentifierNode):
             yield from self._call(head.name, given, piped, command.at)
-        elif isinstance(head, Nil):
+        elif isinstance(head, NilNode):
             yield head.at, "nil is not a command"
-        elif (given or piped) and not (isinstance(head, (Field, Chain, Variable)) and head.fields):
+        elif (given or piped) and not (isinstance(head, (FieldNode, ChainNode, VariableNode)) and head.fields):
             yield command.at, "a value that is no function takes no arguments"
 
     def _operand(self, operand: Operand, *, is_head: bool) -> Iterator[tuple[int, str]]:
-        if isinstance(operand, Pipeline):
+        if isinstance(operand, PipeNode):
             yield from self._pipeline(operand)
-        elif isinstance(operand, Chain):
+        elif isinstance(operand, ChainNode):
             yield from self._operand(operand.of, is_head=False)
-        elif isinstance(operand, Word):
+        elif isinstance(operand, IdentifierNode):
             if not is_head:
                 yield from self._call(operand.name, (), False, operand.at)
-        elif isinstance(operand, Field) and self._is_alert:
+        elif isinstance(operand, FieldNode) and self._is_alert:
             yield from self._fields(operand.fields, operand.at)
-        elif isinstance(operand, Variable):
+        elif isinstance(operand, VariableNode):
             if operand.name == "$" and operand.fields and self._is_alert:
                 yield from self._fields(operand.fields, operand.at)
             given = {"$labels": "Labels", "$externalLabels": "ExternalLabels", "$value": "Value"}
             name = given.get(operand.name)
             if name is not None and operand.name not in self._declared:
                 yield from self._fields((name, *operand.fields), operand.at)
-        elif isinstance(operand, Number) and operand.value is None:
+        elif isinstance(operand, NumberNode) and operand.value is None:
             yield operand.at, f"{operand.text} overflows the 64 bits of a whole number; write a float"
 
     def _fields(self, names: tuple[str, ...], at: int) -> Iterator[tuple[int, str]]:
@@ -132,7 +132,7 @@ class _Reader:
             return
         if function.since:
             yield at, f"Prometheus has {name} since {function.since}; an older server refuses the file"
-        if name in _MATCHING and given and isinstance(given[0], Quote):
+        if name in _MATCHING and given and isinstance(given[0], StringNode):
             try:
                 pattern(given[0].text)
             except RenderError as error:
@@ -143,12 +143,12 @@ class _Reader:
     def _comparison(self, given: tuple[Operand, ...]) -> Iterator[tuple[int, str]]:
         """Go does not compare its float with a whole number: `gt $value 80` can only fail."""
         for each in given:
-            if isinstance(each, Quote) or (isinstance(each, Number) and isinstance(each.value, int)):
-                text = each.source if isinstance(each, Quote) else each.text
-                remedy = f"; write {text}.0" if isinstance(each, Number) else ""
+            if isinstance(each, StringNode) or (isinstance(each, NumberNode) and isinstance(each.value, int)):
+                text = each.source if isinstance(each, StringNode) else each.text
+                remedy = f"; write {text}.0" if isinstance(each, NumberNode) else ""
                 yield each.at, f"the value is a float and cannot be compared with {text}{remedy}"
 
     def _is_value(self, operand: Operand) -> bool:
-        if isinstance(operand, Variable):
+        if isinstance(operand, VariableNode):
             return operand.name == "$value" and not operand.fields and operand.name not in self._declared
-        return isinstance(operand, Field) and operand.fields == ("Value",) and self._is_alert
+        return isinstance(operand, FieldNode) and operand.fields == ("Value",) and self._is_alert

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from agent.model import Labels
 from alerts.promql.labels import format_labels
 from alerts.template.floats import shortest
-from alerts.unittests.document import ExpectedAlert
+from alerts.unittests.unit_test_file import ExpectedAlert
 
 
 def of_alerts(expected: Sequence[ExpectedAlert], got: Sequence[ExpectedAlert]) -> list[str]:

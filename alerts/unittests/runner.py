@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from agent.model import Labels
 from alerts import durations
-from alerts.group import Group, Surroundings
+from alerts.group_evaluator import GroupEvaluator, TemplateContext
 from alerts.promql import EvaluationError, PromqlError, Scalar, compile_query
 from alerts.promql.storage import Storage
 from alerts.rulefile import RuleFile
 from alerts.unittests import difference
-from alerts.unittests.document import AlertCase, Document, ExpectedAlert, QueryCase, Test
+from alerts.unittests.unit_test_file import AlertCase, Document, ExpectedAlert, QueryCase, Test
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class _Run:
         self._storage = Storage()
         self._given = _Given(test, self._storage)
         order = {name: position for position, name in enumerate(document.order)}
-        surroundings = Surroundings(dict(test.external_labels), test.external_url)
-        groups = [Group(rules, surroundings) for file in files for rules in file.groups]
+        context = TemplateContext(dict(test.external_labels), test.external_url)
+        groups = [GroupEvaluator(rules, context) for file in files for rules in file.groups]
         self._groups = sorted(groups, key=lambda group: order.get(group.name, 0))
 
     def _failed(self, line: int, what: str, detail: Sequence[str]) -> Failed:

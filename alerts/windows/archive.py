@@ -20,7 +20,7 @@ FORM = "coldplate-windows-1"
 _WIDTH = 8
 
 
-class Kept(NamedTuple):
+class ArchivedSeries(NamedTuple):
     """The samples of one series. `live` while the snapshot had it; what a rule wrote is not."""
 
     labels: Labels
@@ -34,10 +34,10 @@ class Archive(NamedTuple):
 
     at: float
     source: str
-    series: tuple[Kept, ...]
+    series: tuple[ArchivedSeries, ...]
 
 
-def encode(at: float, source: str, series: Iterable[Kept]) -> bytes:
+def encode(at: float, source: str, series: Iterable[ArchivedSeries]) -> bytes:
     """The content of the file."""
     kept = list(series)
     rows = [[each.labels, each.live, len(each.times)] for each in kept]
@@ -60,7 +60,7 @@ def decode(content: bytes) -> Archive:
         raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
 
 
-def _series(rows: Any, samples: bytes) -> Iterable[Kept]:
+def _series(rows: Any, samples: bytes) -> Iterable[ArchivedSeries]:
     place = 0
     for pairs, live, count in rows:
         size = int(count) * _WIDTH
@@ -70,5 +70,5 @@ def _series(rows: Any, samples: bytes) -> Iterable[Kept]:
         if any(before >= after for before, after in pairwise(times)):
             raise ValueError("has samples out of order")
         labels = tuple((str(name), str(value)) for name, value in pairs)
-        yield Kept(labels, bool(live), times, values)
+        yield ArchivedSeries(labels, bool(live), times, values)
         place += 2 * size

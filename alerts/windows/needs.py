@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from alerts.promql import Selector
-from alerts.promql.errors import LimitError
 from alerts.promql.labels import METRIC_NAME, Labels, label_value, make_labels
 from alerts.promql.matchers import Matcher, match_all, wanted_name
+from alerts.promql.query_errors import LimitError
 from alerts.reads import reads_of
 from alerts.rulefile import AlertingRule, Rule, RuleGroup
 

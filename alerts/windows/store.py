@@ -20,12 +20,12 @@ from alerts.promql.index import Index
 from alerts.promql.labels import Labels, make_labels
 from alerts.promql.matchers import Matcher
 from alerts.promql.storage import Newest, Window, is_newer, newest_of, to_milliseconds, windows_of
-from alerts.windows.archive import Kept
+from alerts.windows.archive import ArchivedSeries
 from alerts.windows.needs import Needs
 
 CAPACITY = 64 * 2**20
 """Bytes that all windows together may take."""
-LOOKBACK = 300.0
+LOOKBACK_SECONDS = 300.0
 SERIES_BYTES = 700
 """Measured: two arrays, the label set, and the entries that find it, of one series without history."""
 SAMPLE_BYTES = 18
@@ -76,7 +76,7 @@ class _Window:
             self.put(at, STALE)
 
 
-class _Layout:
+class _SnapshotLayout:
     """The series of a snapshot in their order, and those of them that are wanted, by their places."""
 
     __slots__ = ("_series", "wanted")
@@ -121,7 +121,7 @@ class Windows:
         self._sampled: dict[Series, _Window | None] = {}
         self._unread: set[Labels] = set()
         self._refused: set[Labels] = set()
-        self._layout: _Layout | None = None
+        self._layout: _SnapshotLayout | None = None
         for window in list(self._index):
             history = needs.history_of(window.labels)
             if history is None:
@@ -159,7 +159,7 @@ class Windows:
         layout = self._layout
         if layout is None or not layout.is_of(readings):
             wanted = list(self._feed(readings, at, self._target))
-            self._layout = _Layout([series for series, _ in readings], wanted)
+            self._layout = _SnapshotLayout([series for series, _ in readings], wanted)
             return len(wanted)
         number = self._round
         for place, window in layout.wanted:  # `put` written out: this is done for hundreds at each round
@@ -226,12 +226,12 @@ class Windows:
         for window in self._index:
             window.times = array("d", (to_milliseconds(time + seconds) / 1000 for time in window.times))
 
-    def kept(self) -> Iterator[Kept]:
+    def kept(self) -> Iterator[ArchivedSeries]:
         """Everything that is here, for the archive."""
         for window in self._index:
-            yield Kept(window.labels, window.live, window.times, window.values)
+            yield ArchivedSeries(window.labels, window.live, window.times, window.values)
 
-    def restore(self, series: Iterable[Kept], step: float = 0.0) -> None:
+    def restore(self, series: Iterable[ArchivedSeries], step: float = 0.0) -> None:
         """Take in an archive, as far as rules still read it and before the first round; `step` as in `shift`.
 
         Series that were live end with the first round, if that does not have them.
@@ -291,7 +291,7 @@ class Windows:
         gone = set()
         samples = 0
         for window in list(self._index):
-            if window.times[-1] <= at - window.history - LOOKBACK:
+            if window.times[-1] <= at - window.history - LOOKBACK_SECONDS:
                 gone.add(window.labels)
                 self._index.remove(window)
                 self._reserved -= window.reserved

@@ -11,7 +11,7 @@ import yaml
 
 from agent.model import Phase
 from alerts import rulefile
-from alerts.group import Group
+from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Storage
 from alerts.unittests import notation
 
@@ -40,7 +40,7 @@ def series(dice: random.Random) -> list[dict[str, str]]:
     ]
 
 
-def lived(group: Group, given: list[dict[str, str]]) -> list[dict[str, Any]]:
+def lived(group: GroupEvaluator, given: list[dict[str, str]]) -> list[dict[str, Any]]:
     """A case for each alert and step, with what coldplate says."""
     storage = Storage()
     expanded = [(notation.series(each["series"]), notation.values(each["values"])) for each in given]
@@ -72,7 +72,7 @@ def test_random_histories_end_as_promtool_says(seed: int, tmp_path: Path, promto
     tests = []
     for _ in range(6):
         given = series(dice)
-        group = Group(rulefile.parse(text, "r.yml").groups[0])
+        group = GroupEvaluator(rulefile.parse(text, "r.yml").groups[0])
         cases = lived(group, given)
         tests.append({"interval": f"{STEP}s", "input_series": given, "alert_rule_test": cases})
     document = {"rule_files": ["r.yml"], "evaluation_interval": f"{STEP}s", "tests": tests}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model import Phase, Transition
-from alerts.lifecycle import Condition, Holds, Record, Silence, Terms, step
+from alerts.lifecycle import AlertRecord, Condition, Holds, RuleTiming, Silence, step
 
 HOLDS = Holds((("alertname", "A"),), 1.0)
 CLEAR, FAILED = Silence.CLEAR, Silence.FAILED
@@ -20,10 +20,10 @@ T0 = 1_700_000_000.0
 class Life:
     """An alert that is stepped through conditions, one each `interval` seconds."""
 
-    terms: Terms
+    terms: RuleTiming
     interval: float = 1.0
     start: float = T0
-    record: Record | None = None
+    record: AlertRecord | None = None
     ticks: int = 0
     transitions: list[Transition] = field(default_factory=list)
 
@@ -46,7 +46,7 @@ class Life:
 
 
 def life(hold: float = 0, keep: float = 0, interval: float = 1.0) -> Life:
-    return Life(Terms("A", hold, keep), interval)
+    return Life(RuleTiming("A", hold, keep), interval)
 
 
 def test_without_for_it_fires_at_once() -> None:
@@ -110,7 +110,7 @@ def test_value_and_annotations_are_refreshed_and_the_start_is_not() -> None:
 
 def test_a_longer_for_after_a_reload_has_to_be_served() -> None:
     alert = life(hold=1).see(HOLDS, 3)
-    alert.terms = Terms("A", 5)
+    alert.terms = RuleTiming("A", 5)
     assert alert.see(HOLDS).story[-1] == (Phase.FIRING, Phase.PENDING, 3)
     assert alert.see(HOLDS, 2).phase is Phase.FIRING
 
@@ -120,7 +120,7 @@ SPANS = st.integers(0, 8)
 
 
 def lived(conditions: list[Condition], hold: int, keep: int, start: float = T0) -> Life:
-    alert = Life(Terms("A", hold, keep), start=start)
+    alert = Life(RuleTiming("A", hold, keep), start=start)
     for condition in conditions:
         alert.see(condition)
     return alert
@@ -159,9 +159,9 @@ def test_more_evaluations_of_the_same_truth_never_fire_earlier(seconds: int, hol
 
 @given(CONDITIONS, SPANS, SPANS)
 def test_a_failed_evaluation_changes_nothing(conditions: list[Condition], hold: int, keep: int) -> None:
-    record: Record | None = None
+    record: AlertRecord | None = None
     for tick, condition in enumerate(conditions):
-        after, transition = step(record, condition, T0 + tick, Terms("A", hold, keep))
+        after, transition = step(record, condition, T0 + tick, RuleTiming("A", hold, keep))
         if condition is FAILED:
             assert after is record
             assert transition is None
@@ -176,4 +176,4 @@ def test_without_an_alert_nothing_is_remembered(conditions: list[Condition], hol
 
 @pytest.mark.parametrize("condition", [CLEAR, FAILED])
 def test_silence_about_an_unknown_alert_is_nothing(condition: Silence) -> None:
-    assert step(None, condition, T0, Terms("A")) == (None, None)
+    assert step(None, condition, T0, RuleTiming("A")) == (None, None)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts import packs, rulefile
-from alerts.group import Group
+from alerts.group_evaluator import GroupEvaluator
 from alerts.overrides import Override, OverrideError, apply
 from alerts.promql import Storage, compile_query, make_labels
 from alerts.promql.position import number_literals
@@ -103,7 +103,7 @@ def test_an_empty_text_takes_a_label_from_the_alert_whether_the_rule_or_the_resu
     file = changed({"Dusty": Override(labels={"gpu": "", "team": "{{ $labels.rack }}-hpc"})})
     storage = Storage()
     storage.append(make_labels({"gpu": "3", "rack": "r12"}, "fan"), 100.0, 0.99)
-    group = Group(file.groups[1])
+    group = GroupEvaluator(file.groups[1])
     group.evaluate(storage, 100.0)
     (alert,) = group.firing()
     assert dict(alert.labels) == {"alertname": "Dusty", "rack": "r12", "team": "r12-hpc"}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent.commands.render.rules import MARK, render
 from agent.config.schema import ConfigError
 from alerts import packs, rulefile
-from alerts.lifecycle import Terms
+from alerts.lifecycle import RuleTiming
 from alerts.overrides import Override, apply
 from alerts.promql import compile_query
 from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleFile, RuleGroup
@@ -90,8 +90,8 @@ texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="{}
 def test_any_text_is_the_same_when_it_is_read_again(values: list[str], space: str, milliseconds: int) -> None:
     annotations = tuple((f"a{number}", compile_template(value)) for number, value in enumerate(values))
     query = compile_query(f"{space}up{space} > {space}0{space}")
-    rule = AlertingRule("A", query, query.text, Terms("A", milliseconds / 1000, 5.0), (), annotations, 1)
-    other = AlertingRule("B", query, query.text, Terms("B"), annotations, (), 2)
+    rule = AlertingRule("A", query, query.text, RuleTiming("A", milliseconds / 1000, 5.0), (), annotations, 1)
+    other = AlertingRule("B", query, query.text, RuleTiming("B"), annotations, (), 2)
     group = RuleGroup("g", "f", (rule, other, RecordingRule("r", query, query.text, (), 3)), 1, 0.001)
     file = RuleFile("f", (group, RuleGroup("h", "f", (rule,), 9)))
     text = write(file).replace("alert: A", "alert: C", 1)  # one identity twice is refused

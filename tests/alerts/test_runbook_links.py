@@ -9,7 +9,7 @@ import pytest
 from agent import cli
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
-from agent.wiring.rules import load_files
+from agent.wiring.alerting import load_files
 from alerts.rulefile import AlertingRule, RuleFile, load
 
 BASE = "https://docs.example/gpu/runbooks"

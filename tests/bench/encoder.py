@@ -91,11 +91,11 @@ def _snapshot(sysfs: Path) -> Snapshot:
     """The node, through the agent's own sources and sampler."""
     from agent.config.reading import parse
     from agent.daemon.hub import Hub
-    from agent.wiring.command_line import Options
+    from agent.wiring.command_line import CommandLineOptions
     from agent.wiring.sources import make_sampling_loop
 
     config = parse("backends: {devices: nvml}", "the benchmark's configuration")
-    sampling = make_sampling_loop(config, Options(sysfs=sysfs), Hub(), {})
+    sampling = make_sampling_loop(config, CommandLineOptions(sysfs=sysfs), Hub(), {})
     try:
         return sampling.once()
     finally:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from exporters.http_messages import Request, Response
 from exporters.server import HttpServer
-from exporters.wire import Request, Response
 from tests.bench import abuse, client, patience, rude
 from tests.bench.node import PORTS, make_sysfs, traffic
 from tests.bench.processes import cpu_seconds, memory_of_their_own, proportional_memory, thread_cpu

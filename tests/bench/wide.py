@@ -39,7 +39,7 @@ def a_hundred_thousand(rig: Rig) -> Section:
 def main(repeats: int) -> int:
     """Measure; the figures go to standard output as JSON."""
     from alerts.promql import Storage, compile_query, make_labels
-    from alerts.promql.budget import Budget, Ledger
+    from alerts.promql.budget import Budget, SampleLedger
 
     costs: dict[str, list[float]] = {query: [] for query in QUERIES}
     for count in (FEW, MANY):
@@ -50,7 +50,7 @@ def main(repeats: int) -> int:
             for sample in range(SAMPLES):
                 storage.append(labels_of_series, SPACING * sample, float(sample * number))
         for text in QUERIES:
-            query, ledger = compile_query(text), Ledger()
+            query, ledger = compile_query(text), SampleLedger()
             took = []
             for _ in range(repeats):
                 budget = Budget(time.monotonic, ledger, seconds=600.0, samples=1e9)

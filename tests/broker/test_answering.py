@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agent.broker.answering import Broker, serve, user_of
+from agent.broker.job_variables import KEYS, LONGEST, job_variables, joined
 from agent.broker.questions import (
     LONGEST_ANSWER,
     QUESTION,
@@ -21,7 +22,6 @@ from agent.broker.questions import (
     parse_answer,
     parse_question,
 )  # fmt: skip
-from agent.broker.variables import KEYS, LONGEST, job_variables, joined
 from tests.broker.conftest import Bmc, listening
 from tests.jobs.rig import TICKS, Proc
 

@@ -72,7 +72,7 @@ def answering(path: Path, reply: Callable[[socket.socket], None]):
 
 
 def test_a_broker_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "VARIABLES_PATIENCE", 0.05)
+    monkeypatch.setattr(asking, "VARIABLES_PATIENCE_SECONDS", 0.05)
     with answering(tmp_path / "s", lambda connection: connection.recv(100)), pytest.raises(BrokerError) as told:
         BrokerClient(str(tmp_path / "s")).variables(1, 1)
     assert told.value.errno == errno.ETIMEDOUT
@@ -80,7 +80,7 @@ def test_a_broker_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_one_that_takes_no_connection_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "VARIABLES_PATIENCE", 0.05)
+    monkeypatch.setattr(asking, "VARIABLES_PATIENCE_SECONDS", 0.05)
     with listening(tmp_path / "s"):
         client = BrokerClient(str(tmp_path / "s"))
         for _ in range(20):  # more than wait in its queue

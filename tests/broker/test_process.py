@@ -68,7 +68,7 @@ def test_a_question_that_never_ends_costs_the_process_and_the_next_one_gets_anot
     os.mkfifo(tmp_path / "proc/100/environ")
     code = (
         "import os, socket, sys, time; from agent.broker import answering, __main__ as main\n"
-        "answering.DEADLINE = 0.2\n"
+        "answering.DEADLINE_SECONDS = 0.2\n"
         "broker = answering.Broker(time.monotonic, sys.argv[1])\n"
         "answering.serve(socket.socket(fileno=3), broker, frozenset({os.getuid()}), 60, main.end_in)"
     )

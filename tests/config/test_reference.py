@@ -10,9 +10,9 @@ import pytest
 
 from agent import cli
 from agent.config import reference
-from agent.config.fields import Entry, entries
 from agent.config.reading import parse
 from agent.config.schema import Config
+from agent.config.schema_fields import KeyEntry, entries
 from agent.wiring.reconfiguration import keys_for_a_restart
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ def test_every_key_of_the_default_file_can_be_put_in_force() -> None:
 
 
 @pytest.mark.parametrize("each", KEYS, ids=lambda each: each.path)
-def test_a_key_says_what_it_is_for_and_its_default_is_one_that_it_allows(each: Entry) -> None:
+def test_a_key_says_what_it_is_for_and_its_default_is_one_that_it_allows(each: KeyEntry) -> None:
     key, default = each.field.key, each.field.default
     assert key is not None
     assert key.what.endswith((".", ","))

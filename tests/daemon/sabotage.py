@@ -57,7 +57,7 @@ def obey(plan: dict[str, Any]) -> None:
 def main() -> None:
     plan = json.loads(sys.argv[1])
     del sys.argv[1]
-    threads.SETTLED = plan.get("settled", 0.2)
+    threads.SETTLED_SECONDS = plan.get("settled", 0.2)
     signal.signal(signal.SIGUSR1, lambda *_: obey(plan))
     if plan.get("refuse"):
         refuse_threads(plan["refuse"])

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.daemon.alert_store import EVERY, STEADY, WINDOWS_EVERY, AlertStateStore
+from agent.daemon.alert_store import EVERY_SECONDS, STEADY_SECONDS, WINDOWS_EVERY_SECONDS, AlertStateStore
 from agent.model import Instant, Phase
-from alerts import state
+from alerts import alert_state
 from alerts.engine import RuleEngine
 from tests.engine.conftest import Node, later, ruleset
 
@@ -64,8 +64,8 @@ def test_a_pending_alert_is_written_often_and_one_that_goes_on_firing_seldom(tmp
     run.play(300, lambda _: 0.0)
     alerts, windows = run.files.times["alerts.state"], run.files.times["windows.state"]
     fired = 70
-    assert alerts == [*range(10, fired, int(EVERY)), *range(fired, 310, int(STEADY))]
-    assert [b - a for a, b in pairwise(windows)] == [int(WINDOWS_EVERY)] * (len(windows) - 1)
+    assert alerts == [*range(10, fired, int(EVERY_SECONDS)), *range(fired, 310, int(STEADY_SECONDS))]
+    assert [b - a for a, b in pairwise(windows)] == [int(WINDOWS_EVERY_SECONDS)] * (len(windows) - 1)
     run.files.times.clear()
     run.play(200, lambda _: 1.0)
     assert run.files.times["alerts.state"][0] == 310  # it has resolved, and a restart must know that
@@ -94,6 +94,6 @@ def test_alerts_of_a_drill_are_not_those_of_the_node(written: Path) -> None:
 
 
 def test_after_a_long_time_alerts_begin_anew_and_those_that_fired_are_told_to_end(written: Path) -> None:
-    run = Run(written, begin=int(130 + state.OUTAGE_TOLERANCE))
+    run = Run(written, begin=int(130 + alert_state.OUTAGE_TOLERANCE_SECONDS))
     loaded = run.store.load(run.engine, at(run))
     assert (run.phases, [alert.rule for alert in loaded.lost]) == ([], ["Down"])

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from agent.backends.protocol import Backend, ChannelError, LaneSample, Sample
+from agent.backends.protocol import BackendProtocol, BackendSample, ChannelError, LaneSample
 from agent.daemon.hub import Hub
-from agent.daemon.sampling import LATE, SamplingLoop, Teller
+from agent.daemon.sampling import LATE_SECONDS, SamplingLoop, Teller
 from agent.daemon.systemd import Notifier
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Snapshot, Xid
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
-from agent.worker.wire import Hello, Message
+from agent.worker.worker_messages import Hello, Message
 
 
 def clock() -> Instant:
@@ -33,7 +33,7 @@ class Rig:
     def __init__(
         self,
         settings: Settings,
-        backends: Sequence[Backend] = (),
+        backends: Sequence[BackendProtocol] = (),
         worker: Any = None,
         clock: Callable[[], Instant] = clock,
         tellers: dict[str, Teller] | None = None,
@@ -59,11 +59,11 @@ class SlowBackend:
         self.reads = 0
         self.release = threading.Event()
 
-    def read(self, lane: Lane, now: Instant) -> Sample:
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
         self.reads += 1
         if self.reads == 3:
             self.release.wait(10)
-        return Sample()
+        return BackendSample()
 
     def close(self) -> None:
         pass
@@ -96,10 +96,10 @@ class Sick:
         if not hangs:
             self.cured.set()
 
-    def read(self, lane: Lane, now: Instant) -> Sample:
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
         if lane is Lane.SLOW:
             self.cured.wait(60)
-        return Sample()
+        return BackendSample()
 
     def close(self) -> None:
         pass
@@ -194,7 +194,7 @@ def test_without_systemd_nothing_is_said() -> None:
 class ScriptedWorker:
     """A worker, as the engine sees it, whose one GPU fails or answers as the test says."""
 
-    running, awaited, descriptor, downfall, refusal = True, False, None, None, None
+    running, awaited, descriptor, exit_reason, refusal = True, False, None, None, None
     pid, restarts, garbage = os.getpid(), 0, 0
 
     def __init__(self) -> None:
@@ -290,13 +290,13 @@ class Hanging:
         self.now += 0.06
         return Instant(self.now, 1e9 + self.now)
 
-    def read(self, lane: Lane, now: Instant) -> Sample:
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
         self._reads += 1
         if self._reads == self._hang_at:
             self.release.wait(60)
         else:
             self.now += 0.3
-        return Sample()
+        return BackendSample()
 
     def close(self) -> None:
         pass
@@ -329,4 +329,4 @@ def test_an_xid_error_is_never_of_the_future_nor_of_long_ago() -> None:
         for each in rig.readings
         if each.metric.name == "coldplate_gpu_xid_last_timestamp_seconds"
     }
-    assert found == {"79": 1e9, "48": 1e9 - LATE, "13": 1e9 - 1}
+    assert found == {"79": 1e9, "48": 1e9 - LATE_SECONDS, "13": 1e9 - 1}

@@ -14,10 +14,10 @@ import pytest
 from agent.lib.durable import MOST, DamagedError, read_whole
 from agent.model import Alert, Gpu, GpuIdentity, Phase
 from agent.sampler.inventory import Inventory
-from alerts import state
-from alerts.lifecycle import Record
+from alerts import alert_state
+from alerts.lifecycle import AlertRecord
 from alerts.windows import archive
-from alerts.windows.archive import Kept
+from alerts.windows.archive import ArchivedSeries
 
 
 def identity(number: int) -> GpuIdentity:
@@ -44,11 +44,11 @@ def alerts_content() -> bytes:
     alert = Alert(
         "GpuHot", (("alertname", "GpuHot"), ("gpu", "3")), Phase.FIRING, 91.0, 10.0, 20.0, None, {"summary": "hot"}
     )
-    return state.encode(30.0, "devices", [("group", ("GpuHot", ()), Record(alert))], ["a"])
+    return alert_state.encode(30.0, "devices", [("group", ("GpuHot", ()), AlertRecord(alert))], ["a"])
 
 
 def windows_content() -> bytes:
-    series = [Kept((("__name__", "x"),), True, array("d", [1.0, 2.0]), array("d", [3.0, 4.0]))]
+    series = [ArchivedSeries((("__name__", "x"),), True, array("d", [1.0, 2.0]), array("d", [3.0, 4.0]))]
     return archive.encode(5.0, "devices", series)
 
 
@@ -56,14 +56,14 @@ def taken_up(decode: Callable[[bytes], object]) -> Callable[[bytes, Path], objec
     def understand(content: bytes, folder: Path) -> object:
         path = folder / "some.state"
         path.write_bytes(content)
-        return state.read(path, decode)
+        return alert_state.read(path, decode)
 
     return understand
 
 
 FILES: dict[str, tuple[Callable[[], bytes], Callable[[bytes, Path], object]]] = {
     "inventory": (inventory_content, known_to_inventory),
-    "alerts": (alerts_content, taken_up(state.decode)),
+    "alerts": (alerts_content, taken_up(alert_state.decode)),
     "windows": (windows_content, taken_up(archive.decode)),
 }
 
@@ -123,6 +123,6 @@ def test_what_stands_in_the_place_of_a_file_is_set_aside_unread(
     if kind == "inventory":
         assert not Inventory(path, lambda _path, _content: None).gpus
     else:
-        assert state.read(path, state.decode if kind == "alerts" else archive.decode) is None
+        assert alert_state.read(path, alert_state.decode if kind == "alerts" else archive.decode) is None
     assert not path.exists()
     assert (tmp_path / "some.damaged").exists()

@@ -20,11 +20,11 @@ from typing import Any
 import yaml
 
 from alerts import rulefile
-from alerts.group import Group
+from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import make_labels
-from alerts.promql.budget import Ledger
+from alerts.promql.budget import SampleLedger
 from alerts.windows import Needs, Windows
-from alerts.windows.archive import Kept
+from alerts.windows.archive import ArchivedSeries
 
 
 def _words(text: str) -> list[str]:
@@ -74,11 +74,11 @@ def full_windows(series: int = 10_000, spacing: float = 10.0, long: int = 100_00
     return windows
 
 
-def _series(dice: random.Random, count: int, spacing: float, long: int) -> Iterator[Kept]:
+def _series(dice: random.Random, count: int, spacing: float, long: int) -> Iterator[ArchivedSeries]:
     for number in range(2):
         times = array("d", (END - long + index for index in range(long)))
         values = array("d", (dice.random() * 1e3 for _ in range(long)))
-        yield Kept(make_labels({"gpu": str(number)}, "long"), False, times, values)
+        yield ArchivedSeries(make_labels({"gpu": str(number)}, "long"), False, times, values)
     length = int(3600 / spacing)
     times = array("d", (END - spacing * (length - 1 - index) for index in range(length)))
     kinds = [_values(dice, name, length) for name in NAMES for _ in range(4)]
@@ -93,7 +93,7 @@ def _series(dice: random.Random, count: int, spacing: float, long: int) -> Itera
             "instance": "node-1234.example.com:19400",
             "job": "coldplate",
         }
-        yield Kept(make_labels(own, name), False, times[:], kinds[number % len(kinds)][:])
+        yield ArchivedSeries(make_labels(own, name), False, times[:], kinds[number % len(kinds)][:])
 
 
 def _values(dice: random.Random, name: str, length: int) -> array[float]:
@@ -265,7 +265,7 @@ def memory(seed: int, count: int) -> Iterator[dict[str, Any]]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(count):
         rule = nasty.rule()
-        group = Group(grouped(rule), timer=Looks(0.005), ledger=Ledger())
+        group = GroupEvaluator(grouped(rule), timer=Looks(0.005), ledger=SampleLedger())
         group.evaluate(windows, END)
         failures = group.evaluate(windows, END + 60.0).failures  # again, with what the first time left behind
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -280,7 +280,7 @@ def looks(seed: int, count: int) -> Iterator[dict[str, Any]]:
     for _ in range(count):
         rule = nasty.rule()
         timer = Looks(0.02)
-        group = Group(grouped(rule), timer=timer, ledger=Ledger())
+        group = GroupEvaluator(grouped(rule), timer=timer, ledger=SampleLedger())
         sys.settrace(timer.trace)
         try:
             failures = group.evaluate(windows, END).failures

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from agent.model import Alert, Phase, RuleHealth
-from alerts import state
+from alerts import alert_state
 from alerts.engine import RuleEngine, Ruleset
 from alerts.windows import archive
 from tests.engine.conftest import START, Node, later, ruleset
@@ -39,8 +39,10 @@ class Run:
     def alerts(self) -> list[Alert]:
         return [record.alert for _, _, record in self.engine.remembered()]
 
-    def saved(self, second: float) -> state.Saved:
-        return state.decode(state.encode(self.engine.time(later(second)), "devices", self.engine.remembered()))
+    def saved(self, second: float) -> alert_state.Saved:
+        return alert_state.decode(
+            alert_state.encode(self.engine.time(later(second)), "devices", self.engine.remembered())
+        )
 
 
 HOT_NODE = {("t", "0"): 90.0}

@@ -16,10 +16,10 @@ import pytest
 from agent.model import Phase, RuleHealth
 from alerts import limits
 from alerts.engine import ON_TIME, RuleEngine
-from alerts.group import Group
+from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Storage, compile_query, make_labels
-from alerts.promql.budget import Budget, Ledger
-from alerts.promql.errors import LimitError
+from alerts.promql.budget import Budget, SampleLedger
+from alerts.promql.query_errors import LimitError
 from alerts.windows import Needs, Windows
 from tests.engine.conftest import START, Node, later, ruleset
 from tests.engine.nasty import Looks
@@ -138,7 +138,7 @@ def test_what_is_let_go_no_longer_counts() -> None:
 
 def test_what_queries_remember_is_bounded_for_all_of_them_together() -> None:
     storage = stored(2000)
-    ledger = Ledger()
+    ledger = SampleLedger()
     queries = [compile_query(f"sum by (gpu) (m + {number})") for number in range(30)]
     for query in queries * 2:
         assert len(query.evaluate(storage, 100.0, Budget(ledger=ledger))) == 2000
@@ -174,9 +174,11 @@ def test_labels_do_not_grow_without_end(query: str, words: str | None) -> None:
 # -- rules and groups -------------------------------------------------------------------------------------------------
 
 
-def group(rules: str, timer: Callable[[], float] = lambda: 0.0, ledger: Ledger | None = None, extra: str = "") -> Group:
+def group(
+    rules: str, timer: Callable[[], float] = lambda: 0.0, ledger: SampleLedger | None = None, extra: str = ""
+) -> GroupEvaluator:
     (made,) = ruleset(f"groups: [{{name: g, {extra}rules: [{rules}]}}]").groups
-    return Group(made, timer=timer, ledger=ledger)
+    return GroupEvaluator(made, timer=timer, ledger=ledger)
 
 
 SLOW = "{record: slow, expr: 'max_over_time(m[1d:1ms])'}"
@@ -276,10 +278,10 @@ def test_a_text_that_grows_without_end_says_so_in_its_place(template: str) -> No
 
 
 def test_queries_of_templates_leave_nothing_behind() -> None:
-    ledger = Ledger()
+    ledger = SampleLedger()
     rules = group("{alert: A, expr: m, annotations: {a: '{{ query `m * 2` | len }}'}}", ledger=ledger)
     rules.evaluate(stored(50), 100.0)
-    alone = Ledger()
+    alone = SampleLedger()
     group("{alert: A, expr: m}", ledger=alone).evaluate(stored(50), 100.0)
     assert ledger.remembered == alone.remembered
 
@@ -294,7 +296,7 @@ def test_an_error_is_told_in_a_few_words() -> None:
 READ = """
 from alerts import durations
 from alerts.template import compile_template
-from alerts.template.functions import FUNCTIONS
+from alerts.template.template_functions import FUNCTIONS
 from alerts.template.printf import sprintf
 N = 1_000_000
 NAMES = ("humanize", "stripPort", "stripDomain", "title", "parseDuration", "humanizeTimestamp")
@@ -322,7 +324,7 @@ def test_a_label_that_is_too_long_for_an_expression_costs_the_rule_alone() -> No
     rules = ruleset("{alert: Long, expr: 'm{x=~\".{900}y\"}'}, {alert: Fine, expr: 'm{x=~\"z+\"}'}")
     windows = Windows(Needs(rules.groups), {}, 1.0)
     windows.append(make_labels({"x": "z" * 5000}, "m"), 100.0, 1.0)
-    outcome = Group(rules.groups[0]).evaluate(windows, 100.0)
+    outcome = GroupEvaluator(rules.groups[0]).evaluate(windows, 100.0)
     assert [(failure.rule, "is too long for it" in failure.error) for failure in outcome.failures] == [("Long", True)]
     assert [each.alert.rule for each in outcome.transitions] == ["Fine"]
 
@@ -342,7 +344,7 @@ FLOOD = "{alert: Flood, expr: m}"
 
 
 def test_a_flood_of_alerts_is_refused_and_leaves_the_others_room() -> None:
-    ledger = Ledger()
+    ledger = SampleLedger()
     flood, other = group(FLOOD, ledger=ledger), group("{alert: Other, expr: n}", ledger=ledger)
     storage = stored(6000)
     storage.append(make_labels({}, "n"), 100.0, 1.0)
@@ -364,7 +366,7 @@ def test_alerts_that_are_others_each_time_do_not_pile_up() -> None:
 
 
 def test_a_rule_that_keeps_little_is_not_refused_for_those_that_keep_much() -> None:
-    ledger = Ledger()
+    ledger = SampleLedger()
     ledger.kept = limits.MOST_KEPT
     few, many = group("{alert: Few, expr: m < 16}", ledger=ledger), group(FLOOD, ledger=ledger)
     assert few.evaluate(stored(8), 100.0).failures == ()
@@ -373,10 +375,10 @@ def test_a_rule_that_keeps_little_is_not_refused_for_those_that_keep_much() -> N
 
 def test_what_is_kept_is_counted_over_a_reload_and_given_back() -> None:
     rules = "{record: r, expr: m}, {alert: A, expr: m}"
-    before = group(rules, ledger=Ledger())
+    before = group(rules, ledger=SampleLedger())
     storage = stored(20)
     before.evaluate(storage, 100.0)
-    ledger = Ledger()
+    ledger = SampleLedger()
     after = group(rules, ledger=ledger)
     after.adopt(before)
     assert ledger.kept == before._ledger.kept > 0

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from agent.model import Reading
-from alerts.group import Group
+from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Sample, Storage, is_stale, make_labels
 from alerts.promql.storage import OutOfOrderError
 from alerts.windows import Needs, Windows
@@ -179,7 +179,7 @@ def test_a_query_whose_text_a_template_makes_sees_what_it_would_see_in_a_store_t
             labels = make_labels(dict(reading.series.all_labels), reading.series.metric.name)
             everything.append(labels, START.wall + second, reading.value)
     for store in (kept, everything):
-        group = Group(rules.groups[0])
+        group = GroupEvaluator(rules.groups[0])
         outcome = group.evaluate(store, START.wall + 59)
         assert not outcome.failures
         (alert,) = group.alerts()

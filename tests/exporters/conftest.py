@@ -34,8 +34,8 @@ from agent.model import (
     Snapshot,
 )
 from exporters.deferred import Answer
+from exporters.http_messages import Request, Response
 from exporters.server import HttpServer
-from exporters.wire import Request, Response
 from tests.servers import need
 
 GPU = Gpu("0", "GPU-5b7e1c1a-0000-4000-8000-000000000000")

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from exporters.wire import Request, Response
+from exporters.http_messages import Request, Response
 
 if TYPE_CHECKING:
     from conftest import Running, Serve

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from exporters.complaints import QUIET, Complaints
+from exporters.complaints import QUIET_SECONDS, Complaints
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def test_what_lasts_is_said_at_its_beginning_and_at_its_end(complaints: Complain
         complain(complaints, second)
         complaints.ease(second)
     assert [record.getMessage() for record in said()] == ["a is wrong"]
-    complaints.ease(99 + QUIET - 1)
+    complaints.ease(99 + QUIET_SECONDS - 1)
     assert len(said()) == 1
-    complaints.ease(99 + QUIET)
+    complaints.ease(99 + QUIET_SECONDS)
     assert [(record.levelname, record.getMessage()) for record in said()] == [
         ("WARNING", "a is wrong"),
         ("INFO", "a is well again"),
@@ -70,5 +70,5 @@ def test_a_defect_is_told_with_its_traceback_once_for_each_place_in_the_code(
                 complaints.defect(now, error, "it failed")
     assert len(said()) == 2
     assert all(record.exc_info for record in said())
-    complaints.ease(20 + QUIET)
+    complaints.ease(20 + QUIET_SECONDS)
     assert len(said()) == 2  # nobody can tell that a defect is over

@@ -12,7 +12,7 @@ import pytest
 from exporters.clients import Clients
 from exporters.complaints import Complaints
 from exporters.connection import Connection, Timeouts
-from exporters.wire import Request, Response
+from exporters.http_messages import Request, Response
 
 TIMEOUTS = Timeouts(30.0, 10.0, 10.0)
 

@@ -20,7 +20,7 @@ import logging, os, resource, sys, time
 from http import HTTPStatus
 from exporters.deferred import Deferred
 from exporters.server import HttpServer
-from exporters.wire import Response
+from exporters.http_messages import Response
 
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 resource.setrlimit(resource.RLIMIT_NOFILE, ({LIMIT}, {LIMIT}))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from exporters.connection import Connection, Timeouts
 from exporters.deferred import Deferred
-from exporters.eviction import SLOW, STALLED, hoarders, victim
-from exporters.wire import Request, Response
+from exporters.eviction import SLOW_SECONDS, STALLED_SECONDS, hoarders, victim
+from exporters.http_messages import Request, Response
 
 NOW = 1000.0
 Make = Callable[..., Connection]
@@ -60,14 +60,19 @@ def test_the_one_that_has_been_quiet_longest_goes_first(pair: socket.socket) -> 
 def test_where_nobody_is_quiet_the_one_that_has_been_at_one_answer_longest_goes(
     pair: socket.socket, slow: Make
 ) -> None:
-    longest = slow(pair, 3 * SLOW)
-    others = [waiting(pair, 2 * SLOW), writing(pair, 2 * SLOW), waiting(pair, 0.0), writing(pair, 0.0, answers=99)]
+    longest = slow(pair, 3 * SLOW_SECONDS)
+    others = [
+        waiting(pair, 2 * SLOW_SECONDS),
+        writing(pair, 2 * SLOW_SECONDS),
+        waiting(pair, 0.0),
+        writing(pair, 0.0, answers=99),
+    ]
     assert victim([*others, longest], NOW) is longest
 
 
 def test_a_reader_that_takes_nothing_may_go_sooner(pair: socket.socket) -> None:
-    stalled = writing(pair, 1.5 * STALLED)
-    stalled.moved = NOW - 1.1 * STALLED
+    stalled = writing(pair, 1.5 * STALLED_SECONDS)
+    stalled.moved = NOW - 1.1 * STALLED_SECONDS
     assert victim([writing(pair, 0.4), stalled, waiting(pair, 0.4), writing(pair, 0.0, answers=99)], NOW) is stalled
 
 
@@ -77,7 +82,7 @@ def test_where_all_are_quick_the_one_with_the_most_answers_goes(pair: socket.soc
 
 
 def test_nobody_goes_in_the_middle_of_a_first_answer_that_has_just_begun(pair: socket.socket) -> None:
-    assert victim([writing(pair, 0.1), waiting(pair, SLOW)], NOW) is None
+    assert victim([writing(pair, 0.1), waiting(pair, SLOW_SECONDS)], NOW) is None
     assert victim([], NOW) is None
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from agent.model import Alert, GroupReport, Instant, Phase, RuleHealth, RuleReport, Snapshot
 from alerts import packs
+from exporters.http_messages import Request
 from exporters.landing_alerts import MAX_ROWS
 from exporters.markup import TEXT_MAX
-from exporters.site import Site, View
-from exporters.wire import Request
+from exporters.routes import RouteContext, Routes
 from tests.asking import ask
 from tests.exporters.conftest import reading
 
@@ -47,7 +47,7 @@ def page(
     broken = RuleReport("Broken", True, "x", health=RuleHealth.FAILED, error="no")
     reports = (RuleReport("A", True, "x", alerts=alerts), RuleReport("r", False, "x"), *(broken,) * failed)
     snapshot = Snapshot(1, Instant(100.0, NOW), (reading("coldplate_gpu_up", 1.0),) if gpu else ())
-    view = View(
+    view = RouteContext(
         latest=lambda: snapshot if sampled else None,
         readiness=lambda: (True, "fresh"),
         clock=lambda: 100.0,
@@ -56,7 +56,7 @@ def page(
         rules=(lambda: (GroupReport("g", "f.yml", 15.0, rules=reports),)) if rules else None,
         runbooks=dict.fromkeys(served, "# It"),
     )
-    return ask(Site(view), Request("GET", "/")).body.decode()
+    return ask(Routes(view), Request("GET", "/")).body.decode()
 
 
 def rows(text: str) -> list[list[str]]:

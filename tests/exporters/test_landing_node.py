@@ -26,8 +26,8 @@ from agent.model import (
     RuleReport,
     Snapshot,
 )
-from exporters.site import Site, View
-from exporters.wire import Request
+from exporters.http_messages import Request
+from exporters.routes import RouteContext, Routes
 from tests.asking import ask
 from tests.exporters.conftest import reading
 
@@ -87,7 +87,7 @@ def page(
     query: str = "",
 ) -> str:
     snapshot = Snapshot(1, Instant(100.0, NOW), tuple(readings), reports)
-    view = View(
+    view = RouteContext(
         latest=lambda: snapshot,
         readiness=lambda: ready,
         clock=lambda: 100.0,
@@ -96,7 +96,7 @@ def page(
         rules=lambda: (GroupReport("g", "f.yml", 15.0, rules=(RuleReport("A", True, "x", alerts=alerts),)),),
         runbooks={each.rule: "# It" for each in alerts},
     )
-    return ask(Site(view), Request("GET", "/", query=query)).body.decode()
+    return ask(Routes(view), Request("GET", "/", query=query)).body.decode()
 
 
 def node(*others: list[Reading]) -> list[Reading]:
@@ -321,11 +321,11 @@ def test_what_a_scrape_leaves_out_is_looked_at_all_the_same() -> None:
     """The overview is of the node, and a GPU that is lost is lost whatever the server asks for."""
     whole = Snapshot(1, Instant(100.0, NOW), tuple(node(lost(3))))
     scraped = replace(whole, readings=tuple(each for each in whole.readings if "power" in each.metric.name))
-    view = View(lambda: scraped, lambda: (True, ""), lambda: 100.0, "n", "1", whole=lambda: whole)
-    text = ask(Site(view), Request("GET", "/")).body.decode()
+    view = RouteContext(lambda: scraped, lambda: (True, ""), lambda: 100.0, "n", "1", whole=lambda: whole)
+    text = ask(Routes(view), Request("GET", "/")).body.decode()
     assert banner(text)[2][0].startswith("7 of 8 GPUs answer, missing: GPU 3")
     assert f"<dt>Series</dt><dd>{len(scraped.readings)}</dd>" in text
-    assert b"coldplate_gpu_up" not in ask(Site(view), Request("GET", "/metrics")).body
+    assert b"coldplate_gpu_up" not in ask(Routes(view), Request("GET", "/metrics")).body
 
 
 def test_the_page_reads_the_snapshot_once_whatever_is_asked_of_it() -> None:
@@ -337,8 +337,8 @@ def test_the_page_reads_the_snapshot_once_whatever_is_asked_of_it() -> None:
         count += 1
         return Snapshot(1, Instant(100.0, NOW), tuple(node()))
 
-    view = View(latest=latest, readiness=lambda: (True, ""), clock=lambda: 100.0, node="n", version="1")
-    site = Site(replace(view))
+    view = RouteContext(latest=latest, readiness=lambda: (True, ""), clock=lambda: 100.0, node="n", version="1")
+    site = Routes(replace(view))
     ask(site, Request("GET", "/"))
     ask(site, Request("GET", "/"))
     assert count == 1

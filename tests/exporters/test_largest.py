@@ -31,11 +31,11 @@ from agent.model import (
 )
 from exporters import landing, snapshot_json
 from exporters.encoder import Encoder, Format
+from exporters.http_messages import Request
 from exporters.page import compressed
-from exporters.rule_selection import Selection
+from exporters.routes import RouteContext, Routes
+from exporters.rule_selection import RuleSelection
 from exporters.rules_json import RulePrinter
-from exporters.site import Site, View
-from exporters.wire import Request
 from tests.asking import ask
 from tests.exporters.conftest import reading
 
@@ -108,7 +108,7 @@ def test_the_snapshot_in_json(snapshot: Snapshot) -> None:
 @pytest.mark.parametrize("shape", GROUPS)
 def test_rules_and_alerts(shape: str) -> None:
     printer, groups = RulePrinter(), GROUPS[shape]
-    size, page = largest(printer.rules(groups, Selection()))
+    size, page = largest(printer.rules(groups, RuleSelection()))
     assert size <= (4 * BIT if shape == "one rule" else BIT)  # what is made already is handed out rule by rule
     found = [
         alert for group in json.loads(page)["data"]["groups"] for each in group["rules"] for alert in each["alerts"]
@@ -149,8 +149,8 @@ def test_the_overview_can_be_put_aside_between_a_few_gpus_and_a_few_alerts() -> 
 def test_every_page_is_made_in_many_turns_and_the_metrics_come_first(snapshot: Snapshot) -> None:
     """With a clock that goes on by a tenth of a millisecond whenever it is looked at."""
     ticks: Iterator[int] = iter(range(10**9))
-    site = Site(
-        View(
+    site = Routes(
+        RouteContext(
             latest=lambda: snapshot,
             readiness=lambda: (True, ""),
             clock=lambda: 100.0 + next(ticks) * 1e-4,

@@ -10,9 +10,9 @@ from http import HTTPStatus
 
 import pytest
 
+from exporters.http_messages import Request, Response
 from exporters.listen import open_listeners
 from exporters.server import BindError, HttpServer
-from exporters.wire import Request, Response
 
 
 def answer(request: Request) -> Response:

@@ -17,7 +17,7 @@ import pytest
 from agent.lib.threads import KeptThread, Threads, ThreadState
 from exporters import server as server_module
 from exporters.deferred import Deferred
-from exporters.wire import Request, Response
+from exporters.http_messages import Request, Response
 
 if TYPE_CHECKING:
     from conftest import Running, Serve
@@ -248,7 +248,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_the_loop_shows_that_it_goes_round_also_when_it_is_quiet(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    monkeypatch.setattr(server_module, "HEARTBEAT", 0.02)
+    monkeypatch.setattr(server_module, "HEARTBEAT_SECONDS", 0.02)
     seen = turns(monkeypatch)
     serve()
     eventually(lambda: len(seen) > 5)

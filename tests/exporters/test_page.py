@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from agent.model import Instant, Snapshot
-from exporters.page import LIFETIME, PageCache, Rendering, age_of, compress, compressed
+from exporters.page import LIFETIME_SECONDS, PageCache, Rendering, age_of, compress, compressed
 
 
 def rendering(kind: str = "metrics", detail: object = None, basis: tuple[object, ...] = (), **more: bool) -> Rendering:
@@ -32,8 +32,8 @@ def test_a_page_is_true_while_what_it_shows_is_the_same_object() -> None:
 def test_a_page_that_tells_an_age_is_true_for_a_second() -> None:
     cache = PageCache()
     cache.keep(rendering(), b"page", 100.0)
-    assert cache.find(rendering(), 100.0 + LIFETIME) is not None
-    assert cache.find(rendering(), 100.1 + LIFETIME) is None
+    assert cache.find(rendering(), 100.0 + LIFETIME_SECONDS) is not None
+    assert cache.find(rendering(), 100.1 + LIFETIME_SECONDS) is None
 
 
 def test_another_page_is_true_until_something_changes() -> None:

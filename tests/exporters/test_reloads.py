@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from exporters.deferred import Deferred
-from exporters.reloads import Reloads
-from exporters.wire import Response
+from exporters.http_messages import Response
+from exporters.reloads import ReloadRequests
 
 Tell = Callable[[bool, str], None]
 
@@ -29,7 +29,7 @@ def main() -> Main:
     return Main()
 
 
-def ask(reloads: Reloads) -> Deferred:
+def ask(reloads: ReloadRequests) -> Deferred:
     answer = reloads.ask()
     assert isinstance(answer, Deferred)
     return answer
@@ -40,7 +40,7 @@ def told(answer: Deferred) -> tuple[int, bytes] | None:
 
 
 def test_the_answer_says_how_the_reload_went(main: Main) -> None:
-    reloads = Reloads(main)
+    reloads = ReloadRequests(main)
     first = ask(reloads)
     assert told(first) is None
     main.begun[0](True, "configuration reloaded")
@@ -52,7 +52,7 @@ def test_the_answer_says_how_the_reload_went(main: Main) -> None:
 
 def test_those_who_ask_during_a_reload_share_the_next_one(main: Main) -> None:
     """The file may have changed while the first was under way: its end says nothing to them."""
-    reloads = Reloads(main)
+    reloads = ReloadRequests(main)
     first = ask(reloads)
     others = [ask(reloads) for _ in range(5)]
     assert len(main.begun) == 1
@@ -69,7 +69,7 @@ def test_those_who_ask_during_a_reload_share_the_next_one(main: Main) -> None:
 
 
 def test_a_reload_is_made_also_for_one_who_has_hung_up_before_it_began(main: Main) -> None:
-    reloads = Reloads(main)
+    reloads = ReloadRequests(main)
     ask(reloads)
     ask(reloads).abandoned = True
     main.begun[0](True, "")
@@ -78,7 +78,7 @@ def test_a_reload_is_made_also_for_one_who_has_hung_up_before_it_began(main: Mai
 
 
 def test_a_crowd_that_waits_is_bounded_and_those_who_hung_up_do_not_count(main: Main) -> None:
-    reloads = Reloads(main)
+    reloads = ReloadRequests(main)
     answers = [reloads.ask() for _ in range(40)]
     crowded = [each for each in answers if isinstance(each, Response)]
     assert len(crowded) == 24
@@ -95,7 +95,7 @@ def test_a_reload_that_cannot_be_begun_is_told(caplog: pytest.LogCaptureFixture)
     def broken(tell: Tell) -> None:
         raise RuntimeError("no main thread")
 
-    reloads = Reloads(broken)
+    reloads = ReloadRequests(broken)
     for _ in range(2):
         assert told(ask(reloads)) == (500, b"the reload could not be begun: no main thread\n")
     assert all(record.levelno == logging.ERROR for record in caplog.records)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from exporters.deferred import Deferred
+from exporters.http_messages import Response
 from exporters.page import PageCache, Rendering
-from exporters.render_queue import SLICE, URGENT_SLICE, RenderQueue
-from exporters.wire import Response
+from exporters.render_queue import SLICE_SECONDS, URGENT_SLICE_SECONDS, RenderQueue
 
 if TYPE_CHECKING:
     from conftest import FakeClock
 
-COST = SLICE / 2
+COST = SLICE_SECONDS / 2
 """Seconds that each bit of a page takes to make."""
 
 
@@ -99,7 +99,7 @@ def test_work_ends_after_a_slice_however_long_the_page_is(kitchen: Kitchen) -> N
     began, turns = kitchen.clock.now, 1
     while kitchen.queue.work():
         turns += 1
-        assert kitchen.clock.now - began <= turns * (SLICE + COST)
+        assert kitchen.clock.now - began <= turns * (SLICE_SECONDS + COST)
     assert turns >= 400
 
 
@@ -118,7 +118,7 @@ def test_compression_is_made_in_slices_as_well(clock: FakeClock) -> None:
 def test_urgent_pages_go_before_those_that_are_begun_already(kitchen: Kitchen) -> None:
     slow = kitchen.order("slow", bits=1000)
     kitchen.queue.work()
-    urgent = kitchen.order("urgent", urgent=True, bits=int(URGENT_SLICE / COST) - 1)
+    urgent = kitchen.order("urgent", urgent=True, bits=int(URGENT_SLICE_SECONDS / COST) - 1)
     kitchen.queue.work()
     assert body(urgent).startswith(b"urgent")
     assert slow.response is None

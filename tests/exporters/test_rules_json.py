@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model import Alert, GroupReport, Phase, RuleHealth, RuleReport
-from exporters.site import RESERVED_PATHS, Site, View
-from exporters.wire import Request, Response
+from exporters.http_messages import Request, Response
+from exporters.routes import RESERVED_PATHS, RouteContext, Routes
 from tests.asking import ask
 
 BEGAN = 1_700_000_000.25
@@ -50,9 +50,9 @@ GROUPS = (
 )
 
 
-def site(*groups: GroupReport) -> Site:
-    return Site(
-        View(
+def site(*groups: GroupReport) -> Routes:
+    return Routes(
+        RouteContext(
             latest=lambda: None,
             readiness=lambda: (True, ""),
             clock=lambda: 0.0,
@@ -286,7 +286,7 @@ def test_a_query_that_cannot_be_followed_is_refused_in_prometheus_json(query: st
 def test_without_rules_the_lists_are_empty(path: str, key: str) -> None:
     assert path in RESERVED_PATHS
     assert strict(get(path).body) == {"status": "success", "data": {key: []}}
-    lone = Site(View(lambda: None, lambda: (True, ""), lambda: 0.0, "n", "1"))
+    lone = Routes(RouteContext(lambda: None, lambda: (True, ""), lambda: 0.0, "n", "1"))
     assert strict(ask(lone, Request("GET", path)).body) == {"status": "success", "data": {key: []}}
 
 

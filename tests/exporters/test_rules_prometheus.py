@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from agent.model import GroupReport
-from alerts.group import Group
+from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Storage
 from alerts.rulefile import load
-from exporters.site import Site, View
-from exporters.wire import Request
+from exporters.http_messages import Request
+from exporters.routes import RouteContext, Routes
 from tests.asking import ask as told
 from tests.servers import free_port, need
 
@@ -131,10 +131,10 @@ def theirs(rule_folder: Path) -> Iterator[Callable[[str], tuple[int, Any]]]:
 def ours(rule_folder: Path) -> Callable[[str], tuple[int, Any]]:
     """Asks a site whose rules were evaluated once by our own engine."""
     file = load(rule_folder / "rules.yml")
-    some, rarely = (Group(each) for each in file.groups)
+    some, rarely = (GroupEvaluator(each) for each in file.groups)
     some.evaluate(Storage(), 1_700_000_000.125)
     reports: tuple[GroupReport, ...] = (some.report(1.0), rarely.report(10 * 365 * 86_400.0))
-    site = Site(View(lambda: None, lambda: (True, ""), lambda: 0.0, "n", "1", rules=lambda: reports))
+    site = Routes(RouteContext(lambda: None, lambda: (True, ""), lambda: 0.0, "n", "1", rules=lambda: reports))
 
     def answer(path: str) -> tuple[int, Any]:
         path, _, query = path.partition("?")

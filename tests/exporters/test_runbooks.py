@@ -12,9 +12,9 @@ import pytest
 
 from alerts import packs
 from exporters import runbook_pages
+from exporters.http_messages import Response
 from exporters.markdown import to_html
-from exporters.site import Site, View, is_reserved
-from exporters.wire import Response
+from exporters.routes import RouteContext, Routes, is_reserved
 
 TEXTS = packs.runbooks()
 WORD = re.compile(r"\w+")
@@ -53,11 +53,11 @@ def read(html: str) -> Reader:
     return reader
 
 
-def site(**more: object) -> Site:
-    view = View(lambda: None, lambda: (True, "ready"), lambda: 0.0, "n1", "1", runbooks=TEXTS)
+def site(**more: object) -> Routes:
+    view = RouteContext(lambda: None, lambda: (True, "ready"), lambda: 0.0, "n1", "1", runbooks=TEXTS)
     for name, value in more.items():
         object.__setattr__(view, name, value)
-    return Site(view)
+    return Routes(view)
 
 
 def get(path: str, method: str = "GET") -> Response:

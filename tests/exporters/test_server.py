@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from exporters.wire import Request, Response
+from exporters.http_messages import Request, Response
 
 if TYPE_CHECKING:
     from conftest import Serve

@@ -21,14 +21,14 @@ from agent.lib.clock import clock
 from agent.lib.credentials import certificates, secret
 from agent.model import Instant, Lane
 from agent.rack.targets import read_file
-from agent.wiring.checks import check
-from agent.wiring.rack import load_rack
-from agent.wiring.rules import Receivers, load_alerting
+from agent.wiring.alerting import Receivers, load_alerting
+from agent.wiring.peering import load_rack
 from agent.wiring.sources import load_settings
+from agent.wiring.start_checks import check
 from alerts import rulefile, rulewriter
 from alerts.rulefile import RuleFileError
-from alerts.unittests import document, runner
-from alerts.unittests.document import TestFileError
+from alerts.unittests import runner, unit_test_file
+from alerts.unittests.unit_test_file import TestFileError
 from tests.files.mutations import mutations
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +85,7 @@ def use_rules(path: Path) -> str | None:
 
 def use_tests(path: Path) -> str | None:
     try:
-        tests = document.load(path)
+        tests = unit_test_file.load(path)
         rules = [rulefile.load(each) for each in tests.rule_files]
     except (TestFileError, RuleFileError) as error:
         assert str(path.parent) in str(error)

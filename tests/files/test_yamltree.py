@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.lib.yamltree import Bounds, Listing, Mapping, Node, Scalar, YamlError, compose, load, plain
+from agent.lib.yamltree import Bounds, Node, YamlError, YamlList, YamlMapping, YamlScalar, compose, load, plain
 from tests.files.mutations import mutations
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,9 +35,9 @@ def dump(node: Node | None) -> Any:
     """A tree as something that can be compared, lines and tags included."""
     if node is None:
         return None
-    if isinstance(node, Scalar):
+    if isinstance(node, YamlScalar):
         return node.text, node.tag, node.line if node.text else 0  # where nothing is, is a matter of opinion
-    if isinstance(node, Listing):
+    if isinstance(node, YamlList):
         return "list", node.tag, node.line, [dump(each) for each in node.items]
     return "mapping", node.tag, node.line, [(dump(key), dump(each)) for key, each in node.pairs]
 
@@ -161,17 +161,17 @@ def test_characters_count_as_often_as_they_are_referred_to() -> None:
 def test_within_the_bounds_aliases_share_their_node() -> None:
     tree = compose("- &a [1, 2]\n- *a\n", BOUNDS)
     assert tree.is_shared
-    assert isinstance(tree.root, Listing)
+    assert isinstance(tree.root, YamlList)
     assert tree.root.items[0] is tree.root.items[1]
     assert not compose("- &a 1\n- 2\n", BOUNDS).is_shared
 
 
 def test_lines_are_those_of_the_text() -> None:
     root = compose("a: 1\n\nb:\n- x\n- {y: z}\n", BOUNDS).root
-    assert isinstance(root, Mapping)
+    assert isinstance(root, YamlMapping)
     assert [key.line for key, _ in root.pairs] == [1, 3]
     items = root.pairs[1][1]
-    assert isinstance(items, Listing)
+    assert isinstance(items, YamlList)
     assert [each.line for each in items.items] == [4, 5]
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from agent.backends.nvml.driver import Driver
-from agent.backends.nvml.errors import DriverError
-from agent.backends.nvml.identity import slot_of
+from agent.backends.nvml.gpu_identity import slot_of
+from agent.backends.nvml.return_codes import DriverError
 from agent.model import GpuIdentity
 from tests.hardware.findings import Section, Table
 from tests.hardware.node import LANES, Key, Node, families, values_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from agent.backends.nvml import NvmlSource
-from agent.backends.nvml.channel import GpuChannel
+from agent.backends.nvml.channel import NvmlGpuChannel
 from agent.backends.nvml.driver import Driver
-from agent.backends.protocol import Sample
+from agent.backends.protocol import BackendSample
 from agent.model import GpuIdentity, Instant, Lane
 
 LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
@@ -24,17 +24,17 @@ class Node:
     def __init__(self, driver: Driver | None, clock: Callable[[], Instant]) -> None:
         self._clock = clock
         self.source = NvmlSource(driver, wall=lambda: clock().wall)
-        self.channels: Sequence[GpuChannel] = self.source.open(clock())
+        self.channels: Sequence[NvmlGpuChannel] = self.source.open(clock())
         self.identities: list[GpuIdentity] = [each.identity for each in self.channels if each.identity is not None]
 
-    def read(self, gpu: int, lane: Lane) -> Sample:
+    def read(self, gpu: int, lane: Lane) -> BackendSample:
         return self.channels[gpu].read(lane, self._clock())
 
     def close(self) -> None:
         self.source.close()
 
 
-def values_of(sample: Sample) -> dict[Key, float]:
+def values_of(sample: BackendSample) -> dict[Key, float]:
     """The sample's values by name and labels."""
     found: dict[Key, float] = {}
     for reading in sample.readings:
@@ -44,7 +44,7 @@ def values_of(sample: Sample) -> dict[Key, float]:
     return found
 
 
-def violations(sample: Sample, lane: Lane) -> list[str]:
+def violations(sample: BackendSample, lane: Lane) -> list[str]:
     """What is wrong with a sample by itself: values out of range, or a fast sample that costs too many calls."""
     found = []
     for reading in sample.readings:
@@ -56,6 +56,6 @@ def violations(sample: Sample, lane: Lane) -> list[str]:
     return found
 
 
-def families(samples: Sequence[Sample]) -> list[str]:
+def families(samples: Sequence[BackendSample]) -> list[str]:
     """Names of the metrics that have a value."""
     return sorted({reading.metric.name for sample in samples for reading in sample.readings})

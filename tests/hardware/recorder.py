@@ -21,7 +21,7 @@ from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import Driver
-from agent.backends.nvml.errors import DriverError
+from agent.backends.nvml.return_codes import DriverError
 from tests.hardware.pseudonyms import Pseudonyms
 from tests.hardware.spy import HANDLES
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
-from agent.backends.nvml.errors import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TIMEOUT, DriverError
+from agent.backends.nvml.return_codes import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TIMEOUT, DriverError
 from tests.hardware.recorder import FORMAT, fill_slot, gpm_samples
 
 FIELDS, GPM, TAKE = "nvmlDeviceGetFieldValues", "nvmlGpmMetricsGet", "nvmlGpmSampleGet"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.backends.nvml.driver import Driver
-from agent.backends.nvml.errors import TIMEOUT, DriverError
-from agent.backends.protocol import Sample
+from agent.backends.nvml.return_codes import TIMEOUT, DriverError
+from agent.backends.protocol import BackendSample
 from agent.model import Lane
 from tests.hardware import apart, cost, moving
 from tests.hardware.compare import Comparison
@@ -94,7 +94,7 @@ def calls(session: Session) -> None:
 def _calls_of(node: Node, gpu: int) -> list[str]:
     """Probing read: it costs more calls than a sample, so only its values are judged."""
     sample = node.read(gpu, Lane.FAST)
-    return violations(Sample(sample.readings), Lane.FAST)
+    return violations(BackendSample(sample.readings), Lane.FAST)
 
 
 def _call_tables(timed: Sequence[Timed]) -> list[Table]:
@@ -183,7 +183,7 @@ def trace(session: Session) -> None:
         return
     driver = RecordingDriver(session.base, session.mono, session.names)
     node = Node(driver, session.clock)
-    shown: dict[str, list[Sample]] = {lane.value: [] for lane in LANES}
+    shown: dict[str, list[BackendSample]] = {lane.value: [] for lane in LANES}
     try:
         for turn in range(session.plan.trace):
             for gpu in range(len(node.channels)):

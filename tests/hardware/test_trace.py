@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent.backends.nvml.arrays import FieldArray
-from agent.backends.nvml.errors import DriverError
-from agent.backends.protocol import Sample
+from agent.backends.nvml.return_codes import DriverError
+from agent.backends.protocol import BackendSample
 from agent.model import Instant
 from tests.hardware.node import LANES, Node, families
 from tests.hardware.pseudonyms import Pseudonyms
@@ -32,7 +32,7 @@ class Clock:
         return self.at
 
 
-def session(driver: object, change: object = None) -> list[Sample]:
+def session(driver: object, change: object = None) -> list[BackendSample]:
     """The same reads, over whichever driver."""
     node = Node(driver, Clock())  # type: ignore[arg-type]  # any driver
     samples = []
@@ -44,7 +44,7 @@ def session(driver: object, change: object = None) -> list[Sample]:
     return samples
 
 
-def shown(samples: list[Sample]) -> list[object]:
+def shown(samples: list[BackendSample]) -> list[object]:
     return [
         ([(r.metric.name, r.labels, r.value) for r in each.readings], [(g.metric.name, g.reason) for g in each.gaps],
          each.calls)
@@ -52,7 +52,7 @@ def shown(samples: list[Sample]) -> list[object]:
     ]  # fmt: skip
 
 
-def record(driver: FakeDriver, path: Path, change: object = None) -> list[Sample]:
+def record(driver: FakeDriver, path: Path, change: object = None) -> list[BackendSample]:
     recorder = RecordingDriver(driver, Clock().mono, Pseudonyms(("node7.example",)))
     samples = session(recorder, change)
     recorder.write(path, {"GPUs": "a fake", "command": "on node7.example"}, {"fast": families(samples)})

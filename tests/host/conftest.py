@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from agent.backends.host import HostBackend
-from agent.backends.protocol import Sample
+from agent.backends.protocol import BackendSample
 from agent.model import Gap, Instant, Lane
 
 STAT = """\
@@ -77,7 +77,7 @@ class Host:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def read(self) -> Sample:
+    def read(self) -> BackendSample:
         return self.backend.read(Lane.SLOW, Instant(1.0, 1.7e9))
 
     def values(self) -> dict[str, float]:

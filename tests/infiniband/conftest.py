@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent.backends.infiniband import InfinibandBackend
-from agent.backends.protocol import Sample
+from agent.backends.protocol import BackendSample
 from agent.model import Gap, Instant, Lane, Reading
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -53,7 +53,7 @@ def _wanted(path: str, only: Collection[str]) -> bool:
 class Page:
     """What reading all lanes gave, found by metric name and labels as a scraper would."""
 
-    def __init__(self, samples: list[Sample]) -> None:
+    def __init__(self, samples: list[BackendSample]) -> None:
         self.readings: list[Reading] = [each for sample in samples for each in sample.readings]
         self.gaps: list[Gap] = [each for sample in samples for each in sample.gaps]
 

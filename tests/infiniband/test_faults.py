@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.protocol import Sample
+from agent.backends.protocol import BackendSample
 from agent.catalogue import metric
 from agent.catalogue.infiniband import PORT_UP, STATE_ID
 from agent.model import Gap, Instant, Lane, Reason
@@ -141,7 +141,7 @@ def node(unpack) -> Node:
     return Node(unpack("dgx-h100", "mlx5_0", "mlx5_3"))
 
 
-def of(sample: Sample, device: str = "mlx5_0") -> dict[str, float | Reason]:
+def of(sample: BackendSample, device: str = "mlx5_0") -> dict[str, float | Reason]:
     """What a sample says of one device: a value or a reason, by the row's suffix."""
     said: dict[str, float | Reason] = {}
     for each in [*sample.readings, *sample.gaps]:

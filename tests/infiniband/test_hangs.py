@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.backends.infiniband import InfinibandBackend
-from agent.backends.protocol import DeviceError, Sample
+from agent.backends.protocol import BackendSample, DeviceError
 from agent.catalogue.infiniband import INFO, PORT_UP, STATE_ID
 from agent.model import Gap, Instant, Lane, Reason
 
@@ -64,7 +64,7 @@ class Node:
         self.backend = opened(sysfs, pread=self.firmware)
         self.mono = 0.0
 
-    def read(self, lane: Lane) -> Sample:
+    def read(self, lane: Lane) -> BackendSample:
         self.mono += 1.0
         return self.backend.read(lane, Instant(self.mono, 0.0))
 
@@ -72,7 +72,7 @@ class Node:
         (self.sysfs / PORT.format(device) / file).write_text(f"{content}\n")
 
 
-def shown(sample: Sample, device: str) -> dict[str, float]:
+def shown(sample: BackendSample, device: str) -> dict[str, float]:
     return {
         each.metric.name.removeprefix("coldplate_infiniband_"): each.value
         for each in sample.readings
@@ -80,7 +80,7 @@ def shown(sample: Sample, device: str) -> dict[str, float]:
     }
 
 
-def missing(sample: Sample) -> dict[tuple[str, str], Gap]:
+def missing(sample: BackendSample) -> dict[tuple[str, str], Gap]:
     gaps = {(each.entity.device, each.metric.name.removeprefix("coldplate_infiniband_")): each for each in sample.gaps}
     assert len(gaps) == len(sample.gaps)
     return gaps

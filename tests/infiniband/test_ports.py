@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.backends.infiniband import InfinibandBackend
-from agent.backends.protocol import AbsentError, Backend
+from agent.backends.protocol import AbsentError, BackendProtocol
 from agent.catalogue import BY_NAME
 from agent.catalogue.infiniband import DIRECTORIES, LINK_DOWN_EVENTS, PORT_UP, ROWS, driver_counter
 from agent.model import IbPort, Kind, Lane
@@ -18,7 +18,7 @@ FIXTURES = ("dgx-h100", "odd-drivers")
 
 
 def test_the_backend_says_what_it_is(tmp_path: Path) -> None:
-    backend: Backend = InfinibandBackend(tmp_path)
+    backend: BackendProtocol = InfinibandBackend(tmp_path)
     assert backend.name == "infiniband"
     assert backend.lanes == {Lane.FAST, Lane.SLOW, Lane.COLD}
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.backends.jobs import JobsBackend, JobsConfig
-from agent.backends.protocol import GpuProcess, Sample
+from agent.backends.jobs import JobsBackend, JobSettings
+from agent.backends.protocol import BackendSample, GpuProcess
 from agent.broker.asking import BrokerClient
 from agent.catalogue import BY_NAME
 from agent.model import Gap, Gpu, Instant, Lane, Reading, Series
@@ -77,11 +77,11 @@ class Rig:
         self.pod_logs = root / "pods"
         self.broker = BrokerClient(str(root / "broker.sock"))
         self.mono = 100.0
-        self.sample = Sample()
+        self.sample = BackendSample()
         self.backend: JobsBackend | None = None
 
     def open(self, *sources: str, trust: tuple[str, ...] = (), **options: object) -> JobsBackend:
-        config = JobsConfig(sources or ("all",), self.mapping, trust)
+        config = JobSettings(sources or ("all",), self.mapping, trust)
         given: dict[str, Any] = {
             "lookup": name_of, "ask": self.broker.variables, "kubelet": [str(self.socket), str(self.proxy)],
             "pod_logs": str(self.pod_logs), "gpustat": str(self.gpustat), **options,
@@ -94,7 +94,7 @@ class Rig:
         more = tuple(GpuProcess(pid, 2**30, instance) for pid in pids)
         self.running[self.gpus[index]] += more
 
-    def look(self, after: float = 15.0) -> Sample:
+    def look(self, after: float = 15.0) -> BackendSample:
         self.mono += after
         backend = self.backend or self.open()
         self.sample = backend.read(Lane.SLOW, Instant(self.mono, BOOT + self.mono))

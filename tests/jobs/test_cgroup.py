@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.jobs.cgroup import Place, paths, place
+from agent.backends.jobs.cgroup import CgroupOwner, paths, place
 from agent.backends.jobs.schedulers import SCHEDULERS
 
 UID = "0aaf1f3d-1111-2222-3333-444455556666"
@@ -84,12 +84,12 @@ def test_a_path_says_whose_the_process_is(path: str, expected: tuple[str, str]) 
 
 
 def test_slurm_on_cgroup_v1_is_found_beside_other_hierarchies_and_names_the_user() -> None:
-    assert place(V1) == Place("slurm", "4711", uid=1000, top="/slurm/uid_1000/job_4711")
+    assert place(V1) == CgroupOwner("slurm", "4711", uid=1000, top="/slurm/uid_1000/job_4711")
 
 
 @pytest.mark.parametrize("path", ["/opt/work/7", "/htcondor/x", f"/kubepods/pod{UID[:-2]}/x", "/slurm/job_x"])
 def test_an_unknown_shape_is_told_as_it_is(path: str) -> None:
-    assert place(f"0::{path}") == Place("session", strange=path)
+    assert place(f"0::{path}") == CgroupOwner("session", strange=path)
 
 
 def test_a_scheduler_that_is_not_wanted_is_passed_over() -> None:

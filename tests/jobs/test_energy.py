@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.jobs.ledger import Ledger
+from agent.backends.jobs.job_energy import JobEnergy
 from agent.model import Gpu
 from tests.jobs.rig import Rig
 
@@ -112,7 +112,7 @@ def test_a_job_between_two_steps_goes_on_counting_and_keeps_its_start(rig: Rig) 
 
 
 def test_a_job_that_was_gone_for_long_is_forgotten() -> None:
-    ledger, gpu, key = Ledger(), Gpu("0", "a"), ("slurm", "1")
+    ledger, gpu, key = JobEnergy(), Gpu("0", "a"), ("slurm", "1")
     for mono, joules in ((0.0, 10.0), (15.0, 20.0)):
         ledger.enter({gpu: key}, {gpu: joules})
         ledger.keep({key: 5.0}, mono)
@@ -128,7 +128,7 @@ TURN = st.tuples(st.sampled_from([None, *KEYS]), st.one_of(st.none(), st.floats(
 
 @given(st.lists(TURN, max_size=30))
 def test_jobs_never_get_more_than_the_gpu_used_and_never_lose_any(turns) -> None:
-    ledger, counter, totals = Ledger(), 0.0, dict.fromkeys(KEYS, 0.0)
+    ledger, counter, totals = JobEnergy(), 0.0, dict.fromkeys(KEYS, 0.0)
     for mono, (owner, used, shown) in enumerate(turns):
         counter += used or 0.0
         ledger.enter({GPU: owner} if owner else {}, {GPU: counter} if shown else {})

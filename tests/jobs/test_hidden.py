@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.backends.jobs.files import read_file
-from agent.backends.jobs.hidden import RETRY
+from agent.backends.jobs.hidden import RETRY_SECONDS
+from agent.backends.jobs.job_files import read_file
 from agent.broker.answering import Broker, serve
 from agent.broker.asking import BrokerError
 from agent.model import Reason
@@ -84,9 +84,9 @@ def test_a_process_on_which_the_broker_hangs_costs_its_own_name_alone(rig: Rig) 
         rig.put(index, pid)
     rig.look()
     assert [pid for pid, _ in stuck.asked] == [100], "the others wait, so that a look does not take forever"
-    rig.look(after=RETRY)
+    rig.look(after=RETRY_SECONDS)
     assert [rig.holder(index)["name"] for index in range(3)] == ["", "job 101", "job 102"]
-    rig.look(after=RETRY)
+    rig.look(after=RETRY_SECONDS)
     assert [pid for pid, _ in stuck.asked] == [100, 101, 102, 100]
     assert [rig.holder(index)["name"] for index in range(3)] == ["", "job 101", "job 102"]
     gap = rig.gap("coldplate_job_info")
@@ -172,7 +172,7 @@ def test_a_broker_that_fails_is_left_alone_by_all_processes_for_a_while(rig: Rig
         rig.put(0, pid)
     rig.look(after=0.0)
     assert len(ask.asked) == 1
-    rig.look(after=RETRY - 1)
+    rig.look(after=RETRY_SECONDS - 1)
     assert len(ask.asked) == 1
     rig.look(after=1.0)
     assert len(ask.asked) == 2
@@ -187,7 +187,7 @@ def test_names_come_when_the_broker_does_and_that_is_said(rig: Rig, caplog: pyte
     ask.answer = b"SLURM_JOB_ID=4711\0SLURM_JOB_NAME=llama\0"
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
-        rig.look(after=RETRY)
+        rig.look(after=RETRY_SECONDS)
     assert (rig.holder()["name"], rig.gap("coldplate_job_info")) == ("llama", None)
     assert [record.getMessage() for record in caplog.records] == ["names of jobs can be read again"]
 

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent.backends.jobs.pods import PodDevice, pod_devices
-from agent.backends.jobs.wire import WireError, parts
+from agent.backends.jobs.protobuf import ProtobufError, parts
 from tests.jobs.rig import Rig
 
 UID_A, UID_B = "0aaf1f3d-1111-2222-3333-444455556666", "1bbf1f3d-1111-2222-3333-444455556666"
@@ -461,5 +461,5 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
         assert all(number >= 0 for number, _ in parts(memoryview(data)))
         pod_devices(data)
-    except WireError:
+    except ProtobufError:
         pass

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.backends.jobs.files import read_file
+from agent.backends.jobs.job_files import read_file
 from agent.backends.jobs.kubelet import Kubelet
 from agent.backends.jobs.podlogs import PodLogs, parse_directory
 from agent.model import Reason

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.backends.jobs.job_settings import SOURCES, JobSettings
 from agent.backends.jobs.schedulers import SCHEDULERS, discover
-from agent.backends.jobs.settings import SOURCES, JobsConfig
-from agent.broker.variables import KEYS
+from agent.broker.job_variables import KEYS
 from tests.jobs.rig import Rig
 
 COBALT = """
@@ -58,15 +58,15 @@ def test_the_folder_of_the_agent_is_looked_through() -> None:
 
 
 def test_every_scheduler_is_a_source_that_can_be_named() -> None:
-    assert JobsConfig(sources=SOURCES).has("slurm")
-    assert JobsConfig().has("lsf")
-    assert not JobsConfig(sources=("slurm",)).has("lsf")
+    assert JobSettings(sources=SOURCES).has("slurm")
+    assert JobSettings().has("lsf")
+    assert not JobSettings(sources=("slurm",)).has("lsf")
     with pytest.raises(ValueError, match="sources: 'cobalt' is none of all, slurm"):
-        JobsConfig(sources=("cobalt",))
+        JobSettings(sources=("cobalt",))
 
 
 def test_the_broker_tells_the_variables_of_every_scheduler_and_no_others() -> None:
-    """They stand in agent/broker/variables.py, where the privileged process has them before it."""
+    """They stand in agent/broker/job_variables.py, where the privileged process has them before it."""
     assert {name for each in SCHEDULERS for name in each.variables} == {key.decode() for key in KEYS}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent.backends.kmsg import KmsgBackend
-from agent.backends.protocol import Sample
+from agent.backends.protocol import BackendSample
 from agent.model import Instant, Lane
 
 BOOT = 1_700_000_000.0
@@ -59,7 +59,7 @@ class Follower:
         self.backend = KmsgBackend("/dev/kmsg", lambda path: self.log)
         self.read(50.0)
 
-    def read(self, mono: float) -> Sample:
+    def read(self, mono: float) -> BackendSample:
         return self.backend.read(Lane.FAST, Instant(mono, BOOT + mono))
 
 

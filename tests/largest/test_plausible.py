@@ -13,14 +13,14 @@ import pytest
 from agent.backends.host import HostBackend
 from agent.backends.host.kernel import CPU_MODES
 from agent.backends.infiniband import InfinibandBackend
-from agent.backends.protocol import Backend
+from agent.backends.protocol import BackendProtocol
 from agent.catalogue import gpu, infiniband, jobs, links, node
 from agent.catalogue.growth import growth_of
 from agent.catalogue.infiniband import driver_counter
 from agent.model import Instant, Kind, Metric, Outcome, Reading, Unit
+from agent.sampler.backend_runner import Read
 from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
-from agent.sampler.runner import Read
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
 from tests.largest import machine
@@ -124,13 +124,13 @@ class Node:
         self.proc, self.sys = root / "proc", root / "sys"
         self.sampler = Sampler(Settings(), Inventory(None), "nvml")
         self.now = 1000.0
-        self.read_from: dict[str, Backend] = {}
+        self.read_from: dict[str, BackendProtocol] = {}
 
     def run(self, mode: int) -> None:
         machine.write_host(self.proc, self.sys, self.now, mode)
         machine.write_fabric(self.sys, self.now)
 
-    def read(self, backend: Backend) -> None:
+    def read(self, backend: BackendProtocol) -> None:
         self.read_from[backend.name] = backend
         for lane in sorted(backend.lanes, key=lambda lane: lane.value):
             sample = backend.read(lane, Instant(self.now, 1.7e9 + self.now))

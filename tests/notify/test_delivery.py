@@ -415,10 +415,10 @@ from agent.model import Alert, Instant, Phase
 from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.log import LogReceiver
-from alerts.notify.target import Target
+from alerts.notify.target import ReceiverTarget
 from alerts.notify.webhook import Webhook
 clock = lambda: Instant(time.monotonic(), time.time())
-receivers = [kind(Target(sys.argv[1]), clock) for kind in (Alertmanager, Webhook)]
+receivers = [kind(ReceiverTarget(sys.argv[1]), clock) for kind in (Alertmanager, Webhook)]
 dispatcher = Dispatcher(receivers)
 dispatcher.consider("g", [], time.time(), 1.0)
 heavy = {"http.client", "ssl", "email", "random"} & set(sys.modules)

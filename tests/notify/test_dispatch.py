@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model import Alert, Phase
-from alerts.lifecycle import Holds, Record, Silence, Terms, step
+from alerts.lifecycle import AlertRecord, Holds, RuleTiming, Silence, step
 from alerts.notify.dispatch import Dispatcher
 
 LABELS = (("alertname", "GpuHot"), ("gpu", "0"))
@@ -42,7 +42,7 @@ class Theirs:
 def test_alertmanagers_are_told_exactly_when_prometheus_would(h, resend, interval, hold, keep, steps) -> None:
     ear, once = h.Ear(), h.Ear(repeats=False)
     dispatcher = Dispatcher([ear, once], resend=resend)
-    record: Record | None = None
+    record: AlertRecord | None = None
     theirs = Theirs(None)
     expected: list[tuple[float, Phase, float]] = []
     incidents: list[tuple[float | None, Phase]] = []
@@ -50,7 +50,7 @@ def test_alertmanagers_are_told_exactly_when_prometheus_would(h, resend, interva
     for holds, later in steps:
         at += later
         condition = Holds(LABELS, 1.0) if holds else Silence.CLEAR
-        record, _ = step(record, condition, at, Terms("GpuHot", hold, keep))
+        record, _ = step(record, condition, at, RuleTiming("GpuHot", hold, keep))
         alerts = [record.alert] if record else []
         for alert in alerts:
             if theirs.identity != alert.active_at:

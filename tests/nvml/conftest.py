@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from agent.backends.nvml import NvmlSource
-from agent.backends.nvml.channel import GpuChannel
-from agent.backends.protocol import Sample
+from agent.backends.nvml.channel import NvmlGpuChannel
+from agent.backends.protocol import BackendSample
 from agent.model import Instant, Lane
 from tests.nvml.fake_driver import FakeDriver
 
@@ -22,9 +22,9 @@ class Bench:
         self.driver = driver
         self.source = NvmlSource(driver, wall=lambda: WALL, patience=0.2)
         self.at = 100.0
-        self.channels: Sequence[GpuChannel] = self.source.open(Instant(self.at, WALL))
+        self.channels: Sequence[NvmlGpuChannel] = self.source.open(Instant(self.at, WALL))
 
-    def read(self, lane: Lane = Lane.FAST, *, after: float = 1.0, gpu: int = 0) -> Sample:
+    def read(self, lane: Lane = Lane.FAST, *, after: float = 1.0, gpu: int = 0) -> BackendSample:
         self.at += after
         return self.channels[gpu].read(lane, Instant(self.at, WALL + self.at))
 

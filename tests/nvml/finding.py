@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from agent.backends.protocol import Sample
+from agent.backends.protocol import BackendSample
 from agent.model import Gap
 
 
-def values(sample: Sample, name: str) -> dict[tuple[str, ...], float]:
+def values(sample: BackendSample, name: str) -> dict[tuple[str, ...], float]:
     """The values of a row, by the values of its own labels; a link's number comes first."""
     found = {}
     for reading in sample.readings:
@@ -17,10 +17,10 @@ def values(sample: Sample, name: str) -> dict[tuple[str, ...], float]:
     return found
 
 
-def value(sample: Sample, name: str) -> float:
+def value(sample: BackendSample, name: str) -> float:
     """The one value of a row without labels."""
     return values(sample, name)[()]
 
 
-def gaps(sample: Sample, name: str) -> list[Gap]:
+def gaps(sample: BackendSample, name: str) -> list[Gap]:
     return [gap for gap in sample.gaps if gap.metric.name == name]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from agent.backends.nvml import NvmlSource
-from agent.backends.nvml.enlistment import RECOUNT, RETRY
+from agent.backends.nvml.enlistment import RECOUNT_SECONDS, RETRY_SECONDS
 from agent.backends.protocol import Roster, SourceError
 from agent.model import Instant, Lane, Reason
 from tests.nvml.fake_driver import LOST, MISMATCH, TIMEOUT, UNKNOWN, UNLOADED, FakeDriver, FakeGpu, a100, h100
@@ -61,7 +61,7 @@ def test_a_silent_gpu_joins_as_soon_as_it_answers_and_is_asked_once_meanwhile():
     node = Node(h100(0), silent, h100(2))
     assert node.open() == ["GPU-00000000", "GPU-00000002"]
     for _ in range(20):
-        assert node.there(after=RETRY + 1) == ["GPU-00000000", "GPU-00000002"]
+        assert node.there(after=RETRY_SECONDS + 1) == ["GPU-00000000", "GPU-00000002"]
     assert asked == [IDENTITY]
     (missing,) = node.roster().unidentified
     assert (missing.index, missing.reason) == ("1", Reason.TIMEOUT)
@@ -92,10 +92,10 @@ def test_a_gpu_that_answers_with_an_error_is_asked_again_after_a_pause(code):
     assert node.open() == ["GPU-00000000"]
     count = node.driver.log.count("nvmlDeviceGetHandleByIndex_v2")
     for _ in range(5):
-        node.roster(after=RETRY / 10)
+        node.roster(after=RETRY_SECONDS / 10)
     assert node.driver.log.count("nvmlDeviceGetHandleByIndex_v2") == count
     del node.driver.handles[1]
-    node.roster(after=RETRY)
+    node.roster(after=RETRY_SECONDS)
     node.until(lambda: node.there() == ["GPU-00000000", "GPU-00000001"])
 
 
@@ -106,7 +106,7 @@ def test_the_reason_is_the_newest_one():
     node.open()
     assert node.roster().unidentified[0].reason is Reason.LOST
     del node.driver.handles[1]
-    node.roster(after=RETRY)  # asked again, and now it hangs
+    node.roster(after=RETRY_SECONDS)  # asked again, and now it hangs
     node.until(lambda: node.roster(after=1.0).unidentified[0].reason is Reason.TIMEOUT)
     release.set()
     node.until(lambda: node.roster().unidentified == ())
@@ -119,7 +119,7 @@ def test_a_gpu_that_is_lost_while_it_says_who_it_is_is_asked_again_and_not_taken
     node = Node(h100(0), gpu)
     assert node.open() == ["GPU-00000000"]
     gpu.calls["nvmlDeviceGetName"] = name
-    node.roster(after=RETRY)
+    node.roster(after=RETRY_SECONDS)
     node.until(lambda: len(node.there()) == 2)
     identity = node.roster().channels[1].identity
     assert identity is not None
@@ -140,7 +140,7 @@ def test_whatever_a_binding_did_not_foresee_is_a_reason_and_asked_again(surprise
     assert missing.reason is Reason.MALFORMED
     assert type(surprise).__name__ in missing.detail
     gpu.hook = lambda name: None
-    node.roster(after=RETRY)
+    node.roster(after=RETRY_SECONDS)
     node.until(lambda: len(node.there()) == 2)
 
 
@@ -160,7 +160,7 @@ def test_a_driver_that_goes_while_somebody_is_asked_again_ends_the_source(code):
     node.open()
     node.driver.handles[1] = code
     with pytest.raises(SourceError):
-        node.until(lambda: node.roster(after=RETRY) is None)
+        node.until(lambda: node.roster(after=RETRY_SECONDS) is None)
 
 
 def test_a_gpu_that_comes_back_to_the_bus_is_found_by_opening_anew():
@@ -168,9 +168,9 @@ def test_a_gpu_that_comes_back_to_the_bus_is_found_by_opening_anew():
     assert node.open() == ["GPU-00000000"]
     node.driver.gpus.append(h100(1))
     for _ in range(5):
-        node.roster(after=RECOUNT / 10)
+        node.roster(after=RECOUNT_SECONDS / 10)
     with pytest.raises(SourceError, match="counts 2 GPUs"):
-        node.until(lambda: node.roster(after=RECOUNT) is None)
+        node.until(lambda: node.roster(after=RECOUNT_SECONDS) is None)
 
 
 def test_a_gpu_that_leaves_the_bus_is_its_own_trouble():
@@ -178,7 +178,7 @@ def test_a_gpu_that_leaves_the_bus_is_its_own_trouble():
     node.open()
     node.driver.gpus.pop()
     for _ in range(5):
-        node.roster(after=RECOUNT)
+        node.roster(after=RECOUNT_SECONDS)
     assert len(node.there()) == 2
 
 
@@ -237,4 +237,4 @@ def test_a_system_without_threads_to_give_costs_time_and_nothing_else(monkeypatc
     monkeypatch.setattr(threading.Thread, "start", refuse)
     node = Node(h100(0), h100(1))
     assert node.open() == ["GPU-00000000"]
-    node.until(lambda: len(node.there(after=RETRY)) == 2)
+    node.until(lambda: len(node.there(after=RETRY_SECONDS)) == 2)

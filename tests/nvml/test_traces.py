@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.protocol import Sample
+from agent.backends.protocol import BackendSample
 from agent.model import Instant, Kind, Lane
 from tests.hardware.node import FAST_CALLS, LANES, Node, families, violations
 from tests.hardware.replay import ReplayDriver, Trace
@@ -31,14 +31,14 @@ class Replayed:
         self._at = 1000.0
         self.node = Node(self.driver, lambda: Instant(self._at, 1e9 + self._at))
         turns = sum(line["call"] == "nvmlDeviceGetUtilizationRates" for line in self.trace.calls)
-        self.samples: list[tuple[int, Lane, Sample]] = []
+        self.samples: list[tuple[int, Lane, BackendSample]] = []
         for turn in range(max(3, turns // max(1, len(self.node.channels)))):
             self._at += STEP
             for gpu in range(len(self.node.channels)):
                 for lane in LANES if turn in (0, 2) else (Lane.FAST,):
                     self.samples.append((gpu, lane, self.node.read(gpu, lane)))
 
-    def of(self, lane: Lane) -> list[Sample]:
+    def of(self, lane: Lane) -> list[BackendSample]:
         return [sample for _, which, sample in self.samples if which is lane]
 
 
@@ -64,7 +64,7 @@ def test_every_reading_is_possible_and_every_fast_sample_is_cheap(replayed: Repl
     for gpu, lane, sample in replayed.samples:
         probing = lane is Lane.FAST and first[gpu]
         first[gpu] = first[gpu] and lane is not Lane.FAST
-        assert violations(Sample(sample.readings) if probing else sample, lane) == []
+        assert violations(BackendSample(sample.readings) if probing else sample, lane) == []
     assert max(sample.calls for sample in replayed.of(Lane.FAST)[len(first) :]) <= FAST_CALLS
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from agent.catalogue import BY_NAME, ROWS
 from agent.model import Shown
-from exporters.document import labels_of
+from exporters.metrics_document import labels_of
 from tests.largest import machine
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,8 +9,8 @@ from agent.commands.rules.advice import SUMS
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
 from agent.model import Gpu, Instant, Node, NvLink, Reading, Series, Shown, Snapshot
-from agent.wiring.checks import check
-from exporters.selection import Selection
+from agent.wiring.start_checks import check
+from exporters.selection import SeriesSelection
 
 GPU = Gpu("0", "GPU-0")
 LINK_ERRORS = BY_NAME["coldplate_nvlink_errors_total"]
@@ -47,12 +47,12 @@ SNAPSHOT = Snapshot(1, Instant(0.0, 0.0), READINGS)
     ],
 )
 def test_what_is_shown(include: list[str], exclude: list[str], shown: set[int]) -> None:
-    readings = Selection(include, exclude).apply(SNAPSHOT).readings
+    readings = SeriesSelection(include, exclude).apply(SNAPSHOT).readings
     assert {READINGS.index(each) for each in readings} == shown
 
 
 def test_a_snapshot_is_selected_from_once() -> None:
-    selection = Selection(["default"], [])
+    selection = SeriesSelection(["default"], [])
     assert selection.apply(SNAPSHOT) is selection.apply(SNAPSHOT)
 
 

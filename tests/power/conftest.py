@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent.backends.power import PowerBackend
-from agent.backends.protocol import Sample
+from agent.backends.protocol import BackendSample
 from agent.model import Gap, Instant, Lane
 
 
@@ -50,7 +50,7 @@ class Reader:
     def __init__(self, backend: PowerBackend) -> None:
         self.backend = backend
 
-    def sample(self, mono: float) -> Sample:
+    def sample(self, mono: float) -> BackendSample:
         return self.backend.read(Lane.FAST, Instant(mono, 1.7e9 + mono))
 
     def values(self, mono: float) -> dict[str, float]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.backends.power import SOURCES, PowerBackend, RedfishConfig
+from agent.backends.power import SOURCES, PowerBackend, RedfishSettings
 from agent.backends.power.redfish import Redfish
 from agent.model import Lane, Reason
 
@@ -38,7 +38,7 @@ class Dcmi:
 @pytest.fixture
 def redfish(controller):
     controller.serve({"A": controller.power("A", 8000)})
-    return RedfishConfig(controller.url, timeout=1.0)
+    return RedfishSettings(controller.url, timeout=1.0)
 
 
 def test_the_first_source_of_the_order_that_answers_is_shown_alone(tree, read, redfish) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent.backends.power.ipmi import Ipmi, parse_power_reading
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.broker import ipmidev
-from agent.broker.ipmidev import DeviceTransport, Message, Request, Response
+from agent.broker.ipmidev import DeviceTransport, IpmiRequest, IpmiResponse, Message
 from agent.model import Reason
 
 
@@ -106,8 +106,8 @@ def test_no_answer_however_garbled_is_more_than_a_fault(raw: bytes) -> None:
 # Printed by a C program from linux/ipmi.h on x86-64; arm64 has the same layout.
 @pytest.mark.skipif(ctypes.sizeof(ctypes.c_void_p) != 8, reason="sizes of a 64-bit kernel interface")
 def test_structures_and_call_numbers_are_those_of_the_kernel_header() -> None:
-    assert (ctypes.sizeof(Request), ctypes.sizeof(Response), ctypes.sizeof(ipmidev.Address)) == (40, 48, 8)
-    assert (Request.msg.offset, Response.msg.offset, Message.data.offset) == (24, 32, 8)
+    assert (ctypes.sizeof(IpmiRequest), ctypes.sizeof(IpmiResponse), ctypes.sizeof(ipmidev.Address)) == (40, 48, 8)
+    assert (IpmiRequest.msg.offset, IpmiResponse.msg.offset, Message.data.offset) == (24, 32, 8)
     assert (ipmidev.SEND_COMMAND, ipmidev.RECEIVE_MSG_TRUNC) == (0x8028690D, 0xC030690B)
 
 
@@ -122,13 +122,13 @@ class FakeKernel:
 
     def ioctl(self, file: int, number: int, argument: ctypes.Structure) -> None:
         if number == ipmidev.SEND_COMMAND:
-            assert isinstance(argument, Request)
+            assert isinstance(argument, IpmiRequest)
             message = argument.msg
             self.sent.append((message.netfn, message.cmd, ctypes.string_at(message.data, message.data_len)))
             self.msgid = argument.msgid
             return
         assert number == ipmidev.RECEIVE_MSG_TRUNC
-        assert isinstance(argument, Response)
+        assert isinstance(argument, IpmiResponse)
         late, self.stale = self.stale > 0, max(0, self.stale - 1)
         body = response(1 if late else 4242)
         argument.recv_type = ipmidev.RESPONSE

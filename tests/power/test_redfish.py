@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.power.redfish import Redfish, RedfishConfig, consumed_watts
+from agent.backends.power.redfish import Redfish, RedfishSettings, consumed_watts
 from agent.backends.protocol import DeviceError
 from agent.model import Reason
 
@@ -20,7 +20,7 @@ def source(controller):
     made: list[Redfish] = []
 
     def build(**options) -> Redfish:
-        made.append(Redfish(RedfishConfig(controller.url, **options)))
+        made.append(Redfish(RedfishSettings(controller.url, **options)))
         return made[-1]
 
     yield build
@@ -162,7 +162,7 @@ def test_a_service_that_closes_idle_connections_is_asked_on_a_new_one(controller
 
 
 def test_a_service_that_is_away_is_lost_and_found_again(controller, source) -> None:
-    away = Redfish(RedfishConfig("http://127.0.0.1:9"))
+    away = Redfish(RedfishSettings("http://127.0.0.1:9"))
     assert fault(away).reason is Reason.LOST
 
 
@@ -208,12 +208,12 @@ def test_a_password_file_that_is_missing_is_named(controller, source, tmp_path: 
 )
 def test_a_configuration_that_cannot_work_or_would_leak_is_refused(options: dict[str, str], text: str) -> None:
     with pytest.raises(ValueError, match=text) as told:
-        RedfishConfig(**options)
+        RedfishSettings(**options)
     assert "secret" not in str(told.value)
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(tls_controller) -> None:
-    error = fault(Redfish(RedfishConfig(tls_controller.url)))
+    error = fault(Redfish(RedfishSettings(tls_controller.url)))
     assert error.reason is Reason.DENIED
     assert "ca_file" in error.detail
     assert not tls_controller.asked
@@ -222,7 +222,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(tls_co
 def test_a_certificate_is_trusted_by_ca_file_or_not_looked_at_with_verify_false(tls_controller, tmp_path: Path) -> None:
     tls_controller.serve({"A": tls_controller.power("A", 1000)})
     for options in ({"ca_file": str(tmp_path / "ca.pem")}, {"verify": False}):
-        one = Redfish(RedfishConfig(tls_controller.url, **options))
+        one = Redfish(RedfishSettings(tls_controller.url, **options))
         assert one.watts() == 1000.0
         one.close()
 
@@ -232,7 +232,7 @@ def test_a_ca_file_that_cannot_be_used_is_named(tls_controller, tmp_path: Path) 
     broken.write_text("no certificate")
     os.mkfifo(tmp_path / "fifo.pem")
     for path in (broken, tmp_path / "none.pem", tmp_path / "fifo.pem"):
-        assert str(path) in fault(Redfish(RedfishConfig(tls_controller.url, ca_file=str(path)))).detail
+        assert str(path) in fault(Redfish(RedfishSettings(tls_controller.url, ca_file=str(path)))).detail
 
 
 json_values = st.recursive(

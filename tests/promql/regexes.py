@@ -17,7 +17,7 @@ from typing import Any
 from alerts.promql import EvaluationError, Matcher, PromqlError, Storage, make_labels
 from alerts.promql.budget import Budget
 from alerts.promql.label_functions import label_replace, replace_regex
-from alerts.promql.plan import LabelSpace, Moment, VectorPlan
+from alerts.promql.plan import EvaluationContext, LabelSpace, VectorPlan
 from alerts.regex import RegexError
 
 AT = 1_700_000_000.0
@@ -180,7 +180,7 @@ def replaced(given: Sequence[str], pattern: str, replacement: str) -> Found:
     try:
         regex = replace_regex(pattern)
         plan = label_replace(LabelSpace(), VectorPlan(lambda _: elements), "r", replacement, "x", regex)
-        found = plan.run(Moment(Storage(), lambda *_: [], 0, 0, Budget()))
+        found = plan.run(EvaluationContext(Storage(), lambda *_: [], 0, 0, Budget()))
     except (PromqlError, RegexError, EvaluationError):
         return None
     return _made(dict(labels) for labels, _ in found)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from agent.config.texts import BREAKERS
+from agent.config.schema import BREAKERS
 from agent.model import Instant
 from agent.rack.breaker import CLASSES, Curve, electronic, trip_seconds, unknown_heat, warmed
-from agent.rack.heat import KEPT_FOR, Breaker, Heats
+from agent.rack.heat import KEPT_FOR_SECONDS, Breaker, Heats
 
 MICROLOGIC = {1.35: (23.89, 38.24), 1.5: (17.32, 25.03), 2.0: (8.29, 10.93), 3.0: (3.36, 4.27), 5.0: (1.16, 1.45),
               6.0: (0.8, 1.0), 7.2: (0.55, 0.69)}  # fmt: skip
@@ -144,7 +144,7 @@ def test_a_restart_keeps_the_heat_and_adds_that_of_the_time_away() -> None:
     ("body", "wall"),
     [
         (b"", 1000.0), (b"{}", 1000.0), (heats_kept("r13"), 1001.0),
-        (heats_kept("r12"), 1001.0 + KEPT_FOR),
+        (heats_kept("r12"), 1001.0 + KEPT_FOR_SECONDS),
         (heats_kept("r12"), 900.0), (b"\xff", 1000.0), (b"[" * 9999, 1000.0),
     ],
     ids=repr,

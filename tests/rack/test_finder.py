@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.lib.textfile import PEERS
-from agent.rack.access import Access, Trust
-from agent.rack.faults import PeerError
-from agent.rack.finder import AGAIN, ASK, Finder
-from agent.rack.targets import MOST, FileEntry, HostEntry, Target, parse_entry
+from agent.rack.access import Access, PeerTrust
+from agent.rack.finder import AGAIN_SECONDS, ASK_SECONDS, Finder
+from agent.rack.peer_errors import PeerError
+from agent.rack.targets import MOST, FileEntry, HostEntry, PeerTarget, parse_entry
 
 
 class Names:
@@ -76,7 +76,7 @@ def test_any_entry_is_taken_or_refused(text: str) -> None:
     except ValueError:
         return
     if isinstance(entry, HostEntry):
-        request = Access().request(Target("", entry.host, entry.port))
+        request = Access().request(PeerTarget("", entry.host, entry.port))
         assert request.count(b"\r\n\r\n") == 1
 
 
@@ -94,15 +94,15 @@ def test_a_name_is_asked_for_now_and_then_and_kept_when_nobody_answers(tmp_path:
     found.refresh()
     assert names.asked == ["n2"]
     del names.addresses["n2"]
-    names.now += ASK
+    names.now += ASK_SECONDS
     found.refresh()
     assert found.targets[0].addresses == ("10.0.0.2",)
     names.addresses["n2"] = []
-    names.now += AGAIN
+    names.now += AGAIN_SECONDS
     found.refresh()
     assert found.targets[0].addresses == ("10.0.0.2",)
     names.addresses["n2"] = ["10.0.0.3", "10.0.0.2"]
-    names.now += ASK
+    names.now += ASK_SECONDS
     found.refresh()
     assert found.targets[0].addresses == ("10.0.0.3", "10.0.0.2")
 
@@ -226,8 +226,8 @@ def test_a_fifo_in_the_place_of_a_file_of_peers_holds_nobody_up(
 def test_a_fifo_in_the_place_of_certificates_or_a_password_holds_nobody_up(tmp_path: Path) -> None:
     path = tmp_path / "fifo"
     os.mkfifo(path)
-    target = Target("n1:1", "n1", 1)
+    target = PeerTarget("n1:1", "n1", 1)
     with pytest.raises(PeerError, match="is a FIFO, not a file"):
-        Trust(Access(tls=True, ca_file=str(path))).context()
+        PeerTrust(Access(tls=True, ca_file=str(path))).context()
     with pytest.raises(PeerError, match=r"no credentials: .*is a FIFO, not a file"):
         Access(tls=True, username="u", password_file=str(path)).request(target)

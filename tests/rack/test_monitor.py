@@ -14,13 +14,13 @@ from agent.config.reading import parse
 from agent.lib.threads import Threads
 from agent.model import Instant, Node, Reading, Series, Snapshot
 from agent.rack.breaker import CLASSES
-from agent.rack.faults import Fault
 from agent.rack.heat import Breaker
-from agent.rack.monitor import SETTLED, Options, RackMonitor
+from agent.rack.monitor import SETTLED_SECONDS, RackMonitor, RackOptions
+from agent.rack.peer_errors import PeerFault
+from agent.rack.peer_messages import Report, decode
 from agent.rack.peers import Member
 from agent.rack.targets import FileEntry, HostEntry
-from agent.rack.wire import Report, decode
-from agent.wiring.rack import load_rack, make_rack_monitor
+from agent.wiring.peering import load_rack, make_rack_monitor
 
 OWN = Member("", "c1", "own-run-0", "n1:19400", "coldplate")
 PEER = HostEntry("127.0.0.1", 1)
@@ -31,7 +31,7 @@ SERIES = {source: Series(NODE_POWER, Node(), (("source", source),)) for source i
 class Rig:
     """An agent whose time the test chooses, and which asks nobody: answers are handed to it."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: RackOptions) -> None:
         self.now = Instant(50.0, 1_000.5)
         self.watch = RackMonitor(OWN, options, lambda: self.now, lambda: 0.0)
 
@@ -67,15 +67,15 @@ class Rig:
 @pytest.fixture
 def rig() -> Iterator[Rig]:
     """A rack of two, whose other node never answers by itself."""
-    made = Rig(Options("r1", entries=(PEER,), nameplate=10_000.0))
+    made = Rig(RackOptions("r1", entries=(PEER,), nameplate=10_000.0))
     made.watch._finder.refresh()
-    made.watch._settled_by = made.now.mono + SETTLED
+    made.watch._settled_by = made.now.mono + SETTLED_SECONDS
     yield made
     made.watch.stop()
 
 
 def test_peers_are_told_the_power_of_the_last_seconds() -> None:
-    made = Rig(Options("r1"))
+    made = Rig(RackOptions("r1"))
     made.sample(500.0)
     made.later(1.0)
     made.sample(700.0)
@@ -87,18 +87,18 @@ def test_peers_are_told_the_power_of_the_last_seconds() -> None:
 
 
 def test_an_estimate_is_told_as_one_and_a_measurement_is_preferred() -> None:
-    made = Rig(Options("r1"))
+    made = Rig(RackOptions("r1"))
     made.sample(500.0, "estimate")
     assert made.told().source == "estimate"
     both = tuple(Reading(SERIES[source], watts) for source, watts in (("estimate", 1.0), ("ipmi", 2.0)))
-    other = Rig(Options("r1"))
+    other = Rig(RackOptions("r1"))
     for place in (0, 1):  # where it was in the last snapshot, and elsewhere
         other.watch.observe(Snapshot(1, other.now, both[::-1] if place else both))
         assert other.told().source == "ipmi"
 
 
 def test_a_node_that_does_not_know_its_power_says_so() -> None:
-    made = Rig(Options("r1"))
+    made = Rig(RackOptions("r1"))
     made.sample(500.0)
     made.later(1.0)
     made.sample(None)
@@ -108,7 +108,7 @@ def test_a_node_that_does_not_know_its_power_says_so() -> None:
 
 
 def test_without_a_rack_there_is_nothing_to_tell() -> None:
-    made = Rig(Options())
+    made = Rig(RackOptions())
     made.sample(500.0)
     assert made.watch.report() is None
     assert made.values() == {}
@@ -116,7 +116,7 @@ def test_without_a_rack_there_is_nothing_to_tell() -> None:
 
 def test_a_rack_of_many_is_not_added_up_without_peers_and_a_rack_of_one_is() -> None:
     for expected, values in ((None, {}), (4, {}), (1, {"power_watts": 500.0, "nodes_reporting": 1})):
-        made = Rig(Options("r1", nodes_expected=expected))
+        made = Rig(RackOptions("r1", nodes_expected=expected))
         made.sample(500.0)
         made.later(1.0)
         assert {**made.values(), **values} == made.values()
@@ -137,12 +137,12 @@ def test_nothing_is_added_up_before_the_peers_were_asked(rig: Rig) -> None:
     rig.sample(500.0)
     rig.later(1.0)
     assert rig.values() == {}
-    rig.watch.failed(rig.watch._finder.targets[0], Fault.CONNECT, "refused")
+    rig.watch.failed(rig.watch._finder.targets[0], PeerFault.CONNECT, "refused")
     assert rig.values()["power_watts"] == 500.0
 
 
 def test_a_peer_that_is_never_looked_up_is_not_waited_for_for_ever(rig: Rig) -> None:
-    rig.later(SETTLED + 0.5)
+    rig.later(SETTLED_SECONDS + 0.5)
     rig.sample(500.0)
     rig.later(1.0)
     assert rig.values()["power_watts"] == 500.0
@@ -152,7 +152,7 @@ def test_a_silent_node_is_missing_in_the_sum_and_has_its_nameplate_beside_it(rig
     rig.sample(500.0)
     rig.answer(300.0)
     rig.later(1.0)
-    rig.watch.failed(rig.watch._finder.targets[0], Fault.CONNECT, "refused")
+    rig.watch.failed(rig.watch._finder.targets[0], PeerFault.CONNECT, "refused")
     values = rig.values()
     assert values["power_watts"] == 500.0
     assert values["power_conservative_watts"] == 10_500.0
@@ -161,10 +161,10 @@ def test_a_silent_node_is_missing_in_the_sum_and_has_its_nameplate_beside_it(rig
 
 
 def test_without_a_nameplate_a_silent_node_leaves_no_conservative_figure(rig: Rig) -> None:
-    rig.watch.reconfigure(Options("r1", entries=(PEER,)))
+    rig.watch.reconfigure(RackOptions("r1", entries=(PEER,)))
     rig.sample(500.0)
     rig.later(1.0)
-    rig.watch.failed(rig.watch._finder.targets[0], Fault.CONNECT, "refused")
+    rig.watch.failed(rig.watch._finder.targets[0], PeerFault.CONNECT, "refused")
     assert "power_conservative_watts" not in rig.values()
 
 
@@ -200,11 +200,11 @@ def test_a_reload_may_give_the_rack_another_name_and_other_peers(rig: Rig) -> No
     rig.sample(500.0)
     rig.later(1.0)
     rig.answer(300.0)
-    rig.watch.reconfigure(Options("r2", nodes_expected=1))
+    rig.watch.reconfigure(RackOptions("r2", nodes_expected=1))
     assert rig.told().rack == "r2"
     assert rig.values()["power_watts"] == 500.0
     assert {reading.entity.labels for reading in rig.watch.readings(rig.now)} == {(("rack", "r2"),)}
-    rig.watch.reconfigure(Options())
+    rig.watch.reconfigure(RackOptions())
     assert rig.watch.report() is None
 
 
@@ -212,7 +212,7 @@ def test_a_reload_that_changes_no_peer_keeps_what_is_known(rig: Rig) -> None:
     rig.sample(500.0)
     rig.later(1.0)
     rig.answer(300.0)
-    rig.watch.reconfigure(Options("r1", entries=(PEER,), nodes_expected=3, nameplate=1_000.0))
+    rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), nodes_expected=3, nameplate=1_000.0))
     assert rig.values()["power_watts"] == 800.0
     assert rig.values()["power_conservative_watts"] == 1_800.0
     assert "nodes_expected" not in rig.values()  # the configuration's own series
@@ -221,12 +221,12 @@ def test_a_reload_that_changes_no_peer_keeps_what_is_known(rig: Rig) -> None:
 def test_a_reload_that_adds_a_peer_forgets_nothing_of_the_others(rig: Rig) -> None:
     rig.sample(500.0)
     rig.later(1.0)
-    rig.watch.failed(rig.watch._finder.targets[0], Fault.CONNECT, "refused")
+    rig.watch.failed(rig.watch._finder.targets[0], PeerFault.CONNECT, "refused")
     rig.answer(300.0)
-    rig.watch.reconfigure(Options("r1", entries=(PEER, HostEntry("10.0.0.9", 1)), nameplate=1_000.0))
+    rig.watch.reconfigure(RackOptions("r1", entries=(PEER, HostEntry("10.0.0.9", 1)), nameplate=1_000.0))
     assert rig.values() == {"peer_up": 1, "peer_failures_total": 1}  # the new one was not asked yet
     rig.watch._finder.refresh()
-    rig.watch.failed(rig.watch._finder.targets[1], Fault.TIMEOUT, "late")
+    rig.watch.failed(rig.watch._finder.targets[1], PeerFault.TIMEOUT, "late")
     rig.watch._settled_by = rig.now.mono
     assert (rig.values()["power_watts"], rig.values()["nodes_expected"]) == (800.0, 3)
 
@@ -252,7 +252,7 @@ def test_the_sum_says_what_it_is_made_of(rig: Rig) -> None:
 
 
 def test_peers_that_are_configured_otherwise_are_shown_by_what_differs(rig: Rig) -> None:
-    rig.watch.reconfigure(Options("r1", entries=(PEER,), budget=40_800.0, feeds=(("a", 20_000.0),)))
+    rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), budget=40_800.0, feeds=(("a", 20_000.0),)))
     rig.answer(300.0, limits={"power_budget": 40_800.0, "feeds.a": 20_000.0, "nodes_expected": 2})
     alike = {"power_budget": 0, "nodes_expected": 0, "node_nameplate": 0, "feeds": 0}
     assert rows(rig, "setting_differs") == alike
@@ -277,7 +277,7 @@ def test_the_limits_of_the_others_reach_the_rules_as_a_scrape_would_bring_them(r
 
 
 def test_peers_are_told_our_limits() -> None:
-    options = Options("r1", nodes_expected=4, nameplate=10_200.0, budget=40_800.0, feeds=(("a", 20_000.0),))
+    options = RackOptions("r1", nodes_expected=4, nameplate=10_200.0, budget=40_800.0, feeds=(("a", 20_000.0),))
     assert Rig(options).told().limits == {
         "power_budget": 40_800.0, "nodes_expected": 4, "node_nameplate": 10_200.0, "feeds.a": 20_000.0
     }  # fmt: skip
@@ -286,7 +286,7 @@ def test_peers_are_told_our_limits() -> None:
 def test_peers_that_nobody_finds_make_no_rack_of_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     found = tmp_path / "peers.json"
     found.write_text("[]")
-    made = Rig(Options("r1", entries=(FileEntry(found),)))
+    made = Rig(RackOptions("r1", entries=(FileEntry(found),)))
     made.watch._finder.refresh()
     made.watch._settled_by = made.now.mono
     for _ in range(3):
@@ -294,7 +294,7 @@ def test_peers_that_nobody_finds_make_no_rack_of_one(tmp_path: Path, caplog: pyt
         made.later(1.0)
         assert made.values() == {}
     assert [record.message.partition(",")[0] for record in caplog.records] == ["no peer of the rack is known"]
-    made.watch.reconfigure(Options("r1", nodes_expected=18, entries=(FileEntry(found),)))
+    made.watch.reconfigure(RackOptions("r1", nodes_expected=18, entries=(FileEntry(found),)))
     values = made.values()
     assert (values["power_watts"], values["nodes_reporting"]) == (500.0, 1)
     for _ in range(30):
@@ -305,7 +305,7 @@ def test_peers_that_nobody_finds_make_no_rack_of_one(tmp_path: Path, caplog: pyt
 
 
 def test_a_peer_counts_for_no_more_than_its_nameplate_allows(rig: Rig) -> None:
-    rig.watch.reconfigure(Options("r1", entries=(PEER,), nameplate=10_000.0, budget=40_800.0))
+    rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), nameplate=10_000.0, budget=40_800.0))
     for told, counted, excess in ((15_000.0, 15_000.0, {}), (1e6, 15_000.0, {NAME: 1})):
         rig.sample(500.0)
         rig.later(1.0)
@@ -317,7 +317,7 @@ def test_a_peer_counts_for_no_more_than_its_nameplate_allows(rig: Rig) -> None:
 
 
 def test_without_a_nameplate_a_node_alone_may_overrun_the_rack(rig: Rig) -> None:
-    rig.watch.reconfigure(Options("r1", entries=(PEER,), budget=40_800.0))
+    rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), budget=40_800.0))
     for told, counted, excess in ((45_000.0, 45_000.0, {}), (1e6, 81_600.0, {NAME: 1})):
         rig.sample(500.0)
         rig.later(1.0)
@@ -342,7 +342,7 @@ def test_what_is_not_counted_of_this_node_is_counted_as_excess_and_said_once(
 
 
 def test_an_agent_that_tells_no_limits_is_not_taken_to_have_others(rig: Rig) -> None:
-    rig.watch.reconfigure(Options("r1", entries=(PEER,), budget=40_800.0))
+    rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), budget=40_800.0))
     rig.answer(300.0, limits=None)
     assert not any(rows(rig, "setting_differs").values())
     rig.answer(300.0, limits={})
@@ -367,7 +367,7 @@ def test_nodes_are_silent_when_the_same_ones_have_been_missing_for_long(rig: Rig
             if heard:
                 rig.answer(300.0)
             else:
-                rig.watch.failed(rig.watch._finder.targets[0], Fault.CONNECT, "refused")
+                rig.watch.failed(rig.watch._finder.targets[0], PeerFault.CONNECT, "refused")
             seen.append(rig.values().get("nodes_silent"))
         return seen
 
@@ -397,7 +397,7 @@ rack:
 def breaker_rig(path: Path, wall: float) -> tuple[Rig, list[bytes]]:
     """An agent of a rack of one, which finds its state at a path, and what it had written there."""
     config = parse(BREAKERS, "c.yaml")
-    rig = Rig(Options())
+    rig = Rig(RackOptions())
     rig.now = Instant(50.0, wall)
     written: list[bytes] = []
 
@@ -453,16 +453,16 @@ def test_the_heat_of_breakers_outlives_the_agent(tmp_path: Path, caplog: pytest.
 
 def test_a_node_that_is_missing_is_taken_to_load_the_breaker_as_the_others_do(rig: Rig) -> None:
     breaker = Breaker("main", CLASSES["ul489"], 1_000.0)
-    rig.watch.reconfigure(Options("r1", entries=(PEER,), breakers=(breaker,)))
+    rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), breakers=(breaker,)))
     rig.sample(500.0)
     rig.later(1.0)
-    rig.watch.failed(rig.watch._finder.targets[0], Fault.CONNECT, "refused")
+    rig.watch.failed(rig.watch._finder.targets[0], PeerFault.CONNECT, "refused")
     assert rows(rig, "breaker_load_ratio") == {"main": 1.0}
 
 
 def test_a_number_of_nodes_that_only_a_peer_tells_loads_no_breaker(rig: Rig) -> None:
     breaker = Breaker("main", CLASSES["ul489"], 1_000.0)
-    rig.watch.reconfigure(Options("r1", entries=(PEER,), breakers=(breaker,)))
+    rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), breakers=(breaker,)))
     rig.sample(500.0)
     rig.later(1.0)
     rig.answer(300.0, limits={"nodes_expected": 40})

@@ -9,9 +9,9 @@ import pytest
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
 from agent.rack.targets import FileEntry, HostEntry
-from agent.wiring.checks import check
-from agent.wiring.rack import load_rack
+from agent.wiring.peering import load_rack
 from agent.wiring.sources import load_settings
+from agent.wiring.start_checks import check
 
 
 @pytest.mark.parametrize(

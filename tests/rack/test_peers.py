@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model import Instant
-from agent.rack.faults import Fault
-from agent.rack.ledger import Ledger
-from agent.rack.peers import OWN_REST, WELL, Member, Peers
-from agent.rack.targets import Target
+from agent.rack.peer_errors import PeerFault
+from agent.rack.peers import OWN_REST, WELL_SECONDS, Member, Peers
+from agent.rack.power_ledger import PowerLedger
+from agent.rack.targets import PeerTarget
 
 OWN = Member("r1", "", "own-run-0", "n1:19400", "coldplate")
 START = Instant(50.0, 1_000.2)
@@ -28,9 +28,9 @@ class Rig:
     """Peers with a ledger, asked at times that the test chooses."""
 
     def __init__(self, *names: str, chance: float = 0.9) -> None:
-        self.ledger = Ledger()
+        self.ledger = PowerLedger()
         self.peers = Peers(OWN, self.ledger, lambda: chance)
-        self.targets = {name: Target(name, name, 1) for name in names}
+        self.targets = {name: PeerTarget(name, name, 1) for name in names}
         self.peers.keep(tuple(self.targets.values()))
 
     def answer(self, name: str, body: bytes | None = None, after: float = 0.0, **changes: Any) -> int:
@@ -40,7 +40,7 @@ class Rig:
         received = Instant(sent.mono + 0.1, sent.wall + 0.1)
         return self.peers.answered(self.targets[name], body or json.dumps(report).encode(), sent, received)
 
-    def fail(self, name: str, fault: Fault = Fault.CONNECT) -> int:
+    def fail(self, name: str, fault: PeerFault = PeerFault.CONNECT) -> int:
         return self.peers.failed(self.targets[name], fault, "for a test")
 
     def total(self, now: float = 1_000.5) -> tuple[float, frozenset[str]] | None:
@@ -94,9 +94,9 @@ def test_a_peer_that_begins_to_fail_no_longer_counts_unless_it_only_hangs() -> N
     rig = Rig("a", "b")
     rig.answer("a")
     rig.answer("b", run="run-of-n3", instance="n3:19400")
-    rig.fail("a", Fault.TIMEOUT)
+    rig.fail("a", PeerFault.TIMEOUT)
     assert rig.total() == (1200.0, {"run-of-n2", "run-of-n3"})  # it may answer in a moment
-    rig.fail("b", Fault.CONNECT)
+    rig.fail("b", PeerFault.CONNECT)
     assert rig.total() == (600.0, {"run-of-n2"})
 
 
@@ -220,7 +220,7 @@ def test_a_failure_is_said_again_only_after_the_peer_was_well_for_long(caplog: p
         rig.fail("a")
         rig.answer("a")
     assert said() == ["a peer of the rack is left out", "a peer of the rack answers"]
-    rig.answer("a", after=WELL + 1)
+    rig.answer("a", after=WELL_SECONDS + 1)
     rig.fail("a")
     assert said() == ["a peer of the rack is left out"]
 

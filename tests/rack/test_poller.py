@@ -17,9 +17,9 @@ import trustme
 
 from agent.rack.access import Access
 from agent.rack.finder import Finder
-from agent.rack.monitor import Options, RackMonitor
+from agent.rack.monitor import RackMonitor, RackOptions
 from agent.rack.peers import Member
-from agent.rack.poller import TIMEOUT
+from agent.rack.poller import TIMEOUT_SECONDS
 from agent.rack.targets import parse_entry
 
 RUN = "own-run-0"
@@ -34,7 +34,7 @@ def watch(rack: Any) -> Iterator[Callable[..., RackMonitor]]:
             entries = tuple(parse_entry(each, Path()) for each in peers)
             member = Member("r1", "", RUN, "n1:19400", "coldplate")
             made = RackMonitor(
-                member, Options("r1", entries=entries, access=access or Access()), rack.clock, lambda: 0.0
+                member, RackOptions("r1", entries=entries, access=access or Access()), rack.clock, lambda: 0.0
             )
             made.start()
             stack.callback(made.stop)
@@ -126,7 +126,7 @@ def test_it_stops_at_once_although_a_peer_hangs(rack: Any, peer: Any, watch: Any
     rack.until("a question", lambda: bool(silent.requests))
     began = time.monotonic()
     made.stop()
-    assert time.monotonic() - began < TIMEOUT / 2
+    assert time.monotonic() - began < TIMEOUT_SECONDS / 2
     assert not [thread for thread in threading.enumerate() if thread.name == "rack"]
 
 
@@ -205,7 +205,7 @@ def test_a_reload_asks_the_new_peers_and_hangs_up_on_the_old(rack: Any, peer: An
     old, new = peer(rack.tell()), peer(rack.tell(run="run-of-another", watts=[250.0] * 8))
     made = watch(old.name)
     rack.until("the old peer's power", lambda: value(made, rack, "power_watts") == 1000.0)
-    made.reconfigure(Options("r1", entries=(parse_entry(new.name, Path()),)))
+    made.reconfigure(RackOptions("r1", entries=(parse_entry(new.name, Path()),)))
     asked = len(old.requests)
     rack.until("the new peer's power alone", lambda: value(made, rack, "power_watts") == 250.0, 1.5)
     assert len(old.requests) == asked

@@ -12,8 +12,8 @@ import pytest
 from agent.catalogue import BY_NAME
 from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Node, Phase, Rack, Reading, Series, Snapshot
-from agent.rack.faults import Fault
-from agent.rack.monitor import SETTLED, Options, RackMonitor
+from agent.rack.monitor import SETTLED_SECONDS, RackMonitor, RackOptions
+from agent.rack.peer_errors import PeerFault
 from agent.rack.peers import Member
 from agent.rack.targets import HostEntry
 from alerts.engine import RuleEngine, Ruleset
@@ -23,7 +23,7 @@ RULES = Path(__file__).resolve().parents[2] / "alerts" / "rules"
 NODES = 18
 BUDGET = 132_000.0
 ENTRIES = tuple(HostEntry(f"10.0.0.{number}", 19400) for number in range(1, NODES + 1))
-OPTIONS = Options("r12", entries=ENTRIES, nameplate=9_000.0, budget=BUDGET)
+OPTIONS = RackOptions("r12", entries=ENTRIES, nameplate=9_000.0, budget=BUDGET)
 OWN_POWER = Series(NODE_POWER, Node(), (("source", "ipmi"),))
 OWN_BUDGET = Series(BY_NAME["coldplate_rack_power_budget_watts"], Rack("r12"))
 START = Instant(1_000.0, 1.8e9 + 0.2)
@@ -43,7 +43,7 @@ class Agent:
             Member("r12", "", f"run-{run:02}-of-{number:02}", name, "coldplate"), OPTIONS, clock, lambda: 0.0
         )
         self.watch._finder.refresh()
-        self.watch._settled_by = clock().mono + SETTLED
+        self.watch._settled_by = clock().mono + SETTLED_SECONDS
         labels = (("instance", name), ("job", "coldplate"))
         self.engine = RuleEngine(Ruleset(rules), labels, clock()) if number in JUDGES else None
 
@@ -96,7 +96,7 @@ class Rackful:
             for agent in up:
                 for target, body in zip(agent.watch._finder.targets, told, strict=True):
                     if body is None:
-                        agent.watch.failed(target, Fault.CONNECT, "refused")
+                        agent.watch.failed(target, PeerFault.CONNECT, "refused")
                     else:
                         agent.watch.answered(target, body, now, now)
             for agent in up:

@@ -9,8 +9,8 @@ from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Node, Reading, Series, Snapshot
 from alerts import rulefile
 from alerts.engine import RuleEngine, Ruleset
-from exporters.site import RESERVED_PATHS, Site, View
-from exporters.wire import Request, Response
+from exporters.http_messages import Request, Response
+from exporters.routes import RESERVED_PATHS, RouteContext, Routes
 
 TARGET = (("instance", "n1:19400"), ("job", "coldplate"))
 OWN = Series(NODE_POWER, Node(), (("source", "ipmi"),))
@@ -56,11 +56,11 @@ def test_a_peer_with_this_nodes_name_does_not_take_its_place() -> None:
 
 
 def ask(told: bytes | None, *, configured: bool = True) -> Response:
-    view = View(
+    view = RouteContext(
         latest=lambda: None, readiness=lambda: (True, ""), clock=lambda: 0.0, node="n1", version="1",
         rack=(lambda: told) if configured else None,
     )  # fmt: skip
-    return Site(view)(Request("GET", "/api/v1/rack"))
+    return Routes(view)(Request("GET", "/api/v1/rack"))
 
 
 def test_the_endpoint_hands_out_what_it_is_given() -> None:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from alerts.unittests import document
+from alerts.unittests import unit_test_file
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +31,7 @@ class Told(NamedTuple):
 
 @cache
 def told() -> tuple[Told, ...]:
-    files = [document.load(path) for path in sorted((ROOT / "alerts" / "tests").glob("*.yml"))]
+    files = [unit_test_file.load(path) for path in sorted((ROOT / "alerts" / "tests").glob("*.yml"))]
     return tuple(
         Told(case.name, dict(alert.labels), dict(alert.annotations))
         for file in files

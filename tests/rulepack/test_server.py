@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from alerts import durations
-from alerts.group import Group, Surroundings
+from alerts.group_evaluator import GroupEvaluator, TemplateContext
 from alerts.promql.labels import Labels
 from alerts.rulefile import AlertingRule, RuleFile
-from alerts.unittests import document
-from alerts.unittests.document import Test
+from alerts.unittests import unit_test_file
+from alerts.unittests.unit_test_file import Test
 from alerts.windows import Needs, Windows
 from tests.servers import need_recent
 
@@ -47,7 +47,7 @@ class Agent:
     def __init__(self, rules: RuleFile, test: Test, interval: float) -> None:
         self._test = test
         self._windows = Windows(Needs(rules.groups), (), interval)
-        self._groups = [Group(each, Surroundings(EXTERNAL, URL)) for each in rules.groups]
+        self._groups = [GroupEvaluator(each, TemplateContext(EXTERNAL, URL)) for each in rules.groups]
         self._interval = interval
         self._given = 0
 
@@ -134,7 +134,7 @@ def notated(value: float | None) -> str:
 def test_a_server_says_of_each_alert_what_the_node_says(
     path: Path, pack: list[RuleFile], promtool: str, tmp_path: Path
 ) -> None:
-    given = document.load(path)
+    given = unit_test_file.load(path)
     (rules,) = [file for file in pack if Path(file.path).name == path.name.replace(".test", "")]
     names = sorted({rule.name for group in rules.groups for rule in group.rules if isinstance(rule, AlertingRule)})
     fired: set[str] = set()

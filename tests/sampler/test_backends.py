@@ -7,13 +7,13 @@ import logging
 
 import pytest
 
-from agent.backends.protocol import Sample
+from agent.backends.protocol import BackendSample
 from agent.catalogue import BY_NAME
 from agent.model import Gap, IbPort, Instant, Lane, Metric, Node, Outcome, Reading, Reason, Series, Snapshot
+from agent.sampler.backend_runner import Flight, Read
 from agent.sampler.blocks import MISSING, ROOM, MissingSeries
 from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
-from agent.sampler.runner import Flight, Read
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
 
@@ -40,14 +40,14 @@ class Rig:
 
     def read(self, at: float, *lanes: Lane, took: float = 0.01, value: float = 4.0, calls: int = 7) -> None:
         for lane in lanes:
-            sample = Sample([Reading(self.series[lane], value)], calls=calls)
+            sample = BackendSample([Reading(self.series[lane], value)], calls=calls)
             self.sampler.take_read(Read("infiniband", lane, at, took, Outcome.OK, sample))
 
     def end(self, at: float, outcome: Outcome, detail: str = "why", reason: Reason = Reason.MALFORMED) -> None:
-        self.sampler.take_read(Read("infiniband", Lane.FAST, at, 0.01, outcome, Sample(), detail, reason))
+        self.sampler.take_read(Read("infiniband", Lane.FAST, at, 0.01, outcome, BackendSample(), detail, reason))
 
     def host(self, at: float) -> None:
-        self.sampler.take_read(Read("host", Lane.SLOW, at, 0.01, Outcome.OK, Sample([Reading(LOAD, 1.0)])))
+        self.sampler.take_read(Read("host", Lane.SLOW, at, 0.01, Outcome.OK, BackendSample([Reading(LOAD, 1.0)])))
 
     def fly(self, since: float | None, lane: Lane = Lane.FAST) -> None:
         self.sampler.take_flights({} if since is None else {"infiniband": Flight(lane, since)})
@@ -121,7 +121,7 @@ def test_a_read_in_flight_for_too_long_hides_the_whole_backend_and_says_so(lane:
     rig.read(9.5, Lane.FAST)
     rig.fly(10.0, lane)
     rig.sampler.take_read(
-        Read("infiniband", Lane.FAST, 12.0, 0.01, Outcome.OK, Sample([Reading(rig.series[Lane.FAST], 4.0)]))
+        Read("infiniband", Lane.FAST, 12.0, 0.01, Outcome.OK, BackendSample([Reading(rig.series[Lane.FAST], 4.0)]))
     )
     assert rig.shown(10.0 + PATIENCE) == set(SHOWN.values())
     assert rig.own(10.0 + PATIENCE)["backend_up"] == 1
@@ -224,7 +224,7 @@ def test_the_duration_is_that_of_the_last_read_and_the_age_that_of_the_last_good
     rig.read(0.0, Lane.FAST, took=0.25)
     assert rig.own(1.0)["backend_duration_seconds"] == 0.25
     assert rig.own(1.0)["backend_age_seconds"] == 1.0
-    rig.sampler.take_read(Read("infiniband", Lane.FAST, 2.0, 0.75, Outcome.FAILED, Sample(), "no"))
+    rig.sampler.take_read(Read("infiniband", Lane.FAST, 2.0, 0.75, Outcome.FAILED, BackendSample(), "no"))
     assert rig.own(2.5)["backend_duration_seconds"] == 0.75
     assert rig.own(2.5)["backend_age_seconds"] == 2.5
 
@@ -266,7 +266,7 @@ def test_the_same_absence_told_by_two_is_one_series() -> None:
     power = BY_NAME["coldplate_node_power_watts"]
     for backend in ("infiniband", "host"):
         gaps = [Gap(power, Node(), Reason.LOST, backend)]
-        rig.sampler.take_read(Read(backend, Lane.FAST, 0.0, 0.01, Outcome.OK, Sample(gaps=gaps)))
+        rig.sampler.take_read(Read(backend, Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample(gaps=gaps)))
     series = [each.series for each in rig.see(0.0).readings]
     assert len(series) == len(set(series))
     assert rig.missing(0.0) == {"node_power_watts": "lost"}

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Sample
+from agent.backends.protocol import BackendSample, ChannelError, GpuProcess, LaneSample
 from agent.catalogue import BY_NAME
 from agent.model import (
     Backend,
@@ -22,10 +22,10 @@ from agent.model import (
     Series,
     Snapshot,
 )
+from agent.sampler.backend_runner import Read
 from agent.sampler.estimate import Coefficients
 from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
-from agent.sampler.runner import Read
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import RackSettings, Settings
 
@@ -174,16 +174,16 @@ def test_a_measured_node_power_replaces_the_estimate() -> None:
     rig.sample("GPU-0", 0.0)
     rig.sample("GPU-1", 0.0)
     measured = Reading(Series(NODE_POWER, Node(), (("source", "hwmon"),)), 7000.0)
-    rig.sampler.take_read(Read("power", Lane.FAST, 0.0, 0.01, Outcome.OK, Sample([measured])))
+    rig.sampler.take_read(Read("power", Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample([measured])))
     assert rig.values(1.0, "coldplate_node_power_watts", "source") == {"hwmon": 7000.0}
 
 
 def test_a_backend_that_fails_costs_itself_and_its_newest_reason_counts() -> None:
     rig = Rig()
     measured = Reading(Series(NODE_POWER, Node(), (("source", "hwmon"),)), 7000.0)
-    rig.sampler.take_read(Read("power", Lane.FAST, 0.0, 0.01, Outcome.OK, Sample([measured])))
+    rig.sampler.take_read(Read("power", Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample([measured])))
     for at, detail in ((1.0, "first"), (2.0, "second")):
-        rig.sampler.take_read(Read("power", Lane.FAST, at, 0.01, Outcome.FAILED, Sample(), detail))
+        rig.sampler.take_read(Read("power", Lane.FAST, at, 0.01, Outcome.FAILED, BackendSample(), detail))
     report = next(report for report in rig.see(2.0).reports if report.backend == "power")
     assert (report.outcome, [gap.detail for gap in report.gaps]) == (Outcome.FAILED, ["second"])
     assert rig.values(2.0, "coldplate_backend_up", "backend") == {"nvml": 1, "power": 0}
@@ -191,7 +191,9 @@ def test_a_backend_that_fails_costs_itself_and_its_newest_reason_counts() -> Non
 
 def test_absent_hardware_is_no_failure() -> None:
     rig = Rig()
-    rig.sampler.take_read(Read("infiniband", Lane.FAST, 0.0, 0.0, Outcome.ABSENT, Sample(), "no /sys/class/infiniband"))
+    rig.sampler.take_read(
+        Read("infiniband", Lane.FAST, 0.0, 0.0, Outcome.ABSENT, BackendSample(), "no /sys/class/infiniband")
+    )
     assert rig.values(1.0, "coldplate_backend_up", "backend") == {"nvml": 1}
     assert rig.values(1.0, "coldplate_backend_info", "outcome") == {"ok": 1, "absent": 1}
 
@@ -256,7 +258,7 @@ def test_an_estimate_in_the_place_of_a_meter_says_so_and_one_where_none_was_does
         rig.sample("GPU-1", at)
         if metered:
             measured = Reading(Series(NODE_POWER, Node(), (("source", "ipmi"),)), 9000.0)
-            rig.sampler.take_read(Read("power", Lane.FAST, at, 0.01, Outcome.OK, Sample([measured])))
+            rig.sampler.take_read(Read("power", Lane.FAST, at, 0.01, Outcome.OK, BackendSample([measured])))
         return rig.values(at, name)
 
     assert play(0.0, metered=False) == {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from agent.backends.synthetic import Scenario, load_scenario, shipped_scenarios
-from agent.backends.synthetic.scenario import Fault, Job, Window
+from agent.backends.synthetic.scenario import ScenarioFault, ScenarioJob, Window
 from tests.score.expectations import EXPECTED, Expectation
 
 PLAYS = 5
@@ -99,11 +99,11 @@ def _varied(scenario: Scenario, part: Part) -> Scenario:
     return replace(scenario, seed=seed, jobs=tuple(jobs))
 
 
-def _moved(fault: Fault, later: float) -> Fault:
+def _moved(fault: ScenarioFault, later: float) -> ScenarioFault:
     return replace(fault, window=replace(fault.window, at=fault.window.at + later))
 
 
-def _begun_later(job: Job, later: float, end: float | None) -> Job:
+def _begun_later(job: ScenarioJob, later: float, end: float | None) -> ScenarioJob:
     phases = tuple(replace(each, window=replace(each.window, at=each.window.at + later)) for each in job.phases)
     start = job.window.at + later
     return replace(job, phases=phases, window=Window(start, None if end is None else end - start))

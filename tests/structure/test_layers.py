@@ -41,7 +41,7 @@ FENCED = {
     "grafanalib": r"dashboards(\..*)?",
     "re2": r"alerts\.regex\.linear",
     "grpc": r"agent\.backends\.jobs(\..*)?",
-    "subprocess": r"agent\.worker\.process",
+    "subprocess": r"agent\.worker\.worker_process",
     "yaml": r"agent\.lib\.yamltree|agent\.lib\.yamlscan|alerts\.rulewriter",
 }
 
@@ -108,8 +108,8 @@ def may_import(module: str, other: str) -> bool:
 
 def test_the_table_of_the_document_is_read() -> None:
     assert len(LAYERS) > 15
-    assert not may_import("agent.backends.nvml.source", "agent.backends.host.backend")
-    assert may_import("agent.backends.nvml.source", "agent.backends.nvml.library")
+    assert not may_import("agent.backends.nvml.nvml_source", "agent.backends.host.host_backend")
+    assert may_import("agent.backends.nvml.nvml_source", "agent.backends.nvml.library")
     assert not may_import("alerts.lifecycle", "alerts.notify.dispatch")
     assert not may_import("agent.lib.threads", "agent.model")
 
@@ -207,11 +207,11 @@ def top_level() -> set[str]:
 
 OWN_THREADS = {
     "agent.lib.threads": "where all others come from",
-    "agent.worker.crew": "in the device worker, which is started anew as a whole",
+    "agent.worker.reader_pool": "in the device worker, which is started anew as a whole",
     "agent.worker.loop": "in the device worker",
-    "agent.backends.nvml.source": "in the device worker",
+    "agent.backends.nvml.nvml_source": "in the device worker",
     "agent.backends.nvml.errands": "in the device worker; ends with the call that it makes",
-    "agent.backends.relay": "another reader takes over from one that hangs or is gone",
+    "agent.backends.file_relay": "another reader takes over from one that hangs or is gone",
     "agent.backends.jobs.users": "ends with what it was asked, and is made anew for the next question",
     "agent.backends.power.pacing": "ends with what it was asked, and is made anew for the next question",
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.protocol import Channel, Sample
+from agent.backends.protocol import BackendSample, Channel
 from agent.backends.synthetic import Scenario, SyntheticSource, load_scenario
 from agent.model import Gap, Instant, Lane, Reading
 
@@ -32,7 +32,7 @@ class NodeUnderTest:
     def fabric(self) -> Channel:
         return self.channels[-1]
 
-    def sample(self, gpu: int, t: float, lane: Lane = Lane.FAST) -> Sample:
+    def sample(self, gpu: int, t: float, lane: Lane = Lane.FAST) -> BackendSample:
         return self.channels[gpu].read(lane, self.instant(t))
 
     def values(self, gpu: int, t: float, lane: Lane = Lane.FAST) -> dict[str, float]:

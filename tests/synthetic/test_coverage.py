@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent.backends.protocol import Sample
-from agent.backends.synthetic.plan import measured, port_offered
-from agent.backends.synthetic.topology import TOPOLOGIES
+from agent.backends.protocol import BackendSample
+from agent.backends.synthetic.machines import TOPOLOGIES
+from agent.backends.synthetic.offered_series import measured, port_offered
 from agent.catalogue import BY_NAME, ROWS
 from agent.catalogue.jobs import FACTS
 from agent.model import Gpu, IbPort, Lane, NvLink, Reason
@@ -26,7 +26,7 @@ def seen_on(node) -> dict[str, set[Lane]]:
     seen: dict[str, set[Lane]] = {}
     for channel in node.channels:
         for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
-            sample: Sample = channel.read(lane, node.instant(30.0))
+            sample: BackendSample = channel.read(lane, node.instant(30.0))
             for reading in sample.readings:
                 seen.setdefault(reading.metric.name, set()).add(lane)
     return seen

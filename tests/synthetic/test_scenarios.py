@@ -11,7 +11,7 @@ import pytest
 
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic import shipped_scenarios
-from agent.backends.synthetic.document import render
+from agent.backends.synthetic.scenario_document import render
 from agent.model import Kind, Lane, Reason
 
 GPUS = range(8)
@@ -280,6 +280,6 @@ def test_every_reading_is_physically_possible(play, name):
 def test_the_documentation_of_the_scenarios_is_current():
     path = Path(__file__).parents[2] / "docs" / "scenarios.md"
     text = path.read_text(encoding="utf-8")
-    assert text == render(), "write agent.backends.synthetic.document.render() to docs/scenarios.md"
+    assert text == render(), "write agent.backends.synthetic.scenario_document.render() to docs/scenarios.md"
     for name, _ in shipped_scenarios():
         assert f"| `{name}` |" in text

@@ -48,7 +48,7 @@ class Disk:
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     made = Disk()
     monkeypatch.setattr(statefiles, "replace_file", made.replace)
-    monkeypatch.setattr(statefiles, "AGAIN", 0.01)
+    monkeypatch.setattr(statefiles, "AGAIN_SECONDS", 0.01)
     return made
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from agent.lib.threads import AWAY, SETTLED, KeptThread, Threads
+from agent.lib.threads import AWAY_SECONDS, SETTLED_SECONDS, KeptThread, Threads
 
 WAIT = 10.0
 
@@ -87,7 +87,7 @@ def test_whatever_ends_a_thread_its_work_begins_again(
     assert worker.begun.acquire(timeout=WAIT), "it was not begun again"
     assert restarts(threads) == 1
     assert not up(threads) and "ended by" in threads.trouble(), "it may fall again at once"
-    clock.now += SETTLED + 0.1
+    clock.now += SETTLED_SECONDS + 0.1
     threads.tend()
     assert up(threads) and threads.trouble() == ""
     assert type(error).__name__ in caplog.text
@@ -209,7 +209,7 @@ def test_trouble_of_a_thread_that_is_not_vital_is_shown_and_is_not_the_process_s
 def test_nobody_stood_still_where_the_process_itself_did_not_run(clock: Clock, worker: Worker) -> None:
     """Stopped by SIGSTOP or a debugger, frozen with its cgroup: the first look afterwards blames nobody."""
     threads, _ = still(clock, 10.0, True, worker)
-    clock.now += 3600.0 + AWAY
+    clock.now += 3600.0 + AWAY_SECONDS
     threads.tend()
     assert threads.trouble() == ""
     pass_time(threads, clock, 20)

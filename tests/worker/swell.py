@@ -22,9 +22,9 @@ from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
-from agent.worker.limits import CHANNELS, EVENTS, MAX_LINE, PROCESSES, SERIES_OF_LANE, TEXT
+from agent.worker.message_limits import CHANNELS, EVENTS, MAX_LINE, PROCESSES, SERIES_OF_LANE, TEXT
 from agent.worker.supervisor import Supervisor, WorkerOptions
-from agent.worker.wire import Hello, encode, encode_events, encode_gaps, encode_identity, encode_series
+from agent.worker.worker_messages import Hello, encode, encode_events, encode_gaps, encode_identity, encode_series
 from exporters.encoder import Encoder, Format
 
 ROUNDS = 30

@@ -13,9 +13,9 @@ from agent.backends.nvml import NvmlSource
 from agent.backends.protocol import Channel, ChannelError, DeviceSource, LaneSample
 from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_scenarios
 from agent.model import Instant, Reason
-from agent.worker.crew import ALL_LANES, Post
 from agent.worker.decode import Decoder
-from agent.worker.wire import WireError, encode, encode_identity, unseal
+from agent.worker.reader_pool import ALL_LANES, Post
+from agent.worker.worker_messages import MessageError, encode, encode_identity, unseal
 from tests.nvml.fake_driver import DENIED, LOST, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, b200, h100
 
 
@@ -42,7 +42,7 @@ class Wire:
         self.sent.append(line)
         try:
             self.heard.append(self._decoder.decode(line))
-        except WireError as error:
+        except MessageError as error:
             self.refused.append(str(error))
 
     def read(self, times: int = 3) -> None:

@@ -24,8 +24,8 @@ from agent.model import Instant, Kind, Snapshot
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
-from agent.worker.process import ChildProcess
 from agent.worker.supervisor import Supervisor, WorkerOptions
+from agent.worker.worker_process import ChildProcess
 from exporters.encoder import Encoder, Format
 from tests.servers import need
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from agent.backends.protocol import Channel, ChannelError, LaneSample, Roster, Sample, Unidentified
+from agent.backends.protocol import BackendSample, Channel, ChannelError, LaneSample, Roster, Unidentified
 from agent.catalogue import BY_NAME
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Series, Xid
 from agent.worker.decode import Decoder
 from agent.worker.loop import EXIT_ABSENT, EXIT_SOURCE, WorkerLoop
-from agent.worker.wire import Alive, Hello
+from agent.worker.worker_messages import Alive, Hello
 
 ROOT = Path(__file__).resolve().parents[2]
 POWER = BY_NAME["coldplate_gpu_power_watts"]
@@ -35,9 +35,9 @@ class FakeGpuChannel:
         self.act: Callable[[], object] = lambda: None
         self._series = Series(POWER, gpu)
 
-    def read(self, lane: Lane, now: Instant) -> Sample:
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
         self.act()
-        return Sample([Reading(self._series, 100.0)] if lane is Lane.FAST else [])
+        return BackendSample([Reading(self._series, 100.0)] if lane is Lane.FAST else [])
 
 
 class FakeSource:
@@ -230,7 +230,7 @@ def test_a_gpu_with_an_odd_identity_costs_itself(start: Start, uuid: str) -> Non
 def test_a_device_that_says_odd_things_costs_itself(start: Start) -> None:
     odd = FakeGpuChannel(0)
     twice = Reading(odd._series, 1.0)
-    odd.read = lambda lane, now: Sample([twice, twice])  # type: ignore[method-assign]  # a driver gone mad
+    odd.read = lambda lane, now: BackendSample([twice, twice])  # type: ignore[method-assign]  # a driver gone mad
     worker = start(FakeSource(odd, FakeGpuChannel(1)))
     worker.until(lambda: len(worker.of(LaneSample)) == 3)
     assert {each.channel for each in worker.of(LaneSample)} == {"GPU-1"}
@@ -240,7 +240,7 @@ def test_a_device_that_says_odd_things_costs_itself(start: Start) -> None:
 def test_the_wait_for_events_outlives_what_the_source_did_not_foresee(
     start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.worker.loop.EVENT_WAIT", 0.01)
+    monkeypatch.setattr("agent.worker.loop.EVENT_WAIT_SECONDS", 0.01)
     calls = []
 
     def report() -> Sequence[Xid]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.worker.process import ChildProcess
 from agent.worker.supervisor import WorkerOptions
+from agent.worker.worker_process import ChildProcess
 from tests.worker.swell import STRATEGIES
 
 SWELL = Path(__file__).with_name("swell.py")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from agent.backends.protocol import GpuProcess, LaneSample, Sample
+from agent.backends.protocol import BackendSample, GpuProcess, LaneSample
 from agent.model import GpuIdentity, Instant, Lane
-from agent.worker.crew import Post
 from agent.worker.decode import Decoder
-from agent.worker.wire import WireError, encode, unseal
+from agent.worker.reader_pool import Post
+from agent.worker.worker_messages import MessageError, encode, unseal
 
 PROCESSES = (GpuProcess(100, 2**30, None), GpuProcess(101, None, 3))
 
@@ -25,8 +25,8 @@ class Channel:
     def __init__(self) -> None:
         self.processes: tuple[GpuProcess, ...] | None = None
 
-    def read(self, lane: Lane, now: Instant) -> Sample:
-        return Sample(processes=self.processes if lane is Lane.SLOW else None)
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
+        return BackendSample(processes=self.processes if lane is Lane.SLOW else None)
 
 
 class Line:
@@ -107,5 +107,5 @@ def test_a_list_of_processes_is_taken() -> None:
     ],
 )
 def test_a_list_that_is_no_list_of_processes_is_refused(rows: object) -> None:
-    with pytest.raises(WireError):
+    with pytest.raises(MessageError):
         take(rows)

@@ -15,23 +15,23 @@ import pytest
 
 from agent.backends.protocol import ChannelError, LaneSample
 from agent.model import Lane, Reason
-from agent.worker.limits import MAX_LINE
+from agent.worker.message_limits import MAX_LINE
 from agent.worker.supervisor import (
-    FIRST_SILENCE,
-    LONGEST_DELAY,
-    LONGEST_STUCK,
+    FIRST_SILENCE_SECONDS,
+    LONGEST_DELAY_SECONDS,
+    LONGEST_STUCK_SECONDS,
     MEMORY,
-    OPENING,
-    SILENCE,
-    SOUND_AFTER,
-    STUCK,
-    TERM_PATIENCE,
-    WEDGED_PATIENCE,
+    OPENING_SECONDS,
+    SILENCE_SECONDS,
+    SOUND_AFTER_SECONDS,
+    STUCK_SECONDS,
+    TERM_PATIENCE_SECONDS,
+    WEDGED_PATIENCE_SECONDS,
     Supervisor,
     WorkerOptions,
 )
-from agent.worker.trust import FLOOD_ROOM, SPELL
-from agent.worker.wire import Hello, Message, Refusal, encode
+from agent.worker.trust import FLOOD_ROOM, SPELL_SECONDS
+from agent.worker.worker_messages import Hello, Message, Refusal, encode
 
 HELLO = encode("hello", "nvml", [["fabric"]], [])
 STEP = 0.25
@@ -88,7 +88,7 @@ class Rig:
         self.arguments: list[str] = []
         self.refuse: Exception | None = None
         self.heard: list[Message] = []
-        self.downfalls: list[tuple[float, Reason, str]] = []
+        self.exit_reasons: list[tuple[float, Reason, str]] = []
         self.born: Callable[[FakeProcess], None] = lambda process: None
         self.supervisor = Supervisor(WorkerOptions("nvml"), self._start)
 
@@ -110,9 +110,9 @@ class Rig:
         self.now += step
         self.heard += self.supervisor.receive(self.now)
         self.supervisor.step(self.now)
-        if self.supervisor.downfall is not None:
-            self.downfalls.append((self.now, self.supervisor.downfall.reason, self.supervisor.downfall.detail))
-            self.supervisor.downfall = None
+        if self.supervisor.exit_reason is not None:
+            self.exit_reasons.append((self.now, self.supervisor.exit_reason.reason, self.supervisor.exit_reason.detail))
+            self.supervisor.exit_reason = None
 
     def run(self, seconds: float, ask: bool = False) -> None:
         until = self.now + seconds
@@ -164,14 +164,14 @@ def test_a_worker_that_does_not_answer_is_noticed_ended_and_replaced(rig: Rig) -
     rig.run(5.0)
     rig.worker.answers = False
     rig.worker.mortal = {signal.SIGKILL}
-    took = rig.until(lambda: bool(rig.downfalls), 10)
+    took = rig.until(lambda: bool(rig.exit_reasons), 10)
     assert took <= 5
-    assert (rig.downfalls[0][1], rig.downfalls[0][2]) == (
-        Reason.TIMEOUT, f"the device worker has not answered for {SILENCE:.0f} s",
+    assert (rig.exit_reasons[0][1], rig.exit_reasons[0][2]) == (
+        Reason.TIMEOUT, f"the device worker has not answered for {SILENCE_SECONDS:.0f} s",
     )  # fmt: skip
     assert rig.worker.signals == [signal.SIGTERM, signal.SIGCONT]  # a stopped one takes SIGTERM when it goes on
     took += rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10)
-    assert took <= SILENCE + 1 + WEDGED_PATIENCE + 2 * STEP
+    assert took <= SILENCE_SECONDS + 1 + WEDGED_PATIENCE_SECONDS + 2 * STEP
     took += rig.until(lambda: len(rig.started) == 2, 10)
     assert took < 10
     assert rig.supervisor.restarts == 1
@@ -185,7 +185,7 @@ def test_a_worker_that_cannot_be_killed_has_no_second_one_beside_it(rig: Rig, ca
         rig.run(3600.0)
     assert len(rig.started) == 1
     assert rig.worker.signals.count(signal.SIGKILL) == 1
-    assert "cannot be killed" in rig.downfalls[-1][2]
+    assert "cannot be killed" in rig.exit_reasons[-1][2]
     assert len(caplog.records) == 3  # it does not answer, it is killed, it cannot be killed
     rig.worker.ended = -9
     assert rig.until(lambda: len(rig.started) == 2, 15) <= 11
@@ -193,22 +193,24 @@ def test_a_worker_that_cannot_be_killed_has_no_second_one_beside_it(rig: Rig, ca
 
 def test_a_worker_whose_devices_hang_is_left_alone_for_long_and_then_ever_longer(rig: Rig) -> None:
     rig.open()
-    assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK, ask=True) == pytest.approx(STUCK, abs=1)
+    assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS, ask=True) == pytest.approx(
+        STUCK_SECONDS, abs=1
+    )
     waits = []
     for _ in range(6):
         rig.until(lambda: rig.worker.ended is None, 30)
         rig.turn()
         rig.worker.said += [HELLO, HELLO]
         rig.turn()
-        waits.append(rig.until(lambda: bool(rig.worker.signals), 2 * LONGEST_STUCK, ask=True))
-    assert waits[0] == pytest.approx(2 * STUCK, abs=1)
-    assert waits[-1] == pytest.approx(LONGEST_STUCK, abs=1)
+        waits.append(rig.until(lambda: bool(rig.worker.signals), 2 * LONGEST_STUCK_SECONDS, ask=True))
+    assert waits[0] == pytest.approx(2 * STUCK_SECONDS, abs=1)
+    assert waits[-1] == pytest.approx(LONGEST_STUCK_SECONDS, abs=1)
 
 
 def test_a_word_of_any_device_is_enough(rig: Rig) -> None:
     rig.open()
     for _ in range(20):
-        rig.run(STUCK / 2, ask=True)
+        rig.run(STUCK_SECONDS / 2, ask=True)
         rig.sample()
         rig.turn()
     assert len(rig.started) == 1
@@ -216,9 +218,9 @@ def test_a_word_of_any_device_is_enough(rig: Rig) -> None:
 
 def test_a_pause_between_orders_is_no_silence_of_the_devices(rig: Rig) -> None:
     rig.open()
-    rig.run(10 * STUCK)
+    rig.run(10 * STUCK_SECONDS)
     rig.supervisor.ask([Lane.FAST], rig.now)
-    rig.run(STUCK / 2)
+    rig.run(STUCK_SECONDS / 2)
     assert len(rig.started) == 1
 
 
@@ -237,19 +239,19 @@ def test_if_it_was_we_who_stood_still_the_worker_gets_its_time(rig: Rig) -> None
 def test_a_slow_start_is_no_silence_and_an_endless_one_is(rig: Rig) -> None:
     rig.turn()
     rig.worker.answers = False
-    assert rig.until(lambda: bool(rig.worker.signals), 30) == pytest.approx(FIRST_SILENCE + 1, abs=1.5)
+    assert rig.until(lambda: bool(rig.worker.signals), 30) == pytest.approx(FIRST_SILENCE_SECONDS + 1, abs=1.5)
 
 
 def test_a_library_that_hangs_while_it_is_opened_is_told_and_goes_on_at_once(rig: Rig) -> None:
     rig.turn()
     assert rig.supervisor.awaited
-    assert rig.until(lambda: bool(rig.downfalls), 10) <= 5
-    assert (rig.downfalls[0][1], rig.downfalls[0][2]) == (
-        Reason.TIMEOUT, f"the driver has not answered for {OPENING:.0f} s while its library is opened",
+    assert rig.until(lambda: bool(rig.exit_reasons), 10) <= 5
+    assert (rig.exit_reasons[0][1], rig.exit_reasons[0][2]) == (
+        Reason.TIMEOUT, f"the driver has not answered for {OPENING_SECONDS:.0f} s while its library is opened",
     )  # fmt: skip
     assert not rig.supervisor.awaited
     rig.run(60.0)
-    assert len(rig.downfalls) == 1
+    assert len(rig.exit_reasons) == 1
     assert not rig.worker.signals
     rig.worker.said += [HELLO, HELLO]
     rig.turn()
@@ -259,7 +261,7 @@ def test_a_library_that_hangs_while_it_is_opened_is_told_and_goes_on_at_once(rig
 
 def test_a_library_that_never_opens_gets_another_process(rig: Rig) -> None:
     rig.turn()
-    assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK) == pytest.approx(STUCK, abs=1)
+    assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS) == pytest.approx(STUCK_SECONDS, abs=1)
 
 
 def test_a_hello_that_was_lost_is_asked_for(rig: Rig) -> None:
@@ -300,8 +302,8 @@ def test_a_worker_that_goes_on_sending_garbage_is_replaced(rig: Rig) -> None:
         rig.worker.said.append(b"garbage")
         rig.turn()
         assert rig.now - began < 10
-    assert rig.now - began == pytest.approx(SPELL, abs=1)
-    assert "garbage" in rig.downfalls[0][2]
+    assert rig.now - began == pytest.approx(SPELL_SECONDS, abs=1)
+    assert "garbage" in rig.exit_reasons[0][2]
 
 
 def test_a_stray_line_now_and_then_costs_no_worker(rig: Rig) -> None:
@@ -348,7 +350,7 @@ def test_a_worker_that_swells_is_ended(rig: Rig) -> None:
     assert not rig.worker.signals
     rig.worker.held = MEMORY + 2**20
     assert rig.until(lambda: bool(rig.worker.signals), 10) <= 3
-    assert "MiB of memory" in rig.downfalls[0][2]
+    assert "MiB of memory" in rig.exit_reasons[0][2]
 
 
 def test_a_worker_whose_memory_cannot_be_told_is_left_alone(rig: Rig) -> None:
@@ -397,8 +399,8 @@ def test_one_that_is_being_ended_is_heard_no_more_but_for_why_it_left(rig: Rig) 
 def test_a_clean_end_is_asked_for_and_given_time(rig: Rig) -> None:
     rig.open()
     rig.worker.mortal = {signal.SIGKILL}
-    rig.until(lambda: bool(rig.worker.signals), 2 * STUCK, ask=True)
-    assert rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10) == pytest.approx(TERM_PATIENCE, abs=0.5)
+    rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS, ask=True)
+    assert rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10) == pytest.approx(TERM_PATIENCE_SECONDS, abs=0.5)
 
 
 def test_workers_that_crash_again_and_again_are_started_ever_later_but_soon_enough(rig: Rig) -> None:
@@ -412,7 +414,7 @@ def test_workers_that_crash_again_and_again_are_started_ever_later_but_soon_enou
     rig.run(120.0)
     gaps = [b - a for a, b in pairwise(starts)]
     assert gaps[0] < 1.5
-    assert max(gaps) <= LONGEST_DELAY + 1
+    assert max(gaps) <= LONGEST_DELAY_SECONDS + 1
     assert 10 < len(starts) < 25
 
 
@@ -420,14 +422,14 @@ def test_a_worker_that_ran_for_long_is_started_again_at_once_whatever_was_before
     rig.born = lambda process: setattr(process, "ended", -11)
     rig.run(60.0)
     rig.born = lambda process: None
-    rig.until(lambda: rig.worker.ended is None, 2 * LONGEST_DELAY)
+    rig.until(lambda: rig.worker.ended is None, 2 * LONGEST_DELAY_SECONDS)
     rig.worker.said += [HELLO, HELLO]
-    rig.run(SOUND_AFTER / 2)
+    rig.run(SOUND_AFTER_SECONDS / 2)
     rig.worker.ended = -11
     count = len(rig.started)
-    assert rig.until(lambda: len(rig.started) > count, 20) > LONGEST_DELAY - 1  # that was not long
+    assert rig.until(lambda: len(rig.started) > count, 20) > LONGEST_DELAY_SECONDS - 1  # that was not long
     rig.worker.said += [HELLO, HELLO]
-    rig.run(SOUND_AFTER + 1)
+    rig.run(SOUND_AFTER_SECONDS + 1)
     rig.worker.ended = -11
     assert rig.until(lambda: len(rig.started) > count + 1, 20) <= 1
 
@@ -437,12 +439,12 @@ def test_no_process_to_be_had_is_tried_again_ever_later(rig: Rig, caplog: pytest
     rig.run(60.0)
     assert rig.started == []
     waited = [float(each) for each in re.findall(r"cannot start .*; trying again in ([\d.]+) s", caplog.text)]
-    assert waited[:6] == [1.0, 2.0, 4.0, 8.0, LONGEST_DELAY, LONGEST_DELAY]
+    assert waited[:6] == [1.0, 2.0, 4.0, 8.0, LONGEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS]
     rig.refuse = None
     assert rig.until(lambda: bool(rig.started), 15) <= 11
 
 
-def test_a_source_that_is_absent_is_no_restart_and_no_downfall(rig: Rig) -> None:
+def test_a_source_that_is_absent_is_no_restart_and_no_exit_reason(rig: Rig) -> None:
     def absent(process: FakeProcess) -> None:
         process.said.append(encode("absent", "no driver"))
         process.ended = 3
@@ -450,7 +452,7 @@ def test_a_source_that_is_absent_is_no_restart_and_no_downfall(rig: Rig) -> None
     rig.born = absent
     rig.run(300.0)
     assert len(rig.started) > 3
-    assert (rig.supervisor.restarts, rig.downfalls) == (0, [])
+    assert (rig.supervisor.restarts, rig.exit_reasons) == (0, [])
     assert rig.supervisor.refusal == Refusal(True, "no driver")
 
 
@@ -500,7 +502,7 @@ def test_a_real_one_that_is_stopped_is_replaced_when_it_is_gone(watch: Watch) ->
     first = watch.supervisor.pid
     assert first is not None
     os.kill(first, signal.SIGSTOP)
-    watch.until(lambda: watch.supervisor.downfall is not None)
+    watch.until(lambda: watch.supervisor.exit_reason is not None)
     watch.until(lambda: watch.supervisor.running and watch.supervisor.pid != first)
     assert watch.supervisor.restarts == 1
     with pytest.raises(ProcessLookupError):
@@ -521,7 +523,7 @@ def test_a_real_one_that_hangs_on_every_device_goes_on_answering(watch: Watch, t
             until = time.monotonic() + 1.0
             watch.until(lambda until=until: time.monotonic() > until)
         assert watch.supervisor.running
-        assert (watch.supervisor.restarts, watch.supervisor.downfall) == (0, None)
+        assert (watch.supervisor.restarts, watch.supervisor.exit_reason) == (0, None)
         silent = [each for each in watch.messages[-5:] if isinstance(each, (LaneSample, ChannelError))]
         assert {each.channel for each in silent} == {"fabric"}
     finally:
@@ -537,7 +539,7 @@ def test_a_real_one_without_a_driver_is_absent() -> None:
         assert watch.supervisor.refusal is not None
         assert watch.supervisor.refusal.absent
         watch.until(lambda: watch.supervisor.pid is None)
-        assert watch.supervisor.downfall is None
+        assert watch.supervisor.exit_reason is None
         assert watch.supervisor.restarts == 0
     finally:
         watch.supervisor.stop(time.sleep)

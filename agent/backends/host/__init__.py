@@ -9,7 +9,7 @@ block as well, and then costs its own filesystem.
 Each group of figures is read apart, so that one file that is unreadable or hangs costs its own rows only.
 """
 
-from agent.backends.host.backend import HostBackend
+from agent.backends.host.host_backend import HostBackend
 from agent.backends.host.kernel import parse_pressure
 
 __all__ = ["HostBackend", "parse_pressure"]

@@ -62,7 +62,7 @@ class Figures:
         self.gaps.extend(Gap(row, Node(), gap_reason(error), detail) for row in rows)
 
 
-class Group:
+class FigureGroup:
     """Figures that are read together, and missing together; `path` names what they are read from."""
 
     def __init__(

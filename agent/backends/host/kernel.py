@@ -7,7 +7,7 @@ from functools import partial
 
 import psutil
 
-from agent.backends.host.figures import Figures, Group, SeriesBook
+from agent.backends.host.figures import FigureGroup, Figures, SeriesBook
 from agent.backends.sysfs import text
 from agent.catalogue.node import BY_NAME, IDENTITY, MEMORY
 
@@ -23,7 +23,7 @@ BOOT, INFO = IDENTITY
 CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 """Without guest and guest_nice: the kernel counts them in user and nice too, and a sum would be wrong."""
 
-CPU_FALLBACK = 3.0
+CPU_FALLBACK_SECONDS = 3.0
 """Seconds by which one processor's idle or iowait time may step back without having been reset.
 
 proc(5) warns that iowait may decrease; node_exporter tolerates the same 3 s.
@@ -49,27 +49,27 @@ class Kernel:
         self._cpu_before: dict[str, float] = {}
         self._boot: float | None = None
 
-    def groups(self, book: SeriesBook) -> list[Group]:
+    def groups(self, book: SeriesBook) -> list[FigureGroup]:
         """What is read apart."""
         at = self._procfs
         groups = [
-            Group(f"{at}/stat", self._cpu_times, (CPU,), book),
-            Group("sysconf", _cpu_count, (CPUS,), book),
-            Group(f"{at}/loadavg", self._load, LOADS, book),
-            Group(f"{at}/meminfo", _memory, (MEMORY_TOTAL, MEMORY_AVAILABLE, MEMORY_USED), book),
-            Group(f"{at}/vmstat", _swap, (SWAP_USED,), book),
-            Group(f"{at}/stat: btime", self._boot_time, (BOOT,), book),
-            Group("uname", _info, (INFO,), book),
+            FigureGroup(f"{at}/stat", self._cpu_times, (CPU,), book),
+            FigureGroup("sysconf", _cpu_count, (CPUS,), book),
+            FigureGroup(f"{at}/loadavg", self._load, LOADS, book),
+            FigureGroup(f"{at}/meminfo", _memory, (MEMORY_TOTAL, MEMORY_AVAILABLE, MEMORY_USED), book),
+            FigureGroup(f"{at}/vmstat", _swap, (SWAP_USED,), book),
+            FigureGroup(f"{at}/stat: btime", self._boot_time, (BOOT,), book),
+            FigureGroup("uname", _info, (INFO,), book),
         ]
         # One gap of each and not three: a kernel without pressure figures has none of them.
         detail = f"{at}/pressure: "
         for resource in PRESSURE_RESOURCES:
             take = partial(self._pressure, resource)
-            groups.append(Group(f"{at}/pressure/{resource}", take, (WAITING, STALLED), book, detail))
+            groups.append(FigureGroup(f"{at}/pressure/{resource}", take, (WAITING, STALLED), book, detail))
         return groups
 
     def _cpu_times(self, figures: Figures) -> None:
-        tolerated = CPU_FALLBACK * os.sysconf("SC_NPROCESSORS_ONLN")
+        tolerated = CPU_FALLBACK_SECONDS * os.sysconf("SC_NPROCESSORS_ONLN")
         times = psutil.cpu_times()
         for mode in CPU_MODES:
             value = float(getattr(times, mode))

@@ -5,6 +5,6 @@ metric of a node away from node_exporter (its issue 3265). This package only rea
 management packets, starts no program and needs no privilege.
 """
 
-from agent.backends.infiniband.backend import InfinibandBackend
+from agent.backends.infiniband.infiniband_backend import InfinibandBackend
 
 __all__ = ["InfinibandBackend"]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agent.backends.file_relay import FileRelay, Leg, Unread
 from agent.backends.infiniband.attribute import Pread, TextFile
 from agent.backends.infiniband.folders import ClassFolder, DeviceFolder, Found
 from agent.backends.infiniband.parse import reason_of, why
 from agent.backends.infiniband.port import Port, Shape, rivals, shape_of
 from agent.backends.protocol import AbsentError, DeviceError
-from agent.backends.relay import Leg, Relay, Unread
 from agent.backends.sysfs import printable
 from agent.catalogue.infiniband import INFO
 from agent.model import Gap, IbPort
@@ -27,7 +27,7 @@ DEVICES = 2_048
 class Census:
     """Looks for ports. Belongs to one thread; its reads are the relay's."""
 
-    def __init__(self, root: str, relay: Relay, pread: Pread) -> None:
+    def __init__(self, root: str, relay: FileRelay, pread: Pread) -> None:
         self.ports: dict[IbPort, Port] = {}
         self.ignored = 0
         """Files of ports beyond those that are known; of a device that is not looked into, one."""

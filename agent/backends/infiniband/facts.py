@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from agent.backends.file_relay import FileRelay, Leg, Unread
 from agent.backends.infiniband.attribute import Pread, TextFile
 from agent.backends.infiniband.parse import reason_of, why
 from agent.backends.infiniband.port import Port
-from agent.backends.relay import Leg, Relay, Unread
 from agent.backends.sysfs import printable
 from agent.catalogue.infiniband import INFO
 from agent.model import Gap, Reading
@@ -21,7 +21,7 @@ PORT_FACT = ("link_layer", "link_layer")
 Answer = str | OSError | Unread
 
 
-def describe(root: str, ports: Iterable[Port], relay: Relay, pread: Pread, mono: float) -> list[Reading | Gap]:
+def describe(root: str, ports: Iterable[Port], relay: FileRelay, pread: Pread, mono: float) -> list[Reading | Gap]:
     """For each port its facts, or why they are missing."""
     devices: dict[str, list[Port]] = {}
     for port in ports:

@@ -11,9 +11,9 @@ import logging
 import resource
 from collections.abc import Callable, Collection, Iterable
 
+from agent.backends.file_relay import FileRelay, Leg
 from agent.backends.infiniband.attribute import Attribute, Pread
 from agent.backends.infiniband.port import Port
-from agent.backends.relay import Leg, Relay
 from agent.model import Gap, Lane, Reading
 
 log = logging.getLogger("coldplate.infiniband")
@@ -34,7 +34,7 @@ def spare_descriptors() -> int:
 class Layout:
     """For each lane, one leg a device. Belongs to one thread."""
 
-    def __init__(self, relay: Relay, pread: Pread, descriptors: Callable[[], int]) -> None:
+    def __init__(self, relay: FileRelay, pread: Pread, descriptors: Callable[[], int]) -> None:
         self.attributes: dict[Lane, list[list[Attribute]]] = {lane: [] for lane in SAMPLED}
         self.legs: dict[Lane, list[Leg[Reading | Gap]]] = {lane: [] for lane in SAMPLED}
         """With the same attributes, in the same order."""

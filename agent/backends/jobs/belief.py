@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from agent.backends.jobs.cgroup import Place
+from agent.backends.jobs.cgroup import CgroupOwner
 from agent.backends.jobs.job import Job, legible, merged
 from agent.backends.jobs.scheduler import Scheduler
-from agent.broker.variables import job_variables
+from agent.broker.job_variables import job_variables
 
 
 class Belief:
@@ -26,11 +26,11 @@ class Belief:
         found = job_variables(environ, self._keys).items()
         return {key.decode("ascii"): legible(value.decode("utf-8", "replace")) for key, value in found}
 
-    def named(self, where: Place) -> Job | None:
+    def named(self, where: CgroupOwner) -> Job | None:
         """The job that the cgroup names by itself; None where it is no scheduler's."""
         return Job(where.scheduler, where.id) if where.scheduler in self._by_name else None
 
-    def job(self, where: Place, env: Mapping[str, str], own: str) -> Job | None:
+    def job(self, where: CgroupOwner, env: Mapping[str, str], own: str) -> Job | None:
         """The job of a process at this place; None where no scheduler claims it.
 
         A job that the cgroup names gets facts from an environment that speaks of the same job, and of no other. One

@@ -1,4 +1,4 @@
-"""Whose a process is, by the shape of its cgroup path. Pure: text in, `Place` out, and no text makes it raise.
+"""Whose a process is, by the shape of its cgroup path. Pure: text in, `CgroupOwner` out, and no text makes it raise.
 
 The shapes of schedulers are in their files; here are those of container engines and of systemd. A shape that is not
 known is a login session, and said.
@@ -67,7 +67,7 @@ _LOGIN = re.compile(r"/(?:user\.slice|init\.scope|system\.slice|machine\.slice)(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CgroupOwner:
     """What a cgroup says: a scheduler, engine or `systemd`, and the id of its job; `session` without one where it says
     nothing.
 
@@ -92,14 +92,14 @@ def paths(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(fields[2][:MAX_PATH] for fields in found if len(fields) == 3))
 
 
-def place(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> Place:
+def place(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> CgroupOwner:
     """What the text of /proc/PID/cgroup says, by the shapes of these schedulers, in the order of belief."""
     known = paths(text)
     for scheduler in schedulers:
         match = _first(scheduler.shapes, known)
         if match and _roots_own(match):
             top = match.string[: match.end()].rstrip("/:")
-            return Place(scheduler.name, scheduler.job_id(match), _uid(match), scheduler.contained, top=top)
+            return CgroupOwner(scheduler.name, scheduler.job_id(match), _uid(match), scheduler.contained, top=top)
     home = _home(known, schedulers)
     container = _container(known, home)
     if container is not None:
@@ -107,9 +107,9 @@ def place(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> Place:
     for path in known:
         unit = _unit(path)
         if unit and not home:
-            return Place("systemd", unit, service=bool(_SERVICE.match(path) and not _OF_USERS.search(path)))
+            return CgroupOwner("systemd", unit, service=bool(_SERVICE.match(path) and not _OF_USERS.search(path)))
     strange = next((path for path in known if not _plain(path)), "" if known else text[:MAX_PATH] or "(empty)")
-    return Place("session", home=home, strange="" if home else strange)
+    return CgroupOwner("session", home=home, strange="" if home else strange)
 
 
 def _first(patterns: Sequence[re.Pattern[str]], known: Sequence[str], of_users: bool = False) -> re.Match[str] | None:
@@ -118,7 +118,7 @@ def _first(patterns: Sequence[re.Pattern[str]], known: Sequence[str], of_users: 
     return next((match for pattern in patterns for path in wanted if (match := pattern.search(path))), None)
 
 
-def _container(known: Sequence[str], home: str) -> Place | None:
+def _container(known: Sequence[str], home: str) -> CgroupOwner | None:
     """The container that a path names; below a user's part of the tree it is his, below a unit it is that unit's."""
     for of_users in (False, True):
         for engine, pattern in CONTAINERS:
@@ -130,11 +130,11 @@ def _container(known: Sequence[str], home: str) -> Place | None:
             if of_users:
                 owner = _NUMBERED.search(above)
                 uid = int(owner[1]) if owner else None
-                return Place(engine, job, uid=uid, home=home)
+                return CgroupOwner(engine, job, uid=uid, home=home)
             unit = next(
                 (part for part in above.split("/") if _GIVEN.fullmatch(part) and not _ABOVE.fullmatch(part)), ""
             )
-            return Place(engine, f"{job}@{unit}" if unit else job, contained=True, home=home)
+            return CgroupOwner(engine, f"{job}@{unit}" if unit else job, contained=True, home=home)
     return None
 
 

@@ -10,12 +10,12 @@ import errno
 from collections.abc import Callable
 from math import inf
 
-from agent.backends.jobs.files import GONE, REFUSED, ReadFile, said
+from agent.backends.jobs.job_files import GONE, REFUSED, ReadFile, said
 from agent.broker.asking import BrokerError, explained
 
 ENVIRON = 256 * 1024
 """Most bytes that are read of an environment."""
-RETRY = 15.0
+RETRY_SECONDS = 15.0
 """Seconds after which a broker that failed is asked again, and a hidden environment looked for again."""
 
 AskVariables = Callable[[int, int], bytes]
@@ -28,7 +28,7 @@ class HiddenError(Exception):
     `late` says that it did not answer; `retry` is after how many seconds it is to be looked for again.
     """
 
-    def __init__(self, text: str, *, late: bool = False, retry: float = RETRY) -> None:
+    def __init__(self, text: str, *, late: bool = False, retry: float = RETRY_SECONDS) -> None:
         super().__init__(text)
         self.late = late
         self.retry = retry
@@ -62,9 +62,9 @@ class Environments:
         try:
             return self._ask(pid, started)
         except BrokerError as error:
-            self._silent_until, self._failure = mono + RETRY, error
+            self._silent_until, self._failure = mono + RETRY_SECONDS, error
             # It may be this very process that it hangs on: then the others come first next time.
-            retry = 2 * RETRY if error.errno == errno.ETIMEDOUT else RETRY
+            retry = 2 * RETRY_SECONDS if error.errno == errno.ETIMEDOUT else RETRY_SECONDS
             raise HiddenError(f"{why}; {explained(error)}", retry=retry) from error
         except OSError as error:
             if error.errno in GONE:

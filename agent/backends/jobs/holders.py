@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from agent.backends.jobs.devices import UNKNOWN, WHOLE, Slot
+from agent.backends.jobs.gpu_slots import UNKNOWN, WHOLE, Slot
 from agent.backends.jobs.job import Job, Key, legible, merged
 from agent.backends.jobs.pods import PodDevice
 from agent.model import Gpu
@@ -43,7 +43,7 @@ class Summary:
     pids: set[int] = field(default_factory=set)
 
 
-class Board:
+class SlotHolders:
     """Jobs by slot."""
 
     def __init__(self) -> None:
@@ -127,7 +127,11 @@ class PodNames:
         return {(pod.namespace, pod.pod) for uid in uids if (pod := self._names.get(uid)) is not None}
 
     def name(
-        self, board: Board, pods: Pods, hosts: Mapping[int, str], logged: Mapping[str, PodDevice] = MappingProxyType({})
+        self,
+        board: SlotHolders,
+        pods: Pods,
+        hosts: Mapping[int, str],
+        logged: Mapping[str, PodDevice] = MappingProxyType({}),
     ) -> None:
         """Put names in the place of uids wherever it is certain which pod it is.
 
@@ -147,7 +151,7 @@ class PodNames:
                     )
                 board.add(slot, job, holding.pids)
 
-    def _learn(self, board: Board, pods: Pods, hosts: Mapping[int, str]) -> None:
+    def _learn(self, board: SlotHolders, pods: Pods, hosts: Mapping[int, str]) -> None:
         """A privileged pod may use GPUs that it was not given: it must not be called after those that own them."""
         claims: dict[str, dict[Claim, PodDevice]] = {}
         for slot, holdings in board.slots.items():
@@ -175,7 +179,7 @@ def pod_job(pod: PodDevice, container: str) -> Job:
     )
 
 
-def add_pods(board: Board, pods: Pods) -> None:
+def add_pods(board: SlotHolders, pods: Pods) -> None:
     """Pods that hold a slot: beside named pods of that slot, or in the place of what is no scheduler's."""
     for slot, devices in pods.items():
         present = board.jobs_on(slot)
@@ -187,7 +191,7 @@ def add_pods(board: Board, pods: Pods) -> None:
                 board.add(slot, job)
 
 
-def add_mapped(board: Board, mapped: Mapping[Slot, Sequence[Job]]) -> None:
+def add_mapped(board: SlotHolders, mapped: Mapping[Slot, Sequence[Job]]) -> None:
     """Jobs that a mapping file names, where nothing surer is known."""
     for slot, jobs in mapped.items():
         if all(job.plain for job in board.jobs_on(slot)):

@@ -14,9 +14,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agent.backends.jobs.files import REFUSED, said
+from agent.backends.jobs.job_files import REFUSED, said
 from agent.backends.jobs.pods import PodDevice, pod_devices
-from agent.backends.jobs.wire import WireError
+from agent.backends.jobs.protobuf import ProtobufError
 
 SOCKETS = ("/var/lib/kubelet/pod-resources/kubelet.sock", "/run/coldplate-kubelet.sock")
 """Where it may be reached, in the order in which that is tried."""
@@ -25,7 +25,7 @@ REMEDY = (
     "agent ask the kubelet"
 )
 METHOD = "/v1.PodResourcesLister/List"
-PATIENCE = 2.0
+PATIENCE_SECONDS = 2.0
 """Seconds that the kubelet has to answer."""
 LARGEST = 16 * 2**20
 """Bytes of an answer: thousands of containers with all their devices."""
@@ -68,7 +68,7 @@ class Kubelet:
         assert self._ask is not None
         try:
             return pod_devices(self._ask(b""))
-        except WireError as error:
+        except ProtobufError as error:
             raise KubeletError(f"{self._socket}: {METHOD}: the answer {error}") from error
         except self._failures as error:
             self.close()
@@ -119,7 +119,7 @@ class Kubelet:
         channel = grpc.insecure_channel(f"unix:{os.path.abspath(self._socket)}", options)  # noqa: PTH100
         call = channel.unary_unary(METHOD)  # without serializers: bytes in, bytes out
         self._failures = grpc.RpcError
-        self._channel, self._ask = channel, lambda request: bytes(call(request, timeout=PATIENCE))
+        self._channel, self._ask = channel, lambda request: bytes(call(request, timeout=PATIENCE_SECONDS))
 
 
 def _failure(socket: str, error: Any) -> str:

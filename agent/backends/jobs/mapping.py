@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent.backends.jobs.files import Patient, said
+from agent.backends.jobs.job_files import Patient, said
 from agent.backends.jobs.problems import Problems
 
 GPUSTAT = "/run/gpustat"

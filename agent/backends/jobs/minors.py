@@ -6,7 +6,7 @@ of NVML, which follow the PCI bus.
 
 from __future__ import annotations
 
-from agent.backends.jobs.files import Patient
+from agent.backends.jobs.job_files import Patient
 
 FOLDER = "driver/nvidia/gpus"
 INFORMATION = 4096

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from itertools import islice
 
-from agent.backends.jobs.files import REFUSED, said
+from agent.backends.jobs.job_files import REFUSED, said
 from agent.backends.jobs.pods import PodDevice
 
 PODS = "/var/log/pods"

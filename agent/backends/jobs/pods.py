@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from agent.backends.jobs.wire import parts, text
+from agent.backends.jobs.protobuf import parts, text
 
 RESPONSE_PODS = 1
 POD_NAME, POD_NAMESPACE, POD_CONTAINERS = 1, 2, 3
@@ -46,7 +46,7 @@ def is_gpu(resource: str) -> bool:
 
 
 def pod_devices(answer: bytes) -> list[PodDevice]:
-    """The GPUs of a ListPodResourcesResponse. Raises WireError."""
+    """The GPUs of a ListPodResourcesResponse. Raises ProtobufError."""
     found: list[PodDevice] = []
     for number, pod in parts(memoryview(answer)):
         if number == RESPONSE_PODS:

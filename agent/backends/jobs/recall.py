@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from agent.backends.jobs.pods import PodDevice
 
-KEEP = 180.0
+KEEP_SECONDS = 180.0
 """Seconds for which its last answer counts."""
 
 
@@ -37,10 +37,10 @@ class Recall:
 
     def within(self, mono: float) -> Sequence[PodDevice]:
         """The pods of the last answer, unless it is too old by now."""
-        if mono - self._at > KEEP:
+        if mono - self._at > KEEP_SECONDS:
             self._pods = ()
         return self._pods
 
     def promise(self, mono: float) -> str:
         """What is shown meanwhile, as the end of a message."""
-        return f"; the pods that it named last are shown for up to {KEEP:.0f} s" if self.within(mono) else ""
+        return f"; the pods that it named last are shown for up to {KEEP_SECONDS:.0f} s" if self.within(mono) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agent.backends.jobs.devices import UNKNOWN, WHOLE, Slot
+from agent.backends.jobs.gpu_slots import UNKNOWN, WHOLE, Slot
 from agent.backends.jobs.holders import Summary
 from agent.backends.jobs.job import Job
 from agent.catalogue import metric
@@ -23,7 +23,7 @@ ENERGY_OF = metric("coldplate_gpu_energy_joules_total")
 SeriesKey = tuple[str, Entity, tuple[str, ...]]
 
 
-class Shown:
+class ShownJobs:
     """What one look shows. `gaps` are those of the look that was ended last."""
 
     def __init__(self) -> None:

@@ -13,10 +13,10 @@ from math import inf
 
 from agent.backends.jobs.job import legible
 
-RETRY = 600.0
+RETRY_SECONDS = 600.0
 """Seconds for which a user without a name is left in peace."""
 MOST = 4096
-PATIENCE = 0.5
+PATIENCE_SECONDS = 0.5
 """Seconds for which a name is waited for, once; it then comes with a later look."""
 
 
@@ -28,7 +28,7 @@ def system_name(uid: int) -> str:
 class Users:
     """`lookup` gives a user's name or raises KeyError or OSError; it is called in a thread of its own."""
 
-    def __init__(self, lookup: Callable[[int], str] = system_name, patience: float = PATIENCE) -> None:
+    def __init__(self, lookup: Callable[[int], str] = system_name, patience: float = PATIENCE_SECONDS) -> None:
         self._lookup = lookup
         self._patience = patience
         self._lock = threading.Lock()
@@ -81,4 +81,4 @@ class Users:
         try:
             return legible(self._lookup(uid)), inf
         except (KeyError, OSError, OverflowError):
-            return "", mono + RETRY
+            return "", mono + RETRY_SECONDS

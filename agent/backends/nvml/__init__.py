@@ -1,5 +1,5 @@
 """NVIDIA GPUs through NVML. Importing this package loads no library: `NvmlSource.open` does."""
 
-from agent.backends.nvml.source import NvmlSource
+from agent.backends.nvml.nvml_source import NvmlSource
 
 __all__ = ["NvmlSource"]

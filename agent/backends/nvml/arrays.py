@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agent.backends.nvml.errors import describe, reason_of
+from agent.backends.nvml.return_codes import describe, reason_of
 from agent.model import Reason
 
 U32_ONES = 2**32 - 1
@@ -21,7 +21,7 @@ SENTINELS = frozenset({U32_ONES, U64_ONES})
 """NVML_VALUE_NOT_AVAILABLE in either width: a number that means that there is none."""
 
 
-class Fault(NamedTuple):
+class SlotFault(NamedTuple):
     """A slot that holds no value, and why. `code` is 0 when the call itself succeeded."""
 
     reason: Reason
@@ -29,20 +29,20 @@ class Fault(NamedTuple):
     code: int = 0
 
 
-_FAULTS: dict[int, Fault] = {}
+_FAULTS: dict[int, SlotFault] = {}
 
 
-def fault_of(code: int) -> Fault:
+def fault_of(code: int) -> SlotFault:
     """The fault for a return code; made once, as a failing field fails on every sample."""
     fault = _FAULTS.get(code)
     if fault is None:
-        fault = _FAULTS[code] = Fault(reason_of(code), describe(code), code)
+        fault = _FAULTS[code] = SlotFault(reason_of(code), describe(code), code)
     return fault
 
 
-Slot = int | float | Fault
+Slot = int | float | SlotFault
 
-_NOT_FINITE = Fault(Reason.MALFORMED, "the answer is not a finite number")
+_NOT_FINITE = SlotFault(Reason.MALFORMED, "the answer is not a finite number")
 
 
 class FieldArray:
@@ -87,12 +87,12 @@ class FieldArray:
             if code:
                 slots.append(fault_of(code))
             elif kind >= kinds:
-                slots.append(Fault(Reason.MALFORMED, f"unknown value type {kind}"))
+                slots.append(SlotFault(Reason.MALFORMED, f"unknown value type {kind}"))
             else:
                 view, items, offset, ones = views[kind]
                 value = view[i * items + offset]
                 if value == ones:
-                    slots.append(Fault(Reason.IMPLAUSIBLE, f"{value:#x} stands for no value"))
+                    slots.append(SlotFault(Reason.IMPLAUSIBLE, f"{value:#x} stands for no value"))
                 elif kind or math.isfinite(value):
                     slots.append(value)
                 else:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.backends.nvml.arrays import SENTINELS, U32_ONES
-from agent.backends.nvml.driver import Device
-from agent.backends.nvml.errors import DriverError, escalate, reason_of
+from agent.backends.nvml.driver import GpuHandle
+from agent.backends.nvml.return_codes import DriverError, escalate, reason_of
 from agent.catalogue.gpu import MEGA, MILLI, PERCENT
 from agent.model import Entity, Gap, Metric, Reading, Reason, Series
 
@@ -66,7 +66,7 @@ def arguments(name: str, labels: tuple[str, ...]) -> tuple[object, ...]:
     return (spec.domains[labels[0]],) if spec.domains else spec.args
 
 
-class Query:
+class DeviceCall:
     """One device call, and the readings that its answer gives."""
 
     def __init__(self, key: str, name: str, args: tuple[object, ...]) -> None:
@@ -85,7 +85,7 @@ class Query:
         """Take the answer as a bit mask that `readings` takes apart."""
         self._masks.append((metric, entity, readings))
 
-    def read(self, device: Device, readings: list[Reading], gaps: list[Gap]) -> None:
+    def read(self, device: GpuHandle, readings: list[Reading], gaps: list[Gap]) -> None:
         """Make the call. Raises DeviceError or SourceError; any other failure costs its own readings."""
         try:
             answer = device.call(self.name, *self._args)

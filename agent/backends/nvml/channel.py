@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.backends.nvml.driver import Device, Driver
-from agent.backends.nvml.errors import DriverError
-from agent.backends.nvml.fabric import FabricReader
+from agent.backends.nvml.driver import Driver, GpuHandle
+from agent.backends.nvml.fabric_reader import FabricReader
 from agent.backends.nvml.mig import MigReader
 from agent.backends.nvml.probe import LanePlan, Plan, Prober
 from agent.backends.nvml.processes import ProcessReader
+from agent.backends.nvml.return_codes import DriverError
 from agent.backends.nvml.wants import Want
-from agent.backends.protocol import DeviceError, Sample
+from agent.backends.protocol import BackendSample, DeviceError
 from agent.model import Gap, GpuIdentity, Instant, Lane, Reading, Reason
 
 
-class GpuChannel:
+class NvmlGpuChannel:
     """Samples one GPU. Its key is the GPU's UUID."""
 
     def __init__(self, driver: Driver, handle: object, identity: GpuIdentity, wanted: Sequence[Want]) -> None:
@@ -23,14 +23,14 @@ class GpuChannel:
         self.identity: GpuIdentity | None = identity
         self._gpu = identity.gpu
         self._driver = driver
-        self._device = Device(driver, handle)
+        self._device = GpuHandle(driver, handle)
         self._wanted = wanted
         self._plan: Plan | None = None
         self._fabric = FabricReader(self._device, self._gpu)
         self._mig = MigReader(driver, self._device, self._gpu)
         self._processes = ProcessReader(self._device, self._gpu)
 
-    def read(self, lane: Lane, now: Instant) -> Sample:
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
         """Read one lane; the first read also probes what the GPU supports.
 
         Raises DeviceError when the GPU is lost or denies everything, SourceError when the driver is gone.
@@ -56,7 +56,7 @@ class GpuChannel:
                 self._mig.read_info(readings, gaps)
         processes = self._processes.read(gaps) if lane is Lane.SLOW else None
         self._refuse_denied(lane, plan, readings)
-        return Sample(readings, (*plan.gaps, *gaps) if gaps else plan.gaps, (), self._device.calls, processes)
+        return BackendSample(readings, (*plan.gaps, *gaps) if gaps else plan.gaps, (), self._device.calls, processes)
 
     def _refuse_denied(self, lane: Lane, plan: LanePlan, readings: list[Reading]) -> None:
         """A GPU that gives nothing at all because it may not is out of order as a whole."""

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.gpu import EVENT_REASONS, RECOVERY_ACTIONS
 from agent.catalogue.links import FABRIC_STATES
 from agent.model import Entity, Metric, Reading, Series
-
-RECOVERY_ACTION_FIELD = 230
-LINK_STATE_FIELD = 165
 
 LINK_UP = {0: 0.0, 1: 1.0, 2: 0.0, 3: 0.0}
 """NVML_NVLINK_STATE_*: inactive, active, sleep, active with traffic disabled (nvidia-ml-py).
@@ -36,9 +34,9 @@ def one_hot(metric: Metric, entity: Entity, names: tuple[str, ...]) -> CodeTable
 
 def field_codes(field: int, metric: Metric, entity: Entity) -> CodeTable | None:
     """The code table of a field that gives a code; None for one that gives a number."""
-    if field == RECOVERY_ACTION_FIELD:
+    if field == nvml.FI_DEV_GET_GPU_RECOVERY_ACTION:
         return one_hot(metric, entity, RECOVERY_ACTIONS)
-    if field == LINK_STATE_FIELD:
+    if field == nvml.FI_DEV_NVLINK_GET_STATE:
         series = Series(metric, entity)
         return {code: (Reading(series, value),) for code, value in LINK_UP.items()}
     return None

@@ -21,7 +21,7 @@ class Driver(Protocol):
         """
 
 
-class Device:
+class GpuHandle:
     """One GPU's handle, and the count of the calls made with it. Used by one thread at a time."""
 
     __slots__ = ("_driver", "calls", "handle")

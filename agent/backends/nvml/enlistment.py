@@ -10,21 +10,21 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.backends.nvml.channel import GpuChannel
+from agent.backends.nvml.channel import NvmlGpuChannel
 from agent.backends.nvml.driver import Driver
 from agent.backends.nvml.errands import Errands
-from agent.backends.nvml.errors import DriverError, escalate_source, reason_of
-from agent.backends.nvml.identity import identify
+from agent.backends.nvml.gpu_identity import identify
+from agent.backends.nvml.return_codes import DriverError, escalate_source, reason_of
 from agent.backends.protocol import Roster, SourceError, Unidentified
 from agent.model import GpuIdentity, Reason
 
-RETRY = 3.0
+RETRY_SECONDS = 3.0
 """Seconds from one question to the next to a GPU that answered with an error."""
-RECOUNT = 10.0
+RECOUNT_SECONDS = 10.0
 """Seconds between two looks at how many GPUs the driver counts."""
 SILENT = "it does not answer when it is asked who it is"
 
-MakeChannel = Callable[[object, GpuIdentity], GpuChannel]
+MakeChannel = Callable[[object, GpuIdentity], NvmlGpuChannel]
 """From a handle and an identity to a channel. Called in a thread of the GPU's own; returns at once."""
 
 
@@ -53,8 +53,8 @@ class Enlistment:
         self._lock = threading.Lock()
         """Over the candidates and the channels, so that a GPU is always one or the other. Never held in a call."""
         self._candidates: dict[int, _Candidate] = {}
-        self._channels: dict[int, GpuChannel] = {}
-        self._joined: tuple[GpuChannel, ...] = ()
+        self._channels: dict[int, NvmlGpuChannel] = {}
+        self._joined: tuple[NvmlGpuChannel, ...] = ()
         self._broken: SourceError | None = None
         self._count = 0
         self._counted = 0.0
@@ -76,11 +76,11 @@ class Enlistment:
             raise self._broken
         for candidate in self._waiting():
             if not self._errands.is_out(candidate.errand):
-                if now - candidate.asked >= RETRY:
+                if now - candidate.asked >= RETRY_SECONDS:
                     self._ask(candidate, now)
             elif now - candidate.asked > self._patience:
                 candidate.reason, candidate.detail = Reason.TIMEOUT, SILENT
-        if now - self._counted >= RECOUNT and self._errands.send("count", self._recount):
+        if now - self._counted >= RECOUNT_SECONDS and self._errands.send("count", self._recount):
             self._counted = now
 
     def roster(self) -> Roster:
@@ -92,7 +92,7 @@ class Enlistment:
             return Roster(self._joined, tuple(missing))
 
     @property
-    def channels(self) -> tuple[GpuChannel, ...]:
+    def channels(self) -> tuple[NvmlGpuChannel, ...]:
         """Those that have joined, as `roster` gave them last."""
         return self._joined
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.backends.nvml.arrays import Fault, FieldArray, Slot
+from agent.backends.nvml.arrays import FieldArray, Slot, SlotFault
 from agent.backends.nvml.calls import factors
 from agent.backends.nvml.codes import CodeTable
-from agent.backends.nvml.driver import Device
-from agent.backends.nvml.errors import DriverError, escalate, reason_of
+from agent.backends.nvml.driver import GpuHandle
+from agent.backends.nvml.return_codes import DriverError, escalate, reason_of
 from agent.catalogue.bindings import Field
 from agent.model import Entity, Gap, Metric, Reading, Reason, Series
 
@@ -51,7 +51,7 @@ class FieldBatch:
         """A number that is the sum of these fields; absent while one of them is."""
         self._sums.append((tuple(self._slot(pair) for pair in pairs), *factors(binding.scale), series))
 
-    def read(self, device: Device, readings: list[Reading], gaps: list[Gap]) -> None:
+    def read(self, device: GpuHandle, readings: list[Reading], gaps: list[Gap]) -> None:
         """Fetch all fields. Raises DeviceError or SourceError; any other failure costs its own readings."""
         if self._array is None:
             self._array = FieldArray(tuple(self._slots))
@@ -59,13 +59,13 @@ class FieldBatch:
             device.call(GET, self._array)
         except DriverError as error:
             escalate(error)
-            fault = Fault(reason_of(error.code), str(error))
+            fault = SlotFault(reason_of(error.code), str(error))
             slots: list[Slot] = [fault] * self._array.count
         else:
             slots = self._array.decode()
         for slot, multiplier, divisor, series in self._values:
             value = slots[slot]
-            if isinstance(value, Fault):
+            if isinstance(value, SlotFault):
                 gaps.append(self._gap(slot, value, series.metric, series.entity))
             else:
                 readings.append(Reading(series, value * multiplier / divisor))
@@ -77,12 +77,12 @@ class FieldBatch:
     def _read_codes(self, slots: list[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
         for slot, table, metric, entity in self._codes:
             value = slots[slot]
-            if isinstance(value, Fault):
+            if isinstance(value, SlotFault):
                 gaps.append(self._gap(slot, value, metric, entity))
             elif (known := table.get(int(value))) is not None:
                 readings.extend(known)
             else:
-                fault = Fault(Reason.MALFORMED, f"code {int(value)} is unknown to this version")
+                fault = SlotFault(Reason.MALFORMED, f"code {int(value)} is unknown to this version")
                 gaps.append(self._gap(slot, fault, metric, entity))
 
     def _read_sums(self, slots: list[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
@@ -90,14 +90,14 @@ class FieldBatch:
             total: int | float = 0
             for slot in parts:
                 value = slots[slot]
-                if isinstance(value, Fault):
+                if isinstance(value, SlotFault):
                     gaps.append(self._gap(slot, value, series.metric, series.entity))
                     break
                 total += value
             else:
                 readings.append(Reading(series, total * multiplier / divisor))
 
-    def _gap(self, slot: int, fault: Fault, metric: Metric, entity: Entity) -> Gap:
+    def _gap(self, slot: int, fault: SlotFault, metric: Metric, entity: Entity) -> Gap:
         field, _ = list(self._slots)[slot]
         name = f"NVML field {field}"
         if fault.code:
@@ -105,7 +105,7 @@ class FieldBatch:
         return Gap(metric, entity, fault.reason, f"{name}: {fault.text}")
 
 
-def fetch(device: Device, pairs: Sequence[Pair]) -> dict[Pair, Slot]:
+def fetch(device: GpuHandle, pairs: Sequence[Pair]) -> dict[Pair, Slot]:
     """Each pair's value or fault, for probing: a driver that refuses the batch is asked in halves."""
     if not pairs:
         return {}
@@ -115,11 +115,11 @@ def fetch(device: Device, pairs: Sequence[Pair]) -> dict[Pair, Slot]:
     except DriverError as error:
         escalate(error)
         if len(pairs) == 1:
-            return {pairs[0]: Fault(reason_of(error.code), str(error), error.code)}
+            return {pairs[0]: SlotFault(reason_of(error.code), str(error), error.code)}
         half = len(pairs) // 2
         return fetch(device, pairs[:half]) | fetch(device, pairs[half:])
     slots = array.decode()
     for (field, _), slot in zip(pairs, slots, strict=True):
-        if isinstance(slot, Fault) and slot.code:
+        if isinstance(slot, SlotFault) and slot.code:
             escalate(DriverError(f"NVML field {field}", slot.code))
     return dict(zip(pairs, slots, strict=True))

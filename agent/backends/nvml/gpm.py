@@ -8,14 +8,14 @@ the next interval is long enough.
 
 from __future__ import annotations
 
-from agent.backends.nvml.arrays import Fault, GpmArray
+from agent.backends.nvml.arrays import GpmArray, SlotFault
 from agent.backends.nvml.calls import factors
-from agent.backends.nvml.driver import Device, Driver
-from agent.backends.nvml.errors import NOT_SUPPORTED, DriverError, escalate, reason_of
+from agent.backends.nvml.driver import Driver, GpuHandle
+from agent.backends.nvml.return_codes import NOT_SUPPORTED, DriverError, escalate, reason_of
 from agent.catalogue.bindings import Gpm
 from agent.model import Gap, Instant, Reading, Series
 
-INTERVAL = 0.11
+INTERVAL_SECONDS = 0.11
 """Seconds between two samples: the documented 100 ms and a tenth more."""
 
 
@@ -42,7 +42,7 @@ class GpmSampler:
     def add(self, binding: Gpm, series: Series) -> None:
         self._wants.append((binding.id, *factors(binding.scale), series))
 
-    def probe(self, device: Device) -> None:
+    def probe(self, device: GpuHandle) -> None:
         """Allocate the buffers and take a trial sample. Raises DriverError when GPM cannot be had."""
         supported = device.call("nvmlGpmQueryDeviceSupport")
         if not supported:
@@ -53,14 +53,14 @@ class GpmSampler:
             self._spare = self._driver.call("nvmlGpmSampleAlloc")
         device.call("nvmlGpmSampleGet", self._spare)
 
-    def read(self, device: Device, now: Instant, readings: list[Reading], gaps: list[Gap]) -> None:
+    def read(self, device: GpuHandle, now: Instant, readings: list[Reading], gaps: list[Gap]) -> None:
         """The newest means; nothing before the second sample. Raises DeviceError or SourceError."""
-        if self._at is None or now.mono - self._at >= INTERVAL:
+        if self._at is None or now.mono - self._at >= INTERVAL_SECONDS:
             self._shown = self._advance(device, now)
         readings.extend(self._shown[0])
         gaps.extend(self._shown[1])
 
-    def _advance(self, device: Device, now: Instant) -> tuple[list[Reading], list[Gap]]:
+    def _advance(self, device: GpuHandle, now: Instant) -> tuple[list[Reading], list[Gap]]:
         first = self._at is None
         # Until this sample is good there is none to count from: counters restart when a GPU is reset.
         self._at = None
@@ -82,7 +82,7 @@ class GpmSampler:
         readings: list[Reading] = []
         gaps: list[Gap] = []
         for value, (metric, multiplier, divisor, series) in zip(self._array.decode(), self._wants, strict=True):
-            if isinstance(value, Fault):
+            if isinstance(value, SlotFault):
                 gaps.append(Gap(series.metric, series.entity, value.reason, f"GPM metric {metric}: {value.text}"))
             else:
                 readings.append(Reading(series, value * multiplier / divisor))

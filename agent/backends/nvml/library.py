@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
-from agent.backends.nvml.errors import FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, DriverError
+from agent.backends.nvml.return_codes import FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, DriverError
 
 PROCESS = struct.Struct("=I4xQII")
 """nvmlProcessInfo_v2_t: process id, used memory, GPU instance, compute instance."""

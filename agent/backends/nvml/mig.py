@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.backends.nvml.arrays import SENTINELS
-from agent.backends.nvml.driver import Device, Driver
-from agent.backends.nvml.errors import INVALID_ARGUMENT, NOT_FOUND, DriverError, escalate, reason_of
+from agent.backends.nvml.driver import Driver, GpuHandle
+from agent.backends.nvml.return_codes import INVALID_ARGUMENT, NOT_FOUND, DriverError, escalate, reason_of
 from agent.catalogue import metric
 from agent.model import Gap, Gpu, Reading, Reason, Series
 
@@ -24,7 +24,7 @@ _PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class _Instance:
-    device: Device
+    device: GpuHandle
     uuid: str
     info: Reading
     parts: tuple[tuple[str, Series], ...]
@@ -33,7 +33,7 @@ class _Instance:
 class MigReader:
     """Reads the MIG instances of one GPU on which MIG is enabled."""
 
-    def __init__(self, driver: Driver, parent: Device, gpu: Gpu) -> None:
+    def __init__(self, driver: Driver, parent: GpuHandle, gpu: Gpu) -> None:
         self._driver = driver
         self._parent = parent
         self._gpu = gpu
@@ -71,7 +71,7 @@ class MigReader:
             for index in range(self._parent.call("nvmlDeviceGetMaxMigDeviceCount")):
                 handle = self._handle(index)
                 if handle is not None:
-                    found.append(self._identify(Device(self._driver, handle)))
+                    found.append(self._identify(GpuHandle(self._driver, handle)))
         except DriverError as error:
             escalate(error)
             gaps.extend(Gap(row, self._gpu, reason_of(error.code), str(error)) for row in (_INFO, *_PARTS.values()))
@@ -87,7 +87,7 @@ class MigReader:
             raise
         return handle
 
-    def _identify(self, device: Device) -> _Instance:
+    def _identify(self, device: GpuHandle) -> _Instance:
         uuid = str(self._ask(device, "nvmlDeviceGetUUID"))
         gpu_instance = str(self._ask(device, "nvmlDeviceGetGpuInstanceId"))
         compute_instance = str(self._ask(device, "nvmlDeviceGetComputeInstanceId"))
@@ -103,7 +103,7 @@ class MigReader:
         parts = tuple((part, Series(row, self._gpu, memory)) for part, row in _PARTS.items())
         return _Instance(device, uuid, Reading(Series(_INFO, self._gpu, labels), 1.0), parts)
 
-    def _ask(self, device: Device, name: str) -> Any:
+    def _ask(self, device: GpuHandle, name: str) -> Any:
         """Call on an instance; it counts as a call of the GPU that it is part of."""
         self._parent.calls += 1
         return device.call(name)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from agent.backends.nvml.arrays import Fault, Slot
-from agent.backends.nvml.calls import SPECS, Query, arguments
+from agent.backends.nvml.arrays import Slot, SlotFault
+from agent.backends.nvml.calls import SPECS, DeviceCall, arguments
 from agent.backends.nvml.codes import EventReasons, field_codes
-from agent.backends.nvml.driver import Device, Driver
-from agent.backends.nvml.errors import (
+from agent.backends.nvml.driver import Driver, GpuHandle
+from agent.backends.nvml.fields import FieldBatch, Pair, fetch
+from agent.backends.nvml.gpm import GpmSampler
+from agent.backends.nvml.return_codes import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,
     PERMANENT_CODES,
@@ -23,18 +25,19 @@ from agent.backends.nvml.errors import (
     escalate,
     reason_of,
 )
-from agent.backends.nvml.fields import FieldBatch, Pair, fetch
-from agent.backends.nvml.gpm import GpmSampler
 from agent.backends.nvml.wants import NvmlBinding, Want, lane_of
 from agent.backends.protocol import DeviceError, SourceError
+from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import ALL_LINKS, Call, Field, Gpm
 from agent.model import Gap, Gpu, Lane, Metric, NvLink, Reason, Series
 
 FAST_CALLS = 7
 """Most device calls in a fast sample: each one takes the driver's locks."""
 _CLOCK = "nvmlDeviceGetClockInfo"
-_LINK_COUNT: Pair = (91, 0)  # NVML_FI_DEV_NVLINK_LINK_COUNT
-_ELSEWHERE = frozenset({"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuFabricInfoV"})  # extras.py
+_LINK_COUNT: Pair = (nvml.FI_DEV_NVLINK_LINK_COUNT, 0)
+_ELSEWHERE = frozenset(
+    {"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuFabricInfoV"}
+)  # MigReader, FabricReader
 
 
 @dataclass(slots=True)
@@ -42,7 +45,7 @@ class LanePlan:
     """What one lane of one GPU reads, and what it cannot."""
 
     fields: FieldBatch = field(default_factory=FieldBatch)
-    queries: list[Query] = field(default_factory=list)
+    queries: list[DeviceCall] = field(default_factory=list)
     gpm: GpmSampler | None = None
     gaps: tuple[Gap, ...] = ()
 
@@ -61,7 +64,7 @@ class _Missing:
     def __init__(self) -> None:
         self._tried: dict[tuple[Lane, Metric, Reason], dict[str, list[str]]] = {}
 
-    def add(self, want: Want, faults: Sequence[tuple[str, Fault]]) -> None:
+    def add(self, want: Want, faults: Sequence[tuple[str, SlotFault]]) -> None:
         denied = any(fault.reason is Reason.DENIED for _, fault in faults)
         reason = Reason.DENIED if denied else faults[0][1].reason
         texts = self._tried.setdefault((lane_of(want.metric, want.bindings[0]), want.metric, reason), {})
@@ -80,7 +83,7 @@ class _Missing:
 class Prober:
     """Makes one GPU's plan."""
 
-    def __init__(self, driver: Driver, device: Device, gpu: Gpu, wanted: Sequence[Want]) -> None:
+    def __init__(self, driver: Driver, device: GpuHandle, gpu: Gpu, wanted: Sequence[Want]) -> None:
         self._device = device
         self._gpu = gpu
         self._wanted = wanted
@@ -88,8 +91,8 @@ class Prober:
         self._missing = _Missing()
         self._served: set[Metric] = set()
         self._gpm = GpmSampler(driver)
-        self._gpm_fault: Fault | None = None
-        self._queries: dict[tuple[str, tuple[object, ...]], tuple[Query, object] | Fault] = {}
+        self._gpm_fault: SlotFault | None = None
+        self._queries: dict[tuple[str, tuple[object, ...]], tuple[DeviceCall, object] | SlotFault] = {}
 
     def plan(self) -> Plan:
         """Ask the device. Raises DeviceError or SourceError when it is out of order as a whole."""
@@ -102,7 +105,7 @@ class Prober:
     def _ask(self) -> Plan:
         self._plan.mig = self._mig_enabled()
         links = fetch(self._device, [_LINK_COUNT])[_LINK_COUNT]
-        self._links: range | Fault = links if isinstance(links, Fault) else range(int(links))
+        self._links: range | SlotFault = links if isinstance(links, SlotFault) else range(int(links))
         self._slots = fetch(self._device, self._pairs())
         self._gpm_fault = self._probe_gpm()
         for want in self._wanted:
@@ -120,14 +123,14 @@ class Prober:
             escalate(error)
             return False
 
-    def _probe_gpm(self) -> Fault | None:
+    def _probe_gpm(self) -> SlotFault | None:
         try:
             self._gpm.probe(self._device)
         except DriverError as error:
             escalate(error)
             if error.code in PERMANENT_CODES or not self._gpm.ready:
                 self._gpm.close()
-                return Fault(reason_of(error.code), str(error), error.code)
+                return SlotFault(reason_of(error.code), str(error), error.code)
         self._plan.lanes[Lane.FAST].gpm = self._gpm
         return None
 
@@ -142,10 +145,10 @@ class Prober:
     def _scopes(self, binding: Field) -> list[Pair]:
         if not binding.per_link:
             return [(binding.id, binding.scope)]
-        return [] if isinstance(self._links, Fault) else [(binding.id, link) for link in self._links]
+        return [] if isinstance(self._links, SlotFault) else [(binding.id, link) for link in self._links]
 
     def _resolve(self, want: Want) -> None:
-        faults: list[tuple[str, Fault]] = []
+        faults: list[tuple[str, SlotFault]] = []
         for binding in want.bindings:
             if isinstance(binding, Call) and binding.name in _ELSEWHERE:
                 return
@@ -156,7 +159,7 @@ class Prober:
             faults.append((_source(binding), fault))
         self._missing.add(want, faults)
 
-    def _take(self, want: Want, binding: NvmlBinding) -> Fault | None:
+    def _take(self, want: Want, binding: NvmlBinding) -> SlotFault | None:
         """Put the binding into the plan, or say why it cannot be."""
         plan = self._plan.lanes[lane_of(want.metric, binding)]
         if isinstance(binding, Field):
@@ -172,7 +175,7 @@ class Prober:
         labels = tuple(zip(want.metric.labels, want.labels, strict=True)) if want.metric.labels else ()
         return Series(want.metric, entity, labels)
 
-    def _take_field(self, want: Want, binding: Field, plan: LanePlan) -> Fault | None:
+    def _take_field(self, want: Want, binding: Field, plan: LanePlan) -> SlotFault | None:
         pair = (binding.id, binding.scope)
         fault = _permanent(self._slots[pair])
         if fault is not None:
@@ -184,13 +187,13 @@ class Prober:
             plan.fields.add(pair, binding, self._series(want))
         return None
 
-    def _take_links(self, want: Want, binding: Field, plan: LanePlan) -> Fault | None:
+    def _take_links(self, want: Want, binding: Field, plan: LanePlan) -> SlotFault | None:
         """A field of each link; a link that is down now stays in, as long as any link offers the field."""
-        if isinstance(self._links, Fault):
-            return Fault(self._links.reason, f"the number of NVLinks is unknown, {self._links.text}")
+        if isinstance(self._links, SlotFault):
+            return SlotFault(self._links.reason, f"the number of NVLinks is unknown, {self._links.text}")
         pairs = self._scopes(binding)
         if not pairs:
-            return None if want.per_link else Fault(Reason.UNSUPPORTED, "the GPU has no NVLink")
+            return None if want.per_link else SlotFault(Reason.UNSUPPORTED, "the GPU has no NVLink")
         faults = [_permanent(self._slots[pair]) for pair in pairs]
         able = [pair for pair, fault in zip(pairs, faults, strict=True) if fault is None]
         if not able:
@@ -207,18 +210,18 @@ class Prober:
                 plan.fields.add(pair, binding, self._series(want, pair[1]))
         return None
 
-    def _take_call(self, want: Want, binding: Call, plan: LanePlan) -> Fault | None:
+    def _take_call(self, want: Want, binding: Call, plan: LanePlan) -> SlotFault | None:
         key = (binding.name, arguments(binding.name, binding.labels))
         if key not in self._queries:
             self._queries[key] = self._try_call(*key)
         tried = self._queries[key]
-        if isinstance(tried, Fault):
+        if isinstance(tried, SlotFault):
             return tried
         query, answer = tried
         spec = SPECS[binding.name]
         part = binding.labels[0] if spec.parts else ""
         if isinstance(answer, dict) and part not in answer:
-            return Fault(Reason.UNSUPPORTED, f"only {query.name} is there, which counts it as used")
+            return SlotFault(Reason.UNSUPPORTED, f"only {query.name} is there, which counts it as used")
         if binding.bit is not None or (want.metric.labels and not binding.labels):
             query.add_mask(want.metric, self._gpu, EventReasons(want.metric, self._gpu, binding.bit).readings)
         else:
@@ -227,24 +230,24 @@ class Prober:
             plan.queries.append(query)
         return None
 
-    def _try_call(self, name: str, args: tuple[object, ...]) -> tuple[Query, object] | Fault:
+    def _try_call(self, name: str, args: tuple[object, ...]) -> tuple[DeviceCall, object] | SlotFault:
         older = SPECS[name].older
-        fault: Fault | None = None
+        fault: SlotFault | None = None
         for candidate in (name, older) if older else (name,):
             try:
                 answer = self._device.call(candidate, *args)
             except DriverError as error:
                 escalate(error)
                 if error.code not in PERMANENT_CODES:
-                    return Query(name, candidate, args), None  # may pass: try again on every sample
+                    return DeviceCall(name, candidate, args), None  # may pass: try again on every sample
                 # Of two failures the telling one: a missing function says nothing about the device.
                 if fault is None or fault.code == FUNCTION_NOT_FOUND:
-                    fault = Fault(reason_of(error.code), describe(error.code), error.code)
+                    fault = SlotFault(reason_of(error.code), describe(error.code), error.code)
                 if error.code == NO_PERMISSION:
                     break
             else:
-                return Query(name, candidate, args), answer
-        return fault or Fault(Reason.UNSUPPORTED, f"{name} was not tried")
+                return DeviceCall(name, candidate, args), answer
+        return fault or SlotFault(Reason.UNSUPPORTED, f"{name} was not tried")
 
     def _hold_to_budget(self) -> None:
         """Move the SM clock to the slow lane when an older driver's fallbacks fill the fast one.
@@ -273,6 +276,6 @@ def _source(binding: NvmlBinding) -> str:
     return f"{binding} of scope {binding.scope}"
 
 
-def _permanent(slot: Slot) -> Fault | None:
+def _permanent(slot: Slot) -> SlotFault | None:
     """The fault, if the device will not offer this field as long as the library is open."""
-    return slot if isinstance(slot, Fault) and slot.code in PERMANENT_CODES else None
+    return slot if isinstance(slot, SlotFault) and slot.code in PERMANENT_CODES else None

@@ -6,8 +6,8 @@ is not made again. On a GPU with MIG the driver tells each process's instance, t
 
 from __future__ import annotations
 
-from agent.backends.nvml.driver import Device
-from agent.backends.nvml.errors import PERMANENT_CODES, DriverError, escalate, reason_of
+from agent.backends.nvml.driver import GpuHandle
+from agent.backends.nvml.return_codes import PERMANENT_CODES, DriverError, escalate, reason_of
 from agent.backends.protocol import GpuProcess
 from agent.catalogue import metric
 from agent.model import Gap, Gpu
@@ -21,7 +21,7 @@ _CALL = "nvmlDeviceGetComputeRunningProcesses_v3"
 class ProcessReader:
     """Lists the compute processes of one GPU."""
 
-    def __init__(self, device: Device, gpu: Gpu) -> None:
+    def __init__(self, device: GpuHandle, gpu: Gpu) -> None:
         self._device = device
         self._gpu = gpu
         self._refusal: Gap | None = None

@@ -22,24 +22,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from agent.backends.file_relay import FileRelay
 from agent.backends.power.hwmon import Hwmon
 from agent.backends.power.ipmi import Ipmi, Transport, open_transport
-from agent.backends.power.pacing import Paced, Repeat, Source, Spawn, spawn_thread
+from agent.backends.power.pacing import Paced, PowerSource, Repeat, Spawn, spawn_thread
 from agent.backends.power.rapl import Rapl
-from agent.backends.power.redfish import Redfish, RedfishConfig
+from agent.backends.power.redfish import Redfish, RedfishSettings
 from agent.backends.power.refusals import Refusals
-from agent.backends.protocol import AbsentError, Sample
-from agent.backends.relay import Relay
+from agent.backends.protocol import AbsentError, BackendSample
 from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
 from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Series
 
 SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
-PATIENCE = 1.0
+PATIENCE_SECONDS = 1.0
 """Seconds that a file is waited for: a meter may go through the firmware."""
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
 
-__all__ = ["SOURCES", "PowerBackend", "RedfishConfig"]
+__all__ = ["SOURCES", "PowerBackend", "RedfishSettings"]
 
 
 class PowerBackend:
@@ -53,7 +53,7 @@ class PowerBackend:
         self,
         order: Sequence[str],
         sysfs: str = "/sys",
-        redfish: RedfishConfig | None = None,
+        redfish: RedfishSettings | None = None,
         ipmi: Callable[[], Transport] = open_transport,
         spawn: Spawn = spawn_thread,
     ) -> None:
@@ -61,10 +61,10 @@ class PowerBackend:
         unknown = [name for name in order if name not in SOURCES]
         if unknown:
             raise ValueError(f"backends.power: {unknown[0]!r} is no source; known are {', '.join(SOURCES)}")
-        self._relay = Relay(self.name, PATIENCE)
+        self._relay = FileRelay(self.name, PATIENCE_SECONDS)
         hwmon = Hwmon(sysfs, self._relay)
         rapl = Rapl(sysfs, self._relay)
-        sources: dict[str, Source] = {"ipmi": Ipmi(ipmi), "hwmon": hwmon}
+        sources: dict[str, PowerSource] = {"ipmi": Ipmi(ipmi), "hwmon": hwmon}
         if redfish is not None:
             sources["redfish"] = Redfish(redfish)
         names = [name for name in dict.fromkeys(order) if name in sources]
@@ -78,7 +78,7 @@ class PowerBackend:
         self._sysfs = (hwmon, rapl)
         self._looked_for = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
 
-    def read(self, lane: Lane, now: Instant) -> Sample:  # noqa: ARG002 - the protocol's signature
+    def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
         """The node's power, if a source answers, and its parts.
 
         Raises AbsentError when this node has none of the sources.
@@ -101,7 +101,7 @@ class PowerBackend:
             readings.append(Reading(LEFT_OUT, left_out))
         if not readings and not gaps and all(paced.absence for paced in self._paced):
             raise AbsentError("; ".join(filter(None, [*(p.absence for p in self._paced), self._looked_for])))
-        return Sample(readings=readings, gaps=gaps, calls=calls + asked)
+        return BackendSample(readings=readings, gaps=gaps, calls=calls + asked)
 
     def close(self) -> None:
         """Release the sources, and end the reader."""

@@ -16,9 +16,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agent.backends.power.files import CountFile, Folder, read_name, read_text
-from agent.backends.protocol import AbsentError, DeviceError, Sample
-from agent.backends.relay import Leg, Relay, Unread
+from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.power.power_files import CountFile, Folder, read_name, read_text
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import names
 from agent.catalogue.node import METERS as METER_ROWS
 from agent.model import Gap, Instant, Node, Reading, Reason, Series
@@ -30,8 +30,8 @@ WHOLES = {"module": MODULE, "grace": GRACE}
 """What other parts are in."""
 
 MICRO = 1e-6
-RESCAN = 60.0
-RESCAN_TROUBLED = 5.0
+RESCAN_SECONDS = 60.0
+RESCAN_TROUBLED_SECONDS = 5.0
 """Seconds after which meters are looked for again while a device cannot be looked into."""
 DEVICES = 1_024
 """Devices that are looked into: a large node has some hundreds of sensors."""
@@ -40,7 +40,7 @@ _PART = re.compile(r"([A-Za-z][A-Za-z0-9 ]{0,31}) Power Socket (\d{1,4})")
 _POWER = re.compile(r"(power\d{1,3})(_average|_input)")
 
 
-class Meter(NamedTuple):
+class HwmonMeter(NamedTuple):
     """One power file; `label` is the meter's name, empty if it has none, and `series` that of a part."""
 
     path: str
@@ -54,7 +54,7 @@ class MeterFiles:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def read(self) -> list[Meter] | DeviceError:
+    def read(self) -> list[HwmonMeter] | DeviceError:
         """The meters, none if it is another kind of device; or why nobody can tell."""
         try:
             if _name_in(f"{self.path}/name") != "power_meter":
@@ -65,7 +65,9 @@ class MeterFiles:
                     for channel in _channels(folder, suffix):
                         channels.setdefault(channel, f"{folder}/{channel}{suffix}")
             labels = {channel: _oem_label(self.path, channel) for channel in channels}
-            return [Meter(path, labels[channel], part_series(labels[channel])) for channel, path in channels.items()]
+            return [
+                HwmonMeter(path, labels[channel], part_series(labels[channel])) for channel, path in channels.items()
+            ]
         except DeviceError as error:
             return error
 
@@ -119,12 +121,12 @@ class Hwmon:
     grace = 0.0
     patience = 0.0
 
-    def __init__(self, sysfs: str, relay: Relay) -> None:
+    def __init__(self, sysfs: str, relay: FileRelay) -> None:
         self._root = f"{sysfs}/class/hwmon"
         self._relay = relay
         self.left_out = 0
-        self._by_device: dict[str, list[Meter]] = {}
-        self._meters: list[Meter] = []
+        self._by_device: dict[str, list[HwmonMeter]] = {}
+        self._meters: list[HwmonMeter] = []
         self._answers: list[int | DeviceError] = []
         self._gaps: list[Gap] = []
         self._rescan = float("-inf")
@@ -148,11 +150,11 @@ class Hwmon:
             raise answer
         return answer * MICRO
 
-    def parts(self, now: Instant) -> Sample:
+    def parts(self, now: Instant) -> BackendSample:
         """The named meters. All meters are looked for and read here, so it comes before `watts`."""
         if now.mono >= self._rescan:
             self._scan(now.mono)
-            self._rescan = now.mono + (RESCAN_TROUBLED if self._gaps else RESCAN)
+            self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
         legs = [Leg(meter.path, [CountFile(meter.path)]) for meter in self._meters]
         answers = self._relay.round(legs, now.mono)
         self._answers = [_answer(meter.path, each) for meter, (each,) in zip(self._meters, answers, strict=True)]
@@ -165,7 +167,7 @@ class Hwmon:
                 gaps.append(Gap(meter.series.metric, Node(), answer.reason, answer.detail))
             else:
                 readings.append(Reading(meter.series, answer * MICRO))
-        return Sample(readings=readings, gaps=gaps, calls=len(self._meters))
+        return BackendSample(readings=readings, gaps=gaps, calls=len(self._meters))
 
     def _scan(self, mono: float) -> None:
         """Find the meters. Those of a device that cannot be looked into now stay known: their own reads will tell."""
@@ -185,10 +187,10 @@ class Hwmon:
                 self._by_device[device] = before.get(device, [])
         self._admit([meter for meters in self._by_device.values() for meter in meters])
 
-    def _admit(self, meters: Sequence[Meter]) -> None:
+    def _admit(self, meters: Sequence[HwmonMeter]) -> None:
         """Know these meters, as many as there may be; of two with one name, the first."""
         self._meters = []
-        parts: dict[Series, Meter] = {}
+        parts: dict[Series, HwmonMeter] = {}
         for meter in meters:
             known = parts.setdefault(meter.series, meter) if meter.series is not None else meter
             if known is not meter:

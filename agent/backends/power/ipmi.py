@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.broker.asking import REMEDY, BrokerClient, BrokerError, explained
-from agent.broker.dcmi import DCMI, DEVICES, TIMEOUT, device, open_device
+from agent.broker.dcmi import DCMI, DEVICES, TIMEOUT_SECONDS, device, open_device
 from agent.model import Reason
 
 MEASURING = 0x40  # bit 6 of the power reading state
@@ -96,7 +96,7 @@ _ERRORS = {
 
 def _fault(error: OSError) -> DeviceError:
     if isinstance(error, TimeoutError):
-        return DeviceError(Reason.TIMEOUT, f"DCMI power reading: no answer within {TIMEOUT:g} s")
+        return DeviceError(Reason.TIMEOUT, f"DCMI power reading: no answer within {TIMEOUT_SECONDS:g} s")
     reason = _ERRORS.get(error.errno or errno.EIO, Reason.LOST)
     where = f"{error.filename}: " if error.filename and not isinstance(error, BrokerError) else ""
     return DeviceError(reason, f"DCMI power reading: {where}{explained(error)}")

@@ -14,12 +14,12 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from agent.backends.protocol import AbsentError, DeviceError, Sample
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.model import Instant, Reason
 
-ABSENT_RETRY = 60.0
-FIRST_RETRY = 5.0
-LAST_RETRY = 15.0
+ABSENT_RETRY_SECONDS = 60.0
+FIRST_RETRY_SECONDS = 5.0
+LAST_RETRY_SECONDS = 15.0
 """So that what is well again shows soon; a controller that works is asked three times as often."""
 
 log = logging.getLogger("coldplate.power")
@@ -32,7 +32,7 @@ def spawn_thread(job: Callable[[], None]) -> None:
     threading.Thread(target=job, name="power-source", daemon=True).start()
 
 
-class Source(Protocol):
+class PowerSource(Protocol):
     """One way to learn the power of the whole node."""
 
     name: str
@@ -59,7 +59,7 @@ class Source(Protocol):
 class Paced:
     """A source, asked no more often than is good for it, with one read in flight at most."""
 
-    def __init__(self, source: Source, spawn: Spawn = spawn_thread) -> None:
+    def __init__(self, source: PowerSource, spawn: Spawn = spawn_thread) -> None:
         self.source = source
         self.watts: float | None = None
         self.fault: DeviceError | None = None
@@ -70,7 +70,7 @@ class Paced:
         self._told = False
         self._asked: float | None = None  # while a read is in flight, when it began
         self._due = float("-inf")
-        self._retry = FIRST_RETRY
+        self._retry = FIRST_RETRY_SECONDS
         self._closed = False
 
     def poll(self, mono: float) -> int:
@@ -100,7 +100,7 @@ class Paced:
             self._spawn(self._ask)
         except (RuntimeError, MemoryError) as error:
             remedy = "raise TasksMax in the unit, or the user's limit of processes"
-            self._asked, self._due = None, mono + FIRST_RETRY
+            self._asked, self._due = None, mono + FIRST_RETRY_SECONDS
             self.watts, self.absence = None, ""
             self.fault = DeviceError(Reason.DENIED, f"{error}; {remedy}")
             return
@@ -120,7 +120,7 @@ class Paced:
         self.watts, self.fault, self.absence = None, None, ""
         if isinstance(answer, AbsentError):
             self.absence = str(answer)
-            self._due = mono + ABSENT_RETRY
+            self._due = mono + ABSENT_RETRY_SECONDS
         elif isinstance(answer, DeviceError):
             self._fail(answer, mono)
         elif isinstance(answer, Exception):
@@ -134,7 +134,7 @@ class Paced:
             self._fail(DeviceError(Reason.IMPLAUSIBLE, f"answered {answer:g} W for a running node"), mono)
         else:
             self.watts = answer
-            self._retry = FIRST_RETRY
+            self._retry = FIRST_RETRY_SECONDS
             self._due = mono + self.source.period
 
     def _fail(self, fault: DeviceError, mono: float) -> None:
@@ -143,7 +143,7 @@ class Paced:
             self._due = mono + self.source.period
             return
         self._due = mono + (self.source.denied_retry if fault.reason is Reason.DENIED else self._retry)
-        self._retry = min(2 * self._retry, LAST_RETRY)
+        self._retry = min(2 * self._retry, LAST_RETRY_SECONDS)
 
 
 def _at_once(job: Callable[[], None]) -> None:
@@ -153,16 +153,16 @@ def _at_once(job: Callable[[], None]) -> None:
 class Repeat:
     """A read of several parts, made once a period and shown again in between."""
 
-    def __init__(self, read: Callable[[Instant], Sample], period: float) -> None:
+    def __init__(self, read: Callable[[Instant], BackendSample], period: float) -> None:
         self._read = read
         self._period = period
         self._due = float("-inf")
-        self._last = Sample()
+        self._last = BackendSample()
 
-    def poll(self, now: Instant) -> Sample:
+    def poll(self, now: Instant) -> BackendSample:
         if now.mono < self._due:
-            return Sample(readings=self._last.readings, gaps=self._last.gaps)
-        self._last = Sample()
+            return BackendSample(readings=self._last.readings, gaps=self._last.gaps)
+        self._last = BackendSample()
         self._due = now.mono + self._period
         self._last = self._read(now)
         return self._last

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.backends.power.files import CountFile, Folder, read_count, read_name
-from agent.backends.protocol import DeviceError, Sample
-from agent.backends.relay import Leg, Relay, Unread
+from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.power.power_files import CountFile, Folder, read_count, read_name
+from agent.backends.protocol import BackendSample, DeviceError
 from agent.catalogue.node import RAPL
 from agent.model import Gap, Instant, Metric, Node, Reading, Reason, Series
 
@@ -19,8 +19,8 @@ ENERGY, PART_ENERGY, PLATFORM_ENERGY = RAPL
 """Gaps are told of the first, which every node with RAPL has."""
 
 MICRO = 1e-6
-RESCAN = 60.0
-RESCAN_TROUBLED = 5.0
+RESCAN_SECONDS = 60.0
+RESCAN_TROUBLED_SECONDS = 5.0
 """Seconds after which zones are looked for again while one of them cannot be looked into."""
 ZONES = 256
 """Zones that are looked into: a node with two sockets has some ten."""
@@ -81,7 +81,7 @@ class Rapl:
 
     period = 1.0
 
-    def __init__(self, sysfs: str, relay: Relay) -> None:
+    def __init__(self, sysfs: str, relay: FileRelay) -> None:
         self._root = f"{sysfs}/class/powercap"
         self.pattern = f"{self._root}/intel-rapl:*"
         self.left_out = 0
@@ -91,11 +91,11 @@ class Rapl:
         self._gaps: list[Gap] = []
         self._rescan = float("-inf")
 
-    def read(self, now: Instant) -> Sample:
+    def read(self, now: Instant) -> BackendSample:
         """Every domain's energy. A zone that hangs costs itself."""
         if now.mono >= self._rescan:
             self._scan(now.mono)
-            self._rescan = now.mono + (RESCAN_TROUBLED if self._gaps else RESCAN)
+            self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
         readings: list[Reading] = []
         gaps = list(self._gaps)
         legs = [Leg(zone, [CountFile(f"{zone}/energy_uj")]) for zone in self._domains]
@@ -105,7 +105,7 @@ class Rapl:
                 readings.append(Reading(domain.series, domain.advance(raw, now.mono)))
             else:
                 gaps.append(_gap(f"{zone}/energy_uj", raw, domain.wrap))
-        return Sample(readings=readings, gaps=gaps, calls=len(self._domains))
+        return BackendSample(readings=readings, gaps=gaps, calls=len(self._domains))
 
     def _scan(self, mono: float) -> None:
         """Find the domains; one that is known already keeps its count."""

@@ -54,7 +54,7 @@ _STATUS = {
 
 
 @dataclass(frozen=True, slots=True)
-class RedfishConfig:
+class RedfishSettings:
     """Where the service is and how to log in. `password_file` holds the password alone.
 
     Raises ValueError for what could not work, or would send the password in clear over a network.
@@ -131,7 +131,7 @@ class Redfish:
     grace = 0.0
     patience = 10.0
 
-    def __init__(self, config: RedfishConfig) -> None:
+    def __init__(self, config: RedfishSettings) -> None:
         self._config = config
         self._connection: http.client.HTTPConnection | None = None
         self._headers: dict[str, str] = {}

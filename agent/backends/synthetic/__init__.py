@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from agent.backends.synthetic.loader import ScenarioError, load_scenario, shipped_scenarios
 from agent.backends.synthetic.scenario import Scenario
-from agent.backends.synthetic.source import SyntheticSource
+from agent.backends.synthetic.synthetic_source import SyntheticSource
 
 __all__ = ["Scenario", "ScenarioError", "SyntheticSource", "load_scenario", "shipped_scenarios"]

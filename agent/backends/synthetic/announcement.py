@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from agent.backends.synthetic.scenario import Fault, Scenario
+from agent.backends.synthetic.scenario import Scenario, ScenarioFault
 
 MOST = 12
 """Faults that are told one by one."""
@@ -20,7 +20,7 @@ def announced(scenario: Scenario, wall: float) -> Iterator[str]:
         yield f"and {len(faults) - MOST} faults more"
 
 
-def _where(fault: Fault) -> str:
+def _where(fault: ScenarioFault) -> str:
     if fault.port:
         return f" of {fault.port}"
     if not fault.gpus:
@@ -29,7 +29,7 @@ def _where(fault: Fault) -> str:
     return f" of link {fault.link} of {gpus}" if fault.kind.startswith("nvlink") else f" of {gpus}"
 
 
-def _when(fault: Fault, wall: float) -> str:
+def _when(fault: ScenarioFault, wall: float) -> str:
     window = fault.window
     again = "" if window.repeat is None else f", again every {window.repeat:g} s"
     if window.at <= 0.0:

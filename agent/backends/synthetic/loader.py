@@ -8,8 +8,9 @@ from math import inf
 from pathlib import Path
 from typing import NoReturn
 
-from agent.backends.synthetic.scenario import Fault, Job, Phase, Scenario, Window
-from agent.backends.synthetic.schema import (
+from agent.backends.synthetic.machines import TOPOLOGIES, Topology
+from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob, ScenarioPhase, Window
+from agent.backends.synthetic.scenario_schema import (
     FAULTS,
     PHASES,
     Parameter,
@@ -21,7 +22,6 @@ from agent.backends.synthetic.schema import (
     span,
     text,
 )
-from agent.backends.synthetic.topology import TOPOLOGIES, Topology
 from agent.backends.synthetic.workloads import TRAFFIC
 from agent.lib import textfile, yamltree
 from agent.lib.wording import one_line, shown
@@ -30,7 +30,7 @@ SHIPPED = Path(__file__).parent / "scenarios"
 MOST_ITEMS = 500
 """Jobs, phases of a job, and faults."""
 _GPUS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
-SHORTEST_REPEAT = 10.0
+SHORTEST_REPEAT_SECONDS = 10.0
 """Seconds. A fault that changes what a GPU does costs a step of the model at each edge."""
 
 
@@ -47,7 +47,7 @@ def load_scenario(name_or_path: str) -> Scenario:
             hint = nearest(name_or_path, _shipped_names())
             raise ScenarioError(f"no shipped scenario is called {shown(name_or_path)}; {hint}")
         path = SHIPPED / f"{name_or_path}.yaml"
-    return _Reader(str(path)).scenario(path.stem, _parsed(path))
+    return _ScenarioReader(str(path)).scenario(path.stem, _parsed(path))
 
 
 def shipped_scenarios() -> list[tuple[str, str]]:
@@ -68,7 +68,7 @@ def _parsed(path: Path) -> object:
         raise ScenarioError(f"{path}:{error.line}: {error.problem}") from None
 
 
-class _Reader:
+class _ScenarioReader:
     """Reads one file; knows its name for the errors."""
 
     def __init__(self, file: str) -> None:
@@ -143,7 +143,7 @@ class _Reader:
             tuple(" ".join(str(note).split()) for note in notes),
         )
 
-    def job(self, raw: object, path: str, machine: Topology) -> Job:
+    def job(self, raw: object, path: str, machine: Topology) -> ScenarioJob:
         words = ("name", "user", "scheduler", "account", "partition")
         known = ("id", "gpus", "phases", "start", "end", "parallelism", "memory", *words)
         keys = self.mapping(raw, path, known, ("id", "gpus", "phases"))
@@ -157,7 +157,7 @@ class _Reader:
         name, user, scheduler, account, partition = (
             str(self.value(keys, word, path, Parameter(text, defaults.get(word, "")))) for word in words
         )
-        return Job(
+        return ScenarioJob(
             str(self.value(keys, "id", path, Parameter(text, None))),
             self.gpus(keys["gpus"], f"{path}.gpus", machine),
             phases,
@@ -171,7 +171,7 @@ class _Reader:
             partition,
         )
 
-    def _phases(self, raw: object, path: str, start: float) -> tuple[tuple[Phase, ...], float | None]:
+    def _phases(self, raw: object, path: str, start: float) -> tuple[tuple[ScenarioPhase, ...], float | None]:
         """The phases one after the other, and when the last one ends (None: never)."""
         items, phases, at = self.sequence(raw, path), [], start
         if not items:
@@ -185,7 +185,7 @@ class _Reader:
             if length is None and number < len(items) - 1:
                 self.fail(f"{here}.duration", "is missing; only the last phase may go on for good")
             values = {name: self.number(keys, name, here, each) for name, each in parameters.items()}
-            phases.append(Phase(kind, Window(at, length), values))
+            phases.append(ScenarioPhase(kind, Window(at, length), values))
             if length is None:
                 return tuple(phases), None
             at += length
@@ -196,7 +196,7 @@ class _Reader:
             self.fail(path, f"expected a mapping of keys, found {shown(item)}")
         return str(self.value(item, "kind", path, Parameter(choice(known), None)))
 
-    def fault(self, raw: object, path: str, machine: Topology) -> Fault:
+    def fault(self, raw: object, path: str, machine: Topology) -> ScenarioFault:
         name = self._kind(raw, path, FAULTS)
         kind = FAULTS[name]
         targets = [word for target in kind.targets for word in target.split("|")]
@@ -208,7 +208,7 @@ class _Reader:
         values = {key: self.value(keys, key, path, each) for key, each in kind.parameters.items()}
         if name == "checkpoint-stall" and float(values["takes"]) >= float(values["every"]):
             self.fail(f"{path}.takes", "must be shorter than `every`")
-        return Fault(
+        return ScenarioFault(
             name,
             self._window(keys, path),
             self.gpus(keys["gpu"], f"{path}.gpu", machine) if "gpu" in keys else (),
@@ -225,8 +225,8 @@ class _Reader:
             self.optional(keys, "repeat", path),
         )
         if window.repeat is not None:
-            if window.repeat < SHORTEST_REPEAT:
-                self.fail(f"{path}.repeat", f"must be at least {SHORTEST_REPEAT:g}s")
+            if window.repeat < SHORTEST_REPEAT_SECONDS:
+                self.fail(f"{path}.repeat", f"must be at least {SHORTEST_REPEAT_SECONDS:g}s")
             if window.duration is not None and window.duration >= window.repeat:
                 self.fail(f"{path}.duration", "must be shorter than `repeat`")
         return window
@@ -259,7 +259,7 @@ class _Reader:
             self.fail(path, f"{machine.name} has GPUs 0 to {machine.gpus - 1}, each named once; found {shown(raw)}")
         return tuple(found)
 
-    def _apart(self, jobs: Sequence[Job]) -> None:
+    def _apart(self, jobs: Sequence[ScenarioJob]) -> None:
         """Two jobs must not hold a GPU at the same time: the model has no time-slicing."""
         for number, job in enumerate(jobs):
             for other, before in enumerate(jobs[:number]):
@@ -268,7 +268,7 @@ class _Reader:
                     self.fail(f"jobs[{number}].gpus", f"GPU {min(shared)} is held by jobs[{other}] at the same time")
 
 
-def _end(job: Job) -> float:
+def _end(job: ScenarioJob) -> float:
     return inf if job.window.duration is None else job.window.at + job.window.duration
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import floor
 
 from agent.backends.synthetic import levels as ch
-from agent.backends.synthetic.scenario import Job
+from agent.backends.synthetic.scenario import ScenarioJob
 from agent.backends.synthetic.track import Track
 from agent.catalogue import metric
 from agent.model import Gpu, Instant, Labels, Node, Reading, Series
@@ -15,7 +15,7 @@ from agent.model import Gpu, Instant, Labels, Node, Reading, Series
 class PlacedJob:
     """A job and its GPUs. Advances with the tracks that it is given: one thread only."""
 
-    def __init__(self, job: Job, gpus: Sequence[Gpu], tracks: Sequence[Track]) -> None:
+    def __init__(self, job: ScenarioJob, gpus: Sequence[Gpu], tracks: Sequence[Track]) -> None:
         self._job, self._tracks = job, tracks
         self._before: list[float] = []
         self._started = 0.0

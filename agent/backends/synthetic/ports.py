@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import inf
 
 from agent.backends.synthetic import levels as ch
-from agent.backends.synthetic.faults import Spoiler, Tally
+from agent.backends.synthetic.fault_effects import Spoiler, Tally
 from agent.backends.synthetic.noise import share
-from agent.backends.synthetic.plan import Offer
-from agent.backends.synthetic.scenario import Fault, Scenario
+from agent.backends.synthetic.offered_series import Offer
+from agent.backends.synthetic.scenario import Scenario, ScenarioFault
 from agent.backends.synthetic.track import Track
 from agent.model import Gap, IbPort, Lane, Reading, Series
 
@@ -27,7 +27,7 @@ Traffic = tuple[float, float]
 _WAYS = (ch.FABRIC_TX, ch.FABRIC_RX)
 
 
-class Port:
+class SyntheticPort:
     """A port of the node. Advances with the tracks that it is given: one thread only."""
 
     def __init__(self, scenario: Scenario, number: int, tracks: list[Track], offers: list[Offer]) -> None:
@@ -152,5 +152,5 @@ class Port:
 _COLD = {"info": 1.0}
 
 
-def _of_counter(faults: list[Fault], like: Fault) -> list[Fault]:
+def _of_counter(faults: list[ScenarioFault], like: ScenarioFault) -> list[ScenarioFault]:
     return [f for f in faults if f.kind == "ib-errors" and f.options["counter"] == like.options["counter"]]

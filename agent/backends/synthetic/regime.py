@@ -6,7 +6,7 @@ from math import inf
 from typing import NamedTuple
 
 from agent.backends.synthetic.levels import POWER_BRAKE, Cycle
-from agent.backends.synthetic.scenario import Fault, Job, Phase, Scenario, Window
+from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob, ScenarioPhase, Window
 from agent.backends.synthetic.workloads import Worker, capped, slowed
 
 WHOLE_JOB = frozenset({"checkpoint-stall", "lost"})
@@ -43,7 +43,7 @@ class Director:
         )
         self._cycles: dict[tuple[int, ...], Cycle] = {}
 
-    def job_at(self, t: float) -> Job | None:
+    def job_at(self, t: float) -> ScenarioJob | None:
         """The job that holds the GPU."""
         return next((job for job in self._jobs if job.window.holds(t)), None)
 
@@ -101,7 +101,13 @@ class Director:
         job = self.job_at(t)
         return self._base(job, _phase_at(job, t) if job is not None else None, [], [])
 
-    def _cycle(self, job: Job | None, phase: Phase | None, mine: list[Fault], theirs: list[Fault]) -> Cycle:
+    def _cycle(
+        self,
+        job: ScenarioJob | None,
+        phase: ScenarioPhase | None,
+        mine: list[ScenarioFault],
+        theirs: list[ScenarioFault],
+    ) -> Cycle:
         if any(fault.kind == "lost" for fault in mine):
             return self._worker.off()
         cycle = self._base(job, phase, mine, theirs)
@@ -115,7 +121,13 @@ class Director:
                 cycle = capped(cycle, values["watts"])
         return cycle
 
-    def _base(self, job: Job | None, phase: Phase | None, mine: list[Fault], theirs: list[Fault]) -> Cycle:
+    def _base(
+        self,
+        job: ScenarioJob | None,
+        phase: ScenarioPhase | None,
+        mine: list[ScenarioFault],
+        theirs: list[ScenarioFault],
+    ) -> Cycle:
         if job is None or phase is None:
             return self._worker.idle()
         if any(fault.kind == "lost" for fault in theirs):
@@ -129,5 +141,5 @@ class Director:
         return self._worker.work(phase.kind, job, phase.parameters, self._gpu)
 
 
-def _phase_at(job: Job, t: float) -> Phase | None:
+def _phase_at(job: ScenarioJob, t: float) -> ScenarioPhase | None:
     return next((phase for phase in job.phases if phase.window.holds(t)), None)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import floor, inf
 
-from agent.backends.synthetic.topology import Topology
+from agent.backends.synthetic.machines import Topology
 
 EDGE = 1e-6
 """Two moments nearer than this are the same moment: an edge must not be lost to rounding."""
@@ -58,7 +58,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class ScenarioPhase:
     """A stretch of a job: what its GPUs do. `parameters` are those of the kind, all of them present."""
 
     kind: str
@@ -67,12 +67,12 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ScenarioJob:
     """A job on some of the node's GPUs. `memory` is its share of each GPU's memory."""
 
     id: str
     gpus: tuple[int, ...]
-    phases: tuple[Phase, ...]
+    phases: tuple[ScenarioPhase, ...]
     window: Window
     name: str = ""
     user: str = ""
@@ -84,7 +84,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ScenarioFault:
     """Something that goes wrong, or is done to the node, while its window holds.
 
     Of `gpus`, `port` and `link`, those that the kind needs are set. `parameters` are numbers, `options` words.
@@ -107,6 +107,6 @@ class Scenario:
     description: str
     topology: Topology
     seed: int = 1
-    jobs: tuple[Job, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    jobs: tuple[ScenarioJob, ...] = ()
+    faults: tuple[ScenarioFault, ...] = ()
     expect: tuple[str, ...] = ()

@@ -17,11 +17,11 @@ from agent.backends.synthetic.regime import Director, Regime
 from agent.backends.synthetic.scenario import Scenario
 from agent.backends.synthetic.workloads import slowed
 
-TAU = 25.0  # seconds: how slowly a heat sink follows its load
+TAU_SECONDS = 25.0  # seconds: how slowly a heat sink follows its load
 SW_FLOOR = 0.55  # of the power: below it the driver alone cannot cool the GPU, and the hardware cuts in
 HW_FLOOR = 0.25
 RIPPLE = 0.015  # of the mean power
-KEPT = 5.0  # seconds of the past that stay answerable without walking again
+KEPT_SECONDS = 5.0  # seconds of the past that stay answerable without walking again
 
 
 class Segment:
@@ -44,12 +44,12 @@ class Segment:
         """The temperature at the start of each piece, once the swing of the cycle has settled."""
         swing, factor = 0.0, 1.0
         for target, duration in zip(self._targets, self.cycle.durations, strict=True):
-            keep = exp(-duration / TAU)
+            keep = exp(-duration / TAU_SECONDS)
             swing, factor = target + (swing - target) * keep, factor * keep
         at, starts = swing / (1.0 - factor), []
         for target, duration in zip(self._targets, self.cycle.durations, strict=True):
             starts.append(at)
-            at = target + (at - target) * exp(-duration / TAU)
+            at = target + (at - target) * exp(-duration / TAU_SECONDS)
         return starts
 
     def begin(self, totals: list[float], ripple: float, temperature: float, mean: float) -> None:
@@ -69,22 +69,22 @@ class Segment:
     def _settled(self, t: float) -> float:
         _, piece, into = self.cycle.locate(t - self.origin)
         target = self._targets[piece]
-        return target + (self._steady[piece] - target) * exp(-into / TAU)
+        return target + (self._steady[piece] - target) * exp(-into / TAU_SECONDS)
 
     def temperature(self, t: float) -> float:
-        return self._settled(t) + self._coefficient * exp((self.start - t) / TAU)
+        return self._settled(t) + self._coefficient * exp((self.start - t) / TAU_SECONDS)
 
     def mean_temperature(self, t: float) -> float:
         """Without the swing of the cycle: what decides on throttling."""
         target, excess = self.mean
-        return target + excess * exp((self.start - t) / TAU)
+        return target + excess * exp((self.start - t) / TAU_SECONDS)
 
     def crossing(self, limit: float) -> float:
         """When the mean temperature will reach `limit` from below; infinity if never."""
         target, excess = self.mean
         if target <= limit or target + excess >= limit:
             return inf
-        return self.start + TAU * log(excess / (limit - target))
+        return self.start + TAU_SECONDS * log(excess / (limit - target))
 
     def totals(self, t: float, ripple: float) -> list[float]:
         sums = self.cycle.added(self._offset, t - self.origin)
@@ -151,7 +151,7 @@ class Track:
             segments.append(last)
         if t < last.start:
             return next(each for each in reversed(segments) if each.start <= t)
-        while len(segments) > 1 and segments[0].end < t - KEPT:
+        while len(segments) > 1 and segments[0].end < t - KEPT_SECONDS:
             del segments[0]
         return last
 

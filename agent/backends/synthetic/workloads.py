@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from agent.backends.synthetic import levels as ch
 from agent.backends.synthetic.levels import Cycle, Levels
+from agent.backends.synthetic.machines import Topology
 from agent.backends.synthetic.noise import share, spread
-from agent.backends.synthetic.scenario import Job
-from agent.backends.synthetic.topology import Topology
+from agent.backends.synthetic.scenario import ScenarioJob
 
 CAP = 0.99  # the board holds its mean a little below the limit
 CAPPED = 0.90  # from this share of the limit on, the software power cap holds the clocks
@@ -102,7 +102,7 @@ class Worker:
             tensor=0.4 * busy, dram=0.4 * busy, pcie=pcie,
         )  # fmt: skip
 
-    def work(self, kind: str, job: Job, parameters: Mapping[str, float], gpu: int) -> Cycle:
+    def work(self, kind: str, job: ScenarioJob, parameters: Mapping[str, float], gpu: int) -> Cycle:
         """The cycle of a phase of that kind."""
         if kind == "training":
             return Cycle(self._iteration(job, parameters, gpu))
@@ -121,7 +121,7 @@ class Worker:
             return self.allocated()
         raise AssertionError(f"no profile for the phase kind {kind}")
 
-    def _traffic(self, job: Job, gpu: int) -> Shares:
+    def _traffic(self, job: ScenarioJob, gpu: int) -> Shares:
         computing, fabric, exchanging, peak = TRAFFIC[job.parallelism]
         if job.parallelism == "pipeline" and gpu not in (job.gpus[0], job.gpus[-1]):
             fabric = peak = 0.0  # only the first and the last stage on a node talk to other nodes
@@ -129,14 +129,14 @@ class Worker:
             computing = exchanging = 0.0
         return computing, fabric, exchanging, peak
 
-    def _compute(self, power: float, busy: float, job: Job, gpu: int) -> Levels:
+    def _compute(self, power: float, busy: float, job: ScenarioJob, gpu: int) -> Levels:
         nvlink, fabric, _, _ = self._traffic(job, gpu)
         return self.level(
             power, busy, memory=0.52, sm=0.92, occupancy=0.41, tensor=0.56, dram=0.48, fp=(0.0, 0.06, 0.02),
             nvlink=nvlink, fabric=fabric, pcie=(0.004, 0.012),
         )  # fmt: skip
 
-    def _iteration(self, job: Job, parameters: Mapping[str, float], gpu: int) -> list[tuple[float, Levels]]:
+    def _iteration(self, job: ScenarioJob, parameters: Mapping[str, float], gpu: int) -> list[tuple[float, Levels]]:
         """Compute, exchange gradients, a short gap on the host."""
         power, busy, period = parameters["power"], parameters["utilization"], parameters["iteration"]
         _, _, nvlink, fabric = self._traffic(job, gpu)
@@ -177,7 +177,7 @@ class Worker:
         burst = self.level(0.85, memory=0.5, sm=0.9, occupancy=0.4, tensor=0.5, dram=0.45, pcie=(0.004, 0.35))
         return Cycle([(4.0 * busy, burst), (4.0 * (1.0 - busy), self._little(0.0, pcie=(0.002, 0.40)))])
 
-    def stalled(self, writer: bool, window: tuple[float, float], job: Job, gpu: int) -> Cycle:
+    def stalled(self, writer: bool, window: tuple[float, float], job: ScenarioJob, gpu: int) -> Cycle:
         """A checkpoint that one rank writes while the others wait for it: `window` is (every, takes)."""
         every, takes = window
         stall = self._little(0.01, pcie=(0.10, 0.002)) if writer else self._spin()

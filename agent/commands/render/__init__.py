@@ -75,7 +75,7 @@ def _write(what: str, out: Path | None) -> int:
 
 def _render_rules(arguments: argparse.Namespace) -> int:
     from agent.commands.render import rules
-    from agent.wiring.rules import load_files
+    from agent.wiring.alerting import load_files
 
     if arguments.out is None:
         raise ConfigError("render rules: give the directory for the files with --out DIR")
@@ -96,9 +96,9 @@ def _document(what: str) -> str:
     if what == "config-file":
         return reference.default_file()
     if what == "scenarios":
-        from agent.backends.synthetic import document
+        from agent.backends.synthetic import scenario_document
 
-        return document.render()
-    from exporters.document import render
+        return scenario_document.render()
+    from exporters.metrics_document import render
 
     return render()

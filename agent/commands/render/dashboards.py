@@ -38,7 +38,7 @@ def used(arguments: argparse.Namespace) -> bool:
 
 def render(arguments: argparse.Namespace) -> int:
     """Writes the dashboards into the directory, and says which; the exit status. Raises ConfigError."""
-    from dashboards.site import PREFIX, Site, dashboards
+    from dashboards.relabel import PREFIX, Relabelling, dashboards
 
     out: Path | None = arguments.out
     if out is None:
@@ -49,7 +49,7 @@ def render(arguments: argparse.Namespace) -> int:
     if not _PREFIX.fullmatch(prefix):
         raise ConfigError(f"--prefix: {prefix!r} cannot begin a metric's name; use letters, digits and _")
     try:
-        for name, text in dashboards(Site(_labels(arguments.label), prefix, arguments.datasource)):
+        for name, text in dashboards(Relabelling(_labels(arguments.label), prefix, arguments.datasource)):
             replace_file(out / name, text.encode())
             print(out / name)
     except OSError as error:
@@ -58,7 +58,7 @@ def render(arguments: argparse.Namespace) -> int:
 
 
 def _labels(given: list[str]) -> dict[str, str]:
-    from dashboards.site import LABELS
+    from dashboards.relabel import LABELS
 
     labels: dict[str, str] = {}
     for each in given:

@@ -17,7 +17,7 @@ from agent.lib.commandline import Parser
 
 if TYPE_CHECKING:
     from alerts.rulefile import RuleFile
-    from alerts.unittests.document import Document
+    from alerts.unittests.unit_test_file import Document
 
 HELP = "check and test Prometheus rule files"
 DESCRIPTION = "Check and test Prometheus rule files, as the daemon evaluates them."
@@ -68,13 +68,13 @@ def _check(path: Path) -> bool:
 
 def _test(path: Path) -> bool:
     from alerts.rulefile import RuleFileError
-    from alerts.unittests import document, runner
+    from alerts.unittests import runner, unit_test_file
 
     print(f"Unit Testing:  {path}", flush=True)
     try:
-        tests = document.load(path, handed=True)
+        tests = unit_test_file.load(path, handed=True)
         rules = _rules_of(tests)
-    except (document.TestFileError, RuleFileError) as error:
+    except (unit_test_file.TestFileError, RuleFileError) as error:
         return _fail(f"  {problem}" for problem in error.problems)
     failed = runner.run(tests, rules)
     if failed:

@@ -14,7 +14,7 @@ from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import Expression, FunctionCall, VectorSelector, parts_of
 from alerts.rulefile import RecordingRule, RuleFile
 from alerts.yamlnodes import Problem
-from exporters.document import labels_of
+from exporters.metrics_document import labels_of
 
 PREFIX = "coldplate_"
 OF_DRIVERS = "coldplate_infiniband_"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from alerts.promql.aggregations import Grouping
-from alerts.promql.errors import PromqlError
 from alerts.promql.labels import METRIC_NAME
 from alerts.promql.matchers import Matcher
 from alerts.promql.matching import Matching
+from alerts.promql.query_errors import PromqlError
 from alerts.promql.syntax.cursor import Cursor
 from alerts.promql.syntax.flaw import FlawError
 from alerts.promql.syntax.literals import is_text, quoted, unquoted

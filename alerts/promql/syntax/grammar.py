@@ -12,7 +12,7 @@ from dataclasses import replace
 from alerts.promql.aggregations import Grouping
 from alerts.promql.labels import METRIC_NAME
 from alerts.promql.matchers import Matcher
-from alerts.promql.syntax import checks
+from alerts.promql.syntax import tree_checks
 from alerts.promql.syntax.bounds import DEEPEST
 from alerts.promql.syntax.clauses import read_grouping, read_matchers, read_matching, read_string
 from alerts.promql.syntax.cursor import Cursor
@@ -92,7 +92,7 @@ class Grammar:
             scalars = left.value_type is ValueType.SCALAR and right.value_type is ValueType.SCALAR
             gives = ValueType.SCALAR if scalars else ValueType.VECTOR
             left = BinaryExpr(operator, left, right, matching, as_bool, left.at, operator_at, gives)
-            self._note(checks.check_binary(left))
+            self._note(tree_checks.check_binary(left))
         self._depth -= 1
         return left
 
@@ -117,7 +117,7 @@ class Grammar:
         if isinstance(operand, NumberLiteral):
             return NumberLiteral(-operand.value if sign == "-" else operand.value, at)
         node = UnaryExpr(sign, operand, at, operand.value_type)
-        self._note(checks.check_unary(node))
+        self._note(tree_checks.check_unary(node))
         return node
 
     def _unnamed(self) -> Expression:
@@ -153,7 +153,7 @@ class Grammar:
         if cursor.kind == "{":
             matchers += read_matchers(cursor)
         node = VectorSelector(name, tuple(matchers), at)
-        self._note(checks.check_selector(node))
+        self._note(tree_checks.check_selector(node))
         return node
 
     def _aggregation(self, operator: str, at: int) -> Expression:
@@ -179,7 +179,7 @@ class Grammar:
             raise FlawError(at, f"{problem}, expected {count}, got {len(arguments)}")
         parameter = arguments[0] if count == 2 else None
         node = AggregateExpr(operator, parameter, arguments[-1], grouping or Grouping(without=False, labels=()), at)
-        self._note(checks.check_aggregate(node))
+        self._note(tree_checks.check_aggregate(node))
         return node
 
     def _call(self, name: str, at: int) -> Expression:
@@ -192,7 +192,7 @@ class Grammar:
             near = difflib.get_close_matches(name, SIGNATURES, 1, 0.75)
             raise FlawError(at, f'unknown function with name "{name}"' + (f"; did you mean {near[0]}?" if near else ""))
         node = FunctionCall(name, tuple(arguments), at, SIGNATURES[name].gives)
-        self._note(checks.check_call(node))
+        self._note(tree_checks.check_call(node))
         return node
 
     def _arguments(self) -> list[Expression]:
@@ -227,7 +227,7 @@ class Grammar:
         if not cursor.skip("]"):
             cursor.unexpected("subquery selector", '"]"')
         node = Subquery(operand, range_ns, step_ns, operand.at, step_at)
-        self._note(checks.check_subquery(node))
+        self._note(tree_checks.check_subquery(node))
         return node
 
     def _matrix(self, operand: Expression, range_ns: int, bracket: int) -> Expression:

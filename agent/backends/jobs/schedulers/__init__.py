@@ -1,7 +1,7 @@
 """The schedulers that are known, one file each: a file that is put here is found.
 
 Each has a constant SCHEDULER, and says in its docstring where its facts are from. Its variables must stand in
-agent/broker/variables.py as well: what a privileged process tells is listed where it runs.
+agent/broker/job_variables.py as well: what a privileged process tells is listed where it runs.
 """
 
 from __future__ import annotations

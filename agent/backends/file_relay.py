@@ -1,0 +1,368 @@
+"""Reads many files with one thread, and lets a file that hangs keep that thread and stop nobody else.
+
+A read of sysfs or procfs may hang for a minute or for ever: an adapter whose firmware does not answer, a disk that is
+gone. So a caller hands over legs, each of them the files of one device, and one reader goes through them all. When a
+file keeps it for longer than `QUICK_SECONDS`, another reader takes over the devices that wait; when that file has not
+answered after the caller's patience it is left to its reader, and another one reads on behind it. A device keeps two
+readers at most, since one whose firmware hangs answers nothing, and a file never has more than one read in flight.
+
+While nothing hangs this is one thread and one hand-over for a round, and none for a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
+
+from agent.model import Reason
+
+log = logging.getLogger("coldplate.backend")
+
+QUICK_SECONDS = 0.03
+"""Seconds without any progress after which another reader takes over what waits."""
+PATIENCE_SECONDS = 0.5
+"""Seconds after which a file is left to its reader, unless the caller has another patience."""
+LONGEST = 3.0
+"""Times the patience that one device may take in a round, however many of its files are slow."""
+PER_DEVICE = 2
+"""Readers that one device may keep."""
+READERS = 32
+"""Threads that there may be in all, however many devices hang."""
+FIRST = 0.25
+"""Share of them that no device gets as its second: a dozen adapters may hang whole, and the next one is still read."""
+TOLD = 64
+"""Paths of which it is remembered that the log told of them."""
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Item(Protocol[R_co]):
+    """One thing to read, named by its path. Never read by two threads at once."""
+
+    path: str
+
+    def read(self) -> R_co:
+        """What it says now. Errors are for the item to turn into an answer; what it raises is a defect, and logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leg(Generic[R]):
+    """The items of one device, read one after another; `name` is the device's."""
+
+    name: str
+    items: Sequence[Item[R]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """An item that did not answer in this round, or was not asked, and why."""
+
+    reason: Reason
+    detail: str
+
+
+_PENDING: Any = object()
+
+
+class _Walk:
+    """One leg in one round."""
+
+    __slots__ = ("cursor", "found", "leg", "readers", "settled", "skipped", "took")
+
+    def __init__(self, leg: Leg[Any]) -> None:
+        self.leg = leg
+        self.cursor = iter(range(len(leg.items)))
+        """Shared by the leg's readers: each takes the next item from it, in one step of the interpreter."""
+        self.found: list[Any] = [_PENDING] * len(leg.items)
+        self.skipped: frozenset[str] = frozenset()
+        """Items that hang since an earlier round."""
+        self.readers = 0
+        self.took = 0.0
+        self.settled = False
+
+
+class _ReaderThread:
+    """A thread that reads, and where it is. `left` is set when a round goes on without it."""
+
+    __slots__ = ("at", "left", "path", "seen", "still", "walk")
+
+    def __init__(self) -> None:
+        self.walk: _Walk | None = None
+        self.at = -1
+        self.left = False
+        self.path = ""
+        self.seen: tuple[_Walk | None, int] | None = None
+        self.still = 0.0
+
+
+class _Round:
+    """What all readers share of one round."""
+
+    __slots__ = ("left", "over", "readers", "troubled", "waiting", "walks")
+
+    def __init__(self, legs: Sequence[Leg[Any]]) -> None:
+        self.walks = [_Walk(leg) for leg in legs]
+        self.waiting = deque(self.walks)
+        self.left = len(self.walks)
+        self.readers: list[_ReaderThread] = []
+        self.troubled = False
+        self.over = threading.Event()
+
+    def settle(self, walk: _Walk) -> None:
+        """Nothing more is expected of this leg."""
+        if not walk.settled:
+            walk.settled = True
+            self.left -= 1
+            if not self.left:
+                self.over.set()
+
+
+class FileRelay:
+    """The readers of one backend. `patience` is in seconds, `readers` the most threads that there may be."""
+
+    def __init__(self, name: str, patience: float = PATIENCE_SECONDS, readers: int = READERS) -> None:
+        self._name = name
+        self._patience = patience
+        self._most = readers
+        self._lock = threading.Lock()
+        self._orders: SimpleQueue[tuple[_Round, _ReaderThread] | None] = SimpleQueue()
+        self._threads = 0
+        self._spare = False
+        """Whether one of the threads waits for the next round."""
+        self._closed = False
+        self._hanging: dict[str, dict[str, float]] = {}
+        """For each leg, the items that were left to their readers, and since when, in monotonic seconds."""
+        self._shortage = Unread(Reason.TIMEOUT, "not read")
+        self._told: set[str] = set()
+        self._defects: set[tuple[str, type[BaseException]]] = set()
+
+    def round(self, legs: Sequence[Leg[R]], mono: float) -> list[list[R | Unread]]:
+        """What each item of each leg says, in their order. Called by one thread, at `mono` on the monotonic clock.
+
+        Returns when every item answered, or has been waited for as long as it is worth.
+        """
+        work = _Round(legs)
+        with self._lock:
+            self._closed = False
+            if self._hanging:
+                self._spare_hanging(work)
+            if work.waiting and not self._send(work):
+                self._give_up(work)
+        while work.left and not work.over.wait(QUICK_SECONDS):
+            with self._lock:
+                self._look(work, mono)
+        if work.troubled:
+            answers = [self._explained(walk, mono) for walk in work.walks]
+        else:
+            answers = [walk.found for walk in work.walks]
+        if self._told:
+            self._tell_cured(legs, answers)
+        return answers
+
+    def holds(self, leg: str, path: str) -> bool:
+        """Whether a reader hangs in this item: nobody else may touch what belongs to it."""
+        return path in self._hanging.get(leg, ())
+
+    def close(self) -> None:
+        """End the thread that waits. A later round starts another one; those that hang end when they can."""
+        with self._lock:
+            self._closed = True
+            if self._spare:
+                self._spare = False
+                self._orders.put(None)
+
+    # The caller's side. All of it is under the lock.
+
+    def _spare_hanging(self, work: _Round) -> None:
+        """Touch nothing that hangs, and nothing of a device that keeps as many readers as it may."""
+        for walk in work.walks:
+            hanging = self._hanging.get(walk.leg.name)
+            if hanging:
+                walk.skipped = frozenset(hanging)
+                work.troubled = True
+                if len(hanging) >= PER_DEVICE:
+                    work.waiting.remove(walk)
+                    work.settle(walk)
+
+    def _send(self, work: _Round) -> bool:
+        """Put another reader to work; False if there may be none."""
+        reader = _ReaderThread()
+        if self._spare:
+            self._spare = False
+            self._orders.put((work, reader))
+        elif self._threads >= self._most:
+            self._shortage = Unread(Reason.TIMEOUT, f"not read: {self._threads} reads hang, and no more may be begun")
+            return False
+        else:
+            thread = threading.Thread(target=self._run, args=(work, reader), name=f"{self._name}-reader", daemon=True)
+            try:
+                thread.start()
+            except (RuntimeError, MemoryError) as error:
+                detail = f"not read: {error}; raise TasksMax in the unit, or the user's limit of processes"
+                self._shortage = Unread(Reason.DENIED, detail)
+                return False
+            self._threads += 1
+        work.readers.append(reader)
+        return True
+
+    def _look(self, work: _Round, mono: float) -> None:
+        """See who stands still: a reader that is twice at the same place."""
+        moving = False
+        for reader in tuple(work.readers):
+            place = (reader.walk, reader.at)
+            if place != reader.seen:
+                reader.seen, reader.still, moving = place, 0.0, True
+            else:
+                reader.still += QUICK_SECONDS
+            walk = reader.walk
+            if walk is not None:
+                walk.took += QUICK_SECONDS
+                if reader.still >= self._patience or walk.took >= LONGEST * self._patience:
+                    self._leave(work, reader, walk, mono)
+        if work.waiting and not moving and not self._send(work) and not work.readers:
+            self._give_up(work)
+
+    def _leave(self, work: _Round, reader: _ReaderThread, walk: _Walk, mono: float) -> None:
+        """Go on without this reader; another one may read on behind it."""
+        reader.left = True  # and only then look where it is: it reads nothing more once this is set
+        reader.path = walk.leg.items[reader.at].path
+        hanging = self._hanging.setdefault(walk.leg.name, {})
+        hanging[reader.path] = mono
+        work.readers.remove(reader)
+        work.troubled = True
+        walk.readers -= 1
+        if reader.still >= self._patience:
+            self._tell("a read hangs; going on without it", reader.path)
+        else:
+            self._tell("reads are slow; going on without the rest of them", walk.leg.name)
+        if walk.settled:
+            return
+        more = reader.at + 1 < len(walk.leg.items) and walk.took < LONGEST * self._patience
+        if more and len(hanging) < PER_DEVICE and self._threads < (1 - FIRST) * self._most:
+            work.waiting.append(walk)
+        elif not walk.readers:
+            work.settle(walk)
+
+    def _give_up(self, work: _Round) -> None:
+        work.troubled = True
+        while work.waiting:
+            work.settle(work.waiting.popleft())
+
+    def _explained(self, walk: _Walk, mono: float) -> list[Any]:
+        """What the leg gave, with the reason in the place of each answer that did not come."""
+        with self._lock:
+            hanging = dict(self._hanging.get(walk.leg.name, ()))
+        found = list(walk.found)
+        for index, item in enumerate(walk.leg.items):
+            if found[index] is _PENDING:
+                found[index] = self._unread(walk, hanging, item.path, mono)
+        return found
+
+    def _unread(self, walk: _Walk, hanging: dict[str, float], path: str, mono: float) -> Unread:
+        if path in hanging:
+            waited = max(mono - hanging[path], self._patience)
+            return Unread(Reason.TIMEOUT, f"no answer for {waited:.1f} s")
+        if hanging:
+            return Unread(Reason.TIMEOUT, f"not read, since {next(iter(hanging))} does not answer")
+        if walk.took >= LONGEST * self._patience:
+            return Unread(Reason.TIMEOUT, f"not read: {walk.leg.name} took longer than {LONGEST * self._patience:g} s")
+        return self._shortage
+
+    def _tell(self, what: str, path: str) -> None:
+        if path not in self._told and len(self._told) < TOLD:
+            self._told.add(path)
+            log.warning(what, extra={"facts": self._facts(path)})
+
+    def _tell_cured(self, legs: Sequence[Leg[Any]], answers: list[list[Any]]) -> None:
+        """A log line for each item that hung, and each device that was slow, and has now answered in a round again."""
+        for leg, found in zip(legs, answers, strict=True):
+            well = [item.path for item, each in zip(leg.items, found, strict=True) if not isinstance(each, Unread)]
+            cured = self._told.intersection(well)
+            if len(well) == len(found):
+                cured |= self._told & {leg.name}
+            self._told -= cured
+            for path in cured:
+                log.info("reads that hung or were slow answer again", extra={"facts": self._facts(path)})
+
+    def _facts(self, path: str) -> dict[str, str]:
+        return {"backend": self._name, "path": path}
+
+    # The readers' side.
+
+    def _run(self, work: _Round, reader: _ReaderThread) -> None:
+        while True:
+            self._read_legs(work, reader)
+            with self._lock:
+                if self._spare or self._closed:
+                    self._threads -= 1
+                    return
+                self._spare = True
+            order = self._orders.get()
+            if order is None:
+                break
+            work, reader = order
+        with self._lock:
+            self._threads -= 1
+
+    def _read_legs(self, work: _Round, reader: _ReaderThread) -> None:
+        while True:
+            with self._lock:
+                if not work.waiting:
+                    if reader in work.readers:
+                        work.readers.remove(reader)
+                    return
+                walk = work.waiting.popleft()
+                walk.readers += 1
+                reader.at, reader.walk = 0, walk
+            self._read_items(reader, walk)
+            with self._lock:
+                reader.walk = None
+                if reader.left:
+                    self._free(walk.leg.name, reader.path)
+                    return
+                walk.readers -= 1
+                if not walk.readers:
+                    work.settle(walk)
+
+    def _read_items(self, reader: _ReaderThread, walk: _Walk) -> None:
+        items, found, skipped = walk.leg.items, walk.found, walk.skipped
+        for index in walk.cursor:
+            reader.at = index
+            if reader.left:
+                return
+            item = items[index]
+            if skipped and item.path in skipped:
+                continue
+            try:
+                found[index] = item.read()
+            except BaseException as error:  # one that ended this thread would leave its device unread for good
+                found[index] = self._defect(item.path, error)
+            if reader.left:
+                return
+
+    def _free(self, name: str, path: str) -> None:
+        hanging = self._hanging.get(name, {})
+        hanging.pop(path, None)
+        if not hanging:
+            self._hanging.pop(name, None)
+
+    def _defect(self, path: str, error: BaseException) -> Unread:
+        """What an item did not foresee costs that item, and is told once in full. Never raises."""
+        detail = type(error).__name__
+        with contextlib.suppress(Exception):  # an error without words, or no memory to tell of it
+            detail = f"{detail}: {error}"
+        with contextlib.suppress(Exception):
+            with self._lock:
+                fresh = (path, type(error)) not in self._defects and len(self._defects) < TOLD
+                if fresh:
+                    self._defects.add((path, type(error)))
+            if fresh:
+                log.error("reading failed", extra={"facts": self._facts(path)}, exc_info=error)
+        return Unread(Reason.MALFORMED, detail)

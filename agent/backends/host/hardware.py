@@ -1,0 +1,122 @@
+"""Figures of disks, filesystems and network interfaces: of hardware alone."""
+
+from __future__ import annotations
+
+import os
+
+import psutil
+
+from agent.backends.host.figures import FigureGroup, Figures, SeriesBook
+from agent.backends.host.mounts import block_mounts
+from agent.catalogue.node import BY_NAME
+
+DISK = tuple(BY_NAME[f"coldplate_node_disk_{what}_bytes_total"] for what in ("read", "written"))
+FILESYSTEM = tuple(BY_NAME[f"coldplate_node_filesystem_{what}_bytes"] for what in ("size", "used"))
+NETWORK = tuple(
+    (BY_NAME[f"coldplate_node_network_{what}_total"], field)
+    for what, field in (
+        ("receive_bytes", "bytes_recv"),
+        ("transmit_bytes", "bytes_sent"),
+        ("receive_errors", "errin"),
+        ("transmit_errors", "errout"),
+        ("receive_drops", "dropin"),
+        ("transmit_drops", "dropout"),
+    )
+)
+
+DEVICES = 256
+"""Disks, and interfaces, that are shown."""
+MAX_FILESYSTEMS = 8
+READ_ONLY_IMAGES = frozenset({"squashfs", "iso9660", "erofs"})
+"""Filesystems that are full by nature."""
+FOREIGN_MOUNTS = ("/dev", "/proc", "/sys", "/run", "/snap", "/var/snap", "/var/lib/docker", "/var/lib/containers",
+                  "/var/lib/containerd", "/var/lib/kubelet")  # fmt: skip
+"""Where container engines and the system mount things of their own that come and go."""
+
+
+class Hardware:
+    """Reads procfs through psutil, and tells hardware from the rest by sysfs."""
+
+    def __init__(self, procfs: str, sysfs: str) -> None:
+        self._procfs = procfs
+        self._sysfs = sysfs
+
+    def groups(self, book: SeriesBook) -> list[FigureGroup]:
+        """What is read apart; filesystems come after their mount points."""
+        return [
+            FigureGroup(f"{self._procfs}/diskstats", self._disks, DISK, book),
+            FigureGroup(f"{self._procfs}/net/dev", self._network, tuple(row for row, _ in NETWORK), book),
+        ]
+
+    def _disks(self, figures: Figures) -> None:
+        os.stat(f"{self._procfs}/diskstats")  # noqa: PTH116 - without it psutil would look into this machine's sysfs
+        # nowrap=False: counters that fall are the frame's work, and psutil would keep a history for it.
+        counters = psutil.disk_io_counters(perdisk=True, nowrap=False)
+        disks = [device for device in sorted(counters) if self._is_physical_disk(device)]
+        for device in disks[:DEVICES]:
+            figures.add(DISK[0], counters[device].read_bytes, device)
+            figures.add(DISK[1], counters[device].write_bytes, device)
+        figures.left_out = len(DISK) * max(len(disks) - DEVICES, 0)
+
+    def _is_physical_disk(self, device: str) -> bool:
+        # A whole disk with hardware behind it has a `device`; partitions, loop, ram, md and dm have none,
+        # and the last two would count the bytes of their members again. sysfs writes / in a name as !.
+        return os.path.exists(f"{self._sysfs}/block/{device.replace('/', '!')}/device")  # noqa: PTH110 - Path's may raise
+
+    def _network(self, figures: Figures) -> None:
+        counters = psutil.net_io_counters(pernic=True, nowrap=False)
+        if not counters:
+            raise ValueError(f"{self._procfs}/net/dev shows no interface, not even lo")
+        interfaces = [device for device in sorted(counters) if self._is_physical_interface(device)]
+        for device in interfaces[:DEVICES]:
+            for row, field in NETWORK:
+                figures.add(row, getattr(counters[device], field), device)
+        figures.left_out = len(NETWORK) * max(len(interfaces) - DEVICES, 0)
+
+    def _is_physical_interface(self, device: str) -> bool:
+        # Bridges, veth, bonds, VLANs and lo have no `device`. A virtual function of a card has one, and in
+        # it the way back to its physical function, which counts for the whole card.
+        hardware = f"{self._sysfs}/class/net/{device}/device"
+        return os.path.exists(hardware) and not os.path.exists(f"{hardware}/physfn")  # noqa: PTH110 - Path's may raise
+
+
+class MountPoints:
+    """Which filesystems are shown: the root, and the first mount of each local block device, shortest paths first."""
+
+    def __init__(self, procfs: str) -> None:
+        self.path = f"{procfs}/self/mounts"
+        self._procfs = procfs
+
+    def read(self) -> list[str] | Exception:
+        """The mount points, or why they cannot be told."""
+        try:
+            return self._chosen()
+        except OSError as error:
+            return error
+
+    def _chosen(self) -> list[str]:
+        chosen = ["/"]
+        mounts = [
+            mount
+            for mount in block_mounts(self._procfs)
+            if mount.fstype not in READ_ONLY_IMAGES
+            and not any(mount.mountpoint == at or mount.mountpoint.startswith(f"{at}/") for at in FOREIGN_MOUNTS)
+        ]
+        seen = {mount.device for mount in mounts if mount.mountpoint == "/"}
+        for mount in sorted(mounts, key=lambda each: (len(each.mountpoint), each.mountpoint)):
+            if mount.device not in seen:
+                seen.add(mount.device)
+                chosen.append(mount.mountpoint)
+        return chosen
+
+
+def filesystem(mountpoint: str, book: SeriesBook) -> FigureGroup:
+    """One filesystem, asked by statvfs."""
+
+    def take(figures: Figures) -> None:
+        usage = psutil.disk_usage(mountpoint)
+        figures.add(FILESYSTEM[0], usage.total, mountpoint)
+        figures.add(FILESYSTEM[1], usage.used, mountpoint)
+
+    # It may have been unmounted since it was listed, or not be for this user to see.
+    return FigureGroup(mountpoint, take, FILESYSTEM, book)

@@ -1,0 +1,263 @@
+"""The jobs backend: from the processes that the driver shows on each GPU to the jobs that hold the GPUs.
+
+Everything that may be missing costs only what it would have told: a process whose environment is hidden is
+known by its cgroup, a pod without a name by its uid. Which of the ways is barred is shown as coldplate_backend_up of
+`jobs_procfs`, `jobs_environ`, `jobs_kubelet` and `jobs_mapping`. What only a permission keeps away is a gap of
+coldplate_job_info, whose labels are empty for it, and is said once in the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from agent.backends.jobs.gpu_slots import GpuSlots, Slot, mig_slots
+from agent.backends.jobs.hidden import AskVariables
+from agent.backends.jobs.holders import KUBERNETES, PodNames, SlotHolders, add_mapped, add_pods
+from agent.backends.jobs.job import Job, foul
+from agent.backends.jobs.job_energy import JobEnergy
+from agent.backends.jobs.job_files import Patient, ReadFile, read_file
+from agent.backends.jobs.job_id import agreed
+from agent.backends.jobs.job_settings import JobSettings
+from agent.backends.jobs.kubelet import SOCKETS, Kubelet, KubeletError
+from agent.backends.jobs.mapping import GPUSTAT, Entry, MappingFiles, scheduler_of
+from agent.backends.jobs.minors import minors
+from agent.backends.jobs.podlogs import PODS, PodLogs
+from agent.backends.jobs.pods import PodDevice
+from agent.backends.jobs.problems import Problems
+from agent.backends.jobs.process_table import Process, ProcessTable
+from agent.backends.jobs.recall import Recall
+from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.schedulers import SCHEDULERS
+from agent.backends.jobs.shown import ENERGY_OF, FACTS_OF, HOLDER, ShownJobs
+from agent.backends.jobs.tenants import Tenants
+from agent.backends.jobs.users import Users, system_name
+from agent.backends.jobs.ways import Ways
+from agent.backends.protocol import BackendSample, GpuProcess
+from agent.broker.asking import BrokerClient
+from agent.model import Gap, Gpu, Instant, Lane, Node, Reading, Reason
+
+MAX_JOBS = 16
+"""Jobs of one GPU that are shown."""
+MAX_PROCESSES = 256
+"""Processes of one GPU that are looked into."""
+
+
+class JobsBackend:
+    """Implements `Backend`.
+
+    `processes` gives every GPU of the node with its processes, `readings` those of the last snapshot (for MIG
+    instances and energy). Both are called in the backend's own thread. `ask` is for environments that may not be
+    read, `kubelet` are the sockets to try, `pod_logs` is where pods' logs are, `lookup` names a user by number.
+    """
+
+    name = "jobs"
+    lanes = frozenset({Lane.SLOW})
+    shortest = 5.0
+
+    def __init__(
+        self,
+        procfs: Path | str,
+        processes: Callable[[], Mapping[Gpu, Sequence[GpuProcess]]],
+        readings: Callable[[], Iterable[Reading]] = tuple,
+        config: JobSettings | None = None,
+        *,
+        ask: AskVariables | None = None,
+        kubelet: Sequence[str] = SOCKETS,
+        pod_logs: str = PODS,
+        gpustat: str = GPUSTAT,
+        lookup: Callable[[int], str] = system_name,
+        read: ReadFile = read_file,
+        schedulers: Sequence[Scheduler] = SCHEDULERS,
+    ) -> None:
+        config = config if config is not None else JobSettings()
+        wanted = tuple(each for each in schedulers if config.has(each.name))
+        self._processes = processes
+        self._readings = readings
+        self._problems = Problems()
+        self._users = Users(lookup)
+        self._procfs = os.fspath(procfs)
+        ticks = os.sysconf("SC_CLK_TCK")
+        self._reader = Patient(read)
+        self._table = ProcessTable(
+            self._procfs, wanted, config.has("cgroup"), config.trust_environment, self._reader,
+            ask or BrokerClient().variables, self._users, self._problems, ticks,
+        )  # fmt: skip
+        self._kubelet = Kubelet(kubelet) if config.has(KUBERNETES) else None
+        directories = [gpustat] if config.mapping_dir is None else [os.fspath(config.mapping_dir), gpustat]
+        self._files = MappingFiles(directories if config.has("mapping") else (), self._reader, self._problems)
+        self._pod_logs = PodLogs(pod_logs)
+        self._names = PodNames()
+        self._tenants = Tenants()
+        self._recall = Recall()
+        self._ways = Ways()
+        self._ledger = JobEnergy()
+        self._shown = ShownJobs()
+
+    def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - it has one lane
+        """Who holds the GPUs now. Nothing that a process or a file holds makes it raise."""
+        self._reader.mono = now.mono
+        running = self._processes()
+        latest = list(self._readings())
+        devices = GpuSlots(running, mig_slots(latest))
+        self._shown.begin()
+        self._ways.begin()
+        before = self._table.reads + self._files.reads
+        board, known = self._by_processes(running, devices, now.mono)
+        self._add_pods(board, known, devices, now.mono)
+        self._add_mapped(board, devices, now.mono)
+        board.settle()
+        for slot in board.limit(MAX_JOBS):
+            self._problems.note("too_many", f"GPU {slot.gpu.index}: more than {MAX_JOBS} jobs; the others are left out")
+        self._show(board, latest, now.mono)
+        if self._ways.barred:
+            self._shown.miss(Gap(FACTS_OF, Node(), Reason.DENIED, "; ".join(self._ways.barred.values())))
+        calls = self._table.reads + self._files.reads - before
+        return BackendSample(self._shown.end(self._problems.readings()), self._shown.gaps, calls=calls)
+
+    def close(self) -> None:
+        """Close the connection to the kubelet, and end the reader."""
+        self._reader.close()
+        if self._kubelet is not None:
+            self._kubelet.close()
+
+    def _by_processes(
+        self, running: Mapping[Gpu, Sequence[GpuProcess]], devices: GpuSlots, mono: float
+    ) -> tuple[SlotHolders, dict[int, Process]]:
+        taken: dict[int, list[Slot]] = {}
+        for gpu, processes in running.items():
+            if len(processes) > MAX_PROCESSES:
+                text = f"GPU {gpu.index}: {len(processes)} processes; the first {MAX_PROCESSES} are looked into"
+                self._problems.note("too_many", text)
+            for each in processes[:MAX_PROCESSES]:
+                if each.pid > 0:
+                    taken.setdefault(each.pid, []).append(devices.of_process(gpu, each.instance))
+        known = agreed(self._table.look(sorted(taken), mono))
+        board = SlotHolders()
+        users = {
+            (slot, each.owner) for pid, each in known.items() if each.job and not each.serves for slot in taken[pid]
+        }
+        for pid, process in known.items():
+            for slot in taken[pid]:
+                if process.job is not None and not (process.serves and (slot, process.owner) in users):
+                    board.add(slot, process.job, (pid,))
+        self._tell_hidden(taken, known)
+        return board, known
+
+    def _tell_hidden(self, taken: Mapping[int, Sequence[Slot]], known: Mapping[int, Process]) -> None:
+        """What procfs does not give: whole processes, or their environments."""
+        if taken:
+            self._shown.way("jobs_procfs", not (self._table.absent or self._table.refused or self._table.late))
+        for pid, late in self._table.late.items():
+            for slot in taken[pid]:
+                self._shown.miss(Gap(HOLDER, slot.gpu, Reason.TIMEOUT, late))
+        for pid in (*self._table.absent, *self._table.refused):
+            detail = self._table.refused.get(pid) or (
+                f"{self._procfs}/{pid} does not exist, though the process computes on the GPU: give the agent the "
+                "host's process ids (hostPID), or the host's /proc with --path.procfs, or lift hidepid"
+            )
+            reason = Reason.DENIED if pid in self._table.refused else Reason.LOST
+            for slot in taken[pid]:
+                self._shown.miss(Gap(HOLDER, slot.gpu, reason, detail))
+        looked = [process for process in known.values() if process.job is not None]
+        if looked:
+            hidden = [(process.late, process.hidden) for process in looked if process.hidden]
+            self._shown.way("jobs_environ", not hidden)
+            unanswered, why = min(hidden, default=(False, ""))
+            self._note("names of jobs", why, denied=not unanswered)
+
+    def _note(self, what: str, barred: str, denied: bool = True) -> None:
+        """One of the facts that others guard: why it cannot be had, "" if it can."""
+        if barred:
+            self._ways.fail(what, f"{what}: {barred}", denied)
+        else:
+            self._ways.open(what)
+
+    def _add_pods(self, board: SlotHolders, known: Mapping[int, Process], devices: GpuSlots, mono: float) -> None:
+        uids = {job.id for job in board.jobs() if job.scheduler == KUBERNETES}
+        logged = self._pod_logs.names(uids)
+        working = self._names.known(uids) | {(pod.namespace, pod.pod) for pod in logged.values()}
+        listed = self._ask_kubelet(mono)
+        contested = self._tenants.contested(listed)
+        born = self._pod_logs.born(contested) if contested else {}
+        pods = self._by_slot(self._tenants.present(listed, working, born), devices)
+        self._names.name(board, pods, {pid: process.host for pid, process in known.items()}, logged)
+        add_pods(board, pods)
+        named = [bool(job.pod) for job in board.jobs() if job.scheduler == KUBERNETES]
+        if named and (all(named) or self._pod_logs.refused):
+            self._note("names of pods", "" if all(named) else self._pod_logs.refused)
+
+    def _by_slot(self, listed: Iterable[PodDevice], devices: GpuSlots) -> dict[Slot, list[PodDevice]]:
+        pods: dict[Slot, list[PodDevice]] = {}
+        listed = list(listed)
+        if any(each.shareable for each in listed):
+            devices.minors = minors(self._procfs, self._reader)
+        for each in listed:
+            slot = devices.find(each.device)
+            if foul(each.namespace) or foul(each.pod):
+                self._problems.note("foul_id", f"the kubelet calls a pod {each.namespace!r:.80}/{each.pod!r:.80}")
+            elif slot is None:
+                text = f"pod {each.namespace}/{each.pod} holds {each.device}, which is no GPU of this node"
+                self._problems.note("unknown_device", text)
+            else:
+                pods.setdefault(slot, []).append(each)
+        return pods
+
+    def _ask_kubelet(self, mono: float) -> Sequence[PodDevice]:
+        """The pods that it lists, or listed a moment ago: while it restarts, pods keep their devices."""
+        if self._kubelet is None:
+            return ()
+        try:
+            found = self._kubelet.devices()
+        except KubeletError as error:
+            self._recall.doubt()
+            self._problems.count("kubelet")
+            self._shown.way("jobs_kubelet", False)
+            self._note("pods by the kubelet", f"{error}{self._recall.promise(mono)}", error.denied)
+            return self._recall.within(mono)
+        if found is None or self._kubelet.restarted:
+            self._recall.doubt()
+        if found is None or self._recall.early(found, mono):
+            if self._recall.within(mono):
+                why = "its socket is gone" if found is None else "it was restarted and names no pods yet"
+                self._shown.way("jobs_kubelet", False)
+                self._note("pods by the kubelet", f"{why}{self._recall.promise(mono)}", denied=False)
+            return self._recall.within(mono)
+        self._recall.keep(found, mono)
+        self._shown.way("jobs_kubelet", True)
+        self._note("pods by the kubelet", "")
+        return found
+
+    def _add_mapped(self, board: SlotHolders, devices: GpuSlots, mono: float) -> None:
+        mapped: dict[Slot, list[Job]] = {}
+        for entry in self._files.entries():
+            slot = devices.find(entry.device)
+            if foul(entry.job):
+                self._problems.note("foul_id", f"{entry.path}: {entry.job!r:.80} is no id of a job")
+            elif slot is None:
+                self._problems.note("unknown_device", f"{entry.path}: there is no GPU {entry.device!r:.80}")
+            else:
+                mapped.setdefault(slot, []).append(self._mapped_job(entry, mono))
+        add_mapped(board, mapped)
+        if self._files.seen:
+            self._shown.way("jobs_mapping", not self._files.failed)
+
+    def _mapped_job(self, entry: Entry, mono: float) -> Job:
+        user = "" if entry.uid is None else self._users.name(entry.uid, mono) or str(entry.uid)
+        return Job(scheduler_of(entry.job), entry.job, user=user)
+
+    def _show(self, board: SlotHolders, latest: Iterable[Reading], mono: float) -> None:
+        jobs = board.summaries()
+        energy = {
+            reading.series.entity: reading.value
+            for reading in latest
+            if reading.series.metric is ENERGY_OF and isinstance(reading.series.entity, Gpu)
+        }
+        self._ledger.enter(board.owners(), energy)
+        self._ledger.keep({key: summary.job.started for key, summary in jobs.items()}, mono)
+        for slot in sorted(board.slots, key=lambda slot: (slot.gpu.uuid, slot.mig)):
+            holdings = board.slots[slot]
+            self._shown.holders(slot, [(jobs[key].job, holdings[key].job.container) for key in sorted(holdings)])
+        for key in sorted(jobs):
+            self._shown.job(jobs[key], self._ledger.started(key), self._ledger.total(key))

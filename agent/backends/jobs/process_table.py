@@ -1,0 +1,258 @@
+"""The GPUs' processes, read from procfs: each is looked into once, and after that only known again.
+
+A process is told from a later one with the same id by its start time, so the steady state is one read of
+/proc/PID/stat for each. Nothing here goes through all of /proc.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from agent.backends.jobs.belief import Belief
+from agent.backends.jobs.cgroup import ENGINES, CgroupOwner, place
+from agent.backends.jobs.hidden import AskVariables, Environments, HiddenError
+from agent.backends.jobs.job import Job, foul, legible, merged
+from agent.backends.jobs.job_files import GONE, REFUSED, ReadFile, said
+from agent.backends.jobs.problems import Problems
+from agent.backends.jobs.procstat import Stat, parse_boot, parse_stat, parse_uid
+from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.users import Users
+
+STAT, CGROUP, STATUS, NODE_STAT = 1024, 16 * 1024, 8 * 1024, 4 * 2**20
+"""Most bytes that are read of each file."""
+
+SERVERS = frozenset({"nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm-exporter"})
+"""Programs (by the 15 characters that the kernel keeps) that serve a GPU's users, and are none themselves.
+
+Anybody can give his program such a name, so it counts only beside something that he cannot choose.
+"""
+
+PARENTS = frozenset(
+    ("systemd", "init", "sshd", "sshd-session", "login", "su", "sudo", "cron", "crond", "atd", "screen", "dockerd",
+     "containerd", "containerd-shim", "conmon", "slurmd", "slurmstepd", "tini", "dumb-init")
+)  # fmt: skip
+"""Programs whose children have nothing to do with each other."""
+
+
+MOST_STRANGE = 64
+"""Strange things that are remembered, so that each is told once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of a GPU. `job` is None for a program that is no user of it; `host` is the host name it was given.
+
+    `owner` is the number of its user, None where the node has no name for it.
+    """
+
+    pid: int
+    started: int
+    job: Job | None
+    owner: int | None = None
+    host: str = ""
+    hidden: str = ""
+    """Why its environment could not be read; "" if it could."""
+    late: bool = False
+    """Whether that is because it did not answer."""
+    again: float = inf
+    """When it is to be looked into again, in monotonic seconds: what was hidden may be told later."""
+    serves: bool = False
+    """Whether its name says that it serves others, though it may be a job: it gives way to what its user runs."""
+    within: tuple[str, str] | None = None
+    """The cgroup that holds all of its scheduler's job, and the id that it names; None for a job of no scheduler's."""
+
+
+def _owner(where: CgroupOwner, uid: int) -> int | None:
+    """The user's number. A container's users are its own: their numbers say nothing about the node's."""
+    if where.contained:
+        return None
+    return uid if where.uid is None else where.uid
+
+
+class ProcessTable:
+    """The processes that were on a GPU at the last look."""
+
+    def __init__(
+        self,
+        procfs: str,
+        schedulers: Sequence[Scheduler],
+        plain: bool,
+        trusted: Collection[str],
+        read: ReadFile,
+        ask: AskVariables,
+        users: Users,
+        problems: Problems,
+        ticks: int,
+    ) -> None:
+        """`plain` says whether what no scheduler started is a job, `trusted` names the schedulers whose variables
+        count everywhere. `ask` is for environments that may not be read; `ticks` are the clock ticks of a second in
+        /proc/PID/stat."""
+        self._procfs = procfs
+        self._schedulers = schedulers
+        self._belief = Belief(schedulers, trusted)
+        self._plain_too = plain
+        self._read = read
+        self._environments = Environments(procfs, read, ask)
+        self._users = users
+        self._problems = problems
+        self._ticks = ticks
+        self._known: dict[int, Process] = {}
+        self._unseen: frozenset[int] = frozenset()
+        self._boot: int | None = None
+        self._strange: set[str] = set()
+        self.absent: frozenset[int] = frozenset()
+        """Processes that procfs does not show though they were asked for twice: it is another machine's view."""
+        self.refused: dict[int, str] = {}
+        """Processes about which procfs may not be asked, and its answer."""
+        self.late: dict[int, str] = {}
+        """Processes of which procfs does not answer, and what was asked."""
+        self.reads = 0
+
+    def look(self, pids: Iterable[int], mono: float) -> dict[int, Process]:
+        """Those of the processes that can be seen; the others are noted. What is not asked for is forgotten."""
+        self.refused, self.late = {}, {}
+        self._boot = None  # it moves when the clock is set
+        known: dict[int, Process] = {}
+        unseen: set[int] = set()
+        for pid in pids:
+            try:
+                process = self._process(pid, mono)
+            except OSError as error:
+                if error.errno in REFUSED:
+                    self.refused[pid] = said(f"{self._procfs}/{pid}", error)
+                    if pid not in self._unseen:
+                        self._problems.note("unreadable", self.refused[pid])
+                elif error.errno == errno.ETIMEDOUT:
+                    self.late[pid] = f"{self._procfs}/{pid}: {error.strerror}"
+                    if pid not in self._unseen:
+                        self._problems.note("unreadable", self.late[pid])
+                elif pid not in self._unseen:
+                    problem = "vanished" if error.errno in GONE else "malformed"
+                    self._problems.note(problem, said(f"{self._procfs}/{pid}", error))
+                unseen.add(pid)
+            except ValueError as error:
+                if pid not in self._unseen:
+                    self._problems.note("malformed", f"{self._procfs}/{pid}: {error}")
+                unseen.add(pid)
+            else:
+                known[pid] = process
+        self.absent = self._unseen & unseen - self.refused.keys() - self.late.keys()
+        self._unseen, self._known = frozenset(unseen), known
+        return {pid: self._named(process, mono) for pid, process in known.items()}
+
+    def _named(self, process: Process, mono: float) -> Process:
+        """The process with its user's name as it is known now: a directory server may have been away before."""
+        job, owner = process.job, process.owner
+        if job is None or owner is None:
+            return process
+        user = self._users.name(owner, mono) or job.user or str(owner)
+        return process if user == job.user else replace(process, job=replace(job, user=user))
+
+    def _process(self, pid: int, mono: float) -> Process:
+        stat = self._stat(pid)
+        known = self._known.get(pid)
+        if known is not None and known.started != stat.started:
+            known = None
+        if known is not None and mono < known.again:
+            return known
+        process = self._investigate(pid, stat, mono)
+        if self._stat(pid).started != stat.started:
+            raise ProcessLookupError(3, "replaced while it was read")
+        if process.hidden and known is None:
+            self._problems.count("unreadable")
+        return process
+
+    def _investigate(self, pid: int, stat: Stat, mono: float) -> Process:
+        where = place(self._file(pid, "cgroup", CGROUP).decode("utf-8", "replace"), self._schedulers)
+        uid = parse_uid(self._file(pid, "status", STATUS))
+        env: dict[str, str] = {}
+        hidden, late, again = "", False, inf
+        self.reads += 1
+        try:
+            env = self._belief.known(self._environments.of(pid, stat.started, mono))
+        except HiddenError as error:
+            hidden, late, again = str(error), error.late, mono + error.retry
+            known = self._known.get(pid)
+            if late and known is not None and known.started == stat.started:
+                return known
+        job = self._job(pid, stat, where, env, uid)
+        serves = stat.command in SERVERS
+        if serves and (uid == 0 or where.service) and (job is None or job.plain):
+            return Process(pid, stat.started, None, again=again)
+        within = (where.top, where.id) if where.top and job is not None and not job.plain else None
+        job = None if job is None else self._dated(job, stat)
+        host = env.get("HOSTNAME", "")
+        return Process(pid, stat.started, job, _owner(where, uid), host, hidden, late, again, serves, within)
+
+    def _job(self, pid: int, stat: Stat, where: CgroupOwner, env: dict[str, str], uid: int) -> Job | None:
+        """The first of those with an id that can be one: what a user writes never costs what his cgroup says."""
+        named = self._belief.named(where)
+        plain = self._plain(pid, stat, where, uid) if named is None else None
+        # A Ray cluster is its user's: in his container, in his unit, or else wherever he started it.
+        told = self._belief.job(where, env, str(uid) if plain is None or where.scheduler == "session" else plain.id)
+        for job in (told, named, plain if self._plain_too else None):
+            if job is None:
+                continue
+            if not foul(job.id):
+                return job
+            text = f"{self._procfs}/{pid}: {legible(job.id)!r:.80} is no id of a {job.scheduler} job"
+            self._told("foul_id", job.id, text)
+        return self._bare(pid, stat, uid) if self._plain_too else None
+
+    def _plain(self, pid: int, stat: Stat, where: CgroupOwner, uid: int) -> Job:
+        """What a process is that no scheduler started. A unit may run processes of many users: each has his own job."""
+        if where.scheduler == "session":
+            if where.strange:
+                text = legible(where.strange)
+                self._told("unknown_cgroup", text, f"{self._procfs}/{pid}/cgroup: {text} has no shape that is known")
+            return self._bare(pid, stat, uid)
+        job = where.id if where.contained else f"{where.id}@{_owner(where, uid)}"
+        return Job(where.scheduler, job, name="" if where.scheduler in ENGINES else legible(where.id), plain=True)
+
+    def _bare(self, pid: int, stat: Stat, uid: int) -> Job:
+        return Job("session", f"{self._session(pid, stat)}@{uid}", name=legible(stat.command), plain=True)
+
+    def _told(self, problem: str, what: str, text: str) -> None:
+        """Once for each thing, as far as is kept."""
+        if what not in self._strange and len(self._strange) < MOST_STRANGE:
+            self._strange.add(what)
+            self._problems.note(problem, text)
+
+    def _session(self, pid: int, stat: Stat) -> int:
+        """The session that a process was started in: torchrun gives each rank a session of its own."""
+        if stat.session != pid or stat.parent <= 1:
+            return stat.session
+        try:
+            parent = self._stat(stat.parent)
+        except (OSError, ValueError):
+            return stat.session
+        # A terminal multiplexer calls itself "tmux: server".
+        unrelated = parent.command in PARENTS or parent.command.startswith("tmux")
+        return stat.session if unrelated or parent.session <= 1 else parent.session
+
+    def _dated(self, job: Job, stat: Stat) -> Job:
+        """The job with its start: the process's own, or the earlier one that its environment tells, if the node ran."""
+        began = self._began(stat)
+        if job.started is not None and self._boot is not None and job.started < self._boot:
+            job = replace(job, started=None)
+        return merged(job, Job("", "", started=began))
+
+    def _began(self, stat: Stat) -> float | None:
+        """When the process was started, in seconds since the epoch; None if the node's boot time is not known."""
+        if self._boot is None:
+            try:
+                self.reads += 1
+                self._boot = parse_boot(self._read(f"{self._procfs}/stat", NODE_STAT))
+            except (OSError, ValueError):
+                return None
+        return self._boot + stat.started / self._ticks
+
+    def _stat(self, pid: int) -> Stat:
+        return parse_stat(self._file(pid, "stat", STAT))
+
+    def _file(self, pid: int, name: str, most: int) -> bytes:
+        self.reads += 1
+        return self._read(f"{self._procfs}/{pid}/{name}", most)

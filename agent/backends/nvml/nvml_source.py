@@ -1,0 +1,151 @@
+"""NVIDIA GPUs through NVML, as a device source for the device worker.
+
+The library is loaded by `open`, in the worker and nowhere else: it may hang for ever or crash. It is
+opened once and stays open: opening takes seconds per node when the driver's persistence mode is off.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from agent.backends.nvml.channel import NvmlGpuChannel
+from agent.backends.nvml.driver import Driver
+from agent.backends.nvml.enlistment import Enlistment, MakeChannel
+from agent.backends.nvml.errands import Errands
+from agent.backends.nvml.event_watch import EventWatch
+from agent.backends.nvml.return_codes import (
+    DRIVER_NOT_LOADED,
+    LIBRARY_NOT_FOUND,
+    NO_PERMISSION,
+    VERSION_MISMATCH,
+    DriverError,
+)
+from agent.backends.nvml.wants import wants
+from agent.backends.protocol import AbsentError, Roster, SourceError
+from agent.model import GpuIdentity, Instant, Xid
+
+log = logging.getLogger("coldplate.nvml")
+
+PATIENCE_SECONDS = 2.0
+"""Seconds that `open` waits for the GPUs to say who they are, all at a time: a GPU that is silent shows within five."""
+REGISTRATION_SECONDS = 0.5
+"""Seconds that `open` waits for the GPUs to be registered for events, so that none is missed that comes soon after."""
+
+_REMEDIES = {
+    NO_PERMISSION: "run as root, or give the agent access to /dev/nvidiactl and /dev/nvidia*",
+    VERSION_MISMATCH: "the driver was replaced by another version: load the new kernel module, or reboot the node",
+}
+
+
+class NvmlSource:
+    """Implements `DeviceSource`. `wall` gives the time of an event in seconds since the epoch."""
+
+    name = "nvml"
+
+    def __init__(
+        self, driver: Driver | None = None, *, wall: Callable[[], float], patience: float = PATIENCE_SECONDS
+    ) -> None:
+        self._driver = driver
+        self._wall = wall
+        self._patience = patience
+        self._closing = threading.Event()
+        self._errands = Errands()
+        self._enlistment: Enlistment | None = None
+        self._watch: EventWatch | None = None
+        self._open = False
+
+    def open(self, now: Instant) -> Sequence[NvmlGpuChannel]:
+        """Initialise NVML and enumerate the GPUs. Raises AbsentError or SourceError.
+
+        A GPU that has no handle, no UUID or no answer yet is missing from what this gives, and asked again by
+        `roster`; the others are not held up.
+        """
+        driver = self._load()
+        count = self._initialise(driver)
+        self._watch = EventWatch(driver, self._wall, self._closing.wait, self._errands)
+        self._watch.open()
+        self._enlistment = Enlistment(driver, self._errands, self._channels_of(driver, self._watch), self._patience)
+        self._enlistment.begin(count, now.mono)
+        self._watch.settle(min(self._patience, REGISTRATION_SECONDS))
+        self.roster(now)
+        return self._enlistment.channels
+
+    def roster(self, now: Instant) -> Roster:
+        """The GPUs that have said who they are, and those that have not. Raises SourceError."""
+        if self._enlistment is None:
+            return Roster(())
+        self._enlistment.tend(now.mono)
+        return self._enlistment.roster()
+
+    @staticmethod
+    def _channels_of(driver: Driver, watch: EventWatch) -> MakeChannel:
+        wanted = wants()
+
+        def make(handle: object, identity: GpuIdentity) -> NvmlGpuChannel:
+            watch.watch(handle, identity.gpu.uuid)
+            return NvmlGpuChannel(driver, handle, identity, wanted)
+
+        return make
+
+    def _load(self) -> Driver:
+        if self._driver is None:
+            # Here and not above: importing the binding costs memory that only the worker should pay.
+            from agent.backends.nvml.library import PynvmlDriver
+
+            try:
+                self._driver = PynvmlDriver()
+            except ImportError as error:
+                raise AbsentError(f"the Python module pynvml is missing ({error}): install nvidia-ml-py") from error
+        return self._driver
+
+    def _initialise(self, driver: Driver) -> int:
+        try:
+            driver.call("nvmlInit")
+            self._open = True
+            count = int(driver.call("nvmlDeviceGetCount_v2"))
+        except DriverError as error:
+            self.close()
+            if error.code == LIBRARY_NOT_FOUND:
+                raise AbsentError(
+                    "libnvidia-ml.so.1 was not found: install the NVIDIA driver, or mount its libraries"
+                ) from error
+            if error.code == DRIVER_NOT_LOADED:
+                raise AbsentError("the NVIDIA driver is not loaded: load it with 'modprobe nvidia'") from error
+            remedy = _REMEDIES.get(error.code)
+            raise SourceError(f"NVML cannot be opened: {error}" + (f": {remedy}" if remedy else "")) from error
+        if count == 0:
+            self.close()
+            raise AbsentError("the NVIDIA driver is loaded and finds no GPU: look for them with 'lspci -d 10de:'")
+        return count
+
+    def events(self, timeout: float) -> Sequence[Xid]:
+        """XID errors of the next `timeout` seconds at most. Raises SourceError."""
+        if self._watch is None:
+            self._closing.wait(timeout)
+            return ()
+        return self._watch.wait(timeout)
+
+    def close(self) -> None:
+        """Free what is held and shut NVML down; may be called more than once.
+
+        While a GPU hangs in a call of this source, the library is left as it is: the process is about to end. Not
+        to be called while a channel's thread hangs.
+        """
+        self._closing.set()
+        if self._driver is None or not self._open:
+            return
+        self._open = False
+        if self._errands.busy:
+            log.info("NVML is not shut down: a GPU hangs in a call")
+            return
+        if self._watch is not None:
+            self._watch.close()
+        if self._enlistment is not None:
+            for channel in self._enlistment.channels:
+                channel.close()
+        try:
+            self._driver.call("nvmlShutdown")
+        except DriverError as error:
+            log.info("%s", error)

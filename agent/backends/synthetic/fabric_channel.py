@@ -1,0 +1,91 @@
+"""The channel of what is no GPU: InfiniBand ports, the node's power, and the jobs.
+
+It has tracks of its own and shares none with the GPUs' channels, so that no lock is needed and a GPU
+whose read hangs does not stop the ports.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from agent.backends.protocol import BackendSample
+from agent.backends.synthetic.fault_effects import Gate
+from agent.backends.synthetic.noise import mix
+from agent.backends.synthetic.offered_series import port_offers
+from agent.backends.synthetic.placement import PlacedJob
+from agent.backends.synthetic.ports import SyntheticPort
+from agent.backends.synthetic.scenario import Scenario, ScenarioFault
+from agent.backends.synthetic.track import Track
+from agent.backends.synthetic.xid_feed import XidFeed
+from agent.catalogue import metric
+from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, Node, Reading, Series
+
+BMC_STEP = 25.0  # watts: a power supply's sensor is coarse
+BMC_NOISE = 0.015
+CALLS = {Lane.FAST: 11, Lane.SLOW: 40, Lane.COLD: 4}
+"""File reads that a real port would have cost."""
+
+
+class FabricChannel:
+    """Ports, power and jobs of a synthetic node."""
+
+    key = "fabric"
+    identity: GpuIdentity | None = None
+
+    def __init__(
+        self, scenario: Scenario, gpus: tuple[Gpu, ...], epoch: float, released: threading.Event, feed: XidFeed
+    ) -> None:
+        machine = scenario.topology
+        self._scenario, self._machine, self._epoch, self._feed = scenario, machine, epoch, feed
+        self._gate = Gate(scenario, None, released)
+        self._tracks = [Track(scenario, number) for number in range(machine.gpus)]
+        offers, rails = list(port_offers()), len(machine.ports)
+        self._ports = [
+            SyntheticPort(
+                scenario, number, [track for gpu, track in enumerate(self._tracks) if gpu % rails == number], offers
+            )
+            for number in range(rails)
+        ]
+        self._power = Series(metric("coldplate_node_power_watts"), Node(), (("source", "synthetic"),))
+        self._extra = tuple(fault for fault in scenario.faults if fault.kind == "node-power")
+        self._noise = mix(scenario.seed, 61)
+        self._jobs = [
+            PlacedJob(job, [gpus[number] for number in job.gpus], [self._tracks[number] for number in job.gpus])
+            for job in scenario.jobs
+        ]
+
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
+        """What the node shows at `now` beside its GPUs."""
+        t = max(0.0, now.mono - self._epoch)
+        self._feed.advance(t, now)
+        self._gate.source(t)
+        readings: list[Reading] = []
+        gaps: list[Gap] = []
+        for port in self._ports:
+            found, missing = port.readings(lane, t)
+            readings += found
+            gaps += missing
+        if lane is Lane.FAST:
+            readings.append(Reading(self._power, self._watts(t)))
+        elif lane is Lane.SLOW:
+            for job in self._jobs:
+                readings += job.readings(t, now)
+        return BackendSample(readings, gaps, calls=CALLS.get(lane, 0) * len(self._ports))
+
+    def _watts(self, t: float) -> float:
+        machine = self._machine
+        total = machine.base_power
+        for track in self._tracks:
+            total += (track.power(t) + machine.module_power) * machine.power_overhead
+        for fault in self._extra:
+            total += _extra_watts(fault, t)
+        wobble = 2.0 * (mix(self._noise, int(t)) & 0xFFFF) / 65535.0 - 1.0
+        return round(total * (1.0 + BMC_NOISE * wobble) / BMC_STEP) * BMC_STEP
+
+
+def _extra_watts(fault: ScenarioFault, t: float) -> float:
+    begun = fault.window.begun(t)
+    if begun is None:
+        return 0.0
+    ramp = fault.parameters["ramp"]
+    return fault.parameters["watts"] * (min(1.0, max(0.0, t - begun) / ramp) if ramp > 0.0 else 1.0)

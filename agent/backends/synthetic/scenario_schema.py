@@ -1,0 +1,257 @@
+"""The words of a scenario file: which kinds there are, what parameters each takes, how a value is read.
+
+A parser gets what YAML gave and returns a number or a word; a ValueError says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from math import isfinite
+from typing import NamedTuple, Union
+
+from agent.backends.synthetic.fault_effects import SENTINELS
+from agent.catalogue import BY_NAME, ROWS
+from agent.catalogue.bindings import Field
+from agent.lib.wording import shown
+from agent.model import Gpu, IbPort, Kind, Metric, Reason
+
+Value = Union[float, str]
+Parser = Callable[[object], Value]
+
+REQUIRED: None = None
+PORT_PREFIX = "coldplate_infiniband_"
+LINK_ERROR_TYPES = tuple(
+    binding.labels[0] for binding in BY_NAME["coldplate_nvlink_errors_total"].origin if isinstance(binding, Field)
+)
+
+
+class Parameter(NamedTuple):
+    """How a key's value is read, and what it is when the key is absent; None: it must be there."""
+
+    parse: Parser
+    default: Value | None
+
+
+class FaultKind(NamedTuple):
+    """What a fault is done to, the parameters it takes, and what it does, for the documentation."""
+
+    targets: tuple[str, ...]  # of gpu, link, port; two alternatives are "gpu|port"
+    parameters: dict[str, Parameter]
+    help: str
+
+
+class PhaseKind(NamedTuple):
+    """The parameters of a kind of work, and what it looks like, for the documentation."""
+
+    parameters: dict[str, Parameter]
+    help: str
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint at what was meant, or what there is to choose from."""
+    from difflib import get_close_matches  # only a mistake pays for the import
+
+    choices = sorted(known)
+    close = get_close_matches(word[:100], choices, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"one of {', '.join(choices)}" if len(choices) <= 30 else f"none of the {len(choices)} known names is near"
+
+
+_QUANTITY = re.compile(r"\s*([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/%]*)\s*")
+
+
+def quantity(units: dict[str, float], example: str, low: float = 0.0, high: float = 1e15) -> Parser:
+    """Reads a number, or a number with one of these units; a bare number is in base units."""
+
+    def parse(raw: object) -> float:
+        if isinstance(raw, bool) or not isinstance(raw, (int, float, str)):
+            raise ValueError(f"expected a number or a quantity such as {example}, found {shown(raw)}")
+        if isinstance(raw, str):
+            match = _QUANTITY.fullmatch(raw)
+            if match is None or (match[2] and match[2] not in units):
+                raise ValueError(f"expected a quantity such as {example}, found {shown(raw)}")
+            value = float(match[1]) * units.get(match[2], 1.0)
+        else:
+            value = float(raw)
+        if not isfinite(value) or not low <= value <= high:
+            raise ValueError(f"{shown(raw)} is not between {low:g} and {high:g}")
+        return value
+
+    return parse
+
+
+duration = quantity({"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}, "90s, 5m or 250ms")
+span = quantity({"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}, "90s, 5m or 250ms", low=0.01)
+watts = quantity({"W": 1.0, "kW": 1e3, "MW": 1e6}, "500W or 2.7kW")
+bandwidth = quantity({"Gb/s": 1e9 / 8, "GB/s": 1e9, "B/s": 1.0}, "200Gb/s")
+ratio = quantity({"%": 0.01}, "0.05 or 5%", high=1.0)
+number = quantity({}, "3")
+degrees = quantity({"C": 1.0}, "5", high=60.0)
+
+
+def whole(low: int, high: int) -> Parser:
+    """Reads a whole number in a range."""
+
+    def parse(raw: object) -> float:
+        if isinstance(raw, bool) or not isinstance(raw, int) or not low <= raw <= high:
+            raise ValueError(f"expected a whole number from {low} to {high}, found {shown(raw)}")
+        return float(raw)
+
+    return parse
+
+
+def flag(raw: object) -> float:
+    """Reads true or false."""
+    if not isinstance(raw, bool):
+        raise ValueError(f"expected true or false, found {shown(raw)}")
+    return float(raw)
+
+
+def text(raw: object) -> str:
+    """Reads a word; a number is taken as it is written."""
+    if isinstance(raw, bool) or not isinstance(raw, (str, int)):
+        raise ValueError(f"expected text, found {shown(raw)}")
+    return str(raw)
+
+
+def choice(known: Iterable[str]) -> Parser:
+    """Reads one of these words."""
+    words = tuple(known)
+
+    def parse(raw: object) -> str:
+        word = text(raw)
+        if word not in words:
+            raise ValueError(f"unknown value {shown(word)}; {nearest(word, words)}")
+        return word
+
+    return parse
+
+
+def _of(row: Metric, *entities: type) -> bool:
+    return row.entity in entities
+
+
+_SPOILABLE = choice(row.name for row in ROWS if _of(row, Gpu, IbPort))
+_COUNTERS = choice(row.name for row in ROWS if _of(row, Gpu, IbPort) and row.kind is Kind.COUNTER)
+_PORT_COUNTERS = choice(
+    row.name.removeprefix(PORT_PREFIX) for row in ROWS if _of(row, IbPort) and row.kind is Kind.COUNTER
+)
+_REASONS = choice(reason.value for reason in Reason)
+
+PHASES: dict[str, PhaseKind] = {
+    "idle": PhaseKind({}, "The process holds its memory and launches nothing."),
+    "loading": PhaseKind({}, "Start-up: memory fills over the phase's duration, data comes in over PCIe."),
+    "training": PhaseKind(
+        {
+            "power": Parameter(ratio, 0.985),
+            "utilization": Parameter(ratio, 1.0),
+            "iteration": Parameter(span, 2.37),
+        },
+        "Compute, an exchange of gradients, a short gap on the host; `power` is a share of the power limit.",
+    ),
+    "inference": PhaseKind({"load": Parameter(ratio, 0.45)}, "Requests in bursts: prefills, and decoding."),
+    "data-starved": PhaseKind(
+        {"utilization": Parameter(ratio, 0.25)}, "Short bursts of compute between waits for the next batch."
+    ),
+    "power-swing": PhaseKind(
+        {"high": Parameter(span, 12.0), "low": Parameter(span, 8.0)},
+        "The whole job computes for `high`, then waits for `low`, in step.",
+    ),
+    "waiting": PhaseKind({}, "A collective that never completes: full utilization, no work."),
+}
+
+_ON_GPU = ("gpu",)
+_ON_PORT = ("port",)
+_ON_EITHER = ("gpu|port",)
+_ZERO = Parameter(number, 0.0)
+
+FAULTS: dict[str, FaultKind] = {
+    "straggler": FaultKind(
+        _ON_GPU, {"utilization": Parameter(ratio, 0.05)}, "The GPU gets little work; the job's other GPUs do not wait."
+    ),
+    "checkpoint-stall": FaultKind(
+        _ON_GPU,
+        {"every": Parameter(span, 120.0), "takes": Parameter(span, 117.0)},
+        "The GPU writes a checkpoint for `takes` out of `every`, while the job's other GPUs spin.",
+    ),
+    "slow": FaultKind(
+        _ON_GPU,
+        {"factor": Parameter(ratio, 0.6)},
+        "Power and clock at `factor`, with equal utilization and without a reason given.",
+    ),
+    "hot": FaultKind(
+        _ON_GPU,
+        {"resistance": Parameter(quantity({}, "1.6", low=1.0, high=10.0), 1.6), "inlet": Parameter(degrees, 0.0)},
+        "Cooling that is `resistance` times as poor, and air that is `inlet` degrees warmer.",
+    ),
+    "power-brake": FaultKind(
+        _ON_GPU,
+        {"power": Parameter(ratio, 0.45), "clock": Parameter(ratio, 0.5)},
+        "The facility or the power supply asks for it: hardware power brake.",
+    ),
+    "power-limit": FaultKind(_ON_GPU, {"watts": Parameter(watts, REQUIRED)}, "A lower power limit is set."),
+    "lost": FaultKind(_ON_GPU, {}, "The GPU falls off the bus (XID 79); the job's other GPUs spin."),
+    "hang": FaultKind(_ON_GPU, {}, "Reads of the GPU do not come back (XID 119 first)."),
+    "driver-unloaded": FaultKind((), {}, "The driver is away: every read fails."),
+    "xid": FaultKind(_ON_GPU, {"code": Parameter(whole(1, 999), REQUIRED)}, "An XID error at each onset."),
+    "ecc": FaultKind(
+        _ON_GPU,
+        {"corrected": _ZERO, "corrected_rate": _ZERO, "uncorrected": _ZERO, "uncorrected_rate": _ZERO},
+        "ECC errors: so many at each onset, and so many a second.",
+    ),
+    "row-remap": FaultKind(
+        _ON_GPU,
+        {
+            "correctable": _ZERO,
+            "uncorrectable": Parameter(number, 1.0),
+            "pending": Parameter(flag, 1.0),
+            "failure": Parameter(flag, 0.0),
+        },
+        "Rows remapped at each onset; pending or failed while it lasts.",
+    ),
+    "nvlink-down": FaultKind(("gpu", "link"), {}, "The link is inactive."),
+    "nvlink-errors": FaultKind(
+        ("gpu", "link"),
+        {"type": Parameter(choice(LINK_ERROR_TYPES), "crc"), "rate": _ZERO, "burst": _ZERO},
+        "Errors of the link: `burst` at each onset, `rate` a second.",
+    ),
+    "pcie": FaultKind(
+        _ON_GPU,
+        {
+            "width": Parameter(whole(1, 16), 8.0),
+            "generation": Parameter(whole(1, 6), 5.0),
+            "replays": _ZERO,
+            "replay_rate": _ZERO,
+        },
+        "The PCIe link is narrower, slower or sends again.",
+    ),
+    "ib-down": FaultKind(_ON_PORT, {}, "The port is down and carries nothing; with `repeat`, it flaps."),
+    "ib-errors": FaultKind(
+        _ON_PORT,
+        {"counter": Parameter(_PORT_COUNTERS, REQUIRED), "rate": _ZERO, "burst": _ZERO},
+        "A counter of the port grows by `burst` at each onset and `rate` a second.",
+    ),
+    "ib-rate": FaultKind(_ON_PORT, {"rate": Parameter(bandwidth, REQUIRED)}, "The link trained to a lower rate."),
+    "node-power": FaultKind(
+        (),
+        {"watts": Parameter(watts, REQUIRED), "ramp": Parameter(duration, 0.0)},
+        "The node draws more beside its GPUs, rising over `ramp`.",
+    ),
+    "missing": FaultKind(
+        _ON_EITHER,
+        {"metric": Parameter(_SPOILABLE, REQUIRED), "reason": Parameter(_REASONS, "unsupported")},
+        "A gap in the place of the metric.",
+    ),
+    "sentinel": FaultKind(
+        _ON_EITHER,
+        {"metric": Parameter(_SPOILABLE, REQUIRED), "value": Parameter(choice(SENTINELS), "nan")},
+        "A value that no device can mean: nan, inf, huge (1e19) or negative (-1).",
+    ),
+    "counter-back": FaultKind(
+        _ON_EITHER,
+        {"metric": Parameter(_COUNTERS, REQUIRED), "by": Parameter(quantity({}, "1e6", low=1e-9), 1e6)},
+        "A counter reads `by` too little.",
+    ),
+}

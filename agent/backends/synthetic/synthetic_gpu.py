@@ -1,0 +1,231 @@
+"""The channel of one synthetic GPU: what its driver would say at a moment, artefacts included.
+
+Power is a mean over 1 s where the real one is, and changes ten times a second; the utilization is that of a
+whole window of 1/6 s, in whole percent; degrees and clock steps are whole.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from agent.backends.protocol import BackendSample
+from agent.backends.synthetic import levels as ch
+from agent.backends.synthetic.error_counters import ErrorCounts
+from agent.backends.synthetic.fault_effects import Gate, Spoiler
+from agent.backends.synthetic.machines import MIB
+from agent.backends.synthetic.noise import mix
+from agent.backends.synthetic.offered_series import Key, Offer, constant, gpu_gaps, gpu_offers, link_offers
+from agent.backends.synthetic.scenario import Scenario
+from agent.backends.synthetic.track import Track
+from agent.backends.synthetic.xid_feed import XidFeed
+from agent.catalogue import metric
+from agent.catalogue.infiniband import NEAREST_HCA
+from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reading, Series
+
+WINDOWS_A_SECOND = 6.0
+REFRESHES_A_SECOND = 10.0
+CLOCK_STEP = 15e6
+_WINDOWED = (ch.BUSY, ch.MEMORY_ACTIVE)
+CALLS = {Lane.FAST: 7, Lane.SLOW: 12, Lane.COLD: 9}
+"""Driver calls that a real GPU would have cost."""
+
+FAST: tuple[Key, ...] = (
+    ("coldplate_gpu_utilization_ratio",),
+    ("coldplate_gpu_memory_activity_ratio",),
+    ("coldplate_gpu_memory_used_bytes",),
+    ("coldplate_gpu_memory_free_bytes",),
+    ("coldplate_gpu_power_watts",),
+    ("coldplate_gpu_power_instant_watts",),
+    ("coldplate_gpu_power_limit_watts",),
+    ("coldplate_gpu_energy_joules_total",),
+    ("coldplate_gpu_temperature_celsius",),
+    ("coldplate_gpu_memory_temperature_celsius",),
+    ("coldplate_gpu_clock_hertz", "sm"),
+    ("coldplate_gpu_throttle_active", "gpu_idle"),
+    ("coldplate_gpu_throttle_active", "sw_power_cap"),
+    ("coldplate_gpu_hw_slowdown_active",),
+    ("coldplate_gpu_throttle_active", "sw_thermal_slowdown"),
+    ("coldplate_gpu_throttle_active", "hw_thermal_slowdown"),
+    ("coldplate_gpu_throttle_active", "hw_power_brake"),
+    ("coldplate_gpu_throttle_seconds_total", "low_utilization"),
+    ("coldplate_gpu_throttle_seconds_total", "sw_power_cap"),
+    ("coldplate_gpu_thermal_throttle_seconds_total",),
+    ("coldplate_gpu_throttle_seconds_total", "sw_thermal_slowdown"),
+    ("coldplate_gpu_throttle_seconds_total", "hw_thermal_slowdown"),
+    ("coldplate_gpu_throttle_seconds_total", "hw_power_brake"),
+    ("coldplate_gpu_pcie_transmit_bytes_total",),
+    ("coldplate_gpu_pcie_receive_bytes_total",),
+    ("coldplate_gpu_nvlink_transmit_bytes_total",),
+    ("coldplate_gpu_nvlink_receive_bytes_total",),
+    ("coldplate_gpu_module_power_watts",),
+    ("coldplate_gpu_sm_active_ratio",),
+    ("coldplate_gpu_sm_occupancy_ratio",),
+    ("coldplate_gpu_tensor_active_ratio",),
+    ("coldplate_gpu_dram_active_ratio",),
+    ("coldplate_gpu_fp64_active_ratio",),
+    ("coldplate_gpu_fp32_active_ratio",),
+    ("coldplate_gpu_fp16_active_ratio",),
+)
+"""The order in which `SyntheticGpuChannel._fast` gives values. What a machine lacks is picked out once, at first."""
+
+
+class Fixed(NamedTuple):
+    """A series of the slow or cold lane, and its reading for as long as the model says nothing else."""
+
+    key: Key
+    reading: Reading
+
+
+class SyntheticGpuChannel:
+    """One synthetic GPU."""
+
+    def __init__(
+        self, scenario: Scenario, number: int, identity: GpuIdentity, epoch: float,
+        released: threading.Event, feed: XidFeed,
+    ) -> None:  # fmt: skip
+        machine = scenario.topology
+        self.key = identity.gpu.uuid
+        self.identity: GpuIdentity | None = identity
+        self._machine, self._epoch, self._feed = machine, epoch, feed
+        self._track = Track(scenario, number)
+        self._noise = mix(scenario.seed, number, 31)
+        self._gate = Gate(scenario, number, released)
+        self._spoiler = Spoiler(scenario, gpu=number)
+        self._errors = ErrorCounts(scenario, number)
+        self._limits = tuple(f for f in scenario.faults if f.kind == "power-limit" and number in f.gpus)
+        offers = list(gpu_offers(machine))
+        self._fast_series, self._picked = self._moving(identity.gpu, offers)
+        self._lanes = {lane: self._fixed(identity.gpu, number, offers, lane) for lane in CALLS}
+        self._constants = [each.reading for each in self._lanes[Lane.FAST] if each.key not in FAST]
+        self._gaps = {lane: gpu_gaps(identity.gpu, machine, lane) for lane in CALLS}
+
+    def _moving(self, gpu: Gpu, offers: list[Offer]) -> tuple[list[Series], list[int]]:
+        offered = {offer.key: offer for offer in offers}
+        picked = [place for place, key in enumerate(FAST) if key in offered]
+        return [_series(offered[FAST[place]], gpu) for place in picked], picked
+
+    def _fixed(self, gpu: Gpu, number: int, offers: list[Offer], lane: Lane) -> list[Fixed]:
+        fixed = [
+            Fixed(offer.key, Reading(_series(offer, gpu), constant(offer.row, self._machine, offer.key)))
+            for offer in offers
+            if offer.lane is lane
+        ]
+        links = [offer for offer in link_offers(self._machine) if offer.lane is lane]
+        for link in range(self._machine.nvlinks):
+            for offer in links:
+                value = constant(offer.row, self._machine, offer.key)
+                key = (offer.row.name, str(link), *offer.labels)
+                fixed.append(Fixed(key, Reading(_series(offer, NvLink(gpu, link)), value)))
+        if lane is Lane.COLD and self._machine.ports:
+            labels = (("device", self._machine.ports[number % len(self._machine.ports)]), ("distance", "PIX"))
+            fixed.append(Fixed((NEAREST_HCA.name,), Reading(Series(NEAREST_HCA, gpu, labels), 1.0)))
+        return fixed
+
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
+        """What the GPU shows at `now`."""
+        t = max(0.0, now.mono - self._epoch)
+        self._feed.advance(t, now)
+        self._gate.device(t)
+        readings: Sequence[Reading]
+        if lane is Lane.FAST:
+            readings = [*map(Reading, self._fast_series, self._fast(t)), *self._constants]
+        elif lane is Lane.SLOW:
+            readings = self._with(self._lanes[lane], self._slow(t))
+        else:
+            readings = [each.reading for each in self._lanes.get(lane, ())]
+        gaps: Sequence[Gap] = self._gaps.get(lane, ())
+        if self._spoiler.active(t):
+            readings, more = self._spoiler.readings(readings, t)
+            gaps = [*gaps, *more]
+        return BackendSample(readings, gaps, calls=CALLS.get(lane, 0))
+
+    @staticmethod
+    def _with(fixed: list[Fixed], values: dict[Key, float]) -> list[Reading]:
+        return [
+            each.reading if (value := values.get(each.key)) is None else Reading(each.reading.series, value)
+            for each in fixed
+        ]
+
+    def _fast(self, t: float) -> list[float]:
+        track, machine = self._track, self._machine
+        length = min(1.0, t)
+        sums, before, now = track.totals(t), track.totals(t - length), track.levels(t)
+        instant = track.power((t * REFRESHES_A_SECOND + 1e-6) // 1.0 / REFRESHES_A_SECOND)
+        watts = instant
+        if machine.power_is_mean and length > 0.0:
+            watts = (sums[ch.POWER] - before[ch.POWER]) / length
+        busy, memory_active = self._windowed(t)
+        heat = track.temperature(t)
+        used, free = self._memory(t)
+        noise = mix(self._noise, int(t * REFRESHES_A_SECOND))
+        thermal = sums[ch.SW_THERMAL] + sums[ch.HW_THERMAL]
+        hardware = 1.0 if now[ch.HW_THERMAL] + now[ch.POWER_BRAKE] >= 0.5 else 0.0
+        values = [
+            busy, memory_active, used, free, round(watts, 3), round(instant, 3), self._limit(t),
+            sums[ch.POWER], heat // 1.0, (heat + 5.0 + 0.1 * (heat - machine.inlet)) // 1.0,
+            now[ch.CLOCK] // CLOCK_STEP * CLOCK_STEP,
+            1.0 if now[ch.IDLE] >= 0.5 else 0.0, 1.0 if now[ch.POWER_CAP] >= 0.5 else 0.0, hardware,
+            1.0 if now[ch.SW_THERMAL] >= 0.5 else 0.0, 1.0 if now[ch.HW_THERMAL] >= 0.5 else 0.0,
+            1.0 if now[ch.POWER_BRAKE] >= 0.5 else 0.0,
+            sums[ch.IDLE], sums[ch.POWER_CAP], thermal, sums[ch.SW_THERMAL], sums[ch.HW_THERMAL],
+            sums[ch.POWER_BRAKE],
+            sums[ch.PCIE_TX] // 1.0, sums[ch.PCIE_RX] // 1.0,
+            sums[ch.NVLINK_TX] // 1024.0 * 1024.0, sums[ch.NVLINK_RX] // 1024.0 * 1024.0,
+            round(instant + machine.module_power * (0.6 + 0.4 * now[ch.BUSY]), 3),
+        ]  # fmt: skip
+        if machine.gpm:
+            for channel in range(ch.SM, ch.FP16 + 1):
+                mean = (sums[channel] - before[channel]) / length if length > 0.0 else now[channel]
+                wobble = 0.98 + 0.04 * (noise & 0xFF) / 255.0
+                noise >>= 8
+                values.append(min(1.0, max(0.0, mean * wobble)))
+        return [values[place] for place in self._picked]
+
+    def _windowed(self, t: float) -> tuple[float, float]:
+        """Utilization and memory activity of the last whole window, in whole percent."""
+        window = int(t * WINDOWS_A_SECOND)
+        end = window / WINDOWS_A_SECOND
+        if window < 1:
+            now = self._track.levels(t)
+            busy, memory = now[ch.BUSY], now[ch.MEMORY_ACTIVE]
+        else:
+            busy, memory = self._track.sums(end, _WINDOWED)
+            before, memory_before = self._track.sums(end - 1.0 / WINDOWS_A_SECOND, _WINDOWED)
+            busy, memory = (busy - before) * WINDOWS_A_SECOND, (memory - memory_before) * WINDOWS_A_SECOND
+        noise = mix(self._noise, window, 1)
+        if 1e-3 < busy < 0.99:
+            busy += 0.04 * ((noise & 0xFFFF) / 65535.0 - 0.5) * min(1.0, 4.0 * busy)
+        memory *= 0.97 + 0.06 * (noise >> 48) / 65535.0
+        return round(min(1.0, max(0.0, busy)), 2), round(min(1.0, max(0.0, memory)), 2)
+
+    def _memory(self, t: float) -> tuple[float, float]:
+        usable = self._machine.memory - self._machine.reserved
+        used = (self._track.director.memory_share(t) * usable) // (2 * MIB) * (2 * MIB)
+        return used, usable - used
+
+    def _limit(self, t: float) -> float:
+        limit = self._machine.power_limit
+        for fault in self._limits:
+            if fault.window.holds(t):
+                limit = min(limit, fault.parameters["watts"])
+        return limit
+
+    def _slow(self, t: float) -> dict[Key, float]:
+        machine, now = self._machine, self._track.levels(t)
+        idle = now[ch.IDLE] >= 0.5
+        values: dict[Key, float] = {
+            ("coldplate_gpu_temperature_margin_celsius",): machine.slowdown - self._track.temperature(t) // 1.0,
+            ("coldplate_gpu_clock_hertz", "graphics"): now[ch.CLOCK] // CLOCK_STEP * CLOCK_STEP,
+            ("coldplate_gpu_clock_hertz", "memory"): machine.clock_memory,
+            ("coldplate_gpu_clock_hertz", "video"): machine.clock_video * (0.4 if idle else 1.0),
+            ("coldplate_gpu_pcie_link_generation",): 1.0 if idle else float(machine.pcie_generation),
+            ("coldplate_gpu_pcie_link_width",): float(machine.pcie_width),
+        }
+        values.update(self._errors.at(t))
+        return values
+
+
+def _series(offer: Offer, entity: Gpu | NvLink) -> Series:
+    return Series(metric(offer.row.name), entity, tuple(zip(offer.row.labels, offer.labels, strict=True)))

@@ -1,0 +1,113 @@
+"""The source of a synthetic node: one channel for each GPU and one for everything else.
+
+It reads no clock: `epoch` is the monotonic second at which the scenario began, and every read brings its
+own moment. A second source for the same scenario and epoch, in another process, goes on where the first
+one stopped, counters included, because nothing is kept that could be lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from agent.backends.protocol import Channel, Roster, SourceError, Unidentified
+from agent.backends.synthetic.fabric_channel import FabricChannel
+from agent.backends.synthetic.fault_effects import Gate
+from agent.backends.synthetic.machines import Topology
+from agent.backends.synthetic.noise import mix
+from agent.backends.synthetic.scenario import Scenario
+from agent.backends.synthetic.synthetic_gpu import SyntheticGpuChannel
+from agent.backends.synthetic.xid_feed import XidFeed
+from agent.model import Gpu, GpuIdentity, Instant, Labels, Xid
+
+DRIVER = "570.172.08"
+
+
+class SyntheticSource:
+    """A node that a scenario describes, as a source of readings."""
+
+    name = "synthetic"
+
+    def __init__(self, scenario: Scenario, epoch: float) -> None:
+        self._scenario = scenario
+        self._epoch = epoch
+        self._released = threading.Event()
+        self._gate = Gate(scenario, None, self._released)
+        self._feed: XidFeed | None = None
+        self._waiting: dict[int, GpuIdentity] = {}
+        """GPUs that are still to say who they are, by number."""
+        self._joined: tuple[Channel, ...] = ()
+
+    def open(self, now: Instant) -> Sequence[Channel]:
+        """The channels. XID errors of the time before `now` stay in the past."""
+        t = max(0.0, now.mono - self._epoch)
+        self._gate.source(t)
+        scenario = self._scenario
+        identities = [_identity(scenario, number) for number in range(scenario.topology.gpus)]
+        gpus = tuple(identity.gpu for identity in identities)
+        self._feed = feed = XidFeed(scenario, tuple(gpu.uuid for gpu in gpus), t)
+        self._waiting = dict(enumerate(identities))
+        self._joined = self._arrivals(t)
+        self._joined += (FabricChannel(scenario, gpus, self._epoch, self._released, feed),)
+        return self._joined
+
+    def roster(self, now: Instant) -> Roster:
+        """Who has joined. A GPU that hangs or is lost while it is asked who it is joins when that is over."""
+        t = max(0.0, now.mono - self._epoch)
+        self._joined += self._arrivals(t)
+        missing = []
+        for number in self._waiting:
+            error = Gate(self._scenario, number, self._released).silence(t)
+            if error is not None:
+                missing.append(Unidentified(str(number), error.reason, error.detail))
+        return Roster(self._joined, tuple(missing))
+
+    def _arrivals(self, t: float) -> tuple[Channel, ...]:
+        """Channels of the GPUs that say at `t` who they are, and have not before."""
+        feed = self._feed
+        assert feed is not None
+        joining = [n for n in self._waiting if Gate(self._scenario, n, self._released).silence(t) is None]
+        return tuple(
+            SyntheticGpuChannel(self._scenario, number, self._waiting.pop(number), self._epoch, self._released, feed)
+            for number in joining
+        )
+
+    def events(self, timeout: float) -> Sequence[Xid]:
+        """XID errors that came due at a read since the last call."""
+        if self._released.is_set():
+            raise SourceError("the synthetic source is closed")
+        if self._feed is None:
+            raise SourceError("the synthetic source is not open")
+        return self._feed.wait(timeout)
+
+    def close(self) -> None:
+        """Let go of every read that hangs, and of whoever waits for events."""
+        self._released.set()
+        if self._feed is not None:
+            self._feed.close()
+
+
+def _identity(scenario: Scenario, number: int) -> GpuIdentity:
+    machine = scenario.topology
+    digits = f"{mix(scenario.seed, number, 71):016x}{mix(scenario.seed, number, 72):016x}"
+    uuid = f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return GpuIdentity(
+        Gpu(str(number), uuid),
+        machine.slots[number],
+        f"165{mix(scenario.seed, number, 73) % 10**10:010d}",
+        machine.model,
+        _facts(machine, number),
+    )
+
+
+def _facts(machine: Topology, number: int) -> Labels:
+    """The same further labels of coldplate_gpu_info as a real GPU has."""
+    return (
+        ("driver_version", DRIVER),
+        ("vbios", "96.00.99.00.01"),
+        ("architecture", machine.architecture),
+        ("compute_capability", machine.capability),
+        ("minor", str(number)),
+        ("numa_node", str(2 * number // machine.gpus)),
+        ("board_part", "synthetic"),
+    )

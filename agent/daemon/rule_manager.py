@@ -1,0 +1,233 @@
+"""The evaluation of rules, in a thread of its own: takes each snapshot, evaluates what is due, tells, remembers.
+
+Sampling never waits for it: it is told that there is a snapshot, and reads it when it likes. Where snapshots
+come faster than rules are evaluated it leaves some out; where none comes it goes on with the last one, as a
+Prometheus server does that scrapes a page which stands still.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from agent.daemon.alert_store import AlertStateStore
+from agent.daemon.hub import Hub
+from agent.lib.threads import KeptThread, Threads
+from agent.model import GroupReport, Instant, Labels, Reading
+from alerts.engine import Evaluation, RuleEngine, Ruleset
+from alerts.exposition import Exposition
+from alerts.notify.delivery import HttpReceiver
+from alerts.notify.dispatch import Dispatcher
+from alerts.notify.receiver import Receiver
+
+log = logging.getLogger("coldplate.rules")
+
+PROMPT = 0.9
+"""Share of the interval after which a new snapshot begins a round."""
+PATIENT = 1.25
+"""Share of the interval after which a round begins without one, where snapshots come at least as often."""
+ENGINE = "engine"
+"""The group under which failures are counted that are no rule's."""
+CLOSING_SECONDS = 2.0
+"""Seconds that notifications have to leave at the end."""
+PATIENCE_SECONDS = 30.0
+"""Seconds that a round may take before the thread counts as standing still."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertingSettings:
+    """All that the configuration says of rules and of who is told; `resend` in seconds."""
+
+    rules: Ruleset
+    receivers: tuple[Receiver, ...]
+    resend: float
+    external_labels: Labels
+
+
+class RuleManager:
+    """Runs the rule engine on the snapshots of the hub.
+
+    `foreign` gives what is known of other nodes at a moment, for rules that look beyond this one.
+    """
+
+    def __init__(
+        self,
+        alerting: AlertingSettings,
+        target: Labels,
+        clock: Callable[[], Instant],
+        hub: Hub,
+        store: AlertStateStore | None = None,
+        foreign: Callable[[Instant], Sequence[Reading]] = lambda _: (),
+        threads: Threads | None = None,
+    ) -> None:
+        self._threads = threads or Threads()
+        self._thread: KeptThread | None = None
+        self._clock = clock
+        self._hub = hub
+        self._store = store
+        self._foreign = foreign
+        self._exposition = Exposition(target)
+        self._fresh = threading.Event()
+        self._stopping = threading.Event()
+        self._wanted: AlertingSettings | None = None
+        self._asking = threading.Lock()
+        self._broken = ""
+        self._failing: set[tuple[str, str]] = set()
+        self._engine = RuleEngine(alerting.rules, target, clock(), time.perf_counter, self._stopping.is_set)
+        self._announce(alerting)
+        self._dispatcher = Dispatcher(alerting.receivers, alerting.resend, alerting.external_labels, self._threads)
+        self._readings: tuple[Reading, ...] = ()
+        """Swapped by reference."""
+        hub.follow("waking the rules", lambda _: self._fresh.set())
+
+    def start(self) -> None:
+        """Take up what an earlier run remembered, and begin."""
+        if self._store is not None:
+            now = self._clock()
+            loaded = self._store.load(self._engine, now)
+            knowing = [each for each in self._dispatcher.receivers if not each.url or each.url in loaded.told]
+            self._dispatcher.already_told([record.alert for _, _, record in self._engine.remembered()], knowing)
+            self._dispatcher.end(loaded.lost, self._engine.time(now))
+        self._show()
+        self._thread = self._threads.begin("rules", self._run, patience=PATIENCE_SECONDS, vital=True)
+
+    def stop(self) -> None:
+        """End the thread, keep what must be remembered, and give notifications a moment to leave."""
+        self._stopping.set()
+        self._fresh.set()
+        ended = self._thread is None or self._thread.join(CLOSING_SECONDS)
+        self._dispatcher.stop(CLOSING_SECONDS)
+        if self._store is not None and ended:
+            self._store.close(self._engine, self._clock(), self._told())
+
+    def readings(self, _now: Instant) -> tuple[Reading, ...]:
+        """The engine's own series after the last round. For any thread."""
+        return self._readings
+
+    def reconfigure(self, alerting: AlertingSettings) -> None:
+        """Evaluate other rules, tell other receivers, from the next round on. For any thread."""
+        with self._asking:
+            self._wanted = alerting
+
+    def reports(self) -> tuple[GroupReport, ...]:
+        """How groups and rules are doing. For any thread."""
+        return self._engine.reports()
+
+    def _run(self) -> None:
+        began = self._clock().mono
+        while self._await_round(began):
+            if self._thread is not None:
+                self._thread.beat()
+            now = self._clock()
+            began = now.mono
+            try:
+                self._round(now)
+            except Exception as error:
+                self._survive(error)
+
+    def _await_round(self, began: float) -> bool:
+        """Wait until the next round is due; False when there is none any more."""
+        interval = self._engine.interval
+        if self._stopping.wait(max(began + PROMPT * interval - self._clock().mono, 0.0)):
+            return False
+        self._fresh.clear()
+        share = PATIENT if self._hub.period <= interval else 1.0
+        self._fresh.wait(max(began + share * interval - self._clock().mono, 0.0))
+        return not self._stopping.is_set()
+
+    def _round(self, now: Instant) -> None:
+        with self._asking:  # a reload that comes just now must not be lost
+            alerting, self._wanted = self._wanted, None
+        if alerting is not None:
+            self._take_up(alerting, now)
+        snapshot = self._hub.latest
+        if snapshot is None:
+            return
+        done = self._engine.round(snapshot, now, self._foreign(now))
+        step = self._engine.take_step()
+        if step:
+            self._dispatcher.shift(step)
+        for each in done:
+            self._tell(each)
+        self._show()
+        if self._store is not None:
+            self._store.after(self._engine, done, now, self._told())
+        self._broken = ""
+
+    def _told(self) -> frozenset[str]:
+        """The receivers that are told once, and that nothing waits for."""
+        return frozenset(
+            each.url for each in self._dispatcher.receivers if each.url and not each.repeats and not each.queued
+        )
+
+    def _tell(self, done: Evaluation) -> None:
+        self._note_failing(done)
+        group = done.group
+        outcome = done.outcome
+        self._exposition.count(group.name, len(outcome.rules), len(outcome.failures), outcome.seconds, done.missed)
+        alerts, unknown = group.known()
+        self._dispatcher.consider(done.key, alerts, done.at, done.interval, unknown)
+
+    def _note_failing(self, done: Evaluation) -> None:
+        """Say once that a rule fails, and once that it does no more."""
+        failing = {(done.key, failure.rule) for failure in done.outcome.failures}
+        for failure in done.outcome.failures:
+            if (done.key, failure.rule) not in self._failing:
+                facts = {"rule_group": failure.group, "rule": failure.rule, "error": failure.error}
+                log.warning("a rule fails; its alerts stay as they are", extra={"facts": facts})
+        mended = {each for each in self._failing - failing if each[0] == done.key and each[1] in done.outcome.rules}
+        for _, rule in mended:
+            log.info("a rule works again", extra={"facts": {"rule_group": done.group.name, "rule": rule}})
+        self._failing = (self._failing - mended) | failing
+
+    def _show(self) -> None:
+        self._readings = self._exposition.readings(
+            self._engine.reports(), self._engine.windows, self._dispatcher.receivers
+        )
+
+    def _take_up(self, alerting: AlertingSettings, now: Instant) -> None:
+        before = self._dispatcher.receivers
+        for ended in self._engine.reload(alerting.rules, now):
+            self._dispatcher.forget(ended, self._engine.time(now))
+        leaving = [each for each in before if each not in alerting.receivers]
+        heirs = [(old, new) for old in leaving for new in alerting.receivers if _follows(new, old)]
+        at = self._engine.time(now)
+        self._announce(alerting)
+        self._dispatcher.reconfigure(alerting.receivers, alerting.resend, alerting.external_labels, at, heirs)
+        self._retire(leaving, heirs)
+
+    def _retire(self, receivers: Sequence[Receiver], heirs: Sequence[tuple[Receiver, Receiver]]) -> None:
+        """Let receivers that the configuration no longer has deliver what they hold, without waiting for them.
+
+        What they cannot deliver goes to those that follow them.
+        """
+        for old, new in heirs:
+            if isinstance(old, HttpReceiver) and isinstance(new, HttpReceiver):
+                old.heir = new
+        for each in receivers:
+            self._threads.begin("notify", partial(each.stop, CLOSING_SECONDS))
+
+    def _announce(self, alerting: AlertingSettings) -> None:
+        """Show every group's counters from the beginning: one that is born with its first failure hides it."""
+        for name in (ENGINE, *(group.name for group in alerting.rules.groups)):
+            self._exposition.count(name, 0, 0, 0.0)
+
+    def _survive(self, error: Exception) -> None:
+        """A defect of ours must not end the evaluation for good; it is counted as a failed rule is."""
+        text = f"{type(error).__name__}: {error}"
+        if text != self._broken:
+            log.error("a round of the rule engine failed; going on with the next one", exc_info=error)
+        self._broken = text
+        self._exposition.count(ENGINE, 0, 1, 0.0)
+        with contextlib.suppress(Exception):
+            self._show()
+
+
+def _follows(new: Receiver, old: Receiver) -> bool:
+    """Whether one receiver is another with a changed login or timeout."""
+    return bool(new.url) and (new.name, new.url) == (old.name, old.url)

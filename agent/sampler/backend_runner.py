@@ -1,0 +1,148 @@
+"""Runs one backend in a thread of its own, so that a slow file or a slow BMC delays nobody else."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from queue import SimpleQueue
+
+from agent.backends.protocol import AbsentError, BackendProtocol, BackendSample, DeviceError
+from agent.lib.threads import Threads
+from agent.model import Instant, Lane, Outcome, Reason
+
+log = logging.getLogger("coldplate.backend")
+
+CALM_SECONDS = 60.0
+"""Seconds without a failure after which the log says that a backend is well again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """How one read of one lane ended. `mono` is when it began, `duration` what it took, in seconds.
+
+    `reason` is why a read that failed gave nothing.
+    """
+
+    backend: str
+    lane: Lane
+    mono: float
+    duration: float
+    outcome: Outcome
+    sample: BackendSample
+    detail: str = ""
+    reason: Reason = Reason.MALFORMED
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A read that was ordered and has not ended; `since` in monotonic seconds."""
+
+    lane: Lane
+    since: float
+
+
+class Runner:
+    """At most one read in flight. Lanes that fall due while it is busy are read once, when it is free."""
+
+    def __init__(
+        self, backend: BackendProtocol, clock: Callable[[], Instant], done: Callable[[], None], threads: Threads
+    ) -> None:
+        self.backend = backend
+        self._clock = clock
+        self._done = done
+        self._orders: SimpleQueue[tuple[Lane, ...] | None] = SimpleQueue()
+        self._owed: set[Lane] = set()
+        self._asked: dict[Lane, float] = {}
+        self._absent = False
+        self._finished: deque[Read] = deque()
+        self._told: set[type[Exception]] = set()
+        self._failed_at = -inf
+        self.flight: Flight | None = None
+        """The read that is owed: set where it is ordered, and moved on and cleared by the thread alone."""
+        self._thread = threads.begin(f"backend-{backend.name}", self._run)
+
+    def ask(self, lanes: tuple[Lane, ...], now: float) -> bool:
+        """Read those of the lanes that the backend has and that may have news; True if that began a read.
+
+        Hardware that was absent is looked for again once in a cold lane, not ten times a second.
+        """
+        if not self._absent or Lane.COLD in lanes:
+            self._owed.update(lane for lane in lanes if lane in self.backend.lanes and self._has_news(lane, now))
+        if self._owed and not self.busy:
+            due = tuple(lane for lane in Lane if lane in self._owed)
+            self.flight = Flight(due[0], now)
+            self._owed.clear()
+            self._asked.update(dict.fromkeys(due, now))
+            self._orders.put(due)
+            return True
+        return False
+
+    @property
+    def busy(self) -> bool:
+        return self.flight is not None
+
+    def _has_news(self, lane: Lane, now: float) -> bool:
+        # A twentieth of tolerance: ticks come a little early or late.
+        return now - self._asked.get(lane, -inf) >= 0.95 * self.backend.shortest
+
+    def take(self) -> list[Read]:
+        """The reads that have ended since the last call."""
+        ended = []
+        while self._finished:
+            ended.append(self._finished.popleft())
+        return ended
+
+    def stop(self, patience: float) -> None:
+        """End the thread; a read that hangs longer than `patience` seconds is left to itself."""
+        self._orders.put(None)
+        self._thread.join(patience)
+
+    def _run(self) -> None:
+        if self._orders.empty() and self.busy:  # this thread fell, and the order with it
+            self._end_flight()
+        while (lanes := self._orders.get()) is not None:
+            for lane in lanes:
+                self._finished.append(self._read(lane))
+            self._end_flight()
+        self.backend.close()
+
+    def _end_flight(self) -> None:
+        self.flight = None
+        self._done()
+
+    def _read(self, lane: Lane) -> Read:
+        began = self._clock()
+        self.flight = Flight(lane, began.mono)
+        outcome, detail, reason, sample = Outcome.OK, "", Reason.MALFORMED, BackendSample()
+        try:
+            sample = self.backend.read(lane, began)
+            self._well(began.mono)
+        except AbsentError as error:
+            outcome, detail = Outcome.ABSENT, str(error)
+        except DeviceError as error:
+            outcome, detail, reason = Outcome.FAILED, error.detail, error.reason
+            self._failed(error, began.mono)
+        except Exception as error:
+            # Whatever a backend did not foresee costs that backend's sample, and is told once in full.
+            outcome, detail = Outcome.FAILED, f"{type(error).__name__}: {error}"
+            self._failed(error, began.mono)
+        self._absent = outcome is Outcome.ABSENT
+        took = self._clock().mono - began.mono
+        return Read(self.backend.name, lane, began.mono, took, outcome, sample, detail, reason)
+
+    def _failed(self, error: Exception, mono: float) -> None:
+        """A log line for the first failure of its kind; what goes on for days may differ in its words each time."""
+        self._failed_at = mono
+        if type(error) not in self._told:
+            self._told.add(type(error))
+            foreseen = isinstance(error, DeviceError)
+            log.error("backend %s failed: %s", self.backend.name, error, exc_info=None if foreseen else error)
+
+    def _well(self, mono: float) -> None:
+        """A log line once it is over. One lane may fail while another is well, so that takes a while."""
+        if self._told and mono - self._failed_at >= CALM_SECONDS:
+            self._told.clear()
+            log.info("backend %s reads again", self.backend.name)

@@ -1,0 +1,159 @@
+"""What the configuration says of rules and of who is told about alerts, made into the parts that do it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from agent.config.schema import Config, ConfigError, OverrideConfig, ReceiverConfig
+from agent.config.texts import base_url
+from agent.daemon.alert_store import AlertStateStore
+from agent.daemon.hub import Hub
+from agent.daemon.rule_manager import AlertingSettings, RuleManager
+from agent.lib.clock import clock
+from agent.lib.durable import clear_unfinished
+from agent.lib.statefiles import StateFiles
+from agent.lib.threads import Threads
+from agent.model import Instant, Reading
+from agent.wiring.node_identity import external_labels, external_url, source_of, target_labels
+from agent.wiring.state_directory import drill_file
+from alerts import packs
+from alerts.engine import Ruleset
+from alerts.group_evaluator import TemplateContext
+from alerts.notify.alertmanager import Alertmanager
+from alerts.notify.journal import find_journal
+from alerts.notify.log import LogReceiver
+from alerts.notify.receiver import Receiver
+from alerts.notify.target import ReceiverTarget
+from alerts.notify.webhook import Webhook
+from alerts.overrides import Override, OverrideError, apply
+from alerts.promql.labels import make_labels
+from alerts.rulefile import RuleFile, RuleFileError
+from alerts.runbook_links import lead_to
+
+log = logging.getLogger("coldplate.rules")
+
+Key = tuple[type, ReceiverTarget, str]
+
+
+class Receivers:
+    """Makes receivers, and gives the same one again for the same address, with what waits in it."""
+
+    def __init__(self, clock: Callable[[], Instant], threads: Threads | None = None) -> None:
+        self._clock = clock
+        self._threads = threads or Threads()
+        self._log = LogReceiver(find_journal(os.environ))
+        self._known: dict[Key, Alertmanager | Webhook] = {}
+
+    def make(self, config: Config, external_url: str) -> tuple[Receiver, ...]:
+        """The receivers that the configuration names. Raises ConfigError."""
+        notify = config.notify
+        keys = [
+            *_keys("alertmanager", Alertmanager, notify.alertmanager, external_url),
+            *_keys("webhook", Webhook, notify.webhook, external_url),
+        ]
+        made = {key: self._known.get(key) or self._begin(key) for key in keys}
+        self._known = made
+        return (*((self._log,) if notify.log else ()), *made.values())
+
+    def _begin(self, key: Key) -> Alertmanager | Webhook:
+        kind, target, external_url = key
+        try:
+            receiver: Alertmanager | Webhook = kind(target, self._clock, external_url, threads=self._threads)
+        except ValueError as error:
+            raise ConfigError(f"notify.{kind.__name__.lower()}: {error}") from error
+        return receiver
+
+
+def _keys(name: str, kind: type, config: ReceiverConfig, external_url: str) -> list[Key]:
+    common = msgspec.structs.asdict(config)
+    urls = common.pop("urls")
+    keys: list[Key] = []
+    for url in urls:
+        try:
+            keys.append((kind, ReceiverTarget(url, **common), external_url))
+        except ValueError as error:
+            raise ConfigError(f"notify.{name}: {error}") from error
+    return keys
+
+
+def load_rules(config: Config, folder: Path, running: Ruleset | None = None) -> Ruleset:
+    """The rules of the configuration, changed as it wants; relative paths begin at `folder`. Raises ConfigError."""
+    return Ruleset(
+        load_files(config, folder, running),
+        config.rules.interval,
+        TemplateContext(external_labels(config), external_url(config)),
+        int(config.rules.memory),
+    )
+
+
+def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> tuple[RuleFile, ...]:
+    """The rule files, with what the configuration changes in them. Raises ConfigError."""
+    rules = config.rules
+    kept = running.files if running is not None and running.interval == rules.interval else ()
+    try:
+        files = packs.load_all(rules.files, folder, rules.interval, kept)
+        if rules.runbook_base is not None:
+            files = lead_to(base_url(rules.runbook_base), files)
+        overrides = {name: _override(each) for name, each in rules.override.items()}
+        return apply(files, rules.disable, overrides, default_step=rules.interval)
+    except RuleFileError as error:
+        problems = "".join(f"\n  {problem}" for problem in error.problems)
+        raise ConfigError(f"rules.files: a rule file cannot be used:{problems}") from error
+    except OverrideError as error:
+        raise ConfigError(f"rules.{error}") from error
+    except ValueError as error:
+        raise ConfigError(f"rules.files: {error}") from error
+
+
+def _override(config: OverrideConfig) -> Override:
+    return Override(
+        hold=config.hold,
+        keep=config.keep_firing_for,
+        labels=config.labels,
+        annotations=config.annotations,
+        thresholds=tuple(config.thresholds.items()),
+        expr=config.expr,
+    )
+
+
+def load_alerting(
+    config: Config, folder: Path, receivers: Receivers, running: Ruleset | None = None
+) -> AlertingSettings:
+    """Everything at once; what is `running` need not be compiled again. Raises ConfigError."""
+    rules = load_rules(config, folder, running)
+    made = receivers.make(config, external_url(config))
+    _tell(rules.files, running.files if running else ())
+    return AlertingSettings(rules, made, config.notify.resend, make_labels(external_labels(config)))
+
+
+def _tell(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:
+    """Say once what is unwise in the rule files that are loaded."""
+    told = {warning for file in running for warning in file.warnings}
+    for warning in (warning for file in files for warning in file.warnings if warning not in told):
+        facts = {"file": warning.file, "line": warning.line, "rule": warning.where, "problem": warning.text}
+        log.warning("a rule file is loaded that has something unwise in it", extra={"facts": facts})
+
+
+def make_rule_manager(
+    config: Config,
+    alerting: AlertingSettings,
+    hub: Hub,
+    files: StateFiles,
+    foreign: Callable[[Instant], Sequence[Reading]],
+    threads: Threads,
+) -> RuleManager:
+    """The part itself, with what an earlier run remembered where there is a state directory."""
+    path = drill_file(config, "alerts.state")
+    if path is None:
+        store = None
+        if config.rules.files:
+            log.info("no state directory: alerts will start anew after a restart")
+    else:
+        clear_unfinished(path.parent)
+        store = AlertStateStore(path.parent, source_of(config), files)
+    return RuleManager(alerting, target_labels(config), clock, hub, store, foreign, threads)

@@ -1,0 +1,114 @@
+"""What the configuration says of the rack and its peers, made into the part that watches it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from agent.config.schema import BreakerConfig, Config, ConfigError
+from agent.lib.durable import DamagedError, read_whole, seal, set_aside, unseal
+from agent.lib.threads import Threads
+from agent.model import Instant
+from agent.rack.access import Access
+from agent.rack.breaker import CLASSES, electronic
+from agent.rack.heat import Breaker
+from agent.rack.monitor import RackMonitor, RackOptions
+from agent.rack.peers import Member
+from agent.rack.targets import MOST, parse_entry
+from agent.wiring.node_identity import SCRAPE_JOB, instance, rack_name
+
+log = logging.getLogger("coldplate.rack")
+
+FORM = "coldplate-rack/1"
+"""What the state file of the breakers begins with."""
+
+
+def load_rack(config: Config, folder: Path, patience: float) -> RackOptions:
+    """The configuration's part; relative paths begin at `folder`. Raises ConfigError."""
+    rack, peer, shelves = config.rack, config.rack.peer, config.rack.shelves
+    if len(rack.peers) > MOST:
+        raise ConfigError(f"rack.peers: has {len(rack.peers)} entries, and {MOST} are the most; list one rack's nodes")
+    try:
+        entries = tuple(dict.fromkeys(parse_entry(each, folder) for each in rack.peers))
+    except ValueError as error:
+        raise ConfigError(f"rack.peers: {error}") from error
+    try:
+        access = Access(
+            tls=peer.scheme == "https",
+            username=peer.username,
+            password_file=peer.password_file,
+            bearer_token_file=peer.bearer_token_file,
+            ca_file=peer.ca_file,
+            verify=peer.verify,
+        )
+        access.check(entries)
+    except ValueError as error:
+        raise ConfigError(f"rack.peer: {error}") from error
+    return RackOptions(
+        rack_name(config),
+        rack.nodes_expected,
+        rack.node_nameplate,
+        entries,
+        access,
+        patience,
+        rack.power_budget,
+        tuple(rack.feeds.items()),
+        tuple(_breaker(name, each, rack.feeds) for name, each in rack.breakers.items()),
+        None if shelves is None else (shelves.number - shelves.spare) * shelves.rating,
+    )
+
+
+def _breaker(name: str, config: BreakerConfig, feeds: Mapping[str, float]) -> Breaker:
+    """A breaker that is named like a feed carries an even share of the rack: nobody knows which it is."""
+    delay = config.long_delay
+    curve = CLASSES[config.kind] if delay is None else electronic(delay)
+    if config.share is not None:
+        return Breaker(name, curve, config.rating, config.share, "configured")
+    if name in feeds:
+        return Breaker(name, curve, config.rating, 1 / len(feeds), "assumed")
+    return Breaker(name, curve, config.rating)
+
+
+def make_rack_monitor(
+    config: Config,
+    options: RackOptions,
+    clock: Callable[[], Instant],
+    threads: Threads,
+    path: Path | None = None,
+    put: Callable[[Path, bytes], None] | None = None,
+) -> RackMonitor:
+    """The part itself, with an identity of its own that no other agent and no later run has.
+
+    It takes up what an earlier run kept at `path`; `put` has what it keeps written there.
+    """
+    keep = None if path is None or put is None else partial(_put, put, path)
+    member = Member(rack_name(config), config.node.cluster or "", os.urandom(12).hex(), instance(config), SCRAPE_JOB)
+    made = RackMonitor(member, options, clock, lambda: os.urandom(1)[0] / 256, threads, keep)
+    if path is not None and options.breakers:
+        _restore(made, path)
+    return made
+
+
+def _put(put: Callable[[Path, bytes], None], path: Path, body: bytes) -> None:
+    put(path, seal(FORM, body))
+
+
+def _restore(watch: RackMonitor, path: Path) -> None:
+    """Hand over what an earlier run kept. Without it, breakers are taken to be warm."""
+    try:
+        body = unseal(FORM, read_whole(path))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.warning("cannot read %s: %s; breakers are taken to be warm", path, error.strerror or error)
+        return
+    except DamagedError as error:
+        log.warning(
+            "%s cannot be used: %s; it is now %s, and breakers are taken to be warm", path, error, set_aside(path)
+        )
+        return
+    if not watch.restore(body):
+        log.info("%s is not of this rack or too old: breakers are taken to be warm", path)

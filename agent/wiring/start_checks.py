@@ -1,0 +1,37 @@
+"""What a start would refuse beyond the configuration's own schema; a reload must refuse it too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.config.schema import Config, ConfigError
+from agent.config.texts import listen_address
+from agent.wiring.peering import load_rack
+from agent.wiring.sources import bmc_of, checked_scenario, jobs_config
+from exporters.routes import is_reserved
+from exporters.selection import SeriesSelection
+
+
+def check(config: Config) -> SeriesSelection:
+    """Everything but the rules; what is left is the selection of series. Raises ConfigError."""
+    for address in config.web.listen:
+        parse_address(address)
+    if is_reserved(config.web.telemetry_path):
+        raise ConfigError(f"web.telemetry_path: {config.web.telemetry_path} has another use; choose another path")
+    bmc_of(config.backends)
+    load_rack(config, Path(), 0.0)
+    jobs_config(config)
+    if config.backends.devices == "synthetic":
+        checked_scenario(config)
+    try:
+        return SeriesSelection(config.metrics.include, config.metrics.exclude)
+    except ValueError as error:
+        raise ConfigError(f"metrics.{error}") from error
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of `host:port`, `:port` or `[address]:port`. Raises ConfigError."""
+    try:
+        return listen_address(text)
+    except ValueError as error:
+        raise ConfigError(f"web.listen: {error}") from error

@@ -1,0 +1,149 @@
+"""What a worker says, held against the bounds, piece by piece. Each check raises MessageError, or what Python raises.
+
+A worker checks what it is about to say in the same way, so that a device with strange answers costs its own
+sample and not the trust in the worker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any
+
+from agent.backends.protocol import GpuProcess, Unidentified
+from agent.catalogue import BY_NAME
+from agent.model import Gpu, GpuIdentity, Labels, Metric, Reason, Xid
+from agent.worker import message_limits
+from agent.worker.worker_messages import MessageError
+
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+"""Of Prometheus's data model."""
+_INFO = BY_NAME["coldplate_gpu_info"]
+_REASONS = {reason.value: reason for reason in Reason}
+WALL_SECONDS = 1e11
+"""Seconds since the epoch, in the year 5138."""
+
+
+def whole(value: Any, below: int) -> int:
+    """A whole number from 0."""
+    if type(value) is not int or not 0 <= value < below:
+        raise MessageError(f"no whole number below {below}: {value!r:.40}")
+    return value
+
+
+def moment(value: Any, most: float = 1e15) -> float:
+    """Seconds: a time that is not finite would never be old."""
+    if type(value) not in (int, float) or not isfinite(value) or not 0 <= value <= most:
+        raise MessageError(f"no time: {value!r:.40}")
+    return float(value)
+
+
+def text(value: Any, limit: int) -> str:
+    """A text that may become a label's value or a line of the log."""
+    if type(value) is not str or len(value) > limit or not value.isprintable():
+        raise MessageError(f"no text of {limit} characters at most: {value!r:.60}")
+    return value
+
+
+def name(value: Any) -> str:
+    """A text that tells something apart from others."""
+    if not text(value, message_limits.NAME):
+        raise MessageError("no name")
+    return str(value)
+
+
+def rows(value: Any, most: int) -> list[Any]:
+    """A list with a bound."""
+    if type(value) is not list or len(value) > most:
+        raise MessageError(f"no list of {most} at most")
+    return value
+
+
+def reason(value: Any) -> Reason:
+    return _REASONS[value]
+
+
+def labels(metric: Metric, pairs: Any) -> Labels:
+    """The row's own labels, all of them and in their order."""
+    if [each[0] for each in pairs] != list(metric.labels):
+        raise MessageError(f"{metric.name} has the labels {metric.labels}, and not {pairs!r:.80}")
+    return tuple(
+        (known, text(each, message_limits.LABEL)) for known, (_, each) in zip(metric.labels, pairs, strict=True)
+    )
+
+
+def roster(value: Any) -> tuple[tuple[str, GpuIdentity | None], ...]:
+    """The channels, no two of them alike."""
+    made = tuple(identity(row) for row in rows(value, message_limits.CHANNELS))
+    gpus = [each for _, each in made if each is not None]
+    slots = [each.slot for each in gpus if each.slot]
+    if len({key for key, _ in made}) != len(made) or len(set(slots)) != len(slots):
+        raise MessageError("two channels with the same key or slot")
+    return made
+
+
+def identity(row: Any) -> tuple[str, GpuIdentity | None]:
+    """A channel's key, and who the GPU is if it is one."""
+    if len(rows(row, 7)) == 1:
+        return name(row[0]), None
+    key, index, uuid, slot, serial, model, facts = row
+    if key != uuid:
+        raise MessageError(f"the channel {key!r:.40} is the GPU {uuid!r:.40}")
+    slot, serial, model = (text(each, message_limits.LABEL) for each in (slot, serial, model))
+    return name(key), GpuIdentity(Gpu(name(index), uuid), slot, serial, model, _facts(facts))
+
+
+def _facts(pairs: Any) -> Labels:
+    """Facts become labels of coldplate_gpu_info: beside its own ones, and each once."""
+    made = tuple((name(known), text(value, message_limits.LABEL)) for known, value in rows(pairs, message_limits.FACTS))
+    names = [known for known, _ in made]
+    taken = {"gpu", "uuid", *_INFO.labels}
+    if len(set(names)) != len(names) or taken & set(names) or not all(map(_LABEL_NAME.fullmatch, names)):
+        raise MessageError(f"facts that cannot be labels: {names!r:.80}")
+    if any(known.startswith("__") for known in names):
+        raise MessageError(f"facts with names that Prometheus keeps for itself: {names!r:.80}")
+    return made
+
+
+def unidentified(value: Any) -> tuple[Unidentified, ...]:
+    """The devices that have not said who they are."""
+    made = []
+    for index, why, detail in rows(value, message_limits.CHANNELS):
+        made.append(Unidentified(name(index), reason(why), text(detail, message_limits.TEXT)))
+    return tuple(made)
+
+
+def indexes(channels: Sequence[tuple[str, GpuIdentity | None]], missing: Sequence[Unidentified]) -> None:
+    """Every index is one device's, and there is some device."""
+    taken = [each.gpu.index for _, each in channels if each is not None] + [each.index for each in missing]
+    if len(set(taken)) != len(taken) or not (channels or missing):
+        raise MessageError("no device at all, or two of one index")
+
+
+def processes(value: Any) -> tuple[GpuProcess, ...] | None:
+    """All that compute on a GPU; None where that is not known."""
+    return None if value is None else tuple(_process(row) for row in rows(value, message_limits.PROCESSES))
+
+
+def _process(row: Any) -> GpuProcess:
+    pid, memory, instance = row
+    return GpuProcess(
+        whole(pid, message_limits.PID),
+        None if memory is None else whole(memory, 2**64),
+        None if instance is None else whole(instance, 2**32),
+    )
+
+
+def xid(row: Any) -> Xid:
+    """One XID error."""
+    device, code, wall, reporter, words = row
+    if reporter != "nvml":
+        raise MessageError(f"a worker does not hear from {reporter!r:.20}")
+    return Xid(
+        name(device),
+        whole(code, message_limits.CODE),
+        moment(wall, WALL_SECONDS),
+        "nvml",
+        text(words, message_limits.TEXT),
+    )

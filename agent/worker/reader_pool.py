@@ -1,0 +1,219 @@
+"""Who reads the channels: one thread for all of them, as long as each is quick.
+
+A thread for each GPU would do little but hand the interpreter's lock around, and the driver serialises
+its callers on a lock of its own. So one reader goes through the channels that are due, and as soon as
+one of them keeps it longer than `QUICK_SECONDS` another reader takes over the rest. There are never more readers
+than channels, and a channel never has more than one read in flight: a GPU that hangs keeps one thread
+and stops nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from operator import is_
+
+from agent.backends.protocol import BackendSample, Channel, DeviceError, GpuProcess, SourceError
+from agent.model import Gap, Instant, Lane, Reason, Series
+from agent.worker.message_limits import GAPS_OF_LANE, PROCESSES, SERIES_OF_LANE, TEXT
+from agent.worker.worker_messages import MessageError, clean, encode, encode_gaps, encode_processes, encode_series
+
+log = logging.getLogger("coldplate.worker")
+
+QUICK_SECONDS = 0.02
+"""Seconds after which the channels that wait for a reader get another one."""
+ALL_LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
+Send = Callable[[bytes], None]
+Clock = Callable[[], Instant]
+
+
+class _Said:
+    """What was said of one lane of a channel: a sample goes by the editions of it."""
+
+    __slots__ = ("editions", "gaps", "layout", "processes")
+
+    def __init__(self) -> None:
+        self.editions = [0, 0, 0]
+        """Of the layout, the gaps and the processes; 0 stands for none."""
+        self.layout: list[Series] = []
+        self.gaps: Sequence[Gap] = ()
+        self.processes: tuple[GpuProcess, ...] | None = None
+
+
+class Post:
+    """One channel, the lanes that it owes, and what was last said of it."""
+
+    def __init__(self, number: int, channel: Channel, send: Send, clock: Clock) -> None:
+        self.channel = channel
+        self.owed: set[Lane] = set()
+        self.busy = False
+        """Waiting for a reader, or being read."""
+        self.forgotten = False
+        """Whether the main process asked for everything anew."""
+        self._number = number
+        self._send = send
+        self._clock = clock
+        self._said: dict[Lane, _Said] = {}
+        self._edition = 0
+        self._failing = ""
+
+    def read(self) -> None:
+        """Read the lanes that are owed, and send what they gave. Raises SourceError."""
+        if self.forgotten:
+            self.forgotten = False
+            self._said.clear()
+        due, self.owed = self.owed, set()
+        for lane in ALL_LANES:
+            if lane in due:
+                self._read(lane)
+
+    def _read(self, lane: Lane) -> None:
+        began = self._clock()
+        try:
+            self._tell(lane, began, self.channel.read(lane, began))
+            self._failing = ""
+        except SourceError:
+            raise
+        except DeviceError as error:
+            self._error(lane, began, error.reason, error.detail)
+        except Exception as error:
+            # Whatever a binding did not foresee costs this device's sample, and is told once in full.
+            detail = f"{type(error).__name__}: {error}"
+            if detail != self._failing:
+                log.exception("reading %s of %s failed", lane.value, self.channel.key)
+            self._failing = detail
+            self._error(lane, began, Reason.MALFORMED, detail)
+
+    def _tell(self, lane: Lane, began: Instant, sample: BackendSample) -> None:
+        said = self._said.get(lane)
+        if said is None:
+            said = self._said[lane] = _Said()
+        self._say_changes(lane, said, sample)
+        took = self._clock().mono - began.mono
+        values = [reading[1] for reading in sample.readings]
+        self._send(
+            encode("sample", self._number, lane.value, said.editions, began.mono, round(took, 6), sample.calls, values)
+        )
+
+    def _say_changes(self, lane: Lane, said: _Said, sample: BackendSample) -> None:
+        layout = [reading[0] for reading in sample.readings]
+        if len(said.layout) != len(layout) or not all(map(is_, said.layout, layout)):
+            if len(set(layout)) != len(layout) or len(layout) > SERIES_OF_LANE:
+                raise MessageError(f"{len(layout)} series, of which {len(set(layout))} are different")
+            said.editions[0] = self._say("layout", lane, encode_series(layout))
+            said.layout = layout
+        gaps = sample.gaps
+        if said.gaps is not gaps and list(said.gaps) != list(gaps):
+            said.editions[1] = self._say("gaps", lane, encode_gaps(gaps[:GAPS_OF_LANE]))
+            said.gaps = gaps
+        if said.processes != sample.processes:
+            if sample.processes is not None and len(sample.processes) > PROCESSES:
+                raise MessageError(f"{len(sample.processes)} processes on one GPU")
+            said.editions[2] = self._say("processes", lane, encode_processes(sample.processes))
+            said.processes = sample.processes
+
+    def _say(self, kind: str, lane: Lane, rows: object) -> int:
+        """Say what samples go by from now on; its edition."""
+        self._edition += 1
+        self._send(encode(kind, self._number, lane.value, self._edition, rows))
+        return self._edition
+
+    def _error(self, lane: Lane, began: Instant, reason: Reason, detail: str) -> None:
+        self._send(encode("error", self._number, lane.value, began.mono, reason.value, clean(detail, TEXT)))
+
+
+class ReaderPool:
+    """The readers. `enlist`, `order`, `forget` and `reinforce` belong to the main thread."""
+
+    def __init__(self, posts: Sequence[Post], broken: Callable[[SourceError], None]) -> None:
+        self._posts = list(posts)
+        self._broken = broken
+        self._due: deque[Post] = deque()
+        self._work = threading.Semaphore(0)
+        self._readers = 0
+        self._short = False
+        """Whether the system had no thread to give when one was last wanted."""
+
+    def enlist(self, post: Post) -> None:
+        """A channel that joins; all its lanes are read at once."""
+        self._posts.append(post)
+        self._want(post, set(ALL_LANES))
+        self._call()
+
+    def order(self, lanes: set[Lane]) -> None:
+        """Read these lanes of every channel; one that is busy reads them with the next order that finds it free."""
+        for post in self._posts:
+            self._want(post, lanes)
+        self._call()
+
+    def forget(self) -> None:
+        """With the next read of each channel, say everything anew that its samples go by."""
+        for post in self._posts:
+            post.forgotten = True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether some channel waits for a reader."""
+        return bool(self._due)
+
+    def reinforce(self) -> None:
+        """The readers did not get through in time: call another one."""
+        if self._due:
+            self._call()
+
+    @property
+    def busy(self) -> list[str]:
+        """Keys of the channels that wait or are being read."""
+        return [post.channel.key for post in self._posts if post.busy]
+
+    def _want(self, post: Post, lanes: set[Lane]) -> None:
+        post.owed |= lanes
+        if not post.busy:
+            post.busy = True
+            self._due.append(post)
+
+    def _call(self) -> None:
+        if self._readers < len(self._posts) and (self._readers == 0 or self._stuck()):
+            self._hire()
+        self._work.release()
+
+    def _hire(self) -> None:
+        """One more reader, if the system has a thread to give; the channels wait for the next order otherwise."""
+        self._readers += 1
+        try:
+            threading.Thread(target=self._run, name=f"reader-{self._readers}", daemon=True).start()
+        except (RuntimeError, MemoryError) as error:
+            self._readers -= 1
+            if not self._short:
+                log.error("no thread to read a device with: %s; its samples are late", error)
+            self._short = True
+        else:
+            self._short = False
+
+    def _stuck(self) -> bool:
+        """Whether every reader may be held by a channel: as many are being read as there are readers."""
+        reading = sum(post.busy for post in self._posts) - len(self._due)
+        return reading >= self._readers
+
+    def _run(self) -> None:
+        while True:
+            self._work.acquire()
+            while self._due:
+                try:
+                    post = self._due.popleft()
+                except IndexError:
+                    break  # another reader was quicker
+                self._read(post)
+
+    def _read(self, post: Post) -> None:
+        try:
+            post.read()
+        except SourceError as error:
+            self._broken(error)
+        except Exception:
+            # A sample that could not be told, nor that it could not be: the reader goes on with the next channel.
+            log.exception("reading %s failed", post.channel.key)
+        finally:
+            post.busy = False

@@ -1,0 +1,135 @@
+"""What the device worker and the main process say to each other: one message a line, each way.
+
+A line of the worker is a checksum and a JSON value. JSON, because a worker whose library scribbled over
+its memory may write anything: the reader must be able to refuse every byte string without harm. The
+checksum, because a line that was cut, or has a bit turned, is often still JSON.
+
+What seldom changes (the channels, the series of a channel's lane, its gaps, its processes) is said when it
+changes, with an edition; a sample is then a list of numbers, with the editions that it goes by. So a reader
+that missed a change notices it at the next sample, and asks for everything anew.
+
+Worker to main: `alive`, `hello`, `absent`, `failed`, `layout`, `gaps`, `processes`, `sample`, `error`, `xid`.
+Main to worker: a number, and the lanes of a tick such as `17 fast slow`, or `17 anew`, `17 stop`, or nothing. The
+worker answers each with `alive` and its number, before anything else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
+from agent.model import Entity, Gap, Gpu, GpuIdentity, IbPort, Node, NvLink, Series, Xid
+from agent.worker.message_limits import CODE, LABEL, NAME, TEXT
+
+ANEW, STOP = "anew", "stop"
+"""Orders beside the lanes: say everything that is remembered anew; end."""
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class MessageError(ValueError):
+    """The line is no message of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """The worker's main thread took the order of this number."""
+
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The source is open; these are its channels, in the order in which they are numbered, and who is missing.
+
+    Said when the source is open, and again when somebody joins or the missing change.
+    """
+
+    source: str
+    channels: tuple[tuple[str, GpuIdentity | None], ...]
+    unidentified: tuple[Unidentified, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The source could not be opened (`absent`: nothing there to open), or broke as a whole."""
+
+    absent: bool
+    detail: str
+
+
+Message = Hello | Refusal | LaneSample | ChannelError | tuple[Xid, ...]
+"""What the main process is told; `Alive` goes no further than the supervisor."""
+
+
+def encode(kind: str, *parts: object) -> bytes:
+    """One message as a line."""
+    body = _ENCODE([kind, *parts]).encode()
+    return b"%08x %b\n" % (crc32(body), body)
+
+
+def unseal(line: bytes) -> bytes:
+    """The message of a line, without its checksum and its end. Raises MessageError."""
+    body = line[9:].removesuffix(b"\n")
+    if line[:9] != b"%08x " % crc32(body):
+        raise MessageError(f"the checksum is wrong: {line[:60]!r}")
+    return body
+
+
+def clean(text: str, limit: int) -> str:
+    """Any text as the reader will take it: without what cannot be printed, and no longer than the limit."""
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
+def encode_entity(entity: Entity) -> list[object]:
+    if isinstance(entity, Gpu):
+        return ["gpu", entity.index, entity.uuid]
+    if isinstance(entity, NvLink):
+        return ["nvlink", entity.gpu.index, entity.gpu.uuid, entity.link]
+    if isinstance(entity, IbPort):
+        return ["ib", entity.device, entity.port]
+    if isinstance(entity, Node):
+        return ["node"]
+    raise MessageError(f"a worker has no readings of {entity}")
+
+
+def encode_series(series: Sequence[Series]) -> list[list[object]]:
+    rows: list[list[object]] = []
+    for each in series:
+        labels = [(name, clean(value, LABEL)) for name, value in each.labels]
+        rows.append([each.metric.name, encode_entity(each.entity), labels])
+    return rows
+
+
+def encode_gaps(gaps: Sequence[Gap]) -> list[list[object]]:
+    return [[gap.metric.name, encode_entity(gap.entity), gap.reason.value, clean(gap.detail, TEXT)] for gap in gaps]
+
+
+def encode_processes(processes: Sequence[GpuProcess] | None) -> list[list[object]] | None:
+    return None if processes is None else [[each.pid, each.memory, each.instance] for each in processes]
+
+
+def encode_identity(key: str, identity: GpuIdentity | None) -> list[object]:
+    if identity is None:
+        return [key]
+    gpu = identity.gpu
+    facts = [(name, clean(value, LABEL)) for name, value in identity.facts]
+    texts = (clean(each, LABEL) for each in (identity.slot, identity.serial, identity.model))
+    return [key, gpu.index, gpu.uuid, *texts, facts]
+
+
+def encode_unidentified(missing: Sequence[Unidentified]) -> list[list[object]]:
+    return [[each.index, each.reason.value, clean(each.detail, TEXT)] for each in missing]
+
+
+def encode_events(number: int, events: Sequence[Xid]) -> bytes:
+    """XID events as one message, which is the `number`th of its kind."""
+    rows = []
+    for each in events:
+        device, code = clean(each.device, NAME) or "?", min(each.code, CODE - 1)
+        rows.append([device, code, each.wall, each.reporter, clean(each.text, TEXT)])
+    return encode("xid", number, rows)

@@ -1,0 +1,129 @@
+"""The worker as a process: how it is started, its pipes, its memory, its signals. Nothing here waits for it.
+
+The only place of the agent that starts a process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from agent.worker.log_relay import LogRelay
+from agent.worker.message_limits import MAX_LINE
+
+ROOT = str(Path(__file__).resolve().parents[2])
+BOOT = "import sys, runpy; sys.path.insert(0, {root!r}); runpy.run_module('agent.worker', run_name='__main__')"
+"""Runs this very package, isolated: `python -m` would run whatever `agent` lies in the current directory."""
+MOST_AT_ONCE = 2**18
+"""Bytes taken from the worker in one go: one that writes faster than we read must not keep us here."""
+STANDARD_ERROR = 2
+
+
+class WorkerProcess(Protocol):
+    """A worker that was started, as its supervisor sees it. No method blocks or raises."""
+
+    pid: int
+    descriptor: int | None
+    """What to poll for messages."""
+
+    def status(self) -> int | None:
+        """How it ended, as subprocess.Popen.returncode; None while it lives."""
+
+    def order(self, line: bytes) -> bool:
+        """Hand over an order; False if it takes none."""
+
+    def lines(self, now: float) -> list[bytes]:
+        """The whole lines that have come, without their ends; one that is too long comes as what there is of it."""
+
+    def resident(self) -> int | None:
+        """Bytes of memory that it holds; None if that cannot be told."""
+
+    def signal(self, *numbers: int) -> None:
+        """Send these signals."""
+
+    def close(self, now: float) -> None:
+        """Let go of the pipes."""
+
+
+class ChildProcess:
+    """A worker in a process of its own. Raises OSError when none can be started."""
+
+    def __init__(self, argument: str) -> None:
+        command = [sys.executable, "-I", "-c", BOOT.format(root=ROOT), argument]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self._orders, self._messages = process.stdin, process.stdout
+        for stream in (process.stdin, process.stdout, process.stderr):
+            os.set_blocking(stream.fileno(), False)
+        self._relay = LogRelay(process.stderr, STANDARD_ERROR)
+        self._buffer = b""
+        self.pid = process.pid
+        self.descriptor: int | None = process.stdout.fileno()
+
+    def status(self) -> int | None:
+        return self._process.poll()
+
+    def order(self, line: bytes) -> bool:
+        if self.descriptor is None:
+            return False
+        try:
+            os.write(self._orders.fileno(), line)
+        except OSError:
+            return False  # full or broken pipe: the silence that follows tells
+        return True
+
+    def lines(self, now: float) -> list[bytes]:
+        self._relay.pass_on(now)
+        if self.descriptor is None:
+            return []
+        parts, taken = [self._buffer], 0
+        while taken < MOST_AT_ONCE:
+            try:
+                data = os.read(self.descriptor, 1 << 16)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            if not data:
+                break
+            parts.append(data)
+            taken += len(data)
+        *lines, self._buffer = b"".join(parts).split(b"\n")
+        if len(self._buffer) > MAX_LINE:
+            lines.append(self._buffer[:MAX_LINE])
+            self._buffer = b""
+        return lines
+
+    def resident(self) -> int | None:
+        # proc(5): the second number of statm is the resident pages. The file is read without the locks of a memory
+        # map, so that a process that hangs in the kernel does not take us along.
+        try:
+            return int(Path(f"/proc/{self.pid}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def signal(self, *numbers: int) -> None:
+        for number in numbers:
+            self._process.send_signal(number)
+
+    def close(self, now: float) -> None:
+        self._relay.pass_on(now)
+        self._relay.close()
+        self.descriptor = None
+        self._orders.close()
+        self._messages.close()
+
+
+def said(status: int) -> str:
+    """How a process ended, in words."""
+    return f"was killed: {signal.strsignal(-status) or -status}" if status < 0 else f"ended with status {status}"

@@ -1,0 +1,155 @@
+"""What is remembered of alerts, as a file: so that a restart or a crash neither forgets nor repeats an incident.
+
+The file is a line with the format and a checksum, then JSON. It is replaced in one step; one that is damaged is set
+aside, never fatal. How old it is tells how long the agent was down, and that time does not count as pending.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agent.lib.durable import DamagedError, read_whole, seal, set_aside, unseal
+from agent.model import Alert, Labels, Phase
+from alerts.lifecycle import AlertRecord
+from alerts.rulefile import Identity
+
+log = logging.getLogger("coldplate.rules")
+
+T = TypeVar("T")
+
+FORMAT = "coldplate-alerts-1"
+OUTAGE_TOLERANCE_SECONDS = 3600.0
+"""Seconds of downtime after which alerts start anew, as Prometheus's --rules.alert.for-outage-tolerance."""
+
+Records = Mapping[str, Mapping[Identity, Mapping[Labels, AlertRecord]]]
+"""By the group's name, the rule's identity and the alert's labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The memory of all groups at a wall second. `source` names the devices: a drill's alerts are not the node's."""
+
+    at: float
+    source: str
+    records: Records = field(default_factory=dict)
+    told: frozenset[str] = frozenset()
+    """Addresses of the receivers that are told once, and that had been told everything."""
+
+    @property
+    def count(self) -> int:
+        return sum(1 for _ in self.all())
+
+    def all(self) -> Iterator[tuple[str, Identity, AlertRecord]]:
+        """Group, rule, and what is known of an alert."""
+        for group, rules in self.records.items():
+            for identity, alerts in rules.items():
+                for record in alerts.values():
+                    yield group, identity, record
+
+
+def encode(
+    at: float, source: str, records: Iterable[tuple[str, Identity, AlertRecord]], told: Iterable[str] = ()
+) -> bytes:
+    """The content of a state file."""
+    rows = [_row(group, identity, record) for group, identity, record in records]
+    text = json.dumps({"at": at, "source": source, "told": sorted(told), "alerts": rows}, indent=1, ensure_ascii=False)
+    return seal(FORMAT, text.encode() + b"\n")
+
+
+def decode(content: bytes) -> Saved:
+    """What a state file says. Raises DamagedError."""
+    body = unseal(FORMAT, content)
+    try:
+        document = json.loads(body)
+        records: dict[str, dict[Identity, dict[Labels, AlertRecord]]] = {}
+        for row in document["alerts"]:
+            record = _record(row)
+            identity = (str(row["rule"]), _pairs(row["rule_labels"]))
+            records.setdefault(str(row["group"]), {}).setdefault(identity, {})[record.alert.labels] = record
+        told = frozenset(str(url) for url in document.get("told", ()))
+        return Saved(float(document["at"]), str(document["source"]), records, told)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
+
+
+def read(path: Path, understand: Callable[[bytes], T]) -> T | None:
+    """What a file says; None where there is no file, or none that can be used."""
+    try:
+        return understand(read_whole(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("cannot read %s: %s; alerts start without what it remembers", path, error)
+    except DamagedError as error:
+        aside = set_aside(path)
+        log.warning("%s: %s; set aside as %s, alerts start without what it remembers", path, error, aside)
+    return None
+
+
+def after_downtime(record: AlertRecord, down: float) -> AlertRecord:
+    """A record as it is after so many seconds without evaluation: they count neither for `for` nor for its kin."""
+    alert = record.alert
+    if alert.phase is Phase.PENDING:
+        alert = replace(alert, active_at=alert.active_at + down)
+    since = None if record.missing_since is None else record.missing_since + down
+    return AlertRecord(alert, since)
+
+
+def shifted(record: AlertRecord, seconds: float) -> AlertRecord:
+    """A record after the clock was set: everything happened as long ago as before."""
+
+    def move(at: float | None) -> float | None:
+        return None if at is None else at + seconds
+
+    alert = record.alert
+    moved = replace(
+        alert, active_at=alert.active_at + seconds, fired_at=move(alert.fired_at), resolved_at=move(alert.resolved_at)
+    )
+    return AlertRecord(moved, move(record.missing_since))
+
+
+def _row(group: str, identity: Identity, record: AlertRecord) -> dict[str, Any]:
+    alert = record.alert
+    return {
+        "group": group,
+        "rule": identity[0],
+        "rule_labels": identity[1],
+        "labels": alert.labels,
+        "phase": alert.phase.value,
+        "value": repr(float(alert.value)),  # JSON has no infinity
+        "active_at": alert.active_at,
+        "fired_at": alert.fired_at,
+        "resolved_at": alert.resolved_at,
+        "missing_since": record.missing_since,
+        "annotations": dict(alert.annotations),
+    }
+
+
+def _record(row: Mapping[str, Any]) -> AlertRecord:
+    phase = Phase(row["phase"])
+    alert = Alert(
+        rule=str(row["rule"]),
+        labels=_pairs(row["labels"]),
+        phase=phase,
+        value=float(row["value"]),
+        active_at=float(row["active_at"]),
+        fired_at=_time(row["fired_at"]),
+        resolved_at=_time(row["resolved_at"]),
+        annotations={str(name): str(text) for name, text in row["annotations"].items()},
+    )
+    if (alert.fired_at is None) != (phase is Phase.PENDING) or (alert.resolved_at is None) == (phase is Phase.RESOLVED):
+        raise ValueError(f"an alert that is {phase.value} has other times than that")
+    return AlertRecord(alert, _time(row["missing_since"]))
+
+
+def _pairs(pairs: Iterable[Iterable[str]]) -> Labels:
+    return tuple((str(name), str(value)) for name, value in pairs)
+
+
+def _time(value: Any) -> float | None:
+    return None if value is None else float(value)

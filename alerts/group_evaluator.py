@@ -1,0 +1,277 @@
+"""Evaluates the rules of a group, in order, at a given time, and keeps what they must remember.
+
+Each rule sees what the rules before it wrote. A rule that fails costs itself: its alerts stay as they are,
+its series too, and the failure is told. Samples and stale markers are written exactly as Prometheus does.
+
+A rule that takes too long is stopped, and rests then for many times as long as it took. A group of slow rules can be
+left between two of them and gone on with later, at the time that it is then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from agent.model import Alert, GroupReport, Labels, Phase, RuleHealth, RuleReport, Transition
+from alerts.lifecycle import AlertRecord
+from alerts.limits import DEADLINE_SECONDS, LONGEST_REST_SECONDS, REST
+from alerts.promql import EvaluationError
+from alerts.promql.budget import Budget, SampleLedger
+from alerts.promql.storage import OutOfOrderError
+from alerts.rule_evaluator import (
+    AlertingRuleEvaluator,
+    RecordingRuleEvaluator,
+    RuleError,
+    SampleStore,
+    TemplateContext,
+    Written,
+    work_of,
+)
+from alerts.rulefile import Identity, RuleGroup
+
+__all__ = ["Failure", "GroupEvaluator", "GroupOutcome", "SampleStore", "TemplateContext"]
+
+log = logging.getLogger("coldplate.rules")
+
+_ALONE = TemplateContext()
+_LONGEST_ERROR = 1000
+"""Characters: the error of a query may quote label sets."""
+
+
+class Failure(NamedTuple):
+    """A rule that could not be evaluated, and why."""
+
+    group: str
+    rule: str
+    error: str
+
+
+class GroupOutcome(NamedTuple):
+    """What an evaluation of a group brought about, or of those of its rules that there was time for.
+
+    `rules` are the names of those, and `seconds` is what they took.
+    """
+
+    transitions: tuple[Transition, ...]
+    failures: tuple[Failure, ...]
+    rules: tuple[str, ...]
+    seconds: float
+
+
+class GroupEvaluator:
+    """A group at work. `timer` gives seconds, and measures how long rules take; `ledger` has what all rules keep."""
+
+    def __init__(
+        self,
+        rules: RuleGroup,
+        context: TemplateContext = _ALONE,
+        timer: Callable[[], float] = lambda: 0.0,
+        ledger: SampleLedger | None = None,
+    ) -> None:
+        self.name = rules.name
+        self.rules = rules
+        self.evaluated_at: float | None = None
+        self.duration = 0.0
+        self._timer = timer
+        self._ledger = SampleLedger() if ledger is None else ledger
+        self._works = [work_of(rule, rules, context, self._ledger) for rule in rules.rules]
+        self._next = 0
+        """The place of the rule that comes next, and what those before it took this time."""
+        self._spent = 0.0
+        self._orphans: dict[Labels, None] = {}
+        """Series that rules wrote which are no longer in the group."""
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the last evaluation left rules over."""
+        return self._next > 0
+
+    @property
+    def cost(self) -> float:
+        """Seconds that an evaluation of all rules takes, as far as is known."""
+        return max(self.duration, self._spent)
+
+    def evaluate(
+        self, store: SampleStore, at: float, now: float | None = None, enough: Callable[[], bool] = lambda: False
+    ) -> GroupOutcome:
+        """Evaluates every rule at a time in wall seconds; writes their samples to the store.
+
+        With `now`, queries and samples have that time, and only durations are counted by `at`. When `enough` says so
+        after a rule, the rules that are left over are what the next call begins with.
+        """
+        stamp = (at if now is None else now) - self.rules.query_offset
+        transitions: list[Transition] = []
+        failures: list[Failure] = []
+        first = self._next
+        began = self._timer()
+        for work in self._works[first:]:
+            self._next += 1
+            error = self._work(work, store, at, stamp, transitions)
+            if error:
+                failures.append(Failure(self.name, work.rule.name, error))
+            if enough():
+                break
+        rules = tuple(work.rule.name for work in self._works[first : self._next])
+        seconds = self._timer() - began
+        self._spent += seconds
+        if self._next == len(self._works):
+            self._finish(store, at, stamp)
+        return GroupOutcome(tuple(transitions), tuple(failures), rules, seconds)
+
+    def _finish(self, store: SampleStore, at: float, stamp: float) -> None:
+        self._end(store, self._orphans, stamp)
+        self._orphans = {}
+        self.duration, self.evaluated_at = self._spent, at
+        self._next, self._spent = 0, 0.0
+
+    def _work(
+        self,
+        work: RecordingRuleEvaluator | AlertingRuleEvaluator,
+        store: SampleStore,
+        at: float,
+        stamp: float,
+        transitions: list[Transition],
+    ) -> str:
+        """Evaluates one rule; what went wrong, or nothing."""
+        if at < work.rests_until:
+            work.failures += 1
+            return work.error
+        before = self._timer()
+        error = self._attempt(work, store, at, stamp, transitions)
+        work.duration, work.evaluated_at = self._timer() - before, at
+        if error and work.duration > DEADLINE_SECONDS:
+            rest = min(REST * work.duration, LONGEST_REST_SECONDS)
+            work.rests_until = at + rest
+            error += f"; a rule may take {DEADLINE_SECONDS:g} s, "
+            error += "and this one is tried again only after a rest of many times as long"
+        work.health, work.error = (RuleHealth.FAILED, error) if error else (RuleHealth.OK, "")
+        work.failures += bool(error)
+        return error
+
+    def _attempt(
+        self,
+        work: RecordingRuleEvaluator | AlertingRuleEvaluator,
+        store: SampleStore,
+        at: float,
+        stamp: float,
+        transitions: list[Transition],
+    ) -> str:
+        try:
+            budget = Budget(self._timer, self._ledger)
+            _write(work, store, work.evaluate(store, at, stamp, transitions, budget), stamp)
+        except (EvaluationError, RuleError) as error:
+            return _shortened(str(error))
+        except Exception as error:
+            # A defect of ours. It must not take the other rules along, and is counted as any failure.
+            if work.health is not RuleHealth.FAILED:
+                log.exception("rule %s of group %s: internal error", work.rule.name, self.name)
+            return _shortened(f"internal error: {type(error).__name__}: {error}")
+        return ""
+
+    def adopt(self, before: GroupEvaluator) -> None:
+        """Takes over what an earlier version of the group remembers, rule by rule with the same name and labels."""
+        known: dict[Identity, list[RecordingRuleEvaluator | AlertingRuleEvaluator]] = {}
+        for work in before._works:
+            known.setdefault(work.rule.identity, []).append(work)
+        self.evaluated_at, self.duration = before.evaluated_at, before.duration
+        for mine in self._works:
+            same = known.get(mine.rule.identity)
+            if not same:
+                continue
+            mine.adopt(same.pop(0))
+        self._orphans = dict(before._orphans)
+        for left in known.values():
+            for work in left:
+                self._orphans.update(work.written)
+
+    def written(self) -> Iterator[Labels]:
+        """The series that the group wrote, and has not ended."""
+        for work in self._works:
+            yield from work.written
+        yield from self._orphans
+
+    def _end(self, store: SampleStore, series: Iterable[Labels], stamp: float) -> None:
+        for labels in series:
+            store.mark_stale(labels, stamp)
+
+    def restore(self, saved: Mapping[Identity, Mapping[Labels, AlertRecord]], until: float) -> None:
+        """Takes in what was remembered before a restart; silence does not end any of it before `until`."""
+        for work in self._works:
+            records = saved.get(work.rule.identity)
+            if records and isinstance(work, AlertingRuleEvaluator):
+                work.resume(dict(records))
+                work.patience = dict.fromkeys(records, until)
+
+    def remembered(self) -> Iterator[tuple[Identity, AlertRecord]]:
+        """All that must survive a restart."""
+        for work in self._works:
+            if isinstance(work, AlertingRuleEvaluator):
+                for record in work.records.values():
+                    yield work.rule.identity, record
+
+    def shift(self, seconds: float, move: Callable[[AlertRecord], AlertRecord]) -> None:
+        """The clock was set by so much; `move` changes the times of what is remembered."""
+        for work in self._works:
+            work.rests_until += seconds
+            if isinstance(work, AlertingRuleEvaluator):
+                work.records = {labels: move(record) for labels, record in work.records.items()}
+                work.patience = {labels: until + seconds for labels, until in work.patience.items()}
+
+    def alerts(self) -> list[Alert]:
+        """The alerts that are pending, firing, or resolved a short while ago, rule by rule."""
+        return [record.alert for _, record in self.remembered()]
+
+    def known(self) -> tuple[list[Alert], list[Alert]]:
+        """The alerts, and apart from them those of rules that failed, of which nothing is known now."""
+        known: list[Alert] = []
+        unknown: list[Alert] = []
+        for work in self._works:
+            if isinstance(work, AlertingRuleEvaluator):
+                alerts = unknown if work.health is RuleHealth.FAILED else known
+                alerts.extend(record.alert for record in work.records.values())
+        return known, unknown
+
+    def firing(self) -> list[Alert]:
+        """The alerts that fire."""
+        return [alert for alert in self.alerts() if alert.phase is Phase.FIRING]
+
+    @property
+    def failures(self) -> list[int]:
+        """Failed evaluations, by rule, in the order of the rules."""
+        return [work.failures for work in self._works]
+
+    def report(self, interval: float) -> GroupReport:
+        """How the group and its rules are doing; `interval` is that which the group runs at."""
+        rules = tuple(_report(work) for work in self._works)
+        return GroupReport(
+            self.name, self.rules.file, interval, self.rules.limit, self.evaluated_at, self.duration, rules
+        )
+
+
+def _write(
+    work: RecordingRuleEvaluator | AlertingRuleEvaluator, store: SampleStore, written: Written, stamp: float
+) -> None:
+    refused = ""
+    returned: dict[Labels, None] = {}
+    for labels, value in written:
+        try:
+            store.append(labels, stamp, value)
+            returned[labels] = None
+        except OutOfOrderError as error:
+            refused = str(error)
+    for labels in work.written:
+        if labels not in returned:
+            store.mark_stale(labels, stamp)
+    work.written = returned
+    if refused:
+        raise RuleError(refused)
+
+
+def _shortened(error: str) -> str:
+    return error if len(error) <= _LONGEST_ERROR else f"{error[:_LONGEST_ERROR]}..."
+
+
+def _report(work: RecordingRuleEvaluator | AlertingRuleEvaluator) -> RuleReport:
+    alerts = work.active if isinstance(work, AlertingRuleEvaluator) else ()
+    return RuleReport(*work.told, work.health, work.error, work.evaluated_at, work.duration, alerts)

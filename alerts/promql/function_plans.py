@@ -1,0 +1,127 @@
+"""Which plan a function call is compiled to, by the shape of its arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from alerts.promql import instant_functions as instant
+from alerts.promql import range_functions as ranges
+from alerts.promql.calendar import DATE_FUNCTIONS
+from alerts.promql.histogram import histogram_fraction, histogram_quantile
+from alerts.promql.label_functions import label_join, label_replace, replace_regex
+from alerts.promql.matchers import Matcher
+from alerts.promql.operators import constant
+from alerts.promql.plan import MatrixPlan, Plan, VectorPlan
+from alerts.promql.query_errors import PromqlError
+from alerts.promql.selectors import timestamp_selector
+from alerts.promql.syntax.flaw import FlawError
+from alerts.promql.syntax.tree import Expression, FunctionCall, MatrixSelector, ParenExpr, VectorSelector
+from alerts.regex import RegexLimitError
+
+if TYPE_CHECKING:
+    from alerts.promql.compiler import Compiler
+
+Arguments = Sequence[Expression]
+
+
+def compile_function(compiler: Compiler, call: FunctionCall) -> Plan:
+    """Plan a function call."""
+    name, arguments = call.name, call.arguments
+    space = compiler.space
+    if name in ranges.RANGE_FUNCTIONS:
+        keep_name = name in ranges.NAME_KEEPERS
+        matrix = compiler.matrix(arguments[0])
+        return ranges.range_function(space, ranges.RANGE_FUNCTIONS[name], matrix, keep_name=keep_name)
+    if name in instant.VALUE_FUNCTIONS:
+        return instant.each_value(space, instant.VALUE_FUNCTIONS[name], compiler.vector(arguments[0]))
+    if name in instant.BOUNDED_FUNCTIONS:
+        bounds = [compiler.scalar(each) for each in arguments[1:]]
+        return instant.with_bounds(space, instant.BOUNDED_FUNCTIONS[name], compiler.vector(arguments[0]), bounds)
+    if name in DATE_FUNCTIONS:
+        vector = compiler.vector(arguments[0]) if arguments else instant.vector_of(space, instant.time_plan())
+        return instant.each_value(space, DATE_FUNCTIONS[name], vector)
+    if name not in _SPECIAL:
+        raise FlawError(call.at, f"function {name}() is not supported here; a Prometheus server evaluates it")
+    try:
+        return _SPECIAL[name](compiler, arguments)
+    except PromqlError as error:
+        return compiler.doomed(FlawError(call.at, error.problem))
+
+
+def _quantile_over_time(compiler: Compiler, arguments: Arguments) -> Plan:
+    share, matrix = compiler.scalar(arguments[0]), compiler.matrix(arguments[1])
+    return ranges.range_function(compiler.space, ranges.quantile_over_time, matrix, share)
+
+
+def _predict_linear(compiler: Compiler, arguments: Arguments) -> Plan:
+    matrix, ahead = compiler.matrix(arguments[0]), compiler.scalar(arguments[1])
+    return ranges.range_function(compiler.space, ranges.predict_linear, matrix, ahead)
+
+
+def _absent(compiler: Compiler, arguments: Arguments) -> Plan:
+    argument = _unwrapped(arguments[0])
+    matchers: tuple[Matcher, ...] = ()
+    if isinstance(argument, VectorSelector):
+        matchers = argument.matchers
+    elif isinstance(argument, MatrixSelector):
+        matchers = argument.selector.matchers
+    plan = compiler.compile(argument)
+    assert isinstance(plan, (VectorPlan, MatrixPlan)), "the types have been checked"
+    return instant.absent(compiler.space, matchers, plan)
+
+
+def _timestamp(compiler: Compiler, arguments: Arguments) -> Plan:
+    argument = _unwrapped(arguments[0])
+    if isinstance(argument, VectorSelector):
+        return timestamp_selector(compiler.space, *compiler.instant(argument))
+    return instant.timestamps(compiler.space, compiler.vector(argument))
+
+
+def _label_replace(compiler: Compiler, arguments: Arguments) -> Plan:
+    target, replacement, source, pattern = (compiler.string(each) for each in arguments[1:])
+    try:
+        regex = replace_regex(pattern)
+    except RegexLimitError as error:
+        raise FlawError(arguments[4].at, f"regular expression in label_replace(): {error}") from None
+    return label_replace(compiler.space, compiler.vector(arguments[0]), target, replacement, source, regex)
+
+
+def _label_join(compiler: Compiler, arguments: Arguments) -> Plan:
+    target, separator, *sources = (compiler.string(each) for each in arguments[1:])
+    return label_join(compiler.space, compiler.vector(arguments[0]), target, separator, sources)
+
+
+def _histogram_quantile(compiler: Compiler, arguments: Arguments) -> Plan:
+    return histogram_quantile(compiler.space, compiler.scalar(arguments[0]), compiler.vector(arguments[1]))
+
+
+def _histogram_fraction(compiler: Compiler, arguments: Arguments) -> Plan:
+    lower, upper = compiler.scalar(arguments[0]), compiler.scalar(arguments[1])
+    return histogram_fraction(compiler.space, lower, upper, compiler.vector(arguments[2]))
+
+
+def _unwrapped(node: Expression) -> Expression:
+    while isinstance(node, ParenExpr):
+        node = node.inner
+    return node
+
+
+_SPECIAL: dict[str, Callable[[Compiler, Arguments], Plan]] = {
+    "absent": _absent,
+    "absent_over_time": _absent,
+    "histogram_fraction": _histogram_fraction,
+    "histogram_quantile": _histogram_quantile,
+    "label_join": _label_join,
+    "label_replace": _label_replace,
+    "pi": lambda _compiler, _arguments: constant(math.pi),
+    "predict_linear": _predict_linear,
+    "quantile_over_time": _quantile_over_time,
+    "scalar": lambda compiler, arguments: instant.scalar_of(compiler.vector(arguments[0])),
+    "sort": lambda compiler, arguments: instant.sorted_vector(compiler.vector(arguments[0]), descending=False),
+    "sort_desc": lambda compiler, arguments: instant.sorted_vector(compiler.vector(arguments[0]), descending=True),
+    "time": lambda _compiler, _arguments: instant.time_plan(),
+    "timestamp": _timestamp,
+    "vector": lambda compiler, arguments: instant.vector_of(compiler.space, compiler.scalar(arguments[0])),
+}

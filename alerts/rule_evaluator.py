@@ -1,0 +1,322 @@
+"""One rule at work: evaluates its query at a given time, and keeps what it must remember until the next time.
+
+What a rule writes is Prometheus's: the result under the recorded name, or `ALERTS` and `ALERTS_FOR_STATE`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from agent.model import Alert, Labels, Phase, RuleHealth, Transition
+from alerts.adhoc import AdHocQueries
+from alerts.lifecycle import AlertRecord, Condition, Holds, Silence, step
+from alerts.limits import ALERT, ALWAYS_KEPT, ELEMENT, LABEL_SET, LONGEST_QUERY, MOST_KEPT, TEXT
+from alerts.promql import EvaluationError, PromqlError, Query, Sample, Scalar
+from alerts.promql.budget import Budget, SampleLedger
+from alerts.promql.labels import drop_name, refuse_large, set_labels
+from alerts.promql.query_errors import LimitError
+from alerts.promql.storage import SampleSource
+from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleGroup, Templates
+from alerts.template import Element, RenderError, Root
+
+ALERTS = "ALERTS"
+ALERTS_FOR_STATE = "ALERTS_FOR_STATE"
+
+
+_STEP = 16
+"""Units of work that an alert takes beside its templates."""
+_SERIES = 2 * LABEL_SET
+"""Samples that a recorded series counts: its label set, and what finds it."""
+_ELEMENT = 8
+"""Samples that an element counts as templates see it, with a mapping for its labels."""
+
+
+class SampleStore(SampleSource, Protocol):
+    """Where samples come from, and where rules write theirs."""
+
+    def append(self, labels: Labels, at: float, value: float) -> None: ...
+
+    def mark_stale(self, labels: Labels, at: float) -> None: ...
+
+
+class TemplateContext(NamedTuple):
+    """What templates know beside the alert."""
+
+    external_labels: Mapping[str, str] = {}
+    external_url: str = ""
+
+
+class RuleError(Exception):
+    """A rule's result cannot be used."""
+
+
+Written = list[tuple[Labels, float]]
+
+
+class RuleEvaluator:
+    """What is kept of any rule: how it went the last time, and the series that it wrote then.
+
+    `ledger` has what all rules keep.
+    """
+
+    def __init__(self, ledger: SampleLedger) -> None:
+        self._ledger = ledger
+        self._kept = 0
+        """Samples that count in the ledger for this rule."""
+        self.health = RuleHealth.UNKNOWN
+        self.error = ""
+        self.failures = 0
+        self.evaluated_at: float | None = None
+        self.duration = 0.0
+        self.written: dict[Labels, None] = {}
+        self.rests_until = -math.inf
+        """Until when, in wall seconds, the rule is not evaluated since it took too long."""
+
+    def adopt(self, before: RuleEvaluator) -> None:
+        """Take over how an earlier version of the rule did. One that rested is tried at once: it may be mended."""
+        self.health, self.error, self.failures = before.health, before.error, before.failures
+        self.evaluated_at, self.duration, self.written = before.evaluated_at, before.duration, before.written
+
+    def keep(self, samples: int) -> bool:
+        """Keep so much from now on; False, and nothing changes, where that is too much for all rules together.
+
+        To keep little, or no more than before, is always allowed.
+        """
+        more = samples - self._kept
+        is_little = more <= 0 or samples <= ALWAYS_KEPT
+        if not is_little and (samples > MOST_KEPT // 2 or self._ledger.kept + more > MOST_KEPT):
+            return False
+        self._take(samples)
+        return True
+
+    def _take(self, samples: int) -> None:
+        self._ledger.kept += samples - self._kept
+        self._kept = samples
+
+
+def _told(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float, float]:
+    """What a report says of a rule whatever happens: the first fields of `RuleReport`."""
+    query = rule.expression.strip()
+    if isinstance(rule, RecordingRule):
+        return rule.name, False, query, rule.labels, (), 0.0, 0.0
+    annotations = tuple((name, template.source) for name, template in rule.annotations)
+    return rule.name, True, query, rule.identity[1], annotations, rule.terms.hold, rule.terms.keep
+
+
+def work_of(
+    rule: Rule, group: RuleGroup, context: TemplateContext, ledger: SampleLedger
+) -> RecordingRuleEvaluator | AlertingRuleEvaluator:
+    """A rule's work, begun anew."""
+    if isinstance(rule, RecordingRule):
+        return RecordingRuleEvaluator(rule, group.limit, ledger)
+    return AlertingRuleEvaluator(rule, group.limit, context, ledger, group.query_offset)
+
+
+def _vector(query: Query, store: SampleStore, stamp: float, budget: Budget) -> Sequence[Sample]:
+    """A query's result as samples: a scalar is one without labels."""
+    result = query.evaluate(store, stamp, budget)
+    if isinstance(result, list):
+        return result
+    if isinstance(result, Scalar):
+        return [Sample((), stamp, result.value)]
+    raise RuleError("rule result is not a vector or scalar")
+
+
+class RecordingRuleEvaluator(RuleEvaluator):
+    """A recording rule at work."""
+
+    def __init__(self, rule: RecordingRule, limit: int, ledger: SampleLedger) -> None:
+        super().__init__(ledger)
+        self.rule = rule
+        self.told = _told(rule)
+        self._limit = limit
+        self._changes = (*rule.labels, ("__name__", rule.name))
+
+    def adopt(self, before: RuleEvaluator) -> None:
+        super().adopt(before)
+        self._take(_SERIES * len(self.written))
+
+    def evaluate(
+        self, store: SampleStore, at: float, stamp: float, transitions: list[Transition], budget: Budget
+    ) -> Written:
+        """What the rule writes. Raises EvaluationError and RuleError, and has changed nothing then."""
+        del at, transitions  # a recording rule has no alerts
+        found = _vector(self.rule.query, store, stamp, budget)
+        budget.hold((LABEL_SET + ELEMENT) * len(found))
+        written = [(set_labels(sample.labels, self._changes), sample.value) for sample in budget.each(found)]
+        if len({labels for labels, _ in written}) < len(written):
+            raise RuleError("vector contains metrics with the same labelset after applying rule labels")
+        if 0 < self._limit < len(written):
+            raise RuleError(f"exceeded limit of {self._limit} with {len(written)} series")
+        if not self.keep(_SERIES * len(written)):
+            raise RuleError(
+                f"writes {len(written)} series: those that rules write and their alerts are too many by then"
+            )
+        return written
+
+
+class AlertingRuleEvaluator(RuleEvaluator):
+    """An alerting rule at work.
+
+    `patience` gives the time until which an alert that was restored is not ended by silence: some source may not have
+    answered yet.
+    """
+
+    def __init__(
+        self,
+        rule: AlertingRule,
+        limit: int,
+        context: TemplateContext,
+        ledger: SampleLedger,
+        query_offset: float = 0.0,
+    ) -> None:
+        super().__init__(ledger)
+        self._query_offset = query_offset
+        self.rule = rule
+        self.told = _told(rule)
+        self.records: dict[Labels, AlertRecord] = {}
+        self.patience: dict[Labels, float] = {}
+        self._limit = limit
+        self._context = context
+
+    def evaluate(
+        self, store: SampleStore, at: float, stamp: float, transitions: list[Transition], budget: Budget
+    ) -> Written:
+        """What the rule writes of its alerts. Raises EvaluationError and RuleError: the alerts are as before then."""
+        holding = self._holding(store, stamp, budget)
+        if self.patience:
+            self.patience = {labels: until for labels, until in self.patience.items() if at < until}
+        found: list[Transition] = []
+        records: dict[Labels, AlertRecord] = {}
+        for labels in budget.each([*{**self.records, **holding}], _STEP):
+            silence = Silence.FAILED if labels in self.patience else Silence.CLEAR
+            condition: Condition = holding.get(labels, silence)
+            record, transition = step(self.records.get(labels), condition, at, self.rule.terms)
+            if record is not None:
+                records[labels] = record
+            if transition is not None:
+                found.append(transition)
+        active = [record.alert for record in records.values() if record.alert.phase is not Phase.RESOLVED]
+        if 0 < self._limit < len(active):
+            self.resume({})
+            raise RuleError(f"exceeded limit of {self._limit} with {len(active)} alerts")
+        self.records = self._kept_of(records, found)
+        transitions.extend(found)
+        return list(_series(active))
+
+    def _kept_of(self, records: dict[Labels, AlertRecord], found: Sequence[Transition]) -> dict[Labels, AlertRecord]:
+        """The records for which there is room; what ended before this evaluation need not be remembered."""
+        if self.keep(sum(map(_weight, records.values()))):
+            return records
+        ended = {each.alert.labels for each in found}
+        needed = {
+            labels: record
+            for labels, record in records.items()
+            if record.alert.phase is not Phase.RESOLVED or labels in ended
+        }
+        if self.keep(sum(map(_weight, needed.values()))):
+            return needed
+        raise RuleError(
+            f"has {len(needed)} alerts: those of all rules and the series that they write are too many by then"
+        )
+
+    def resume(self, records: dict[Labels, AlertRecord]) -> None:
+        """Have these records instead of those there are: of an earlier run, or of an earlier version of the rule."""
+        self.records = records
+        self._take(sum(map(_weight, records.values())))
+
+    def adopt(self, before: RuleEvaluator) -> None:
+        super().adopt(before)
+        if isinstance(before, AlertingRuleEvaluator):
+            self.resume(before.records)
+            self.patience = before.patience
+
+    @property
+    def active(self) -> tuple[Alert, ...]:
+        """The alerts that are pending or firing."""
+        return tuple(record.alert for record in self.records.values() if record.alert.phase is not Phase.RESOLVED)
+
+    def _holding(self, store: SampleStore, stamp: float, budget: Budget) -> dict[Labels, Holds]:
+        """The elements of the query's result, by the identity of their alerts."""
+        asked = _Asker(store, stamp + self._query_offset, budget)  # the offset is not for templates
+        try:
+            holding: dict[Labels, Holds] = {}
+            for sample in _vector(self.rule.query, store, stamp, budget):
+                budget.spend(_STEP)
+                holds = self._holds(sample, asked)
+                if holds.labels in holding:
+                    raise RuleError("vector contains metrics with the same labelset after applying alert labels")
+                budget.hold(ALERT // 2 + _characters(holds.labels, holds.annotations) // TEXT)
+                holding[holds.labels] = holds
+            return holding
+        finally:
+            asked.close()
+
+    def _holds(self, sample: Sample, asked: _Asker) -> Holds:
+        root = Root(dict(sample.labels), sample.value, *self._context)
+        own = [*_expanded(self.rule.labels, root, asked), ("alertname", self.rule.name)]
+        labels = refuse_large(set_labels(drop_name(sample.labels), own))
+        return Holds(labels, sample.value, dict(_expanded(self.rule.annotations, root, asked)))
+
+
+def _characters(labels: Labels, annotations: Mapping[str, str]) -> int:
+    return sum(len(value) for _, value in labels) + sum(map(len, annotations.values()))
+
+
+def _weight(record: AlertRecord) -> int:
+    """Samples that an alert counts which is remembered."""
+    return ALERT + _characters(record.alert.labels, record.alert.annotations) // TEXT
+
+
+def _series(alerts: Iterable[Alert]) -> Iterable[tuple[Labels, float]]:
+    """The series that tell of alerts that are pending or firing."""
+    for alert in alerts:
+        yield set_labels(alert.labels, (("__name__", ALERTS), ("alertstate", alert.phase.value))), 1.0
+        yield set_labels(alert.labels, (("__name__", ALERTS_FOR_STATE),)), float(int(alert.active_at))
+
+
+def _expanded(templates: Templates, root: Root, asked: _Asker) -> Iterable[tuple[str, str]]:
+    """Templates rendered for one alert; one that cannot be rendered says so in its place, as Prometheus does."""
+    for name, template in templates:
+        before = asked.budget.held
+        try:
+            text = template.render(root, asked, asked.budget, asked.stamp)
+        except RenderError as error:
+            text = f"<error expanding template: {error}>"
+        asked.budget.held = before  # what it asked for is let go
+        yield name, text
+
+
+_AD_HOC = AdHocQueries()
+
+
+class _Asker:
+    """Answers the `query` of templates, at the time of the evaluation and from its budget."""
+
+    def __init__(self, store: SampleStore, stamp: float, budget: Budget) -> None:
+        self.budget = budget
+        self.stamp = stamp
+        self._store = store
+        self._asked: set[Query] = set()
+
+    def close(self) -> None:
+        """Have nothing remembered for the next evaluation, which may ask for other texts."""
+        for query in self._asked:
+            query.forget()
+
+    def __call__(self, text: str) -> Sequence[Element]:
+        if len(text) > LONGEST_QUERY:
+            raise RenderError(f"its text has {len(text)} characters: the most are {LONGEST_QUERY}")
+        try:
+            self.budget.spend(len(text))  # to be parsed
+            query = _AD_HOC.compiled(text)
+            self._asked.add(query)
+            found = _vector(query, self._store, self.stamp, self.budget)
+        except LimitError:
+            raise
+        except (EvaluationError, PromqlError, RuleError) as error:
+            raise RenderError(str(error)) from error
+        self.budget.hold(_ELEMENT * len(found))
+        return [Element(dict(sample.labels), sample.value) for sample in self.budget.each(found)]

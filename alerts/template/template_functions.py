@@ -1,0 +1,389 @@
+"""The functions of templates: Prometheus's, and Go's own.
+
+Each says what it takes, by Go's names of the types, since Go checks that before it calls. `query` and the others that
+need what is around the template are called by the renderer.
+"""
+
+from __future__ import annotations
+
+import html
+import ipaddress
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+from urllib.parse import quote_plus
+
+from alerts.limits import LONGEST_TEXT
+from alerts.regex import Expansion, Regex, RegexError, TextTooLongError, compile_regex
+from alerts.template import humanize
+from alerts.template.comparing import equal, less
+from alerts.template.moments import Moment, Span, to_span
+from alerts.template.printf import show, sprint, sprintf, sprintln
+from alerts.template.quoting import from_octets, octets
+from alerts.template.template_durations import span_of
+from alerts.template.template_errors import RenderError
+from alerts.template.template_values import Arguments, Element, Html, Typed, Value, joined, truth, type_name
+
+Watch = Callable[[int], None]
+"""Counts units of work, and raises where they are too many."""
+_COMPILED = 100
+"""Units of work that it takes to compile a regular expression."""
+
+TEXT, ANY, SAMPLE, RESULT = "string", "interface {}", "*template.sample", "template.queryResult"
+
+
+class Called(NamedTuple):
+    """A function, the types that it takes, and that of any further arguments, if it takes them.
+
+    One that may take long is `watched`: it is given a `Watch` before its arguments. `since` is the Prometheus that
+    knows it first, where 3.5 does not.
+    """
+
+    call: Callable[..., Value]
+    takes: tuple[str, ...]
+    rest: str = ""
+    watched: bool = False
+    since: str = ""
+
+
+def pattern(text: str) -> Regex:
+    """Compile an expression of a template, where unlike in a matcher a dot is no line break. Raises RenderError."""
+    try:
+        return compile_regex(text, dot_all=False, groups=True)
+    except RegexError as error:
+        raise RenderError(_in_go(str(error), text)) from None
+
+
+_REASONS = {
+    "missing )": "missing closing )", "missing ]": "missing closing ]", "unexpected )": "unexpected )",
+    "trailing \\": "trailing backslash at end of expression", "invalid repetition size": "invalid repeat count",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}  # fmt: skip
+"""RE2's words for what is wrong with an expression, and Go's where they are others."""
+
+
+def _in_go(reason: str, text: str) -> str:
+    """Go's words for what is wrong with an expression, as far as RE2 tells the same."""
+    words, _, part = reason.partition(": ")
+    return f"error parsing regexp: {_REASONS.get(words, words)}: `{part or text}`"
+
+
+def _match(watch: Watch, regex: str, text: str) -> bool:
+    watch(_COMPILED + len(text))
+    try:
+        return pattern(regex).found_in(text)
+    except TextTooLongError as error:
+        raise RenderError(str(error)) from None
+
+
+def _replace_all(watch: Watch, regex: str, replacement: str, text: str) -> str:
+    watch(_COMPILED)
+    try:
+        compiled = pattern(regex)
+    except RenderError as error:
+        raise RenderError(f"regexp: Compile(`{regex}`): {error}") from None
+    try:
+        return compiled.replaced(text, Expansion(replacement, compiled.names), LONGEST_TEXT, watch)
+    except TextTooLongError as error:
+        raise RenderError(str(error)) from None
+
+
+_WITHIN_WORDS = frozenset("'.:\u2018\u2019\u2024\u00b7\u0387\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a")
+"""Marks that end no word where one of its characters follows at once (Unicode's MidLetter and MidNumLet, UAX 29)."""
+
+
+_OF_WORDS = frozenset(("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "Pc", "Cf"))
+
+
+def _title(text: str) -> str:
+    """The first letter of each word as a capital, the others as they are, as Prometheus does it since 3.3."""
+    found, begun = [], False
+    for index, letter in enumerate(text):
+        if letter.islower() or letter.isupper() or letter.istitle():
+            found.append(letter if begun else letter.title())
+            begun = True
+            continue
+        found.append(letter)
+        within = (
+            letter in _WITHIN_WORDS and _of_a_word(text[index - 1 : index]) and _of_a_word(text[index + 1 : index + 2])
+        )
+        begun = begun and (within or _of_a_word(letter))
+    return "".join(found)
+
+
+def _of_a_word(letter: str) -> bool:
+    """Letters, their marks, digits, and what joins them."""
+    return bool(letter) and unicodedata.category(letter) in _OF_WORDS
+
+
+def _upper(text: str) -> str:
+    """Letter by letter, as Go does it: none becomes two."""
+    return text.upper() if text.isascii() else "".join(map(_single_upper, text))
+
+
+def _single_upper(letter: str) -> str:
+    return next((made for made in (letter.upper(), letter.title()) if len(made) == 1), letter)
+
+
+def _lower(text: str) -> str:
+    return text.lower() if text.isascii() else "".join("i" if each == "\u0130" else each.lower() for each in text)
+
+
+def _split_host_port(text: str) -> tuple[str, str] | None:
+    match = re.fullmatch(r"(?:\[([^\[\]]*)\]|([^:\[\]]*)):([^:\[\]]*)", text, re.DOTALL)
+    return (match[1] if match[1] is not None else match[2], match[3]) if match else None
+
+
+def _strip_port(text: str) -> str:
+    parts = _split_host_port(text)
+    return parts[0] if parts else text
+
+
+def _strip_domain(text: str) -> str:
+    host, port = _split_host_port(text) or (text, "")
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        host = host.split(".")[0]
+        host = f"[{host}]" if port and ":" in host else host
+        return f"{host}:{port}" if port else host
+    return text
+
+
+def _first(found: Sequence[Element]) -> Value:
+    if not found:
+        raise RenderError("first() called on vector with no elements")
+    return found[0]
+
+
+def _of(sample: Element | None) -> Element:
+    if sample is None:
+        raise RenderError("runtime error: invalid memory address or nil pointer dereference")
+    return sample
+
+
+def _sort_by_label(watch: Watch, key: str, found: list[Element]) -> Value:
+    """Sorted where it is, as there: whatever else holds it has it sorted."""
+    watch(len(found))
+    found.sort(key=lambda each: each.labels.get(key, ""))
+    return found
+
+
+def _arguments(*values: Value) -> Value:
+    return Arguments({f"arg{position}": value for position, value in enumerate(values)})
+
+
+def _place(index: Value, most: int) -> int:
+    if index is None:
+        raise RenderError("cannot index slice/array with nil")
+    if not isinstance(index, int) or isinstance(index, bool):
+        raise RenderError(f"cannot index slice/array with type {type_name(index)}")
+    if not 0 <= index <= most:
+        raise RenderError(f"index out of range: {index}")
+    return index
+
+
+def _index(item: Value, *keys: Value) -> Value:
+    if item is None:
+        raise RenderError("index of untyped nil")
+    for key in keys:
+        item = _indexed(item, key)
+    return item
+
+
+def _indexed(item: Value, key: Value) -> Value:
+    if isinstance(item, (str, list)):
+        raw = octets(item) if isinstance(item, str) else item
+        place = _place(key, len(raw))
+        if place == len(raw):
+            kind = "string" if isinstance(item, str) else "slice"
+            raise RenderError(f"reflect: {kind} index out of range")
+        found = raw[place]
+        return Typed(found, "uint8") if isinstance(found, int) else found
+    if isinstance(item, Mapping):
+        if key is None:
+            raise RenderError("value is nil; should be of type string")
+        if type(key) is not str:
+            raise RenderError(f"value has type {type_name(key)}; should be string")
+        return item.get(key, None if isinstance(item, Arguments) else "")
+    if item is None:
+        raise RenderError("index of nil pointer")
+    raise RenderError(f"can't index item of type {type_name(item).lstrip('*')}")
+
+
+def _slice(item: Value, *places: Value) -> Value:
+    if item is None:
+        raise RenderError("slice of untyped nil")
+    if len(places) > 3:
+        raise RenderError(f"too many slice indexes: {len(places)}")
+    if not isinstance(item, (str, list)):
+        raise RenderError(f"can't slice item of type {type_name(item)}")
+    if isinstance(item, str) and len(places) == 3:
+        raise RenderError("cannot 3-index slice a string")
+    raw = octets(item) if isinstance(item, str) else item
+    bounds = [0, len(raw), len(raw)]
+    for position, place in enumerate(places):
+        bounds[position] = _place(place, len(raw))
+    for low, high in pairwise(bounds[: max(len(places), 2)]):
+        if low > high:
+            raise RenderError(f"invalid slice index: {low} > {high}")
+    cut = raw[bounds[0] : bounds[1]]
+    if isinstance(cut, bytes):
+        return Html(from_octets(cut)) if isinstance(item, Html) else from_octets(cut)
+    return cut
+
+
+def _len(item: Value) -> int:
+    if item is None:
+        raise RenderError("reflect: call of reflect.Value.Type on zero Value")
+    if isinstance(item, str):
+        return len(octets(item))
+    if isinstance(item, (Mapping, list)):
+        return len(item)
+    raise RenderError(f"len of type {type_name(item).lstrip('*')}")
+
+
+_JS = {"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&": "\\u0026", "=": "\\u003D"}
+
+
+def _js(*values: Value) -> str:
+    return "".join(map(_js_letter, _evaluated(values)))
+
+
+def _js_letter(letter: str) -> str:
+    if letter in _JS:
+        return _JS[letter]
+    return letter if letter.isprintable() else f"\\u{ord(letter):04X}"
+
+
+def _html(*values: Value) -> str:
+    escaped = html.escape(_evaluated(values), quote=False)
+    return escaped.replace('"', "&#34;").replace("'", "&#39;").replace("\0", "\ufffd")
+
+
+def _url_query(*values: Value) -> str:
+    return quote_plus(octets(_evaluated(values)))
+
+
+def _evaluated(values: Sequence[Value]) -> str:
+    """Arguments as one text, as an action prints each."""
+    texts = [value is None or isinstance(value, str) for value in values]
+    spaces = [position and not (texts[position] or texts[position - 1]) for position in range(len(values))]
+    return joined((" " if space else "") + show(value) for space, value in zip(spaces, values, strict=True))
+
+
+def _link(tab: int) -> Callable[[str], str]:
+    return lambda expression: f"/graph?g0.expr={quote_plus(octets(expression))}&g0.tab={tab}"
+
+
+def _unreachable(*values: Value) -> Value:
+    raise AssertionError(f"the renderer answers for this: {len(values)}")
+
+
+FUNCTIONS: Mapping[str, Called] = {
+    "and": Called(_unreachable, (ANY,), ANY),
+    "args": Called(_arguments, (), ANY),
+    "call": Called(_unreachable, (ANY,), ANY),
+    "eq": Called(equal, (ANY,), ANY),
+    "externalURL": Called(_unreachable, ()),
+    "first": Called(_first, (RESULT,)),
+    "ge": Called(lambda left, right: not less(left, right), (ANY, ANY)),
+    "graphLink": Called(_link(0), (TEXT,)),
+    "gt": Called(lambda left, right: not (less(left, right) or equal(left, right)), (ANY, ANY)),
+    "html": Called(_html, (), ANY),
+    "humanize": Called(humanize.humanize, (ANY,)),
+    "humanize1024": Called(humanize.humanize1024, (ANY,)),
+    "humanizeDuration": Called(humanize.humanize_duration, (ANY,)),
+    "humanizePercentage": Called(humanize.humanize_percentage, (ANY,)),
+    "humanizeTimestamp": Called(humanize.humanize_timestamp, (ANY,)),
+    "index": Called(_index, (ANY,), ANY),
+    "js": Called(_js, (), ANY),
+    "label": Called(lambda name, of: _of(of).labels.get(name, ""), (TEXT, SAMPLE)),
+    "le": Called(lambda left, right: less(left, right) or equal(left, right), (ANY, ANY)),
+    "len": Called(_len, (ANY,)),
+    "lt": Called(less, (ANY, ANY)),
+    "match": Called(_match, (TEXT, TEXT), watched=True),
+    "ne": Called(lambda left, right: not equal(left, right), (ANY, ANY)),
+    "not": Called(lambda value: not truth(value), (ANY,)),
+    "now": Called(_unreachable, (), since="3.6"),
+    "or": Called(_unreachable, (ANY,), ANY),
+    "parseDuration": Called(span_of, (TEXT,)),
+    "pathPrefix": Called(_unreachable, ()),
+    "print": Called(lambda *values: sprint(values), (), ANY),
+    "printf": Called(lambda text, *values: sprintf(text, values), (TEXT,), ANY),
+    "println": Called(lambda *values: sprintln(values), (), ANY),
+    "query": Called(_unreachable, (TEXT,)),
+    "reReplaceAll": Called(_replace_all, (TEXT, TEXT, TEXT), watched=True),
+    "safeHtml": Called(Html, (TEXT,)),
+    "slice": Called(_slice, (ANY,), ANY),
+    "sortByLabel": Called(_sort_by_label, (TEXT, RESULT), watched=True),
+    "stripDomain": Called(_strip_domain, (TEXT,)),
+    "stripPort": Called(_strip_port, (TEXT,)),
+    "strvalue": Called(lambda of: _of(of).labels.get("__value__", ""), (SAMPLE,)),
+    "tableLink": Called(_link(1), (TEXT,)),
+    "title": Called(_title, (TEXT,)),
+    "toDuration": Called(lambda value: to_span(humanize.number(value)), (ANY,), since="3.6"),
+    "toLower": Called(_lower, (TEXT,)),
+    "toTime": Called(lambda value: humanize.moment(humanize.number(value)), (ANY,)),
+    "toUpper": Called(_upper, (TEXT,)),
+    "urlQueryEscape": Called(lambda text: quote_plus(octets(text)), (TEXT,), since="3.8"),
+    "urlquery": Called(_url_query, (), ANY),
+    "value": Called(lambda of: _of(of).value, (SAMPLE,)),
+}
+
+
+def names_of() -> list[str]:
+    """The names of all functions."""
+    return list(FUNCTIONS)
+
+
+INT, SPAN, TIME = "int", "time.Duration", "time.Time"
+_DAY = 86_400 * 10**9
+
+
+def _int64(value: int) -> Typed:
+    return Typed(value, "int64")
+
+
+METHODS: Mapping[type, Mapping[str, Called]] = {
+    Moment: {
+        "String": Called(str, ()),
+        "Format": Called(lambda self, layout: self.formatted(layout), (TEXT,)),
+        "Year": Called(lambda self: self.date.year, ()),
+        "Month": Called(lambda self: Typed(self.date.month, "time.Month", self.month), ()),
+        "Day": Called(lambda self: self.date.day, ()),
+        "Hour": Called(lambda self: self.date.hour, ()),
+        "Minute": Called(lambda self: self.date.minute, ()),
+        "Second": Called(lambda self: self.date.second, ()),
+        "Nanosecond": Called(lambda self: self.nanoseconds % 10**9, ()),
+        "YearDay": Called(lambda self: self.date.timetuple().tm_yday, ()),
+        "Weekday": Called(lambda self: Typed((self.date.weekday() + 1) % 7, "time.Weekday", self.weekday), ()),
+        "Unix": Called(lambda self: _int64(self.nanoseconds // 10**9), ()),
+        "UnixMilli": Called(lambda self: _int64(self.nanoseconds // 10**6), ()),
+        "UnixMicro": Called(lambda self: _int64(self.nanoseconds // 10**3), ()),
+        "UnixNano": Called(lambda self: _int64(self.nanoseconds), ()),
+        "UTC": Called(lambda self: Moment(self.nanoseconds, False), ()),
+        "IsZero": Called(lambda _self: False, ()),
+        "Add": Called(lambda self, span: Moment(self.nanoseconds + span.nanoseconds, False), (SPAN,)),
+        "Sub": Called(lambda self, other: Span(self.nanoseconds - other.nanoseconds, False), (TIME,)),
+        "After": Called(lambda self, other: self.nanoseconds > other.nanoseconds, (TIME,)),
+        "Before": Called(lambda self, other: self.nanoseconds < other.nanoseconds, (TIME,)),
+        "Equal": Called(lambda self, other: self.nanoseconds == other.nanoseconds, (TIME,)),
+    },
+    Span: {
+        "String": Called(str, ()),
+        "Hours": Called(lambda self: self.nanoseconds / 3.6e12, ()),
+        "Minutes": Called(lambda self: self.nanoseconds / 6e10, ()),
+        "Seconds": Called(lambda self: self.nanoseconds / 1e9, ()),
+        "Milliseconds": Called(lambda self: _int64(int(self.nanoseconds / 10**6)), ()),
+        "Microseconds": Called(lambda self: _int64(int(self.nanoseconds / 10**3)), ()),
+        "Nanoseconds": Called(lambda self: _int64(self.nanoseconds), ()),
+        "Abs": Called(lambda self: Span(abs(self.nanoseconds), False), ()),
+    },
+}
+"""Methods of values, by the value's type: those of Go's times that need no zone and no place on earth."""

@@ -1,0 +1,256 @@
+"""Reads unit-test files in promtool's format, strictly."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from agent.lib import textfile
+from agent.lib.wording import one_line, shown
+from agent.lib.yamltree import Bounds, Node
+from alerts.packs import MOST_FILES
+from alerts.promql.labels import Labels, make_labels
+from alerts.unittests import notation
+from alerts.yamlnodes import Problem, Reader, TooManyError, line_of
+
+FILE_KEYS = ("rule_files", "evaluation_interval", "group_eval_order", "tests")
+TEST_KEYS = (
+    "interval",
+    "name",
+    "input_series",
+    "alert_rule_test",
+    "promql_expr_test",
+    "external_labels",
+    "external_url",
+)
+BOUNDS = Bounds(depth=16, nodes=1_000_000, characters=16 * 2**20, scalar=2**20)
+MOST_SAMPLES = 10_000_000
+"""Samples of all series of a file: a slip of the finger must not take the machine's memory."""
+MOST_STEPS = 1_000_000
+"""Evaluations of a test."""
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
+_LONGEST_NUMBER = 100
+_ODD_FLOATS = {"inf": math.inf, "nan": math.nan}
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+class TestFileError(Exception):
+    """A unit-test file cannot be used; `problems` are all that is wrong with it."""
+
+    __test__ = False  # pytest would take the name for a test
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(each) for each in self.problems))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ExpectedAlert:
+    """One alert as a receiver would get it."""
+
+    labels: Labels
+    annotations: Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class AlertCase:
+    """Which alerts of one name fire at a time."""
+
+    at: float
+    name: str
+    expected: tuple[ExpectedAlert, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCase:
+    """What a query gives at a time."""
+
+    at: float
+    expression: str
+    expected: tuple[tuple[Labels, float], ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """Series, and what the rules make of them."""
+
+    __test__ = False  # pytest would take the name for a test
+
+    name: str
+    interval: float
+    series: tuple[tuple[Labels, notation.Samples], ...]
+    alerts: tuple[AlertCase, ...]
+    queries: tuple[QueryCase, ...]
+    external_labels: Pairs
+    external_url: str
+    line: int
+
+    @property
+    def end(self) -> float:
+        """The latest time that a case asks for."""
+        return max([0.0, *(case.at for case in self.alerts), *(case.at for case in self.queries)])
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A whole unit-test file. `unmatched` are the rule_files that name no file."""
+
+    path: str
+    rule_files: tuple[Path, ...]
+    unmatched: tuple[str, ...]
+    interval: float
+    order: tuple[str, ...]
+    tests: tuple[Test, ...]
+
+
+def load(path: Path, *, handed: bool = False) -> Document:
+    """The tests of a file; `handed` allows a pipe of the command line (see `read_text`). Raises TestFileError."""
+    reader = Reader(str(path))
+    document: Document | None = None
+    with contextlib.suppress(TooManyError):
+        tree = reader.compose(reader.load(path, textfile.TESTS, handed=handed), BOUNDS)
+        document = _UnitTestLoader(reader, path).document(tree)
+    if reader.problems or document is None:
+        raise TestFileError(sorted(reader.problems, key=lambda each: each.line or math.inf))
+    return document
+
+
+class _UnitTestLoader:
+    def __init__(self, reader: Reader, path: Path) -> None:
+        self._reader = reader
+        self._path = path
+        self._folder = path.parent if textfile.descriptor_of(path) is None else Path()
+        self._samples = 0
+
+    def document(self, tree: Node | None) -> Document:
+        reader = self._reader
+        fields = reader.fields(tree, FILE_KEYS, "") if tree is not None else {}
+        files, unmatched = self._rule_files(fields.get("rule_files"))
+        order: dict[str, None] = {}
+        for node in reader.items(fields.get("group_eval_order"), "group_eval_order"):
+            name = reader.text(node, "group_eval_order")
+            if name in order:
+                reader.fail(node, "", f"group_eval_order: the group {shown(name)} is repeated; name it once")
+            order[name] = None
+        interval = reader.duration(fields.get("evaluation_interval"), "evaluation_interval") or 60.0
+        tests = [
+            self._test(node, f"test {number}", interval)
+            for number, node in enumerate(reader.items(fields.get("tests"), "tests"), 1)
+        ]
+        return Document(str(self._path), files, unmatched, interval, tuple(order), tuple(tests))
+
+    def _rule_files(self, node: Node | None) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+        """The rule files, relative to the test file; names may be patterns."""
+        found: list[Path] = []
+        unmatched = []
+        for item in self._reader.items(node, "rule_files"):
+            pattern = str(self._folder / self._reader.text(item, "rule_files"))
+            names = sorted(islice(glob.iglob(pattern), MOST_FILES))  # noqa: PTH207 Path.glob refuses an absolute pattern
+            found.extend(Path(name) for name in names)
+            if not names:
+                unmatched.append(pattern)
+        return tuple(found), tuple(unmatched)
+
+    def _test(self, node: Node, where: str, evaluation_interval: float) -> Test:
+        reader = self._reader
+        fields = reader.fields(node, TEST_KEYS, where)
+        name = reader.text(fields.get("name"), f"{where}, name")
+        where = f"{where} ({one_line(name, 80)})" if name else where
+        labels = reader.strings(fields.get("external_labels"), f"{where}, external_labels")
+        test = Test(
+            name=name,
+            interval=reader.duration(fields.get("interval"), f"{where}, interval") or evaluation_interval,
+            series=self._series(fields.get("input_series"), where),
+            alerts=tuple(
+                self._alert_case(each, f"{where}, alert_rule_test {number}")
+                for number, each in enumerate(
+                    reader.items(fields.get("alert_rule_test"), f"{where}, alert_rule_test"), 1
+                )
+            ),
+            queries=tuple(
+                self._query_case(each, f"{where}, promql_expr_test {number}")
+                for number, each in enumerate(
+                    reader.items(fields.get("promql_expr_test"), f"{where}, promql_expr_test"), 1
+                )
+            ),
+            external_labels=tuple((label, text) for label, (text, _) in labels.items()),
+            external_url=reader.text(fields.get("external_url"), f"{where}, external_url"),
+            line=line_of(node),
+        )
+        if test.end / evaluation_interval > MOST_STEPS:
+            text = f"asks for more than {MOST_STEPS} evaluations; ask earlier, or use a longer evaluation_interval"
+            reader.fail(node, where, text)
+        return test
+
+    def _series(self, node: Node | None, where: str) -> tuple[tuple[Labels, notation.Samples], ...]:
+        reader = self._reader
+        found: dict[Labels, notation.Samples] = {}
+        for number, each in enumerate(reader.items(node, f"{where}, input_series"), 1):
+            here = f"{where}, input_series {number}"
+            fields = reader.fields(each, ("series", "values"), here)
+            try:
+                labels = notation.series(reader.text(fields.get("series"), here))
+                found[labels] = notation.values(reader.text(fields.get("values"), here))
+                self._samples += len(found[labels])
+                if self._samples > MOST_SAMPLES:
+                    raise ValueError(f"with this the file has more than {MOST_SAMPLES} samples; use longer intervals")
+            except ValueError as error:
+                reader.fail(each, here, str(error))
+        return tuple(found.items())
+
+    def _alert_case(self, node: Node, where: str) -> AlertCase:
+        reader = self._reader
+        fields = reader.fields(node, ("eval_time", "alertname", "exp_alerts"), where)
+        name = reader.text(fields.get("alertname"), where)
+        if not name:
+            reader.fail(node, where, "alertname: is missing; name the alert")
+        expected = []
+        for each in reader.items(fields.get("exp_alerts"), f"{where}, exp_alerts"):
+            parts = reader.fields(each, ("exp_labels", "exp_annotations"), f"{where}, exp_alerts")
+            labels = {**_texts(reader, parts.get("exp_labels"), f"{where}, exp_labels"), "alertname": name}
+            annotations = _texts(reader, parts.get("exp_annotations"), f"{where}, exp_annotations")
+            expected.append(ExpectedAlert(make_labels(labels), tuple(sorted(annotations.items()))))
+        at = reader.duration(fields.get("eval_time"), f"{where}, eval_time") or 0.0
+        return AlertCase(at, name, tuple(sorted(expected)), line_of(node))
+
+    def _query_case(self, node: Node, where: str) -> QueryCase:
+        reader = self._reader
+        fields = reader.fields(node, ("expr", "eval_time", "exp_samples"), where)
+        expected = []
+        for each in reader.items(fields.get("exp_samples"), f"{where}, exp_samples"):
+            parts = reader.fields(each, ("labels", "value"), f"{where}, exp_samples")
+            try:
+                labels = notation.metric(reader.text(parts.get("labels"), where))
+                expected.append((labels, _number(reader.text(parts.get("value"), where))))
+            except ValueError as error:
+                reader.fail(each, f"{where}, exp_samples", str(error))
+        at = reader.duration(fields.get("eval_time"), f"{where}, eval_time") or 0.0
+        return QueryCase(at, reader.text(fields.get("expr"), where), tuple(expected), line_of(node))
+
+
+def _texts(reader: Reader, node: Node | None, where: str) -> dict[str, str]:
+    return {name: text for name, (text, _) in reader.strings(node, where).items()}
+
+
+def _number(text: str) -> float:
+    """A number as YAML writes them."""
+    if not text:
+        return 0.0
+    if _FLOAT.fullmatch(text):
+        return float(text.replace("_", ""))
+    word = text.lower()
+    if word.lstrip("+-").startswith(".") and word.lstrip("+-")[1:] in _ODD_FLOATS:
+        return float(word.replace(".", ""))
+    try:
+        return float(int(text[:_LONGEST_NUMBER], 0))
+    except ValueError:
+        raise ValueError(f"value: {shown(text)} is no number; write one such as 1.5, .inf or -.inf") from None

@@ -1,0 +1,75 @@
+"""The committed dashboards for a site that names things otherwise: other labels, another prefix, another data source.
+
+Names are replaced where they are names: in queries, legends and the columns of tables; never inside a text. Recorded
+series keep their names, since the rules that write them are evaluated before a site relabels anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dashboards.panel_options import Json
+
+GENERATED = Path(__file__).parent / "generated"
+LABELS = ("cluster", "instance", "rack", "job_id")
+"""The labels that a site may have renamed."""
+PREFIX = "coldplate_"
+
+_TOKEN = re.compile(r'"[^"]*"|\$\{[^}]*\}|\$\w+|\d\w*|[a-zA-Z_:][a-zA-Z0-9_:]*')
+_QUERIES = {"expr", "definition", "query"}
+_LEGENDS = {"legendFormat", "titleFormat", "textFormat"}
+_COLUMNS = {"indexByName", "renameByName"}
+
+
+@dataclass(frozen=True, slots=True)
+class Relabelling:
+    """What a site calls things. `labels` maps a label of coldplate to the site's."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    prefix: str = PREFIX
+    source: str | None = None
+
+
+def dashboards(site: Relabelling) -> Iterator[tuple[str, str]]:
+    """The file name and the text of each dashboard, as that site has it."""
+    for path in sorted(GENERATED.glob("*.json")):
+        board = _renamed(json.loads(path.read_text(encoding="utf-8")), site)
+        if site.source is not None:
+            _open_with(board, site.source)
+        yield path.name, json.dumps(board, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _renamed(value: Any, site: Relabelling, key: str = "") -> Any:
+    if isinstance(value, dict):
+        if key in _COLUMNS:
+            return {site.labels.get(name, name): inner for name, inner in value.items()}
+        return {name: _renamed(inner, site, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_renamed(inner, site, key) for inner in value]
+    if isinstance(value, str) and key in _QUERIES:
+        return _query(value, site)
+    if isinstance(value, str) and key in _LEGENDS:
+        return re.sub(r"\{\{(\w+)\}\}", lambda each: f"{{{{{site.labels.get(each[1], each[1])}}}}}", value)
+    return value
+
+
+def _query(text: str, site: Relabelling) -> str:
+    def replaced(token: re.Match[str]) -> str:
+        name = token[0]
+        if name.startswith(PREFIX):
+            return site.prefix + name.removeprefix(PREFIX)
+        return name if text[token.end() : token.end() + 1] == "(" else site.labels.get(name, name)
+
+    return _TOKEN.sub(replaced, text)
+
+
+def _open_with(board: Json, source: str) -> None:
+    """Lets a board open with that data source; the choice stays."""
+    for variable in board["templating"]["list"]:
+        if variable["type"] == "datasource":
+            variable["current"] = {"text": source, "value": source}

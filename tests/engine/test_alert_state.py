@@ -1,0 +1,86 @@
+"""The state file: what is written is read again, and what is damaged is set aside, never fatal."""
+
+from __future__ import annotations
+
+import logging
+import math
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agent.model import Alert, Phase
+from alerts import alert_state
+from alerts.lifecycle import AlertRecord
+
+TEXT = st.text(max_size=20)
+TIMES = st.floats(0, 4e9)
+PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=4).map(tuple)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> tuple[str, tuple[str, tuple[tuple[str, str], ...]], AlertRecord]:
+    phase = draw(st.sampled_from(Phase))
+    alert = Alert(
+        rule=draw(TEXT),
+        labels=draw(PAIRS),
+        phase=phase,
+        value=draw(st.floats(allow_nan=False)),
+        active_at=draw(TIMES),
+        fired_at=None if phase is Phase.PENDING else draw(TIMES),
+        resolved_at=draw(TIMES) if phase is Phase.RESOLVED else None,
+        annotations=draw(st.dictionaries(TEXT, TEXT, max_size=3)),
+    )
+    return draw(TEXT), (alert.rule, draw(PAIRS)), AlertRecord(alert, draw(st.none() | TIMES))
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(records(), max_size=3))
+def test_what_is_written_is_read_again(
+    rows: list[tuple[str, tuple[str, tuple[tuple[str, str], ...]], AlertRecord]],
+) -> None:
+    saved = alert_state.decode(alert_state.encode(12.5, "devices", rows))
+    assert (saved.at, saved.source) == (12.5, "devices")
+    for group, identity, record in {(row[0], row[1], row[2].alert.labels): row for row in rows}.values():
+        assert saved.records[group][identity][record.alert.labels] == record
+
+
+def test_a_value_that_json_does_not_know_survives() -> None:
+    alert = Alert("r", (), Phase.FIRING, math.inf, 1.0, 1.0)
+    saved = alert_state.decode(alert_state.encode(1.0, "devices", [("g", ("r", ()), AlertRecord(alert))]))
+    assert saved.records["g"]["r", ()][()].alert.value == math.inf
+
+
+def signed(body: bytes) -> bytes:
+    return f"{alert_state.FORMAT} {zlib.crc32(body):08x}\n".encode() + body
+
+
+GOOD = alert_state.encode(5.0, "devices", [("g", ("r", ()), AlertRecord(Alert("r", (), Phase.FIRING, 1.0, 1.0, 1.0)))])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"\0" * 4096, b"coldplate-alerts-2 00000000\n{}", GOOD[:-20], GOOD.replace(b"firing", b"pendin"),
+        signed(b"[]"), signed(b"{"), signed(b"\xff"), signed(b'{"at": 1, "source": "x", "alerts": [{}]}'),
+        signed(GOOD.partition(b"\n")[2].replace(b'"firing"', b'"resolved"')),
+        signed(GOOD.partition(b"\n")[2].replace(b'"firing"', b'"asleep"')), signed(b"[" * 100_000),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_set_aside_with_a_warning(
+    content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "alerts.state"
+    path.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        assert alert_state.read(path, alert_state.decode) is None
+    assert not path.exists()
+    assert (tmp_path / "alerts.damaged").read_bytes() == content
+    assert "set aside" in caplog.text and str(path) in caplog.text
+
+
+def test_a_file_that_is_not_there_is_no_reason_to_warn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert alert_state.read(tmp_path / "none", alert_state.decode) is None
+    assert not caplog.records

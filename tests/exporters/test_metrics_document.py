@@ -1,0 +1,54 @@
+"""The metrics reference is complete, and the committed one is current."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent import catalogue
+from exporters import metrics_document
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+def test_the_committed_reference_is_current() -> None:
+    written = REFERENCE.read_text() if REFERENCE.exists() else ""
+    assert written == metrics_document.render(), (
+        "docs/metrics.md is not what the catalogue says; write it anew with: coldplate render metrics > docs/metrics.md"
+    )
+
+
+def test_every_row_is_described_exactly_once() -> None:
+    described = [row.name for _, rows in metrics_document.sections_of_catalogue() for row in rows]
+    assert sorted(described) == sorted(catalogue.BY_NAME)
+
+
+def test_a_line_says_everything_about_its_row() -> None:
+    (line,) = [
+        line for line in metrics_document.render().splitlines() if line.startswith("| `coldplate_gpu_power_watts` ")
+    ]
+    for piece in (
+        "gauge",
+        "watts",
+        "`gpu`, `uuid`",
+        "Board power",
+        "NVML field 185",
+        "fast",
+        "`DCGM_FI_DEV_POWER_USAGE`",
+    ):
+        assert piece in line
+
+
+def test_a_factor_is_in_words_and_says_which_way_it_goes() -> None:
+    text = metrics_document.render()
+    assert "`DCGM_FI_DEV_GPU_UTIL` (dcgm): percent; ours is theirs / 100 |" in text.replace("<br>", " |")
+    assert "`DCGM_FI_DEV_FB_USED` (dcgm): MiB; ours is theirs × 1,048,576" in text
+    assert "e-0" not in text
+
+
+def test_every_line_of_a_table_has_the_same_number_of_cells() -> None:
+    lines = [line.replace(r"\|", "") for line in metrics_document.render().splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in lines} == {10}
+
+
+def test_it_is_the_same_each_time() -> None:
+    assert metrics_document.render() == metrics_document.render()

@@ -1,0 +1,349 @@
+"""What is found at which path."""
+
+from __future__ import annotations
+
+import base64
+import gc
+import gzip
+import hashlib
+import json
+import weakref
+from collections import UserDict
+from collections.abc import Callable, KeysView
+from dataclasses import replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+
+from agent.model import (
+    Alert,
+    BackendReport,
+    Gpu,
+    GroupReport,
+    Instant,
+    Outcome,
+    Phase,
+    Reading,
+    RuleReport,
+    Series,
+    Snapshot,
+)
+from exporters import landing_style
+from exporters.deferred import Deferred
+from exporters.http_messages import Request, Response
+from exporters.reloads import Begin
+from exporters.routes import RouteContext, Routes
+from tests.asking import ask
+
+if TYPE_CHECKING:
+    from conftest import FakeClock
+
+
+@pytest.fixture
+def view(full_snapshot: Snapshot) -> RouteContext:
+    return RouteContext(
+        latest=lambda: full_snapshot,
+        readiness=lambda: (True, "the last sample is fresh"),
+        clock=lambda: 100.25,
+        node="node-17",
+        version="1.2.3",
+    )
+
+
+def get(site: Routes, path: str, **headers: str) -> Response:
+    return ask(site, Request("GET", path, headers={name.replace("_", "-"): text for name, text in headers.items()}))
+
+
+def header(response: Response, name: str) -> str | None:
+    return dict(response.headers).get(name)
+
+
+def test_metrics_are_text_unless_openmetrics_is_asked_for(view: RouteContext) -> None:
+    site = Routes(view)
+    plain = get(site, "/metrics")
+    assert plain.content_type == "text/plain; version=0.0.4; charset=utf-8"
+    assert header(plain, "Vary") == "Accept, Accept-Encoding"
+    assert b"coldplate_sample_age_seconds 0.25\n" in plain.body
+    fancy = get(site, "/metrics", accept="application/openmetrics-text;version=1.0.0")
+    assert fancy.content_type == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert list(parse_openmetrics(fancy.body.decode()))
+
+
+PAGES = ("/", "/metrics", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules")
+RULES = (GroupReport("thermal", "/etc/a.yml", 15.0, rules=(RuleReport("GpuHot", True, "t > 90"),)),)
+
+
+@pytest.fixture
+def judging(view: RouteContext) -> RouteContext:
+    return replace(view, rules=lambda: (*RULES,))
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+@pytest.mark.parametrize("path", PAGES)
+def test_an_answer_is_the_same_bytes_for_all_for_as_long_as_it_is_true(
+    judging: RouteContext, path: str, encoding: str
+) -> None:
+    site = Routes(judging)
+    assert get(site, path, accept_encoding=encoding).body is get(site, path, accept_encoding=encoding).body
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_everything_is_compressed_for_those_who_accept_it(judging: RouteContext, path: str) -> None:
+    site = Routes(judging)
+    packed, plain = get(site, path, accept_encoding="gzip"), get(site, path)
+    assert header(packed, "Content-Encoding") == "gzip"
+    assert header(plain, "Content-Encoding") is None
+    assert "Accept-Encoding" in str(header(plain, "Vary"))
+    assert header(plain, "Vary") == header(packed, "Vary")
+    assert gzip.decompress(packed.body) == plain.body
+    assert packed.content_type == plain.content_type
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/api/v1/snapshot"])
+def test_a_new_snapshot_is_shown_at_once_even_if_it_has_the_same_number(
+    view: RouteContext, full_snapshot: Snapshot, path: str
+) -> None:
+    held = [full_snapshot]
+    site = Routes(replace(view, latest=lambda: held[0]))
+    before = get(site, path).body
+    held[0] = replace(full_snapshot, readings=full_snapshot.readings[:-1])
+    assert get(site, path).body != before
+
+
+def test_the_age_grows_while_the_sampler_stands_still(view: RouteContext, clock: FakeClock) -> None:
+    site = Routes(replace(view, clock=clock))
+    ages, told = [], []
+    for clock.now in (100.25, 101.0, 101.5, 107.0):
+        page = get(site, "/metrics").body
+        assert gzip.decompress(get(site, "/metrics", accept_encoding="gzip").body) == page
+        (line,) = [line for line in page.splitlines() if line.startswith(b"coldplate_sample_age_seconds ")]
+        ages.append(float(line.split()[1]))
+        told.append(json.loads(get(site, "/api/v1/snapshot").body)["data"]["age"])
+    assert ages == told == [0.25, 0.25, 1.5, 7.0]  # at 101.0 the page is still within its second
+
+
+def test_rules_are_told_anew_when_one_was_evaluated_and_only_that_one_is_written_anew(view: RouteContext) -> None:
+    """What is read of an alert shows when it is written: 5,000 rules must not be written for each new question."""
+    read = []
+
+    class Annotations(UserDict[str, str]):
+        def keys(self) -> KeysView[str]:
+            read.append(self["of"])
+            return super().keys()
+
+    def rule(name: str) -> RuleReport:
+        alert = Alert(name, (), Phase.FIRING, 1.0, 0.0, annotations=Annotations({"of": name}))
+        return RuleReport(name, True, "x", alerts=(alert,))
+
+    groups = [GroupReport("g", "f", 1.0, rules=(rule("a"), rule("b"))), GroupReport("h", "f", 1.0, rules=(rule("c"),))]
+    site = Routes(replace(view, rules=lambda: tuple(groups)))
+    for path in ("/api/v1/rules", "/api/v1/alerts", *(f"/api/v1/rules?x={n}&rule_group[]=g" for n in range(9))):
+        path, _, query = path.partition("?")
+        ask(site, Request("GET", path, query))
+    assert sorted(read) == ["a", "b", "c"]
+    groups[1] = GroupReport("h", "f", 1.0, rules=(rule("d"),))
+    assert b'"name":"d"' in get(site, "/api/v1/rules").body
+    assert b'"of":"d"' in get(site, "/api/v1/alerts").body
+    assert b'"of":"c"' not in get(site, "/api/v1/alerts").body
+    assert sorted(read) == ["a", "b", "c", "d"]
+
+
+def test_what_nobody_asks_for_any_more_is_not_kept(view: RouteContext, clock: FakeClock) -> None:
+    """Neither pages nor what they were made of: on the largest node they are megabytes."""
+
+    class Watched(UserDict[str, str]):
+        """Annotations that can be seen to go."""
+
+    def evaluated() -> GroupReport:
+        alert = Alert("a", (), Phase.FIRING, 1.0, 0.0, annotations=Watched())
+        watched.append(weakref.ref(alert.annotations))
+        return GroupReport("g", "f", 1.0, rules=(RuleReport("a", True, "x", alerts=(alert,)),))
+
+    watched: list[weakref.ref[Watched]] = []
+    groups = [evaluated()]
+    site = Routes(replace(view, clock=clock, rules=lambda: tuple(groups)))
+    for _ in range(5):
+        get(site, "/api/v1/rules")
+        groups[0] = evaluated()
+    gc.collect()
+    assert [each() is None for each in watched] == [True] * 4 + [False] * 2  # one is on the page, and one is the newest
+    groups.clear()
+    clock.now += 30.0
+    site.work()
+    gc.collect()
+    assert [each() is None for each in watched] == [True] * 6
+
+
+def test_reloads_that_wait_for_one_another_are_begun_by_work(view: RouteContext) -> None:
+    begun: list[Callable[[bool, str], None]] = []
+    site = Routes(replace(view, reload=begun.append))
+    first, second = (site(Request("POST", "/-/reload")) for _ in range(2))
+    assert isinstance(first, Deferred)
+    assert isinstance(second, Deferred)
+    site.work()
+    assert len(begun) == 1
+    begun[0](True, "reloaded")
+    assert first.response is not None
+    site.work()
+    begun[1](True, "reloaded")
+    assert second.response is not None
+
+
+def test_before_the_first_sample_metrics_and_snapshot_say_so(view: RouteContext) -> None:
+    site = Routes(replace(view, latest=lambda: None))
+    answer = get(site, "/metrics")
+    assert (answer.status, answer.content_type) == (503, "text/plain; charset=utf-8")
+    assert b"no sample yet" in answer.body
+    answer = get(site, "/api/v1/snapshot")
+    assert answer.status == 503
+    assert json.loads(answer.body)["status"] == "error"
+    assert get(site, "/").status == 200
+
+
+def test_the_telemetry_path_can_be_chosen(view: RouteContext) -> None:
+    site = Routes(replace(view, telemetry_path="/gpu"))
+    assert get(site, "/gpu").status == 200
+    answer = get(site, "/metrics")
+    assert answer.status == 404
+    assert b"/gpu" in answer.body
+    assert b'href="/gpu"' in get(site, "/").body
+
+
+def test_the_telemetry_path_may_be_the_root(view: RouteContext) -> None:
+    assert b"# TYPE" in get(Routes(replace(view, telemetry_path="/")), "/").body
+
+
+@pytest.mark.parametrize("path", ["metrics", "", "/-/healthy", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules"])
+def test_an_impossible_telemetry_path_is_refused(view: RouteContext, path: str) -> None:
+    with pytest.raises(ValueError, match="telemetry path"):
+        Routes(replace(view, telemetry_path=path))
+
+
+def test_healthy_means_alive_and_ready_means_fresh(view: RouteContext) -> None:
+    stale = Routes(replace(view, readiness=lambda: (False, "the last sample is 12 s old")))
+    assert get(stale, "/-/healthy").status == 200
+    answer = get(stale, "/-/ready")
+    assert (answer.status, answer.body) == (503, b"the last sample is 12 s old\n")
+    assert get(Routes(view), "/-/ready").status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+@pytest.mark.parametrize(
+    ("reload", "status", "text"),
+    [
+        (None, 403, b"SIGHUP"),
+        (lambda tell: tell(True, "reloaded"), 200, b"reloaded"),
+        (lambda tell: tell(False, "line 3: unknown key"), 500, b"line 3: unknown key"),
+    ],
+)
+def test_reload(view: RouteContext, method: str, reload: Begin | None, status: int, text: bytes) -> None:
+    answer = ask(Routes(replace(view, reload=reload)), Request(method, "/-/reload"))
+    assert answer.status == status
+    assert text in answer.body
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("POST", "/metrics", "GET, HEAD"),
+        ("DELETE", "/", "GET, HEAD"),
+        ("OPTIONS", "/-/healthy", "GET, HEAD"),
+        ("GET", "/-/reload", "POST, PUT"),
+        ("HEAD", "/-/reload", "POST, PUT"),
+    ],
+)
+def test_a_wrong_method_is_told_the_right_ones(view: RouteContext, method: str, path: str, allow: str) -> None:
+    answer = ask(Routes(view), Request(method, path))
+    assert (answer.status, header(answer, "Allow")) == (HTTPStatus.METHOD_NOT_ALLOWED, allow)
+
+
+def test_an_unknown_path_is_told_where_things_are(view: RouteContext) -> None:
+    answer = get(Routes(view), "/favicon.ico")
+    assert answer.status == 404
+    assert b"/metrics" in answer.body
+
+
+@pytest.mark.parametrize(
+    "path", ["/%6detrics", "/-/../metrics", "//metrics", "/metrics/", "/metrics%00", "*", "/METRICS"]
+)
+def test_a_path_is_what_it_is_and_nothing_is_decoded(view: RouteContext, path: str) -> None:
+    assert get(Routes(view), path).status == 404
+
+
+def test_the_snapshot_as_json_holds_everything(view: RouteContext, full_snapshot: Snapshot) -> None:
+    answer = get(Routes(view), "/api/v1/snapshot")
+    assert answer.content_type == "application/json"
+    content = json.loads(answer.body)
+    assert content["status"] == "success"
+    data = content["data"]
+    assert (data["sequence"], data["timestamp"], data["monotonic"], data["age"]) == (7, 1_700_000_000.0, 100.0, 0.25)
+    assert len(data["readings"]) == len(full_snapshot.readings)
+    power = next(each for each in data["readings"] if each["metric"] == "coldplate_gpu_power_watts")
+    assert (power["unit"], power["value"], power["labels"]["gpu"]) == ("watts", 0.0, "0")
+    assert [each["outcome"] for each in data["reports"]] == ["ok", "absent"]
+    (gap,) = data["gaps"]
+    assert gap["metric"] == "coldplate_gpu_sm_active_ratio"
+    assert (gap["backend"], gap["reason"], gap["detail"]) == ("nvml", "unsupported", "GPM: not supported")
+
+
+def test_the_landing_page_says_what_the_node_is_and_samples(view: RouteContext) -> None:
+    answer = get(Routes(view), "/")
+    page = answer.body.decode()
+    assert answer.content_type == "text/html; charset=utf-8"
+    for piece in ("coldplate", "1.2.3", "node-17", "nvml", "infiniband", "absent", "0.2 s", 'href="/metrics"'):
+        assert piece in page
+    assert "of 1 answer" in page
+    assert 'role="alert"' not in page
+
+
+def test_the_landing_page_shouts_when_the_devices_are_synthetic(view: RouteContext) -> None:
+    page = get(Routes(replace(view, synthetic="lost-gpu")), "/").body.decode()
+    assert 'role="alert">Synthetic devices, scenario lost-gpu' in page
+
+
+def test_the_landing_page_shows_zero_as_zero_and_absent_as_absent(view: RouteContext, full_snapshot: Snapshot) -> None:
+    series = {each.metric.name: each.series for each in full_snapshot.readings}
+    readings = (
+        Reading(series["coldplate_gpu_up"], 0),
+        Reading(series["coldplate_gpu_power_watts"], 0.0),
+    )
+    page = get(Routes(replace(view, latest=lambda: Snapshot(1, Instant(100.0, 0.0), readings))), "/").body.decode()
+    assert "0 of 1 answer" in page
+    assert "✖ no answer" in page
+    assert '<td data-h="Power" class="n">0 W</td>' in page
+    assert page.count('class="n">–</td>') == 5
+
+
+def test_nothing_from_a_device_or_a_configuration_becomes_markup(view: RouteContext, full_snapshot: Snapshot) -> None:
+    nasty = "<script>alert('x')</script>"
+    reports = (BackendReport(nasty, Outcome.FAILED, 0.1, detail=nasty),)
+    info = next(each for each in full_snapshot.readings if each.metric.name == "coldplate_gpu_info").metric
+    readings = (Reading(Series(info, Gpu(nasty, nasty), (("model", nasty),)), 1),)
+    snapshot = Snapshot(1, Instant(100.0, 0.0), readings, reports)
+    site = Routes(
+        replace(
+            view,
+            latest=lambda: snapshot,
+            readiness=lambda: (False, nasty),
+            node=nasty,
+            version=nasty,
+            synthetic=nasty,
+            telemetry_path=f"/{nasty}",
+        )
+    )
+    page = get(site, "/").body.decode()
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") >= 8
+
+
+def test_the_policy_lets_the_page_have_its_own_style_and_nothing_else(view: RouteContext) -> None:
+    answer = get(Routes(view), "/")
+    digest = base64.b64encode(hashlib.sha256(landing_style.STYLE.encode()).digest()).decode()
+    policy = header(answer, "Content-Security-Policy")
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert f"style-src 'sha256-{digest}'" in policy, f"set STYLE_HASH to sha256-{digest}"
+    assert answer.body.decode().count("<style>") == 1
+    assert 'style="' not in answer.body.decode()

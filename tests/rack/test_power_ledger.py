@@ -1,0 +1,222 @@
+"""All agents add up the same second: whatever they heard in whatever order, one second has one sum."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.rack.meter import KEPT_SECONDS, NodeMeter
+from agent.rack.power_ledger import LAG_SECONDS, PowerLedger
+
+# -- the ledger -------------------------------------------------------------------------------------------------------
+
+tables = st.dictionaries(
+    st.sampled_from("abcdef"), st.lists(st.floats(0, 1e6), min_size=4, max_size=4), min_size=1, max_size=6
+)
+
+
+@given(tables, st.randoms(use_true_random=False), st.integers(1, 3))
+def test_the_sum_of_a_second_does_not_depend_on_the_order_of_arrival(
+    table: dict[str, list[float]], shuffle: random.Random, repeats: int
+) -> None:
+    deliveries = [(node, 100 + at, watts) for node, row in table.items() for at, watts in enumerate(row)] * repeats
+    sums = set()
+    for _ in range(3):
+        shuffle.shuffle(deliveries)
+        ledger = PowerLedger()
+        for node, second, watts in deliveries:
+            ledger.put(node, [(second, watts)])
+        sums.add(ledger.add_up(103.9))
+    (total,) = sums
+    assert total is not None
+    assert (total.second, total.nodes) == (103, frozenset(table))
+    assert total.watts == pytest.approx(sum(row[3] for row in table.values()))
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(99, 99 + LAG_SECONDS), st.floats(0, 1e6)), max_size=40))
+def test_each_sum_is_of_values_of_one_second_whatever_was_heard_between(heard: list[tuple[str, int, float]]) -> None:
+    ledger, first, told = PowerLedger(), {}, []
+    for now, (node, second, watts) in enumerate(heard):
+        ledger.put(node, [(second, watts)])
+        first.setdefault((node, second), watts)
+        total = ledger.add_up(100 + now / 10)
+        if total is not None:
+            told.append(total.second)
+            assert total.watts == pytest.approx(sum(first[each, total.second] for each in total.nodes), abs=1e-9)
+
+
+def row(*seconds: int, watts: float = 1.0) -> list[tuple[int, float]]:
+    return [(second, watts) for second in seconds]
+
+
+def test_the_newest_second_that_everybody_told_is_added_up() -> None:
+    ledger = PowerLedger()
+    ledger.put("a", row(9, 10, watts=1))
+    ledger.put("b", row(8, 9, watts=2))
+    total = ledger.add_up(10.5)
+    assert total is not None
+    assert (total.second, total.watts, total.nodes) == (9, 3, {"a", "b"})
+
+
+def test_a_silent_node_is_waited_for_and_then_left_out() -> None:
+    ledger = PowerLedger()
+    ledger.put("b", row(10))
+    seen = []
+    for second in range(10, 17):
+        ledger.put("a", row(second))
+        total = ledger.add_up(second + 0.5)
+        assert total is not None
+        seen.append((total.second, len(total.nodes)))
+    assert seen == [(10, 2)] * (LAG_SECONDS + 1) + [(14, 1), (15, 1), (16, 1)]
+
+
+def test_a_node_that_is_gone_is_not_waited_for() -> None:
+    ledger = PowerLedger()
+    ledger.put("a", row(10, 11))
+    ledger.put("b", row(10))
+    ledger.forget("b")
+    total = ledger.add_up(11.5)
+    assert total is not None
+    assert (total.second, total.nodes) == (11, {"a"})
+
+
+def test_a_node_that_comes_late_does_not_take_the_rack_back_in_time() -> None:
+    ledger = PowerLedger()
+    ledger.put("a", row(10, 11, 12))
+    assert ledger.add_up(12.5) is not None
+    ledger.put("late", row(10, 11))
+    total = ledger.add_up(12.6)
+    assert total is not None
+    assert (total.second, total.nodes) == (12, {"a"})
+    ledger.put("late", row(12))
+    total = ledger.add_up(12.7)
+    assert total is not None
+    assert (total.second, total.nodes) == (12, {"a", "late"})
+
+
+def test_it_goes_on_with_those_who_are_left_when_the_ones_ahead_are_gone() -> None:
+    ledger = PowerLedger()
+    ledger.put("ahead", row(12))
+    assert ledger.add_up(12.5) is not None
+    ledger.put("behind", row(11))
+    ledger.forget("ahead")
+    total = ledger.add_up(12.6)
+    assert total is not None
+    assert (total.second, total.nodes) == (11, {"behind"})
+
+
+@pytest.mark.parametrize("step", [4, 10, 60, 3600])
+def test_a_clock_that_is_set_back_does_not_stop_it(step: int) -> None:
+    ledger = PowerLedger()
+    for second in range(10_000, 10_030):
+        ledger.put("a", row(second, watts=1.0))
+        ledger.put("b", row(second, watts=2.0))
+        ledger.add_up(second + 0.5)
+    for second in range(10_030 - step, 10_040 - step):
+        ledger.put("a", row(second, watts=10.0))
+        ledger.put("b", row(second, watts=20.0))
+        total = ledger.add_up(second + 0.5)
+        if second > 10_030 - step + LAG_SECONDS:  # so long a second that was told may stand
+            assert total is not None
+            assert (total.second, total.watts, len(total.nodes)) == (second, 30.0, 2)
+
+
+@pytest.mark.parametrize("step", [60, 3600])
+def test_one_node_whose_clock_is_set_back_counts_again_at_once(step: int) -> None:
+    """It was ahead of the others, and nobody listened to it; then its clock is right."""
+    ledger = PowerLedger()
+    for second in range(10_000, 10_030):
+        ledger.put("own", row(second + step, watts=1.0))
+        ledger.add_up(second + step + 0.5)
+    for second in range(10_030, 10_034):
+        ledger.put("own", row(second, watts=1.0))
+        ledger.put("peer", row(second, watts=2.0))
+        total = ledger.add_up(second + 0.5)
+        assert total is not None
+        assert (total.second, total.watts) == (second, 3.0)
+
+
+def test_a_second_is_never_told_anew_and_nobody_is_remembered_for_ever() -> None:
+    ledger = PowerLedger()
+    ledger.put("a", row(10, watts=1))
+    ledger.put("a", row(10, watts=5))
+    total = ledger.add_up(10.5)
+    assert total is not None
+    assert total.watts == 1
+    assert ledger.latest(13.5) == {"a": 1}
+    assert ledger.latest(14.5) == {}
+    assert ledger.add_up(14.5) is None
+
+
+# -- the meter --------------------------------------------------------------------------------------------------------
+
+
+def told(meter: NodeMeter, now: float) -> dict[int, float]:
+    last, watts = meter.told(now)
+    return {second: each for second, each in enumerate(watts, last - len(watts) + 1) if each is not None}
+
+
+def test_a_second_is_the_mean_of_its_samples() -> None:
+    meter = NodeMeter()
+    for at, watts in ((100.0, 10.0), (100.5, 20.0), (101.2, 50.0), (101.9, 70.0)):
+        meter.note(at, watts, "ipmi")
+    assert told(meter, 102.0) == {101: 15.0, 102: 60.0}
+    assert meter.source == "ipmi"
+
+
+def test_a_second_is_not_told_before_it_ended_nor_told_anew() -> None:
+    meter = NodeMeter()
+    meter.note(100.1, 10.0, "ipmi")
+    assert told(meter, 100.99) == {}
+    assert told(meter, 101.0) == {101: 10.0}
+    meter.note(100.999, 90.0, "ipmi")  # taken before the second ended, and too late for it
+    assert told(meter, 101.5) == {101: 10.0}
+    assert told(meter, 102.0) == {101: 10.0, 102: 90.0}
+
+
+def test_the_last_sample_holds_as_long_as_it_may() -> None:
+    meter = NodeMeter(patience=3.0)
+    meter.note(100.5, 10.0, "ipmi")
+    assert told(meter, 106.0) == {101: 10.0, 102: 10.0, 103: 10.0}
+
+
+def test_nothing_holds_once_the_power_is_known_to_be_unknown() -> None:
+    meter = NodeMeter()
+    meter.note(100.5, 10.0, "ipmi")
+    meter.note(101.5, None)
+    assert told(meter, 104.0) == {101: 10.0}
+    assert meter.source is None
+
+
+def test_a_second_is_of_one_source() -> None:
+    meter = NodeMeter()
+    meter.note(100.1, 10.0, "estimate")
+    meter.note(100.2, 20.0, "ipmi")
+    assert told(meter, 101.0) == {101: 20.0}
+
+
+@pytest.mark.parametrize("step", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_begins_a_new_life(step: float) -> None:
+    meter = NodeMeter()
+    meter.note(10_000.5, 10.0, "ipmi")
+    assert told(meter, 10_001.0) == {10_001: 10.0}
+    meter.note(10_001.5 + step, 20.0, "ipmi")
+    assert told(meter, 10_002.0 + step) == {10_002 + step: 20.0}
+
+
+samples = st.lists(st.tuples(st.floats(0, 0.7), st.none() | st.floats(0, 1e6), st.booleans()), max_size=60)
+
+
+@given(samples)
+def test_whoever_asks_whenever_is_told_the_same(steps: list[tuple[float, float | None, bool]]) -> None:
+    meter, at, known = NodeMeter(), 1000.0, {}
+    for step, watts, asks in steps:
+        at += step
+        meter.note(at, watts, "ipmi")
+        last, row = meter.told(at) if asks else (0, ())
+        for second, value in enumerate(row, last - KEPT_SECONDS + 1):
+            if second >= 1000:
+                assert known.setdefault(second, value) == value

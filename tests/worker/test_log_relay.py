@@ -1,0 +1,108 @@
+"""The worker's standard error arrives, within bounds, and never holds anybody up."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from typing import IO
+
+import pytest
+
+from agent.worker.log_relay import LINE, RATE, ROOM, LogRelay
+from agent.worker.supervisor import WorkerOptions
+from agent.worker.worker_process import ChildProcess
+
+
+class Pipes:
+    """A relay between two pipes."""
+
+    def __init__(self) -> None:
+        source, self.writer = os.pipe()
+        self.reader, target = os.pipe()
+        for descriptor in (source, self.reader, self.writer):
+            os.set_blocking(descriptor, False)
+        self.source: IO[bytes] = os.fdopen(source, "rb", 0)
+        self.target = target
+        self.relay = LogRelay(self.source, target)
+        self.now = 100.0
+
+    def write(self, data: bytes) -> int:
+        return os.write(self.writer, data)
+
+    def pass_on(self, after: float = 0.0) -> bytes:
+        self.now += after
+        self.relay.pass_on(self.now)
+        try:
+            return os.read(self.reader, 1 << 20)
+        except BlockingIOError:
+            return b""
+
+
+@pytest.fixture
+def pipes() -> Iterator[Pipes]:
+    made = Pipes()
+    yield made
+    made.source.close()
+    for descriptor in (made.writer, made.reader, made.target):
+        os.close(descriptor)
+
+
+def test_lines_arrive_whole_and_in_order(pipes: Pipes) -> None:
+    assert pipes.pass_on() == b""
+    pipes.write(b"level=info msg=one\nlevel=in")
+    assert pipes.pass_on() == b"level=info msg=one\n"
+    pipes.write(b"fo msg=two\n")
+    assert pipes.pass_on() == b"level=info msg=two\n"
+
+
+def test_what_a_terminal_would_obey_is_made_harmless(pipes: Pipes) -> None:
+    pipes.write(b"a\x1b[2Jb\x00c\td\xc3\xa9\n")
+    assert pipes.pass_on() == b"a?[2Jb?c\td\xc3\xa9\n"
+
+
+def test_a_flood_is_cut_and_the_cut_is_told_seldom(pipes: Pipes, caplog: pytest.LogCaptureFixture) -> None:
+    line = b"NVRM: something is wrong, " + b"x" * 40 + b"\n"
+    got = 0
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3600):  # an hour, of as much as fits the pipe in each second
+            pipes.write(line * 900)
+            got += len(pipes.pass_on(after=1.0))
+    assert ROOM / 2 < got < ROOM + 3600 * RATE * 1.2
+    assert 10 < len(caplog.records) < 70
+    assert "lines or more were left out" in caplog.text
+
+
+def test_after_a_flood_lines_arrive_again(pipes: Pipes) -> None:
+    pipes.write((b"x" * 999 + b"\n") * 60)
+    while pipes.pass_on():
+        pipes.write((b"x" * 999 + b"\n") * 60)
+    pipes.write(b"lost\n")
+    assert pipes.pass_on() == b""
+    pipes.write(b"told\n")
+    assert pipes.pass_on(after=ROOM / RATE) == b"told\n"
+
+
+def test_a_line_without_end_is_handed_on_in_pieces(pipes: Pipes) -> None:
+    for _ in range(4):
+        pipes.write(b"y" * LINE)
+        pipes.pass_on()
+    assert len(pipes.relay._buffer) <= LINE
+
+
+def test_the_last_words_of_a_worker_that_crashes_arrive(capfd: pytest.CaptureFixture[str]) -> None:
+    """faulthandler writes a traceback when a library takes the process along."""
+    import signal
+
+    process = ChildProcess(WorkerOptions("synthetic", "idle", time.monotonic(), log_level="error").argument())
+    deadline = time.monotonic() + 20
+    while not process.lines(time.monotonic()) and time.monotonic() < deadline:
+        process.order(b"1 fast\n")
+        time.sleep(0.05)
+    process.signal(signal.SIGSEGV)
+    while process.status() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.close(time.monotonic())
+    assert process.status() == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in capfd.readouterr().err

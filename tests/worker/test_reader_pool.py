@@ -1,0 +1,247 @@
+"""A channel that hangs keeps one reader and stops nobody else; no channel is ever read twice at once."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agent.backends.protocol import BackendSample, DeviceError, SourceError
+from agent.catalogue import BY_NAME
+from agent.model import Gpu, GpuIdentity, Instant, Lane, Rack, Reading, Reason, Series
+from agent.worker.reader_pool import Post, ReaderPool
+from agent.worker.worker_messages import unseal
+
+POWER = BY_NAME["coldplate_gpu_power_watts"]
+
+
+class FakeChannel:
+    """A channel whose read does what it is told to."""
+
+    identity: GpuIdentity | None = None
+
+    def __init__(self, key: str, act: Callable[[], None] = lambda: None) -> None:
+        self.key = key
+        self.act = act
+        self.reads = 0
+        self.inside = 0
+        self.most_inside = 0
+        self._series = Series(POWER, Gpu(key, key))
+
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
+        self.reads += 1
+        self.inside += 1
+        self.most_inside = max(self.most_inside, self.inside)
+        try:
+            self.act()
+        finally:
+            self.inside -= 1
+        return BackendSample([Reading(self._series, 100.0)], calls=1)
+
+
+class Bench:
+    """A reader pool over fake channels, and what it sent."""
+
+    def __init__(self, *channels: FakeChannel) -> None:
+        self.sent: list[list[Any]] = []
+        self.broken: list[SourceError] = []
+        posts = [Post(number, channel, self._send, self._clock) for number, channel in enumerate(channels)]
+        self.pool = ReaderPool(posts, self.broken.append)
+
+    def _clock(self) -> Instant:
+        return Instant(time.monotonic(), time.time())
+
+    def _send(self, line: bytes) -> None:
+        self.sent.append(json.loads(unseal(line)))
+
+    def samples(self) -> list[int]:
+        return [message[1] for message in self.sent if message[0] == "sample"]
+
+    def settle(self, holds: Callable[[], bool], reinforce: bool = True) -> None:
+        deadline = time.monotonic() + 5
+        while not holds():
+            assert time.monotonic() < deadline, "did not settle"
+            time.sleep(0.005)
+            if reinforce:
+                self.pool.reinforce()
+
+
+def readers() -> int:
+    return sum(thread.name.startswith("reader-") for thread in threading.enumerate())
+
+
+def test_quick_channels_share_one_reader() -> None:
+    before = readers()
+    bench = Bench(*(FakeChannel(str(number)) for number in range(8)))
+    for _ in range(5):
+        bench.pool.order({Lane.FAST})
+        bench.settle(lambda: not bench.pool.busy, reinforce=False)
+    assert readers() - before == 1
+    assert bench.samples() == list(range(8)) * 5
+
+
+def test_a_hung_channel_stops_nobody_else_and_is_never_read_twice_at_once() -> None:
+    release = threading.Event()
+    hung = FakeChannel("hung", lambda: release.wait(10) and None)
+    others = [FakeChannel(str(number)) for number in range(3)]
+    bench = Bench(others[0], hung, *others[1:])
+    for tick in range(1, 6):
+        bench.pool.order({Lane.FAST})
+        bench.settle(lambda tick=tick: all(each.reads == tick for each in others))
+    assert (hung.reads, hung.most_inside, bench.pool.busy) == (1, 1, ["hung"])
+    release.set()
+    bench.settle(lambda: not bench.pool.busy)
+    bench.pool.order({Lane.FAST})
+    bench.settle(lambda: hung.reads == 2)
+
+
+def test_every_channel_may_hang_and_there_are_no_more_readers_than_channels() -> None:
+    release = threading.Event()
+    before = readers()
+    channels = [FakeChannel(str(number), lambda: release.wait(10) and None) for number in range(4)]
+    bench = Bench(*channels)
+    for _ in range(10):
+        bench.pool.order({Lane.FAST})
+        time.sleep(0.01)
+        bench.pool.reinforce()
+    bench.settle(lambda: all(each.reads == 1 for each in channels))
+    assert readers() - before <= 4
+    release.set()
+
+
+def test_lanes_that_fall_due_while_a_channel_hangs_are_read_once_when_it_is_free() -> None:
+    release = threading.Event()
+    channel = FakeChannel("a", lambda: release.wait(10) and None)
+    bench = Bench(channel)
+    bench.pool.order({Lane.FAST})
+    bench.settle(lambda: channel.reads == 1)
+    for lanes in ({Lane.FAST}, {Lane.FAST, Lane.SLOW}, {Lane.FAST}):
+        bench.pool.order(lanes)
+    release.set()
+    bench.settle(lambda: not bench.pool.busy)
+    bench.pool.order({Lane.FAST})
+    bench.settle(lambda: not bench.pool.busy)
+    lanes = [message[2] for message in bench.sent if message[0] == "sample"]
+    assert lanes == ["fast", "fast", "slow"]
+
+
+def test_a_lost_device_and_an_unforeseen_error_are_told_and_cost_their_channel_only() -> None:
+    def lose() -> None:
+        raise DeviceError(Reason.LOST, "GPU is lost")
+
+    def stumble() -> None:
+        raise ZeroDivisionError("surprise")
+
+    bench = Bench(FakeChannel("a", lose), FakeChannel("b", stumble), FakeChannel("c"))
+    bench.pool.order({Lane.FAST})
+    bench.settle(lambda: not bench.pool.busy)
+    errors = {message[1]: message[4:] for message in bench.sent if message[0] == "error"}
+    assert errors == {0: ["lost", "GPU is lost"], 1: ["malformed", "ZeroDivisionError: surprise"]}
+    assert bench.samples() == [2]
+
+
+def test_a_sample_that_cannot_be_sent_costs_its_channel_only_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    strange = FakeChannel("a")
+    strange._series = Series(POWER, Rack("no entity of a worker"))
+    bench = Bench(strange, FakeChannel("b"))
+    for _ in range(5):
+        bench.pool.order({Lane.FAST})
+        bench.settle(lambda: not bench.pool.busy)
+    assert bench.samples() == [1] * 5
+    assert strange.reads == 5
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
+def test_a_source_that_broke_is_told() -> None:
+    def unload() -> None:
+        raise SourceError("driver not loaded")
+
+    bench = Bench(FakeChannel("a", unload))
+    bench.pool.order({Lane.FAST})
+    bench.settle(lambda: bool(bench.broken))
+    assert str(bench.broken[0]) == "driver not loaded"
+
+
+def test_what_does_not_change_is_sent_once() -> None:
+    bench = Bench(FakeChannel("a"))
+    for _ in range(3):
+        bench.pool.order({Lane.FAST})
+        bench.settle(lambda: not bench.pool.busy)
+    assert [message[0] for message in bench.sent] == ["layout", "sample", "sample", "sample"]
+
+
+@pytest.mark.parametrize("count", [1, 16])
+def test_nothing_is_owed_when_all_is_quiet(count: int) -> None:
+    bench = Bench(*(FakeChannel(str(number)) for number in range(count)))
+    bench.pool.order({Lane.FAST, Lane.SLOW, Lane.COLD})
+    bench.settle(lambda: not bench.pool.busy)
+    assert not bench.pool.waiting
+    assert len(bench.samples()) == 3 * count
+
+
+def test_a_system_without_threads_to_give_costs_samples_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    channels = [FakeChannel(str(number)) for number in range(3)]
+    bench = Bench(*channels)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(5):
+            bench.pool.order({Lane.FAST})
+    assert bench.samples() == []
+    assert len(bench.pool.busy) == 3
+    assert len([record for record in caplog.records if "no thread" in record.message]) == 1
+    bench.pool.order({Lane.SLOW})
+    bench.settle(lambda: not bench.pool.busy)
+    assert sorted(bench.samples()) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_reader_outlives_a_pipe_that_it_cannot_write_to(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Bench):
+        def _send(self, line: bytes) -> None:
+            if len(self.refused) < 2:
+                self.refused.append(line)
+                raise OSError("no pipe")
+            super()._send(line)
+
+    Broken.refused = []  # type: ignore[attr-defined]  # what was to be sent
+    bench = Broken(FakeChannel("a"))
+    bench.pool.order({Lane.FAST})
+    bench.settle(lambda: not bench.pool.busy)
+    bench.pool.order({Lane.FAST})
+    bench.settle(lambda: not bench.pool.busy)
+    assert bench.samples() == [0]
+
+
+def test_a_channel_that_joins_is_read_at_once_and_the_others_are_not() -> None:
+    bench = Bench(FakeChannel("a"))
+    late = FakeChannel("b")
+    bench.pool.enlist(Post(1, late, bench._send, bench._clock))
+    bench.settle(lambda: not bench.pool.busy)
+    assert bench.samples() == [1, 1, 1]
+    bench.pool.order({Lane.FAST})
+    bench.settle(lambda: not bench.pool.busy)
+    assert sorted(bench.samples()) == [0, 1, 1, 1, 1]
+
+
+def test_what_samples_go_by_is_said_anew_when_it_is_asked_for() -> None:
+    bench = Bench(FakeChannel("a"))
+    for tick in range(4):
+        if tick == 2:
+            bench.pool.forget()
+        bench.pool.order({Lane.FAST})
+        bench.settle(lambda: not bench.pool.busy)
+    assert [message[0] for message in bench.sent] == ["layout", "sample", "sample", "layout", "sample", "sample"]
+    assert [message[3] for message in bench.sent if message[0] == "sample"] == [
+        [1, 0, 0],
+        [1, 0, 0],
+        [2, 0, 0],
+        [2, 0, 0],
+    ]

@@ -1,0 +1,534 @@
+"""Messages survive the pipe; what is no message of ours is refused without harm."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.backends.protocol import ChannelError, LaneSample, Unidentified
+from agent.catalogue import BY_NAME
+from agent.model import Gap, Gpu, GpuIdentity, IbPort, Lane, NvLink, Reason, Series, Xid
+from agent.worker.decode import Decoder
+from agent.worker.message_limits import GAPS, SERIES, SERIES_OF_LANE
+from agent.worker.worker_messages import (
+    Alive,
+    Hello,
+    MessageError,
+    Refusal,
+    encode,
+    encode_entity,
+    encode_events,
+    encode_gaps,
+    encode_identity,
+    encode_series,
+    encode_unidentified,
+    unseal,
+)
+
+GPU, OTHER = Gpu("0", "GPU-a"), Gpu("1", "GPU-b")
+FACTS = (("driver_version", "580.1"),)
+IDENTITY = GpuIdentity(GPU, "0000:1b:00.0", "S1", "H100", FACTS)
+SECOND = GpuIdentity(OTHER, "0000:2b:00.0", "S2", "H100", FACTS)
+THIRD = GpuIdentity(Gpu("2", "GPU-c"), "0000:3b:00.0", "S3", "H100", FACTS)
+POWER = Series(BY_NAME["coldplate_gpu_power_watts"], GPU)
+CLOCK = Series(BY_NAME["coldplate_gpu_clock_hertz"], GPU, (("domain", "sm"),))
+ERRORS = Series(BY_NAME["coldplate_nvlink_errors_total"], NvLink(GPU, 3), (("type", "replay"),))
+ROWS = [encode_identity("GPU-a", IDENTITY), encode_identity("GPU-b", SECOND), encode_identity("fabric", None)]
+LAYOUT = encode_series([POWER, ERRORS])
+
+
+def hello(rows: object = ROWS, missing: object = (), source: str = "synthetic") -> bytes:
+    return encode("hello", source, rows, missing)
+
+
+def open_decoder(source: str = "synthetic") -> Decoder:
+    decoder = Decoder(source)
+    assert decoder.decode(hello(source=source)) is None
+    assert isinstance(decoder.decode(hello(source=source)), Hello)
+    return decoder
+
+
+def ready_decoder() -> Decoder:
+    decoder = open_decoder()
+    decoder.decode(encode("layout", 0, "fast", 1, LAYOUT))
+    return decoder
+
+
+def sample(mono: float, values: object, editions: object = (1, 0, 0), channel: int = 0, lane: str = "fast") -> bytes:
+    return encode("sample", channel, lane, editions, mono, 0.001, 7, values)
+
+
+def test_a_sample_arrives_as_it_was_read() -> None:
+    decoder = ready_decoder()
+    gap = Gap(BY_NAME["coldplate_gpu_sm_active_ratio"], GPU, Reason.UNSUPPORTED, "no GPM")
+    assert decoder.decode(encode("gaps", 0, "fast", 2, encode_gaps([gap]))) is None
+    got = decoder.decode(sample(12.5, [431.25, 2**63 + 1], (1, 2, 0)))
+    assert isinstance(got, LaneSample)
+    assert (got.channel, got.lane, got.mono, got.calls) == ("GPU-a", Lane.FAST, 12.5, 7)
+    assert [(reading.series, reading.value) for reading in got.readings] == [(POWER, 431.25), (ERRORS, 2**63 + 1)]
+    assert got.gaps == (gap,)
+
+
+def test_errors_events_refusals_and_answers_arrive() -> None:
+    decoder = open_decoder()
+    assert decoder.decode(encode("error", 0, "fast", 3.0, "lost", "GPU is lost")) == ChannelError(
+        "GPU-a", Lane.FAST, 3.0, Reason.LOST, "GPU is lost"
+    )
+    event = Xid("GPU-a", 79, 1.5, "nvml", "")
+    assert decoder.decode(encode_events(1, [event])) == (event,)
+    assert decoder.decode(encode("absent", "no library")) == Refusal(True, "no library")
+    assert decoder.decode(encode("alive", 12)) == Alive(12)
+
+
+@pytest.mark.parametrize(("channel", "entity"), [(0, GPU), (0, NvLink(GPU, 17)), (2, IbPort("mlx5_0", "1")), (2, GPU)])
+def test_every_entity_that_a_worker_reads_survives(channel: int, entity: Gpu | NvLink | IbPort) -> None:
+    rows = {
+        Gpu: "coldplate_gpu_power_watts",
+        NvLink: "coldplate_nvlink_up",
+        IbPort: "coldplate_infiniband_port_up",
+    }
+    decoder = open_decoder()
+    series = Series(BY_NAME[rows[type(entity)]], entity)
+    decoder.decode(encode("layout", channel, "slow", 1, json.loads(json.dumps(encode_series([series])))))
+    got = decoder.decode(sample(1.0, [1.0], channel=channel, lane="slow"))
+    assert isinstance(got, LaneSample)
+    assert got.readings[0].series == series
+    assert encode_entity(entity)
+
+
+# -- who is there -----------------------------------------------------------------------------------
+
+
+def test_who_is_there_is_believed_when_it_was_said_twice() -> None:
+    decoder = Decoder("synthetic")
+    assert decoder.decode(hello()) is None
+    with pytest.raises(MessageError):
+        decoder.decode(sample(1.0, []))  # nobody is there yet
+    assert decoder.decode(hello()) == Hello("synthetic", (("GPU-a", IDENTITY), ("GPU-b", SECOND), ("fabric", None)), ())
+    assert decoder.decode(hello()) is None  # no news
+
+
+def test_one_stray_word_about_who_is_there_changes_nothing() -> None:
+    decoder = ready_decoder()
+    assert decoder.decode(hello([*ROWS, encode_identity("GPU-c", THIRD)])) is None
+    assert decoder.decode(hello()) is None
+    assert isinstance(decoder.decode(sample(2.0, [1.0, 2])), LaneSample)
+
+
+def test_somebody_may_join_and_what_was_remembered_stays() -> None:
+    decoder = ready_decoder()
+    missing = encode_unidentified([Unidentified("7", Reason.TIMEOUT, "silent")])
+    joined = hello([*ROWS, encode_identity("GPU-c", THIRD)], missing)
+    assert decoder.decode(joined) is None
+    got = decoder.decode(joined)
+    assert isinstance(got, Hello)
+    assert got.channels[3] == ("GPU-c", THIRD)
+    assert got.unidentified == (Unidentified("7", Reason.TIMEOUT, "silent"),)
+    assert isinstance(decoder.decode(sample(2.0, [1.0, 2])), LaneSample)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        ROWS[:2],
+        [ROWS[1], ROWS[0], ROWS[2]],
+        [encode_identity("GPU-c", THIRD), *ROWS[1:]],
+    ],
+)
+def test_nobody_leaves_and_nobody_becomes_another(rows: object) -> None:
+    decoder = open_decoder()
+    for _ in range(3):
+        with pytest.raises(MessageError):
+            decoder.decode(hello(rows))
+
+
+def identity_row(**changes: object) -> list[object]:
+    row = dict(zip(("key", "index", "uuid", "slot", "serial", "model", "facts"), ROWS[0], strict=True))
+    return list((row | changes).values())
+
+
+@pytest.mark.parametrize(
+    ("rows", "missing"),
+    [
+        ([], []),
+        ([[]], []),
+        ([["a", "b"]], []),
+        ([identity_row(key="GPU-z")], []),
+        ([identity_row(uuid="", key="")], []),
+        ([identity_row(uuid="GPU\n", key="GPU\n")], []),
+        ([identity_row(index=0)], []),
+        ([identity_row(index="")], []),
+        ([identity_row(model="x" * 257)], []),
+        ([identity_row(serial="a\x00b")], []),
+        ([identity_row(slot="\ud800")], []),
+        ([ROWS[0], ROWS[0]], []),
+        ([ROWS[0], identity_row(key="GPU-b", uuid="GPU-b")], []),
+        ([ROWS[0]], [["0", "timeout", ""]]),
+        ([ROWS[0]], [["1", "timeout", ""], ["1", "lost", ""]]),
+        ([ROWS[0]], [["1", "tired", ""]]),
+        ([ROWS[0]], [["1", "lost", "x" * 600]]),
+        ([ROWS[0]], [["1", "lost"]]),
+        ([[f"channel {number}"] for number in range(81)], []),
+        ([identity_row(facts=[["gpu", "9"]])], []),
+        ([identity_row(facts=[["slot", "9"]])], []),
+        ([identity_row(facts=[["a-b", "9"]])], []),
+        ([identity_row(facts=[["9a", "9"]])], []),
+        ([identity_row(facts=[["a{", "9"]])], []),
+        ([identity_row(facts=[["__name__", "9"]])], []),
+        ([identity_row(facts=[["a", "1"], ["a", "2"]])], []),
+        ([identity_row(facts=[["a", 1]])], []),
+        ([identity_row(facts=[["a", "\n"]])], []),
+        ([identity_row(facts=[[f"a{number}", ""] for number in range(17)])], []),
+    ],
+)
+def test_who_cannot_be_there_is_refused(rows: object, missing: object) -> None:
+    decoder = Decoder("synthetic")
+    for _ in range(2):
+        with pytest.raises(MessageError):
+            decoder.decode(hello(rows, missing))
+
+
+def test_another_source_than_the_one_that_was_asked_for_is_refused() -> None:
+    with pytest.raises(MessageError):
+        Decoder("nvml").decode(hello())
+
+
+# -- what samples go by -----------------------------------------------------------------------------
+
+
+def test_a_sample_by_another_edition_is_refused_and_the_next_one_by_the_right_one_is_taken() -> None:
+    decoder = ready_decoder()
+    decoder.decode(encode("layout", 0, "fast", 9, encode_series([CLOCK, POWER])))  # stray: nobody said so
+    with pytest.raises(MessageError, match="editions"):
+        decoder.decode(sample(2.0, [1.0, 2]))
+    decoder.decode(encode("layout", 0, "fast", 3, LAYOUT))
+    assert isinstance(decoder.decode(sample(3.0, [1.0, 2], (3, 0, 0))), LaneSample)
+
+
+@pytest.mark.parametrize("editions", [[1, 0], [1, 0, 0, 0], [2, 0, 0], [1, 1, 0], [1, 0, 1], None, 1, ["1", 0, 0]])
+def test_editions_that_were_not_said_are_refused(editions: object) -> None:
+    with pytest.raises(MessageError):
+        ready_decoder().decode(sample(1.0, [1.0, 2], editions))
+
+
+def test_a_layout_that_is_said_again_is_the_same_one() -> None:
+    decoder = ready_decoder()
+    first = decoder.decode(sample(1.0, [1.0, 2]))
+    decoder.decode(encode("layout", 0, "fast", 5, LAYOUT))
+    second = decoder.decode(sample(2.0, [1.0, 2], (5, 0, 0)))
+    assert isinstance(first, LaneSample)
+    assert isinstance(second, LaneSample)
+    assert [a.series is b.series for a, b in zip(first.readings, second.readings, strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize("times", [1.0, 0.5])
+def test_a_sample_that_is_not_newer_is_refused(times: float) -> None:
+    decoder = ready_decoder()
+    decoder.decode(sample(1.0, [1.0, 2]))
+    with pytest.raises(MessageError, match="not newer"):
+        decoder.decode(sample(times, [1.0, 2]))
+
+
+def test_events_that_come_twice_count_once() -> None:
+    decoder = open_decoder()
+    line = encode_events(1, [Xid("GPU-a", 79, 1.5, "nvml", "")])
+    assert decoder.decode(line)
+    with pytest.raises(MessageError, match="before"):
+        decoder.decode(line)
+
+
+def series_row(
+    name: str = "coldplate_gpu_clock_hertz",
+    entity: object = ("gpu", "0", "GPU-a"),
+    labels: object = (("domain", "sm"),),
+) -> list[object]:
+    return [name, entity, labels]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        7,
+        [7],
+        [series_row(name="coldplate_nonsense")],
+        [series_row(name="coldplate_gpu_up", labels=())],  # the sampler's own
+        [series_row(name="coldplate_gpu_xid_errors_total", labels=[["xid", "79"]])],  # the ledger's
+        [series_row(name="coldplate_gpu_power_max_watts", labels=())],  # a rolling statistic
+        [series_row(name="coldplate_node_memory_total_bytes", labels=())],  # the host's
+        [series_row(labels=())],
+        [series_row(labels=[["domain", "sm"], ["domain", "sm"]])],
+        [series_row(labels=[["Domain", "sm"]])],
+        [series_row(labels=[["domain", 7]])],
+        [series_row(labels=[["domain", "s\nm"]])],
+        [series_row(labels=[["domain", "x" * 257]])],
+        [series_row(labels=[["domain"]])],
+        [series_row(labels=[["do main", "sm"]])],
+        [series_row(), series_row()],
+        [series_row(entity=["gpu", "1", "GPU-b"])],
+        [series_row(entity=["gpu", "0", "GPU-b"])],
+        [series_row(entity=["gpu", "9", "GPU-z"])],
+        [series_row(entity=["nvlink", "0", "GPU-a", 1])],
+        [series_row(entity=["node"])],
+        [series_row(entity=["gpu", "0", "GPU-a", 1])],
+        [["coldplate_nvlink_up", ["nvlink", "0", "GPU-a", -1], []]],
+        [["coldplate_nvlink_up", ["nvlink", "0", "GPU-a", 64], []]],
+        [["coldplate_nvlink_up", ["nvlink", "0", "GPU-a", True], []]],
+        [["coldplate_nvlink_up", ["nvlink", "0", "GPU-a", "1"], []]],
+        [["coldplate_infiniband_port_up", ["ib", "mlx5_0", "1"], []]],  # not this channel's
+        [series_row(labels=[["domain", str(number)]]) for number in range(1025)],
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused_and_the_one_before_stays(rows: object) -> None:
+    decoder = ready_decoder()
+    with pytest.raises(MessageError):
+        decoder.decode(encode("layout", 0, "fast", 2, rows))
+    assert isinstance(decoder.decode(sample(1.0, [1.0, 2])), LaneSample)
+
+
+@pytest.mark.parametrize(("channel", "lane"), [(0, "slow"), (2, "fast")])
+def test_a_series_has_one_place(channel: int, lane: str) -> None:
+    """Two places of one series would be two lines of one page."""
+    decoder = ready_decoder()
+    with pytest.raises(MessageError, match="another"):
+        decoder.decode(encode("layout", channel, lane, 2, encode_series([POWER])))
+    decoder.decode(encode("layout", 0, "fast", 2, encode_series([CLOCK])))
+    decoder.decode(encode("layout", channel, lane, 3, encode_series([POWER])))  # it moved
+
+
+def test_all_layouts_together_have_a_bound() -> None:
+    decoder = Decoder("nvml")
+    gpus = [GpuIdentity(Gpu(str(n), f"GPU-{n}"), f"0000:{n:02x}:00.0", "", "") for n in range(40)]
+    rows = [encode_identity(each.gpu.uuid, each) for each in gpus]
+    for _ in range(2):
+        decoder.decode(hello(rows, source="nvml"))
+    taken = 0
+    with pytest.raises(MessageError, match=f"more than {SERIES} series"):
+        for channel, each in enumerate(gpus):
+            series = [Series(CLOCK.metric, each.gpu, (("domain", str(n)),)) for n in range(SERIES_OF_LANE)]
+            decoder.decode(encode("layout", channel, "fast", 1, encode_series(series)))
+            taken += len(series)
+    assert taken > SERIES - SERIES_OF_LANE
+    decoder.decode(
+        encode("layout", 0, "fast", 2, encode_series([Series(CLOCK.metric, gpus[0].gpu, (("domain", "a"),))]))
+    )
+    decoder.decode(encode("layout", 39, "slow", 2, encode_series([Series(POWER.metric, gpus[39].gpu)])))
+
+
+def test_all_gaps_together_have_a_bound() -> None:
+    decoder = open_decoder()
+    row = ["coldplate_gpu_sm_active_ratio", ["gpu", "0", "GPU-a"], "lost", ""]
+    with pytest.raises(MessageError, match="512"):
+        decoder.decode(encode("gaps", 0, "fast", 1, [row] * 513))
+    other = ["coldplate_gpu_sm_active_ratio", ["gpu", "1", "GPU-b"], "lost", ""]
+    rows = [encode_identity(f"GPU-{n}", None) for n in range(8)]
+    for _ in range(2):
+        decoder.decode(hello([*ROWS, *rows]))
+    with pytest.raises(MessageError, match=f"more than {GAPS} gaps"):
+        for channel in range(2, 11):
+            for lane in ("fast", "slow", "cold"):
+                decoder.decode(encode("gaps", channel, lane, 1, [other] * 512))
+
+
+def test_nvml_may_miss_the_jobs_of_a_gpu_and_not_tell_of_them() -> None:
+    decoder = open_decoder("nvml")
+    row = BY_NAME["coldplate_gpu_job_info"]
+    assert decoder.decode(encode("gaps", 0, "slow", 1, encode_gaps([Gap(row, GPU, Reason.DENIED, "")]))) is None
+    with pytest.raises(MessageError):
+        labels = tuple((name, "x") for name in row.labels)
+        decoder.decode(encode("layout", 0, "slow", 1, encode_series([Series(row, GPU, labels)])))
+
+
+def test_nvml_speaks_of_no_ports_and_of_no_power_of_the_node() -> None:
+    decoder = open_decoder("nvml")
+    for row in (
+        ["coldplate_infiniband_port_up", ["ib", "mlx5_0", "1"], []],
+        ["coldplate_node_power_watts", ["node"], [["source", "x"]]],
+    ):
+        with pytest.raises(MessageError):
+            decoder.decode(encode("layout", 2, "fast", 1, [row]))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ["coldplate_gpu_sm_active_ratio", ["gpu", "0", "GPU-a"], "tired", ""],
+        ["coldplate_gpu_sm_active_ratio", ["gpu", "0", "GPU-a"], "lost", "x" * 513],
+        ["coldplate_gpu_sm_active_ratio", ["gpu", "0", "GPU-a"], "lost", "\x1b[2J"],
+        ["coldplate_gpu_sm_active_ratio", ["gpu", "0", "GPU-a"], "lost", 7],
+        ["coldplate_gpu_sm_active_ratio", ["gpu", "1", "GPU-b"], "lost", ""],
+        ["coldplate_gpu_up", ["gpu", "0", "GPU-a"], "lost", ""],
+    ],
+)
+def test_a_gap_that_cannot_be_is_refused(row: object) -> None:
+    with pytest.raises(MessageError):
+        open_decoder().decode(encode("gaps", 0, "fast", 1, [row]))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ["", 79, 1.5, "nvml", ""],
+        ["GPU-a", -1, 1.5, "nvml", ""],
+        ["GPU-a", 2**31, 1.5, "nvml", ""],
+        ["GPU-a", True, 1.5, "nvml", ""],
+        ["GPU-a", 79, -1.0, "nvml", ""],
+        ["GPU-a", 79, 1e12, "nvml", ""],
+        ["GPU-a", 79, 1.5, "kmsg", ""],
+        ["GPU-a", 79, 1.5, "nvml", "x" * 600],
+        ["G\tPU", 79, 1.5, "nvml", ""],
+    ],
+)
+def test_an_xid_that_cannot_be_is_refused(row: object) -> None:
+    with pytest.raises(MessageError):
+        open_decoder().decode(encode("xid", 1, [row]))
+
+
+# -- garbage ----------------------------------------------------------------------------------------
+
+
+def sealed(body: bytes) -> bytes:
+    return b"%08x %b" % (crc32(body), body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'"alive"',
+        b"[[]]",
+        b'["nonsense",1]',
+        b'["sample"]',
+        b'["sample",9,"fast",[1,0,0],1,1,1,[1,2]]',
+        b'["sample",-1,"fast",[1,0,0],1,1,1,[1,2]]',
+        b'["sample",true,"fast",[1,0,0],1,1,1,[1,2]]',
+        b'["sample",0.0,"fast",[1,0,0],1,1,1,[1,2]]',
+        b'["sample",0,"never",[1,0,0],1,1,1,[1,2]]',
+        b'["sample",0,"event",[0,0,0],1,1,1,[]]',
+        b'["sample",0,["fast"],[1,0,0],1,1,1,[1,2]]',
+        b'["sample",0,"fast",[1,0,0],1,1,1,[1]]',
+        b'["sample",0,"fast",[1,0,0],1,1,1,[1,2,3]]',
+        b'["sample",0,"fast",[1,0,0],1,1,1,{"a":1,"b":2}]',
+        b'["sample",0,"fast",[1,0,0],-1,1,1,[1,2]]',
+        b'["sample",0,"fast",[1,0,0],NaN,1,1,[1,2]]',
+        b'["sample",0,"fast",[1,0,0],Infinity,1,1,[1,2]]',
+        b'["sample",0,"fast",[1,0,0],"1",1,1,[1,2]]',
+        b'["sample",0,"fast",[1,0,0],true,1,1,[1,2]]',
+        b'["sample",0,"fast",[1,0,0],1,-1,1,[1,2]]',
+        b'["sample",0,"fast",[1,0,0],1,1e9,1,[1,2]]',
+        b'["sample",0,"fast",[1,0,0],1,0,-1,[1,2]]',
+        b'["sample",0,"fast",[1,0,0],1,0,1e3,[1,2]]',
+        b'["sample",0,"fast",[1,0,0],1,0,Infinity,[1,2]]',
+        b'["sample",0,"fast",[1,0,0],1,0,10000000,[1,2]]',
+        b'["sample",0,"fast",[1,0,0],1,0,0,[1,1' + b"0" * 400 + b"]]",
+        b'["sample",0,"fast",[1,0,0],1' + b"0" * 400 + b",0,0,[1,2]]",
+        b'["error",7,"fast",1,"lost",""]',
+        b'["error",0,"fast",NaN,"lost",""]',
+        b'["error",0,"fast",1,"lost","\\u001b"]',
+        b'["error",0,"fast",1,"lost",null]',
+        b'["alive",-1]',
+        b'["alive","1"]',
+        b'["absent","\\ud800"]',
+        b'["xid",1,[["u",Infinity,1,"nvml",""]]]',
+        b'["xid",0,[]]',
+        b"[" * 100_000,
+        b"1" * 100_000,
+        b"\xff\xfe\x00",
+    ],
+)
+def test_garbage_is_refused_with_an_error_of_ours(body: bytes) -> None:
+    decoder = ready_decoder()
+    with pytest.raises(MessageError):
+        decoder.decode(sealed(body))
+    assert isinstance(decoder.decode(sample(1.0, [1.0, 2])), LaneSample)
+
+
+@pytest.mark.parametrize("value", [None, "1", True, [1], {}])
+def test_a_value_that_is_no_number_is_refused(value: object) -> None:
+    with pytest.raises(MessageError):
+        ready_decoder().decode(sample(1.0, [1.0, value]))
+
+
+def test_what_the_conditioner_leaves_out_arrives_there() -> None:
+    got = ready_decoder().decode(sample(1.0, [float("nan"), 1e19]))
+    assert isinstance(got, LaneSample)
+    assert got.readings[1].value == 1e19
+
+
+@pytest.mark.parametrize("place", range(0, 54, 3))
+def test_a_line_with_one_bit_turned_is_refused(place: int) -> None:
+    line = sample(1.0, [1.0, 2]).rstrip(b"\n")
+    for bit in range(8):
+        turned = bytearray(line)
+        turned[place] ^= 1 << bit
+        with pytest.raises(MessageError):
+            unseal(bytes(turned))
+
+
+@given(st.binary(max_size=200) | st.recursive(st.none() | st.integers() | st.text(max_size=5), st.lists).map(
+    lambda tree: sealed(json.dumps(tree).encode())))  # fmt: skip
+def test_no_line_does_more_harm_than_an_error(line: bytes) -> None:
+    with contextlib.suppress(MessageError):
+        open_decoder().decode(line)
+
+
+ATOMS = st.sampled_from(
+    [None, True, -1, 0, 1, 2, 2**64, 1.5, float("nan"), 1e308, "", "fast", "slow", "cold", "gpu", "0", "GPU-a", "lost",
+     "coldplate_gpu_power_watts", "domain", "sm", "\ud800", "x" * 300, [], {}]
+)  # fmt: skip
+VALID = [
+    ["hello", "synthetic", ROWS, []],
+    ["layout", 0, "fast", 1, LAYOUT],
+    ["gaps", 0, "fast", 2, [["coldplate_gpu_sm_active_ratio", ["gpu", "0", "GPU-a"], "lost", "why"]]],
+    ["processes", 0, "slow", 3, [[1, 2, None]]],
+    ["sample", 0, "fast", [1, 0, 0], 5.0, 0.1, 7, [1.0, 2]],
+    ["error", 0, "fast", 5.0, "lost", "why"],
+    ["xid", 1, [["GPU-a", 79, 1.5, "nvml", "text"]]],
+    ["alive", 3],
+    ["failed", "why"],
+]
+
+
+def places(tree: object, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    """Where something in a message can be put in the place of something else."""
+    found = [path] if path else []
+    if isinstance(tree, list):
+        for number, each in enumerate(tree):
+            found += places(each, (*path, number))
+    return found
+
+
+@st.composite
+def spoilt(draw: st.DrawFn) -> bytes:
+    """A message of ours with something else in one to three places."""
+    tree = json.loads(json.dumps(draw(st.sampled_from(VALID))))
+    for _ in range(draw(st.integers(1, 3))):
+        where = draw(st.sampled_from(places(tree)))
+        node = tree
+        for step in where[:-1]:
+            node = node[step]
+        node[where[-1]] = draw(ATOMS | st.lists(ATOMS, max_size=3))
+        if not places(tree):
+            break
+    return encode(*tree) if tree and isinstance(tree[0], str) else sealed(json.dumps(tree).encode())
+
+
+@given(st.lists(spoilt(), min_size=1, max_size=8))
+def test_messages_that_are_nearly_ours_do_no_harm(lines: list[bytes]) -> None:
+    decoder = ready_decoder()
+    for line in lines:
+        with contextlib.suppress(MessageError):
+            message = decoder.decode(line)
+            if isinstance(message, LaneSample):
+                assert all(reading.series.metric.name in BY_NAME for reading in message.readings)
+                for reading in message.readings:
+                    assert tuple(name for name, _ in reading.series.labels) == reading.series.metric.labels
+                    assert all(value.isprintable() for _, value in reading.series.all_labels)
