@@ -244,6 +244,9 @@ class RuleEngine:
     def restore_windows(self, archive: Archive, now: Instant) -> None:
         """Take up the windows of an earlier run, before the first round."""
         self.windows.restore(archive.series, min(self._time(now) - archive.at, 0.0))
+        written = [each.labels for each in archive.series if not each.live]
+        for slot in self._slots:
+            slot.group.inherit(written)
 
     def remembered(self) -> Iterator[tuple[str, Identity, AlertRecord]]:
         """All that must survive a restart: group, rule, and what is known of an alert."""

@@ -160,6 +160,7 @@ class GroupEvaluator:
         try:
             budget = Budget(self._timer, self._ledger)
             _write(work, store, work.evaluate(store, at, stamp, transitions, budget), stamp)
+            self._end_inherited(work, store, stamp)
         except (EvaluationError, RuleError) as error:
             return _shortened(str(error))
         except Exception as error:
@@ -184,6 +185,27 @@ class GroupEvaluator:
         for left in known.values():
             for work in left:
                 self._orphans.update(work.written)
+
+    def inherit(self, series: Iterable[Labels]) -> None:
+        """Series of windows that were taken up after a restart: what the rules wrote and no longer write ends.
+
+        Else it would be seen for as long as an instant selector looks back. Where several rules write under one name
+        the last of them ends it, when it is known what the others write.
+        """
+        last = {(isinstance(work, Alerting), work.rule.name): work for work in self._works}
+        for labels in series:
+            given = dict(labels)
+            name = given.get("__name__", "")
+            alert = name in ("ALERTS", "ALERTS_FOR_STATE")
+            work = last.get((alert, given.get("alertname", "") if alert else name))
+            if work is not None:
+                work.inherited.append(labels)
+
+    def _end_inherited(self, work: Recording | Alerting, store: Store, stamp: float) -> None:
+        if work.inherited:
+            written = set(self.written())
+            self._end(store, (labels for labels in work.inherited if labels not in written), stamp)
+            work.inherited = []
 
     def written(self) -> Iterator[Labels]:
         """The series that the group wrote, and has not ended."""

@@ -71,6 +71,8 @@ class RuleEvaluator:
         self.evaluated_at: float | None = None
         self.duration = 0.0
         self.written: dict[Labels, None] = {}
+        self.inherited: list[Labels] = []
+        """Series that were written before a restart; the next evaluation ends those that nobody writes."""
         self.rests_until = -math.inf
         """Until when, in wall seconds, the rule is not evaluated since it took too long."""
 
@@ -78,6 +80,7 @@ class RuleEvaluator:
         """Take over how an earlier version of the rule did. One that rested is tried at once: it may be mended."""
         self.health, self.error, self.failures = before.health, before.error, before.failures
         self.evaluated_at, self.duration, self.written = before.evaluated_at, before.duration, before.written
+        self.inherited = before.inherited
 
     def keep(self, samples: int) -> bool:
         """Keep so much from now on; False, and nothing changes, where that is too much for all rules together.

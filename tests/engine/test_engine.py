@@ -271,6 +271,26 @@ def test_a_series_that_is_gone_after_a_restart_ends_with_the_first_round(node: N
     assert restarted(run, rules, node, 5, 8).rounds(8, 8, {}) == ["8: firing"]
 
 
+STEEP = "{record: 'r', expr: 't > 80'}, {alert: Steep, expr: 'r > 80', for: 1m}"
+
+
+def test_a_recorded_series_that_its_rule_no_longer_writes_does_not_outlive_a_restart(node: Node) -> None:
+    """Else it would be seen for five minutes, and an alert that was pending would fire for what is over."""
+    run = Run(ruleset(STEEP), node)
+    assert run.rounds(0, 50, HOT_NODE) == ["0: pending"]
+    again = restarted(run, ruleset(STEEP), node, 50, 55)
+    assert again.rounds(55, 60, COOL_NODE) == []
+    assert again.rounds(61, 400, COOL_NODE) == []
+    assert again.alerts() == []
+
+
+def test_a_recorded_series_that_its_rule_goes_on_writing_goes_on_after_a_restart(node: Node) -> None:
+    run = Run(ruleset(STEEP), node)
+    run.rounds(0, 50, HOT_NODE)
+    again = restarted(run, ruleset(STEEP), node, 50, 55)
+    assert again.rounds(55, 400, HOT_NODE) == ["65: firing"]
+
+
 def test_windows_of_rules_that_are_gone_are_not_taken_up(node: Node) -> None:
     run = Run(ruleset(RISING), node)
     run.rounds(0, 5, HOT_NODE)

@@ -138,9 +138,10 @@ class Rackful:
         held = self.held()
         rack = [each for each in held if each["labels"]["alertname"].startswith("Rack")]
         names = {named(each["labels"]): each for each in rack}
+        lower = self.tripped + SWITCH if self.remember else math.inf  # an agent that forgets begins its means anew
         for name, each in names.items():
             self.seen.setdefault(name, now)
-            if name != TRIP and not (name.startswith("RackPower(") and now < self.tripped + SWITCH):
+            if name != TRIP and not (name.startswith("RackPower(") and now < lower):
                 self.complain(f"{name} is at Alertmanager")
             if name == TRIP and TRIP not in self.started:
                 self.tripped = now
