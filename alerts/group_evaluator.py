@@ -192,7 +192,7 @@ class GroupEvaluator:
         Else it would be seen for as long as an instant selector looks back. Where several rules write under one name
         the last of them ends it, when it is known what the others write.
         """
-        last = {(isinstance(work, Alerting), work.rule.name): work for work in self._works}
+        last = {(isinstance(work, AlertingRuleEvaluator), work.rule.name): work for work in self._works}
         for labels in series:
             given = dict(labels)
             name = given.get("__name__", "")
@@ -201,7 +201,9 @@ class GroupEvaluator:
             if work is not None:
                 work.inherited.append(labels)
 
-    def _end_inherited(self, work: Recording | Alerting, store: Store, stamp: float) -> None:
+    def _end_inherited(
+        self, work: RecordingRuleEvaluator | AlertingRuleEvaluator, store: SampleStore, stamp: float
+    ) -> None:
         if work.inherited:
             written = set(self.written())
             self._end(store, (labels for labels in work.inherited if labels not in written), stamp)
