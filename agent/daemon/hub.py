@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from agent.daemon.isolation import Isolation
 from agent.model import Snapshot
@@ -32,4 +33,4 @@ class Hub:
         """Put the next one in."""
         self.latest = snapshot
         for what, follower in self._followers.items():
-            self._isolation.run(what, lambda follower=follower: follower(snapshot), None)  # type: ignore[misc]
+            self._isolation.run(what, partial(follower, snapshot), None)

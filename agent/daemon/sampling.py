@@ -12,6 +12,7 @@ import select
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from agent.backends.own_processes import OwnProcesses
@@ -184,7 +185,7 @@ class SamplingLoop:
     def _told(self, now: Instant) -> list[Reading]:
         told: list[Reading] = []
         for what, teller in self._tellers.items():
-            told.extend(self._isolation.run(what, lambda teller=teller: tuple(teller.readings(now)), ()))  # type: ignore[misc]
+            told.extend(self._isolation.run(what, partial(_listen, teller, now), ()))
         return told
 
     def _own_facts(self) -> LoopFacts:
@@ -283,3 +284,7 @@ class SamplingLoop:
         outcome = Outcome.ABSENT if refusal.absent else Outcome.FAILED
         self.sampler.health.outcome(self.sampler.devices, outcome, refusal.detail)
         self.sampler.refused(Reason.LOST, refusal.detail)
+
+
+def _listen(teller: Teller, now: Instant) -> tuple[Reading, ...]:
+    return tuple(teller.readings(now))
