@@ -11,7 +11,7 @@ from pathlib import Path
 from agent.config.schema import Config, ConfigError
 from agent.lib import logs
 from agent.model import Snapshot
-from agent.wiring.command_line import CommandLineOptions, add_sources, read_config, read_options
+from agent.wiring.command_line import CommandLineOptions, add_sources, read_config, read_options, scenario_of
 
 HELP = "take one sample and print it"
 DESCRIPTION = (
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print one sample. Raises ConfigError."""
     config = read_config(arguments)
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
-    return sample_once(config, read_options(arguments, config), arguments.format, arguments.textfile)
+    return sample_once(config, read_options(arguments), arguments.format, arguments.textfile)
 
 
 def sample_once(config: Config, options: CommandLineOptions, style: str, textfile: Path | None) -> int:
@@ -56,7 +56,7 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
     from exporters.page import age_of
 
     selection = check(config)
-    own = SelfMetrics(options.scenario_name, LastReload(clock().wall))
+    own = SelfMetrics(scenario_of(config), LastReload(clock().wall))
     sampling = make_sampling_loop(config, options, Hub(), {"telling of itself": own})
     try:
         whole = sampling.once()

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.wiring.assembly import make_service
 
     first = [read_config(arguments)]
-    options = read_options(arguments, first[0])
+    options = read_options(arguments)
     logs.set_up(options.log_level, options.log_format, sys.stderr)
     notifier = Notifier(os.environ, os.getpid())
     return make_service(options, lambda: first.pop() if first else read_config(arguments, again=True), notifier).run()

@@ -55,7 +55,7 @@ class Key:
             return None
         low, high = self._number(self.above or self.least), self._number(self.most)
         good = low < value <= high if self.above else low <= value <= high  # NaN is between nothing
-        return None if good else f"{quantities.rough(value, self._suffix)} is out of range; use {self.range}"
+        return None if good else f"{value:g}{_SUFFIXES.get(self.unit, '')} is out of range; use {self.range}"
 
     def _unknown(self, value: object) -> str | None:
         several = not isinstance(value, str)
@@ -66,15 +66,10 @@ class Key:
         return None
 
     def _number(self, bound: str) -> float:
-        read = _READERS.get(self.unit)
-        return float(bound) if read is None else read(bound)
-
-    @property
-    def _suffix(self) -> str:
-        return _SUFFIXES.get(self.unit, "")
+        return float(bound) if self.unit is None else READERS[self.unit](bound)
 
 
-_READERS: dict[Notation | None, Callable[[object], float]] = {
+READERS: dict[Notation, Callable[[object], float]] = {
     Notation.DURATION: quantities.duration,
     Notation.POWER: quantities.power,
     Notation.SIZE: quantities.size,

@@ -99,11 +99,6 @@ def numbers(value: object) -> dict[float, float]:
     return made
 
 
-def rough(value: float, suffix: str) -> str:
-    """A value in base units, for messages."""
-    return f"{value:g}{suffix}"
-
-
 def duration_text(seconds: float) -> str:
     """Seconds as they are written in a file."""
     return _text(seconds, _DURATIONS)

@@ -11,13 +11,13 @@ import difflib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_origin
 
 import msgspec
 
 from agent.config import quantities
 from agent.config.contradictions import check_values
-from agent.config.key import Notation
+from agent.config.key import READERS, Notation
 from agent.config.schema import POWER_FACTOR, Config, ConfigError, Section
 from agent.config.schema_fields import SchemaField, fields_of
 from agent.config.texts import check_texts
@@ -140,9 +140,7 @@ class _Quantities:
     def __init__(self, place: _Places, power_factor: float) -> None:
         self._place = place
         self._readers: dict[Notation, Callable[[object], object]] = {
-            Notation.DURATION: quantities.duration,
-            Notation.POWER: quantities.power,
-            Notation.SIZE: quantities.size,
+            **READERS,
             Notation.NUMBERS: quantities.numbers,
             Notation.LIMIT: partial(quantities.limit, power_factor=power_factor),
         }
@@ -170,7 +168,7 @@ class _Quantities:
         unit = None if field.key is None else field.key.unit
         if unit is None or value is None:
             return value
-        if unit is Notation.LIMIT and str(field.kind).startswith("dict") and isinstance(value, dict):
+        if unit is Notation.LIMIT and get_origin(field.kind) is dict and isinstance(value, dict):
             return {name: self._number(each, unit, f"{path}.{name}") for name, each in value.items()}
         return self._number(value, unit, path)
 

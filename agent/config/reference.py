@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_origin
 
 import msgspec
 
@@ -94,7 +94,7 @@ def _values(field: SchemaField) -> str:
         return _UNITS[key.unit]
     if field.kind in _TYPES:
         return _TYPES[field.kind]
-    return "a list" if str(field.kind).startswith("tuple") else "a mapping"
+    return "a list" if get_origin(field.kind) is tuple else "a mapping"
 
 
 def _default(field: SchemaField) -> str:

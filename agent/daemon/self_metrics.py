@@ -6,15 +6,15 @@ import platform
 from collections.abc import Callable, Iterable, Iterator
 
 from agent import __version__
-from agent.catalogue import BY_NAME
+from agent.catalogue.own_series import OwnSeries
 from agent.daemon.reloading import LastReload
 from agent.lib.statefiles import FileState
 from agent.lib.threads import ThreadState
-from agent.model import Instant, Labels, Node, Reading, Series
+from agent.model import Instant, Labels, Node, Reading
 
 
 class SelfMetrics:
-    """Makes the readings; each series is made once.
+    """Makes the readings.
 
     `scenario` names what synthetic devices play; `threads` and `files` give how these are doing.
     """
@@ -30,7 +30,7 @@ class SelfMetrics:
         self._last = last
         self._threads = threads
         self._files = files
-        self._series: dict[tuple[str, Labels], Series] = {}
+        self._own = OwnSeries()
 
     def readings(self, _now: Instant) -> tuple[Reading, ...]:
         """As they are now."""
@@ -59,7 +59,4 @@ class SelfMetrics:
             yield self._reading("coldplate_state_write_failures_total", state.failures, labels)
 
     def _reading(self, name: str, value: float, labels: Labels = ()) -> Reading:
-        series = self._series.get((name, labels))
-        if series is None:
-            series = self._series[name, labels] = Series(BY_NAME[name], Node(), labels)
-        return Reading(series, value)
+        return self._own.reading(name, Node(), value, labels)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from agent.backends.protocol import LaneSample
 from agent.catalogue import BY_NAME
-from agent.model import Backend, BackendReport, Entity, Gap, Labels, Lane, Node, Outcome, Rack, Reading, Reason, Series
+from agent.catalogue.own_series import OwnSeries
+from agent.model import Backend, BackendReport, Gap, Lane, Node, Outcome, Rack, Reading, Reason, Series
 from agent.sampler.backend_runner import Read
 from agent.sampler.settings import RackSettings, Settings
 
@@ -51,7 +52,8 @@ class Health:
 
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}
-        self._series: dict[tuple[str, Entity, Labels], Series] = {}
+        self.reading = OwnSeries().reading
+        """A reading of one of the agent's own rows."""
 
     def enter(self, read: Read) -> None:
         """Take in how a read ended."""
@@ -106,14 +108,6 @@ class Health:
             BackendReport(name, record.outcome, record.took, record.detail, tuple(gaps.get(name, ())), record.calls)
             for name, record in sorted(self._records.items())
         )
-
-    def reading(self, name: str, entity: Entity, value: float, labels: Labels = ()) -> Reading:
-        """A reading of one of the agent's own rows; its series is made once."""
-        key = (name, entity, labels)
-        series = self._series.get(key)
-        if series is None:
-            series = self._series[key] = Series(BY_NAME[name], entity, labels)
-        return Reading(series, value)
 
     def backend_readings(self, now: float) -> list[Reading]:
         """Each backend's series; a backend without hardware has its info series only."""

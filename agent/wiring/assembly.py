@@ -18,7 +18,7 @@ from agent.lib.clock import clock
 from agent.lib.statefiles import StateFiles
 from agent.lib.threads import Threads
 from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager
-from agent.wiring.command_line import CommandLineOptions
+from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.peering import make_rack_monitor
 from agent.wiring.reconfiguration import Reconfiguration, rack_options
 from agent.wiring.sources import faults_to_come, make_sampling_loop
@@ -43,27 +43,28 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     rack = make_rack_monitor(
         config, rack_options(config, options), clock, threads, drill_file(config, RACK_STATE), files.put
     )
-    _announce(options)
+    scenario = scenario_of(config)
+    _announce(scenario)
     hub.follow("noting the node's power for the rack", rack.observe)
     rules = make_rule_manager(config, alerting, hub, files, rack.foreign, threads)
     last = LastReload(clock().wall)
-    own = SelfMetrics(options.scenario_name, last, threads.states, files.states)
+    own = SelfMetrics(scenario, last, threads.states, files.states)
     tellers: dict[str, Teller] = {"telling of itself": own, "adding up the rack": rack, "telling of rules": rules}
     sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads)
     change = Reconfiguration(options, read_config, config, alerting, receivers, exposed, sampling, rack, rules)
     reloads = Reloader(change, last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, clock)
     server = make_server(config, hub, exposed, readiness, rack, rules, reloads, threads)
-    synthetic = options.scenario_name is not None
+    synthetic = scenario is not None
     path = config.web.telemetry_path
     return Service(Parts(hub, threads, files, sampling, rack, rules, reloads, server, notifier, path, synthetic))
 
 
-def _announce(options: CommandLineOptions) -> None:
+def _announce(scenario: str | None) -> None:
     """Say that nothing is real where it is not, and what goes wrong there when."""
-    if options.scenario_name is None:
+    if scenario is None:
         return
-    facts = {"facts": {"scenario": options.scenario_name}}
+    facts = {"facts": {"scenario": scenario}}
     log.warning("SYNTHETIC devices: nothing they show is real", extra=facts)
-    for fault in faults_to_come(options.scenario_name, clock().wall):
+    for fault in faults_to_come(scenario, clock().wall):
         log.info("to come: %s", fault)

@@ -22,13 +22,12 @@ DEFAULT_SCENARIO = "healthy-training"
 
 @dataclass(frozen=True, slots=True)
 class CommandLineOptions:
-    """What the command line alone decides. `scenario_name` is None unless the devices are synthetic."""
+    """What the command line alone decides."""
 
     sysfs: Path = Path("/sys")
     procfs: Path = Path("/proc")
     log_level: str = "info"
     log_format: str = "logfmt"
-    scenario_name: str | None = None
     folder: Path = Path()
     """Where relative paths of the configuration begin: the folder of its file."""
 
@@ -121,14 +120,13 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
     return msgspec.structs.replace(config, backends=backends, web=web)
 
 
-def read_options(arguments: argparse.Namespace, config: Config) -> CommandLineOptions:
-    """What the command line decides alone, for a configuration that it was laid over."""
+def read_options(arguments: argparse.Namespace) -> CommandLineOptions:
+    """What the command line decides alone."""
     return CommandLineOptions(
         arguments.sysfs,
         arguments.procfs,
         arguments.log_level,
         arguments.log_format,
-        scenario_of(config),
         folder_of(arguments),
     )
 
