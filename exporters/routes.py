@@ -224,7 +224,7 @@ class Routes:
             synthetic=view.synthetic,
             telemetry_path=view.telemetry_path,
             snapshot=snapshot,
-            series=None if shown is None else len(shown.readings),
+            series=None if shown is None else len(shown),
             age=None if snapshot is None else age_of(snapshot, now),
             readiness=view.readiness(),
             groups=None if view.rules is None else view.rules(),

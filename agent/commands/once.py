@@ -84,7 +84,7 @@ def _page(snapshot: Snapshot, style: str, age: float) -> bytes:
 def _devices(config: Config, snapshot: Snapshot) -> int:
     """Say why no GPU was found where one was looked for; the exit status, 1 where GPUs were asked for by name."""
     wanted = config.backends.devices
-    if wanted not in ("auto", "nvml") or any(each.metric.name == UP for each in snapshot.readings):
+    if wanted not in ("auto", "nvml") or any(each.metric.name == UP for each in snapshot):
         return 0
     told = [report.detail for report in snapshot.reports if report.backend == "nvml" and report.detail]
     log.warning("no GPU in this sample: %s", told[0] if told else "the driver has none")

@@ -10,7 +10,7 @@ from agent.catalogue.own_series import OwnSeries
 from agent.daemon.reloading import LastReload
 from agent.lib.statefiles import FileState
 from agent.lib.threads import ThreadState
-from agent.model import Instant, Labels, Node, Reading
+from agent.model import Frame, Framer, Instant, Labels, Node, Reading
 
 
 class SelfMetrics:
@@ -31,10 +31,13 @@ class SelfMetrics:
         self._threads = threads
         self._files = files
         self._own = OwnSeries()
+        self._framer = Framer()
 
-    def readings(self, _now: Instant) -> tuple[Reading, ...]:
+    def frame(self, _now: Instant) -> Frame:
         """As they are now."""
-        return (*self._build(), *self._configuration(), *self._thread_states(), *self._file_states())
+        return self._framer.frame(
+            (*self._build(), *self._configuration(), *self._thread_states(), *self._file_states())
+        )
 
     def _build(self) -> Iterator[Reading]:
         build = (("version", __version__), ("python", platform.python_version()))

@@ -61,7 +61,7 @@ class Health:
         record.outcome, record.detail = read.outcome, read.detail
         record.reason = read.reason if read.outcome is Outcome.FAILED else None
         record.duration = read.duration
-        record.calls += read.sample.calls
+        record.calls += read.calls
         record.reads[read.outcome.value] += 1
         if read.outcome is Outcome.OK:
             record.good_at = read.mono

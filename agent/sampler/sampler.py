@@ -5,13 +5,15 @@ It reads no clock and touches no device; the loop above it says what came and wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
 from agent.catalogue import BY_NAME
 from agent.model import (
     Backend,
+    Frame,
+    Framer,
     Gap,
     Gpu,
     GpuIdentity,
@@ -64,6 +66,8 @@ class Sampler:
         self._gpus = Devices(inventory, self.presence)
         self._processes: dict[str, tuple[float, Sequence[GpuProcess]]] = {}
         self._rejected: dict[tuple[str, str], Series] = {}
+        self._framer = Framer()
+        self._own_framer, self._estimate_framer = Framer(), Framer()
         self._sequence = 0
 
     def reconfigure(self, settings: Settings) -> None:
@@ -97,7 +101,7 @@ class Sampler:
     def take_lane(self, sample: LaneSample) -> bool:
         """One lane of one device. True if the device is back from an error, which took what its other lanes showed."""
         key = (self.devices, sample.channel, sample.lane)
-        self._store(key, sample.mono, sample.readings, sample.gaps)
+        self._store(key, sample.mono, sample.frame, sample.gaps)
         if sample.lane is Lane.SLOW:
             self._processes[sample.channel] = (sample.mono, sample.processes or ())
         return sample.lane is Lane.FAST and self._gpus.good(sample.channel, sample.mono)
@@ -114,9 +118,9 @@ class Sampler:
         """One lane of one backend of the main process."""
         self.health.enter(read)
         key = (read.backend, "", read.lane)
-        self.take_xids(read.sample.events)
+        self.take_xids(read.events)
         if read.outcome is Outcome.OK:
-            self._store(key, read.mono, read.sample.readings, read.sample.gaps)
+            self._store(key, read.mono, read.frame, read.gaps)
         elif read.outcome is Outcome.ABSENT:
             self._blocks.pop(key, None)
         elif key in self._blocks:
@@ -133,7 +137,7 @@ class Sampler:
 
     def take_own(self, at: float, readings: Sequence[Reading]) -> None:
         """What the agent measured of itself: shown as it is."""
-        self._blocks["agent", "", Lane.SLOW] = Block(at, readings, ())
+        self._blocks["agent", "", Lane.SLOW] = Block(at, self._own_framer.frame(readings), ())
 
     def processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
         """The compute processes of every GPU of the inventory; none for one that does not answer. For any thread."""
@@ -146,10 +150,10 @@ class Sampler:
             running[identity.gpu] = processes if answers else ()
         return running
 
-    def snapshot(self, now: Instant, facts: LoopFacts, told: Iterable[Reading] = ()) -> Snapshot:
+    def snapshot(self, now: Instant, facts: LoopFacts, told: Sequence[Frame] = ()) -> Snapshot:
         """The node as it is known now, with what other parts of the agent tell as it is."""
         self._sequence += 1
-        readings: list[Reading] = []
+        frames: list[Frame] = []
         missing: dict[Series, Reading] = {}  # once each: two lanes of a device may miss the same
         gaps: dict[str, list[Gap]] = {}
         patience = self.settings.patience(Lane.FAST)
@@ -160,13 +164,14 @@ class Sampler:
         for key, block in self._blocks.items():
             trouble = self._withdrawn(key, block, now.mono, devices, silent)
             if trouble is None:
-                readings.extend(block.readings)
+                frames.append(block.frame)
                 block_gaps = block.gaps
             else:
                 block_gaps = gaps_for(block, trouble.reason, trouble.detail)
             if block_gaps:
                 gaps.setdefault(key[0], []).extend(block_gaps)
                 missing.update((each.series, each) for each in self._missing_readings(key, block, block_gaps))
+        readings: list[Reading] = []
         unseen, unestimated = self._gpus.unseen(now.mono, patience), self._node_power(now.mono, readings)
         for backend, extra in (*self.health.unheard().items(), (self.devices, unseen), ("estimate", unestimated)):
             if extra:
@@ -179,9 +184,9 @@ class Sampler:
         self.xids.tell(now.mono)
         readings.extend(self.health.backend_readings(now.mono))
         readings.extend(self.health.loop_readings(facts, self.settings))
-        readings.extend(told)
         readings.extend(self._rejections())
-        return Snapshot(self._sequence, now, tuple(readings), self.health.reports(gaps))
+        frames += (self._framer.frame(readings), *told)
+        return Snapshot(self._sequence, now, tuple(frames), self.health.reports(gaps))
 
     def expects(self, channel: str, now: float) -> bool:
         """Whether the channel answered lately, so that a tick may wait for it."""
@@ -195,11 +200,11 @@ class Sampler:
     def identities(self) -> list[GpuIdentity]:
         return self._gpus.identities
 
-    def _store(self, key: Key, at: float, readings: Sequence[Reading], gaps: Sequence[Gap]) -> None:
+    def _store(self, key: Key, at: float, frame: Frame, gaps: Sequence[Gap]) -> None:
         conditioner = self._conditioners.get(key[0])
         if conditioner is None:
             conditioner = self._conditioners[key[0]] = Conditioner(self.settings.window)
-        shown, rejected = conditioner.pass_on(key, at, readings, key[2], self.settings.period(key[2]))
+        shown, rejected = conditioner.pass_on(key, at, frame, key[2], self.settings.period(key[2]))
         self._blocks[key] = Block(at, shown, [*gaps, *rejected] if rejected else gaps)
 
     def _withdrawn(
@@ -259,8 +264,9 @@ class Sampler:
         if made is None:
             unknown = f"the power of {power.count(None)} of {len(power)} GPUs is not known"
             return [Gap(NODE_POWER, Node(), Reason.LOST, f"nothing measures it, and {unknown}")]
-        shown, _ = self._estimates.pass_on("estimate", now, (made,), Lane.FAST, self.settings.fast)
-        readings.extend(shown)
+        estimated = self._estimate_framer.frame((made,))
+        shown, _ = self._estimates.pass_on("estimate", now, estimated, Lane.FAST, self.settings.fast)
+        readings.extend(shown.readings)
         if self._metered:
             readings.append(self.health.reading("coldplate_node_power_fallback", Node(), 1))
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -111,8 +111,8 @@ def _backends(
 def _jobs(config: Config, options: CommandLineOptions, hub: Hub, sampler: Sampler) -> JobsBackend:
     """Attribution of GPUs to jobs, from what the worker last saw running on them. Raises ConfigError."""
 
-    def readings() -> Sequence[Reading]:
-        return () if hub.latest is None else hub.latest.readings
+    def readings() -> Iterable[Reading]:
+        return () if hub.latest is None else hub.latest
 
     return JobsBackend(options.procfs, sampler.processes, readings, jobs_config(config))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.model import Alert, GroupReport, Instant, Phase, RuleHealth, RuleReport, Snapshot
+from agent.model import Alert, GroupReport, Instant, Phase, RuleHealth, RuleReport
 from alerts import packs
 from exporters.http_messages import Request
 from exporters.landing_alerts import MAX_ROWS
@@ -16,6 +16,7 @@ from exporters.markup import TEXT_MAX
 from exporters.routes import RouteContext, Routes
 from tests.asking import ask
 from tests.exporters.conftest import reading
+from tests.frames import snapshot_of
 
 NOW = 1_700_000_000.0
 
@@ -46,7 +47,7 @@ def page(
     """
     broken = RuleReport("Broken", True, "x", health=RuleHealth.FAILED, error="no")
     reports = (RuleReport("A", True, "x", alerts=alerts), RuleReport("r", False, "x"), *(broken,) * failed)
-    snapshot = Snapshot(1, Instant(100.0, NOW), (reading("coldplate_gpu_up", 1.0),) if gpu else ())
+    snapshot = snapshot_of(1, Instant(100.0, NOW), (reading("coldplate_gpu_up", 1.0),) if gpu else ())
     view = RouteContext(
         latest=lambda: snapshot if sampled else None,
         readiness=lambda: (True, "fresh"),

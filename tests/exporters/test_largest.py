@@ -38,6 +38,7 @@ from exporters.rule_selection import RuleSelection
 from exporters.rules_json import RulePrinter
 from tests.asking import ask
 from tests.exporters.conftest import reading
+from tests.frames import snapshot_of
 
 BIT = 256 * 1024
 """Bytes that take about a millisecond to make."""
@@ -60,7 +61,7 @@ def snapshot() -> Snapshot:
     )
     missing = catalogue.metric("coldplate_gpu_sm_active_ratio")
     gaps = tuple(Gap(missing, gpu, Reason.TIMEOUT, f"attempt {number}") for gpu in gpus for number in range(50))
-    return Snapshot(1, Instant(100.0, 1.7e9), readings, (BackendReport("nvml", Outcome.OK, 0.1, gaps=gaps),))
+    return snapshot_of(1, Instant(100.0, 1.7e9), readings, (BackendReport("nvml", Outcome.OK, 0.1, gaps=gaps),))
 
 
 def rule(number: int, alerts: int) -> RuleReport:
@@ -132,7 +133,7 @@ def test_the_overview_shows_the_worst_of_all(snapshot: Snapshot, shape: str) -> 
 
 def empty_bits(readings: Iterable[Reading], groups: tuple[GroupReport, ...]) -> int:
     """At how many places the overview can be put aside before the first word of it is there."""
-    snapshot = Snapshot(1, Instant(100.0, 1.7e9), tuple(readings))
+    snapshot = snapshot_of(1, Instant(100.0, 1.7e9), tuple(readings))
     facts = landing.Facts("n", "1", None, "/metrics", snapshot, 0, 0.5, (True, ""), groups)
     return sum(1 for _ in takewhile(lambda bit: not bit, landing.pieces(facts)))
 

@@ -36,6 +36,7 @@ from exporters.http_messages import Request, Response
 from exporters.reloads import Begin
 from exporters.routes import RouteContext, Routes
 from tests.asking import ask
+from tests.frames import frame_of, snapshot_of
 
 if TYPE_CHECKING:
     from conftest import FakeClock
@@ -108,7 +109,7 @@ def test_a_new_snapshot_is_shown_at_once_even_if_it_has_the_same_number(
     held = [full_snapshot]
     site = Routes(replace(view, latest=lambda: held[0]))
     before = get(site, path).body
-    held[0] = replace(full_snapshot, readings=full_snapshot.readings[:-1])
+    held[0] = replace(full_snapshot, frames=(frame_of(full_snapshot.readings[:-1]),))
     assert get(site, path).body != before
 
 
@@ -309,7 +310,7 @@ def test_the_landing_page_shows_zero_as_zero_and_absent_as_absent(view: RouteCon
         Reading(series["coldplate_gpu_up"], 0),
         Reading(series["coldplate_gpu_power_watts"], 0.0),
     )
-    page = get(Routes(replace(view, latest=lambda: Snapshot(1, Instant(100.0, 0.0), readings))), "/").body.decode()
+    page = get(Routes(replace(view, latest=lambda: snapshot_of(1, Instant(100.0, 0.0), readings))), "/").body.decode()
     assert "0 of 1 answer" in page
     assert "✖ no answer" in page
     assert '<td data-h="Power" class="n">0 W</td>' in page
@@ -321,7 +322,7 @@ def test_nothing_from_a_device_or_a_configuration_becomes_markup(view: RouteCont
     reports = (BackendReport(nasty, Outcome.FAILED, 0.1, detail=nasty),)
     info = next(each for each in full_snapshot.readings if each.metric.name == "coldplate_gpu_info").metric
     readings = (Reading(Series(info, Gpu(nasty, nasty), (("model", nasty),)), 1),)
-    snapshot = Snapshot(1, Instant(100.0, 0.0), readings, reports)
+    snapshot = snapshot_of(1, Instant(100.0, 0.0), readings, reports)
     site = Routes(
         replace(
             view,

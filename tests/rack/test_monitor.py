@@ -12,7 +12,7 @@ import pytest
 from agent.catalogue.node import NODE_POWER
 from agent.config.reading import parse
 from agent.lib.threads import Threads
-from agent.model import Instant, Node, Reading, Series, Snapshot
+from agent.model import Instant, Node, Reading, Series
 from agent.rack.breaker import CLASSES
 from agent.rack.heat import Breaker
 from agent.rack.monitor import SETTLED_SECONDS, RackMonitor, RackOptions
@@ -21,6 +21,7 @@ from agent.rack.peer_messages import Report, decode
 from agent.rack.peers import Member
 from agent.rack.targets import FileEntry, HostEntry
 from agent.wiring.peering import load_rack, make_rack_monitor
+from tests.frames import snapshot_of
 
 OWN = Member("", "c1", "own-run-0", "n1:19400", "coldplate")
 PEER = HostEntry("127.0.0.1", 1)
@@ -37,7 +38,7 @@ class Rig:
 
     def sample(self, watts: float | None, source: str = "ipmi") -> None:
         readings = () if watts is None else (Reading(SERIES[source], watts),)
-        self.watch.observe(Snapshot(1, self.now, readings))
+        self.watch.observe(snapshot_of(1, self.now, readings))
 
     def later(self, seconds: float) -> None:
         self.now = Instant(self.now.mono + seconds, self.now.wall + seconds)
@@ -45,7 +46,7 @@ class Rig:
     def values(self) -> dict[str, float]:
         return {
             reading.metric.name.removeprefix("coldplate_rack_"): reading.value
-            for reading in self.watch.readings(self.now)
+            for reading in self.watch.frame(self.now).readings
         }
 
     def answer(self, watts: float | None, **changes: Any) -> None:
@@ -93,7 +94,7 @@ def test_an_estimate_is_told_as_one_and_a_measurement_is_preferred() -> None:
     both = tuple(Reading(SERIES[source], watts) for source, watts in (("estimate", 1.0), ("ipmi", 2.0)))
     other = Rig(RackOptions("r1"))
     for place in (0, 1):  # where it was in the last snapshot, and elsewhere
-        other.watch.observe(Snapshot(1, other.now, both[::-1] if place else both))
+        other.watch.observe(snapshot_of(1, other.now, both[::-1] if place else both))
         assert other.told().source == "ipmi"
 
 
@@ -203,7 +204,7 @@ def test_a_reload_may_give_the_rack_another_name_and_other_peers(rig: Rig) -> No
     rig.watch.reconfigure(RackOptions("r2", nodes_expected=1))
     assert rig.told().rack == "r2"
     assert rig.values()["power_watts"] == 500.0
-    assert {reading.entity.labels for reading in rig.watch.readings(rig.now)} == {(("rack", "r2"),)}
+    assert {reading.entity.labels for reading in rig.watch.frame(rig.now).readings} == {(("rack", "r2"),)}
     rig.watch.reconfigure(RackOptions())
     assert rig.watch.report() is None
 
@@ -236,7 +237,7 @@ def test_a_reload_that_adds_a_peer_forgets_nothing_of_the_others(rig: Rig) -> No
 
 def rows(rig: Rig, name: str) -> dict[str, float]:
     """The values of one metric by its own label."""
-    found = [each for each in rig.watch.readings(rig.now) if each.metric.name == f"coldplate_rack_{name}"]
+    found = [each for each in rig.watch.frame(rig.now).readings if each.metric.name == f"coldplate_rack_{name}"]
     return {each.labels[0][1]: each.value for each in found}
 
 
@@ -415,7 +416,9 @@ def test_each_breaker_has_its_share_its_heat_and_its_time(tmp_path: Path) -> Non
     rig.sample(2_600.0)
     rig.later(1.0)
     assert rows(rig, "breaker_load_ratio") == {"a": 1.3, "main": 1.3, "shelf": pytest.approx(1.625)}
-    splits = [each.labels for each in rig.watch.readings(rig.now) if each.metric.name.endswith("breaker_load_ratio")]
+    splits = [
+        each.labels for each in rig.watch.frame(rig.now).readings if each.metric.name.endswith("breaker_load_ratio")
+    ]
     assert [dict(labels)["split"] for labels in splits] == ["assumed", "whole", "configured"]
     assert rows(rig, "breaker_heat_ratio")["a"] == pytest.approx(0.81)
     assert set(rows(rig, "breaker_trip_seconds")) == {"a", "main", "shelf"}
