@@ -49,15 +49,22 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
     """Take the sample and show it as `style`: text, openmetrics or json; its exit status. Raises ConfigError."""
     from agent.daemon.hub import Hub
     from agent.daemon.reloading import LastReload
+    from agent.daemon.sampling import Teller
     from agent.daemon.self_metrics import SelfMetrics
     from agent.lib.clock import clock
+    from agent.rack.series import ConfiguredRack
+    from agent.wiring.peering import load_rack
     from agent.wiring.sources import make_sampling_loop
     from agent.wiring.start_checks import check
     from exporters.page import age_of
 
     selection = check(config)
     own = SelfMetrics(scenario_of(config), LastReload(clock().wall))
-    sampling = make_sampling_loop(config, options, Hub(), {"telling of itself": own})
+    tellers: dict[str, Teller] = {
+        "telling of the rack": ConfiguredRack(load_rack(config, options.folder, 0.0)),
+        "telling of itself": own,
+    }
+    sampling = make_sampling_loop(config, options, Hub(), tellers)
     try:
         whole = sampling.once()
     finally:

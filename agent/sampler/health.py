@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agent.backends.protocol import LaneSample
 from agent.catalogue import BY_NAME
 from agent.catalogue.own_series import OwnSeries
-from agent.model import Backend, BackendReport, Gap, Lane, Node, Outcome, Rack, Reading, Reason, Series
+from agent.model import Backend, BackendReport, Gap, Lane, Node, Outcome, Reading, Reason, Series
 from agent.sampler.backend_runner import Read
-from agent.sampler.settings import RackSettings, Settings
+from agent.sampler.settings import Settings
 
 AGE = BY_NAME["coldplate_backend_age_seconds"]
 
@@ -150,16 +149,4 @@ class Health:
             worker = Backend("worker")
             cause = (("cause", "garbage"),)
             rows.append(self.reading("coldplate_readings_rejected_total", worker, facts.worker_garbage, cause))
-        if settings.rack is not None:
-            rows.extend(self._rack_readings(settings.rack))
         return rows
-
-    def _rack_readings(self, settings: RackSettings) -> Iterator[Reading]:
-        """What the configuration says of the rack."""
-        rack = Rack(settings.name)
-        if settings.power_budget is not None:
-            yield self.reading("coldplate_rack_power_budget_watts", rack, settings.power_budget)
-        if settings.nodes_expected is not None:
-            yield self.reading("coldplate_rack_nodes_expected", rack, settings.nodes_expected)
-        for feed, limit in settings.feeds:
-            yield self.reading("coldplate_rack_feed_limit_watts", rack, limit, (("feed", feed),))

@@ -24,9 +24,8 @@ from agent.model import GpuIdentity, Reading
 from agent.sampler.estimate import Coefficients
 from agent.sampler.inventory import Inventory, Save
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import RackSettings, Settings
+from agent.sampler.settings import Settings
 from agent.wiring.command_line import DEFAULT_SCENARIO, CommandLineOptions, scenario_of
-from agent.wiring.node_identity import rack_name
 from agent.wiring.state_directory import state_file
 from agent.worker.supervisor import Supervisor, WorkerOptions
 
@@ -35,8 +34,7 @@ log = logging.getLogger("coldplate")
 
 def load_settings(config: Config) -> Settings:
     """The sampler's part of the configuration."""
-    sampling, rack = config.sampling, config.rack
-    name = rack_name(config)
+    sampling = config.sampling
     wanted = config.backends.estimate
     return Settings(
         fast=sampling.fast,
@@ -46,7 +44,6 @@ def load_settings(config: Config) -> Settings:
         window=sampling.window,
         expected_gpus=config.backends.expected_gpus,
         estimate=Coefficients(wanted.factor, wanted.per_gpu) if "estimate" in config.backends.power else None,
-        rack=RackSettings(name, rack.power_budget, rack.nodes_expected, tuple(rack.feeds.items())) if name else None,
     )
 
 

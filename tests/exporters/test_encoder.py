@@ -214,9 +214,7 @@ def test_gpu_10_stands_after_gpu_9() -> None:
 def test_a_series_that_appears_twice_is_shown_once_with_its_first_value() -> None:
     row = catalogue.metric("coldplate_gpu_up")
     again = Series(row, Node(), GPU.labels)  # the same labels by another way
-    page = render(
-        holding(Reading(Series(row, GPU), 1), Reading(Series(row, GPU), 0), Reading(again, 0)), Format.TEXT
-    )
+    page = render(holding(Reading(Series(row, GPU), 1), Reading(Series(row, GPU), 0), Reading(again, 0)), Format.TEXT)
     assert samples(page, Format.TEXT) == {(AGE, frozenset()): 0.25, ("coldplate_gpu_up", frozenset(GPU.labels)): 1}
 
 

@@ -17,9 +17,10 @@ import trustme
 
 from agent.rack.access import Access
 from agent.rack.finder import Finder
-from agent.rack.monitor import RackMonitor, RackOptions
+from agent.rack.monitor import RackMonitor
 from agent.rack.peers import Member
 from agent.rack.poller import TIMEOUT_SECONDS
+from agent.rack.rack_options import RackOptions
 from agent.rack.targets import parse_entry
 
 RUN = "own-run-0"

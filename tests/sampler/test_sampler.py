@@ -27,7 +27,7 @@ from agent.sampler.estimate import Coefficients
 from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import RackSettings, Settings
+from agent.sampler.settings import Settings
 from tests.frames import frame_of, read_of
 
 FACTS = LoopFacts()
@@ -199,14 +199,8 @@ def test_absent_hardware_is_no_failure() -> None:
     assert rig.values(1.0, "coldplate_backend_info", "outcome") == {"ok": 1, "absent": 1}
 
 
-def test_the_rack_of_the_configuration_is_shown() -> None:
-    rig = Rig(Settings(rack=RackSettings("r12", 40_800.0, 4)))
-    assert rig.values(0.0, "coldplate_rack_power_budget_watts", "rack") == {"r12": 40_800.0}
-    assert rig.values(0.0, "coldplate_rack_nodes_expected", "rack") == {"r12": 4}
-
-
 def test_no_series_is_there_twice() -> None:
-    rig = Rig(Settings(rack=RackSettings("r12", 40_800.0, 4)))
+    rig = Rig()
     rig.sample("GPU-0", 0.0)
     rig.fail("GPU-1", 0.0, Reason.LOST)
     series = [reading.series for reading in rig.see(1.0).readings]
