@@ -13,7 +13,8 @@ from alerts import packs
 from exporters.http_messages import Request
 from exporters.landing_alerts import MAX_ROWS
 from exporters.markup import TEXT_MAX
-from exporters.routes import RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
 from tests.asking import ask
 from tests.exporters.conftest import reading
 

@@ -33,7 +33,8 @@ from exporters import landing, snapshot_json
 from exporters.encoder import Encoder, Format
 from exporters.http_messages import Request
 from exporters.page import compressed
-from exporters.routes import RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
 from exporters.rule_selection import RuleSelection
 from exporters.rules_json import RulePrinter
 from tests.asking import ask

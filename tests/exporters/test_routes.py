@@ -7,11 +7,13 @@ import gc
 import gzip
 import hashlib
 import json
+import re
 import weakref
 from collections import UserDict
 from collections.abc import Callable, KeysView
 from dataclasses import replace
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,9 +34,12 @@ from agent.model import (
 )
 from exporters import landing_style
 from exporters.deferred import Deferred
+from exporters.endpoint import Endpoint
+from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request, Response
 from exporters.reloads import Begin
-from exporters.routes import RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
 from tests.asking import ask
 
 if TYPE_CHECKING:
@@ -257,6 +262,21 @@ def test_reload(view: RouteContext, method: str, reload: Begin | None, status: i
 def test_a_wrong_method_is_told_the_right_ones(view: RouteContext, method: str, path: str, allow: str) -> None:
     answer = ask(Routes(view), Request(method, path))
     assert (answer.status, header(answer, "Allow")) == (HTTPStatus.METHOD_NOT_ALLOWED, allow)
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda each: each.path)
+def test_every_endpoint_answers_and_is_documented(view: RouteContext, endpoint: Endpoint) -> None:
+    site = Routes(replace(view, rack=lambda: b"{}"))
+    assert ask(site, Request(endpoint.methods[0], endpoint.path)).status not in (404, 405)
+    table = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+    methods = ", ".join(each for each in endpoint.methods if each != "HEAD")
+    assert re.search(rf"(?m)^\| `{re.escape(endpoint.path)}`(, `.*`)? \| {methods} \|", table)
+
+
+def test_the_overview_lists_what_says_what_it_is(view: RouteContext) -> None:
+    page = get(Routes(view), "/").body.decode()
+    listed = re.findall(r'<li><a href="(.*?)">', page.partition('<ul class="pages">')[2])
+    assert listed == ["/metrics", *(each.path for each in ENDPOINTS if each.what)]
 
 
 def test_an_unknown_path_is_told_where_things_are(view: RouteContext) -> None:
