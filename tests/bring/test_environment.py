@@ -67,7 +67,7 @@ class Checkout:
         return main(["environment", purpose, *named], self.root)
 
     def works(self) -> bool:
-        command = [self.venv / "bin" / "python", "-c", "import tiny, pip; print(tiny.here)"]
+        command = [str(self.venv / "bin" / "python"), "-c", "import tiny, pip; print(tiny.here)"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.stdout == "True\n"
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, KeysView
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -163,7 +163,7 @@ def test_what_nobody_asks_for_any_more_is_not_kept(view: RouteContext, clock: Fa
 
     def evaluated() -> GroupReport:
         alert = Alert("a", (), Phase.FIRING, 1.0, 0.0, annotations=Watched())
-        watched.append(weakref.ref(alert.annotations))
+        watched.append(weakref.ref(cast("Watched", alert.annotations)))
         return GroupReport("g", "f", 1.0, rules=(RuleReport("a", True, "x", alerts=(alert,)),))
 
     watched: list[weakref.ref[Watched]] = []

@@ -61,7 +61,9 @@ def ask(told: bytes | None, *, configured: bool = True) -> Response:
         latest=lambda: None, readiness=lambda: (True, ""), clock=lambda: 0.0, node="n1", version="1",
         rack=(lambda: told) if configured else None,
     )  # fmt: skip
-    return Routes(view)(Request("GET", "/api/v1/rack"))
+    answer = Routes(view)(Request("GET", "/api/v1/rack"))
+    assert isinstance(answer, Response)
+    return answer
 
 
 def test_the_endpoint_hands_out_what_it_is_given() -> None:

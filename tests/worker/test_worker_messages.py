@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -480,7 +481,7 @@ def test_no_line_does_more_harm_than_an_error(line: bytes) -> None:
         open_decoder().decode(line)
 
 
-ATOMS = st.sampled_from(
+ATOMS: st.SearchStrategy[Any] = st.sampled_from(
     [None, True, -1, 0, 1, 2, 2**64, 1.5, float("nan"), 1e308, "", "fast", "slow", "cold", "gpu", "0", "GPU-a", "lost",
      "coldplate_gpu_power_watts", "domain", "sm", "\ud800", "x" * 300, [], {}]
 )  # fmt: skip
