@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.programs/usr/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR
-.PHONY: help run test test-bare test-pythons test-systemd install uninstall check format bench score generate screenshots
+.PHONY: help run test test-bare lock test-pythons test-systemd install uninstall check format bench score generate screenshots
 .PHONY: hardware clean parity programs recent newest python .venv/run.stamp .venv/dev.stamp .venv/bench.stamp
 
 help: ## Show the targets
@@ -68,6 +68,13 @@ generate: .venv/dev.stamp ## Write the generated documents anew
 	$(BIN)/coldplate render configuration --out docs/configuration.md
 	$(BIN)/coldplate render config-file --out packaging/coldplate.yaml
 	$(BIN)/python -m dashboards.generate
+
+LOCK := .programs/lock
+lock: python ## Choose the newest versions of the tools anew, with their hashes, for every Python and machine: tests/tools.txt
+	$(PYTHON) -m venv $(LOCK)
+	$(LOCK)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
+	$(LOCK)/bin/uv pip compile --quiet --group pyproject.toml:tools --universal --python-version 3.10 \
+		--generate-hashes --no-annotate --upgrade --custom-compile-command 'make lock' --output-file tests/tools.txt
 
 PICTURES := .programs/pictures
 screenshots: .venv/dev.stamp programs ## Draw overview and dashboards into docs/images, with Grafana's own components (npm, Chromium)

@@ -90,12 +90,14 @@ def _page(snapshot: Snapshot, style: str, age: float) -> bytes:
 
 def _devices(config: Config, snapshot: Snapshot) -> int:
     """Say why no GPU was found where one was looked for; the exit status, 1 where GPUs were asked for by name."""
+    from agent.wiring.sources import family_of
+
     wanted = config.backends.devices
-    if wanted not in ("auto", "nvml") or any(each.metric.name == UP for each in snapshot):
+    if wanted in ("synthetic", "none") or any(each.metric.name == UP for each in snapshot):
         return 0
-    told = [report.detail for report in snapshot.reports if report.backend == "nvml" and report.detail]
+    told = [report.detail for report in snapshot.reports if report.backend == family_of(config) and report.detail]
     log.warning("no GPU in this sample: %s", told[0] if told else "the driver has none")
-    return 1 if wanted == "nvml" else 0
+    return 0 if wanted == "auto" else 1
 
 
 def _write_textfile(snapshot: Snapshot, path: Path) -> None:

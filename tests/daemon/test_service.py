@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from tests.servers import ended
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def coldplate(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+def coldplate(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "agent.cli", *arguments],
         capture_output=True,

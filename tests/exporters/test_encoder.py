@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -74,11 +75,11 @@ def held(snapshot: Snapshot, age: float = 0.25) -> dict[Sample, float]:
     return expected
 
 
-label_values = st.text(st.characters(exclude_categories=("Cs",)), max_size=8) | st.sampled_from(
+label_values = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
     ['"', "\\", "\n", "\\n", '\\"', "}", "{", ",", "=", " ", "%s", "%", "100 %", "é", "#", " # ", "\r", '",a="']
 )
 gpus = st.builds(Gpu, st.integers(0, 15).map(str), label_values)
-ENTITIES = {
+ENTITIES: dict[type, st.SearchStrategy[Any]] = {
     Node: st.just(Node()),
     Gpu: gpus,
     NvLink: st.builds(NvLink, gpus, st.integers(0, 17)),

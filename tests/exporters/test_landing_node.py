@@ -27,7 +27,8 @@ from agent.model import (
     Snapshot,
 )
 from exporters.http_messages import Request
-from exporters.routes import RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
 from tests.asking import ask
 from tests.exporters.conftest import reading
 from tests.frames import frame_of, snapshot_of

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from http import HTTPStatus
 from itertools import takewhile
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,8 @@ from exporters import landing, snapshot_json
 from exporters.encoder import Encoder, Format
 from exporters.http_messages import Request
 from exporters.page import compressed
-from exporters.routes import RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
 from exporters.rule_selection import RuleSelection
 from exporters.rules_json import RulePrinter
 from tests.asking import ask
@@ -48,7 +50,7 @@ BIT = 256 * 1024
 def snapshot() -> Snapshot:
     """72 GPUs with 18 links and a port each, and every label that a row may have: more than 20,000 series."""
     gpus = [Gpu(str(number), f"GPU-{number:08d}-0000-4000-8000-000000000000") for number in range(72)]
-    entities = {
+    entities: dict[type, list[Any]] = {
         Gpu: gpus,
         NvLink: [NvLink(gpu, link) for gpu in gpus for link in range(18)],
         IbPort: [IbPort(f"mlx5_{number}", "1") for number in range(72)],
@@ -163,13 +165,13 @@ def test_every_page_is_made_in_many_turns_and_the_metrics_come_first(snapshot: S
     slow = [site(Request("GET", path)) for path in ("/api/v1/rules", "/api/v1/snapshot", "/api/v1/alerts", "/")]
     metrics = site(Request("GET", "/metrics"))
     turns = 0
-    while metrics.response is None:  # type: ignore[union-attr]
+    while metrics.response is None:
         assert site.work()
         turns += 1
     assert 1 < turns < 20
-    assert [each.response for each in slow] == [None] * 4  # type: ignore[union-attr]
+    assert [each.response for each in slow] == [None] * 4
     while site.work():
         turns += 1
     assert turns > 100
-    assert {each.response.status for each in slow} == {HTTPStatus.OK}  # type: ignore[union-attr]
+    assert {each.response.status for each in slow} == {HTTPStatus.OK}
     assert ask(site, Request("GET", "/api/v1/rules")).status == HTTPStatus.OK

@@ -7,12 +7,14 @@ import gc
 import gzip
 import hashlib
 import json
+import re
 import weakref
 from collections import UserDict
 from collections.abc import Callable, KeysView
 from dataclasses import replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -32,9 +34,12 @@ from agent.model import (
 )
 from exporters import landing_style
 from exporters.deferred import Deferred
+from exporters.endpoint import Endpoint
+from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request, Response
 from exporters.reloads import Begin
-from exporters.routes import RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
 from tests.asking import ask
 from tests.frames import frame_of, snapshot_of
 
@@ -159,7 +164,7 @@ def test_what_nobody_asks_for_any_more_is_not_kept(view: RouteContext, clock: Fa
 
     def evaluated() -> GroupReport:
         alert = Alert("a", (), Phase.FIRING, 1.0, 0.0, annotations=Watched())
-        watched.append(weakref.ref(alert.annotations))
+        watched.append(weakref.ref(cast("Watched", alert.annotations)))
         return GroupReport("g", "f", 1.0, rules=(RuleReport("a", True, "x", alerts=(alert,)),))
 
     watched: list[weakref.ref[Watched]] = []
@@ -258,6 +263,21 @@ def test_reload(view: RouteContext, method: str, reload: Begin | None, status: i
 def test_a_wrong_method_is_told_the_right_ones(view: RouteContext, method: str, path: str, allow: str) -> None:
     answer = ask(Routes(view), Request(method, path))
     assert (answer.status, header(answer, "Allow")) == (HTTPStatus.METHOD_NOT_ALLOWED, allow)
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda each: each.path)
+def test_every_endpoint_answers_and_is_documented(view: RouteContext, endpoint: Endpoint) -> None:
+    site = Routes(replace(view, rack=lambda: b"{}"))
+    assert ask(site, Request(endpoint.methods[0], endpoint.path)).status not in (404, 405)
+    table = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+    methods = ", ".join(each for each in endpoint.methods if each != "HEAD")
+    assert re.search(rf"(?m)^\| `{re.escape(endpoint.path)}`(, `.*`)? \| {methods} \|", table)
+
+
+def test_the_overview_lists_what_says_what_it_is(view: RouteContext) -> None:
+    page = get(Routes(view), "/").body.decode()
+    listed = re.findall(r'<li><a href="(.*?)">', page.partition('<ul class="pages">')[2])
+    assert listed == ["/metrics", *(each.path for each in ENDPOINTS if each.what)]
 
 
 def test_an_unknown_path_is_told_where_things_are(view: RouteContext) -> None:

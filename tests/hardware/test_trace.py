@@ -126,7 +126,7 @@ def test_a_lost_gpu_is_replayed_as_lost(tmp_path: Path) -> None:
     assert raised.value.code == 15
     other = FieldArray([(9999, 0), (185, 0), (4, 0)])
     replay.call("nvmlDeviceGetFieldValues", again, other)
-    codes = [slot if isinstance(slot, int) else slot.code for slot in other.decode()]  # type: ignore[union-attr]
+    codes = [slot if isinstance(slot, int) else slot.code for slot in other.decode()]
     assert codes == [3, 412_345, 3]
     assert replay.unknown == {("gpu0", (4, 0))}
     with pytest.raises(DriverError) as raised:

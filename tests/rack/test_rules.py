@@ -10,7 +10,8 @@ from agent.model import Instant, Node, Reading, Series
 from alerts import rulefile
 from alerts.engine import RuleEngine, Ruleset
 from exporters.http_messages import Request, Response
-from exporters.routes import RESERVED_PATHS, RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes, is_reserved
 from tests.frames import snapshot_of
 
 TARGET = (("instance", "n1:19400"), ("job", "coldplate"))
@@ -61,11 +62,13 @@ def ask(told: bytes | None, *, configured: bool = True) -> Response:
         latest=lambda: None, readiness=lambda: (True, ""), clock=lambda: 0.0, node="n1", version="1",
         rack=(lambda: told) if configured else None,
     )  # fmt: skip
-    return Routes(view)(Request("GET", "/api/v1/rack"))
+    answer = Routes(view)(Request("GET", "/api/v1/rack"))
+    assert isinstance(answer, Response)
+    return answer
 
 
 def test_the_endpoint_hands_out_what_it_is_given() -> None:
-    assert "/api/v1/rack" in RESERVED_PATHS
+    assert is_reserved("/api/v1/rack")
     answer = ask(b'{"version":1}\n')
     assert (answer.status, answer.body, answer.content_type) == (HTTPStatus.OK, b'{"version":1}\n', "application/json")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ class Stage:
 def stage() -> Iterator[Callable[..., Stage]]:
     made: list[Stage] = []
 
-    def make(**options: object) -> Stage:
+    def make(**options: Any) -> Stage:
         made.append(Stage(Told(**options)))
         return made[-1]
 

@@ -193,7 +193,7 @@ def test_a_hang_and_its_end_are_told_once_each(caplog) -> None:
         rig.read(60.0, Lane.FAST)
         for second in range(60, 70):
             rig.see(float(second))
-    assert [(record.message, record.facts) for record in caplog.records] == [  # type: ignore[attr-defined]
+    assert [(record.message, record.facts) for record in caplog.records] == [
         ("backend does not answer", {"backend": "infiniband", "lane": "cold", "seconds": 4.0}),
         ("backend answers again", {"backend": "infiniband", "seconds": 60.0}),
     ]
