@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent.daemon.hub import Hub
 from agent.daemon.readiness import Readiness
-from agent.model import BackendReport, Instant, Lane, Outcome, Snapshot
+from agent.model import BackendReport, Instant, Lane, Outcome
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
+from tests.engine.conftest import Node
 
 SETTINGS = Settings(fast=2.0)
 PATIENCE = SETTINGS.patience(Lane.FAST)
@@ -19,7 +22,7 @@ def asked(age: float, **outcomes: Outcome) -> tuple[bool, str]:
     """What is answered so many seconds after a sample in which sources fared so."""
     hub = Hub()
     reports = tuple(BackendReport(name, outcome, 0.0, "says why") for name, outcome in outcomes.items())
-    hub.publish(Snapshot(1, Instant(100.0, 1e9), (), reports=reports))
+    hub.publish(replace(Node().snapshot({}, Instant(100.0, 1e9)), reports=reports))
     return Readiness(hub, Sampler(SETTINGS, Inventory(None), "nvml"), lambda: Instant(100.0 + age, 1e9))()
 
 
