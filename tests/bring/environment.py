@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.bring.archive import Archive, whole
 from tests.bring.shortage import ShortageError
 
-EXTRAS = {"run": (), "dev": ("dev",), "bench": ("dev", "bench")}
+EXTRAS = {"run": (), "dev": ("dev",), "bench": ("dev", "bench"), "mutate": ("dev", "mutate")}
 WHEELS = Path("/usr/share/python-wheels")
 """Where Debian keeps the pip that its venv module would copy."""
 
