@@ -11,7 +11,7 @@ Added are a call that is not made (`self._wake.set()`) and a condition that is t
 mutmut's, `if told` is not): a loop consists of these two.
 
 What no test can or should see is not drawn: annotations, docstrings, decorators, `assert` (it speaks to the type
-checker), the wording of log lines and of exceptions, prose (a text with a blank in it), `__repr__`, and the name of an
+checker), what a log line says, the wording of exceptions, prose (a text with a blank in it), `__repr__`, the name of an
 encoding. What is left and still cannot be told apart is in equivalent.txt, each with its reason.
 """
 
@@ -105,7 +105,7 @@ class _Finder(cst.CSTVisitor):
             self._functions.append(node)
         if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
             self._statements.append(self._range(node).start.line)
-        self._wording += _speaks(node)
+        self._wording += isinstance(node, cst.Raise)
         if self._functions and self._functions[-1] is not node:
             self._break(node)
         return True
@@ -115,12 +115,12 @@ class _Finder(cst.CSTVisitor):
             self._functions.pop()
         if self._is_skipped(original_node):
             return
-        self._wording -= _speaks(original_node)
+        self._wording -= isinstance(original_node, cst.Raise)
         if isinstance(original_node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
             self._statements.pop()
 
     def _is_skipped(self, node: cst.CSTNode) -> bool:
-        if isinstance(node, cst.Annotation | cst.Decorator | cst.Assert):
+        if isinstance(node, cst.Annotation | cst.Decorator | cst.Assert) or _is_log(node):
             return True
         if isinstance(node, cst.Param) and node.default is not None:
             return not isinstance(node.default, PLAIN_DEFAULTS)
@@ -142,7 +142,7 @@ class _Finder(cst.CSTVisitor):
         if isinstance(old, cst.Call) and isinstance(new, cst.Call):
             if self._wording and new.func is old.func:
                 gone = [arg for arg in old.args if not any(arg is kept for kept in new.args)]
-                return any(_is_text(arg.value) for arg in gone) or _is_log(old)
+                return any(isinstance(arg.value, cst.BaseString) for arg in gone)
             return any(
                 arg.keyword is not None and arg.keyword.value == "encoding"
                 for arg in old.args if not any(arg is kept for kept in new.args)
@@ -161,11 +161,6 @@ class _Finder(cst.CSTVisitor):
         return self.get_metadata(PositionProvider, node)
 
 
-def _speaks(node: cst.CSTNode) -> bool:
-    """Whether texts below this node are read by people only: what is raised, what is logged."""
-    return isinstance(node, cst.Raise) or _is_log(node)
-
-
 def _is_log(node: cst.CSTNode) -> bool:
     logger = m.Name("log") | m.Name("logger") | m.Attribute(attr=m.Name("_log"))
     method = m.OneOf(*(m.Name(each) for each in LOG_METHODS))
@@ -174,10 +169,6 @@ def _is_log(node: cst.CSTNode) -> bool:
 
 def _is_prose(node: cst.SimpleString) -> bool:
     return " " in str(node.raw_value).strip()
-
-
-def _is_text(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.BaseString)
 
 
 def reviewed(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -48,9 +48,8 @@ def test_what_no_test_should_see_is_left_alone(diffs: list[tuple[str, ...]]) -> 
 
 
 @pytest.mark.parametrize("diffs", ["log.warning('wording %s', 1 + a)"], indirect=True)
-def test_a_log_line_may_be_missed_and_its_wording_is_free(diffs: list[tuple[str, ...]]) -> None:
-    assert diffs[0] == ("- log.warning('wording %s', 1 + a)", "+ ...")
-    assert not any("wording" not in after for _, after in diffs[1:])
+def test_a_log_line_may_be_missed_and_what_it_says_is_free(diffs: list[tuple[str, ...]]) -> None:
+    assert diffs == [("- log.warning('wording %s', 1 + a)", "+ ...")]
 
 
 def test_tables_outside_functions_and_what_people_are_shown_of_an_object_are_left_alone(tmp_path: Path) -> None:
