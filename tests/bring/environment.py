@@ -24,7 +24,12 @@ TOOLS = "tools"
 """What make and the tests use beside the product, in the versions and with the hashes of `LOCKED`."""
 LOCKED = Path("tests", "tools.txt")
 DEVELOPMENT = ("dashboards", "kubernetes", TOOLS)
-EXTRAS = {"run": (), "dev": DEVELOPMENT, "bench": (*DEVELOPMENT, "bench")}
+EXTRAS = {
+    "run": (),
+    "dev": DEVELOPMENT,
+    "bench": (*DEVELOPMENT, "bench"),
+    "mutate": (*DEVELOPMENT, "mutate"),
+}
 """The extras of the project that each purpose needs, and whether the tools."""
 WHEELS = Path("/usr/share/python-wheels")
 """Where Debian keeps the pip that its venv module would copy."""
@@ -155,7 +160,7 @@ class Environment:
 
     def _project(self, extras: Iterable[str]) -> str:
         """What the environment was made from: when it changes, so must the environment."""
-        files = ["pyproject.toml", *([LOCKED] if TOOLS in extras else [])]
+        files = [Path("pyproject.toml"), *([LOCKED] if TOOLS in extras else [])]
         return hashlib.sha256(b"".join((self._root / each).read_bytes() for each in files)).hexdigest()
 
     def _run(self, *command: str) -> list[str]:
