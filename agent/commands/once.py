@@ -15,8 +15,8 @@ from agent.wiring.command_line import CommandLineOptions, add_sources, read_conf
 
 HELP = "take one sample and print it"
 DESCRIPTION = (
-    "Take one sample of every lane and print it; takes a little over one fast interval. "
-    "Exit status: 1 where --backend nvml finds no GPU."
+    "Take one sample of every lane and print it. Takes slightly longer than one fast interval. "
+    "Exit status: 1 if --backend nvml finds no GPU."
 )
 
 log = logging.getLogger("coldplate.once")
@@ -25,7 +25,7 @@ UP = "coldplate_gpu_up"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where devices are read, and how they are shown."""
+    """Where to read devices, and the output format."""
     add_sources(parser, "warn")
     parser.add_argument(
         "--format", choices=("text", "openmetrics", "json"), default="text", help="what to print (default %(default)s)"
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def sample_once(config: Config, options: CommandLineOptions, style: str, textfile: Path | None) -> int:
-    """Take the sample and show it as `style`: text, openmetrics or json; its exit status. Raises ConfigError."""
+    """Take the sample and print it as `style`: text, openmetrics or json. The exit status. Raises ConfigError."""
     from agent.daemon.hub import Hub
     from agent.daemon.reloading import LastReload
     from agent.daemon.self_metrics import SelfMetrics
@@ -57,7 +57,7 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
 
     selection = check(config)
     own = SelfMetrics(scenario_of(config), LastReload(clock().wall))
-    sampling = make_sampling_loop(config, options, Hub(), {"telling of itself": own})
+    sampling = make_sampling_loop(config, options, Hub(), {"reporting the agent's own metrics": own})
     try:
         whole = sampling.once()
     finally:
@@ -82,12 +82,12 @@ def _page(snapshot: Snapshot, style: str, age: float) -> bytes:
 
 
 def _devices(config: Config, snapshot: Snapshot) -> int:
-    """Say why no GPU was found where one was looked for; the exit status, 1 where GPUs were asked for by name."""
+    """Log why no GPU was found, if one was expected. The exit status: 1 if `--backend nvml` was given."""
     wanted = config.backends.devices
     if wanted not in ("auto", "nvml") or any(each.metric.name == UP for each in snapshot.readings):
         return 0
     told = [report.detail for report in snapshot.reports if report.backend == "nvml" and report.detail]
-    log.warning("no GPU in this sample: %s", told[0] if told else "the driver has none")
+    log.warning("no GPU in this sample: %s", told[0] if told else "the driver reports none")
     return 1 if wanted == "nvml" else 0
 
 
