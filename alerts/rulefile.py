@@ -153,9 +153,7 @@ def _understood(loader: _RuleFileLoader, read: Callable[[], str]) -> RuleFile:
     with contextlib.suppress(TooManyError), no_passes_over_garbage():
         groups = loader.groups(reader.compose(text, BOUNDS, lone=False))
         if reader.rest:
-            unread = (
-                "is not read, since a document ended before it: Prometheus reads the first one alone; make one of them"
-            )
+            unread = "is ignored after the end of a document: Prometheus reads only the first; merge them into one"
             loader.warn(reader.rest, "", unread)
     if reader.problems:
         raise RuleFileError(sorted(reader.problems, key=lambda each: each.line or math.inf))

@@ -152,7 +152,7 @@ class Reader:
         text = self.text(node, where)
         number = _whole(text) if node.tag != yamltree.TEXT else None
         if number is None:
-            self.fail(node, where, f"{shown(text)} is no whole number")
+            self.fail(node, where, f"{shown(text)} is not a whole number")
         return number or 0
 
 

@@ -53,9 +53,7 @@ class SamplingConfig(Section, frozen=True):
     ] = 60.0
     deadline: Annotated[
         float,
-        Key(
-            "A GPU silent for this long, and for three fast periods, is down.", Notation.DURATION, "100ms", most="60s"
-        ),
+        Key("A GPU silent for this long, and for three fast periods, is down.", Notation.DURATION, "100ms", most="60s"),
     ] = 2.0
     window: Annotated[
         float,
@@ -100,9 +98,7 @@ class BackendsConfig(Section, frozen=True):
     host: Annotated[bool, Key("Whether to read processors, memory, disks and network.", restart=True)] = True
     power: Annotated[
         tuple[str, ...],
-        Key(
-            "Sources of node power; the first that covers the whole node is used.", words=POWER_SOURCES, restart=True
-        ),
+        Key("Sources of node power; the first that covers the whole node is used.", words=POWER_SOURCES, restart=True),
     ] = POWER_SOURCES
     redfish: Annotated[
         RedfishConfig | None,

@@ -48,13 +48,16 @@ def test_a_closed_output_harms_no_command_that_writes_elsewhere(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("onec", "coldplate: argument COMMAND: there is no 'onec'; did you mean 'once'?; see coldplate --help"),
+        ("onec", "coldplate: argument COMMAND: invalid choice 'onec'; did you mean 'once'?; see coldplate --help"),
         ("once --bakend x", "coldplate once: unknown option '--bakend'; did you mean '--backend'?; see coldplate once"),
-        ("once --backend nvlm", "coldplate once: argument --backend: there is no 'nvlm'; did you mean 'nvml'?"),
-        ("render metrcs", "coldplate render: argument what: there is no 'metrcs'; did you mean 'metrics'?"),
-        ("rules chek x", "coldplate rules: argument ACTION: there is no 'chek'; did you mean 'check'?"),
+        ("once --backend nvlm", "coldplate once: argument --backend: invalid choice 'nvlm'; did you mean 'nvml'?"),
+        ("render metrcs", "coldplate render: argument what: invalid choice 'metrcs'; did you mean 'metrics'?"),
+        ("rules chek x", "coldplate rules: argument ACTION: invalid choice 'chek'; did you mean 'check'?"),
         ("rules check", "coldplate rules check: the following arguments are required: FILE; see coldplate rules check"),
-        ("run --log.level loud", "coldplate run: argument --log.level: there is no 'loud'; one of debug, info, warn"),
+        (
+            "run --log.level loud",
+            "coldplate run: argument --log.level: invalid choice 'loud'; choose from debug, info, warn",
+        ),
         ("once extra", "coldplate once: unexpected argument 'extra'; see coldplate once --help"),
         ("", "coldplate: the following arguments are required: COMMAND; see coldplate --help"),
     ],
