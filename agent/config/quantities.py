@@ -23,7 +23,7 @@ def _parse(value: object, units: dict[str, float], what: str, example: str) -> f
     match = _SHAPE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError(
-            f"{shown(value)} is not a valid {what}; write a number with one of the units {known}, such as {example}"
+            f"{shown(value)} is not a {what}; write a number with one of the units {known}, such as {example}"
         )
     number, unit = match.groups()
     if unit not in units:

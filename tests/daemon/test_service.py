@@ -89,7 +89,7 @@ def test_a_reload_takes_effect_and_a_bad_file_keeps_the_running_configuration(st
     daemon.process.send_signal(signal.SIGHUP)
     daemon.until("a failed reload", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 0, 5)
     assert daemon.family("coldplate_sampling_interval_seconds", "lane")["slow"] == 3
-    assert "sampling.slow: 'soon' is no duration" in daemon.log.read_text()
+    assert "sampling.slow: 'soon' is not a duration" in daemon.log.read_text()
     path.write_text("backends: {devices: none}\n")
     daemon.process.send_signal(signal.SIGHUP)
     daemon.until("a good reload", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 1, 5)
