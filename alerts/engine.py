@@ -109,10 +109,10 @@ class _Slot:
         if missed and not self._is_late:
             self._is_late = True
             facts = {"rule_group": self.group.name, "interval_seconds": self.interval, "missed": missed}
-            log.warning("a rule group is evaluated less often than it should be", extra={"facts": facts})
+            log.warning("rule group evaluated less often than configured", extra={"facts": facts})
         elif self._is_late and self._on_time >= ON_TIME:
             self._is_late = False
-            log.info("a rule group is evaluated on time again", extra={"facts": {"rule_group": self.group.name}})
+            log.info("rule group evaluated on time again", extra={"facts": {"rule_group": self.group.name}})
 
 
 class _Leaving(NamedTuple):
@@ -298,7 +298,7 @@ class RuleEngine:
         """The time of a moment, after moving the past along if the wall clock was set."""
         step = now.wall - now.mono - self._offset
         if abs(step) > CLOCK_STEP_SECONDS:
-            log.warning("the clock was set by %+.1f s: windows and alerts move along", step)
+            log.warning("the clock was set by %+.1f s: adjusting windows and alerts", step)
             self._offset += step
             self._stepped += step
             self._leaving = [each._replace(since=each.since + step) for each in self._leaving]

@@ -84,7 +84,7 @@ class RuleManager:
         self._framer = Framer()
         self._frame = EMPTY_FRAME
         """Swapped by reference."""
-        hub.follow("waking the rules", lambda _: self._fresh.set())
+        hub.follow("waking the rule manager", lambda _: self._fresh.set())
 
     def start(self) -> None:
         """Take up what an earlier run remembered, and begin."""
@@ -180,10 +180,10 @@ class RuleManager:
         for failure in done.outcome.failures:
             if (done.key, failure.rule) not in self._failing:
                 facts = {"rule_group": failure.group, "rule": failure.rule, "error": failure.error}
-                log.warning("a rule fails; its alerts stay as they are", extra={"facts": facts})
+                log.warning("rule failed; its alerts keep their state", extra={"facts": facts})
         mended = {each for each in self._failing - failing if each[0] == done.key and each[1] in done.outcome.rules}
         for _, rule in mended:
-            log.info("a rule works again", extra={"facts": {"rule_group": done.group.name, "rule": rule}})
+            log.info("rule succeeds again", extra={"facts": {"rule_group": done.group.name, "rule": rule}})
         self._failing = (self._failing - mended) | failing
 
     def _show(self) -> None:
@@ -222,7 +222,7 @@ class RuleManager:
         """A defect of ours must not end the evaluation for good; it is counted as a failed rule is."""
         text = f"{type(error).__name__}: {error}"
         if text != self._broken:
-            log.error("a round of the rule engine failed; going on with the next one", exc_info=error)
+            log.error("an evaluation round failed; continuing with the next one", exc_info=error)
         self._broken = text
         self._exposition.count(ENGINE, 0, 1, 0.0)
         with contextlib.suppress(Exception):

@@ -31,21 +31,21 @@ class Access:
     def __post_init__(self) -> None:
         check_login(self.username, self.password_file, self.bearer_token_file)
         if self.ca_file and not self.tls:
-            raise ValueError("ca_file is for https; set scheme: https, or leave it out")
+            raise ValueError("ca_file needs https; set scheme: https, or remove ca_file")
 
     def check(self, entries: Iterable[Entry]) -> None:
         """Refuse to send credentials over a network in clear. Raises ValueError."""
         if self.tls or not (self.username or self.bearer_token_file):
             return
         if not all(isinstance(each, HostEntry) and each.host in LOOPBACK for each in entries):
-            raise ValueError("would send the credentials in clear; set scheme: https")
+            raise ValueError("would send the credentials in clear text; set scheme: https")
 
     def request(self, target: PeerTarget) -> bytes:
         """The question, as it is sent. Raises PeerError."""
         try:
             login = authorization(self.username, self.password_file, self.bearer_token_file)
         except ValueError as error:
-            raise PeerError(PeerFault.CONNECT, f"no credentials: {error}") from error
+            raise PeerError(PeerFault.CONNECT, f"cannot read the credentials: {error}") from error
         lines = [
             f"GET {PATH} HTTP/1.1",
             f"Host: {show_address(target.host, target.port)}",

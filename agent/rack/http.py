@@ -51,12 +51,12 @@ class AnswerReader:
         end = self._buffer.find(b"\r\n\r\n", 0, MAX_HEAD)
         if end < 0:
             if len(self._buffer) >= MAX_HEAD or not _may_begin(self._buffer):
-                raise GarbageError("no HTTP answer")
+                raise GarbageError("not an HTTP response")
             return None
         head = bytes(self._buffer[: end + 2])
         status = _STATUS.match(head)
         if status is None:
-            raise GarbageError("no HTTP answer")
+            raise GarbageError("not an HTTP response")
         code = int(status[1])
         if code != _OK:
             return HttpAnswer(code, closes=True)
@@ -64,7 +64,7 @@ class AnswerReader:
         if len(self._buffer) < whole:
             return None
         if len(self._buffer) > whole:
-            raise GarbageError("the answer is longer than it says")
+            raise GarbageError("the response is longer than its Content-Length")
         body = bytes(self._buffer[end + 4 :])
         self._buffer.clear()
         return HttpAnswer(code, body, closes=head.startswith(_OLD) or _CLOSE.search(head) is not None)
@@ -77,10 +77,10 @@ def _may_begin(buffer: bytearray) -> bool:
 
 def _length(head: bytes) -> int:
     if _CODING.search(head) is not None:
-        raise GarbageError("the answer is chunked or coded, which an agent's is not: a proxy in between must not do so")
+        raise GarbageError("the response is chunked or compressed, which agents never send: check any proxy in between")
     length = _LENGTH.search(head)
     if length is None or len(_LENGTHS.findall(head)) != 1:
-        raise GarbageError("the answer does not say how long it is")
+        raise GarbageError("the response has no Content-Length")
     if int(length[1]) > MAX_BODY:
-        raise GarbageError(f"an answer of {int(length[1])} bytes, and {MAX_BODY} are the most")
+        raise GarbageError(f"a response of {int(length[1])} bytes; the limit is {MAX_BODY}")
     return int(length[1])

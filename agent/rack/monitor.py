@@ -219,7 +219,7 @@ class RackMonitor:
             return
         if second - self._excess_at > WELL_SECONDS:
             facts = {"watts": f"{watts:.0f}", "counted": f"{cap:.0f}"}
-            text = "this node draws more than is counted of a node: see to rack.node_nameplate or rack.power_budget"
+            text = "this node draws more than the limit per node: check rack.node_nameplate or rack.power_budget"
             log.warning(text, extra={"facts": facts})
         self._excess_at = second
         self._excess += 1
@@ -230,10 +230,10 @@ class RackMonitor:
         if known == self._lonely:
             self._lonely = not known
             if not known:
-                remedy = "see to rack.peers, or set rack.nodes_expected"
-                log.warning("no peer of the rack is known, so its power is not added up; %s", remedy)
+                remedy = "check rack.peers, or set rack.nodes_expected"
+                log.warning("no peer of the rack is known, so its power is not summed; %s", remedy)
             else:
-                log.info("peers of the rack are known: its power is added up")
+                log.info("peers of the rack are known; summing its power")
         return known
 
     def _sources(self, total: Sum | None) -> Mapping[str, int]:

@@ -106,7 +106,7 @@ class PeerLink:
     def _connect(self) -> None:
         target = self.target
         if not target.addresses:
-            raise PeerError(PeerFault.CONNECT, f"{target.host}: the name is not known")
+            raise PeerError(PeerFault.CONNECT, f"{target.host}: unknown host")
         address = target.addresses[self._turn % len(target.addresses)]
         self._turn += 1  # the next attempt, if there is one, is made at the next address
         self._request = self._unsent = self._access.request(target)
@@ -147,7 +147,7 @@ class PeerLink:
         except ssl.SSLWantWriteError:
             self._want(selectors.EVENT_WRITE)
         except ssl.SSLCertVerificationError as error:
-            remedy = "set rack.peer.ca_file to the certificate of its issuer, or rack.peer.verify: false"
+            remedy = "set rack.peer.ca_file to the issuer's certificate, or rack.peer.verify: false"
             raise PeerError(PeerFault.CONNECT, f"certificate not trusted: {error.verify_message}; {remedy}") from error
         else:
             self._stage = _Stage.SENDING
@@ -176,9 +176,9 @@ class PeerLink:
                     return None
                 raise
             if not data:
-                raise ConnectionResetError(errno.ECONNRESET, "the peer hung up")
+                raise ConnectionResetError(errno.ECONNRESET, "the peer closed the connection")
             if self._stage is _Stage.IDLE:
-                raise GarbageError("an answer that nobody asked for")
+                raise GarbageError("an unsolicited response")
             answer = self._reader.feed(data)
             if answer is not None:
                 self._stage = _Stage.IDLE

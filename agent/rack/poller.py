@@ -128,7 +128,7 @@ class Poller:
                 break
             self._wait(left)
         for link in list(self._pending):
-            self._fail(link, PeerError(PeerFault.TIMEOUT, f"no whole answer within {TIMEOUT_SECONDS:g} s"))
+            self._fail(link, PeerError(PeerFault.TIMEOUT, f"no complete response within {TIMEOUT_SECONDS:g} s"))
 
     def _meet(self) -> None:
         """Take up new targets, and hang up on those that are no more."""
@@ -178,7 +178,7 @@ class Poller:
             return
         if answer.status != _OK:
             self._pending[link] = sent
-            self._fail(link, PeerError(PeerFault.HTTP, f"answered with status {answer.status}"))
+            self._fail(link, PeerError(PeerFault.HTTP, f"HTTP status {answer.status}"))
             return
         self._rests[link.target.name] = self._judge.answered(link.target, answer.body, sent, self._clock())
 
@@ -192,7 +192,7 @@ class Poller:
         """A defect of ours must not end the polling for good; all begins anew with the next round."""
         text = f"{type(error).__name__}: {error}"
         if text != self._broken:
-            log.error("polling the peers failed; going on with the next round", exc_info=error)
+            log.error("polling the peers failed; continuing with the next round", exc_info=error)
         self._broken = text
         self._pending.clear()
         for link in self._links.values():

@@ -99,7 +99,7 @@ def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> 
         return apply(files, rules.disable, overrides, default_step=rules.interval)
     except RuleFileError as error:
         problems = "".join(f"\n  {problem}" for problem in error.problems)
-        raise ConfigError(f"rules.files: a rule file cannot be used:{problems}") from error
+        raise ConfigError(f"rules.files: invalid rule file:{problems}") from error
     except OverrideError as error:
         raise ConfigError(f"rules.{error}") from error
     except ValueError as error:
@@ -132,7 +132,7 @@ def _tell(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:
     told = {warning for file in running for warning in file.warnings}
     for warning in (warning for file in files for warning in file.warnings if warning not in told):
         facts = {"file": warning.file, "line": warning.line, "rule": warning.where, "problem": warning.text}
-        log.warning("a rule file is loaded that has something unwise in it", extra={"facts": facts})
+        log.warning("rule file loaded with a warning", extra={"facts": facts})
 
 
 def make_rule_manager(
@@ -148,7 +148,7 @@ def make_rule_manager(
     if path is None:
         store = None
         if config.rules.files:
-            log.info("no state directory: alerts will start anew after a restart")
+            log.info("no state directory: a restart loses the state of alerts")
     else:
         clear_unfinished(path.parent)
         store = AlertStateStore(path.parent, source_of(config), files)

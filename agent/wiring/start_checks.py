@@ -19,7 +19,7 @@ def check(config: Config) -> SeriesSelection:
     for address in config.web.listen:
         parse_address(address)
     if is_reserved(config.web.telemetry_path):
-        raise ConfigError(f"web.telemetry_path: {config.web.telemetry_path} has another use; choose another path")
+        raise ConfigError(f"web.telemetry_path: {config.web.telemetry_path} is reserved; choose another path")
     bmc_of(config.backends)
     load_rack(config, Path(), 0.0)
     jobs_config(config)

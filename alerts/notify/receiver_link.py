@@ -148,7 +148,7 @@ class ReceiverLink:
         try:
             return context.wrap_socket(raw, server_hostname=self._target.host)
         except ssl.SSLCertVerificationError as error:
-            remedy = "set ca_file to the certificate of its issuer, or verify: false"
+            remedy = "set ca_file to the issuer's certificate, or verify: false"
             raise UnreachableError(f"certificate not trusted: {error.verify_message}; {remedy}") from error
 
 

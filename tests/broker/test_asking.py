@@ -42,7 +42,7 @@ def test_what_the_broker_could_not_read_is_told_apart_from_a_broker_that_failed(
         client.variables(100, STARTED)
     assert not isinstance(gone.value, BrokerError)
     assert not isinstance(another.value, BrokerError)
-    assert "the broker was told" in explained(another.value)
+    assert "the broker got the error" in explained(another.value)
 
 
 def test_an_absent_broker_is_named_with_its_remedy(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_alerts_go_on_after_a_crash_while_one_is_pending_and_while_one_fires(sta
     assert after["Warm"]["activeAt"] > before["Warm"]["activeAt"]
     second.until("Warm to fire", lambda: alerts(second)["Warm"]["state"] == "firing", 8)
     log = second.log.read_text()
-    assert "alerts taken up where they were" in log
+    assert "alerts restored" in log
     assert "firing: WarmAtOnce" not in log  # the same incident: told before
     assert "firing: Warm" in log
 

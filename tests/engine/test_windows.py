@@ -192,8 +192,8 @@ def test_a_query_whose_text_a_template_makes_sees_what_it_would_see_in_a_store_t
 def test_a_name_that_only_an_evaluation_knows_is_told_when_the_file_is_read() -> None:
     (file,) = ruleset("{alert: A, expr: up, annotations: {t: '{{ query $labels.question }}'}}").files
     (warning,) = map(str, file.warnings)
-    assert "annotation 't': template: query '...': the metric's name is known when the alert fires only" in warning
+    assert "annotation 't': template: query '...': the metric name is known only when the alert fires" in warning
     (file,) = ruleset("""{alert: A, expr: up, labels: {t: '{{ query (printf "a[%s]" $labels.w) }}'}}""").files
-    assert "query 'a[...]': what it reads is known when the alert fires only" in str(file.warnings)
+    assert "query 'a[...]': what it reads is known only when the alert fires" in str(file.warnings)
     (file,) = ruleset("""{alert: A, expr: up, labels: {t: '{{ query (printf "a{b=%q}" $labels.w) }}'}}""").files
     assert file.warnings == ()

@@ -27,7 +27,7 @@ def written(content: str) -> Callable[[Path], Path]:
     return write
 
 
-UNNAMED = "a name that is no text"
+UNNAMED = "a name that is not UTF-8"
 BROKEN: dict[str, Callable[[Path], Path]] = {
     "a FIFO": fifo,
     "a directory": directory,
@@ -114,7 +114,7 @@ def test_an_option_that_names_nothing_is_refused_in_one_line(option: str, name: 
 def test_an_address_that_is_none_is_refused_in_one_line(address: str) -> None:
     status, _, said = run(["run", "--backend", "none", "--web.listen-address", address])
     assert (status, len(said)) == (2, 1), said
-    assert "is no address" in said[0]
+    assert "is not an address" in said[0]
 
 
 def test_rules_are_checked_from_standard_input_and_from_what_a_shell_hands_over(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_daemon_that_got_its_configuration_from_a_pipe_keeps_it_at_a_reload(tm
             if "reload" in line:
                 break
         assert "is a pipe, which can be read only once; give a regular file" in said[-1], said
-        assert "the running one stays in force" in said[-1]
+        assert "keeping the current one" in said[-1]
     finally:
         daemon.terminate()
         daemon.wait(LIMIT)
@@ -234,7 +234,7 @@ def test_a_daemon_goes_on_whatever_becomes_of_its_files(broken: str, tmp_path: P
         if made != path:  # a file that lies elsewhere
             path.symlink_to(made)
         said = agent.reload()
-        assert "configuration not reloaded, the running one stays in force" in said
+        assert "configuration not reloaded, keeping the current one" in said
         assert path.name in said
         if path.is_dir():
             path.rmdir()

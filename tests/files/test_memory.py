@@ -145,5 +145,5 @@ def test_thousands_of_alerts_of_the_usual_size_are_loaded(tmp_path: Path) -> Non
 
 def test_more_than_can_be_held_is_refused_where_it_begins(tmp_path: Path) -> None:
     said, taken = measure("rules", rules(usual, 6_000), "{}", tmp_path)
-    assert "exceed the 60 MiB of memory that they may take" in str(said)
+    assert "exceed their memory limit of 60 MiB" in str(said)
     assert taken < MOST

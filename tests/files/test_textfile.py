@@ -67,11 +67,11 @@ ODD: list[tuple[Callable[[Path], Path], str]] = [
     (link_to_a_fifo, "is a FIFO, not a file; give a regular file"),
     (link_to_itself, "cannot be read: Too many levels of symbolic links"),
     (nothing, "cannot be read: No such file or directory"),
-    (too_large, "has more than 64 KiB; is it the right file?"),
-    (latin, "is not UTF-8 text: byte 0xe9 in line 2; save it as UTF-8"),
-    (no_text, "is not UTF-8 text: byte 0xff in line 1; save it as UTF-8"),
+    (too_large, "is larger than 64 KiB; is it the right file?"),
+    (latin, "is not UTF-8 text: byte 0xe9 on line 2; save it as UTF-8"),
+    (no_text, "is not UTF-8 text: byte 0xff on line 1; save it as UTF-8"),
     (lambda path: path.with_name("x" * 300), "cannot be read: File name too long"),
-    (lambda path: Path(f"{path}\0"), "is no name of a file"),
+    (lambda path: Path(f"{path}\0"), "is not a valid file name"),
     (lambda path: Path("/dev/zero"), "is a device, not a file; give a regular file"),
     (lambda path: Path("/dev/full"), "is a device, not a file; give a regular file"),
 ]
@@ -128,7 +128,7 @@ def test_a_file_may_be_exactly_as_long_as_it_may(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 1000)
     assert len(read_bytes(path, 1000)) == 1000
-    with pytest.raises(ReadError, match="has more than"):
+    with pytest.raises(ReadError, match="is larger than"):
         read_bytes(path, 999)
 
 
@@ -164,7 +164,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(changing: tuple[Path
 def test_a_file_that_never_stands_still_is_refused(changing: tuple[Path, list[int]]) -> None:
     path, left = changing
     left[0] = 1000
-    with pytest.raises(ReadError, match="changes while it is read; write a new file beside it, and rename that"):
+    with pytest.raises(ReadError, match="changed while it was read; write a new file and rename it into place"):
         read_bytes(path, 100)
 
 
@@ -201,7 +201,7 @@ def test_a_pipe_is_refused_where_it_would_have_to_be_read_again(pipe: tuple[str,
 def test_a_pipe_may_not_give_more_than_a_file_may_have(pipe: tuple[str, int]) -> None:
     name, into = pipe
     os.write(into, b"x" * 2000)
-    with pytest.raises(ReadError, match="has more than 1 KiB"):
+    with pytest.raises(ReadError, match="is larger than 1 KiB"):
         read_text(name, 1024, handed=True)
     os.close(into)
 

@@ -17,13 +17,13 @@ from agent.model import Gap, Instant, Lane, Reading, Reason
 
 BROKEN = (
     ("vl15_dropped_total", Reason.UNSUPPORTED, "VL15_dropped: Is a directory"),
-    ("port_errors_received_total", Reason.UNSUPPORTED, "port_rcv_errors: says 'N/A (no PMA)'"),
+    ("port_errors_received_total", Reason.UNSUPPORTED, "port_rcv_errors: contains 'N/A (no PMA)'"),
     ("port_discards_transmitted_total", Reason.MALFORMED, "port_xmit_discards: is empty"),
-    ("symbol_error_total", Reason.MALFORMED, "symbol_error: says '-1'"),
-    ("port_transmit_wait_total", Reason.MALFORMED, "port_xmit_wait: says 'garbage'"),
-    ("port_packets_received_total", Reason.MALFORMED, "port_rcv_packets: says '18446744073709551616'"),
-    ("rate_bytes_per_second", Reason.MALFORMED, "rate: says '400 furlongs'"),
-    ("physical_state_id", Reason.MALFORMED, "phys_state: says '5'"),
+    ("symbol_error_total", Reason.MALFORMED, "symbol_error: contains '-1'"),
+    ("port_transmit_wait_total", Reason.MALFORMED, "port_xmit_wait: contains 'garbage'"),
+    ("port_packets_received_total", Reason.MALFORMED, "port_rcv_packets: contains '18446744073709551616'"),
+    ("rate_bytes_per_second", Reason.MALFORMED, "rate: contains '400 furlongs'"),
+    ("physical_state_id", Reason.MALFORMED, "phys_state: contains '5'"),
 )
 
 

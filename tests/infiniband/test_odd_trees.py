@@ -185,7 +185,7 @@ def test_of_too_many_counters_the_known_ones_are_shown_and_the_rest_is_counted(c
         assert len(slow.readings) == FILES + 1 + 1
         assert left_out(slow.readings) == 2 * FILES + 1
         assert {gap.metric for gap in slow.gaps} == {PHYSICAL_STATE_ID, RATE}, "files that this port does not have"
-    assert len([record for record in caplog.records if "more counters" in record.message]) == 1
+    assert len([record for record in caplog.records if "driver counters over" in record.message]) == 1
 
 
 def test_the_fast_rows_of_every_port_come_before_the_rest_of_any(crowd, opened, now) -> None:

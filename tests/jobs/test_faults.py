@@ -53,7 +53,7 @@ def test_what_permissions_hide_is_missing_facts_and_no_missing_series(
     assert {gap.metric.name for gap in rig.sample.gaps if gap.reason in alerting} == {"coldplate_job_info"}
     assert [rig.up(way) for way in ("jobs_environ", "jobs_kubelet", "jobs_mapping", "jobs_procfs")] == [0, 0, 0, 1]
     assert rig.problems() == {"unreadable": 2, "kubelet": 1, "mapping": 1}
-    assert "names of jobs: " in caplog.text
+    assert "job names: " in caplog.text
 
 
 def test_a_problem_is_counted_once_for_a_process_and_said_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

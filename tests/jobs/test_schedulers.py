@@ -61,7 +61,7 @@ def test_every_scheduler_is_a_source_that_can_be_named() -> None:
     assert JobSettings(sources=SOURCES).has("slurm")
     assert JobSettings().has("lsf")
     assert not JobSettings(sources=("slurm",)).has("lsf")
-    with pytest.raises(ValueError, match="sources: 'cobalt' is none of all, slurm"):
+    with pytest.raises(ValueError, match="sources: 'cobalt' is unknown; use any of all, slurm"):
         JobSettings(sources=("cobalt",))
 
 

@@ -28,7 +28,7 @@ def told(caplog: pytest.LogCaptureFixture):
     return lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
-AWAY, BACK = ("WARNING", "cannot deliver alerts; trying on"), ("INFO", "delivers alerts again")
+AWAY, BACK = ("WARNING", "cannot deliver alerts; retrying"), ("INFO", "alerts are delivered again")
 
 
 def many(h, number: int) -> list[Notice]:

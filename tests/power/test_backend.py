@@ -179,7 +179,7 @@ def test_an_error_that_nobody_foresaw_costs_its_source_and_is_told_once(tree, re
 
 
 def test_an_unknown_source_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"'pdu' is no source; known are .*redfish"):
+    with pytest.raises(ValueError, match=r"'pdu' is unknown; use any of .*redfish"):
         PowerBackend(["pdu"])
 
 

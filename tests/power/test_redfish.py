@@ -197,8 +197,8 @@ def test_a_password_file_that_is_missing_is_named(controller, source, tmp_path: 
     [
         ({"url": "bmc"}, "https://HOST"),
         ({"url": "ftp://bmc"}, "https://HOST"),
-        ({"url": "https://user:secret@bmc"}, "keys of their own"),
-        ({"url": "https://bmc/redfish/v1"}, "host and port alone"),
+        ({"url": "https://user:secret@bmc"}, "have their own keys"),
+        ({"url": "https://bmc/redfish/v1"}, "only host and port"),
         ({"url": "https://bmc:99999"}, "Port out of range"),
         ({"url": "https://bmc:x"}, "Port could not be cast"),
         ({"url": "https://[bmc"}, "Invalid IPv6 URL"),

@@ -175,7 +175,7 @@ def test_credentials_do_not_travel_in_clear() -> None:
     Access(tls=True, username="u", password_file="/p").check([HostEntry("n1", 1)])
     with pytest.raises(ValueError, match="belong together"):
         Access(username="u")
-    with pytest.raises(ValueError, match="ca_file is for https"):
+    with pytest.raises(ValueError, match="ca_file needs https"):
         Access(ca_file="/ca")
 
 
@@ -188,7 +188,7 @@ SECRETS = ["user:secret@n1:19400", "user:@n1:19400", ":secret@n1:1", "dns+user:s
 def test_a_password_in_an_entry_is_refused_and_never_repeated(
     text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(ValueError, match=r"holds a user or a password before an @; give them in rack\.peer") as caught:
+    with pytest.raises(ValueError, match=r"has a user or password before an @; give them in rack\.peer") as caught:
         parse_entry(text, Path())
     assert "sec" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -205,7 +205,7 @@ def test_the_name_of_a_file_may_have_an_at_sign(text: str) -> None:
 
 
 def test_a_url_is_no_peer() -> None:
-    with pytest.raises(ValueError, match=r"write host:port, and the scheme as scheme: https in rack\.peer"):
+    with pytest.raises(ValueError, match=r"write host:port, and set scheme: https in rack\.peer"):
         parse_entry("https://n1:19400/", Path())
 
 
@@ -231,5 +231,5 @@ def test_a_fifo_in_the_place_of_certificates_or_a_password_holds_nobody_up(tmp_p
     target = PeerTarget("n1:1", "n1", 1)
     with pytest.raises(PeerError, match="is a FIFO, not a file"):
         PeerTrust(Access(tls=True, ca_file=str(path))).context()
-    with pytest.raises(PeerError, match=r"no credentials: .*is a FIFO, not a file"):
+    with pytest.raises(PeerError, match=r"cannot read the credentials: .*is a FIFO, not a file"):
         Access(tls=True, username="u", password_file=str(path)).request(target)

@@ -379,7 +379,7 @@ def test_what_is_not_counted_of_this_node_is_counted_as_excess_and_said_once(
         rig.values()
         assert rows(rig, "peer_failures_total") == {"n1:19400": second}
     assert [each.message.partition(":")[0] for each in caplog.records if each.levelname == "WARNING"] == [
-        "this node draws more than is counted of a node"
+        "this node draws more than the limit per node"
     ]
 
 

@@ -141,7 +141,7 @@ def test_a_device_keeps_two_readers_and_its_rest_is_not_read(track) -> None:
         missing = sick.unread()
         assert set(missing) == {item.path for item in sick.items[1]}
         assert {each.reason for each in missing.values()} == {Reason.TIMEOUT}
-        assert missing["1/3"].detail == "not read, since 1/0 does not answer"
+        assert missing["1/3"].detail == "not read because 1/0 does not answer"
     assert [item.reads for item in sick.items[1]] == [1, 1, 0, 0, 0, 0]
     assert sick.threads == PER_DEVICE + 1
     sick.cure()
@@ -188,7 +188,7 @@ def test_a_device_that_is_slow_without_end_leaves_the_others_their_time(track) -
     missing = slow.unread()
     assert {path.split("/")[0] for path in missing} == {"0"}
     assert "0/0" not in missing
-    assert missing["0/59"].detail.startswith(("not read: 0 took longer than", "not read, since 0/"))
+    assert missing["0/59"].detail.startswith(("not read: 0 took longer than", "not read because 0/"))
 
 
 def test_what_an_item_did_not_foresee_costs_itself_and_is_told_once(track, caplog) -> None:

@@ -169,4 +169,4 @@ def test_a_state_directory_that_has_to_be_made_is_told_once(
     files.put(tmp_path / "b.state", b"3")
     wait_for(lambda: (tmp_path / "b.state").exists())
     told = [record.getMessage() for record in caplog.records]
-    assert told == [f"made the state directory {path.parent}, which was not there, as user {os.geteuid()}"]
+    assert told == [f"created the missing state directory {path.parent} as user {os.geteuid()}"]

@@ -210,7 +210,7 @@ def test_a_thread_that_stands_still_is_in_trouble_until_it_moves(
     pass_time(threads, clock, 10)
     assert threads.trouble() == ""
     pass_time(threads, clock, 60)
-    assert "thread work has not moved for" in threads.trouble() and not up(threads)
+    assert "thread work has made no progress for" in threads.trouble() and not up(threads)
     kept.beat()
     pass_time(threads, clock, 1)
     assert threads.trouble() == "" and up(threads)

@@ -103,9 +103,9 @@ class FileLayout:
         )
         if self.left_out and not before:
             facts = {"left_out": self.left_out, "ports": len(ports), "most": SERIES}
-            log.warning("the drivers offer more counters than are shown", extra={"facts": facts})
+            log.warning("driver counters over the limit are not exposed", extra={"facts": facts})
         elif before and not self.left_out:
-            log.info("all counters that the drivers offer are shown")
+            log.info("all driver counters are exposed again")
 
 
 def _depths(ports: Collection[Port]) -> dict[Port, int]:

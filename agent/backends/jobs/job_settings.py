@@ -27,12 +27,12 @@ class JobSettings:
     def __post_init__(self) -> None:
         for source in self.sources:
             if source not in (ALL, *SOURCES):
-                raise ValueError(f"sources: {source!r} is none of {', '.join((ALL, *SOURCES))}")
+                raise ValueError(f"sources: {source!r} is unknown; use any of {', '.join((ALL, *SOURCES))}")
 
         names = tuple(scheduler.name for scheduler in SCHEDULERS)
         for name in self.trust_environment:
             if name not in names:
-                raise ValueError(f"trust_environment: {name!r} is none of {', '.join(names)}")
+                raise ValueError(f"trust_environment: {name!r} is unknown; use any of {', '.join(names)}")
 
     def has(self, source: str) -> bool:
         """Whether this source is asked."""

@@ -83,7 +83,7 @@ class PowerBackend:
         """`spawn` runs what may take long. Raises ValueError for a source that does not exist."""
         unknown = [name for name in order if name not in SOURCES]
         if unknown:
-            raise ValueError(f"backends.power: {unknown[0]!r} is no source; known are {', '.join(SOURCES)}")
+            raise ValueError(f"backends.power: {unknown[0]!r} is unknown; use any of {', '.join(SOURCES)}")
         self._relay = FileRelay(self.name, PATIENCE_SECONDS)
         hwmon = Hwmon(sysfs, self._relay)
         rapl = Rapl(sysfs, self._relay)

@@ -71,17 +71,17 @@ class RedfishSettings:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("redfish url: want https://HOST or https://HOST:PORT")
+            raise ValueError("redfish url: use https://HOST or https://HOST:PORT")
         if parts.username or parts.password or parts.path not in ("", "/") or parts.query or parts.fragment:
-            raise ValueError("redfish url: want a host and port alone; user and password have keys of their own")
+            raise ValueError("redfish url: give only host and port; user and password have their own keys")
         if bool(self.username) != bool(self.password_file):
             raise ValueError("redfish: username and password_file belong together; give both or neither")
         try:
             _ = parts.port
         except ValueError as error:
-            raise ValueError(f"redfish url {self.url!r}: {error}; want https://HOST or https://HOST:PORT") from None
+            raise ValueError(f"redfish url {self.url!r}: {error}; use https://HOST or https://HOST:PORT") from None
         if self.username and parts.scheme == "http" and parts.hostname not in LOOPBACK:
-            raise ValueError("redfish url: would send the password in clear; use https")
+            raise ValueError("redfish url: would send the password in clear text; use https")
 
 
 def consumed_watts(document: Any) -> float | None:
@@ -157,7 +157,7 @@ class Redfish:
     def _reading(self, resource: str) -> float:
         watts = consumed_watts(self._get(resource))
         if watts is None:
-            raise self._error(Reason.MALFORMED, resource, "neither PowerConsumedWatts nor PowerWatts.Reading")
+            raise self._error(Reason.MALFORMED, resource, "has neither PowerConsumedWatts nor PowerWatts.Reading")
         return watts
 
     def _find(self) -> str:
@@ -180,7 +180,7 @@ class Redfish:
                     best = max(best or (0.0, ""), (watts, resource))
                     break
         if best is None:
-            raise self._error(Reason.UNSUPPORTED, COLLECTION, "no chassis of a whole node reports its power")
+            raise self._error(Reason.UNSUPPORTED, COLLECTION, "no chassis that is a whole node reports its power")
         return best[1]
 
     def _try(self, path: str) -> dict[str, Any]:
@@ -197,9 +197,9 @@ class Redfish:
         try:
             document = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise self._error(Reason.MALFORMED, path, f"no JSON: {error}") from error
+            raise self._error(Reason.MALFORMED, path, f"invalid JSON: {error}") from error
         if not isinstance(document, dict):
-            raise self._error(Reason.MALFORMED, path, "no JSON object")
+            raise self._error(Reason.MALFORMED, path, "not a JSON object")
         return document
 
     def _exchange(self, path: str) -> bytes:
@@ -233,9 +233,9 @@ class Redfish:
             if len(body) > MAX_BODY or response.will_close or status in (401, 403):
                 self.close()  # what is left unread would be taken for the next answer; a new login needs a new start
         if len(body) > MAX_BODY:
-            raise self._error(Reason.MALFORMED, path, f"answer of more than {MAX_BODY} bytes")
+            raise self._error(Reason.MALFORMED, path, f"the response exceeds {MAX_BODY} bytes")
         if status != 200:
-            reason, text = _STATUS.get(status, (Reason.MALFORMED, "unexpected answer"))
+            reason, text = _STATUS.get(status, (Reason.MALFORMED, "unexpected response"))
             raise self._error(reason, path, f"{text} (HTTP status {status})")
         return body
 
