@@ -155,7 +155,7 @@ class Environment:
 
     def _project(self, extras: Iterable[str]) -> str:
         """What the environment was made from: when it changes, so must the environment."""
-        files = ["pyproject.toml", *([LOCKED] if TOOLS in extras else [])]
+        files = [Path("pyproject.toml"), *([LOCKED] if TOOLS in extras else [])]
         return hashlib.sha256(b"".join((self._root / each).read_bytes() for each in files)).hexdigest()
 
     def _run(self, *command: str) -> list[str]:
