@@ -13,8 +13,9 @@ import pytest
 
 from agent.backends.protocol import BackendSample
 from agent.model import Instant, Kind, Lane, Reason
+from agent.recording.replay_driver import ReplayDriver
+from agent.recording.trace import Trace
 from tests.hardware.node import FAST_CALLS, LANES, Node, families, violations
-from tests.hardware.replay import ReplayDriver, Trace
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.jsonl"))
 STEP = 0.25

@@ -11,10 +11,11 @@ from agent.backends.nvml.arrays import FieldArray
 from agent.backends.nvml.return_codes import DriverError
 from agent.backends.protocol import BackendSample
 from agent.model import Instant
+from agent.recording.pseudonyms import Pseudonyms
+from agent.recording.recording_driver import LeakError, RecordingDriver
+from agent.recording.replay_driver import ReplayDriver
+from agent.recording.trace import Trace, TraceError
 from tests.hardware.node import LANES, Node, families
-from tests.hardware.pseudonyms import Pseudonyms
-from tests.hardware.recorder import LeakError, RecordingDriver
-from tests.hardware.replay import ReplayDriver, Trace, TraceError
 from tests.nvml.fake_driver import LOST, U32, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, b200, h100
 
 MACHINES = [h100, a100, b200]
