@@ -42,6 +42,8 @@ class Lane(Enum):
     COLD = "cold"
     EVENT = "event"
 
+    __hash__ = object.__hash__  # at each tick lanes are looked up by the hundred; Enum's own hashes the name, in Python
+
 
 class Shown(Enum):
     """Whether a page shows a row where the configuration says nothing of it."""

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import Derived
-from agent.model import EMPTY_FRAME, Entity, Frame, Gap, Lane, Layout, Metric, NvLink, Reading, Reason, Series
-
-MISSING = BY_NAME["coldplate_metric_missing"]
-
-ROOM = 20_000
-"""Series of missing metrics that are remembered: devices come and go for as long as the agent runs."""
+from agent.model import EMPTY_FRAME, Frame, Gap, Lane, Layout, Reason
 
 Key = tuple[str, str, Lane]
 """Backend, channel (empty for a backend without channels), lane."""
@@ -27,30 +21,6 @@ class Block:
     gaps: Sequence[Gap]
     withdrawn: Layout = EMPTY_FRAME.layout
     """The series that there were before a failure took them; they say what is missing."""
-
-
-class MissingSeries:
-    """coldplate_metric_missing for gaps; one series for all links of a GPU."""
-
-    def __init__(self) -> None:
-        self._series: dict[tuple[Metric, Entity, Reason], Series] = {}
-
-    def of(self, gaps: Iterable[Gap]) -> list[Reading]:
-        rows: dict[tuple[Metric, Entity, Reason], Reading] = {}
-        for gap in gaps:
-            entity = gap.entity.gpu if isinstance(gap.entity, NvLink) else gap.entity
-            key = (gap.metric, entity, gap.reason)
-            if key not in rows:
-                rows[key] = Reading(self._series.get(key) or self._make(key), 1)
-        return list(rows.values())
-
-    def _make(self, key: tuple[Metric, Entity, Reason]) -> Series:
-        metric, entity, reason = key
-        labels = (("metric", metric.name), ("reason", reason.value))
-        if len(self._series) >= ROOM:
-            self._series.clear()
-        series = self._series[key] = Series(MISSING, entity, labels)
-        return series
 
 
 def withdrawn(block: Block, at: float, reason: Reason, detail: str) -> Block:

@@ -11,9 +11,9 @@ from agent.backends.protocol import BackendSample
 from agent.catalogue import BY_NAME
 from agent.model import Gap, IbPort, Instant, Lane, Metric, Node, Outcome, Reading, Reason, Series, Snapshot
 from agent.sampler.backend_runner import Flight
-from agent.sampler.blocks import MISSING, ROOM, MissingSeries
 from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
+from agent.sampler.missing import MISSING, ROOM, MissingMetrics
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
 from tests.frames import read_of
@@ -274,10 +274,10 @@ def test_the_same_absence_told_by_two_is_one_series() -> None:
 
 
 def test_gaps_of_devices_that_come_and_go_do_not_pile_up() -> None:
-    missing = MissingSeries()
+    missing = MissingMetrics()
     for hundred in range(ROOM // 100 + 50):
         ports = [IbPort(f"rxe{hundred}_{number}", "1") for number in range(100)]
-        rows = missing.of(Gap(STATE, port, Reason.LOST) for port in ports)
-        assert [dict(row.series.all_labels)["device"] for row in rows] == [port.device for port in ports]
+        _, frame = missing.gather([("infiniband", [Gap(STATE, port, Reason.LOST) for port in ports])])
+        assert [dict(row.series.all_labels)["device"] for row in frame.readings] == [port.device for port in ports]
     kept = [each for each in gc.get_objects() if type(each) is Series and each.metric is MISSING]
     assert len(kept) < ROOM
