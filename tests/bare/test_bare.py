@@ -13,11 +13,11 @@ import pytest
 
 from tests.bare import place
 from tests.bare.checkout import Checkout
-from tests.bare.command import cannot, main
+from tests.bare.command import cannot, main, tell_missing
 from tests.bare.machine import Machine, merged
 from tests.bare.outcome import Outcome, table
 from tests.bare.place import changes, why_no_root_can_be_entered, within_limit
-from tests.bare.pythons import version
+from tests.bare.pythons import SUPPORTED, version
 from tests.bare.roots import README_NAMES, Roots
 from tests.bring.archive import Archive
 from tests.bring.shortage import ShortageError
@@ -243,3 +243,15 @@ def test_ci_tries_one() -> None:
 def test_the_script_that_enters_a_root_is_one() -> None:
     script = Path(__file__).with_name("enter.sh")
     assert subprocess.run(["sh", "-n", str(script)], check=False).returncode == 0
+
+
+def test_a_supported_python_that_is_not_here_is_shouted_about(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_missing({"3.10", "3.12", "3.13"})
+    assert "SKIPPED: NOTHING was tried with Python 3.11, 3.14:" in capsys.readouterr().err
+    tell_missing(SUPPORTED)
+    assert capsys.readouterr().err == ""
+
+
+def test_every_supported_python_is_one_that_the_project_names() -> None:
+    project = (README.parent / "pyproject.toml").read_text()
+    assert re.findall(r"Python :: (3\.[0-9]+)", project) == list(SUPPORTED)
