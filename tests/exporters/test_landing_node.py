@@ -213,7 +213,7 @@ def test_throttling_is_told_with_its_reason_and_only_what_is_not_normal_is_colou
         ({"power_limit_watts": 500.0}, "power limit", "power limit set to 500 of 700 W"),
         ({"temperature_margin_celsius": 4.0}, "hot", "4 °C from slowing itself down"),
         ({"memory_temperature_celsius": 95.0}, "hot", "its memory is at 95 °C"),
-        ({"row_remap_pending": 1.0}, "memory", "a row remap waits for a reset of the GPU"),
+        ({"row_remap_pending": 1.0}, "memory", "a row remap is pending until a reset of the GPU"),
         ({"row_remap_failure": 1.0}, "memory", "a row remap failed: the GPU is to be replaced"),
         ({"pcie_link_width": 8.0, "pcie_link_width_max": 16.0}, "PCIe", "PCIe with 8 of 16 lanes"),
     ],
