@@ -190,11 +190,11 @@ def _backends(reports: tuple[BackendReport, ...]) -> str:
 def _links(telemetry_path: str) -> str:
     targets = (
         (telemetry_path, "the metrics, for Prometheus"),
-        ("/-/healthy", "whether the process lives"),
+        ("/-/healthy", "whether the process is alive"),
         ("/-/ready", "whether the last sample is fresh"),
         ("/api/v1/snapshot", "the last sample as JSON, with the reason for each missing metric"),
-        ("/api/v1/alerts", "the alerts that are pending or firing, in Prometheus's JSON"),
-        ("/api/v1/rules", "the rules and how their last evaluation went, in Prometheus's JSON"),
+        ("/api/v1/alerts", "pending and firing alerts, in Prometheus's JSON"),
+        ("/api/v1/rules", "rules and the result of their last evaluation, in Prometheus's JSON"),
     )
     items = "".join(f'<li><a href="{escape(path)}">{escape(path)}</a> {what}</li>\n' for path, what in targets)
     return f'<h2>Pages</h2>\n<ul class="pages">\n{items}</ul>\n'
