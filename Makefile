@@ -8,8 +8,9 @@ export PATH := $(CURDIR)/.programs/usr/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR
-.PHONY: help run test test-bare test-pythons test-systemd install uninstall check format bench score generate screenshots
-.PHONY: hardware clean parity programs recent newest python .venv/run.stamp .venv/dev.stamp .venv/bench.stamp
+.PHONY: help run test test-bare lock test-pythons test-systemd install uninstall check format bench score generate screenshots
+.PHONY: hardware clean parity programs recent newest python mutate
+.PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +60,10 @@ format: .venv/dev.stamp ## Format the code
 bench: .venv/bench.stamp programs ## Measure against peers and print ratios
 	$(BIN)/python -m tests.bench $(ARGS)
 
+mutate: .venv/mutate.stamp programs recent ## Break the code in a copy and see which tests notice: ARGS='--sample 150 --only agent/rack'
+	@$(BIN)/python -m pytest -q -n 0 --no-header tests/mutation
+	@exec nice $(BIN)/python -m tests.mutation $(ARGS)
+
 score: .venv/dev.stamp ## Play every scenario and write docs/detection.md
 	$(BIN)/python -m tests.score $(ARGS)
 
@@ -68,6 +73,13 @@ generate: .venv/dev.stamp ## Write the generated documents anew
 	$(BIN)/coldplate render configuration --out docs/configuration.md
 	$(BIN)/coldplate render config-file --out packaging/coldplate.yaml
 	$(BIN)/python -m dashboards.generate
+
+LOCK := .programs/lock
+lock: python ## Choose the newest versions of the tools anew, with their hashes, for every Python and machine: tests/tools.txt
+	$(PYTHON) -m venv $(LOCK)
+	$(LOCK)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
+	$(LOCK)/bin/uv pip compile --quiet --group pyproject.toml:tools --universal --python-version 3.10 \
+		--generate-hashes --no-annotate --upgrade --custom-compile-command 'make lock' --output-file tests/tools.txt
 
 PICTURES := .programs/pictures
 screenshots: .venv/dev.stamp programs ## Draw overview and dashboards into docs/images, with Grafana's own components (npm, Chromium)
@@ -100,5 +112,5 @@ clean: ## Remove what the other targets made
 
 # These look at .venv each time: one that is interrupted, moved or of a Python that is gone looks up to date to make.
 NAMED := $(if $(filter-out file,$(origin PYTHON)),named)
-.venv/run.stamp .venv/dev.stamp .venv/bench.stamp: python
+.venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp: python
 	@$(BRING) environment $(@F:.stamp=) $(NAMED)

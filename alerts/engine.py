@@ -18,7 +18,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.model import Alert, GroupReport, Instant, Labels, Node, Phase, Reading, Series, Snapshot
+from agent.model import Alert, Frame, GroupReport, Instant, Labels, Layout, Node, Phase, Reading, Series, Snapshot
 from alerts import alert_state
 from alerts.group_evaluator import GroupEvaluator, GroupOutcome, TemplateContext
 from alerts.lifecycle import AlertRecord
@@ -38,7 +38,7 @@ SETTLING_SECONDS = 30.0
 """Seconds after a start in which a restored alert is not ended by silence: some source may not have answered yet."""
 ON_TIME = 10
 """Evaluations on time, one after the other, after which a group is no longer said to be late."""
-SAMPLE_AGE = Series(BY_NAME["coldplate_sample_age_seconds"], Node())
+SAMPLE_AGE = Layout((Series(BY_NAME["coldplate_sample_age_seconds"], Node()),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,8 @@ class RuleEngine:
         """
         at = self._time(now)
         if snapshot is not None and self._slots:
-            age = Reading(SAMPLE_AGE, max(now.mono - snapshot.at.mono, 0.0))
-            self.windows.take((*snapshot.readings, age), at, foreign)
+            age = Frame(SAMPLE_AGE, (max(now.mono - snapshot.at.mono, 0.0),))
+            self.windows.take((*snapshot.frames, age), at, foreign)
         self._see_off(now.mono, at)
         waiting = [each for each in self._slots if each.group.is_unfinished or each.due <= now.mono]
         waiting.sort(

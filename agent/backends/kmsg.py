@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from agent.backends.protocol import AbsentError, BackendSample
+from agent.backends.registration import BackendContext
 from agent.catalogue.gpu import ROWS as GPU_ROWS
 from agent.catalogue.node import NVSWITCH
 from agent.model import Gap, Instant, Lane, Node, Reading, Reason, Series, Xid
@@ -261,3 +262,12 @@ class KmsgBackend:
         """
         wall = now.wall - (now.mono - record.mono)
         return min(max(wall, self._read_until), now.wall)
+
+
+def make_backend(context: BackendContext) -> KmsgBackend | None:
+    """Where GPUs of this node are read: the log that systemd handed over as standard input, else the device."""
+    if not context.has_driver:
+        return None
+    if inherited(0):
+        return KmsgBackend("standard input", lambda path: DeviceReader(path, 0))
+    return KmsgBackend()

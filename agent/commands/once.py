@@ -49,15 +49,22 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
     """Take the sample and print it as `style`: text, openmetrics or json. The exit status. Raises ConfigError."""
     from agent.daemon.hub import Hub
     from agent.daemon.reloading import LastReload
+    from agent.daemon.sampling import Teller
     from agent.daemon.self_metrics import SelfMetrics
     from agent.lib.clock import clock
+    from agent.rack.series import ConfiguredRack
+    from agent.wiring.peering import load_rack
     from agent.wiring.sources import make_sampling_loop
     from agent.wiring.start_checks import check
     from exporters.page import age_of
 
     selection = check(config)
     own = SelfMetrics(scenario_of(config), LastReload(clock().wall))
-    sampling = make_sampling_loop(config, options, Hub(), {"reporting the agent's own metrics": own})
+    tellers: dict[str, Teller] = {
+        "reporting the rack's configuration": ConfiguredRack(load_rack(config, options.folder, 0.0)),
+        "reporting the agent's own metrics": own,
+    }
+    sampling = make_sampling_loop(config, options, Hub(), tellers)
     try:
         whole = sampling.once()
     finally:
@@ -82,13 +89,15 @@ def _page(snapshot: Snapshot, style: str, age: float) -> bytes:
 
 
 def _devices(config: Config, snapshot: Snapshot) -> int:
-    """Log why no GPU was found, if one was expected. The exit status: 1 if `--backend nvml` was given."""
+    """Log why no GPU was found, if one was expected. The exit status: 1 if a family of devices was named."""
+    from agent.wiring.sources import family_of
+
     wanted = config.backends.devices
-    if wanted not in ("auto", "nvml") or any(each.metric.name == UP for each in snapshot.readings):
+    if wanted in ("synthetic", "none") or any(each.metric.name == UP for each in snapshot):
         return 0
-    told = [report.detail for report in snapshot.reports if report.backend == "nvml" and report.detail]
+    told = [report.detail for report in snapshot.reports if report.backend == family_of(config) and report.detail]
     log.warning("no GPU in this sample: %s", told[0] if told else "the driver reports none")
-    return 1 if wanted == "nvml" else 0
+    return 0 if wanted == "auto" else 1
 
 
 def _write_textfile(snapshot: Snapshot, path: Path) -> None:

@@ -18,7 +18,7 @@ from functools import partial
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.lib.threads import KeptThread, Threads
-from agent.model import GroupReport, Instant, Labels, Reading
+from agent.model import EMPTY_FRAME, Frame, Framer, GroupReport, Instant, Labels, Reading
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.notify.delivery import HttpReceiver
@@ -81,7 +81,8 @@ class RuleManager:
         self._engine = RuleEngine(alerting.rules, target, clock(), time.perf_counter, self._stopping.is_set)
         self._announce(alerting)
         self._dispatcher = Dispatcher(alerting.receivers, alerting.resend, alerting.external_labels, self._threads)
-        self._readings: tuple[Reading, ...] = ()
+        self._framer = Framer()
+        self._frame = EMPTY_FRAME
         """Swapped by reference."""
         hub.follow("waking the rule manager", lambda _: self._fresh.set())
 
@@ -105,9 +106,9 @@ class RuleManager:
         if self._store is not None and ended:
             self._store.close(self._engine, self._clock(), self._told())
 
-    def readings(self, _now: Instant) -> tuple[Reading, ...]:
+    def frame(self, _now: Instant) -> Frame:
         """The engine's own series after the last round. For any thread."""
-        return self._readings
+        return self._frame
 
     def reconfigure(self, alerting: AlertingSettings) -> None:
         """Evaluate other rules, tell other receivers, from the next round on. For any thread."""
@@ -186,8 +187,8 @@ class RuleManager:
         self._failing = (self._failing - mended) | failing
 
     def _show(self) -> None:
-        self._readings = self._exposition.readings(
-            self._engine.reports(), self._engine.windows, self._dispatcher.receivers
+        self._frame = self._framer.frame(
+            self._exposition.readings(self._engine.reports(), self._engine.windows, self._dispatcher.receivers)
         )
 
     def _take_up(self, alerting: AlertingSettings, now: Instant) -> None:

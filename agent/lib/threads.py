@@ -70,14 +70,15 @@ class KeptThread:
             self._thread = None
             self.restarts += 1
         thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        before, self.trouble = self.trouble, ""  # now, and not once it runs: it may fall at once
         try:
             thread.start()
         except (RuntimeError, MemoryError) as error:
+            self.trouble = before
             self._say(f"cannot be started: {error}")
         else:
             self._thread = thread
             self._moved_at = self._clock()
-            self.trouble = ""
 
     def join(self, seconds: float) -> bool:
         """Wait for its work to be done; whether it is."""

@@ -10,77 +10,34 @@ import logging
 import threading
 from collections import Counter as Tally
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import floor, inf
+from dataclasses import replace
+from math import floor
 
 from agent.catalogue.node import NODE_POWER
+from agent.lib.round_memo import RoundMemo
 from agent.lib.threads import Threads
-from agent.model import Instant, Reading, Series, Snapshot
+from agent.model import EMPTY_FRAME, Frame, Framer, Instant, Layout, Reading, Snapshot
 from agent.rack.absence import Absences
-from agent.rack.access import Access
-from agent.rack.agreement import BUDGET, FEEDS, NODES, differing, most_nodes
+from agent.rack.agreement import NODES, differing, most_nodes
 from agent.rack.finder import Finder
-from agent.rack.heat import Breaker, Heats
+from agent.rack.heat import Heats
 from agent.rack.meter import NodeMeter
 from agent.rack.peer_errors import PeerFault
-from agent.rack.peer_messages import MOST_LIMITS, MOST_NAME, VERSION, Report, encode
+from agent.rack.peer_messages import VERSION, Report, encode
 from agent.rack.peers import WELL_SECONDS, Member, Peers
 from agent.rack.poller import Poller
 from agent.rack.power_ledger import PowerLedger, Sum
-from agent.rack.series import Limits, RackSeries
+from agent.rack.rack_options import RackOptions
+from agent.rack.series import ConfiguredRack, Limits, RackSeries
 from agent.rack.targets import Entry, PeerTarget
 
 log = logging.getLogger("coldplate.rack")
 
 ESTIMATE = (("source", "estimate"),)
-BEYOND_PLATE = 1.5
-"""Times its nameplate that a node is believed to draw: the plate may be a little low."""
-BEYOND_BUDGET = 2.0
-"""Times the rack's budget that a node of unknown nameplate is believed to draw: one alone may overrun a small rack."""
 EARLIEST, LATEST = 0.1, 0.25
 """Where in the second rounds of polling begin; the others' second must have ended, although clocks differ a little."""
-MOST_FEEDS = MOST_LIMITS - 8
 SETTLED_SECONDS = 5.0
 """Seconds after which the rack is added up even though some peer was not looked up yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class RackOptions:
-    """What the configuration says of the rack; `name` is empty where there is none, times are in seconds.
-
-    `nodes_expected` is None where the peers are to be counted, `nameplate`, `budget` and the limits of `feeds` are in
-    watts. `patience` is for how long a node's last sample says anything about the present.
-    """
-
-    name: str = ""
-    nodes_expected: int | None = None
-    nameplate: float | None = None
-    entries: tuple[Entry, ...] = ()
-    access: Access = field(default_factory=Access)
-    patience: float = 3.0
-    budget: float | None = None
-    feeds: tuple[tuple[str, float], ...] = ()
-    breakers: tuple[Breaker, ...] = ()
-    failover: float | None = None
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """The numbers that all agents of the rack should have alike, but for nodes that were counted."""
-        single = {BUDGET: self.budget, "node_nameplate": self.nameplate, NODES: self.nodes_expected}
-        known = {name: float(value) for name, value in single.items() if value is not None}
-        return known | {f"{FEEDS}{name}"[:MOST_NAME]: watts for name, watts in self.feeds[:MOST_FEEDS]}
-
-    @property
-    def cap(self) -> float:
-        """Watts that a node is believed at most: by the nameplate, or without one by what the whole rack may draw."""
-        if self.nameplate is not None:
-            return self.nameplate * BEYOND_PLATE
-        return inf if self.budget is None else self.budget * BEYOND_BUDGET
-
-    @property
-    def adds_up(self) -> bool:
-        """Whether this agent can know the power of the rack."""
-        return bool(self.name) and (bool(self.entries) or self.nodes_expected == 1)
 
 
 class RackMonitor:
@@ -102,17 +59,19 @@ class RackMonitor:
         self._keep = keep
         self._member = replace(member, rack=options.name)
         self._options = options
+        self._configured = ConfiguredRack(options)
         self._clock = clock
         self._chance = chance
         self._phase = EARLIEST + (LATEST - EARLIEST) * chance()
         self._lock = threading.Lock()
         self._meter = NodeMeter(options.patience)
-        self._found: tuple[int, Series | None] = (0, None)
+        self._power_places = RoundMemo(_power_places)
         self._running = False
         self._lonely = False
         self._excess, self._excess_at = 0, -WELL_SECONDS
         self._changes = 0
-        self._made: tuple[tuple[int, int], tuple[Reading, ...]] = ((0, -1), ())
+        self._framer = Framer()
+        self._made: tuple[tuple[int, int], Frame] = ((0, -1), EMPTY_FRAME)
         self._begin()
         self._look_for(options.entries)
 
@@ -139,22 +98,15 @@ class RackMonitor:
         before = self._options
         if (options.name, options.entries, options.access) == (before.name, before.entries, before.access):
             with self._lock:
-                self._options = options
-                self._changes += 1
-                self._meter.patience = options.patience
-                self._bound_peers()
-                self._heats.configure(options.breakers)
+                self._take(options)
             return
         self._stop_polling()
         with self._lock:
-            self._options = options
-            self._changes += 1
-            self._meter.patience = options.patience
             if options.name != before.name:
                 self._member = replace(self._member, rack=options.name)
+                self._options = options
                 self._begin()
-            self._bound_peers()
-            self._heats.configure(options.breakers)
+            self._take(options)
             self._look_for(options.entries)
         if self._running:
             self._start_polling()
@@ -163,7 +115,7 @@ class RackMonitor:
         """Note what this node draws. For the sampling thread."""
         if not self._options.name:
             return
-        found = self._find_power(snapshot.readings)
+        found = self._find_power(snapshot.frames)
         with self._lock:
             if found is None:
                 self._meter.note(snapshot.at.wall, None)
@@ -187,14 +139,14 @@ class RackMonitor:
             )
         )  # fmt: skip
 
-    def readings(self, now: Instant) -> tuple[Reading, ...]:
+    def frame(self, now: Instant) -> Frame:
         """The rack's own series. They change with each second and each answer, and are made no more often."""
-        if not self._options.adds_up:
-            return ()
         with self._lock:
+            if not self._options.adds_up:
+                return self._configured.frame(now)
             key = (floor(now.wall), self._changes)
             if self._made[0] != key:
-                self._made = (key, tuple(self._make_readings(now)))
+                self._made = (key, self._framer.frame((*self._configured.readings, *self._make_readings(now))))
             return self._made[1]
 
     def foreign(self, now: Instant) -> tuple[Reading, ...]:
@@ -307,6 +259,15 @@ class RackMonitor:
             limits[NODES] = float(self._peers.nodes)
         return limits
 
+    def _take(self, options: RackOptions) -> None:
+        """Go by other numbers."""
+        self._options = options
+        self._configured = ConfiguredRack(options)
+        self._changes += 1
+        self._meter.patience = options.patience
+        self._bound_peers()
+        self._heats.configure(options.breakers)
+
     def _begin(self) -> None:
         """A rack of which nothing is known yet."""
         self._ledger = PowerLedger()
@@ -353,13 +314,17 @@ class RackMonitor:
             return False
         return (self._finder.looked and self._peers.tried) or now.mono > self._settled_by
 
-    def _find_power(self, readings: Sequence[Reading]) -> Reading | None:
-        """What the node draws, measured rather than estimated; it is mostly where it was in the last snapshot."""
-        place, series = self._found
-        if place < len(readings) and readings[place].series is series:
-            return readings[place]
+    def _find_power(self, frames: Sequence[Frame]) -> Reading | None:
+        """What the node draws, measured rather than estimated."""
         found = None
-        for place, reading in enumerate(readings):
-            if reading[0].metric is NODE_POWER and (found is None or reading.labels != ESTIMATE):
-                found, self._found = reading, (place, reading.series)
+        places_of = self._power_places.of([frame.layout for frame in frames])
+        for (layout, values), places in zip(frames, places_of, strict=True):
+            for place in places:
+                reading = Reading(layout.series[place], values[place])
+                if found is None or reading.labels != ESTIMATE:
+                    found = reading
         return found
+
+
+def _power_places(layout: Layout) -> tuple[int, ...]:
+    return tuple(place for place, series in enumerate(layout.series) if series.metric is NODE_POWER)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from agent.catalogue import BY_NAME
-from agent.model import Labels, Rack, Reading, Series
+from agent.model import Frame, Framer, Instant, Labels, Rack, Reading, Series
 from agent.rack.agreement import BUDGET, FEEDS
 from agent.rack.heat import State
 from agent.rack.peer_errors import PeerFault
 from agent.rack.peer_messages import Report
 from agent.rack.peers import Peer
 from agent.rack.power_ledger import Sum
+from agent.rack.rack_options import RackOptions
 
 
 class RackSeries:
@@ -99,6 +100,29 @@ class RackSeries:
             series = Series(BY_NAME[f"coldplate_rack_{name}"], self._rack, labels)
         self._series[key] = series
         return Reading(series, value)
+
+
+class ConfiguredRack:
+    """What the configuration says of the rack: nothing of it changes until it is read again."""
+
+    def __init__(self, options: RackOptions) -> None:
+        self.readings = tuple(_configured(options)) if options.name else ()
+        self._frame = Framer().frame(self.readings)
+
+    def frame(self, now: Instant) -> Frame:
+        """The same one at any moment."""
+        del now
+        return self._frame
+
+
+def _configured(options: RackOptions) -> Iterator[Reading]:
+    rack = Rack(options.name)
+    if options.budget is not None:
+        yield Reading(Series(BY_NAME["coldplate_rack_power_budget_watts"], rack), options.budget)
+    if options.nodes_expected is not None:
+        yield Reading(Series(BY_NAME["coldplate_rack_nodes_expected"], rack), options.nodes_expected)
+    for feed, limit in options.feeds:
+        yield Reading(Series(BY_NAME["coldplate_rack_feed_limit_watts"], rack, (("feed", feed),)), limit)
 
 
 class Limits:

@@ -9,16 +9,6 @@ from agent.sampler.estimate import DEFAULT, Coefficients
 
 
 @dataclass(frozen=True, slots=True)
-class RackSettings:
-    """The rack that feeds this node; None where it was not configured. `feeds` are supplies and their limits."""
-
-    name: str
-    power_budget: float | None = None
-    nodes_expected: int | None = None
-    feeds: tuple[tuple[str, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """Periods of the lanes, the deadline of a device's answer, and the span of rolling statistics."""
 
@@ -30,7 +20,6 @@ class Settings:
     expected_gpus: int | None = None
     estimate: Coefficients | None = DEFAULT
     """How node power is estimated where nothing measures it; None: not at all."""
-    rack: RackSettings | None = None
 
     def period(self, lane: Lane) -> float:
         """Seconds between two samples of a lane; events come with the fast one."""

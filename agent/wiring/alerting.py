@@ -24,12 +24,12 @@ from agent.wiring.state_directory import drill_file
 from alerts import packs
 from alerts.engine import Ruleset
 from alerts.group_evaluator import TemplateContext
-from alerts.notify.alertmanager import Alertmanager
+from alerts.notify.delivery import HttpReceiver
 from alerts.notify.journal import find_journal
 from alerts.notify.log import LogReceiver
 from alerts.notify.receiver import Receiver
+from alerts.notify.receiver_kinds import RECEIVERS, ReceiverKind
 from alerts.notify.target import ReceiverTarget
-from alerts.notify.webhook import Webhook
 from alerts.overrides import Override, OverrideError, apply
 from alerts.promql.labels import make_labels
 from alerts.rulefile import RuleFile, RuleFileError
@@ -37,7 +37,7 @@ from alerts.runbook_links import lead_to
 
 log = logging.getLogger("coldplate.rules")
 
-Key = tuple[type, ReceiverTarget, str]
+Key = tuple[ReceiverKind, ReceiverTarget, str]
 
 
 class Receivers:
@@ -47,29 +47,25 @@ class Receivers:
         self._clock = clock
         self._threads = threads or Threads()
         self._log = LogReceiver(find_journal(os.environ))
-        self._known: dict[Key, Alertmanager | Webhook] = {}
+        self._known: dict[Key, HttpReceiver] = {}
 
     def make(self, config: Config, external_url: str) -> tuple[Receiver, ...]:
         """The receivers that the configuration names. Raises ConfigError."""
         notify = config.notify
-        keys = [
-            *_keys("alertmanager", Alertmanager, notify.alertmanager, external_url),
-            *_keys("webhook", Webhook, notify.webhook, external_url),
-        ]
+        keys = [key for kind in RECEIVERS for key in _keys(kind, getattr(notify, kind.name), external_url)]
         made = {key: self._known.get(key) or self._begin(key) for key in keys}
         self._known = made
         return (*((self._log,) if notify.log else ()), *made.values())
 
-    def _begin(self, key: Key) -> Alertmanager | Webhook:
+    def _begin(self, key: Key) -> HttpReceiver:
         kind, target, external_url = key
         try:
-            receiver: Alertmanager | Webhook = kind(target, self._clock, external_url, threads=self._threads)
+            return kind(target, self._clock, external_url, threads=self._threads)
         except ValueError as error:
-            raise ConfigError(f"notify.{kind.__name__.lower()}: {error}") from error
-        return receiver
+            raise ConfigError(f"notify.{kind.name}: {error}") from error
 
 
-def _keys(name: str, kind: type, config: ReceiverConfig, external_url: str) -> list[Key]:
+def _keys(kind: ReceiverKind, config: ReceiverConfig, external_url: str) -> list[Key]:
     common = msgspec.structs.asdict(config)
     urls = common.pop("urls")
     keys: list[Key] = []
@@ -77,7 +73,7 @@ def _keys(name: str, kind: type, config: ReceiverConfig, external_url: str) -> l
         try:
             keys.append((kind, ReceiverTarget(url, **common), external_url))
         except ValueError as error:
-            raise ConfigError(f"notify.{name}: {error}") from error
+            raise ConfigError(f"notify.{kind.name}: {error}") from error
     return keys
 
 

@@ -15,8 +15,9 @@ from agent.model import Instant
 from agent.rack.access import Access
 from agent.rack.breaker import CLASSES, electronic
 from agent.rack.heat import Breaker
-from agent.rack.monitor import RackMonitor, RackOptions
+from agent.rack.monitor import RackMonitor
 from agent.rack.peers import Member
+from agent.rack.rack_options import RackOptions
 from agent.rack.targets import MOST, parse_entry
 from agent.wiring.node_identity import SCRAPE_JOB, instance, rack_name
 

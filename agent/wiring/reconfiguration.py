@@ -10,7 +10,8 @@ from agent.config.schema_fields import fields_of
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
 from agent.daemon.sampling import SamplingLoop
 from agent.model import Lane
-from agent.rack.monitor import RackMonitor, RackOptions
+from agent.rack.monitor import RackMonitor
+from agent.rack.rack_options import RackOptions
 from agent.wiring.alerting import Receivers, load_alerting
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.peering import load_rack

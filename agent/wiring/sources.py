@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
-import msgspec
-
-from agent.backends.host import HostBackend
-from agent.backends.infiniband import InfinibandBackend
-from agent.backends.jobs import JobsBackend, JobSettings
-from agent.backends.kmsg import DeviceReader, KmsgBackend, inherited
-from agent.backends.power import PowerBackend, RedfishSettings
-from agent.backends.protocol import BackendProtocol
-from agent.backends.topology import TopologyBackend
-from agent.config.schema import BackendsConfig, Config, ConfigError
+from agent.backends.registration import BackendContext, make_backends
+from agent.config.schema import Config, ConfigError
 from agent.daemon.hub import Hub
 from agent.daemon.sampling import SamplingLoop, Teller
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
-from agent.model import GpuIdentity, Reading
 from agent.sampler.estimate import Coefficients
 from agent.sampler.inventory import Inventory, Save
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import RackSettings, Settings
+from agent.sampler.settings import Settings
 from agent.wiring.command_line import DEFAULT_SCENARIO, CommandLineOptions, scenario_of
-from agent.wiring.node_identity import rack_name
 from agent.wiring.state_directory import state_file
 from agent.worker.supervisor import Supervisor, WorkerOptions
 
 log = logging.getLogger("coldplate")
 
+AUTOMATIC = "nvml"
+"""The family of devices that is read where nobody names one."""
+
 
 def load_settings(config: Config) -> Settings:
     """The sampler's part of the configuration."""
-    sampling, rack = config.sampling, config.rack
-    name = rack_name(config)
+    sampling = config.sampling
     wanted = config.backends.estimate
     return Settings(
         fast=sampling.fast,
@@ -46,7 +37,6 @@ def load_settings(config: Config) -> Settings:
         window=sampling.window,
         expected_gpus=config.backends.expected_gpus,
         estimate=Coefficients(wanted.factor, wanted.per_gpu) if "estimate" in config.backends.power else None,
-        rack=RackSettings(name, rack.power_budget, rack.nodes_expected, tuple(rack.feeds.items())) if name else None,
     )
 
 
@@ -59,90 +49,43 @@ def make_sampling_loop(
     threads: Threads | None = None,
 ) -> SamplingLoop:
     """The loop over all sources of the configuration; `save` has the inventory written. Raises ConfigError."""
-    devices = "synthetic" if config.backends.devices == "synthetic" else "nvml"
     has_driver = config.backends.devices not in ("synthetic", "none")
     kept = state_file(config, "inventory.state") if has_driver else None
     if kept is None and has_driver:
         log.info("no state directory: GPUs that go missing while the agent is down will not be noticed")
     inventory = Inventory(kept, save)
-    sampler = Sampler(load_settings(config), inventory, devices)
-    backends = _backends(config, options, lambda: list(inventory.gpus.values()))
-    if has_driver and config.jobs.sources:
-        backends.append(_jobs(config, options, hub, sampler))
-    return SamplingLoop(sampler, _supervisor(config, options), backends, clock, hub, tellers, threads)
+    sampler = Sampler(load_settings(config), inventory, family_of(config))
+    context = BackendContext(
+        config,
+        options.sysfs,
+        options.procfs,
+        gpus=lambda: list(inventory.gpus.values()),
+        processes=sampler.processes,
+        readings=lambda: () if hub.latest is None else hub.latest,
+    )
+    return SamplingLoop(sampler, _supervisor(config, options), make_backends(context), clock, hub, tellers, threads)
+
+
+def family_of(config: Config) -> str:
+    """The family of devices that is read."""
+    devices = config.backends.devices
+    return AUTOMATIC if devices in ("auto", "none") else devices
 
 
 def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | None:
     """Who keeps the device worker; None where no devices are read."""
     if config.backends.devices == "none":
         return None
-    synthetic = config.backends.devices == "synthetic"
+    family = family_of(config)
     return Supervisor(
         WorkerOptions(
-            source="synthetic" if synthetic else "nvml",
-            scenario=checked_scenario(config) if synthetic else "",
+            source=family,
+            scenario=checked_scenario(config) if family == "synthetic" else "",
             epoch=clock().mono,
             log_level=options.log_level,
             log_format=options.log_format,
         )
     )
-
-
-def _backends(
-    config: Config, options: CommandLineOptions, gpus: Callable[[], list[GpuIdentity]]
-) -> list[BackendProtocol]:
-    """The sources of the main process. A synthetic node brings its own ports, power and kernel log."""
-    wanted = config.backends
-    made: list[BackendProtocol] = []
-    if wanted.host:
-        made.append(HostBackend(str(options.procfs), str(options.sysfs)))
-    if wanted.devices == "synthetic":
-        return made
-    if wanted.infiniband:
-        made.append(InfinibandBackend(options.sysfs))
-    if wanted.devices != "none":
-        made.append(_kernel_log())
-        made.append(TopologyBackend(options.sysfs, gpus))
-    if set(wanted.power) - {"estimate"}:
-        made.append(PowerBackend(wanted.power, str(options.sysfs), redfish=bmc_of(wanted)))
-    return made
-
-
-def _jobs(config: Config, options: CommandLineOptions, hub: Hub, sampler: Sampler) -> JobsBackend:
-    """Attribution of GPUs to jobs, from what the worker last saw running on them. Raises ConfigError."""
-
-    def readings() -> Sequence[Reading]:
-        return () if hub.latest is None else hub.latest.readings
-
-    return JobsBackend(options.procfs, sampler.processes, readings, jobs_config(config))
-
-
-def jobs_config(config: Config) -> JobSettings:
-    """How jobs are found. Raises ConfigError."""
-    folder = config.jobs.mapping_dir
-    try:
-        found = None if folder is None else Path(folder)
-        return JobSettings(config.jobs.sources, found, config.jobs.trust_environment)
-    except ValueError as error:
-        raise ConfigError(f"jobs.{error}") from error
-
-
-def _kernel_log() -> KmsgBackend:
-    """The kernel log: handed over as standard input by systemd, else opened."""
-    if inherited(0):
-        return KmsgBackend("standard input", lambda path: DeviceReader(path, 0))
-    return KmsgBackend()
-
-
-def bmc_of(wanted: BackendsConfig) -> RedfishSettings | None:
-    """The BMC to ask, if one is configured. Raises ConfigError."""
-    redfish = wanted.redfish
-    if redfish is None or "redfish" not in wanted.power:
-        return None
-    try:
-        return RedfishSettings(**msgspec.structs.asdict(redfish))
-    except ValueError as error:
-        raise ConfigError(f"backends.redfish: {error}") from error
 
 
 def faults_to_come(scenario: str, wall: float) -> list[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agent.backends.jobs import jobs_config
+from agent.backends.power import bmc_of
 from agent.config.schema import Config, ConfigError
 from agent.config.texts import listen_address
 from agent.wiring.peering import load_rack
-from agent.wiring.sources import bmc_of, checked_scenario, jobs_config
+from agent.wiring.sources import checked_scenario
 from exporters.routes import is_reserved
 from exporters.selection import SeriesSelection
 

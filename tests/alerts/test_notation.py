@@ -37,6 +37,8 @@ def test_steps_add_up_with_their_rounding() -> None:
 
 def test_stale_is_the_marker_and_nan_is_a_value() -> None:
     stale, nan = notation.values("stale NaN")
+    assert stale is not None
+    assert nan is not None
     assert is_stale(stale)
     assert math.isnan(nan)
     assert not is_stale(nan)

@@ -166,7 +166,7 @@ def test_any_number_can_take_the_place_of_any_other(old: float, new: float) -> N
     text = f"groups: [{{name: g, rules: [{{alert: A, expr: 'vector({old!r})'}}]}}]"
     override = Override(thresholds=((old, new),))
     (file,) = apply([rulefile.parse(text, "f")], (), {"A": override}, default_step=60.0)
-    (sample,) = alerts(file, "A")[0].query.evaluate(Storage(), 0.0)  # type: ignore[misc]  # a vector, by the query
+    (sample,) = alerts(file, "A")[0].query.evaluate(Storage(), 0.0)
     assert sample.value == new
 
 
@@ -175,7 +175,7 @@ def test_a_number_of_a_query_has_the_value_that_the_query_has(value: float) -> N
     for text in (repr(value), f"{value:e}", f"{value:E}"):
         ((offset, found, read),) = number_literals(text)
         assert (offset, found) == (0, text)
-        assert read == compile_query(text).evaluate(Storage(), 0.0).value  # type: ignore[union-attr]  # a scalar
+        assert read == compile_query(text).evaluate(Storage(), 0.0).value
 
 
 def test_an_expression_takes_the_place_of_the_query() -> None:

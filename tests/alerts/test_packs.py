@@ -81,7 +81,7 @@ def test_the_default_step_is_that_of_subqueries_that_name_none(folder: Path) -> 
     (file,) = packs.load_all(["a.yml"], folder, 15.0)
     from alerts.promql import Storage
 
-    (sample,) = file.groups[0].rules[0].query.evaluate(Storage(), 60.0)  # type: ignore[misc]  # a vector, by the query
+    (sample,) = file.groups[0].rules[0].query.evaluate(Storage(), 60.0)
     assert sample.value == 4.0
 
 

@@ -65,7 +65,7 @@ def main(history: int, repeats: int) -> int:
     for _ in range(repeats):
         later += 1.0
         began = time.thread_time()
-        engine.windows.take(snapshot.readings, later)
+        engine.windows.take(snapshot.frames, later)
         between = time.thread_time()
         for _, group in engine.groups():
             assert not group.evaluate(engine.windows, later).failures

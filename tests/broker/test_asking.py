@@ -57,7 +57,7 @@ def test_an_absent_broker_is_named_with_its_remedy(tmp_path: Path) -> None:
         client.power_reading()
 
 
-def answering(path: Path, reply: Callable[[socket.socket], None]):
+def answering(path: Path, reply: Callable[[socket.socket], object]):
     """A server that takes one connection after the other and does with it what a test wants."""
 
     def work(listener: socket.socket) -> None:

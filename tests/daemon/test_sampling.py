@@ -16,7 +16,7 @@ from agent.backends.protocol import BackendProtocol, BackendSample, ChannelError
 from agent.daemon.hub import Hub
 from agent.daemon.sampling import LATE_SECONDS, SamplingLoop, Teller
 from agent.daemon.systemd import Notifier
-from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Snapshot, Xid
+from agent.model import EMPTY_FRAME, Frame, Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Snapshot, Xid
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
@@ -144,10 +144,10 @@ def test_the_heartbeat_stops_when_the_loop_stands_still() -> None:
     still = threading.Event()
 
     class Stubborn:
-        def readings(self, _now: Instant) -> tuple[Reading, ...]:
+        def frame(self, _now: Instant) -> Frame:
             if still.is_set():
                 time.sleep(1.5)
-            return ()
+            return EMPTY_FRAME
 
     engine = Rig(Settings(fast=0.1), tellers={"standing still": Stubborn()}).loop
     loop = threading.Thread(target=engine.run)
@@ -216,7 +216,7 @@ class ScriptedWorker:
             if self.lost:
                 self._messages.append(ChannelError("GPU-0", lane, now, Reason.LOST, "fell off the bus"))
             else:
-                self._messages.append(LaneSample("GPU-0", lane, now, 0.001, 1, (), ()))
+                self._messages.append(LaneSample("GPU-0", lane, now, 0.001, 1, EMPTY_FRAME, ()))
         return True
 
     def receive(self, now: float) -> list[Message]:
@@ -251,7 +251,7 @@ class Failing:
     def __init__(self) -> None:
         self.asked = 0
 
-    def readings(self, _now: Instant) -> tuple[Reading, ...]:
+    def frame(self, _now: Instant) -> Frame:
         self.asked += 1
         raise ZeroDivisionError
 

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from tests.servers import ended
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def coldplate(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+def coldplate(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "agent.cli", *arguments],
         capture_output=True,
@@ -263,6 +264,18 @@ def test_once_prints_an_exposition_or_json_and_writes_a_textfile(tmp_path: Path)
     target = tmp_path / "coldplate.prom"
     assert coldplate("once", "--backend", "none", "--textfile", str(target)).returncode == 0
     assert "coldplate_node_memory_total_bytes" in target.read_text()
+
+
+def test_once_shows_what_is_configured_of_the_rack(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("rack: {name: r12, power_budget: 40.8kW, nodes_expected: 1, feeds: {a: 30kW}, peers: ['n2:1']}\n")
+    text = coldplate("once", "--config.file", str(file), "--backend", "none").stdout
+    shown = {line for line in text.splitlines() if line.startswith("coldplate_rack_")}
+    assert shown == {
+        'coldplate_rack_power_budget_watts{rack="r12"} 40800.0',
+        'coldplate_rack_nodes_expected{rack="r12"} 1',
+        'coldplate_rack_feed_limit_watts{rack="r12",feed="a"} 30000.0',
+    }
 
 
 def test_help_and_version_are_there() -> None:

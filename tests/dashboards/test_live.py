@@ -6,6 +6,7 @@ import math
 import re
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_every_column_of_a_table_has_every_row(server: tuple[Server, list[str]],
     for panel in load()[name].panels():
         if panel["type"] == "table":
             columns = rows(server, name, panel["title"])
-            missing = {row for column in columns.values() for row in column} - set.intersection(
+            missing = {row for column in columns.values() for row in column} - set[Any].intersection(
                 *map(set, columns.values())
             )
             assert not missing, f"{panel['title']}: {columns}"

@@ -325,7 +325,7 @@ def test_long_texts_are_read_in_linear_time() -> None:
 def test_a_label_that_is_too_long_for_an_expression_costs_the_rule_alone() -> None:
     """And not the whole round, in which the windows ask who reads the series."""
     rules = ruleset("{alert: Long, expr: 'm{x=~\".{900}y\"}'}, {alert: Fine, expr: 'm{x=~\"z+\"}'}")
-    windows = Windows(Needs(rules.groups), {}, 1.0)
+    windows = Windows(Needs(rules.groups), (), 1.0)
     windows.append(make_labels({"x": "z" * 5000}, "m"), 100.0, 1.0)
     outcome = GroupEvaluator(rules.groups[0]).evaluate(windows, 100.0)
     assert [(failure.rule, "too long; the limit" in failure.error) for failure in outcome.failures] == [("Long", True)]
@@ -391,7 +391,7 @@ def test_what_is_kept_is_counted_over_a_reload_and_given_back() -> None:
 
 
 def test_what_no_rule_reads_leaves_little_behind() -> None:
-    windows = Windows(Needs(()), {}, 1.0)
+    windows = Windows(Needs(()), (), 1.0)
     for number in range(30_000):
         windows.append(make_labels({"at": str(number)}, "r"), 100.0, 1.0)
     assert (len(windows), len(windows._unread)) < (1, 10_001)
@@ -423,7 +423,7 @@ class Rounds:
             self.spent += int(matchers[0].value[1:]) / 1000
             return reads(matchers, *arguments)
 
-        self.engine.windows.newest = newest  # type: ignore[method-assign]
+        self.engine.windows.newest = newest  # type: ignore[method-assign, assignment]
         self.now = 0.0
         self.longest = 0.0
 
@@ -484,7 +484,7 @@ def test_a_round_ends_after_the_rule_at_hand_when_the_daemon_stops() -> None:
         run.halted = True
         return reads(*arguments)
 
-    run.engine.windows.newest = halting  # type: ignore[method-assign]
+    run.engine.windows.newest = halting  # type: ignore[method-assign, assignment]
     assert [rules for ((_, rules, _),) in run.rounds(1).values()] in ([("a0",)], [("a1",)], [("a2",)], [("b0",)])
 
 

@@ -27,9 +27,11 @@ from agent.model import (
     Snapshot,
 )
 from exporters.http_messages import Request
-from exporters.routes import RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
 from tests.asking import ask
 from tests.exporters.conftest import reading
+from tests.frames import frame_of, snapshot_of
 
 NOW = 1_700_000_000.0
 GPUS = [Gpu(str(number), f"GPU-{number:08x}") for number in range(8)]
@@ -86,7 +88,7 @@ def page(
     ready: tuple[bool, str] = (True, "fresh"),
     query: str = "",
 ) -> str:
-    snapshot = Snapshot(1, Instant(100.0, NOW), tuple(readings), reports)
+    snapshot = snapshot_of(1, Instant(100.0, NOW), tuple(readings), reports)
     view = RouteContext(
         latest=lambda: snapshot,
         readiness=lambda: ready,
@@ -323,8 +325,8 @@ def test_every_sign_of_trouble_is_a_word_too() -> None:
 
 def test_what_a_scrape_leaves_out_is_looked_at_all_the_same() -> None:
     """The overview is of the node, and a GPU that is lost is lost whatever the server asks for."""
-    whole = Snapshot(1, Instant(100.0, NOW), tuple(node(lost(3))))
-    scraped = replace(whole, readings=tuple(each for each in whole.readings if "power" in each.metric.name))
+    whole = snapshot_of(1, Instant(100.0, NOW), tuple(node(lost(3))))
+    scraped = replace(whole, frames=(frame_of(each for each in whole.readings if "power" in each.metric.name),))
     view = RouteContext(lambda: scraped, lambda: (True, ""), lambda: 100.0, "n", "1", whole=lambda: whole)
     text = ask(Routes(view), Request("GET", "/")).body.decode()
     assert banner(text)[2][0].startswith("7 of 8 GPUs answer, missing: GPU 3")
@@ -339,7 +341,7 @@ def test_the_page_reads_the_snapshot_once_whatever_is_asked_of_it() -> None:
     def latest() -> Snapshot:
         nonlocal count
         count += 1
-        return Snapshot(1, Instant(100.0, NOW), tuple(node()))
+        return snapshot_of(1, Instant(100.0, NOW), tuple(node()))
 
     view = RouteContext(latest=latest, readiness=lambda: (True, ""), clock=lambda: 100.0, node="n", version="1")
     site = Routes(replace(view))

@@ -250,7 +250,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 plain_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
-    | st.text(st.characters(exclude_categories=("Cs",)), max_size=10),
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc<~1", max_size=4), inner, max_size=4),
     max_leaves=20,
 )  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 from agent.backends.protocol import BackendSample
 from agent.catalogue import metric
 from agent.catalogue.infiniband import PORT_UP, STATE_ID
-from agent.model import Gap, Instant, Lane, Reason
+from agent.model import Gap, Instant, Lane, Reading, Reason
 
 BROKEN = (
     ("vl15_dropped_total", Reason.UNSUPPORTED, "VL15_dropped: Is a directory"),
@@ -144,7 +144,8 @@ def node(unpack) -> Node:
 def of(sample: BackendSample, device: str = "mlx5_0") -> dict[str, float | Reason]:
     """What a sample says of one device: a value or a reason, by the row's suffix."""
     said: dict[str, float | Reason] = {}
-    for each in [*sample.readings, *sample.gaps]:
+    found: list[Reading | Gap] = [*sample.readings, *sample.gaps]
+    for each in found:
         if each.entity.device == device:
             suffix = each.metric.name.removeprefix("coldplate_infiniband_")
             assert suffix not in said, f"{suffix} is both there and missing"

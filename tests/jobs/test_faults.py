@@ -18,8 +18,9 @@ from agent.backends.jobs.job_files import read_file
 from agent.backends.jobs.procstat import parse_boot, parse_stat, parse_uid
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.job_variables import KEYS
-from agent.model import Instant, Reason, Snapshot
+from agent.model import Instant, Reason
 from exporters.encoder import Encoder, Format
+from tests.frames import snapshot_of
 from tests.jobs.rig import Rig
 
 SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
@@ -217,7 +218,7 @@ def test_names_that_need_escaping_arrive_whole_on_the_page(rig: Rig) -> None:
 
 
 def page_of(rig: Rig) -> str:
-    snapshot = Snapshot(1, Instant(0.0, 0.0), tuple(rig.sample.readings))
+    snapshot = snapshot_of(1, Instant(0.0, 0.0), tuple(rig.sample.readings))
     return Encoder().render(snapshot, Format.TEXT, 0.0).decode()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("options", "remedy"), BAD, ids=str)
-def test_what_could_not_work_is_refused(options: dict[str, object], remedy: str) -> None:
+def test_what_could_not_work_is_refused(options: dict[str, Any], remedy: str) -> None:
     with pytest.raises(ValueError) as told:
         ReceiverTarget(**options)
     assert remedy in str(told.value)

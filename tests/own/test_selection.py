@@ -8,9 +8,10 @@ from agent.catalogue import BY_NAME, ROWS
 from agent.commands.rules.advice import SUMS
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
-from agent.model import Gpu, Instant, Node, NvLink, Reading, Series, Shown, Snapshot
+from agent.model import Gpu, Instant, Node, NvLink, Reading, Series, Shown
 from agent.wiring.start_checks import check
 from exporters.selection import SeriesSelection
+from tests.frames import snapshot_of
 
 GPU = Gpu("0", "GPU-0")
 LINK_ERRORS = BY_NAME["coldplate_nvlink_errors_total"]
@@ -30,7 +31,7 @@ READINGS = (
     missing(SYMBOLS.name),
 )
 POWER, QUIET, NOISY, SYMBOL, GAP, GAP_OF_DETAIL = range(len(READINGS))
-SNAPSHOT = Snapshot(1, Instant(0.0, 0.0), READINGS)
+SNAPSHOT = snapshot_of(1, Instant(0.0, 0.0), READINGS)
 
 
 @pytest.mark.parametrize(

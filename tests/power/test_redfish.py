@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -206,7 +207,7 @@ def test_a_password_file_that_is_missing_is_named(controller, source, tmp_path: 
         ({"url": "http://bmc", "username": "u", "password_file": "/p"}, "in clear"),
     ],
 )
-def test_a_configuration_that_cannot_work_or_would_leak_is_refused(options: dict[str, str], text: str) -> None:
+def test_a_configuration_that_cannot_work_or_would_leak_is_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text) as told:
         RedfishSettings(**options)
     assert "secret" not in str(told.value)

@@ -196,7 +196,7 @@ def test_a_password_in_an_entry_is_refused_and_never_repeated(
     path.write_text(json.dumps([{"targets": [text]}]))
     finder(Names(), tmp_path, str(path)).refresh()
     (record,) = caplog.records
-    assert "sec" not in f"{record.getMessage()} {record.facts}"
+    assert "sec" not in f"{record.getMessage()} {vars(record)['facts']}"
 
 
 @pytest.mark.parametrize("text", ["peers@r12.yml", "/etc/peers@r12", "./a@b:c.json"])
@@ -217,7 +217,9 @@ def test_a_fifo_in_the_place_of_a_file_of_peers_holds_nobody_up(
     found = finder(Names(), tmp_path, str(path))
     for _ in range(3):
         assert names_of(found) == []
-    assert [record.facts["problem"] for record in caplog.records] == ["is a FIFO, not a file; give a regular file"]
+    assert [vars(record)["facts"]["problem"] for record in caplog.records] == [
+        "is a FIFO, not a file; give a regular file"
+    ]
     path.unlink()
     path.write_text("- targets: ['10.0.0.9:1']")
     assert names_of(found) == ["10.0.0.9:1"]

@@ -10,7 +10,6 @@ from agent.config.reading import parse
 from agent.config.schema import ConfigError
 from agent.rack.targets import FileEntry, HostEntry
 from agent.wiring.peering import load_rack
-from agent.wiring.sources import load_settings
 from agent.wiring.start_checks import check
 
 
@@ -43,6 +42,4 @@ rack: {peers: ['n1:1', 'n1:1', peers.json], nodes_expected: 4, node_nameplate: 1
     options = load_rack(config, Path("/etc/coldplate"), 3.0)
     assert options.entries == (HostEntry("n1", 1), FileEntry(Path("/etc/coldplate/peers.json")))
     assert (options.name, options.nodes_expected, options.nameplate, options.patience) == ("r1", 4, 10_200.0, 3.0)
-    settings = load_settings(config).rack
-    assert settings is not None
-    assert (settings.name, settings.feeds) == ("r1", (("a", 30_000.0), ("b", 31_000.0)))
+    assert options.feeds == (("a", 30_000.0), ("b", 31_000.0))

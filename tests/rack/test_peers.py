@@ -18,7 +18,7 @@ from agent.rack.targets import PeerTarget
 
 OWN = Member("r1", "", "own-run-0", "n1:19400", "coldplate")
 START = Instant(50.0, 1_000.2)
-REPORT = {
+REPORT: dict[str, Any] = {
     "version": 1, "rack": "r1", "cluster": "", "run": "run-of-n2", "instance": "n2:19400", "job": "coldplate",
     "now": 1_000.25, "last": 1000, "watts": [500.0, 600.0], "source": "ipmi",
 }  # fmt: skip

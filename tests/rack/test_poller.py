@@ -17,9 +17,10 @@ import trustme
 
 from agent.rack.access import Access
 from agent.rack.finder import Finder
-from agent.rack.monitor import RackMonitor, RackOptions
+from agent.rack.monitor import RackMonitor
 from agent.rack.peers import Member
 from agent.rack.poller import TIMEOUT_SECONDS
+from agent.rack.rack_options import RackOptions
 from agent.rack.targets import parse_entry
 
 RUN = "own-run-0"
@@ -46,7 +47,7 @@ def watch(rack: Any) -> Iterator[Callable[..., RackMonitor]]:
 def failures(made: RackMonitor, rack: Any) -> dict[str, dict[str, float]]:
     """Failures by peer and reason; peers that are up have none."""
     found: dict[str, dict[str, float]] = {}
-    for reading in made.readings(rack.clock()):
+    for reading in made.frame(rack.clock()).readings:
         labels = dict(reading.labels)
         if reading.metric.name == "coldplate_rack_peer_failures_total":
             found.setdefault(labels["peer"], {})[labels["reason"]] = reading.value
@@ -57,7 +58,7 @@ def failures(made: RackMonitor, rack: Any) -> dict[str, dict[str, float]]:
 
 def value(made: RackMonitor, rack: Any, name: str) -> float | None:
     return next(
-        (each.value for each in made.readings(rack.clock()) if each.metric.name == f"coldplate_rack_{name}"), None
+        (each.value for each in made.frame(rack.clock()).readings if each.metric.name == f"coldplate_rack_{name}"), None
     )
 
 

@@ -246,7 +246,7 @@ def test_a_hang_is_told_once_and_its_end_once(track, caplog) -> None:
         one.cure()
         for _ in range(3):
             one.round()
-    told = [(record.levelname, record.facts["path"]) for record in caplog.records]  # type: ignore[attr-defined]
+    told = [(record.levelname, record.facts["path"]) for record in caplog.records]
     assert told == [("WARNING", "0/1"), ("INFO", "0/1")]
 
 

@@ -17,6 +17,7 @@ from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import MOST, Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
+from tests.frames import frame_of
 
 POWER = BY_NAME["coldplate_gpu_power_watts"]
 FACTS = LoopFacts()
@@ -45,7 +46,7 @@ class Rig:
     def sample(self, at: float, *identities: GpuIdentity) -> None:
         for each in identities:
             reading = Reading(Series(POWER, each.gpu), 500.0)
-            self.sampler.take_lane(LaneSample(each.gpu.uuid, Lane.FAST, at, 0.001, 7, (reading,), ()))
+            self.sampler.take_lane(LaneSample(each.gpu.uuid, Lane.FAST, at, 0.001, 7, frame_of((reading,)), ()))
 
     def see(self, at: float) -> Snapshot:
         return self.sampler.snapshot(Instant(at, 1e9 + at), FACTS)

@@ -28,7 +28,7 @@ def gpu(number: int, uuid: str = "", serial: str = "") -> GpuIdentity:
 
 
 def series(presence: Presence, name: str, expected: int | None = None) -> dict[str, float]:
-    rows = presence.readings(0.0, PATIENCE, expected)
+    rows = presence.frame(0.0, PATIENCE, expected).readings
     return {dict(row.series.all_labels).get("uuid", ""): row.value for row in rows if row.metric.name == name}
 
 
@@ -51,7 +51,7 @@ def test_a_swapped_gpu_is_named_and_takes_the_slot(tmp_path: Path, caplog: pytes
     with caplog.at_level(logging.WARNING):
         later.enumerate([gpu(0), gpu(1, "GPU-new", "S9")], None)
     assert "GPU replaced" in caplog.text
-    rows = Presence(later).readings(0.0, PATIENCE, None)
+    rows = Presence(later).frame(0.0, PATIENCE, None).readings
     replaced = [dict(row.series.labels) for row in rows if row.metric.name == "coldplate_gpu_replaced_info"]
     assert replaced == [{"slot": "0000:01:00.0", "serial": "S9", "previous_uuid": "GPU-1", "previous_serial": "S1"}]
     assert set(series(Presence(later), "coldplate_gpu_up")) == {"GPU-0", "GPU-new"}

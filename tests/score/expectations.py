@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.sampler.settings import RackSettings
-
 QUIET = 3600
 """Seconds for which a scenario in which nothing is wrong is played. Its noise repeats: more of it would show little."""
-RACK = RackSettings("r12", 40_800.0, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedRack:
+    """A rack as it is configured on each of its nodes; watts."""
+
+    name: str
+    power_budget: float | None = None
+    nodes_expected: int | None = None
+    feeds: tuple[tuple[str, float], ...] = ()
+
+
+RACK = PlayedRack("r12", 40_800.0, 4)
 """Four nodes of this kind on 40.8 kW, as the scenarios about power assume. Healthy ones stay below 80% of it."""
 
 
@@ -55,7 +65,7 @@ class Expectation:
     seconds: int
     must: tuple[Expected, ...] = ()
     may: tuple[Companion, ...] = ()
-    rack: RackSettings | None = None
+    rack: PlayedRack | None = None
     is_quiet: bool = False
     base: str = ""
     parameters: Mapping[str, float] = field(default_factory=dict)

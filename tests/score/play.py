@@ -10,6 +10,7 @@ A read that would hang, in the synthetic fault of that name, is not made at all:
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +20,18 @@ from agent.backends.synthetic import Scenario, SyntheticSource
 from agent.catalogue import BY_NAME
 from agent.daemon.reloading import LastReload
 from agent.daemon.self_metrics import SelfMetrics
-from agent.model import Alert, Instant, Labels, Lane, Phase, Rack, Reading, Series, Snapshot
+from agent.model import Alert, Framer, Instant, Labels, Lane, Phase, Rack, Reading, Series, Snapshot
+from agent.rack.rack_options import RackOptions
+from agent.rack.series import ConfiguredRack
 from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import RackSettings, Settings
+from agent.sampler.settings import Settings
 from alerts import rulefile
 from alerts.engine import RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.rulefile import RuleFile
+from tests.score.expectations import PlayedRack
 
 RULES = Path(__file__).resolve().parents[2] / "alerts" / "rules"
 EPOCH = 5_000.0
@@ -62,7 +66,7 @@ class Firing:
 class Peers:
     """The other nodes of a rack: all like the one that is played, and in step with it."""
 
-    def __init__(self, rack: RackSettings) -> None:
+    def __init__(self, rack: PlayedRack) -> None:
         self._nodes = rack.nodes_expected or 1
         self._power = Series(RACK_POWER, Rack(rack.name))
         self._reporting = Series(REPORTING, Rack(rack.name))
@@ -75,20 +79,29 @@ class Peers:
         return Reading(self._power, self._nodes * node), Reading(self._reporting, self._nodes)
 
 
+def _configured(rack: PlayedRack | None) -> ConfiguredRack:
+    if rack is None:
+        return ConfiguredRack(RackOptions())
+    return ConfiguredRack(RackOptions(rack.name, rack.nodes_expected, budget=rack.power_budget, feeds=rack.feeds))
+
+
 class Play:
     """A scenario on a synthetic node; every group of the rules evaluated at its own interval."""
 
-    def __init__(self, scenario: Scenario, rules: Sequence[RuleFile], rack: RackSettings | None = None) -> None:
+    def __init__(self, scenario: Scenario, rules: Sequence[RuleFile], rack: PlayedRack | None = None) -> None:
         self._scenario = scenario
         self._second = 0
         self._source = SyntheticSource(scenario, EPOCH)
         self._channels = list(self._source.open(self._now))
-        self._sampler = Sampler(Settings(rack=rack), Inventory(None), self._source.name)
+        self._sampler = Sampler(Settings(), Inventory(None), self._source.name)
         self._self_metrics = SelfMetrics(self._scenario.name, LastReload(WALL))
         self._sampler.enlist([(each.key, each.identity) for each in self._channels], (), self._now.mono)
         self._hangs = [fault for fault in scenario.faults if fault.kind == "hang"]
         self._peers = Peers(rack) if rack is not None else None
+        self._rack = _configured(rack)
         self._rack_power: tuple[Reading, ...] = ()
+        self._rack_framer, self._own_framer = Framer(), Framer()
+        self._framers: defaultdict[tuple[str, Lane], Framer] = defaultdict(Framer)
         self._exposition = Exposition(TARGET)
         self._engine = RuleEngine(Ruleset(tuple(rules)), TARGET, self._now)
         self.firings: list[Firing] = []
@@ -134,7 +147,8 @@ class Play:
         for event in self._source.events(0.0):
             self._sampler.xids.enter(event)
         own = self._exposition.readings(self._engine.reports(), self._engine.windows, ())
-        told = (*self._self_metrics.readings(now), *self._rack_power, *own)
+        rack = self._rack_framer.frame((*self._rack.readings, *self._rack_power))
+        told = (self._self_metrics.frame(now), rack, self._own_framer.frame(own))
         snapshot = self._sampler.snapshot(now, LoopFacts(ticks=self._second + 1, worker_up=True), told)
         self._rack_power = self._peers.sum(snapshot) if self._peers is not None else ()
         return snapshot
@@ -145,8 +159,8 @@ class Play:
         except DeviceError as error:
             self._sampler.take_error(ChannelError(channel.key, lane, now.mono, error.reason, error.detail))
             return
-        readings, gaps = tuple(sample.readings), tuple(sample.gaps)
-        taken = LaneSample(channel.key, lane, now.mono, TOOK, sample.calls, readings, gaps)
+        frame, gaps = self._framers[channel.key, lane].frame(sample.readings), tuple(sample.gaps)
+        taken = LaneSample(channel.key, lane, now.mono, TOOK, sample.calls, frame, gaps)
         self._sampler.take_lane(taken)
         self._sampler.health.enter_lane(self._source.name, taken)
 

@@ -123,15 +123,19 @@ def test_an_exception_that_nobody_foresaw_loses_nothing(
     assert (tmp_path / "state").read_bytes() == b"it"
 
 
-def test_the_end_is_written_and_a_disk_that_hangs_is_not_waited_for(disk: Disk, tmp_path: Path) -> None:
+def test_the_end_is_written_and_a_disk_that_hangs_is_not_waited_for(
+    disk: Disk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     files = StateFiles(Threads())
     files.put(tmp_path / "last", b"words")
     files.stop(WAIT)
     assert (tmp_path / "last").read_bytes() == b"words"
+    assert not caplog.records
     hung = StateFiles(Threads())
     disk.free.clear()
     hung.put(tmp_path / "never", b"")
     hung.stop(0.05)
+    assert len(caplog.records) == 1
     disk.free.set()
 
 

@@ -165,6 +165,29 @@ def test_a_thread_that_the_system_had_no_room_for_is_started_when_there_is(
     assert up(threads) and threads.trouble() == ""
 
 
+def test_a_thread_that_falls_at_once_is_in_trouble(
+    clock: Clock, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have fallen before whoever started it goes on."""
+    real, risen = threading.Thread.start, threading.Event()
+
+    def start(thread: threading.Thread) -> None:
+        real(thread)
+        assert risen.wait(WAIT)
+
+    def work() -> None:
+        if not worker.begun.acquire(blocking=False):
+            worker.begun.release()
+            raise ValueError("at once")
+        risen.set()
+        worker()
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    threads = Threads(clock)
+    threads.begin("work", work, vital=True)
+    assert "ended by ValueError" in threads.trouble() and not up(threads)
+
+
 def still(clock: Clock, patience: float | None, vital: bool, worker: Worker) -> tuple[Threads, KeptThread]:
     threads = Threads(clock)
     kept = threads.begin("work", worker, patience=patience, vital=vital)

@@ -31,7 +31,7 @@ def spare_descriptors() -> int:
     return DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft // 2, DESCRIPTORS)
 
 
-class Layout:
+class FileLayout:
     """For each lane, one leg a device. Belongs to one thread."""
 
     def __init__(self, relay: FileRelay, pread: Pread, descriptors: Callable[[], int]) -> None:

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from agent.backends.file_relay import FileRelay
 from agent.backends.power.hwmon import Hwmon
 from agent.backends.power.ipmi import Ipmi, Transport, open_transport
@@ -30,8 +32,10 @@ from agent.backends.power.rapl import Rapl
 from agent.backends.power.redfish import Redfish, RedfishSettings
 from agent.backends.power.refusals import Refusals
 from agent.backends.protocol import AbsentError, BackendSample
+from agent.backends.registration import BackendContext
 from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
+from agent.config.schema import BackendsConfig, ConfigError
 from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Series
 
 SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
@@ -39,7 +43,26 @@ PATIENCE_SECONDS = 1.0
 """Seconds that a file is waited for: a meter may go through the firmware."""
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
 
-__all__ = ["SOURCES", "PowerBackend", "RedfishSettings"]
+__all__ = ["SOURCES", "PowerBackend", "RedfishSettings", "bmc_of", "make_backend"]
+
+
+def make_backend(context: BackendContext) -> PowerBackend | None:
+    """What measures the node, unless nothing is asked for that does, or it is synthetic. Raises ConfigError."""
+    wanted = context.config.backends
+    if context.synthetic or not set(wanted.power) - {"estimate"}:
+        return None
+    return PowerBackend(wanted.power, str(context.sysfs), redfish=bmc_of(wanted))
+
+
+def bmc_of(wanted: BackendsConfig) -> RedfishSettings | None:
+    """The BMC to ask, if one is configured. Raises ConfigError."""
+    redfish = wanted.redfish
+    if redfish is None or "redfish" not in wanted.power:
+        return None
+    try:
+        return RedfishSettings(**msgspec.structs.asdict(redfish))
+    except ValueError as error:
+        raise ConfigError(f"backends.redfish: {error}") from error
 
 
 class PowerBackend:

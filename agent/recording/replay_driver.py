@@ -8,38 +8,16 @@ never asked while recording is `not supported`, or for a function `not found`.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.return_codes import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TIMEOUT, DriverError
-from tests.hardware.recorder import FORMAT, fill_slot, gpm_samples
+from agent.recording.answer_slots import fill_slot, gpm_samples
+from agent.recording.trace import Trace
 
 FIELDS, GPM, TAKE = "nvmlDeviceGetFieldValues", "nvmlGpmMetricsGet", "nvmlGpmSampleGet"
-
-
-class TraceError(Exception):
-    """The file is no trace that can be played; the text names it and the line."""
-
-
-class Trace:
-    """A trace that was read."""
-
-    def __init__(self, path: Path) -> None:
-        lines = []
-        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            try:
-                lines.append(json.loads(text))
-            except ValueError as error:
-                raise TraceError(f"{path}:{number}: is no JSON: {error}") from error
-        if len(lines) < 3 or lines[0].get("trace") != FORMAT or "shown" not in lines[-1]:
-            raise TraceError(f"{path}: is no whole trace of format {FORMAT}; record it anew with --record")
-        self.provenance: dict[str, Any] = lines[0]
-        self.shown: dict[str, list[str]] = lines[-1]["shown"]
-        self.calls: list[dict[str, Any]] = lines[1:-1]
 
 
 class ReplayDriver:

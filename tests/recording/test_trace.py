@@ -11,10 +11,11 @@ from agent.backends.nvml.arrays import FieldArray
 from agent.backends.nvml.return_codes import DriverError
 from agent.backends.protocol import BackendSample
 from agent.model import Instant
+from agent.recording.pseudonyms import Pseudonyms
+from agent.recording.recording_driver import LeakError, RecordingDriver
+from agent.recording.replay_driver import ReplayDriver
+from agent.recording.trace import Trace, TraceError
 from tests.hardware.node import LANES, Node, families
-from tests.hardware.pseudonyms import Pseudonyms
-from tests.hardware.recorder import LeakError, RecordingDriver
-from tests.hardware.replay import ReplayDriver, Trace, TraceError
 from tests.nvml.fake_driver import LOST, U32, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, b200, h100
 
 MACHINES = [h100, a100, b200]
@@ -126,7 +127,7 @@ def test_a_lost_gpu_is_replayed_as_lost(tmp_path: Path) -> None:
     assert raised.value.code == 15
     other = FieldArray([(9999, 0), (185, 0), (4, 0)])
     replay.call("nvmlDeviceGetFieldValues", again, other)
-    codes = [slot if isinstance(slot, int) else slot.code for slot in other.decode()]  # type: ignore[union-attr]
+    codes = [slot if isinstance(slot, int) else slot.code for slot in other.decode()]
     assert codes == [3, 412_345, 3]
     assert replay.unknown == {("gpu0", (4, 0))}
     with pytest.raises(DriverError) as raised:

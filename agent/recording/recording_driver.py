@@ -1,19 +1,8 @@
-"""Records every driver call with its arguments and its answer, as lines of JSON, without what identifies a machine.
-
-The first line is the provenance. Then one line for each call, in order:
-
-    {"at": 0.1534, "us": 12, "call": "nvmlDeviceGetClockInfo", "args": [{"is": "gpu0"}, 1], "value": 1980}
-
-`at` is seconds since the recording began, `us` how long the call took; `code` stands in place of `value` when
-it ended with an error. Handles and other opaque things are `{"is": NAME}`. A batch of fields has `fields`, the
-(field, scope) pairs, and `slots`: [type, value] each, or the field's own error code; GPM has `metrics` and
-`results`, [code, value] each. The last line lists the metrics that the recorded run showed.
-"""
+"""Records every driver call with its arguments and its answer, without what identifies a machine: see `trace.py`."""
 
 from __future__ import annotations
 
 import json
-import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,52 +11,18 @@ from typing import Any
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import Driver
 from agent.backends.nvml.return_codes import DriverError
-from tests.hardware.pseudonyms import Pseudonyms
-from tests.hardware.spy import HANDLES
+from agent.recording.answer_slots import field_slots, gpm_results, gpm_samples
+from agent.recording.pseudonyms import Pseudonyms
+from agent.recording.trace import FORMAT
 
-FORMAT = 1
-FORMATS = ("<d", "<I4x", "<Q", "<Q", "<q", "<i4x", "<H6x")
-"""How each nvmlValueType_t lies in the eight bytes of a field's value."""
-RECORD = FieldArray.RECORD
-
-Slot = list[int | float] | int
+HANDLES = frozenset(
+    {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetMigDeviceHandleByIndex"}
+)
+"""Calls that answer with a device's handle."""
 
 
 class LeakError(Exception):
     """The trace would hold an identifier; it is not written."""
-
-
-def field_slots(array: FieldArray) -> list[Slot]:
-    """What the library wrote: [type, value], or the field's error code."""
-    slots: list[Slot] = []
-    for i in range(array.count):
-        kind, code = struct.unpack_from("<II", array.buffer, i * RECORD + 24)
-        form = FORMATS[kind] if kind < len(FORMATS) else "<Q"
-        (value,) = struct.unpack_from(form, array.buffer, i * RECORD + 32)
-        slots.append(code or [kind, value])
-    return slots
-
-
-def fill_slot(array: FieldArray, index: int, slot: Slot) -> None:
-    """Write one slot as the library does."""
-    kind, value, code = (3, 0, slot) if isinstance(slot, int) else (int(slot[0]), slot[1], 0)
-    struct.pack_into("<II", array.buffer, index * RECORD + 24, kind, code)
-    struct.pack_into(FORMATS[kind] if kind < len(FORMATS) else "<Q", array.buffer, index * RECORD + 32, value)
-
-
-def gpm_results(array: GpmArray) -> list[list[int | float]]:
-    """[code, value] of each metric."""
-    found: list[list[int | float]] = []
-    for i in range(len(array.ids)):
-        _, code, value = struct.unpack_from("<IId", array.buffer, 24 + i * 40)
-        found.append([code, value])
-    return found
-
-
-def gpm_samples(array: GpmArray) -> tuple[int, int]:
-    """The addresses of the earlier and the later sample."""
-    earlier, later = struct.unpack_from("<QQ", array.buffer, 8)
-    return earlier, later
 
 
 class RecordingDriver:

@@ -1,0 +1,57 @@
+"""What the configuration says of the rack, in the terms of the parts that watch it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+
+from agent.rack.access import Access
+from agent.rack.agreement import BUDGET, FEEDS, NODES
+from agent.rack.heat import Breaker
+from agent.rack.peer_messages import MOST_LIMITS, MOST_NAME
+from agent.rack.targets import Entry
+
+BEYOND_PLATE = 1.5
+"""Times its nameplate that a node is believed to draw: the plate may be a little low."""
+BEYOND_BUDGET = 2.0
+"""Times the rack's budget that a node of unknown nameplate is believed to draw: one alone may overrun a small rack."""
+MOST_FEEDS = MOST_LIMITS - 8
+
+
+@dataclass(frozen=True, slots=True)
+class RackOptions:
+    """What the configuration says of the rack; `name` is empty where there is none, times are in seconds.
+
+    `nodes_expected` is None where the peers are to be counted, `nameplate`, `budget` and the limits of `feeds` are in
+    watts. `patience` is for how long a node's last sample says anything about the present.
+    """
+
+    name: str = ""
+    nodes_expected: int | None = None
+    nameplate: float | None = None
+    entries: tuple[Entry, ...] = ()
+    access: Access = field(default_factory=Access)
+    patience: float = 3.0
+    budget: float | None = None
+    feeds: tuple[tuple[str, float], ...] = ()
+    breakers: tuple[Breaker, ...] = ()
+    failover: float | None = None
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The numbers that all agents of the rack should have alike, but for nodes that were counted."""
+        single = {BUDGET: self.budget, "node_nameplate": self.nameplate, NODES: self.nodes_expected}
+        known = {name: float(value) for name, value in single.items() if value is not None}
+        return known | {f"{FEEDS}{name}"[:MOST_NAME]: watts for name, watts in self.feeds[:MOST_FEEDS]}
+
+    @property
+    def cap(self) -> float:
+        """Watts that a node is believed at most: by the nameplate, or without one by what the whole rack may draw."""
+        if self.nameplate is not None:
+            return self.nameplate * BEYOND_PLATE
+        return inf if self.budget is None else self.budget * BEYOND_BUDGET
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether this agent can know the power of the rack."""
+        return bool(self.name) and (bool(self.entries) or self.nodes_expected == 1)
