@@ -149,7 +149,7 @@ def test_a_lost_gpu_makes_the_node_bad_and_stands_first_with_all_that_a_ticket_n
 
 def test_a_gpu_that_nobody_has_seen_is_missing_all_the_same() -> None:
     readings = [each for each in node() if each.entity != GPUS[7] and getattr(each.entity, "gpu", None) != GPUS[7]]
-    assert banner(page(readings)) == ("bad", "✖ Bad", ["7 of 8 GPUs are there"])
+    assert banner(page(readings)) == ("bad", "✖ Bad", ["7 of 8 GPUs are present"])
 
 
 @pytest.mark.parametrize(
@@ -179,10 +179,14 @@ def test_the_alerts_of_a_gpu_stand_in_its_row_with_their_runbooks() -> None:
 @pytest.mark.parametrize(
     ("reasons", "tone", "words"),
     [
-        (["hw_thermal_slowdown", "hw_slowdown"], "bad", ["the hardware halves its clocks: heat (hw_thermal_slowdown)"]),
-        (["hw_power_brake", "hw_slowdown"], "bad", ["the node's power supply brakes it (hw_power_brake)"]),
-        (["hw_slowdown"], "warn", ["the hardware slows it down: heat or power (hw_slowdown)"]),
-        (["sw_thermal_slowdown"], "warn", ["the driver lowers its clocks: heat (sw_thermal_slowdown)"]),
+        (
+            ["hw_thermal_slowdown", "hw_slowdown"],
+            "bad",
+            ["the hardware halves its clocks because of heat (hw_thermal_slowdown)"],
+        ),
+        (["hw_power_brake", "hw_slowdown"], "bad", ["power brake by the node's power supply (hw_power_brake)"]),
+        (["hw_slowdown"], "warn", ["the hardware slows it down because of heat or power (hw_slowdown)"]),
+        (["sw_thermal_slowdown"], "warn", ["the driver lowers its clocks because of heat (sw_thermal_slowdown)"]),
         (["sw_power_cap"], "good", []),
         (["gpu_idle"], "good", []),
         (["a_new_one"], "warn", ["a_new_one (a_new_one)"]),
@@ -210,14 +214,14 @@ def test_throttling_is_told_with_its_reason_and_only_what_is_not_normal_is_colou
 @pytest.mark.parametrize(
     ("values", "word", "text"),
     [
-        ({"utilization_ratio": 0.05}, "behind", "5% busy, while its job keeps another GPU 98% busy"),
-        ({"power_watts": 150.0}, "waits", "busy at 21% of its power limit: it waits for other GPUs"),
+        ({"utilization_ratio": 0.05}, "behind", "5% busy while another GPU of its job is 98% busy"),
+        ({"power_watts": 150.0}, "waits", "busy at 21% of its power limit: waiting for other GPUs"),
         ({"power_limit_watts": 500.0}, "power limit", "power limit set to 500 of 700 W"),
-        ({"temperature_margin_celsius": 4.0}, "hot", "4 °C from slowing itself down"),
+        ({"temperature_margin_celsius": 4.0}, "hot", "4 °C below its slowdown threshold"),
         ({"memory_temperature_celsius": 95.0}, "hot", "its memory is at 95 °C"),
-        ({"row_remap_pending": 1.0}, "memory", "a row remap waits for a reset of the GPU"),
-        ({"row_remap_failure": 1.0}, "memory", "a row remap failed: the GPU is to be replaced"),
-        ({"pcie_link_width": 8.0, "pcie_link_width_max": 16.0}, "PCIe", "PCIe with 8 of 16 lanes"),
+        ({"row_remap_pending": 1.0}, "memory", "a row remap is pending until a reset of the GPU"),
+        ({"row_remap_failure": 1.0}, "memory", "a row remap failed: the GPU must be replaced"),
+        ({"pcie_link_width": 8.0, "pcie_link_width_max": 16.0}, "PCIe", "PCIe runs with 8 of 16 lanes"),
     ],
 )
 def test_what_holds_a_gpu_back_is_told_in_its_row(values: dict[str, float], word: str, text: str) -> None:
@@ -252,7 +256,7 @@ def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_told() -> 
     ]
     text = page(node(troubled))
     _, row = bodies(text, "GPUs")[0]
-    for piece in ("18 of 19 up", "NVLink 18 down", "XID 74, 1 min ago", "the driver asks for gpu reset"):
+    for piece in ("18 of 19 up", "NVLink 18 down", "XID 74, 1 min ago", "the driver requests gpu reset"):
         assert piece in row
     assert "XID 13" not in row
     assert banner(text)[2] == ["reset: GPU 6", "link down: GPU 6", "XID: GPU 6"]
@@ -263,7 +267,7 @@ def test_old_data_and_a_source_that_cannot_be_read_are_told_first() -> None:
     text = page(node(), reports=(report,), ready=(False, "the last sample is 40 s old"))
     assert banner(text)[0] == "bad"
     assert banner(text)[2] == [
-        "what stands below is old: the last sample is 40 s old",
+        "stale data below: the last sample is 40 s old",
         "infiniband cannot be read: no answer",
     ]
 
