@@ -12,7 +12,8 @@ mutmut's, `if told` is not): a loop consists of these two.
 
 What no test can or should see is not drawn: annotations, docstrings, decorators, `assert` (it speaks to the type
 checker), what a log line says, the wording of exceptions, prose (a text with a blank in it), `__repr__`, the name of an
-encoding. What is left and still cannot be told apart is in equivalent.txt, each with its reason.
+encoding; nor `False` made `None` where it is assigned, since it is made `True`, too. What is left and still cannot be
+told apart is in equivalent.txt, each with its reason.
 """
 
 from __future__ import annotations
@@ -132,13 +133,15 @@ class _Finder(cst.CSTVisitor):
         for kind, operator in OPERATORS:
             if isinstance(node, kind) and not (self._wording and isinstance(node, cst.BaseString)):
                 for new in operator(node):
-                    if not self._is_wording(node, new):
+                    if not self._is_idle(node, new):
                         self.found.append(self._mutant(node, new))
 
-    def _is_wording(self, old: cst.CSTNode, new: cst.CSTNode) -> bool:
-        """Whether the change is one of a text that people read."""
+    def _is_idle(self, old: cst.CSTNode, new: cst.CSTNode) -> bool:
+        """Whether the change is one of a text that people read, or none at all."""
         if isinstance(old, cst.SimpleString):
             return _is_prose(old)
+        if isinstance(old, cst.Assign | cst.AnnAssign):
+            return m.matches(old, m.OneOf(m.Assign(value=m.Name("False")), m.AnnAssign(value=m.Name("False"))))
         if isinstance(old, cst.Call) and isinstance(new, cst.Call):
             if self._wording and new.func is old.func:
                 gone = [arg for arg in old.args if not any(arg is kept for kept in new.args)]

@@ -248,15 +248,15 @@ def test_a_gpu_that_goes_down_is_told_once_with_its_reason_and_once_when_it_is_b
 ) -> None:
     rig = Rig()
     rig.enlist([gpu(0), gpu(1)])
-    caplog.set_level(logging.INFO)
     rig.sample(0.0, gpu(0), gpu(1))
     rig.see(0.5)
+    caplog.set_level(logging.INFO)
     for second in range(1, 10):
         rig.sample(float(second), gpu(0))
         rig.sampler.take_error(ChannelError("GPU-1", Lane.FAST, float(second), Reason.LOST, "fell off the bus"))
         rig.see(second + 0.5)
     (told,) = caplog.records
-    facts = {"gpu": "1", "uuid": "GPU-1", "slot": "S1", "reason": "lost", "detail": "fell off the bus"}
+    facts = {"gpu": "1", "uuid": "GPU-1", "slot": "0000:01:00.0", "reason": "lost", "detail": "fell off the bus"}
     assert (told.getMessage(), vars(told)["facts"]) == ("GPU is down", facts)
     rig.sample(10.0, gpu(0), gpu(1))
     rig.see(10.5)
