@@ -165,6 +165,9 @@ class _Finder(cst.CSTVisitor):
 
 
 def _is_log(node: cst.CSTNode) -> bool:
+    """A call that logs, or what is put together for one: `facts` are what a line says behind its message."""
+    if m.matches(node, m.Assign(targets=[m.AssignTarget(m.Name("facts"))])):
+        return True
     logger = m.Name("log") | m.Name("logger") | m.Attribute(attr=m.Name("_log"))
     method = m.OneOf(*(m.Name(each) for each in LOG_METHODS))
     return m.matches(node, m.Call(func=m.Attribute(value=logger, attr=method)))
