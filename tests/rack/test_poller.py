@@ -19,8 +19,8 @@ from agent.rack.access import Access
 from agent.rack.finder import Finder
 from agent.rack.monitor import RackMonitor, RackOptions
 from agent.rack.peers import Member
-from agent.rack.poller import TIMEOUT_SECONDS
-from agent.rack.targets import parse_entry
+from agent.rack.poller import TIMEOUT_SECONDS, Poller
+from agent.rack.targets import PeerTarget, parse_entry
 
 RUN = "own-run-0"
 
@@ -136,6 +136,42 @@ def test_a_file_may_list_the_peers(rack: Any, peer: Any, watch: Any, tmp_path: P
     made = watch(str(path))
     rack.until("the peer", lambda: value(made, rack, "power_watts") == 1000.0)
     assert value(made, rack, "nodes_expected") == 2
+
+
+def test_a_round_that_fails_is_told_once_each_time_that_it_begins_and_gone_on_with(
+    rack: Any, peer: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("agent.rack.poller.PERIOD_SECONDS", 0.05)
+    trouble: list[Exception] = []
+    rounds = failed = 0
+
+    def targets() -> list[PeerTarget]:
+        nonlocal rounds, failed
+        if trouble:
+            failed += 1
+            raise trouble[0]
+        rounds += 1
+        return [PeerTarget(good.name, "127.0.0.1", good.port, ("127.0.0.1",))]
+
+    class Anyone:
+        def answered(self, *_: object) -> int:
+            return 0
+
+        failed = answered
+
+    good = peer(rack.tell())
+    poller = Poller(targets, Access(), Anyone(), rack.clock, 0.0)
+    poller.start()
+    for spell in (1, 2):
+        rounds, asked = 0, len(good.requests)
+        rack.until("the peer", lambda asked=asked: rounds > 1 and len(good.requests) > asked)
+        failed = 0
+        trouble.append(ZeroDivisionError("odd"))
+        rack.until("three rounds that fail", lambda: failed > 2)
+        assert len(caplog.records) == spell
+        trouble.clear()
+    poller.stop()
+    assert good.connections == 2, "a connection was kept over a round of which nobody knows how far it came"
 
 
 # -- TLS and credentials ----------------------------------------------------------------------------------------------
