@@ -143,14 +143,12 @@ def test_a_round_that_fails_is_told_once_each_time_that_it_begins_and_gone_on_wi
 ) -> None:
     monkeypatch.setattr("agent.rack.poller.PERIOD_SECONDS", 0.05)
     trouble: list[Exception] = []
-    rounds = failed = 0
+    outcomes: list[bool] = []
 
     def targets() -> list[PeerTarget]:
-        nonlocal rounds, failed
+        outcomes.append(not trouble)
         if trouble:
-            failed += 1
             raise trouble[0]
-        rounds += 1
         return [PeerTarget(good.name, "127.0.0.1", good.port, ("127.0.0.1",))]
 
     class Anyone:
@@ -163,11 +161,12 @@ def test_a_round_that_fails_is_told_once_each_time_that_it_begins_and_gone_on_wi
     poller = Poller(targets, Access(), Anyone(), rack.clock, 0.0)
     poller.start()
     for spell in (1, 2):
-        rounds, asked = 0, len(good.requests)
-        rack.until("the peer", lambda asked=asked: rounds > 1 and len(good.requests) > asked)
-        failed = 0
+        outcomes.clear()
+        asked = len(good.requests)
+        rack.until("the peer", lambda asked=asked: len(good.requests) > asked + 1)
+        outcomes.clear()
         trouble.append(ZeroDivisionError("odd"))
-        rack.until("three rounds that fail", lambda: failed > 2)
+        rack.until("three rounds that fail", lambda: outcomes.count(False) > 2)
         assert len(caplog.records) == spell
         trouble.clear()
     poller.stop()
@@ -235,6 +234,17 @@ def test_a_password_file_that_is_missing_is_named(
     assert failures(made, rack) == {good.name: {"connect": 1.0}}
     assert missing in caplog.records[0].facts["detail"]  # type: ignore[attr-defined]
     assert good.requests == []
+
+
+def test_a_file_of_authorities_that_is_missing_is_named(
+    rack: Any, peer: Any, watch: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = peer(rack.tell())
+    missing = str(tmp_path / "nowhere.pem")
+    made = watch(good.name, access=Access(tls=True, ca_file=missing))
+    rack.until("a failure", lambda: good.name in failures(made, rack))
+    assert set(failures(made, rack)[good.name]) == {"connect"}
+    assert missing in vars(caplog.records[0])["facts"]["detail"]
 
 
 def test_a_reload_asks_the_new_peers_and_hangs_up_on_the_old(rack: Any, peer: Any, watch: Any) -> None:

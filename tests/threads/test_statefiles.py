@@ -146,6 +146,12 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["state"]
 
 
+def test_a_file_that_cannot_even_be_begun_says_why(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="too long"):
+        replace_file(tmp_path / ("x" * 250), b"it")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_killed_processes_left_is_removed_and_what_is_being_written_stays(tmp_path: Path) -> None:
     for name in (
         "alerts.state.999999999.new",
