@@ -12,8 +12,8 @@ mutmut's, `if told` is not): a loop consists of these two.
 
 What no test can or should see is not drawn: annotations, docstrings, decorators, `assert` (it speaks to the type
 checker), what a log line says, the wording of exceptions, prose (a text with a blank in it), `__repr__`, the
-help of an option, the name of an encoding; nor `False` made `None` where it is assigned, since it is made `True`, too.
-What is left and still cannot be told apart is in equivalent.txt, each with its reason.
+help of an option, the name of an encoding, the `strict` of a zip; nor `False` made `None` where it is assigned, for it
+is made `True`, too. What is left and still cannot be told apart is in equivalent.txt, each with its reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mutmut.mutation.mutators import mutation_operators
 
 LOG_METHODS = ("debug", "info", "warning", "error", "exception", "critical", "log")
 NOT_MUTATED_FUNCTIONS = ("__repr__",)
-NOT_MUTATED_ARGUMENTS = ("encoding", "help", "metavar", "description")
+NOT_MUTATED_ARGUMENTS = ("encoding", "help", "metavar", "description", "strict")
 PLAIN_DEFAULTS = (cst.Name, cst.BaseNumber, cst.BaseString)
 """Other defaults of parameters are worked out when the function is defined: breaking them breaks the import."""
 

@@ -62,7 +62,7 @@ def files(disk: Disk) -> Iterator[StateFiles]:
 
 
 def test_only_the_newest_content_counts(files: StateFiles, disk: Disk, tmp_path: Path) -> None:
-    path = tmp_path / "deeper" / "alerts.state"
+    path = tmp_path / "deeper" / "still" / "alerts.state"
     disk.free.clear()
     files.put(path, b"0")
     wait_for(lambda: disk.asked == 1)
