@@ -16,6 +16,7 @@ KINDS = {
     "fakes": "stand-ins for what a machine lacks",
     "hardware": "the agent beside nvidia-smi",
     "largest": "the largest node there is",
+    "mutation": "the code with a mistake in it",
     "parity": "rules on two Prometheus",
     "rulepack": "the rules that ship",
     "score": "what the rules find in each scenario",

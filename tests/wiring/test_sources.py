@@ -13,7 +13,6 @@ from agent.config.reading import parse
 from agent.daemon.hub import Hub
 from agent.daemon.sampling import SamplingLoop
 from agent.sampler.estimate import Coefficients
-from agent.sampler.settings import RackSettings
 from agent.wiring import state_directory
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.sources import load_settings, make_sampling_loop
@@ -77,9 +76,6 @@ def test_only_who_has_real_gpus_remembers_them_or_says_that_it_cannot(
         ("backends: {expected_gpus: 8}", {"expected_gpus": 8}),
         ("backends: {power: [estimate], estimate: {factor: 1.5, per_gpu: 20W}}", {"estimate": Coefficients(1.5, 20.0)}),
         ("backends: {power: [rapl]}", {"estimate": None}),
-        ("{}", {"rack": None}),
-        ("rack: {name: r1, power_budget: 40kW, nodes_expected: 9, feeds: {a: 20kW}}",
-         {"rack": RackSettings("r1", 40_000.0, 9, (("a", 20_000.0),))}),
     ],
 )  # fmt: skip
 def test_the_sampler_gets_its_part_of_the_configuration(text: str, expected: dict[str, Any]) -> None:
