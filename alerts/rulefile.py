@@ -23,6 +23,7 @@ from alerts.garbage import no_passes_over_garbage
 from alerts.lifecycle import RuleTiming
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.reads import reads_of
+from alerts.sharing import Sharing
 from alerts.template import Template, TemplateError, broken_template, compile_template
 from alerts.weight import Room
 from alerts.yamlnodes import MOST_PROBLEMS, Problem, Reader, TooManyError, line_of
@@ -126,22 +127,23 @@ def load(
     default_step: float = DEFAULT_STEP_SECONDS,
     room: Room | None = None,
     known: dict[str, list[Query]] | None = None,
+    sharing: Sharing | None = None,
     handed: bool = False,
 ) -> RuleFile:
     """The rules of a file; `default_step` is that of subqueries which name none. Raises RuleFileError.
 
     `room` is what rules may take of memory, with those of other files where it is shared. `known` are queries by their
-    texts that need not be compiled again; each is taken out by the rule that uses it. `handed` allows a pipe of
-    the command line (see `read_text`).
+    texts that need not be compiled again; each is taken out by the rule that uses it. `sharing` is for what rules of
+    several files have in common. `handed` allows a pipe of the command line (see `read_text`).
     """
     reader = Reader(str(path))
-    loader = _RuleFileLoader(reader, default_step, room if room is not None else Room(), {} if known is None else known)
+    loader = _RuleFileLoader(reader, default_step, room or Room(), known or {}, sharing or Sharing())
     return _understood(loader, lambda: reader.load(path, textfile.RULES, handed=handed))
 
 
 def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP_SECONDS, room: Room | None = None) -> RuleFile:
     """The rules of a text; `name` is told in errors. Raises RuleFileError."""
-    loader = _RuleFileLoader(Reader(name), default_step, room if room is not None else Room(), {})
+    loader = _RuleFileLoader(Reader(name), default_step, room or Room(), {}, Sharing())
     return _understood(loader, lambda: text)
 
 
@@ -163,8 +165,11 @@ def _understood(loader: _RuleFileLoader, read: Callable[[], str]) -> RuleFile:
 
 
 class _RuleFileLoader:
-    def __init__(self, reader: Reader, default_step: float, room: Room, known: dict[str, list[Query]]) -> None:
+    def __init__(
+        self, reader: Reader, default_step: float, room: Room, known: dict[str, list[Query]], sharing: Sharing
+    ) -> None:
         self.reader = reader
+        self._sharing = sharing
         self._known = known
         self._default_step = default_step
         self._room = room
@@ -248,7 +253,8 @@ class _RuleFileLoader:
         return rule
 
     def _end_of_room(self, node: Node, where: str) -> NoReturn:
-        self.reader.fail(node, where, f"here the rules exceed the {self._room} of memory that they may take")
+        text = f"here the rules exceed the {self._room} of memory that those of all files may take: load fewer"
+        self.reader.fail(node, where, text)
         raise TooManyError
 
     def _query(self, node: Node | None, rule: Node, where: str) -> Query | None:
@@ -270,7 +276,7 @@ class _RuleFileLoader:
     def _compiled(self, text: str, node: Node, where: str) -> Query:
         if not self._room.admits(text):
             self._end_of_room(node, where)
-        return compile_query(text, default_step=self._default_step)
+        return compile_query(text, default_step=self._default_step, sharing=self._sharing)
 
     def _labels(self, node: Node | None, where: str) -> dict[str, tuple[str, Node]]:
         labels = self.reader.strings(node, f"{where}, labels")
@@ -299,7 +305,7 @@ class _RuleFileLoader:
             self.warn(fields["record"], where, text)
         if query is None:
             return None
-        pairs = tuple(sorted((label, text) for label, (text, _) in labels.items()))
+        pairs = self._sharing.one(tuple(sorted((label, text) for label, (text, _) in labels.items())))
         return RecordingRule(name, query, query.text, pairs, line_of(fields.get("record")))
 
     def _check_idle(self, key: str, node: Node, where: str) -> None:
@@ -342,7 +348,7 @@ class _RuleFileLoader:
         compiled = []
         for name, (text, node) in sorted(texts.items()):
             try:
-                template = compile_template(text, alert)
+                template = compile_template(text, alert, self._sharing)
             except TemplateError as error:
                 if shared.get(name, ("", None))[1] is not node:
                     self.reader.fail(node, f"{where} {shown(name)}", f"template: {error}")
@@ -352,8 +358,8 @@ class _RuleFileLoader:
                 self.warn(node, f"{where} {shown(name)}", f"template: {problem}")
             for question in template.queries:
                 self._check_question(question, node, f"{where} {shown(name)}")
-            compiled.append((name, template))
-        return tuple(compiled)
+            compiled.append(self._sharing.one((name, template)))
+        return self._sharing.one(tuple(compiled))
 
     def _check_question(self, question: str, node: Node, where: str) -> None:
         """Tell of a query of a template that cannot be answered, or not foreseen: Prometheus loads it, too."""

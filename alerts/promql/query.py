@@ -12,6 +12,7 @@ from alerts.promql.query_values import Sample, Scalar, String, Value
 from alerts.promql.selectors import Selector, newest_by_select
 from alerts.promql.storage import SampleSource, to_milliseconds
 from alerts.promql.syntax.literals import readable
+from alerts.sharing import Sharing
 
 DEFAULT_STEP_SECONDS = 60.0
 _new = tuple.__new__
@@ -78,10 +79,12 @@ class Query:
         return f"Query({self.text!r})"
 
 
-def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS) -> Query:
+def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS, sharing: Sharing | None = None) -> Query:
     """Compile a query; `default_step` is the step of subqueries that name none, in seconds.
+
+    Queries that are compiled with the same `sharing` have in common what they can.
 
     Raises `PromqlError` for text that is no query and for whatever this evaluator does not offer.
     """
-    compiled = compile_text(text, default_step_ms=to_milliseconds(default_step))
+    compiled = compile_text(text, to_milliseconds(default_step), sharing or Sharing())
     return Query(text, compiled.plan, compiled.space, compiled.selectors, compiled.doom)
