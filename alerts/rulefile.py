@@ -39,6 +39,9 @@ _OLDER = "Prometheus before 3.0 refuses the file, and Alertmanager before 0.28 s
 
 BOUNDS = Bounds(depth=16, nodes=150_000, characters=8 * 2**20)
 
+_LEVELS = 4
+"""Around a rule in its file: the mapping of all, the groups, a group, and its rules."""
+
 Pairs = tuple[tuple[str, str], ...]
 Templates = tuple[tuple[str, Template], ...]
 _Texts = Mapping[str, tuple[str, Node]]
@@ -153,7 +156,7 @@ def _understood(loader: _RuleFileLoader, read: Callable[[], str]) -> RuleFile:
     groups: tuple[RuleGroup, ...] = ()
     text = read()
     with contextlib.suppress(TooManyError), no_passes_over_garbage():
-        groups = loader.groups(reader.compose(text, BOUNDS, lone=False))
+        groups = loader.groups(reader.compose(text, BOUNDS, lone=False, packed_below=_LEVELS))
         if reader.rest:
             unread = (
                 "is not read, since a document ended before it: Prometheus reads the first one alone; make one of them"
@@ -202,7 +205,7 @@ class _RuleFileLoader:
         fields = reader.fields(node, GROUP_KEYS, where)
         labels = self._labels(fields.get("labels"), where)
         rules = [
-            self._rule(each, f"{where}, rule {number}", labels)
+            self._unpacked(each, f"{where}, rule {number}", labels)
             for number, each in enumerate(reader.items(fields.get("rules"), f"{where}, rules"), 1)
         ]
         return RuleGroup(
@@ -222,6 +225,18 @@ class _RuleFileLoader:
             if key.text == "name" and isinstance(value, yamltree.YamlScalar) and not yamltree.is_null(value):
                 return value.text
         return ""
+
+    def _unpacked(self, item: Node, where: str, shared: Mapping[str, tuple[str, Node]]) -> Rule | None:
+        """The rule of an item, whose nodes are there only meanwhile."""
+        node, stored = yamltree.unpacked(item), yamltree.size_of(item)
+        more = 0 if node is item else yamltree.size_of(node)
+        self._room.hold(more)
+        rule = self._rule(node, where, shared)
+        self._room.hold(-more)
+        if rule is not None and not self.reader.is_shared:
+            self._held -= stored
+            self._room.hold(-stored)
+        return rule
 
     def _rule(self, node: Node, where: str, shared: Mapping[str, tuple[str, Node]]) -> Rule | None:
         reader = self.reader
@@ -246,10 +261,6 @@ class _RuleFileLoader:
         self._check_identity(rule, node, labels, where)
         if not self._room.take(rule):
             self._end_of_room(node, where)
-        if not reader.is_shared:
-            released = yamltree.size_of(node)
-            self._held -= released
-            self._room.hold(-released)
         return rule
 
     def _end_of_room(self, node: Node, where: str) -> NoReturn:
