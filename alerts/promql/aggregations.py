@@ -64,12 +64,12 @@ def quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan, grouping:
 class _Whole:
     """A vector as one group. What it read is let go then: the groups have the values alone."""
 
-    _inner: VectorPlan
+    inner: VectorPlan
     _space: LabelSpace
 
     def of(self, moment: EvaluationContext) -> list[tuple[Labels, list[float]]]:
         before = moment.budget.held
-        values = [value for _, value in moment.budget.each(self._inner.run(moment))]
+        values = [value for _, value in moment.budget.each(self.inner.run(moment))]
         moment.budget.settle(before, 1)
         return [(self._space.canonical(NO_LABELS), values)] if values else []
 
@@ -78,14 +78,14 @@ class _Whole:
 class _Groups:
     """A vector divided into groups, which have the values alone as well."""
 
-    _inner: VectorPlan
+    inner: VectorPlan
     _derivation: Derivation
 
     def of(self, moment: EvaluationContext) -> list[tuple[Labels, list[float]]]:
         before = moment.budget.held
         found: dict[int, tuple[Labels, list[float]]] = {}
         derive = self._derivation.of
-        for labels, value in moment.budget.each(self._inner.run(moment)):
+        for labels, value in moment.budget.each(self.inner.run(moment)):
             group = derive(labels)
             known = found.get(id(group))
             if known is None:
@@ -106,6 +106,13 @@ class _Reduction(VectorPlan):
 
     _groups: _Whole | _Groups
     _reduce: Reduction
+
+    @property
+    def certain(self) -> bool:
+        return self._groups.inner.certain
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._groups.inner.is_barren(moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
         each, reduce = moment.budget.each, self._reduce

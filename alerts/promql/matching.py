@@ -79,9 +79,17 @@ class _OfVectors(VectorPlan):
     _signature: Derivation
     _result: Derivation | PairDerivation
 
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        if self._left.is_barren(moment):
+            return self._right.certain or self._right.is_barren(moment)
+        return self._left.certain and self._right.is_barren(moment)
+
     def run(self, moment: EvaluationContext) -> Elements:
         # Samples are read in the order of the text, so that errors come in that order.
-        left, right = self._left.run(moment), self._right.run(moment)
+        left = self._left.run(moment)
+        if not left and self._right.certain:
+            return []
+        right = self._right.run(moment)
         if not left or not right:
             return []
         many, one, one_side = (right, left, "left") if self._many == "right" else (left, right, "right")
@@ -184,8 +192,20 @@ class _And(VectorPlan):
     _signature: Derivation
     _unless: bool
 
+    @property
+    def certain(self) -> bool:
+        return self._left.certain and self._right.certain
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        if self._left.is_barren(moment):
+            return self._right.certain or self._right.is_barren(moment)
+        return not self._unless and self._left.certain and self._right.is_barren(moment)
+
     def run(self, moment: EvaluationContext) -> Elements:
-        kept, other = self._left.run(moment), self._right.run(moment)
+        kept = self._left.run(moment)
+        if not kept and self._right.certain:
+            return []
+        other = self._right.run(moment)
         signature = self._signature.of
         groups = {id(signature(labels)) for labels, _ in moment.budget.each(other)}
         elements = moment.budget.each(kept)
@@ -201,6 +221,9 @@ class _Or(VectorPlan):
     _left: VectorPlan
     _right: VectorPlan
     _signature: Derivation
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._left.is_barren(moment) and self._right.is_barren(moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
         kept, other = self._left.run(moment), self._right.run(moment)

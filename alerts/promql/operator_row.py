@@ -34,9 +34,18 @@ class _HeldVector(VectorPlan):
 
     _plan: VectorPlan
     _result: Elements | None = None
+    _barren: bool = False
 
     def take(self, moment: EvaluationContext) -> None:
         self._result = self._plan.run(moment)
+
+    def look(self, moment: EvaluationContext) -> None:
+        """Find out whether it is barren, before that is asked: the plans of a row do not ask each other."""
+        self._barren = self._plan.is_barren(moment)
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        del moment
+        return self._barren
 
     def run(self, moment: EvaluationContext) -> Elements:  # noqa: ARG002 - it is the moment of `take`
         result, self._result = self._result, None
@@ -66,6 +75,12 @@ class _VectorRow(VectorPlan):
 
     _steps: _Steps
     _last: VectorPlan
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        for step in self._steps:
+            if isinstance(step, _HeldVector):
+                step.look(moment)
+        return self._last.is_barren(moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
         for step in self._steps:

@@ -101,6 +101,13 @@ class _WithNumber(VectorPlan):
     _swapped: bool
     _nameless: Derivation
 
+    @property
+    def certain(self) -> bool:
+        return self._vector.certain and self._scalar.constant is not None
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._scalar.constant is not None and self._vector.is_barren(moment)
+
     def run(self, moment: EvaluationContext) -> Elements:
         number = self._scalar.run(moment)
         elements = moment.budget.each(self._vector.run(moment))
@@ -120,6 +127,13 @@ class _Filter(VectorPlan):
     _vector: VectorPlan
     _scalar: ScalarPlan
     _swapped: bool
+
+    @property
+    def certain(self) -> bool:
+        return self._vector.certain and self._scalar.constant is not None
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._scalar.constant is not None and self._vector.is_barren(moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
         number = self._scalar.run(moment)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, Union
 from alerts.limits import LABEL_SET, MOST_REMEMBERED
 from alerts.promql.budget import Budget
 from alerts.promql.labels import Labels
+from alerts.promql.matchers import Matcher
 from alerts.promql.query_errors import SAME_LABELSET, EvaluationError
 from alerts.promql.staleness import without_markers
 from alerts.promql.storage import Newest, SampleSource, Window
@@ -60,7 +61,8 @@ class Steps:
 class EvaluationContext(NamedTuple):
     """The instant of an evaluation: where samples come from, when it is, and what it may take.
 
-    `query_ms` is the instant of the whole query, which a step of a subquery keeps; `@ start()` and `@ end()` mean it.
+    `lacks` says whether no series matches at all, at any time. `query_ms` is the instant of the whole query, which a
+    step of a subquery keeps; `@ start()` and `@ end()` mean it.
     `forgetful` is a source that keeps samples for as long as rules look back from now. `steps` is there within a
     subquery (see `Steps`).
     """
@@ -72,6 +74,7 @@ class EvaluationContext(NamedTuple):
     budget: Budget
     forgetful: bool = False
     steps: Steps | None = None
+    lacks: Callable[[tuple[Matcher, ...], Budget], bool] = lambda _matchers, _budget: False
 
 
 class Matrix(NamedTuple):
@@ -111,9 +114,26 @@ class ScalarPlan:
 
 
 class VectorPlan:
-    """A plan for an instant vector."""
+    """A plan for an instant vector.
+
+    Most rules find nothing most of the time. `certain` and `is_barren` say where that can be known without running
+    the plan; a plan that says False to both is always run.
+    """
 
     __slots__ = ()
+
+    @property
+    def certain(self) -> bool:
+        """Whether it raises nothing but LimitError, and no two of its elements differ in the metric's name alone.
+
+        Who does not need the elements of such a plan need not run it: no error goes unreported.
+        """
+        return False
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        """Whether it gives no elements and no error, since no series is there that it reads. Raises LimitError."""
+        del moment
+        return False
 
     def run(self, moment: EvaluationContext) -> Elements:
         """Return the elements at a moment."""
@@ -121,9 +141,17 @@ class VectorPlan:
 
 
 class MatrixPlan:
-    """A plan for a range vector."""
+    """A plan for a range vector. `certain` and `is_barren` are as for an instant vector."""
 
     __slots__ = ()
+
+    @property
+    def certain(self) -> bool:
+        return False
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        del moment
+        return False
 
     def run(self, moment: EvaluationContext) -> Matrix:
         """Return the windows at a moment."""

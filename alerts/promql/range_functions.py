@@ -74,6 +74,13 @@ class _OfWindows(VectorPlan):
     _argument: ScalarPlan | None
     _derive: ForeignDerivation
 
+    @property
+    def certain(self) -> bool:
+        return self._argument is None and self._matrix.certain
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._argument is None and self._matrix.is_barren(moment)
+
     def run(self, moment: EvaluationContext) -> Elements:
         budget = moment.budget
         before = budget.held

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from alerts.limits import ELEMENT
 from alerts.promql.budget import Budget
 from alerts.promql.labels import Labels, drop_metadata
-from alerts.promql.matchers import Matcher
+from alerts.promql.matchers import Matcher, wanted_name
 from alerts.promql.plan import (
     LOOKBACK_MS,
     Elements,
@@ -91,6 +91,12 @@ def newest_by_select(source: SampleSource) -> Callable[[tuple[Matcher, ...], flo
     return newest
 
 
+def lacks_nothing(matchers: tuple[Matcher, ...], budget: Budget) -> bool:
+    """What is known of the series of a source that cannot tell which it has."""
+    del matchers, budget
+    return False
+
+
 def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
     """Plan an instant selector."""
     return _InstantSelector(space, matchers, timing, ForeignDerivation(space, None))
@@ -104,6 +110,13 @@ class _InstantSelector(VectorPlan):
     _matchers: tuple[Matcher, ...]
     _timing: Timing
     _adopt: ForeignDerivation
+
+    @property
+    def certain(self) -> bool:
+        return _is_certain(self._matchers, self._timing)
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return _is_barren(moment, self._matchers, self._timing)
 
     def run(self, moment: EvaluationContext) -> Elements:
         found = [
@@ -140,10 +153,25 @@ class _TimestampSelector(VectorPlan):
     _timing: Timing
     _nameless: ForeignDerivation
 
+    @property
+    def certain(self) -> bool:
+        return _is_certain(self._matchers, self._timing)
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return _is_barren(moment, self._matchers, self._timing)
+
     def run(self, moment: EvaluationContext) -> Elements:
         newest = moment.budget.each(_newest(moment, self._matchers, self._timing))
         found = [(labels, at) for labels, at, value in newest if not is_stale(value)]
         return refuse_same_labels(_elements(self._space, moment, self._nameless, found))
+
+
+def _is_certain(matchers: tuple[Matcher, ...], timing: Timing) -> bool:
+    return not timing.of_fixed and wanted_name(matchers) is not None
+
+
+def _is_barren(moment: EvaluationContext, matchers: tuple[Matcher, ...], timing: Timing) -> bool:
+    return not timing.of_fixed and moment.lacks(matchers, moment.budget)
 
 
 def _newest(moment: EvaluationContext, matchers: tuple[Matcher, ...], timing: Timing) -> list[Newest]:
@@ -158,6 +186,13 @@ class RangeSelector(MatrixPlan):
     _matchers: tuple[Matcher, ...]
     _timing: Timing
     _range_ms: int
+
+    @property
+    def certain(self) -> bool:
+        return _is_certain(self._matchers, self._timing)
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return _is_barren(moment, self._matchers, self._timing)
 
     def run(self, moment: EvaluationContext) -> Matrix:
         end = self._timing.selected_ms(moment)
@@ -175,9 +210,18 @@ class SubqueryPlan(MatrixPlan):
     _range_ms: int
     _step_ms: int
 
+    @property
+    def certain(self) -> bool:
+        return self._inner.certain
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._inner.is_barren(moment)
+
     def run(self, moment: EvaluationContext) -> Matrix:
         end = self._timing.end_ms(moment)
         start, step_ms = end - self._range_ms, self._step_ms
+        if self._inner.is_barren(moment):  # and so at every step
+            return Matrix((), start, end, marked=False)
         budget, steps = moment.budget, moment.steps or Steps()
         series: dict[int, tuple[Labels, array[float], array[float]]] = {}
         for at_ms in range((start // step_ms + 1) * step_ms, end + 1, step_ms):
