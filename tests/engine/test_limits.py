@@ -93,7 +93,7 @@ def evaluate(query: str, storage: Storage, at: float = 100.0, **options: Any) ->
     "query",
     [
         "max_over_time(rate(m[1m])[1d:1ms])",
-        "count_over_time(nothing[1w:1ms])",
+        "count_over_time(vector(1)[1w:1ms])",
         "max_over_time(max_over_time(m[1h:1s])[1h:1s])",
         'sum(m{gpu=~".*[0-9]"}) + ' * 300 + "1",
     ],
