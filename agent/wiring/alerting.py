@@ -16,6 +16,7 @@ from agent.daemon.hub import Hub
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
 from agent.lib.clock import clock
 from agent.lib.durable import clear_unfinished
+from agent.lib.http_target import HttpTarget
 from agent.lib.statefiles import StateFiles
 from agent.lib.threads import Threads
 from agent.model import Instant, Reading
@@ -28,7 +29,6 @@ from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.journal import find_journal
 from alerts.notify.log import LogReceiver
 from alerts.notify.receiver import Receiver
-from alerts.notify.target import ReceiverTarget
 from alerts.notify.webhook import Webhook
 from alerts.overrides import Override, OverrideError, apply
 from alerts.promql.labels import make_labels
@@ -37,7 +37,7 @@ from alerts.runbook_links import lead_to
 
 log = logging.getLogger("coldplate.rules")
 
-Key = tuple[type, ReceiverTarget, str]
+Key = tuple[type, HttpTarget, str]
 
 
 class Receivers:
@@ -75,7 +75,7 @@ def _keys(name: str, kind: type, config: ReceiverConfig, external_url: str) -> l
     keys: list[Key] = []
     for url in urls:
         try:
-            keys.append((kind, ReceiverTarget(url, **common), external_url))
+            keys.append((kind, HttpTarget(url, **common), external_url))
         except ValueError as error:
             raise ConfigError(f"notify.{name}: {error}") from error
     return keys

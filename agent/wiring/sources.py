@@ -12,13 +12,15 @@ from agent.backends.host import HostBackend
 from agent.backends.infiniband import InfinibandBackend
 from agent.backends.jobs import JobsBackend, JobSettings
 from agent.backends.kmsg import DeviceReader, KmsgBackend, inherited
-from agent.backends.power import PowerBackend, RedfishSettings
+from agent.backends.power import PowerBackend
+from agent.backends.power.redfish import SILENCE_SECONDS, Redfish, check_address
 from agent.backends.protocol import BackendProtocol
 from agent.backends.topology import TopologyBackend
 from agent.config.schema import BackendsConfig, Config, ConfigError
 from agent.daemon.hub import Hub
 from agent.daemon.sampling import SamplingLoop, Teller
 from agent.lib.clock import clock
+from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
 from agent.model import GpuIdentity, Reading
 from agent.sampler.estimate import Coefficients
@@ -101,7 +103,7 @@ def _backends(
         made.append(_kernel_log())
         made.append(TopologyBackend(options.sysfs, gpus))
     if set(wanted.power) - {"estimate"}:
-        made.append(PowerBackend(wanted.power, str(options.sysfs), redfish=bmc_of(wanted)))
+        made.append(PowerBackend(wanted.power, str(options.sysfs), redfish=_redfish(wanted)))
     return made
 
 
@@ -131,15 +133,25 @@ def _kernel_log() -> KmsgBackend:
     return KmsgBackend()
 
 
-def bmc_of(wanted: BackendsConfig) -> RedfishSettings | None:
-    """The BMC to ask, if one is configured. Raises ConfigError."""
-    redfish = wanted.redfish
-    if redfish is None or "redfish" not in wanted.power:
+def _redfish(wanted: BackendsConfig) -> Redfish | None:
+    target = bmc_of(wanted)
+    if target is None or wanted.redfish is None:
         return None
+    return Redfish(target, wanted.redfish.chassis, lambda: clock().mono)
+
+
+def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
+    """The BMC to ask, if one is configured. Raises ConfigError."""
+    if wanted.redfish is None or "redfish" not in wanted.power:
+        return None
+    address = msgspec.structs.asdict(wanted.redfish)
+    del address["chassis"]
     try:
-        return RedfishSettings(**msgspec.structs.asdict(redfish))
+        target = HttpTarget(**address, timeout=SILENCE_SECONDS)
+        check_address(target)
     except ValueError as error:
         raise ConfigError(f"backends.redfish: {error}") from error
+    return target
 
 
 def faults_to_come(scenario: str, wall: float) -> list[str]:

@@ -27,19 +27,15 @@ from agent.backends.power.hwmon import Hwmon
 from agent.backends.power.ipmi import Ipmi, Transport, open_transport
 from agent.backends.power.pacing import Paced, PowerSource, Repeat, Spawn, spawn_thread
 from agent.backends.power.rapl import Rapl
-from agent.backends.power.redfish import Redfish, RedfishSettings
 from agent.backends.power.refusals import Refusals
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
 from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Series
 
-SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
 PATIENCE_SECONDS = 1.0
 """Seconds that a file is waited for: a meter may go through the firmware."""
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
-
-__all__ = ["SOURCES", "PowerBackend", "RedfishSettings"]
 
 
 class PowerBackend:
@@ -53,20 +49,17 @@ class PowerBackend:
         self,
         order: Sequence[str],
         sysfs: str = "/sys",
-        redfish: RedfishSettings | None = None,
+        redfish: PowerSource | None = None,
         ipmi: Callable[[], Transport] = open_transport,
         spawn: Spawn = spawn_thread,
     ) -> None:
-        """`spawn` runs what may take long. Raises ValueError for a source that does not exist."""
-        unknown = [name for name in order if name not in SOURCES]
-        if unknown:
-            raise ValueError(f"backends.power: {unknown[0]!r} is no source; known are {', '.join(SOURCES)}")
+        """`order` names sources; one that is not there is passed over. `spawn` runs what may take long."""
         self._relay = FileRelay(self.name, PATIENCE_SECONDS)
         hwmon = Hwmon(sysfs, self._relay)
         rapl = Rapl(sysfs, self._relay)
         sources: dict[str, PowerSource] = {"ipmi": Ipmi(ipmi), "hwmon": hwmon}
         if redfish is not None:
-            sources["redfish"] = Redfish(redfish)
+            sources["redfish"] = redfish
         names = [name for name in dict.fromkeys(order) if name in sources]
         self._paced = [Paced(sources[name], spawn) for name in names]
         self._series = {name: Series(NODE_POWER, Node(), (("source", name),)) for name in names}
