@@ -171,9 +171,9 @@ def test_an_answer_that_comes_before_its_question_is_not_taken_for_it(serve: Any
 def test_silence_may_be_bounded_more_tightly_than_the_whole(serve: Any, asker: Any) -> None:
     slow = serve(lambda held, number: goes_on(OK + b"Content-Length: 10\r\n\r\n", b"x", 0.05)(held))
     assert outcome(asker(slow.port, silence=2.0), 10.0) == (200, b"x" * 10)
-    silent = serve(lambda held, number: None)
+    late = serve(lambda held, number: time.sleep(1.0) or held.sendall(TWO))
     with pytest.raises(HttpError, match=r"no answer within 0\.1 s") as told:
-        asker(silent.port, silence=0.1).ask(60.0)
+        asker(late.port, silence=0.1).ask(60.0)
     assert told.value.fault is TIMEOUT
 
 
