@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
-
 from agent.config.schema import Config, ConfigError, OverrideConfig, ReceiverConfig
 from agent.config.texts import base_url
 from agent.daemon.alert_store import AlertStateStore
@@ -20,6 +18,7 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.statefiles import StateFiles
 from agent.lib.threads import Threads
 from agent.model import Instant, Reading
+from agent.wiring.logins import login_of
 from agent.wiring.node_identity import external_labels, external_url, source_of, target_labels
 from agent.wiring.state_directory import drill_file
 from alerts import packs
@@ -70,12 +69,10 @@ class Receivers:
 
 
 def _keys(name: str, kind: type, config: ReceiverConfig, external_url: str) -> list[Key]:
-    common = msgspec.structs.asdict(config)
-    urls = common.pop("urls")
     keys: list[Key] = []
-    for url in urls:
+    for url in config.urls:
         try:
-            keys.append((kind, HttpTarget(url, **common), external_url))
+            keys.append((kind, HttpTarget(url, timeout=config.timeout, **login_of(config)), external_url))
         except ValueError as error:
             raise ConfigError(f"notify.{name}: {error}") from error
     return keys

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
 from agent.backends.host import HostBackend
 from agent.backends.infiniband import InfinibandBackend
-from agent.backends.jobs import JobsBackend, JobSettings
+from agent.backends.jobs import JobsBackend, refuse_unknown
 from agent.backends.kmsg import DeviceReader, KmsgBackend, inherited
 from agent.backends.power import PowerBackend
 from agent.backends.power.redfish import SILENCE_SECONDS, Redfish, check_address
@@ -113,15 +112,22 @@ def _jobs(config: Config, options: CommandLineOptions, hub: Hub, sampler: Sample
     def readings() -> Sequence[Reading]:
         return () if hub.latest is None else hub.latest.readings
 
-    return JobsBackend(options.procfs, sampler.processes, readings, jobs_config(config))
+    jobs = config.jobs
+    check_jobs(config)
+    return JobsBackend(
+        options.procfs,
+        sampler.processes,
+        readings,
+        sources=jobs.sources,
+        mapping_dir=jobs.mapping_dir,
+        trust_environment=jobs.trust_environment,
+    )
 
 
-def jobs_config(config: Config) -> JobSettings:
-    """How jobs are found. Raises ConfigError."""
-    folder = config.jobs.mapping_dir
+def check_jobs(config: Config) -> None:
+    """Refuse sources and schedulers that do not exist. Raises ConfigError."""
     try:
-        found = None if folder is None else Path(folder)
-        return JobSettings(config.jobs.sources, found, config.jobs.trust_environment)
+        refuse_unknown(config.jobs.sources, config.jobs.trust_environment)
     except ValueError as error:
         raise ConfigError(f"jobs.{error}") from error
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.config.schema import Config, ConfigError
 from agent.config.texts import listen_address
 from agent.wiring.peering import load_rack
-from agent.wiring.sources import bmc_of, checked_scenario, jobs_config
+from agent.wiring.sources import bmc_of, check_jobs, checked_scenario
 from exporters.routes import is_reserved
 from exporters.selection import SeriesSelection
 
@@ -20,7 +20,7 @@ def check(config: Config) -> SeriesSelection:
         raise ConfigError(f"web.telemetry_path: {config.web.telemetry_path} has another use; choose another path")
     bmc_of(config.backends)
     load_rack(config, Path(), 0.0)
-    jobs_config(config)
+    check_jobs(config)
     if config.backends.devices == "synthetic":
         checked_scenario(config)
     try:
