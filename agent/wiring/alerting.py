@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agent.config.schema import Config, ConfigError, OverrideConfig, ReceiverConfig
+from agent.config.schema import Config, ConfigError, ReceiverConfig
 from agent.config.texts import base_url
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
@@ -29,7 +29,7 @@ from alerts.notify.journal import find_journal
 from alerts.notify.log import LogReceiver
 from alerts.notify.receiver import Receiver
 from alerts.notify.webhook import Webhook
-from alerts.overrides import Override, OverrideError, apply
+from alerts.overrides import OverrideError, apply
 from alerts.promql.labels import make_labels
 from alerts.rulefile import RuleFile, RuleFileError
 from alerts.runbook_links import lead_to
@@ -96,8 +96,7 @@ def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> 
         files = packs.load_all(rules.files, folder, rules.interval, kept)
         if rules.runbook_base is not None:
             files = lead_to(base_url(rules.runbook_base), files)
-        overrides = {name: _override(each) for name, each in rules.override.items()}
-        return apply(files, rules.disable, overrides, default_step=rules.interval)
+        return apply(files, rules.disable, rules.override, default_step=rules.interval)
     except RuleFileError as error:
         problems = "".join(f"\n  {problem}" for problem in error.problems)
         raise ConfigError(f"rules.files: a rule file cannot be used:{problems}") from error
@@ -105,17 +104,6 @@ def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> 
         raise ConfigError(f"rules.{error}") from error
     except ValueError as error:
         raise ConfigError(f"rules.files: {error}") from error
-
-
-def _override(config: OverrideConfig) -> Override:
-    return Override(
-        hold=config.hold,
-        keep=config.keep_firing_for,
-        labels=config.labels,
-        annotations=config.annotations,
-        thresholds=tuple(config.thresholds.items()),
-        expr=config.expr,
-    )
 
 
 def load_alerting(
