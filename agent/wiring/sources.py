@@ -57,28 +57,32 @@ def make_sampling_loop(
     threads: Threads | None = None,
 ) -> SamplingLoop:
     """The loop over all sources of the configuration; `save` has the inventory written. Raises ConfigError."""
-    devices = "synthetic" if config.backends.devices == "synthetic" else "nvml"
     has_driver = config.backends.devices not in ("synthetic", "none")
     kept = state_file(config, "inventory.state") if has_driver else None
     if kept is None and has_driver:
         log.info("no state directory: GPUs that go missing while the agent is down will not be noticed")
     inventory = Inventory(kept, save)
-    sampler = Sampler(load_settings(config), inventory, devices)
+    sampler = Sampler(load_settings(config), inventory, worker_source(config))
     backends = _backends(config, options, lambda: list(inventory.gpus.values()))
     if has_driver and config.jobs.sources:
         backends.append(_jobs(config, options, hub, sampler))
     return SamplingLoop(sampler, _supervisor(config, options), backends, clock, hub, tellers, threads)
 
 
+def worker_source(config: Config) -> str:
+    """The name of what the device worker opens."""
+    return "synthetic" if config.backends.devices == "synthetic" else "nvml"
+
+
 def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | None:
     """Who keeps the device worker; None where no devices are read."""
     if config.backends.devices == "none":
         return None
-    synthetic = config.backends.devices == "synthetic"
+    source = worker_source(config)
     return Supervisor(
         WorkerOptions(
-            source="synthetic" if synthetic else "nvml",
-            scenario=checked_scenario(config) if synthetic else "",
+            source=source,
+            scenario=checked_scenario(config) if source == "synthetic" else "",
             epoch=clock().mono,
             log_level=options.log_level,
             log_format=options.log_format,
