@@ -8,8 +8,9 @@ export PATH := $(CURDIR)/.programs/usr/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR
-.PHONY: help run test test-bare test-pythons test-systemd install uninstall check format bench score generate screenshots
-.PHONY: hardware clean parity programs recent newest python .venv/run.stamp .venv/dev.stamp .venv/bench.stamp
+.PHONY: help run test coverage test-bare lock test-all test-systemd install uninstall check format bench score generate screenshots
+.PHONY: hardware clean parity programs recent newest python mutate
+.PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,14 +25,22 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs where there is a driver, el
 	exec $(BIN)/coldplate run --backend synthetic $(ARGS)
 
 test: .venv/dev.stamp programs recent ## Run the tests
-	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m $(PYTEST)
+
+PYTEST = pytest -n 5 --dist loadfile --no-loadscope-reorder $(ARGS)
+COVERED := .programs/covered
+coverage: export COVERAGE_FILE := $(CURDIR)/$(COVERED)/data
+coverage: .venv/dev.stamp programs recent ## Run the tests, and print what share of the lines they run, by folder
+	@rm -rf $(COVERED) && mkdir -p $(COVERED)
+	$(BIN)/python -m coverage run -m $(PYTEST)
+	@$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m tests.covered
 
 SUITES ?= bookworm trixie sid
 AS = root user
 test-bare: python ## Run the tests in bare Debian roots: SUITES='trixie sid' AS=user MIRROR=... (root)
 	@$(PYTHON) -ES tests/bare/__main__.py roots --suites $(SUITES) --as $(AS) $(if $(MIRROR),--mirror $(MIRROR)) --tests="$(ARGS)"
 
-test-pythons: python ## Run the tests with every Python from 3.10 to 3.14 that is found: PYTHONS='python3.12 ...'
+test-all: python ## Run the tests with every Python from 3.10 to 3.14 that is here: PYTHONS='python3.12 ...'
 	@$(PYTHON) -ES tests/bare/__main__.py pythons $(if $(PYTHONS),--pythons $(PYTHONS)) --tests="$(ARGS)"
 
 check: .venv/dev.stamp ## Check format, style and types
@@ -59,6 +68,10 @@ format: .venv/dev.stamp ## Format the code
 bench: .venv/bench.stamp programs ## Measure against peers and print ratios
 	$(BIN)/python -m tests.bench $(ARGS)
 
+mutate: .venv/mutate.stamp programs recent ## Break the code in a copy and see which tests notice: ARGS='--sample 150 --only agent/rack'
+	@$(BIN)/python -m pytest -q -n 0 --no-header tests/mutation
+	@exec nice $(BIN)/python -m tests.mutation $(ARGS)
+
 score: .venv/dev.stamp ## Play every scenario and write docs/detection.md
 	$(BIN)/python -m tests.score $(ARGS)
 
@@ -68,6 +81,13 @@ generate: .venv/dev.stamp ## Write the generated documents anew
 	$(BIN)/coldplate render configuration --out docs/configuration.md
 	$(BIN)/coldplate render config-file --out packaging/coldplate.yaml
 	$(BIN)/python -m dashboards.generate
+
+LOCK := .programs/lock
+lock: python ## Choose the newest versions of the tools anew, with their hashes, for every Python and machine: tests/tools.txt
+	$(PYTHON) -m venv $(LOCK)
+	$(LOCK)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
+	$(LOCK)/bin/uv pip compile --quiet --group pyproject.toml:tools --universal --python-version 3.10 \
+		--generate-hashes --no-annotate --upgrade --custom-compile-command 'make lock' --output-file tests/tools.txt
 
 PICTURES := .programs/pictures
 screenshots: .venv/dev.stamp programs ## Draw overview and dashboards into docs/images, with Grafana's own components (npm, Chromium)
@@ -100,5 +120,5 @@ clean: ## Remove what the other targets made
 
 # These look at .venv each time: one that is interrupted, moved or of a Python that is gone looks up to date to make.
 NAMED := $(if $(filter-out file,$(origin PYTHON)),named)
-.venv/run.stamp .venv/dev.stamp .venv/bench.stamp: python
+.venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp: python
 	@$(BRING) environment $(@F:.stamp=) $(NAMED)

@@ -20,8 +20,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="coldplate",
         description="Samples the GPUs, links, fabric ports and power of one node, and serves Prometheus.",
-        epilog="Without a configuration file every key has its default. Exit status: 0 well, 1 failed, "
-        "2 mistake in the command line or the configuration.",
+        epilog="Without a configuration file, every key has its default. Exit status: 0 success, 1 failure, "
+        "2 invalid command line or configuration.",
     )
     version = f"coldplate {__version__} (Python {platform.python_version()}, {platform.machine()})"
     parser.add_argument("--version", action="version", version=version)

@@ -6,9 +6,10 @@ another module of coldplate: every layer may speak these types, so they may depe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import repeat
 from typing import NamedTuple, Union
 
 
@@ -41,6 +42,8 @@ class Lane(Enum):
     SLOW = "slow"
     COLD = "cold"
     EVENT = "event"
+
+    __hash__ = object.__hash__  # at each tick lanes are looked up by the hundred; Enum's own hashes the name, in Python
 
 
 class Shown(Enum):
@@ -270,6 +273,62 @@ class Reading(NamedTuple):
         return self.series.labels
 
 
+class Layout:
+    """Series in a fixed order. Compared by identity: who knows a layout knows its series without looking at them."""
+
+    __slots__ = ("series",)
+
+    def __init__(self, series: tuple[Series, ...]) -> None:
+        self.series = series
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+
+class Frame(NamedTuple):
+    """What one read gave: a layout and the values of its series, in the same order and in their units."""
+
+    layout: Layout
+    values: tuple[float, ...]
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The series and values in pairs."""
+        return tuple(readings_of(self.layout.series, self.values))
+
+
+EMPTY_LAYOUT = Layout(())
+EMPTY_FRAME = Frame(EMPTY_LAYOUT, ())
+
+
+class Framer:
+    """Makes frames of readings. The layout stays the same object for as long as the series are equal.
+
+    This is the one place where series are compared with those of the read before: keep a framer for each lane of each
+    source, and everybody behind it may go by the layout.
+    """
+
+    __slots__ = ("_layout",)
+
+    def __init__(self) -> None:
+        self._layout = EMPTY_LAYOUT
+
+    def frame(self, readings: Iterable[Reading]) -> Frame:
+        """The readings of one read, in their order."""
+        columns = tuple(zip(*readings, strict=True))
+        if not columns:
+            return EMPTY_FRAME
+        series, values = columns
+        if series != self._layout.series:
+            self._layout = Layout(series)
+        return Frame(self._layout, values)
+
+
+def readings_of(series: Iterable[Series], values: Iterable[float]) -> Iterator[Reading]:
+    """Readings by the hundred, made without a call of Python code for each."""
+    return map(tuple.__new__, repeat(Reading), zip(series, values, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
     """A reading that is absent, and why. `detail` is for people: the call, the file, the error."""
@@ -328,8 +387,21 @@ class Snapshot:
 
     sequence: int
     at: Instant
-    readings: tuple[Reading, ...]
+    frames: tuple[Frame, ...]
     reports: tuple[BackendReport, ...] = ()
+
+    def __iter__(self) -> Iterator[Reading]:
+        """All readings, one after the other: for those who ask seldom, since pairs are made for it."""
+        for layout, values in self.frames:
+            yield from readings_of(layout.series, values)
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        return tuple(self)
+
+    def __len__(self) -> int:
+        """The number of readings."""
+        return sum(len(frame.layout) for frame in self.frames)
 
 
 @dataclass(frozen=True, slots=True)

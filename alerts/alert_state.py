@@ -84,10 +84,10 @@ def read(path: Path, understand: Callable[[bytes], T]) -> T | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        log.warning("cannot read %s: %s; alerts start without what it remembers", path, error)
+        log.warning("cannot read %s: %s; starting without its saved state", path, error)
     except DamagedError as error:
         aside = set_aside(path)
-        log.warning("%s: %s; set aside as %s, alerts start without what it remembers", path, error, aside)
+        log.warning("%s: %s; set aside as %s, starting without its saved state", path, error, aside)
     return None
 
 

@@ -26,7 +26,7 @@ def parse(text: str) -> float:
         return 0.0
     if not text or match is None:
         raise ValueError(
-            f"{shown(text)} is no duration; write whole numbers with units, largest first, such as 90s or 1h30m"
+            f"{shown(text)} is not a duration; write whole numbers with units, largest first, such as 90s or 1h30m"
         )
     if len(text) > _LONGEST_TEXT:
         raise ValueError(f"{shown(text)} is too long a duration; the longest is 292y")

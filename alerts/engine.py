@@ -18,7 +18,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.model import Alert, GroupReport, Instant, Labels, Node, Phase, Reading, Series, Snapshot
+from agent.model import Alert, Frame, GroupReport, Instant, Labels, Layout, Node, Phase, Reading, Series, Snapshot
 from alerts import alert_state
 from alerts.group_evaluator import GroupEvaluator, GroupOutcome, TemplateContext
 from alerts.lifecycle import AlertRecord
@@ -38,7 +38,7 @@ SETTLING_SECONDS = 30.0
 """Seconds after a start in which a restored alert is not ended by silence: some source may not have answered yet."""
 ON_TIME = 10
 """Evaluations on time, one after the other, after which a group is no longer said to be late."""
-SAMPLE_AGE = Series(BY_NAME["coldplate_sample_age_seconds"], Node())
+SAMPLE_AGE = Layout((Series(BY_NAME["coldplate_sample_age_seconds"], Node()),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +109,10 @@ class _Slot:
         if missed and not self._is_late:
             self._is_late = True
             facts = {"rule_group": self.group.name, "interval_seconds": self.interval, "missed": missed}
-            log.warning("a rule group is evaluated less often than it should be", extra={"facts": facts})
+            log.warning("rule group evaluated less often than configured", extra={"facts": facts})
         elif self._is_late and self._on_time >= ON_TIME:
             self._is_late = False
-            log.info("a rule group is evaluated on time again", extra={"facts": {"rule_group": self.group.name}})
+            log.info("rule group evaluated on time again", extra={"facts": {"rule_group": self.group.name}})
 
 
 class _Leaving(NamedTuple):
@@ -159,8 +159,8 @@ class RuleEngine:
         """
         at = self._time(now)
         if snapshot is not None and self._slots:
-            age = Reading(SAMPLE_AGE, max(now.mono - snapshot.at.mono, 0.0))
-            self.windows.take((*snapshot.readings, age), at, foreign)
+            age = Frame(SAMPLE_AGE, (max(now.mono - snapshot.at.mono, 0.0),))
+            self.windows.take((*snapshot.frames, age), at, foreign)
         self._see_off(now.mono, at)
         waiting = [each for each in self._slots if each.group.is_unfinished or each.due <= now.mono]
         waiting.sort(
@@ -298,7 +298,7 @@ class RuleEngine:
         """The time of a moment, after moving the past along if the wall clock was set."""
         step = now.wall - now.mono - self._offset
         if abs(step) > CLOCK_STEP_SECONDS:
-            log.warning("the clock was set by %+.1f s: windows and alerts move along", step)
+            log.warning("the clock was set by %+.1f s: adjusting windows and alerts", step)
             self._offset += step
             self._stepped += step
             self._leaving = [each._replace(since=each.since + step) for each in self._leaving]

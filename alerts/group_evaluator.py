@@ -144,7 +144,7 @@ class GroupEvaluator:
             rest = min(REST * work.duration, LONGEST_REST_SECONDS)
             work.rests_until = at + rest
             error += f"; a rule may take {DEADLINE_SECONDS:g} s, "
-            error += "and this one is tried again only after a rest of many times as long"
+            error += "and this one is retried only after a pause many times as long"
         work.health, work.error = (RuleHealth.FAILED, error) if error else (RuleHealth.OK, "")
         work.failures += bool(error)
         return error

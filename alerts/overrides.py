@@ -96,7 +96,7 @@ def apply(
             return rule
         made = changes[rule.name].of(rule)
         if not room.take(made):
-            raise OverrideError(f"override.{rule.name}: overridden alerts take more memory than the {room} they may")
+            raise OverrideError(f"override.{rule.name}: overridden alerts exceed the memory limit of {room}")
         return made
 
     applied = []
@@ -141,10 +141,10 @@ def _refuse_unknown_names(rules: Sequence[Rule], disable: Sequence[str], overrid
 
 def _unknown(name: str, alerts: Collection[str], records: Collection[str]) -> str:
     if name in records:
-        return f"{name!r} is a recording rule, which other rules read; name alerts only"
+        return f"{name!r} is a recording rule, which other rules may read; name alerts only"
     near = difflib.get_close_matches(name, sorted(alerts), 3, 0.5)
     remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"alerts are: {', '.join(sorted(alerts))}"
-    return f"no alert of the rule files is named {name!r}; {remedy}"
+    return f"the rule files have no alert {name!r}; {remedy}"
 
 
 class _Change:
@@ -158,7 +158,7 @@ class _Change:
         self._numbers = dict(override.thresholds)
         self._warnings: dict[str, None] = {}
         if override.expr is not None and override.thresholds:
-            raise OverrideError(f"{self._key}.expr: excludes thresholds; write the numbers into the query")
+            raise OverrideError(f"{self._key}.expr: cannot be combined with thresholds; edit the numbers in the query")
         if any(new != new for new in self._numbers.values()):
             raise OverrideError(f"{self._key}.thresholds: nan is never reached; give a number")
 
@@ -220,7 +220,7 @@ class _Change:
     def _template(self, name: str, text: str, key: str) -> Template:
         if not is_label_name(name):
             remedy = "use letters, digits and _"
-            raise OverrideError(f"{key}: {name!r} is no name of a label or annotation; {remedy}")
+            raise OverrideError(f"{key}: {name!r} is not a valid label or annotation name; {remedy}")
         try:
             template = compile_template(text, self._name)
         except TemplateError as error:
@@ -254,5 +254,5 @@ def _refuse_same_identity(file: RuleFile, overridden: Collection[str]) -> None:
             if first is not rule:
                 raise OverrideError(
                     f"override.{rule.name}.labels: the alerts at lines {first.line} and {rule.line} of {file.path} "
-                    "would have the same labels; leave one by which they differ"
+                    "would have the same labels; keep one that differs"
                 )

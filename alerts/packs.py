@@ -57,7 +57,7 @@ def find(entry: str, base: Path | None) -> list[Path]:
         remedy = f"name a rule file, a pattern such as 'rules/*.yml', or {BUILTIN!r}"
         raise ValueError(f"{shown(entry, MOST_SHOWN)} matches no file ({one_line(str(path))}); {remedy}")
     if len(found) > MOST_FILES:
-        raise ValueError(f"{shown(entry, MOST_SHOWN)} matches more than {MOST_FILES} files; name a narrower pattern")
+        raise ValueError(f"{shown(entry, MOST_SHOWN)} matches more than {MOST_FILES} files; use a narrower pattern")
     return found
 
 
@@ -76,7 +76,7 @@ def load_all(
         for path in find(entry, base):
             paths.setdefault(os.path.realpath(path), path)
     if len(paths) > MOST_FILES:
-        raise ValueError(f"these are {len(paths)} files, and {MOST_FILES} are the most; put rules together")
+        raise ValueError(f"{len(paths)} files; the limit is {MOST_FILES}, merge some of them")
     loaded: list[RuleFile] = []
     problems: list[Problem] = []
     room = Room()

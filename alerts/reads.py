@@ -33,14 +33,14 @@ def reads_of(question: str) -> Reads:
     except PromqlError as error:
         if not is_unforeseen(question):
             return Reads((), f"query: {error}")
-        return Reads((_EVERYTHING,), _told(question, "what it reads is known when the alert fires only"))
+        return Reads((_EVERYTHING,), _told(question, "what it reads is known only when the alert fires"))
     found = query.selectors
     selectors = tuple(map(_opened, found))
-    problem = f"query: will fail in each evaluation: {query.doom[0]}" if query.doom else ""
+    problem = f"query: will fail at every evaluation: {query.doom[0]}" if query.doom else ""
     if any(_is_open(each) and each not in found for each in selectors):
-        problem = _told(question, "the metric's name is known when the alert fires only")
+        problem = _told(question, "the metric name is known only when the alert fires")
     elif any(each.history > _LONGEST_HISTORY_SECONDS for each in selectors):
-        problem = _told(question, "the range is known when the alert fires only")
+        problem = _told(question, "the range is known only when the alert fires")
     return Reads(tuple(map(_bounded, selectors)), problem)
 
 
@@ -48,8 +48,8 @@ _EVERYTHING = Selector((), _LOOKBACK_SECONDS, 0.0)
 
 
 def _told(question: str, what: str) -> str:
-    remedy = "write it into the text, or a rule must read the series; of each the newest sample is kept until then"
-    return f"query {shown(question)!r}: {what}, so every series is taken to be read: {remedy}"
+    remedy = "write it out, or read the series in a rule; until then the newest sample of each is kept"
+    return f"query {shown(question)!r}: {what}, so every series counts as read: {remedy}"
 
 
 def _bounded(selector: Selector) -> Selector:

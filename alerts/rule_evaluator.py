@@ -155,7 +155,7 @@ class RecordingRuleEvaluator(RuleEvaluator):
             raise RuleError(f"exceeded limit of {self._limit} with {len(written)} series")
         if not self.keep(_SERIES * len(written)):
             raise RuleError(
-                f"writes {len(written)} series: those that rules write and their alerts are too many by then"
+                f"writes {len(written)} series: more than the limit on series and alerts of all rules together"
             )
         return written
 
@@ -221,9 +221,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
         }
         if self.keep(sum(map(_weight, needed.values()))):
             return needed
-        raise RuleError(
-            f"has {len(needed)} alerts: those of all rules and the series that they write are too many by then"
-        )
+        raise RuleError(f"has {len(needed)} alerts: more than the limit on alerts and series of all rules together")
 
     def resume(self, records: dict[Labels, AlertRecord]) -> None:
         """Have these records instead of those there are: of an earlier run, or of an earlier version of the rule."""
@@ -311,7 +309,7 @@ class _Asker:
 
     def __call__(self, text: str) -> Sequence[Element]:
         if len(text) > LONGEST_QUERY:
-            raise RenderError(f"its text has {len(text)} characters: the most are {LONGEST_QUERY}")
+            raise RenderError(f"its text has {len(text)} characters; the limit is {LONGEST_QUERY}")
         try:
             self.budget.spend(len(text))  # to be parsed
             query = _AD_HOC.compiled(text)

@@ -34,7 +34,7 @@ RULE_KEYS = ("record", "alert", "expr", "for", "keep_firing_for", "labels", "ann
 _PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 """The names of the exposition format's older versions; since 3.0, Prometheus takes any text."""
-_OLDER = "Prometheus before 3.0 refuses the file, and Alertmanager before 0.28 such a label"
+_OLDER = "Prometheus before 3.0 rejects the file, and Alertmanager before 0.28 the label"
 
 BOUNDS = Bounds(depth=16, nodes=150_000, characters=8 * 2**20)
 
@@ -153,9 +153,7 @@ def _understood(loader: _RuleFileLoader, read: Callable[[], str]) -> RuleFile:
     with contextlib.suppress(TooManyError), no_passes_over_garbage():
         groups = loader.groups(reader.compose(text, BOUNDS, lone=False))
         if reader.rest:
-            unread = (
-                "is not read, since a document ended before it: Prometheus reads the first one alone; make one of them"
-            )
+            unread = "is ignored after the end of a document: Prometheus reads only the first; merge them into one"
             loader.warn(reader.rest, "", unread)
     if reader.problems:
         raise RuleFileError(sorted(reader.problems, key=lambda each: each.line or math.inf))
@@ -248,7 +246,7 @@ class _RuleFileLoader:
         return rule
 
     def _end_of_room(self, node: Node, where: str) -> NoReturn:
-        self.reader.fail(node, where, f"here the rules exceed the {self._room} of memory that they may take")
+        self.reader.fail(node, where, f"here the rules exceed their memory limit of {self._room}")
         raise TooManyError
 
     def _query(self, node: Node | None, rule: Node, where: str) -> Query | None:
@@ -264,7 +262,7 @@ class _RuleFileLoader:
             self.reader.fail(node, where, f"expr: {error}")
             return None
         if query.doom:
-            self.warn(node or rule, where, f"expr: will fail in each evaluation: {query.doom[0]}")
+            self.warn(node or rule, where, f"expr: will fail at every evaluation: {query.doom[0]}")
         return query
 
     def _compiled(self, text: str, node: Node, where: str) -> Query:
@@ -278,7 +276,7 @@ class _RuleFileLoader:
             if not is_label_name(name):
                 self.reader.fail(value, where, f"labels: invalid label name {shown(name)}; use letters, digits and _")
             elif not _PLAIN_LABEL.fullmatch(name):
-                self.warn(value, where, f"labels: the name {shown(name)} is of Prometheus 3: {_OLDER}")
+                self.warn(value, where, f"labels: the name {shown(name)} needs Prometheus 3: {_OLDER}")
         return labels
 
     def _recording(
@@ -293,9 +291,9 @@ class _RuleFileLoader:
             if key in fields and name:
                 self._check_idle(key, fields[key], where)
         if name and ("{" in name or "}" in name):
-            self.reader.fail(fields["record"], where, f"record: {shown(name)} has braces; selectors belong into expr")
+            self.reader.fail(fields["record"], where, f"record: {shown(name)} has braces; selectors belong in expr")
         elif name and not _PLAIN_METRIC.fullmatch(name):
-            text = f"record: the name {shown(name)} is of Prometheus 3: Prometheus before 3.0 refuses the file"
+            text = f"record: the name {shown(name)} needs Prometheus 3: Prometheus before 3.0 rejects the file"
             self.warn(fields["record"], where, text)
         if query is None:
             return None
@@ -309,7 +307,7 @@ class _RuleFileLoader:
         else:
             is_idle = self.reader.duration(node, f"{where}, {key}") in (None, 0.0)
         if is_idle:
-            self.warn(node, where, f"{key}: does nothing in a recording rule; remove it")
+            self.warn(node, where, f"{key}: has no effect in a recording rule; remove it")
         else:
             self.reader.fail(node, where, f"{key}: invalid in a recording rule; remove it")
 
@@ -330,7 +328,7 @@ class _RuleFileLoader:
             if not label:
                 reader.fail(node, where, "annotations: an annotation has no name; give it one")
             elif not _PLAIN_LABEL.fullmatch(label):
-                self.warn(node, where, f"annotations: the name {shown(label)} is of Prometheus 3: {_OLDER}")
+                self.warn(node, where, f"annotations: the name {shown(label)} needs Prometheus 3: {_OLDER}")
         compiled_labels = self._templates(name, labels, f"{where}, label", shared)
         compiled_annotations = self._templates(name, annotations, f"{where}, annotation", {})
         if query is None:
@@ -382,7 +380,7 @@ class _RuleFileLoader:
             self._seen[known] = line_of(node)
             return
         if is_alert:
-            text = f"has the name and labels of the alert at line {first}: to a receiver the two are one; rename one"
+            text = f"has the name and labels of the alert on line {first}: receivers cannot tell them apart; rename one"
         else:
-            text = f"records the same metric with the same labels as line {first}; their results may collide"
+            text = f"records the same metric with the same labels as line {first}; results may collide"
         self.warn(node, where, text)

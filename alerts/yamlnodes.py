@@ -64,7 +64,7 @@ class Reader:
         line = node if isinstance(node, int) else line_of(node)
         self.problems.append(Problem(self.file, line, one_line(where), one_line(text)))
         if len(self.problems) >= MOST_PROBLEMS:
-            rest = f"{MOST_PROBLEMS} problems were found; mend these first, since the rest was not looked at"
+            rest = f"{MOST_PROBLEMS} problems found; fix these first, the rest was not checked"
             self.problems.append(Problem(self.file, 0, "", rest))
             raise TooManyError
 
@@ -124,7 +124,7 @@ class Reader:
                 if not yamltree.is_null(each):
                     yield each
         elif node is not None and not yamltree.is_null(node):
-            self.fail(node, where, "must be a list; begin its items with '- '")
+            self.fail(node, where, "must be a list; start its items with '- '")
 
     def text(self, node: Node | None, where: str) -> str:
         """A scalar as it is written; the empty text for a null."""
@@ -132,7 +132,7 @@ class Reader:
             return ""
         if isinstance(node, YamlScalar):
             return node.text
-        self.fail(node, where, "must be one text, not a list or a mapping")
+        self.fail(node, where, "must be a string, not a list or a mapping")
         return ""
 
     def duration(self, node: Node | None, where: str) -> float | None:
@@ -152,7 +152,7 @@ class Reader:
         text = self.text(node, where)
         number = _whole(text) if node.tag != yamltree.TEXT else None
         if number is None:
-            self.fail(node, where, f"{shown(text)} is no whole number")
+            self.fail(node, where, f"{shown(text)} is not a whole number")
         return number or 0
 
 

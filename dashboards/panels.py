@@ -94,7 +94,7 @@ def _meaning(subject: str, what: str | None, good: str) -> str:
 
 
 NOT_OFFERED = "no series: this hardware, its driver or the configuration does not offer it"
-NOTHING_WRONG = "nothing, and that is good"
+NOTHING_WRONG = "nothing, as it should be"
 
 
 def _emptiness(good: str) -> str:

@@ -135,8 +135,8 @@ class Acceptor:
     def _complain(self, error: OSError, now: float) -> None:
         if error.errno in _SHORTAGE:
             self._complaints.say(
-                now, "shortage", "cannot accept connections (%s): clients that are idle have to make room; if it lasts,"
-                " look for what holds them, or raise LimitNOFILE", error.strerror,
+                now, "shortage", "cannot accept connections (%s): idle clients are disconnected; if it persists,"
+                " find out what uses the descriptors, or raise LimitNOFILE", error.strerror,
                 relief="connections can be accepted again",
             )  # fmt: skip
         else:

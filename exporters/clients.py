@@ -126,7 +126,7 @@ class Clients:
     def spare(self, connection: Connection) -> None:
         """Hang up on whoever can be spared, if that is not done yet."""
         if connection in self.connections:
-            self._close(connection, "another client needs its place")
+            self._close(connection, "another client needs its slot")
 
     def evict(self, now: float) -> bool:
         """Hang up on whoever can be spared; whether there is anybody."""
@@ -143,12 +143,12 @@ class Clients:
                 self._attend(connection, partial(self._give, response=_STOPPING))
                 connection.end_by(until)
             if connection.phase is not ConnectionState.WRITING or connection.through:
-                self._close(connection, "the server stops")
+                self._close(connection, "the server is stopping")
 
     def hang_up(self) -> None:
         """On all of them."""
         for connection in tuple(self.connections):
-            self._close(connection, "the server stops")
+            self._close(connection, "the server is stopping")
 
     def _answered(self, connection: Connection, answer: Deferred) -> None:
         """An answer that was to come later is there. For any thread."""
@@ -178,7 +178,7 @@ class Clients:
             ):  # it may have said all that it has to say, and still want its answer
                 self._selector.unregister(connection.sock)
             else:
-                self._close(connection, "the client hung up")
+                self._close(connection, "the client disconnected")
         elif connection.phase is ConnectionState.READING:
             self._converse(connection)
         elif connection.phase is ConnectionState.WAITING and connection.overfed:
@@ -242,7 +242,7 @@ class Clients:
             connection.turn(self._clock())
         else:
             for each in hoarders(self.connections, _HELD):
-                self._close(each, "slow readers keep too many pages in memory")
+                self._close(each, "slow readers hold too many pages in memory")
         if connection in self.connections:
             self._watch(connection)
 

@@ -35,7 +35,7 @@ class SnapshotCollector(Collector):
         snapshot = self._latest()
         if snapshot is None:
             return
-        readings = snapshot.readings
+        readings = tuple(snapshot)
         if self._clock is not None:
             age = round(max(0.0, self._clock() - snapshot.at.mono), 3)
             readings = (Reading(AGE_SERIES, age), *readings)

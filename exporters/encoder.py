@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from itertools import chain
 from math import isfinite, isnan
-from operator import itemgetter
 
-from agent.model import Metric, Reading, Series, Snapshot
+from agent.lib.picking import picker
+from agent.model import Layout, Metric, Series, Snapshot
 from exporters.families import (
     AGE_SERIES,
     arrange,
@@ -35,8 +36,8 @@ class Format(Enum):
 
 
 _Values = tuple[float, ...]
-_SERIES_OF, _VALUE_OF = itemgetter(0), itemgetter(1)
 _PLAIN = frozenset({int, float})
+_AGE_LAYOUT = Layout((AGE_SERIES,))
 
 
 class _Word(str):
@@ -92,31 +93,31 @@ class _Kin:
 
 
 class _PageLayout:
-    """Everything about a page but its values; good for as long as the same series come in the same order."""
+    """Everything about a page but its values; good for as long as frames of the same layouts come."""
 
-    __slots__ = ("chunks", "kin", "picks", "series")
+    __slots__ = ("chunks", "kin", "layouts", "picks")
 
-    def __init__(self, series: tuple[Series, ...]) -> None:
-        self.series = series
+    def __init__(self, layouts: Sequence[Layout]) -> None:
+        self.layouts = layouts
         self.kin: list[_Kin] = []
         self.picks: list[Callable[[_Values], _Values]] = []
         self.chunks: dict[Format, list[_Chunk]] = {}
 
     def add(self, kin: _Kin, places: Sequence[int]) -> None:
         self.kin.append(kin)
-        self.picks.append(_picker([places[each] for each in kin.order]))
+        self.picks.append(picker([places[each] for each in kin.order]))
 
 
 class Encoder:
     """Renders snapshots; keeps what it knows about the families of the last one, and no others."""
 
     def __init__(self) -> None:
-        self._layout = _PageLayout(())
+        self._layout = _PageLayout([])
 
     @property
     def cached(self) -> int:
         """Number of series that are laid out."""
-        return len(self._layout.series)
+        return sum(map(len, self._layout.layouts))
 
     def render(self, snapshot: Snapshot, fmt: Format, age: float) -> bytes:
         """The page. `age` is the seconds since the snapshot was taken, shown as coldplate_sample_age_seconds."""
@@ -127,9 +128,10 @@ class Encoder:
 
         One page has to be at its end before the next is begun.
         """
-        series, values = _columns(snapshot.readings, age)
-        if self._layout.series != series:
-            yield from self._lay_out(series)
+        layouts = [_AGE_LAYOUT, *(frame.layout for frame in snapshot.frames)]  # the age wins over one in a snapshot
+        values = (age, *chain.from_iterable(frame.values for frame in snapshot.frames))
+        if self._layout.layouts != layouts:
+            yield from self._lay_out(layouts)
         layout = self._layout
         if fmt not in layout.chunks:
             yield from _add_chunks(layout, fmt)
@@ -138,10 +140,11 @@ class Encoder:
         if fmt is Format.OPENMETRICS:
             yield b"# EOF\n"
 
-    def _lay_out(self, series: tuple[Series, ...]) -> Iterator[bytes]:
+    def _lay_out(self, layouts: Sequence[Layout]) -> Iterator[bytes]:
         """A GPU that comes and goes changes few families: those that have the same series as before are kept."""
         known = {kin.metric.name: kin for kin in self._layout.kin}
-        layout = _PageLayout(series)
+        layout = _PageLayout(layouts)
+        series = tuple(chain.from_iterable(each.series for each in layouts))
         yield b""
         for places in by_family(series):
             members = tuple(series[place] for place in places)
@@ -159,17 +162,6 @@ def _add_chunks(layout: _PageLayout, fmt: Format) -> Iterator[bytes]:
         chunks.append(kin.chunk(fmt, head))
         yield b""
     layout.chunks[fmt] = chunks
-
-
-def _columns(readings: Sequence[Reading], age: float) -> tuple[tuple[Series, ...], _Values]:
-    """Series and values, the age first: it wins over one that a snapshot might bring along."""
-    return (AGE_SERIES, *map(_SERIES_OF, readings)), (age, *map(_VALUE_OF, readings))
-
-
-def _picker(places: Sequence[int]) -> Callable[[_Values], _Values]:
-    if len(places) > 1:
-        return itemgetter(*places)
-    return lambda values: tuple(values[place] for place in places)
 
 
 def _spelled(value: float) -> object:

@@ -164,7 +164,7 @@ def parse_head(head: bytes) -> Request:
         raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, f"unknown method {method}", (("Allow", ", ".join(METHODS)),))
     if len(lines) > MAX_HEADERS + 1:
         raise RefusedError(
-            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request may have {MAX_HEADERS} header lines at most"
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request may have at most {MAX_HEADERS} header lines"
         )
     headers = _headers(lines[1:])
     http11 = match[4] != b"0"
@@ -187,7 +187,7 @@ def body_length(request: Request) -> int:
     limit = MAX_BODY if request.method in _WITH_BODY else 0
     if len(length) > 18 or int(length) > limit:
         raise RefusedError(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body of a {request.method} may have {limit} bytes at most"
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body of a {request.method} may have at most {limit} bytes"
         )
     return int(length)
 
@@ -227,6 +227,6 @@ def _malformed(text: str) -> RefusedError:
 def _too_long(buffer: bytearray) -> RefusedError:
     if b"\n" in buffer[:MAX_HEAD]:
         return RefusedError(
-            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"request line and headers may have {MAX_HEAD} bytes at most"
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"request line and headers may have at most {MAX_HEAD} bytes"
         )
-    return RefusedError(HTTPStatus.REQUEST_URI_TOO_LONG, f"a request line may have {MAX_HEAD} bytes at most")
+    return RefusedError(HTTPStatus.REQUEST_URI_TOO_LONG, f"a request line may have at most {MAX_HEAD} bytes")

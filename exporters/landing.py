@@ -28,7 +28,8 @@ class Facts:
     """What the page shows; `age` in seconds, None before the first sample; `groups` None without a rules engine.
 
     `series` is how many of them a scrape has, None before the first sample. `refresh` is one of REFRESHES.
-    `runbooks` are the alerts of whose runbooks the agent has a page.
+    `runbooks` are the alerts of whose runbooks the agent has a page. `pages` are the paths that are listed, each with
+    what is found there.
     """
 
     node: str
@@ -42,6 +43,7 @@ class Facts:
     groups: tuple[GroupReport, ...] | None = None
     refresh: int = REFRESH_SECONDS
     runbooks: Container[str] = ()
+    pages: Sequence[tuple[str, str]] = ()
 
 
 def refresh_of(query: str) -> int:
@@ -87,7 +89,7 @@ def _document(facts: Facts) -> Iterator[str]:
     yield landing_fabric.section(found)
     if reports:
         yield _backends(reports)
-    yield _links(facts.telemetry_path)
+    yield _links(facts.pages)
     yield "</main>\n</body>\n</html>\n"
 
 
@@ -187,14 +189,6 @@ def _backends(reports: tuple[BackendReport, ...]) -> str:
     return head + "".join(rows) + TABLE_END
 
 
-def _links(telemetry_path: str) -> str:
-    targets = (
-        (telemetry_path, "the metrics, for Prometheus"),
-        ("/-/healthy", "whether the process lives"),
-        ("/-/ready", "whether the last sample is fresh"),
-        ("/api/v1/snapshot", "the last sample as JSON, with the reason for each missing metric"),
-        ("/api/v1/alerts", "the alerts that are pending or firing, in Prometheus's JSON"),
-        ("/api/v1/rules", "the rules and how their last evaluation went, in Prometheus's JSON"),
-    )
-    items = "".join(f'<li><a href="{escape(path)}">{escape(path)}</a> {what}</li>\n' for path, what in targets)
+def _links(pages: Sequence[tuple[str, str]]) -> str:
+    items = "".join(f'<li><a href="{escape(path)}">{escape(path)}</a> {what}</li>\n' for path, what in pages)
     return f'<h2>Pages</h2>\n<ul class="pages">\n{items}</ul>\n'

@@ -30,10 +30,10 @@ from exporters.markup import (
 )
 
 THROTTLES = {
-    "hw_thermal_slowdown": (Tone.BAD, "the hardware halves its clocks: heat"),
-    "hw_power_brake": (Tone.BAD, "the node's power supply brakes it"),
-    "hw_slowdown": (Tone.WARN, "the hardware slows it down: heat or power"),
-    "sw_thermal_slowdown": (Tone.WARN, "the driver lowers its clocks: heat"),
+    "hw_thermal_slowdown": (Tone.BAD, "the hardware halves its clocks because of heat"),
+    "hw_power_brake": (Tone.BAD, "power brake by the node's power supply"),
+    "hw_slowdown": (Tone.WARN, "the hardware slows it down because of heat or power"),
+    "sw_thermal_slowdown": (Tone.WARN, "the driver lowers its clocks because of heat"),
     "sync_boost": (Tone.CALM, ""),
     "application_clocks": (Tone.CALM, ""),
     "display_clocks": (Tone.CALM, ""),
@@ -209,11 +209,11 @@ def _findings(device: GpuRow, busiest: Mapping[tuple[str, str], float], now: flo
     if not device.up:
         yield _silent(device)
     if device.action:
-        yield Finding(Tone.BAD, "reset", f"the driver asks for {device.action.replace('_', ' ')}")
+        yield Finding(Tone.BAD, "reset", f"the driver requests {device.action.replace('_', ' ')}")
     if device.values.get("coldplate_gpu_row_remap_failure") == 1:
-        yield Finding(Tone.BAD, "memory", "a row remap failed: the GPU is to be replaced")
+        yield Finding(Tone.BAD, "memory", "a row remap failed: the GPU must be replaced")
     if device.values.get("coldplate_gpu_row_remap_pending") == 1:
-        yield Finding(Tone.WARN, "memory", "a row remap waits for a reset of the GPU")
+        yield Finding(Tone.WARN, "memory", "a row remap is pending until a reset of the GPU")
     if device.links_down:
         text = f"NVLink {numbers(device.links_down)} down"
         yield Finding(Tone.BAD, "link down", text)
@@ -244,12 +244,12 @@ def _slowness(device: GpuRow, busiest: Mapping[tuple[str, str], float]) -> Itera
             yield Finding(tone, "throttled", f"{words} ({reason})")
     margin, memory = values.get(_MARGIN), values.get("coldplate_gpu_memory_temperature_celsius")
     if margin is not None and margin <= HOT:
-        yield Finding(Tone.WARN, "hot", f"{margin:.0f} °C from slowing itself down")
+        yield Finding(Tone.WARN, "hot", f"{margin:.0f} °C below its slowdown threshold")
     if memory is not None and memory >= MEMORY_HOT:
         yield Finding(Tone.WARN, "hot", f"its memory is at {memory:.0f} °C")
     width, lanes = (values.get(f"coldplate_gpu_pcie_link_width{most}") for most in ("", "_max"))
     if width is not None and lanes is not None and width < lanes:
-        yield Finding(Tone.WARN, "PCIe", f"PCIe with {width:.0f} of {lanes:.0f} lanes")
+        yield Finding(Tone.WARN, "PCIe", f"PCIe runs with {width:.0f} of {lanes:.0f} lanes")
     limit, default = (values.get(f"coldplate_gpu_power_limit{which}_watts") for which in ("", "_default"))
     if limit is not None and default is not None and limit < default:
         yield Finding(Tone.CALM, "power limit", f"power limit set to {limit:.0f} of {default:.0f} W")
@@ -258,14 +258,14 @@ def _slowness(device: GpuRow, busiest: Mapping[tuple[str, str], float]) -> Itera
     job = _only_job(device)
     most = busiest.get(job, 0.0) if job is not None else 0.0
     if most >= BUSY and busy < most - BEHIND:
-        yield Finding(Tone.WARN, "behind", f"{busy:.0%} busy, while its job keeps another GPU {most:.0%} busy")
+        yield Finding(Tone.WARN, "behind", f"{busy:.0%} busy while another GPU of its job is {most:.0%} busy")
     power = values.get("coldplate_gpu_power_watts")
     if busy >= BUSY and power is not None and limit is not None and not throttled:
         if power < WAITS * limit:
             share = power / limit
-            yield Finding(Tone.WARN, "waits", f"busy at {share:.0%} of its power limit: it waits for other GPUs")
+            yield Finding(Tone.WARN, "waits", f"busy at {share:.0%} of its power limit: waiting for other GPUs")
         elif (clock := values.get(_SM[0])) is not None and clock < LOW_CLOCK * values.get(_SM[1], 0.0):
-            yield Finding(Tone.WARN, "slow", f"its clock is at {clock / values[_SM[1]]:.0%} of the highest")
+            yield Finding(Tone.WARN, "slow", f"its clock is at {clock / values[_SM[1]]:.0%} of the maximum")
 
 
 _EXPLICIT = {"hw_thermal_slowdown", "hw_power_brake"}

@@ -60,7 +60,7 @@ def gather(snapshot: Snapshot | None) -> Generator[str, None, Gathered]:
     found = Gathered({}, {})
     if snapshot is None:
         return found
-    for some in _some(snapshot.readings):
+    for some in _some(snapshot):
         for reading in some:
             name = reading[0].metric.name
             if name in WANTED:

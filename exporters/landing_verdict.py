@@ -53,7 +53,7 @@ def word(grounds: Grounds) -> str:
 
 def _troubles(grounds: Grounds) -> Iterator[tuple[Tone, str]]:
     if not grounds.ready:
-        yield Tone.BAD, f"what stands below is old: {grounds.readiness}"
+        yield Tone.BAD, f"stale data below: {grounds.readiness}"
     yield from _silent(grounds)
     if grounds.overview is not None:
         for tone, severity in ((Tone.BAD, "critical"), (Tone.WARN, "warning")):
@@ -82,7 +82,7 @@ def _silent(grounds: Grounds) -> Iterator[tuple[Tone, str]]:
         names = ", ".join(f"GPU {each.gpu.index} ({each.word})" for each in silent)
         yield Tone.BAD, f"{known - len(silent)} of {max(known, expected)} GPUs answer, missing: {names}"
     if known < expected:
-        yield Tone.BAD, f"{known} of {expected} GPUs are there"
+        yield Tone.BAD, f"{known} of {expected} GPUs are present"
 
 
 def _peace(grounds: Grounds) -> str:

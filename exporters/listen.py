@@ -101,7 +101,7 @@ def _spell(host: str, port: int) -> str:
 def _remedy(error: OSError, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
-            f"the port is in use (\"ss -ltnp 'sport = :{port}'\" shows by whom);"
+            f"the port is in use (\"ss -ltnp 'sport = :{port}'\" shows the process);"
             " stop that program, or choose another address with --web.listen-address"
         )
     if error.errno == errno.EACCES:

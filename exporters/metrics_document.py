@@ -33,16 +33,16 @@ _INTRODUCTION = """\
 
 <!-- Generated from the catalogue by `coldplate render metrics`. Do not edit. -->
 
-Every metric that coldplate can show, with where its value comes from. A metric that a device does not offer
-has no series: never 0, and never a placeholder. `coldplate_metric_missing` says which are absent, and why.
+Every metric that coldplate can expose, and the origin of its value. A metric that a device does not offer
+has no series: never 0, and never a placeholder. `coldplate_metric_missing` shows which are absent, and why.
 
-* **Type** as exposed; a *state* is a gauge of 0 or 1, an *info* is always 1 and speaks through its labels.
+* **Type** as exposed; a *state* is a gauge of 0 or 1, an *info* is always 1 and carries its information in labels.
 * **Lane** is how often the value is read: `fast`, `slow` and `cold` are the periods under `sampling` in the
   configuration (1 s, 15 s and 60 s by default), `event` is when it happens.
-* **Origin**: several sources are alternatives, the first that a device supports is used, or one for each label value.
+* **Origin**: several sources are alternatives (the first that a device supports is used), or one for each label value.
 * **Shown**: by `default`; `counted`, each series from its first error on; or as a `detail`, on request. How to ask, and
   how many series that makes: [configuration.md](configuration.md#how-many-series).
-* **Also as**: what a neighbouring exporter calls the same value, and how to get ours from theirs.
+* **Also as**: the name of the same value in another exporter, and how to convert it to ours.
 """
 
 

@@ -63,8 +63,8 @@ class ReloadRequests:
         try:
             self._begin(self._over)
         except Exception as error:
-            logger.exception("a reload could not be begun")
-            self._over(False, f"the reload could not be begun: {error}")
+            logger.exception("a reload could not be started")
+            self._over(False, f"the reload could not be started: {error}")
 
     def _over(self, done: bool, text: str) -> None:
         """For any thread."""

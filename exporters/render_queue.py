@@ -128,7 +128,7 @@ class RenderQueue:
                     if self._clock() >= until:
                         return
             except Exception as error:
-                self._complaints.defect(self._clock(), error, "making the page %s failed", order.rendering.kind)
+                self._complaints.defect(self._clock(), error, "rendering the page %s failed", order.rendering.kind)
                 order.fail()
             line.begun = None
 

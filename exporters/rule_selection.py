@@ -49,7 +49,7 @@ def selection_of(query: str) -> RuleSelection:
     try:
         given = parse_qs(query, keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError as error:
-        raise ParameterError("rule_name[]", f"more than {MAX_FIELDS} parameters; ask several times") from error
+        raise ParameterError("rule_name[]", f"more than {MAX_FIELDS} parameters; split the request") from error
     if "match[]" in given:
         raise ParameterError("match[]", "not supported here; use rule_name[], rule_group[] or file[]")
     kind = given.get("type", [""])[0].lower()

@@ -6,13 +6,15 @@ What is left out here is left out of pages only: rules on the node read everythi
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Flag
 from fnmatch import fnmatchcase
 
 from agent.catalogue import BY_NAME
-from agent.model import Metric, Reading, Series, Shown, Snapshot
+from agent.lib.picking import picker
+from agent.lib.round_memo import RoundMemo
+from agent.model import Frame, Layout, Metric, Series, Shown, Snapshot
 
 PREFIX = "coldplate_infiniband_"
 """Drivers have counters of their own names, whose rows are made when they are seen."""
@@ -42,9 +44,7 @@ class SeriesSelection:
     def __init__(self, include: Sequence[str], exclude: Sequence[str]) -> None:
         self._include, self._exclude = tuple(include), tuple(exclude)
         self._parts: dict[Metric, Part] = {}
-        self._whole: dict[Metric, bool] = {}
-        """Rows of which every series is exposed, or none: asked of thousands of readings for each page."""
-        self._told: dict[Series, bool] = {}
+        self._layouts = RoundMemo(self._selection)
         self._last: tuple[Snapshot, Snapshot] | None = None
         for key, patterns in (("include", include), ("exclude", exclude)):
             for pattern in patterns:
@@ -53,13 +53,9 @@ class SeriesSelection:
     def apply(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the selected series only; the same object again for the same snapshot."""
         if self._last is None or self._last[0] is not snapshot:
-            whole = self._whole.get
-            readings = tuple(
-                reading
-                for reading in snapshot.readings
-                if (verdict := whole(reading.series.metric)) or (verdict is None and self._shows(reading))
-            )
-            self._last = (snapshot, replace(snapshot, readings=readings))
+            selections = self._layouts.of([frame.layout for frame in snapshot.frames])
+            frames = tuple(each.apply(frame) for each, frame in zip(selections, snapshot.frames, strict=True))
+            self._last = (snapshot, replace(snapshot, frames=frames))
         return self._last[1]
 
     def of(self, metric: Metric) -> Part:
@@ -69,22 +65,45 @@ class SeriesSelection:
             part = self._parts[metric] = _union(self._include, metric) & ~_union(self._exclude, metric)
         return part
 
-    def _shows(self, reading: Reading) -> bool:
-        series = reading.series
-        part = self.of(series.metric)
-        if part in (Part.ALL, Part.NONE) and series.metric is not MISSING:
-            self._whole[series.metric] = bool(part)
-        if not part & (Part.OTHERS if reading.value else Part.ZEROS):
-            return False
-        return series.metric is not MISSING or self._tells(series)
+    def _selection(self, layout: Layout) -> _LayoutSelection:
+        return _LayoutSelection(layout, [self._part(series) for series in layout.series])
 
-    def _tells(self, series: Series) -> bool:
-        """Whether the metric that is told to be missing would be exposed."""
-        told = self._told.get(series)
-        if told is None:
+    def _part(self, series: Series) -> Part:
+        """When the series is exposed; a metric that is told to be missing goes by that which is missing, too."""
+        if series.metric is MISSING:
             missed = BY_NAME.get(dict(series.labels).get("metric", ""))
-            told = self._told[series] = missed is None or bool(self.of(missed))
-        return told
+            if missed is not None and not self.of(missed):
+                return Part.NONE
+        return self.of(series.metric)
+
+
+class _LayoutSelection:
+    """What is selected of the frames of one layout. Some series are exposed by whether they are 0 now."""
+
+    def __init__(self, layout: Layout, parts: Sequence[Part]) -> None:
+        self._layout = layout
+        self._parts = parts
+        self._depending = [place for place, part in enumerate(parts) if part in (Part.ZEROS, Part.OTHERS)]
+        self._pick_depending = picker(self._depending)
+        self._told: tuple[bool, ...] | None = None
+        """Which of those that depend on their value were not 0 when `_shown` was made."""
+        self._shown = layout
+        self._pick: Callable[[Sequence[float]], tuple[float, ...]] = tuple
+
+    def apply(self, frame: Frame) -> Frame:
+        told = tuple(map(bool, self._pick_depending(frame.values)))
+        if told != self._told:
+            self._choose(told)
+        if self._shown is self._layout:
+            return frame
+        return Frame(self._shown, self._pick(frame.values))
+
+    def _choose(self, told: tuple[bool, ...]) -> None:
+        wanted = {place: Part.OTHERS if each else Part.ZEROS for place, each in zip(self._depending, told, strict=True)}
+        places = [place for place, part in enumerate(self._parts) if part & wanted.get(place, Part.ALL)]
+        self._told, self._pick = told, picker(places)
+        every = len(places) == len(self._layout)
+        self._shown = self._layout if every else Layout(tuple(self._layout.series[place] for place in places))
 
 
 def _union(patterns: Sequence[str], metric: Metric) -> Part:

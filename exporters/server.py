@@ -101,7 +101,7 @@ class HttpServer:
     def start(self) -> None:
         """Open the listeners and serve them in a thread. Raises BindError."""
         if self._thread is not None:
-            raise RuntimeError("the server runs already")
+            raise RuntimeError("the server is already running")
         self._acceptor = Acceptor(open_listeners(self._listen), self._clients.evict, self._complaints)
         self._stopping.clear()
         self._waker, self._wake = socket.socketpair()
@@ -120,7 +120,7 @@ class HttpServer:
         ended = thread.join(_PATIENCE_SECONDS)
         self._thread = None
         if not ended:
-            logger.error("the thread of the HTTP server does not end")
+            logger.error("the thread of the HTTP server does not stop")
             return
         self._hang_up()  # again, in case that the thread could not be started
         for each in (self._selector, self._waker, self._wake):
@@ -152,7 +152,7 @@ class HttpServer:
         try:
             step()
         except Exception as error:
-            self._complaints.defect(self._now, error, "the HTTP server failed in a turn; it goes on with the next one")
+            self._complaints.defect(self._now, error, "the HTTP server failed in one iteration; continuing")
             return False
         return True
 

@@ -19,7 +19,7 @@ def _data(snapshot: Snapshot, age: float) -> Iterator[bytes]:
     about = {"sequence": snapshot.sequence, "timestamp": snapshot.at.wall, "monotonic": snapshot.at.mono, "age": age}
     yield envelope.dump(about)[:-1]
     yield b',"readings":'
-    yield from envelope.array(envelope.batches(map(_reading, snapshot.readings)))
+    yield from envelope.array(envelope.batches(map(_reading, snapshot)))
     yield b',"reports":'
     yield from envelope.array(envelope.batches(map(_report, snapshot.reports)))
     yield b',"gaps":'

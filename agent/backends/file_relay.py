@@ -198,14 +198,14 @@ class FileRelay:
             self._spare = False
             self._orders.put((work, reader))
         elif self._threads >= self._most:
-            self._shortage = Unread(Reason.TIMEOUT, f"not read: {self._threads} reads hang, and no more may be begun")
+            self._shortage = Unread(Reason.TIMEOUT, f"not read: {self._threads} reads hang, which is the limit")
             return False
         else:
             thread = threading.Thread(target=self._run, args=(work, reader), name=f"{self._name}-reader", daemon=True)
             try:
                 thread.start()
             except (RuntimeError, MemoryError) as error:
-                detail = f"not read: {error}; raise TasksMax in the unit, or the user's limit of processes"
+                detail = f"not read: {error}; raise TasksMax in the unit, or the user's process limit"
                 self._shortage = Unread(Reason.DENIED, detail)
                 return False
             self._threads += 1
@@ -239,9 +239,9 @@ class FileRelay:
         work.troubled = True
         walk.readers -= 1
         if reader.still >= self._patience:
-            self._tell("a read hangs; going on without it", reader.path)
+            self._tell("a read hangs; continuing without it", reader.path)
         else:
-            self._tell("reads are slow; going on without the rest of them", walk.leg.name)
+            self._tell("reads are slow; skipping the remaining ones", walk.leg.name)
         if walk.settled:
             return
         more = reader.at + 1 < len(walk.leg.items) and walk.took < LONGEST * self._patience
@@ -270,7 +270,7 @@ class FileRelay:
             waited = max(mono - hanging[path], self._patience)
             return Unread(Reason.TIMEOUT, f"no answer for {waited:.1f} s")
         if hanging:
-            return Unread(Reason.TIMEOUT, f"not read, since {next(iter(hanging))} does not answer")
+            return Unread(Reason.TIMEOUT, f"not read because {next(iter(hanging))} does not answer")
         if walk.took >= LONGEST * self._patience:
             return Unread(Reason.TIMEOUT, f"not read: {walk.leg.name} took longer than {LONGEST * self._patience:g} s")
         return self._shortage
@@ -289,7 +289,7 @@ class FileRelay:
                 cured |= self._told & {leg.name}
             self._told -= cured
             for path in cured:
-                log.info("reads that hung or were slow answer again", extra={"facts": self._facts(path)})
+                log.info("reads that hung or were slow succeed again", extra={"facts": self._facts(path)})
 
     def _facts(self, path: str) -> dict[str, str]:
         return {"backend": self._name, "path": path}

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from agent.backends.protocol import AbsentError, BackendSample
+from agent.backends.registration import BackendContext
 from agent.catalogue.gpu import ROWS as GPU_ROWS
 from agent.catalogue.node import NVSWITCH
 from agent.model import Gap, Instant, Lane, Node, Reading, Reason, Series, Xid
@@ -200,7 +201,7 @@ class KmsgBackend:
 
     def _denied(self, error: PermissionError) -> BackendSample:
         detail = (
-            f"{self._path}: {error.strerror}; XIDs come from the driver alone and SXids are not seen."
+            f"{self._path}: {error.strerror}; XIDs come only from the driver, and SXids are not seen."
             " Give the agent CAP_SYSLOG (systemd: AmbientCapabilities=CAP_SYSLOG) and access to the device"
         )
         return BackendSample(gaps=[Gap(row, Node(), Reason.DENIED, detail) for row in (XID_ERRORS, SXID_ERRORS)])
@@ -250,7 +251,7 @@ class KmsgBackend:
             self._switches[sxid.pci] = (codes or 0) + 1
         if OTHER in kind and not self._told_full:
             self._told_full = True
-            log.error("more kinds of SXid than there can be in the kernel log; further ones are counted as %r", OTHER)
+            log.error("too many different SXids in the kernel log; new ones are counted as %r", OTHER)
         return kind
 
     def _wall(self, record: KernelRecord, now: Instant) -> float:
@@ -261,3 +262,12 @@ class KmsgBackend:
         """
         wall = now.wall - (now.mono - record.mono)
         return min(max(wall, self._read_until), now.wall)
+
+
+def make_backend(context: BackendContext) -> KmsgBackend | None:
+    """Where GPUs of this node are read: the log that systemd handed over as standard input, else the device."""
+    if not context.has_driver:
+        return None
+    if inherited(0):
+        return KmsgBackend("standard input", lambda path: DeviceReader(path, 0))
+    return KmsgBackend()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent.model import Gap, GpuIdentity, Instant, Lane, Reading, Reason, Xid
+from agent.model import Frame, Gap, GpuIdentity, Instant, Lane, Reading, Reason, Xid
 
 
 class AbsentError(Exception):
@@ -65,7 +65,7 @@ class LaneSample:
     mono: float
     duration: float
     calls: int
-    readings: tuple[Reading, ...]
+    frame: Frame
     gaps: tuple[Gap, ...]
     processes: tuple[GpuProcess, ...] | None = None
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from agent.backends.file_relay import FileRelay, Leg, Unread
 from agent.backends.protocol import BackendSample
+from agent.backends.registration import BackendContext
 from agent.backends.sysfs import names, printable, text
 from agent.catalogue import metric
 from agent.catalogue.infiniband import NEAREST_HCA
@@ -137,6 +138,11 @@ class TopologyBackend:
             else:
                 silent.append(Unread(answer.reason, f"{leg.name}: {answer.detail}"))
         return silent
+
+
+def make_backend(context: BackendContext) -> TopologyBackend | None:
+    """Where GPUs of this node are read."""
+    return TopologyBackend(context.sysfs, context.gpus) if context.has_driver else None
 
 
 def nearest(here: PciPlace, hcas: dict[str, PciPlace]) -> list[tuple[str, Distance]]:

@@ -20,7 +20,7 @@ ROOT = 0
 def main() -> int:
     """Serve the socket that systemd handed over; the exit status."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":
-        print("coldplate-broker: started without its socket: systemctl start coldplate-broker.socket", file=sys.stderr)
+        print("coldplate-broker: started without its socket; systemctl start coldplate-broker.socket", file=sys.stderr)
         return 2
     with socket.socket(fileno=FIRST_DESCRIPTOR) as listener:
         # The socket's file belongs to the agent's user, whose number need not be looked up this way.

@@ -68,7 +68,7 @@ class BrokerClient:
         except ValueError as problem:
             raise BrokerError(errno.EBADMSG, str(problem), self._path) from problem
         if error:
-            raise OSError(error, f"the broker was told: {os.strerror(error)}")
+            raise OSError(error, f"the broker got the error: {os.strerror(error)}")
         return content
 
     def _exchange(self, question: bytes, patience: float) -> bytes:

@@ -51,10 +51,10 @@ def answer_to(question: bytes, error: int, content: bytes = b"") -> bytes:
 def parse_answer(question: bytes, message: bytes) -> tuple[int, bytes]:
     """Error number and content. Raises ValueError for what is no answer to this question."""
     if not message:
-        raise ValueError("closed without an answer: it answers root and the user who owns its socket")
+        raise ValueError("closed without an answer: the broker answers only root and the owner of its socket")
     begin = len(question) + VERDICT.size
     if len(message) < begin or not message.startswith(question):
-        raise ValueError(f"{len(message)} bytes that are no answer to what was asked")
+        raise ValueError(f"{len(message)} bytes that do not answer the request")
     if len(message) > LONGEST_ANSWER:
         raise ValueError(f"an answer of more than {LONGEST_ANSWER} bytes")
     (error,) = VERDICT.unpack_from(message, len(question))

@@ -84,6 +84,17 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceValue:
+    """A value that a family of devices beside NVIDIA's reads: its word of `backends.devices`, and the file or call."""
+
+    family: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.family}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
 class Derived:
     """A value that the agent computes: the text says from what."""
 
@@ -93,4 +104,4 @@ class Derived:
         return f"derived: {self.how}"
 
 
-Binding = Field | Call | Gpm | PortFile | Source | Derived
+Binding = Field | Call | Gpm | DeviceValue | PortFile | Source | Derived

@@ -71,7 +71,7 @@ def _data(suffix: str, help: str, *files: PortFile, lane: Lane = Lane.SLOW) -> M
 
 
 STATE_ID = _row("state_id", Kind.STATE, Unit.NONE,
-                "Logical state: 0 no change, 1 down, 2 init, 3 armed, 4 active, 5 active with the link down for now.",
+                "Logical state: 0 no change, 1 down, 2 init, 3 armed, 4 active, 5 active with link temporarily down.",
                 Lane.FAST, PortFile("state"), span=(0, 15), simulated=(0, 5))  # fmt: skip
 PHYSICAL_STATE_ID = _row("physical_state_id", Kind.STATE, Unit.NONE,
                          "Physical state: 0 no change, 1 sleep, 2 polling, 3 disabled, 4 training, 5 up, "
@@ -81,24 +81,24 @@ RATE = _row("rate_bytes_per_second", Kind.GAUGE, Unit.BYTES,
             "Signalling rate that the link negotiated, in one direction.",
             Lane.SLOW, PortFile("rate"), span=(0, 1e13), simulated=(0, 5e10))  # fmt: skip
 LIFESPAN = _row("lifespan_seconds", Kind.GAUGE, Unit.SECONDS,
-                "How long the kernel serves hw_counters from its cache before it asks the adapter again.",
+                "How long the kernel serves hw_counters from its cache before it reads the adapter again.",
                 Lane.SLOW, PortFile("hw_counters/lifespan", 1e-3), span=(0, 1e6), simulated=(0, 10),
                 shown=Shown.DETAIL)  # fmt: skip
 
 PORT_UP = Metric(
     PREFIX + "port_up", Kind.STATE, Unit.NONE, IbPort,
-    "1 if the logical state of the port is active, 0 if it is any other.",
+    "1 if the logical state of the port is active, else 0.",
     Lane.FAST, (Derived("state is 4: ACTIVE"),), span=(0, 1), simulated=(0, 1),
 )  # fmt: skip
 LINK_DOWN_EVENTS = Metric(
     PREFIX + "link_down_events_total", Kind.COUNTER, Unit.NONE, IbPort,
-    "Times that the agent saw the port leave the active state; a drop between two samples is not seen.",
+    "Times that the agent saw the port leave the active state; a drop between two samples is missed.",
     Lane.FAST, (Derived("changes of state from ACTIVE, since the agent started"),),
     span=(0, 2.0**53), simulated=(0, 1e3),
 )  # fmt: skip
 INFO = Metric(
     PREFIX + "info", Kind.INFO, Unit.NONE, IbPort,
-    "Facts about the port and its adapter as labels; one that the driver does not tell is empty.",
+    "Facts about the port and its adapter as labels; a label that the driver does not report is empty.",
     Lane.COLD, (Source("board_id, fw_ver and hca_type of the device, ports/N/link_layer"),),
     labels=("board_id", "firmware_version", "hca_type", "link_layer"), span=(1, 1), simulated=(1, 1),
     aliases=(Alias("node_infiniband", "node_infiniband_info"),),
@@ -137,20 +137,20 @@ TROUBLE = (
            "counters/local_link_integrity_errors"),
     _count("excessive_buffer_overrun_errors", "Times that flow control errors lasted over consecutive updates.",
            "counters/excessive_buffer_overrun_errors"),
-    _count("port_errors_received", "Packets received that contained an error.", "counters/port_rcv_errors"),
+    _count("port_errors_received", "Packets received with an error.", "counters/port_rcv_errors"),
     _count("port_receive_remote_physical_errors", "Packets received that an earlier hop had marked as bad.",
            "counters/port_rcv_remote_physical_errors"),
     _count("port_receive_switch_relay_errors", "Packets received that could not be forwarded.",
            "counters/port_rcv_switch_relay_errors", shown=Shown.DETAIL),
-    _count("port_constraint_errors_received", "Packets received that a partition or a raw filter refused.",
+    _count("port_constraint_errors_received", "Packets received that a partition or raw filter rejected.",
            "counters/port_rcv_constraint_errors", shown=Shown.DETAIL),
-    _count("port_constraint_errors_transmitted", "Packets not sent that a partition or a raw filter refused.",
+    _count("port_constraint_errors_transmitted", "Packets not sent because a partition or raw filter rejected them.",
            "counters/port_xmit_constraint_errors", shown=Shown.DETAIL),
     _packets("port_discards_received", "Packets received and dropped: the port was down or congested.",
            "counters/port_rcv_discards"),
-    _packets("port_discards_transmitted", "Packets to send that were dropped: the port was down or congested.",
+    _packets("port_discards_transmitted", "Outgoing packets dropped: the port was down or congested.",
            "counters/port_xmit_discards"),
-    _count("vl15_dropped", "Management packets (VL15) dropped for want of buffers.", "counters/VL15_dropped",
+    _count("vl15_dropped", "Management packets (VL15) dropped due to a lack of buffers.", "counters/VL15_dropped",
            shown=Shown.DETAIL),
 )  # fmt: skip
 
@@ -202,7 +202,7 @@ TRANSPORT = (
            "hw_counters/resp_local_length_error", shown=Shown.DETAIL),
     _count("resp_remote_access_errors", "Remote access errors that the responder saw.",
            "hw_counters/resp_remote_access_errors", shown=Shown.DETAIL),
-    _packets("rnr_nak_retry_packets_received", "Receiver-not-ready answers received, the retry limit not exceeded.",
+    _packets("rnr_nak_retry_packets_received", "Receiver-not-ready NAKs received without exceeding the retry limit.",
            "hw_counters/rnr_nak_retry_err"),
     _packets("rx_atomic_requests", "Atomic requests received.", "hw_counters/rx_atomic_requests", shown=Shown.DETAIL),
     _packets("rx_dct_connect_requests", "Connection requests received for dynamically connected transport.",

@@ -19,35 +19,35 @@ _PROCESSES = Derived("the processes that the driver shows on the job's GPUs")
 
 HOLDERS = (
     Metric("coldplate_gpu_job_info", Kind.INFO, Unit.NONE, Gpu,
-           "The job that holds the GPU, or its MIG instance; with shared='true' there are several, and none is named.",
+           "The job that holds the GPU or MIG instance; with shared='true' several do, and none is named.",
            Lane.SLOW, (_HOLDER,), labels=(*JOB, "user", "name", "mig", "shared", *POD), span=(1, 1), simulated=(1, 1)),
     Metric("coldplate_gpu_shared_job_info", Kind.INFO, Unit.NONE, Gpu,
-           "Each of the jobs of a GPU, or MIG instance, that several jobs hold.",
+           "One of several jobs that share a GPU or MIG instance.",
            Lane.SLOW, (Derived("the holders of a GPU, where there are several"),),
            labels=(*JOB, "user", "name", "mig", *POD), span=(1, 1)),
 )  # fmt: skip
 
 FACTS = (
     Metric("coldplate_job_info", Kind.INFO, Unit.NONE, Node,
-           "Facts about a job that holds a GPU of this node; array is its id as the scheduler shows it: 4711_3.",
+           "Facts about a job that holds a GPU of this node; array is its id as shown by the scheduler: 4711_3.",
            Lane.SLOW, (Source("the environment of its processes, kubelet"),),
            labels=(*JOB, "user", "name", "account", "partition", "array", "namespace", "pod"), span=(1, 1)),
     Metric("coldplate_job_start_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Node,
-           "When the job began, as its scheduler says; else when the first of its GPU processes seen was started.",
+           "Start time of the job according to its scheduler, else of the first GPU process seen.",
            Lane.SLOW, (Source("SLURM_JOB_START_TIME, or /proc/PID/stat and /proc/stat"),), labels=JOB,
            span=(0, 1e11)),
     Metric("coldplate_job_gpus", Kind.GAUGE, Unit.NONE, Node,
-           "GPUs of this node that the job holds, wholly or in part.",
+           "GPUs of this node that the job holds, entirely or in part.",
            Lane.SLOW, (_HOLDER,), labels=JOB, span=(1, 1024)),
     Metric("coldplate_job_processes", Kind.GAUGE, Unit.NONE, Node,
-           "Processes of the job that compute on GPUs of this node; 0 for one that holds a GPU without using it.",
+           "Processes of the job that use GPUs of this node; 0 if it holds a GPU without using it.",
            Lane.SLOW, (_PROCESSES,), labels=JOB, span=(0, 1e6)),
     Metric("coldplate_job_energy_joules_total", Kind.COUNTER, Unit.JOULES, Node,
-           "Energy of the GPUs that the job held alone, since the agent first saw it there.",
+           "Energy of the GPUs held by this job alone, since the agent first saw it there.",
            Lane.SLOW, (Derived("growth of the GPUs' energy counters"),), labels=JOB, span=(0, 1e15),
            growth=JOB_WATTS),
     Metric("coldplate_job_attribution_problems_total", Kind.COUNTER, Unit.NONE, Node,
-           "What stood in the way of telling jobs apart, by problem; the log names the first of each.",
+           "Problems in attributing GPUs to jobs, by problem; the log shows the first of each.",
            Lane.SLOW, (Derived("count"),), labels=("problem",)),
 )  # fmt: skip
 

@@ -32,7 +32,7 @@ PROCESSOR = (
            Lane.SLOW, (Source("/proc/pressure/RESOURCE: some"),), labels=("resource",),
            span=(0, 1e10), simulated=(0, 1e6)),
     Metric("coldplate_node_pressure_stalled_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
-           "Time in which all tasks that were not idle waited for the resource: a part of the waiting time.",
+           "Time in which all non-idle tasks waited for the resource: part of the waiting time.",
            Lane.SLOW, (Source("/proc/pressure/RESOURCE: full"),), labels=("resource",),
            span=(0, 1e10), simulated=(0, 1e6)),
 )  # fmt: skip
@@ -42,10 +42,10 @@ MEMORY = (
            "Memory of the node.",
            Lane.SLOW, (Source("/proc/meminfo: MemTotal"),), span=(0, 2.0**60), simulated=(2e12, 2e12)),
     Metric("coldplate_node_memory_available_bytes", Kind.GAUGE, Unit.BYTES, Node,
-           "Memory that can be given to programs without swapping, by the kernel's estimate.",
+           "Memory available to programs without swapping, as estimated by the kernel.",
            Lane.SLOW, (Source("/proc/meminfo: MemAvailable"),), span=(0, 2.0**60), simulated=(0, 2e12)),
     Metric("coldplate_node_memory_used_bytes", Kind.GAUGE, Unit.BYTES, Node,
-           "Memory that is not available: the total less the available.",
+           "Memory that is not available: total minus available.",
            Lane.SLOW, (Source("/proc/meminfo: MemTotal, MemAvailable"),), span=(0, 2.0**60), simulated=(0, 2e12)),
     Metric("coldplate_node_swap_used_bytes", Kind.GAUGE, Unit.BYTES, Node,
            "Swap space in use.",
@@ -69,10 +69,10 @@ STORAGE = (
 
 NETWORK = (
     Metric("coldplate_node_network_receive_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
-           "Bytes received by a physical network interface; RDMA traffic does not pass here.",
+           "Bytes received by a physical network interface; RDMA traffic is not included.",
            Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**74), simulated=(0, 1e15)),
     Metric("coldplate_node_network_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
-           "Bytes sent by a physical network interface; RDMA traffic does not pass here.",
+           "Bytes sent by a physical network interface; RDMA traffic is not included.",
            Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**74), simulated=(0, 1e15)),
     Metric("coldplate_node_network_receive_errors_total", Kind.COUNTER, Unit.NONE, Node,
            "Packets that a physical network interface received with an error.",
@@ -83,18 +83,18 @@ NETWORK = (
            Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS,
            simulated=(0, 1e3)),
     Metric("coldplate_node_network_receive_drops_total", Kind.COUNTER, Unit.NONE, Node,
-           "Packets dropped while they were received by a physical network interface.",
+           "Received packets that a physical network interface dropped.",
            Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS,
            simulated=(0, 1e3)),
     Metric("coldplate_node_network_transmit_drops_total", Kind.COUNTER, Unit.NONE, Node,
-           "Packets dropped while they were sent by a physical network interface.",
+           "Outgoing packets that a physical network interface dropped.",
            Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS,
            simulated=(0, 1e3)),
 )  # fmt: skip
 
 IDENTITY = (
     Metric("coldplate_node_boot_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Node,
-           "When the node was started, in seconds since the epoch.",
+           "Boot time of the node, in seconds since the epoch.",
            Lane.SLOW, (Source("/proc/stat: btime"),), span=(0, 1e11), simulated=(1.7e9, 1.9e9)),
     Metric("coldplate_node_info", Kind.INFO, Unit.NONE, Node,
            "The node's kernel release and machine architecture.",
@@ -110,7 +110,7 @@ NODE_POWER = Metric(
 
 NODE_POWER_FALLBACK = Metric(
     "coldplate_node_power_fallback", Kind.STATE, Unit.NONE, Node,
-    "1 while an estimate stands in for a meter of the node's power that has answered before, 0 while it answers.",
+    "1 while an estimate replaces a node power meter that used to answer, 0 while the meter answers.",
     Lane.FAST, (Derived("sources of coldplate_node_power_watts"),), span=(0, 1), simulated=(0, 0),
 )  # fmt: skip
 
@@ -128,22 +128,22 @@ def _rapl(part: str, help: str) -> Metric:
 
 
 METERS = (
-    _metered("module", "Power of a Grace module with its GPUs: the processor's and all of its parts' are in it."),
-    _metered("grace", "Power of a Grace processor with its memory; its parts are in it."),
+    _metered("module", "Power of a Grace module with its GPUs, including the processor and all its parts."),
+    _metered("grace", "Power of a Grace processor with its memory, including its parts."),
     _metered("component", "Power of a measured part of the node, such as cpu and sysio of a Grace.", "component"),
 )
 """What contains what has a metric of its own: the sum over the series of each counts no watt twice."""
 
 RAPL = (
-    _rapl("", "Energy of processor packages and of memory apart from them."),
-    _rapl("part_", "Energy of a part of a processor package, core or uncore; it is in the package's, too."),
-    _rapl("platform_", "Energy of the whole platform as the processor measures it (psys), the packages among it."),
+    _rapl("", "Energy of processor packages, and of memory that is measured separately."),
+    _rapl("part_", "Energy of a part of a processor package, core or uncore; included in the package's energy."),
+    _rapl("platform_", "Energy of the whole platform as measured by the processor (psys), including the packages."),
 )
 POWER_PARTS = METERS + RAPL
 
 NVSWITCH = (
     Metric("coldplate_node_nvswitch_sxid_errors_total", Kind.COUNTER, Unit.NONE, Node,
-           "SXid errors that the kernel log reported about an NVSwitch, by code; `other` beyond 256 codes.",
+           "SXid errors that the kernel log reported about an NVSwitch, by code; `other` after 256 codes.",
            Lane.FAST, (Source("/dev/kmsg"),), labels=("pci", "sxid"), span=(0, 1e12), simulated=(0, 1e3)),
 )  # fmt: skip
 

@@ -1,21 +1,23 @@
-"""Readings of rows by name, for what is told again and again: each series is made once."""
+"""Frames of the agent's own series, which are told again and again."""
 
 from __future__ import annotations
 
-from agent.catalogue import BY_NAME
-from agent.model import Entity, Labels, Reading, Series
+from collections.abc import Callable, Iterable
+
+from agent.model import EMPTY_LAYOUT, Frame, Layout, Series
 
 
-class OwnSeries:
-    """Remembers the series that it made."""
+class OwnLayout:
+    """The layout of such a frame, made anew only when its shape changes."""
 
     def __init__(self) -> None:
-        self._series: dict[tuple[str, Entity, Labels], Series] = {}
+        self._shape: tuple[object, ...] | None = None
+        self._layout = EMPTY_LAYOUT
 
-    def reading(self, name: str, entity: Entity, value: float, labels: Labels = ()) -> Reading:
-        """A reading of the row of this name."""
-        key = (name, entity, labels)
-        series = self._series.get(key)
-        if series is None:
-            series = self._series[key] = Series(BY_NAME[name], entity, labels)
-        return Reading(series, value)
+    def frame(
+        self, shape: tuple[object, ...], series: Callable[[], Iterable[Series]], values: Iterable[float]
+    ) -> Frame:
+        """The frame of these values. `series` gives theirs, in the same order; it is a matter of the shape alone."""
+        if shape != self._shape:
+            self._layout, self._shape = Layout(tuple(series())), shape
+        return Frame(self._layout, tuple(values))

@@ -15,8 +15,8 @@ from agent.wiring.command_line import CommandLineOptions, add_sources, read_conf
 
 HELP = "take one sample and print it"
 DESCRIPTION = (
-    "Take one sample of every lane and print it; takes a little over one fast interval. "
-    "Exit status: 1 where --backend nvml finds no GPU."
+    "Take one sample of every lane and print it. Takes slightly longer than one fast interval. "
+    "Exit status: 1 if --backend nvml finds no GPU."
 )
 
 log = logging.getLogger("coldplate.once")
@@ -25,7 +25,7 @@ UP = "coldplate_gpu_up"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where devices are read, and how they are shown."""
+    """Where to read devices, and the output format."""
     add_sources(parser, "warn")
     parser.add_argument(
         "--format", choices=("text", "openmetrics", "json"), default="text", help="what to print (default %(default)s)"
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def sample_once(config: Config, options: CommandLineOptions, style: str, textfile: Path | None) -> int:
-    """Take the sample and show it as `style`: text, openmetrics or json; its exit status. Raises ConfigError."""
+    """Take the sample and print it as `style`: text, openmetrics or json. The exit status. Raises ConfigError."""
     from agent.daemon.hub import Hub
     from agent.daemon.reloading import LastReload
     from agent.daemon.sampling import Teller
@@ -61,8 +61,8 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
     selection = check(config)
     own = SelfMetrics(scenario_of(config), LastReload(clock().wall))
     tellers: dict[str, Teller] = {
-        "telling of the rack": ConfiguredRack(load_rack(config, options.folder, 0.0)),
-        "telling of itself": own,
+        "reporting the rack's configuration": ConfiguredRack(load_rack(config, options.folder, 0.0)),
+        "reporting the agent's own metrics": own,
     }
     sampling = make_sampling_loop(config, options, Hub(), tellers)
     try:
@@ -89,13 +89,15 @@ def _page(snapshot: Snapshot, style: str, age: float) -> bytes:
 
 
 def _devices(config: Config, snapshot: Snapshot) -> int:
-    """Say why no GPU was found where one was looked for; the exit status, 1 where GPUs were asked for by name."""
+    """Log why no GPU was found, if one was expected. The exit status: 1 if a family of devices was named."""
+    from agent.wiring.sources import family_of
+
     wanted = config.backends.devices
-    if wanted not in ("auto", "nvml") or any(each.metric.name == UP for each in snapshot.readings):
+    if wanted in ("synthetic", "none") or any(each.metric.name == UP for each in snapshot):
         return 0
-    told = [report.detail for report in snapshot.reports if report.backend == "nvml" and report.detail]
-    log.warning("no GPU in this sample: %s", told[0] if told else "the driver has none")
-    return 1 if wanted == "nvml" else 0
+    told = [report.detail for report in snapshot.reports if report.backend == family_of(config) and report.detail]
+    log.warning("no GPU in this sample: %s", told[0] if told else "the driver reports none")
+    return 0 if wanted == "auto" else 1
 
 
 def _write_textfile(snapshot: Snapshot, path: Path) -> None:

@@ -9,12 +9,12 @@ import sys
 from agent.lib import logs
 from agent.wiring.command_line import add_sources, read_config, read_options
 
-HELP = "sample the node and serve it until told to stop"
-DESCRIPTION = "Sample the node and serve it until told to stop. SIGHUP reads the configuration again, SIGTERM ends."
+HELP = "sample the node and serve its metrics until stopped"
+DESCRIPTION = "Sample the node and serve its metrics until stopped. SIGHUP reloads the configuration, SIGTERM stops it."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where devices are read, and where they are served."""
+    """Where to read devices, and where to serve the metrics."""
     add_sources(parser, "info")
     parser.add_argument(
         "--web.listen-address",
@@ -32,12 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until told to stop. Raises ConfigError and BindError."""
+    """Serve until stopped. Raises ConfigError and BindError."""
     from agent.daemon.systemd import Notifier
     from agent.wiring.assembly import make_service
 
     first = [read_config(arguments)]
     options = read_options(arguments)
     logs.set_up(options.log_level, options.log_format, sys.stderr)
-    notifier = Notifier(os.environ, os.getpid())
+    notifier = Notifier(os.environ)
     return make_service(options, lambda: first.pop() if first else read_config(arguments, again=True), notifier).run()

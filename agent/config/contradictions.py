@@ -1,4 +1,4 @@
-"""What the schema alone cannot say: names that others refuse, and values that contradict each other."""
+"""Checks beyond the schema: names that others reject, and values that contradict each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def check_values(config: Config, fail: Fail) -> None:
-    """Refuse the first of them that is there."""
+    """Refuse the first problem found."""
     _check_node(config, fail)
     _check_sampling(config, fail)
     _check_backends(config, fail)
@@ -26,18 +26,18 @@ def check_values(config: Config, fail: Fail) -> None:
     _check_web(config, fail)
     for key, value in (("state_dir", config.state_dir), ("jobs.mapping_dir", config.jobs.mapping_dir)):
         if value == "":
-            fail(key, "is empty; name a directory, or leave the key out")
+            fail(key, "is empty; name a directory, or remove the key")
     if not config.metrics.include:
-        fail("metrics.include", "is empty, which would expose nothing; leave the key out, or write [all]")
+        fail("metrics.include", "is empty, which would expose nothing; remove the key, or write [all]")
 
 
 def _check_node(config: Config, fail: Fail) -> None:
     node = config.node
     if node.name and not _HOST_NAME.fullmatch(node.name):
-        fail("node.name", f"{shown(node.name)} is no name of a host; use letters, digits, '-', '_' and '.'")
+        fail("node.name", f"{shown(node.name)} is not a valid host name; use letters, digits, '-', '_' and '.'")
     for key, value in (("node.rack", node.rack), ("node.cluster", node.cluster), ("rack.name", config.rack.name)):
         if value is not None and len(value) > MOST_NAME:
-            fail(key, f"has {len(value)} characters, and {MOST_NAME} are the most")
+            fail(key, f"has {len(value)} characters; the limit is {MOST_NAME}")
 
 
 def _check_sampling(config: Config, fail: Fail) -> None:
@@ -60,14 +60,14 @@ def _check_rack(config: Config, fail: Fail) -> None:
     if not (rack.name or config.node.rack):
         for key in ("power_budget", "feeds", "breakers", "shelves", "nodes_expected", "node_nameplate", "peers"):
             if getattr(rack, key):
-                fail(f"rack.{key}", "is of no use without the rack's name; give it in rack.name or node.rack")
+                fail(f"rack.{key}", "needs the rack's name; set rack.name or node.rack")
     if "" in rack.feeds:
         fail("rack.feeds", "a feed needs a name, such as {a: 34.5kVA}")
     for key, names in (("rack.feeds", rack.feeds), ("rack.breakers", rack.breakers)):
         for name in names:
             if not name.isprintable() or name != name.strip():
-                remedy = "use only characters that can be seen, and spaces between them alone"
-                fail(key, f"{shown(name)}: a name that the other agents refuse; {remedy}")
+                remedy = "use printable characters, with spaces only between them"
+                fail(key, f"{shown(name)}: the other agents reject this name; {remedy}")
     _check_breakers(config, fail)
 
 
@@ -75,16 +75,15 @@ def _check_breakers(config: Config, fail: Fail) -> None:
     breakers, shelves = config.rack.breakers, config.rack.shelves
     if len(breakers) > MOST_BREAKERS:
         fail(
-            "rack.breakers", f"has {len(breakers)} entries, and {MOST_BREAKERS} are the most; alike ones need one entry"
+            "rack.breakers",
+            f"has {len(breakers)} entries; the limit is {MOST_BREAKERS}. Identical breakers need one entry",
         )
     for name, each in breakers.items():
         key = f"rack.breakers.{name}"
         if not name or len(name) > MOST_NAME:
             fail("rack.breakers", f"{shown(name)}: a breaker needs a name of 1 to {MOST_NAME} characters")
         if each.long_delay is not None and each.kind != "electronic":
-            fail(
-                f"{key}.long_delay", "is the setting of an electronic trip unit; set class: electronic, or leave it out"
-            )
+            fail(f"{key}.long_delay", "is a setting of electronic trip units; set class: electronic, or remove the key")
     if shelves is not None and shelves.spare >= shelves.number:
         fail("rack.shelves.spare", "must be from 0 to one less than rack.shelves.number")
 
@@ -98,8 +97,8 @@ def _check_labels(path: str, labels: Mapping[str, str], fail: Fail) -> None:
     """As Prometheus checks its external_labels."""
     for name in labels:
         if not _LABEL_NAME.fullmatch(name) or name == "__name__":
-            remedy = "use letters, digits and _, not beginning with a digit"
-            fail(f"{path}.{name}" if name else path, f"{shown(name)} is no name of a label; {remedy}")
+            remedy = "use letters, digits and _, not starting with a digit"
+            fail(f"{path}.{name}" if name else path, f"{shown(name)} is not a valid label name; {remedy}")
 
 
 def _check_web(config: Config, fail: Fail) -> None:

@@ -14,7 +14,7 @@ _SIZES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**
 _CURRENT = ("amperes", "volts", "phases")
 _DIRECT = ("amperes", "volts_dc")
 _MOST = 1e8
-"""Watts that a rack may have at most; what is more is a slip of the keyboard."""
+"""The most watts that a rack may have; more is taken for a typing error."""
 _SHAPE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 
@@ -23,11 +23,11 @@ def _parse(value: object, units: dict[str, float], what: str, example: str) -> f
     match = _SHAPE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError(
-            f"{shown(value)} is no {what}; write a number with one of the units {known}, such as {example}"
+            f"{shown(value)} is not a {what}; write a number with one of the units {known}, such as {example}"
         )
     number, unit = match.groups()
     if unit not in units:
-        raise ValueError(f"{shown(unit)} is no unit of {what}; use one of {known}, such as {example}")
+        raise ValueError(f"{shown(unit)} is not a unit of {what}; use one of {known}, such as {example}")
     return float(number) * units[unit]
 
 
@@ -42,7 +42,7 @@ def power(value: object) -> float:
 
 
 def limit(value: object, power_factor: float) -> float:
-    """Watts of what a feed may carry, which may be told as power, apparent power or current.
+    """Watts of a limit, which may be given as power, apparent power or current.
 
     Breakers limit current and supplies apparent power: both times the power factor are watts. Direct current has no
     power factor. Raises ValueError with the remedy.
@@ -54,7 +54,7 @@ def limit(value: object, power_factor: float) -> float:
         watts = _current(value) * power_factor
     else:
         factors = {**_POWERS, **{unit: each * power_factor for unit, each in _APPARENT_POWERS.items()}}
-        watts = _parse(value, factors, "limit of power", "40.8kW, 45kVA or {amperes: 60, volts: 415, phases: 3}")
+        watts = _parse(value, factors, "power limit", "40.8kW, 45kVA or {amperes: 60, volts: 415, phases: 3}")
     if not 0 < watts <= _MOST:
         raise ValueError(f"{shown(value)} is {watts:g} W; give more than 0 and at most {_MOST:g} W")
     return watts
@@ -64,7 +64,7 @@ def _current(value: dict[object, object]) -> float:
     """Volt-amperes of a current."""
     given = _given(value, _CURRENT, "{amperes: 60, volts: 415, phases: 3}")
     if given["phases"] not in (1, 3):
-        raise ValueError(f"phases: {given['phases']:g} is neither 1 nor 3; with 3, volts are those between two phases")
+        raise ValueError(f"phases: {given['phases']:g} is neither 1 nor 3; with 3, volts are phase to phase")
     return given["amperes"] * given["volts"] * math.sqrt(given["phases"]) * given["derate"]
 
 
@@ -74,10 +74,10 @@ def _given(value: dict[object, object], keys: tuple[str, ...], example: str) -> 
     missing = [key for key in keys if key not in value]
     if unknown or missing:
         problem = f"unknown key {shown(unknown[0])}" if unknown else f"{missing[0]} is missing"
-        raise ValueError(f"{problem}; write {example}, and derate: 0.8 if need be")
+        raise ValueError(f"{problem}; write {example}, with derate: 0.8 if needed")
     given = {str(key): _named_number(str(key), each) for key, each in {"derate": 1, **value}.items()}
     if not 0 < given["derate"] <= 1:
-        raise ValueError(f"derate: {given['derate']:g} is out of range; give the share that may be used, such as 0.8")
+        raise ValueError(f"derate: {given['derate']:g} is out of range; give the usable share, such as 0.8")
     return given
 
 
@@ -87,14 +87,14 @@ def size(value: object) -> float:
 
 
 def numbers(value: object) -> dict[float, float]:
-    """A mapping from numbers to numbers; YAML takes `1e8` for a text. Raises ValueError with the remedy."""
+    """A mapping from numbers to numbers; YAML reads `1e8` as a string. Raises ValueError with the remedy."""
     if not isinstance(value, dict):
         raise ValueError("must be a mapping from one number to another, such as {0.5: 0.4}")
     made: dict[float, float] = {}
     for before, after in value.items():
         number = _number(before)
         if number in made:
-            raise ValueError(f"{shown(before)} is there twice; give one")
+            raise ValueError(f"{shown(before)} is given twice; remove one")
         made[number] = _number(after)
     return made
 
@@ -123,11 +123,11 @@ def _text(value: float, units: dict[str, float]) -> str:
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(f"{shown(value)} is no number")
+        raise ValueError(f"{shown(value)} is not a number")
     try:
         return float(value)
     except ValueError:
-        raise ValueError(f"{shown(value)} is no number") from None
+        raise ValueError(f"{shown(value)} is not a number") from None
 
 
 def _named_number(name: str, value: object) -> float:

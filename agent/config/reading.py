@@ -1,8 +1,7 @@
 """Reads the configuration: one YAML file in which every key is optional.
 
-An unknown key is an error that names file, line, key path and the nearest valid key, because a typo
-that is ignored is a threshold that nobody set. Keys that belong to features which this version does not
-have are unknown to it, and it says so.
+An unknown key is an error that names file, line, key path and the nearest valid key: a typo that is
+ignored is a threshold that nobody set. A key of a feature that this version does not have is an error that says so.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _LATER = {
 def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config:
     """The configuration of a file; the defaults where there may be none. Raises ConfigError.
 
-    `handed` allows a pipe of the command line, which gives it once (see `read_text`).
+    `handed` allows a pipe from the command line, which can be read only once (see `read_text`).
     """
     try:
         text = textfile.read_text(path, textfile.CONFIGURATION, handed=handed)
@@ -49,7 +48,7 @@ def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config
 
 
 def parse(text: str, name: str) -> Config:
-    """The configuration of a text; `name` is told in errors. Raises ConfigError."""
+    """The configuration in a text; errors show `name`. Raises ConfigError."""
     try:
         tree = yamltree.compose(text, yamltree.Bounds()).root
         raw = yamltree.plain(tree)
@@ -68,7 +67,7 @@ def parse(text: str, name: str) -> Config:
     except msgspec.ValidationError as error:
         problem, _, where = str(error).partition(" - at `")
         if where.startswith("key"):
-            problem = "a name in it is no text; put it in quotes"
+            problem = "a key in it is not a string; put it in quotes"
         key = where.rpartition("$")[2].rstrip("`").lstrip(".")
         place.fail(key, in_words(problem, key, raw))
     _check_ranges(config, "", place)
@@ -98,7 +97,7 @@ class _Places:
         return f"{self._name}:{self._lines[path]}" if path else self._name
 
     def fail(self, key: str, problem: str) -> NoReturn:
-        """Refuse what stands at a key path."""
+        """Refuse the value at a key path."""
         raise ConfigError(f"{self.of(key)}: {one_line(key, 200) or 'file'}: {one_line(problem)}")
 
 
@@ -127,15 +126,15 @@ def _unknown(key: str, path: str, valid: list[str]) -> str:
 
 
 def _power_factor(raw: dict[Any, Any]) -> float:
-    """What stands beside the rack's limits, which need it to be read."""
+    """The power factor of the rack, which is needed to read its limits."""
     rack = raw.get("rack")
     factor = rack.get("power_factor") if isinstance(rack, dict) else None
-    # A value that is none is refused in its own place.
+    # An invalid value is refused when its own key is checked.
     return factor if isinstance(factor, (int, float)) and 0 < factor <= 1 else POWER_FACTOR
 
 
 class _Quantities:
-    """Makes numbers in base units of what is written with units."""
+    """Converts values written with units to numbers in base units."""
 
     def __init__(self, place: _Places, power_factor: float) -> None:
         self._place = place
@@ -146,7 +145,7 @@ class _Quantities:
         }
 
     def of(self, raw: Mapping[Any, Any], section: type[Section], path: str) -> dict[Any, Any]:
-        """The section with its quantities as numbers. An empty section is one of defaults."""
+        """The section with its quantities as numbers. An empty section has the defaults."""
         fields = fields_of(section)
         made = {}
         for key, value in raw.items():

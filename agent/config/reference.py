@@ -16,8 +16,8 @@ from agent.config.schema_fields import SchemaField, entries, fields_of
 BEGIN, END = "<!-- keys: made by `coldplate render configuration` -->", "<!-- keys: end -->"
 """Between these, a document holds the table."""
 _HEAD = """\
-# The configuration of coldplate: every key, with its default or an example. All are optional; what is changed loses
-# its leading #. docs/configuration.md says more. (restart): a reload does not change it.
+# Configuration of coldplate: every key with its default or an example. All keys are optional; to change one, remove
+# its leading #. See docs/configuration.md. (restart): a reload does not apply the change.
 """
 _WRITERS: dict[Notation | None, Callable[[float], str]] = {
     Notation.DURATION: quantities.duration_text,
@@ -46,7 +46,7 @@ def splice(document: str) -> str:
     before, begun, rest = document.partition(BEGIN)
     _, ended, after = rest.partition(f"{END}\n")
     if not begun or not ended:
-        raise ValueError(f"has no place for the keys; a line {BEGIN} begins it and a line {END} ends it")
+        raise ValueError(f"has no place for the keys; mark it with a line {BEGIN} and a line {END}")
     return f"{before}{table()}{after}"
 
 
@@ -99,7 +99,7 @@ def _values(field: SchemaField) -> str:
 
 def _default(field: SchemaField) -> str:
     if field.default is msgspec.NODEFAULT:
-        return "must be given"
+        return "required"
     return "" if field.default is None else f"`{_written(field.default, field)}`"
 
 

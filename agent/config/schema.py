@@ -23,42 +23,42 @@ class ConfigError(Exception):
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the file. Its docstring heads it in the reference."""
+    """A part of the file. Its docstring is its heading in the reference."""
 
 
 class NodeConfig(Section, frozen=True):
-    """Who this node is. It is shown to people; it is no label, since Prometheus knows its targets."""
+    """The identity of this node. Shown to people, not a label: Prometheus knows its targets."""
 
     name: Annotated[
         str | None,
-        Key("Its name, like a host's; the host's own if it is left out.", restart=True, example="node-1.example"),
+        Key("Name of the node; the host name if not set.", restart=True, example="node-1.example"),
     ] = None
-    rack: Annotated[str | None, Key("The rack that feeds it; or rack.name.", example="r12")] = None
-    cluster: Annotated[
-        str | None, Key("The cluster that it belongs to; a label of its alerts.", restart=True, example="east")
-    ] = None
+    rack: Annotated[str | None, Key("Rack that feeds the node; or set rack.name.", example="r12")] = None
+    cluster: Annotated[str | None, Key("Cluster of the node; a label on its alerts.", restart=True, example="east")] = (
+        None
+    )
 
 
 class SamplingConfig(Section, frozen=True):
     """How often devices are read. Shorter periods cost processor time (performance.md)."""
 
     fast: Annotated[
-        float, Key("Period of what changes fast: power, utilization, clocks.", Notation.DURATION, "100ms", most="60s")
+        float, Key("Period of fast metrics: power, utilization, clocks.", Notation.DURATION, "100ms", most="60s")
     ] = 1.0
     slow: Annotated[
-        float, Key("Period of what changes slowly; sampling.fast or more.", Notation.DURATION, "100ms", most="1h")
+        float, Key("Period of slow metrics; at least sampling.fast.", Notation.DURATION, "100ms", most="1h")
     ] = 15.0
     cold: Annotated[
-        float, Key("Period of what hardly changes; sampling.slow or more.", Notation.DURATION, "100ms", most="1d")
+        float, Key("Period of rarely changing metrics; at least sampling.slow.", Notation.DURATION, "100ms", most="1d")
     ] = 60.0
     deadline: Annotated[
         float,
-        Key("A GPU silent for longer, and for three fast periods, is down.", Notation.DURATION, "100ms", most="60s"),
+        Key("A GPU silent for this long, and for three fast periods, is down.", Notation.DURATION, "100ms", most="60s"),
     ] = 2.0
     window: Annotated[
         float,
         Key(
-            "Span of the rolling minimum, mean and maximum; sampling.fast or more.",
+            "Span of the rolling minimum, mean and maximum; at least sampling.fast.",
             Notation.DURATION,
             "100ms",
             most="1h",
@@ -67,131 +67,131 @@ class SamplingConfig(Section, frozen=True):
 
 
 class RedfishConfig(Section, frozen=True):
-    """A BMC to ask for the node's power."""
+    """A BMC that reports the node's power."""
 
-    url: Annotated[str, Key("Its address.", example='"https://bmc.example"')]
-    username: Annotated[str, Key("Who logs in there.")] = ""
-    password_file: Annotated[str | None, Key("A file with the password and nothing else.")] = None
-    ca_file: Annotated[str | None, Key("Certificates that are trusted there; the system's if it is left out.")] = None
-    verify: Annotated[bool, Key("Whether its certificate is checked.")] = True
-    chassis: Annotated[str | None, Key("Which chassis is this node, where it has several.", example='"1"')] = None
+    url: Annotated[str, Key("URL of the BMC.", example='"https://bmc.example"')]
+    username: Annotated[str, Key("User name to log in with.")] = ""
+    password_file: Annotated[str | None, Key("File that contains the password and nothing else.")] = None
+    ca_file: Annotated[str | None, Key("File of trusted CA certificates; the system's if not set.")] = None
+    verify: Annotated[bool, Key("Whether to verify its certificate.")] = True
+    chassis: Annotated[str | None, Key("Id of this node's chassis, if the BMC has several.", example='"1"')] = None
 
 
 class EstimateConfig(Section, frozen=True):
-    """Node power where nothing measures it (racks.md)."""
+    """Estimate of the node's power, used if nothing measures it (racks.md)."""
 
-    factor: Annotated[float, Key("How many times the power of the GPUs it is,", least="1", most="3")] = 1.1
-    per_gpu: Annotated[float, Key("and how much more for each of them.", Notation.POWER, "0W", most="10kW")] = 212.5
+    factor: Annotated[float, Key("The power of the GPUs times this factor,", least="1", most="3")] = 1.1
+    per_gpu: Annotated[float, Key("plus this much for each GPU.", Notation.POWER, "0W", most="10kW")] = 212.5
 
 
 class BackendsConfig(Section, frozen=True):
     """Where readings come from."""
 
     devices: Annotated[
-        str, Key("Where GPUs are read; auto is nvml where there is a driver.", words=DEVICES, restart=True)
+        str, Key("Source of GPU readings; auto is nvml if a driver is installed.", words=DEVICES, restart=True)
     ] = "auto"
     scenario: Annotated[
         str | None,
-        Key("With synthetic: a scenario of scenarios.md, or a file.", restart=True, example="straggler"),
+        Key("With synthetic: a scenario from scenarios.md, or a file.", restart=True, example="straggler"),
     ] = None
-    infiniband: Annotated[bool, Key("Whether InfiniBand and RoCE ports are read.", restart=True)] = True
-    host: Annotated[bool, Key("Whether processors, memory, disks and network are read.", restart=True)] = True
+    infiniband: Annotated[bool, Key("Whether to read InfiniBand and RoCE ports.", restart=True)] = True
+    host: Annotated[bool, Key("Whether to read processors, memory, disks and network.", restart=True)] = True
     power: Annotated[
         tuple[str, ...],
-        Key("What tells the node's power; the first that measures all of it wins.", words=POWER_SOURCES, restart=True),
+        Key("Sources of node power; the first that covers the whole node is used.", words=POWER_SOURCES, restart=True),
     ] = POWER_SOURCES
     redfish: Annotated[
         RedfishConfig | None,
-        Key("A BMC to ask for the node's power.", restart=True),
+        Key("A BMC that reports the node's power.", restart=True),
     ] = None
     estimate: EstimateConfig = EstimateConfig()
     expected_gpus: Annotated[
         int | None,
-        Key("GPUs that must be there; as many as ever were if it is left out.", least="0", most="1000", example="8"),
+        Key("GPUs that the node should have; all ever seen if not set.", least="0", most="1000", example="8"),
     ] = None
 
 
 class JobsConfig(Section, frozen=True):
-    """How the jobs that hold GPUs are found (jobs.md)."""
+    """How to find the jobs that hold GPUs (jobs.md)."""
 
     sources: Annotated[
-        tuple[str, ...], Key("Names of sources; all of them, or none with [].", restart=True, example="[slurm]")
+        tuple[str, ...], Key("Sources to use; all, or [] for none.", restart=True, example="[slurm]")
     ] = ("all",)
     mapping_dir: Annotated[
-        str | None, Key("The directory of dcgm-exporter's --hpc-job-mapping-dir.", restart=True, example="/run/jobs")
+        str | None, Key("Directory of dcgm-exporter's --hpc-job-mapping-dir.", restart=True, example="/run/jobs")
     ] = None
     trust_environment: Annotated[
         tuple[str, ...],
-        Key("Schedulers whose variables count in every process.", restart=True, example="[slurm]"),
+        Key("Schedulers whose variables are trusted in every process.", restart=True, example="[slurm]"),
     ] = ()
 
 
 class MetricsConfig(Section, frozen=True):
-    """Which metrics a page shows. Rules on the node read them all."""
+    """Which metrics are exposed. Rules on the node can read all of them."""
 
     include: Annotated[
-        tuple[str, ...], Key("Names, with *; default, detail, all.", example='[default, "coldplate_gpu_*"]')
+        tuple[str, ...], Key("Metric names, with *; or default, detail, all.", example='[default, "coldplate_gpu_*"]')
     ] = ("default",)
     exclude: Annotated[
-        tuple[str, ...], Key("What is left out of these.", example="[coldplate_gpu_clock_min_hertz]")
+        tuple[str, ...], Key("Metric names to leave out of these.", example="[coldplate_gpu_clock_min_hertz]")
     ] = ()
 
 
 class LoginConfig(Section, frozen=True):
-    """How a client of the agent's logs in."""
+    """How the agent logs in to a server."""
 
-    username: Annotated[str, Key("Who logs in there.")] = ""
-    password_file: Annotated[str | None, Key("A file with the password and nothing else.")] = None
-    bearer_token_file: Annotated[str | None, Key("A file with a token, instead of name and password.")] = None
-    ca_file: Annotated[str | None, Key("Certificates that are trusted there; the system's if it is left out.")] = None
-    verify: Annotated[bool, Key("Whether certificates are checked.")] = True
+    username: Annotated[str, Key("User name to log in with.")] = ""
+    password_file: Annotated[str | None, Key("File that contains the password and nothing else.")] = None
+    bearer_token_file: Annotated[str | None, Key("File that contains a token; replaces user name and password.")] = None
+    ca_file: Annotated[str | None, Key("File of trusted CA certificates; the system's if not set.")] = None
+    verify: Annotated[bool, Key("Whether to verify the server's certificate.")] = True
 
 
 class PeerConfig(LoginConfig, frozen=True):
-    """How the agents of the other nodes are reached."""
+    """How to reach the agents of the other nodes."""
 
-    scheme: Annotated[str, Key("How they are asked.", words=("http", "https"))] = "http"
+    scheme: Annotated[str, Key("URL scheme of the peers.", words=("http", "https"))] = "http"
 
 
 class BreakerConfig(Section, frozen=True, rename={"kind": "class"}):
-    """A breaker, by its name; one that is named like a feed carries an even share."""
+    """A breaker, by its name; one with the name of a feed carries an even share."""
 
-    kind: Annotated[str, Key("Its class: how long it carries how much.", words=BREAKERS, example="ul489")]
+    kind: Annotated[str, Key("Class of the breaker, which sets its trip curve.", words=BREAKERS, example="ul489")]
     rating: Annotated[
-        float, Key("What it carries without end.", Notation.LIMIT, example="{amperes: 60, volts: 415, phases: 3}")
+        float, Key("Load that it carries continuously.", Notation.LIMIT, example="{amperes: 60, volts: 415, phases: 3}")
     ]
     share: Annotated[
-        float | None, Key("The part of the rack's power that it carries.", above="0", most="1", example="0.5")
+        float | None, Key("Share of the rack's power that it carries.", above="0", most="1", example="0.5")
     ] = None
     long_delay: Annotated[
         float | None,
-        Key("With electronic: the delay at 6 times the rating.", Notation.DURATION, "500ms", most="60s", example="8s"),
+        Key("With electronic: delay at 6 times the rating.", Notation.DURATION, "500ms", most="60s", example="8s"),
     ] = None
 
 
 class ShelvesConfig(Section, frozen=True):
     """Power shelves."""
 
-    number: Annotated[int, Key("How many there are.", least="1", most="100", example="8")]
-    rating: Annotated[float, Key("What each can give.", Notation.LIMIT, example="33kW")]
-    spare: Annotated[int, Key("How many of them may fail; fewer than there are.", least="0", most="99")] = 1
+    number: Annotated[int, Key("Number of shelves.", least="1", most="100", example="8")]
+    rating: Annotated[float, Key("Power that each can supply.", Notation.LIMIT, example="33kW")]
+    spare: Annotated[int, Key("How many may fail; less than number.", least="0", most="99")] = 1
 
 
 class RackConfig(Section, frozen=True):
     """The rack that feeds this node (racks.md)."""
 
-    name: Annotated[str | None, Key("Its name; or node.rack.", example="r12")] = None
+    name: Annotated[str | None, Key("Name of the rack; or set node.rack.", example="r12")] = None
     power_budget: Annotated[
         float | None,
-        Key(
-            "What all its nodes may draw together: power, apparent power or current.", Notation.LIMIT, example="40.8kW"
-        ),
+        Key("Limit for all its nodes together: power, apparent power or current.", Notation.LIMIT, example="40.8kW"),
     ] = None
-    power_factor: Annotated[float, Key("For limits in volt-amperes and amperes.", above="0", most="1")] = POWER_FACTOR
+    power_factor: Annotated[float, Key("Power factor for limits in volt-amperes and amperes.", above="0", most="1")] = (
+        POWER_FACTOR
+    )
     feeds: Annotated[
         dict[str, float],
         Key(
-            "What each of its supplies may carry.",
+            "Limit of each feed.",
             Notation.LIMIT,
             example="{a: 34.5kVA, b: {amperes: 180, volts_dc: 800}}",
         ),
@@ -200,15 +200,15 @@ class RackConfig(Section, frozen=True):
     shelves: ShelvesConfig | None = None
     nodes_expected: Annotated[
         int | None,
-        Key("Nodes that it has; this one and its peers if it is left out.", least="1", most="1000", example="4"),
+        Key("Number of nodes; this one and its peers if not set.", least="1", most="1000", example="4"),
     ] = None
     node_nameplate: Annotated[
-        float | None, Key("What a silent node is taken to draw.", Notation.LIMIT, example="10.2kW")
+        float | None, Key("Power to assume for a silent node.", Notation.LIMIT, example="10.2kW")
     ] = None
     peers: Annotated[
         tuple[str, ...],
         Key(
-            "Agents of its nodes: host:port, dns+name:port, or a file_sd file; this node may be among them.",
+            "Agents of its nodes: host:port, dns+name:port, or a file_sd file; may include this node.",
             example="[node-2:19400, dns+rack-r12.example:19400, peers.yml]",
         ),
     ] = ()
@@ -216,20 +216,22 @@ class RackConfig(Section, frozen=True):
 
 
 class OverrideConfig(Section, frozen=True, rename={"hold": "for"}):
-    """What an alert of the rule files shall have instead, by its name."""
+    """Changes to an alert of the rule files, by its name."""
 
     hold: Annotated[
-        float | None, Key("How long before it fires.", Notation.DURATION, "0s", most="365d", example="10m")
+        float | None,
+        Key("How long the alert is pending before it fires.", Notation.DURATION, "0s", most="365d", example="10m"),
     ] = None
     keep_firing_for: Annotated[
-        float | None, Key("How long it fires after that.", Notation.DURATION, "0s", most="365d", example="1m")
+        float | None,
+        Key("How long it keeps firing after its condition clears.", Notation.DURATION, "0s", most="365d", example="1m"),
     ] = None
-    labels: Annotated[dict[str, str], Key("Labels that are added or changed.", example="{severity: info}")] = {}
-    annotations: Annotated[dict[str, str], Key("Annotations that are added or changed.", example="{team: hpc}")] = {}
+    labels: Annotated[dict[str, str], Key("Labels to add or change.", example="{severity: info}")] = {}
+    annotations: Annotated[dict[str, str], Key("Annotations to add or change.", example="{team: hpc}")] = {}
     thresholds: Annotated[
-        dict[float, float], Key("Numbers of its query, and what stands instead.", Notation.NUMBERS, example="{5: 8}")
+        dict[float, float], Key("Numbers in its query, each with its replacement.", Notation.NUMBERS, example="{5: 8}")
     ] = {}
-    expr: Annotated[str | None, Key("The whole query.")] = None
+    expr: Annotated[str | None, Key("Query that replaces its own.")] = None
 
 
 class RulesConfig(Section, frozen=True):
@@ -237,56 +239,52 @@ class RulesConfig(Section, frozen=True):
 
     files: Annotated[
         tuple[str, ...],
-        Key("Rule files of Prometheus, or patterns; builtin is the pack, [] none.", example="[builtin, site/*.yml]"),
+        Key("Prometheus rule files, or patterns; builtin is the pack, [] is none.", example="[builtin, site/*.yml]"),
     ] = ("builtin",)
-    interval: Annotated[
-        float, Key("For groups without an interval of their own.", Notation.DURATION, "1s", most="60s")
-    ] = 1.0
-    disable: Annotated[tuple[str, ...], Key("Names of alerts, with *.", example="[GpuHot]")] = ()
+    interval: Annotated[float, Key("Interval of groups that set none.", Notation.DURATION, "1s", most="60s")] = 1.0
+    disable: Annotated[tuple[str, ...], Key("Alerts to disable, with *.", example="[GpuHot]")] = ()
     override: dict[str, OverrideConfig] = {}
-    memory: Annotated[float, Key("For the samples that rules read.", Notation.SIZE, "1MiB", most="64GiB")] = (
+    memory: Annotated[float, Key("Memory for the samples that rules read.", Notation.SIZE, "1MiB", most="64GiB")] = (
         64 * 2.0**20
     )
     runbook_base: Annotated[
         str | None,
-        Key("Where runbook_url leads; to the agents if it is left out.", example="https://docs.example/runbooks"),
+        Key("Base of runbook_url; the agents' own pages if not set.", example="https://docs.example/runbooks"),
     ] = None
 
 
 class ReceiverConfig(LoginConfig, frozen=True):
-    """Where notifications go, and how to log in there."""
+    """Where to send notifications, and how to log in."""
 
     urls: Annotated[
-        tuple[str, ...], Key("Addresses; each gets every alert.", example='["http://am-0.example:9093"]')
+        tuple[str, ...], Key("URLs; each is sent every alert.", example='["http://am-0.example:9093"]')
     ] = ()
-    timeout: Annotated[float, Key("How long one answer may take.", Notation.DURATION, "100ms", most="60s")] = 10.0
+    timeout: Annotated[float, Key("Timeout of a request.", Notation.DURATION, "100ms", most="60s")] = 10.0
 
 
 class NotifyConfig(Section, frozen=True):
-    """Who is told of alerts (rules.md)."""
+    """Where alerts are sent (rules.md)."""
 
-    log: Annotated[bool, Key("Whether they are written to the log.")] = True
+    log: Annotated[bool, Key("Whether to write alerts to the log.")] = True
     alertmanager: ReceiverConfig = ReceiverConfig()
     webhook: ReceiverConfig = ReceiverConfig()
     resend: Annotated[
-        float, Key("How often an alert that goes on is told again.", Notation.DURATION, "1s", most="1h")
+        float, Key("How often to resend an alert that is still firing.", Notation.DURATION, "1s", most="1h")
     ] = 60.0
     labels: Annotated[
-        dict[str, str], Key("Added to alerts that lack them, as external_labels are.", example="{site: north}")
+        dict[str, str], Key("Labels to add to alerts that lack them, like external_labels.", example="{site: north}")
     ] = {}
 
 
 class WebConfig(Section, frozen=True):
-    """Where and how the agent is served."""
+    """The agent's HTTP server."""
 
-    listen: Annotated[tuple[str, ...], Key("Addresses: host:port, :port or [IPv6 address]:port.", restart=True)] = (
-        ":19400",
-    )
-    telemetry_path: Annotated[str, Key("The path of the metrics.", restart=True)] = "/metrics"
-    enable_lifecycle: Annotated[bool, Key("Whether POST /-/reload reads this file again.", restart=True)] = False
-    max_connections: Annotated[
-        int, Key("Connections that are open at a time.", least="1", most="10000", restart=True)
-    ] = 64
+    listen: Annotated[
+        tuple[str, ...], Key("Addresses to listen on: host:port, :port or [IPv6 address]:port.", restart=True)
+    ] = (":19400",)
+    telemetry_path: Annotated[str, Key("Path of the metrics.", restart=True)] = "/metrics"
+    enable_lifecycle: Annotated[bool, Key("Whether POST /-/reload is allowed.", restart=True)] = False
+    max_connections: Annotated[int, Key("Limit on open connections.", least="1", most="10000", restart=True)] = 64
 
 
 class Config(Section, frozen=True):
@@ -304,7 +302,7 @@ class Config(Section, frozen=True):
     state_dir: Annotated[
         str | None,
         Key(
-            "Where alerts and the inventory are kept; systemd's state directory, or /var/lib/coldplate, if left out.",
+            "Directory for alert state and GPU inventory; systemd's state directory or /var/lib/coldplate if not set.",
             restart=True,
             example="/var/lib/coldplate",
         ),

@@ -33,16 +33,16 @@ def check_texts(raw: Any, path: str, fail: Fail) -> None:
     if isinstance(raw, str):
         allowed = "\n\t" if _LONG.fullmatch(path) else ""
         if not allowed and len(raw) > MOST_TEXT:
-            fail(path, f"has {len(raw)} characters, and {MOST_TEXT} are the most")
+            fail(path, f"has {len(raw)} characters; the limit is {MOST_TEXT}")
         if not raw.isprintable() and any(
             unicodedata.category(each) in _BREAKING and each not in allowed for each in raw
         ):
-            fail(path, f"{shown(raw)} has a line break or another control character; leave it out")
+            fail(path, f"{shown(raw)} has a line break or another control character; remove it")
         return
     if not isinstance(raw, (list, dict)):
         return
     if len(raw) > MOST_ITEMS:
-        fail(path, f"has {len(raw)} entries, and {MOST_ITEMS} are the most")
+        fail(path, f"has {len(raw)} entries; the limit is {MOST_ITEMS}")
     if isinstance(raw, list):
         for each in raw:
             check_texts(each, path, fail)
@@ -58,7 +58,7 @@ def listen_address(text: str) -> tuple[str, int]:
     """Host and port of `host:port`, `:port` or `[address]:port`. Raises ValueError with the remedy."""
     match = _LISTEN.fullmatch(text)
     if match is None or int(match[2]) > 65535:
-        raise ValueError(f"{shown(text)} is no address; write host:port, :port or [IPv6 address]:port")
+        raise ValueError(f"{shown(text)} is not an address; write host:port, :port or [IPv6 address]:port")
     return match[1].strip("[]"), int(match[2])
 
 
@@ -68,12 +68,12 @@ def check_url_path(text: str) -> None:
         raise ValueError(f"{shown(text)} must begin with '/'")
     if not _URL_PATH.fullmatch(text):
         raise ValueError(
-            f"{shown(text)} is no path; use letters, digits and . _ ~ - after the slashes, such as /metrics"
+            f"{shown(text)} is not a path; use letters, digits and . _ ~ - after the slashes, such as /metrics"
         )
 
 
 def base_url(text: str) -> str:
     """An address to which a path is added, without the slash at its end. Raises ValueError with the remedy."""
     if not _BASE_URL.fullmatch(text):
-        raise ValueError(f"{shown(text)} is no address; write http(s)://host/path, without ? and #")
+        raise ValueError(f"{shown(text)} is not a URL; write http(s)://host/path, without ? and #")
     return text.rstrip("/")

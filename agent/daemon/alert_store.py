@@ -55,16 +55,16 @@ class AlertStateStore:
             return Loaded((), frozenset())
         down = engine.time(now) - saved.at
         if saved.source != self._source:
-            log.info("alerts of %s are not taken up: this run samples %s", saved.source, self._source)
+            log.info("alerts of %s are not restored: this run samples %s", saved.source, self._source)
             return Loaded((), frozenset())
         if not self._is_ours(saved.source, down):
-            log.warning("alerts start anew: those remembered are %.0f minutes old", down / 60)
+            log.warning("saved alerts are too old to restore: %.0f minutes", down / 60)
             firing = [record.alert for _, _, record in saved.all() if record.alert.phase is Phase.FIRING]
             return Loaded(tuple(firing), saved.told)
         lost = engine.restore(saved, now)
         self._count = sum(1 for _ in engine.remembered())
         facts = {"alerts": self._count, "of": saved.count, "down": f"{max(down, 0.0):.1f}s"}
-        log.info("alerts taken up where they were", extra={"facts": facts})
+        log.info("alerts restored", extra={"facts": facts})
         return Loaded(tuple(lost), saved.told)
 
     def _is_ours(self, source: str, down: float) -> bool:

@@ -69,7 +69,7 @@ class Reloader:
         self._wanted.set()
         if self._thread is not None:
             self._thread.join(patience)
-        self._answer(list(self._askers), False, "the agent stops")
+        self._answer(list(self._askers), False, "the agent is stopping")
 
     def _obey(self) -> None:
         while True:
@@ -81,7 +81,7 @@ class Reloader:
 
     def _reload(self) -> None:
         askers = [self._askers.popleft() for _ in range(len(self._askers))]
-        good, text = False, "the reload failed; coldplate's log says more"
+        good, text = False, "the reload failed; see coldplate's log"
         self._notifier.send(RELOADING=1, MONOTONIC_USEC=int(self._clock().mono * 1e6))
         try:
             self._attempt()
@@ -96,7 +96,7 @@ class Reloader:
         except Exception as error:  # a defect of ours, too, must leave the running configuration in force
             known = isinstance(error, ConfigError)
             self._last.good, self._last.message = False, str(error)
-            kept = "configuration not reloaded, the running one stays in force: %s"
+            kept = "configuration not reloaded, keeping the current one: %s"
             log.error(kept, error, exc_info=None if known else error)
         else:
             self._last.good, self._last.message, self._last.at = True, "", self._clock().wall

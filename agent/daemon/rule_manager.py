@@ -18,7 +18,7 @@ from functools import partial
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.lib.threads import KeptThread, Threads
-from agent.model import GroupReport, Instant, Labels, Reading
+from agent.model import EMPTY_FRAME, Frame, Framer, GroupReport, Instant, Labels, Reading
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.notify.delivery import HttpReceiver
@@ -81,9 +81,10 @@ class RuleManager:
         self._engine = RuleEngine(alerting.rules, target, clock(), time.perf_counter, self._stopping.is_set)
         self._announce(alerting)
         self._dispatcher = Dispatcher(alerting.receivers, alerting.resend, alerting.external_labels, self._threads)
-        self._readings: tuple[Reading, ...] = ()
+        self._framer = Framer()
+        self._frame = EMPTY_FRAME
         """Swapped by reference."""
-        hub.follow("waking the rules", lambda _: self._fresh.set())
+        hub.follow("waking the rule manager", lambda _: self._fresh.set())
 
     def start(self) -> None:
         """Take up what an earlier run remembered, and begin."""
@@ -105,9 +106,9 @@ class RuleManager:
         if self._store is not None and ended:
             self._store.close(self._engine, self._clock(), self._told())
 
-    def readings(self, _now: Instant) -> tuple[Reading, ...]:
+    def frame(self, _now: Instant) -> Frame:
         """The engine's own series after the last round. For any thread."""
-        return self._readings
+        return self._frame
 
     def reconfigure(self, alerting: AlertingSettings) -> None:
         """Evaluate other rules, tell other receivers, from the next round on. For any thread."""
@@ -179,15 +180,15 @@ class RuleManager:
         for failure in done.outcome.failures:
             if (done.key, failure.rule) not in self._failing:
                 facts = {"rule_group": failure.group, "rule": failure.rule, "error": failure.error}
-                log.warning("a rule fails; its alerts stay as they are", extra={"facts": facts})
+                log.warning("rule failed; its alerts keep their state", extra={"facts": facts})
         mended = {each for each in self._failing - failing if each[0] == done.key and each[1] in done.outcome.rules}
         for _, rule in mended:
-            log.info("a rule works again", extra={"facts": {"rule_group": done.group.name, "rule": rule}})
+            log.info("rule succeeds again", extra={"facts": {"rule_group": done.group.name, "rule": rule}})
         self._failing = (self._failing - mended) | failing
 
     def _show(self) -> None:
-        self._readings = self._exposition.readings(
-            self._engine.reports(), self._engine.windows, self._dispatcher.receivers
+        self._frame = self._framer.frame(
+            self._exposition.readings(self._engine.reports(), self._engine.windows, self._dispatcher.receivers)
         )
 
     def _take_up(self, alerting: AlertingSettings, now: Instant) -> None:
@@ -221,7 +222,7 @@ class RuleManager:
         """A defect of ours must not end the evaluation for good; it is counted as a failed rule is."""
         text = f"{type(error).__name__}: {error}"
         if text != self._broken:
-            log.error("a round of the rule engine failed; going on with the next one", exc_info=error)
+            log.error("an evaluation round failed; continuing with the next one", exc_info=error)
         self._broken = text
         self._exposition.count(ENGINE, 0, 1, 0.0)
         with contextlib.suppress(Exception):

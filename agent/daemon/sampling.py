@@ -10,7 +10,7 @@ import logging
 import os
 import select
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -20,7 +20,7 @@ from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
 from agent.daemon.hub import Hub
 from agent.daemon.isolation import Isolation
 from agent.lib.threads import Threads
-from agent.model import Instant, Lane, Outcome, Reading, Reason, Snapshot
+from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.backend_runner import Runner
 from agent.sampler.health import LoopFacts
 from agent.sampler.sampler import Sampler
@@ -50,7 +50,7 @@ Clock = Callable[[], Instant]
 class Teller(Protocol):
     """A part of the agent that has something to tell with each snapshot, and need not be waited for."""
 
-    def readings(self, now: Instant) -> Iterable[Reading]:
+    def frame(self, now: Instant) -> Frame:
         """What is to be told at this moment. It is called in the sampling thread, and must return at once."""
 
 
@@ -182,11 +182,9 @@ class SamplingLoop:
         self.sampler.take_flights({name: flight for name, flight in flights.items() if flight is not None})
         self._hub.publish(self.sampler.snapshot(now, self._own_facts(), self._told(now)))
 
-    def _told(self, now: Instant) -> list[Reading]:
-        told: list[Reading] = []
-        for what, teller in self._tellers.items():
-            told.extend(self._isolation.run(what, partial(_listen, teller, now), ()))
-        return told
+    def _told(self, now: Instant) -> list[Frame]:
+        run = self._isolation.run
+        return [run(what, partial(teller.frame, now), EMPTY_FRAME) for what, teller in self._tellers.items()]
 
     def _own_facts(self) -> LoopFacts:
         facts = LoopFacts(self.schedule.ticks, self.schedule.missed)
@@ -284,7 +282,3 @@ class SamplingLoop:
         outcome = Outcome.ABSENT if refusal.absent else Outcome.FAILED
         self.sampler.health.outcome(self.sampler.devices, outcome, refusal.detail)
         self.sampler.refused(Reason.LOST, refusal.detail)
-
-
-def _listen(teller: Teller, now: Instant) -> tuple[Reading, ...]:
-    return tuple(teller.readings(now))

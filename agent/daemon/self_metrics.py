@@ -6,15 +6,16 @@ import platform
 from collections.abc import Callable, Iterable, Iterator
 
 from agent import __version__
-from agent.catalogue.own_series import OwnSeries
+from agent.catalogue import BY_NAME
+from agent.catalogue.own_series import OwnLayout
 from agent.daemon.reloading import LastReload
 from agent.lib.statefiles import FileState
 from agent.lib.threads import ThreadState
-from agent.model import Instant, Labels, Node, Reading
+from agent.model import Frame, Instant, Labels, Node, Series
 
 
 class SelfMetrics:
-    """Makes the readings.
+    """Makes their frame.
 
     `scenario` names what synthetic devices play; `threads` and `files` give how these are doing.
     """
@@ -30,33 +31,41 @@ class SelfMetrics:
         self._last = last
         self._threads = threads
         self._files = files
-        self._own = OwnSeries()
+        self._layout = OwnLayout()
 
-    def readings(self, _now: Instant) -> tuple[Reading, ...]:
+    def frame(self, _now: Instant) -> Frame:
         """As they are now."""
-        return (*self._build(), *self._configuration(), *self._thread_states(), *self._file_states())
+        threads, files = tuple(self._threads()), tuple(self._files())
+        shape = (*(state.name for state in threads), None, *(state.name for state in files))
+        return self._layout.frame(shape, lambda: self._series(threads, files), self._values(threads, files))
 
-    def _build(self) -> Iterator[Reading]:
+    def _series(self, threads: Iterable[ThreadState], files: Iterable[FileState]) -> Iterator[Series]:
         build = (("version", __version__), ("python", platform.python_version()))
-        yield self._reading("coldplate_build_info", 1, build)
+        yield _series("coldplate_build_info", build)
         if self._scenario is not None:
-            yield self._reading("coldplate_synthetic_info", 1, (("scenario", self._scenario),))
+            yield _series("coldplate_synthetic_info", (("scenario", self._scenario),))
+        yield _series("coldplate_config_last_reload_successful")
+        yield _series("coldplate_config_last_reload_success_timestamp_seconds")
+        for thread in threads:
+            labels = (("thread", thread.name),)
+            yield _series("coldplate_thread_up", labels)
+            yield _series("coldplate_thread_restarts_total", labels)
+        for file in files:
+            labels = (("file", file.name),)
+            yield _series("coldplate_state_write_successful", labels)
+            yield _series("coldplate_state_write_failures_total", labels)
 
-    def _configuration(self) -> Iterator[Reading]:
-        yield self._reading("coldplate_config_last_reload_successful", int(self._last.good))
-        yield self._reading("coldplate_config_last_reload_success_timestamp_seconds", self._last.at)
+    def _values(self, threads: Iterable[ThreadState], files: Iterable[FileState]) -> Iterator[float]:
+        """Those of `_series`, in the same order."""
+        yield 1
+        if self._scenario is not None:
+            yield 1
+        yield from (int(self._last.good), self._last.at)
+        for thread in threads:
+            yield from (int(thread.up), thread.restarts)
+        for file in files:
+            yield from (int(file.good), file.failures)
 
-    def _thread_states(self) -> Iterator[Reading]:
-        for state in self._threads():
-            labels = (("thread", state.name),)
-            yield self._reading("coldplate_thread_up", int(state.up), labels)
-            yield self._reading("coldplate_thread_restarts_total", state.restarts, labels)
 
-    def _file_states(self) -> Iterator[Reading]:
-        for state in self._files():
-            labels = (("file", state.name),)
-            yield self._reading("coldplate_state_write_successful", int(state.good), labels)
-            yield self._reading("coldplate_state_write_failures_total", state.failures, labels)
-
-    def _reading(self, name: str, value: float, labels: Labels = ()) -> Reading:
-        return self._own.reading(name, Node(), value, labels)
+def _series(name: str, labels: Labels = ()) -> Series:
+    return Series(BY_NAME[name], Node(), labels)

@@ -151,11 +151,11 @@ class Service:
 
     def _announce(self, snapshot: Snapshot) -> None:
         """Say what is sampled and where it is served, and tell systemd that it may start what depends on it."""
-        ports = {reading.entity for reading in snapshot.readings if reading.metric.name.startswith("coldplate_infini")}
+        ports = {reading.entity for reading in snapshot if reading.metric.name.startswith("coldplate_infini")}
         for report in snapshot.reports:
             facts = {"outcome": report.outcome.value, **({"detail": report.detail} if report.detail else {})}
             log.info("source %s", report.backend, extra={"facts": facts})
-        log.info("sampling %d series, %d InfiniBand ports", len(snapshot.readings), len(ports))
+        log.info("sampling %d series, %d InfiniBand ports", len(snapshot), len(ports))
         for host, port in self._parts.server.addresses:
             shown = "localhost" if host in ("::", "0.0.0.0") else f"[{host}]" if ":" in host else host  # noqa: S104
             log.info("serving", extra={"facts": {"url": f"http://{shown}:{port}{self._parts.telemetry_path}"}})
@@ -164,4 +164,4 @@ class Service:
     def _status(self, snapshot: Snapshot) -> str:
         gpus = len(self._parts.sampling.sampler.identities)
         kind = " synthetic" if self._parts.synthetic else ""
-        return f"{gpus}{kind} GPUs, {len(snapshot.readings)} series"
+        return f"{gpus}{kind} GPUs, {len(snapshot)} series"

@@ -33,8 +33,8 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         words = [str(each) for each in action.choices]
-        hint = nearest(str(value), words) or f"; one of {', '.join(words)}"
-        raise argparse.ArgumentError(action, f"there is no {value!r}{hint}")
+        hint = nearest(str(value), words) or f"; choose from {', '.join(words)}"
+        raise argparse.ArgumentError(action, f"invalid choice {value!r}{hint}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -74,7 +74,7 @@ class NoOutput(io.TextIOBase):
 
     def write(self, text: str) -> int:  # noqa: ARG002 the name is the base class's
         """Raises OutputError."""
-        raise OutputError("standard output is closed; send it somewhere, if only to /dev/null")
+        raise OutputError("standard output is closed; redirect it, at least to /dev/null")
 
 
 def _refused(error: OSError) -> OutputError:

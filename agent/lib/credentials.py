@@ -32,7 +32,7 @@ def authorization(username: str, password_file: str | None, bearer_token_file: s
     if bearer_token_file:
         token = secret(bearer_token_file)
         if not token.isascii():
-            raise ValueError(f"{bearer_token_file}: a token is ASCII")
+            raise ValueError(f"{bearer_token_file}: a token must be ASCII")
         return {"Authorization": f"Bearer {token}"}
     if password_file:
         login = f"{username}:{secret(password_file)}".encode()
@@ -52,7 +52,7 @@ def secret(file: str) -> str:
     """The password or token that a file holds, and nothing else. Raises ValueError."""
     text = read_text(file, SECRET).strip("\r\n")
     if not text or not text.isprintable():
-        raise ValueError(f"{file}: want one line of text, and nothing else")
+        raise ValueError(f"{file}: must contain exactly one line of text")
     return text
 
 

@@ -28,7 +28,7 @@ def unseal(form: str, content: bytes) -> bytes:
     head, _, body = content.partition(b"\n")
     name, _, checksum = head.decode("ascii", "replace").partition(" ")
     if name != form:
-        raise DamagedError(f"does not begin with {form}")
+        raise DamagedError(f"does not start with {form}")
     if checksum != f"{zlib.crc32(body):08x}":
         raise DamagedError("its checksum is wrong")
     return body

@@ -103,7 +103,7 @@ class AnswerReader:
 
     def _finish(self, head: HttpAnswer, cut: bool = False) -> HttpAnswer:
         if self._buffer and self._bounds.plain:
-            raise _garbage("the answer is longer than it says")
+            raise _garbage("the response is longer than its Content-Length")
         body = bytes(self._body[: self._bounds.body])
         closes = head.closes or cut or bool(self._buffer)
         self.head, self._interim, self._searched = None, 0, 0
@@ -117,7 +117,7 @@ class AnswerReader:
         end = pattern.search(buffer, self._searched, bounds.head)
         if end is None:
             if len(buffer) >= bounds.head or not _FIRST.startswith(buffer[: len(_FIRST)]):
-                raise _garbage("no HTTP answer")
+                raise _garbage("not an HTTP response")
             self._searched = max(len(buffer) - 3, 0)  # the end may have begun
             return False
         lines = bytes(buffer[: end.start()]).split(b"\r\n" if bounds.plain else b"\n")
@@ -130,12 +130,12 @@ class AnswerReader:
         plain = self._bounds.plain
         found = (_PLAIN_STATUS if plain else _STATUS).fullmatch(lines[0].rstrip(b"\r"))
         if found is None or len(lines) > MOST_HEADERS + 1:
-            raise _garbage("no HTTP answer")
+            raise _garbage("not an HTTP response")
         status = int(found[2])
         if not plain and status < _OK:
             self._interim += 1
             if status == 101 or self._interim > MOST_INTERIM:
-                raise _garbage(f"an answer of status {status} that nobody asked for")
+                raise _garbage(f"an unsolicited response with status {status}")
             return
         headers, doubtful = _headers(lines[1:])
         if plain and status == _OK:
@@ -194,12 +194,12 @@ def _framing_of(status: int, headers: Mapping[str, str]) -> tuple[_Framing, bool
 
 def _plain_length(headers: Mapping[str, str], doubtful: bool, most: int) -> int:
     if "transfer-encoding" in headers or "content-encoding" in headers:
-        raise _garbage("the answer is chunked or coded, which an agent's is not: a proxy in between must not do so")
+        raise _garbage("the response is chunked or compressed, which agents never send: check any proxy in between")
     length = headers.get("content-length", "")
     if doubtful or _LENGTH.fullmatch(length) is None:
-        raise _garbage("the answer does not say how long it is")
+        raise _garbage("the response has no Content-Length")
     if int(length) > most:
-        raise _garbage(f"an answer of {int(length)} bytes, and {most} are the most")
+        raise _garbage(f"a response of {int(length)} bytes; the limit is {most}")
     return int(length)
 
 
@@ -261,16 +261,16 @@ class _Chunked:
         if self._trailers >= 0:
             self._trailers += 1
             if self._trailers > MOST_HEADERS:
-                raise _garbage("an answer with trailers without end")
+                raise _garbage("the trailers of the response have no end")
             return not line
         if self._after_data:
             if line:
-                raise _garbage("a chunk is longer than it says")
+                raise _garbage("a chunk is longer than its size")
             self._after_data = False
             return False
         size = _CHUNK_SIZE.fullmatch(line)
         if size is None:
-            raise _garbage("a chunk does not say how long it is")
+            raise _garbage("a chunk has no valid size")
         self._missing = int(size[1], 16)
         if self._missing == 0:
             self._trailers = 0
@@ -282,7 +282,7 @@ def _line(buffer: bytearray) -> bytes | None:
     end = buffer.find(b"\n", 0, MOST_CHUNK_LINE)
     if end < 0:
         if len(buffer) >= MOST_CHUNK_LINE:
-            raise _garbage("a chunk does not say how long it is")
+            raise _garbage("a chunk has no valid size")
         return None
     line = bytes(buffer[:end]).removesuffix(b"\r")
     del buffer[: end + 1]

@@ -100,7 +100,7 @@ class HttpClient:
         raise self._late(self._silence if self._silence < left else until - began)
 
     def _late(self, waited: float) -> HttpError:
-        error = HttpError(HttpFault.TIMEOUT, f"no answer within {waited:.3g} s")
+        error = HttpError(HttpFault.TIMEOUT, f"no response within {waited:.3g} s")
         error.head = self._link.head
         return error
 

@@ -199,7 +199,7 @@ class HttpLink:
         self._write()
         self._untried = len(self._place.addresses)
         if not self._untried:
-            raise HttpError(HttpFault.UNREACHABLE, f"{self._place.host}: the name is not known")
+            raise HttpError(HttpFault.UNREACHABLE, f"{self._place.host}: unknown host")
         self._connect()
         return None
 
@@ -207,7 +207,7 @@ class HttpLink:
         try:
             return self._login.authorization()
         except ValueError as error:
-            raise HttpError(HttpFault.UNREADABLE, f"no credentials: {error}") from error
+            raise HttpError(HttpFault.UNREADABLE, f"cannot read the credentials: {error}") from error
 
     def _write(self) -> None:
         host, port = self._place.host, self._place.port
@@ -296,7 +296,7 @@ class HttpLink:
                 self._want(_wanted(error, selectors.EVENT_READ))
                 return None
             if data and self._stage is _Stage.IDLE:
-                raise HttpError(HttpFault.GARBAGE, "an answer that nobody asked for")
+                raise HttpError(HttpFault.GARBAGE, "an unsolicited response")
             answer = self._reader.feed(data) if data else self._reader.hang_up()
             if answer is not None:
                 self._stage = _Stage.IDLE
@@ -304,7 +304,7 @@ class HttpLink:
                     self.close()
                 return answer
             if not data:
-                raise ConnectionResetError(errno.ECONNRESET, "the server hung up")
+                raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
         return None
 
     @property

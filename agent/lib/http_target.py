@@ -48,11 +48,11 @@ class HttpTarget(HttpLogin):
         except ValueError as error:
             raise ValueError(f"url {self.shown!r}: {error}") from error
         if self.is_secret and parts.scheme == "http" and parts.hostname not in LOOPBACK:
-            raise ValueError(f"url {self.shown!r}: would send the credentials in clear; use https")
+            raise ValueError(f"url {self.shown!r}: would send the credentials in clear text; use https")
         if self.ca_file and parts.scheme == "http":
-            raise ValueError(f"url {self.shown!r}: ca_file is for https; use https, or leave it out")
+            raise ValueError(f"url {self.shown!r}: ca_file needs https; use https, or remove ca_file")
         if not 0 < self.timeout < float("inf"):
-            raise ValueError(f"url {self.shown!r}: timeout {self.timeout}: want a number of seconds above 0")
+            raise ValueError(f"url {self.shown!r}: timeout {self.timeout}: must be a number of seconds above 0")
 
     @property
     def shown(self) -> str:
@@ -77,21 +77,21 @@ class HttpTarget(HttpLogin):
         return urlsplit(self.url).path.rstrip("/")
 
 
-WANTED = "want http://HOST:PORT or https://HOST:PORT, and a path if need be"
+WANTED = "give http://HOST:PORT or https://HOST:PORT, with a path if needed"
 
 
 def split_url(url: str) -> SplitResult:
     """The parts of a URL, if it can be used; an error never shows a password."""
     if not url.isascii() or not url.isprintable() or " " in url:
-        raise ValueError("url: want printable ASCII without spaces; write anything else as %XX")
+        raise ValueError("url: must be printable ASCII without spaces; write anything else as %XX")
     if "?" in url or "#" in url:
-        raise ValueError("url: want none of ? and #; a secret goes into bearer_token_file")
+        raise ValueError("url: must not contain ? or #; a secret belongs in bearer_token_file")
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise ValueError(f"url: {error}; {WANTED}") from error
     if "@" in parts.netloc:
-        raise ValueError("url: holds credentials; use username and password_file")
+        raise ValueError("url: contains credentials; use username and password_file")
     try:
         port = parts.port
     except ValueError as error:

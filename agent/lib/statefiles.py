@@ -52,7 +52,7 @@ class StateFiles:
             self._stopping = True
             self._work.notify()
         if not self._thread.join(seconds):
-            log.warning("the state directory does not take what is left within %.0f s: leaving without", seconds)
+            log.warning("state not written within %.0f s; stopping without it", seconds)
 
     def states(self) -> list[FileState]:
         """How each file is doing. For any thread."""
@@ -83,11 +83,11 @@ class StateFiles:
         except OSError as error:
             self._states[path] = FileState(path.name, False, before.failures + 1)
             if before.good:
-                log.warning("cannot write %s: %s; trying again, a restart would not know what it holds", path, error)
+                log.warning("cannot write %s: %s; retrying, a restart before that loses this state", path, error)
             return False
         self._states[path] = FileState(path.name, True, before.failures)
         if made:
-            log.warning("made the state directory %s, which was not there, as user %d", path.parent, os.geteuid())
+            log.warning("created the missing state directory %s as user %d", path.parent, os.geteuid())
         if not before.good:
-            log.info("%s is written again", path)
+            log.info("%s can be written again", path)
         return True

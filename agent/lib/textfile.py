@@ -54,7 +54,7 @@ def read_text(path: Path | str, most: int, *, handed: bool = False) -> str:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        problem = f"is not UTF-8 text: byte 0x{content[error.start]:02x} in line {line}; save it as UTF-8"
+        problem = f"is not UTF-8 text: byte 0x{content[error.start]:02x} on line {line}; save it as UTF-8"
         raise ReadError(path, problem) from None
 
 
@@ -77,11 +77,11 @@ def read_bytes(path: Path | str, most: int, *, handed: bool = False) -> bytes:
     except ReadError:
         raise
     except ValueError:  # a name with a NUL, or with what no file name can have
-        raise ReadError(path, "is no name of a file") from None
+        raise ReadError(path, "is not a valid file name") from None
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ReadError(path, f"cannot be read: {reason}", missing=isinstance(error, FileNotFoundError)) from error
-    raise ReadError(path, "changes while it is read; write a new file beside it, and rename that")
+    raise ReadError(path, "changed while it was read; write a new file and rename it into place")
 
 
 def descriptor_of(path: Path | str) -> int | None:
@@ -139,7 +139,7 @@ def _up_to(path: Path | str, fd: int, most: int, expected: int) -> bytes:
         pieces.append(data)
         left -= len(data)
     if not left:
-        raise ReadError(path, f"has more than {_size(most)}; is it the right file?")
+        raise ReadError(path, f"is larger than {_size(most)}; is it the right file?")
     return b"".join(pieces)
 
 

@@ -70,14 +70,15 @@ class KeptThread:
             self._thread = None
             self.restarts += 1
         thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        before, self.trouble = self.trouble, ""  # now, and not once it runs: it may fall at once
         try:
             thread.start()
         except (RuntimeError, MemoryError) as error:
+            self.trouble = before
             self._say(f"cannot be started: {error}")
         else:
             self._thread = thread
             self._moved_at = self._clock()
-            self.trouble = ""
 
     def join(self, seconds: float) -> bool:
         """Wait for its work to be done; whether it is."""
@@ -93,15 +94,15 @@ class KeptThread:
             return
         if self.beats != self._seen or away:
             if self._is_stuck:
-                log.info("thread %s moves again", self.name)
+                log.info("thread %s makes progress again", self.name)
                 self.trouble = ""
             self._seen, self._moved_at = self.beats, now
         elif now - self._moved_at > self.patience and not self.trouble:
-            self._say(f"has not moved for {now - self._moved_at:.0f} s")
+            self._say(f"has made no progress for {now - self._moved_at:.0f} s")
 
     @property
     def _is_stuck(self) -> bool:
-        return self.trouble.startswith("has not moved")
+        return self.trouble.startswith("has made no progress")
 
     def _run(self) -> None:
         while True:
@@ -126,7 +127,7 @@ class KeptThread:
             self.trouble = text
             if text != self._told:  # a thread that falls again and again says so once
                 self._told = text
-                log.error("thread %s %s; it is begun again", self.name, text, exc_info=error)
+                log.error("thread %s %s; restarting it", self.name, text, exc_info=error)
 
     def _say(self, trouble: str) -> None:
         if trouble.partition(":")[0] != self.trouble.partition(":")[0]:

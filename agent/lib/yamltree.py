@@ -151,7 +151,7 @@ def pairs_of(node: YamlMapping, refuse: Refuse) -> Iterator[tuple[YamlScalar, No
             if not isinstance(key, YamlScalar):
                 refuse("a key must be a plain name, not a list or a mapping", key.line)
             elif key.text in own:
-                refuse(f"{one_line(key.text, 80)}: the key is there twice; remove one", key.line)
+                refuse(f"{one_line(key.text, 80)}: duplicate key; remove one", key.line)
             else:
                 own.add(key.text)
                 if _is_merge(key):
@@ -170,7 +170,7 @@ def _sources(value: Node, refuse: Refuse) -> list[YamlMapping]:
     given = value.items if isinstance(value, YamlList) else [value]
     found = [each for each in given if isinstance(each, YamlMapping)]
     if len(found) < len(given):
-        refuse(f"{_MERGE}: merges mappings alone; give one, an alias of one, or a list of them", value.line)
+        refuse(f"{_MERGE}: merges only mappings; give one, an alias of one, or a list of them", value.line)
     return found
 
 
@@ -191,7 +191,7 @@ def plain(node: Node | None, path: str = "") -> Any:
         inner = f"{path}.{one_line(key.text, 80)}".lstrip(".")
         name = _value(key, inner)
         if name in made:
-            _fail(path, f"{one_line(key.text, 80)}: the key is there twice; remove one", key.line)
+            _fail(path, f"{one_line(key.text, 80)}: duplicate key; remove one", key.line)
         made[name] = plain(value, inner)
     return made
 
@@ -199,7 +199,7 @@ def plain(node: Node | None, path: str = "") -> Any:
 def _refuse_tag(node: Node, path: str) -> None:
     """Refuse a tag that is not YAML's own: what it asks for, such as to decrypt a text, nobody does here."""
     if node.tag.startswith("!") and not node.tag.startswith("!!"):
-        _fail(path, f"the tag {shown(node.tag)} is not understood; remove it", node.line)
+        _fail(path, f"the tag {shown(node.tag)} is not supported; remove it", node.line)
 
 
 def _value(node: YamlScalar, path: str) -> Any:
@@ -222,8 +222,8 @@ def _check_characters(text: str) -> None:
     found = _UNPRINTABLE.search(text)
     if found is not None:
         number = ord(found[0])
-        what = "a byte order mark amid the text" if number == 0xFEFF else f"the character U+{number:04X}"
-        raise YamlError(f"is no YAML: has {what}; remove it", _line_of(text, found.start()))
+        what = "a byte order mark inside the text" if number == 0xFEFF else f"the character U+{number:04X}"
+        raise YamlError(f"is not valid YAML: contains {what}; remove it", _line_of(text, found.start()))
 
 
 def _check_directives(text: str) -> None:
@@ -235,10 +235,10 @@ def _check_directives(text: str) -> None:
         end = text.find("\n", first.start())
         directive = text[first.start() : end if end >= 0 else len(text)]
         if not _VERSION.fullmatch(directive):
-            problem = "is no YAML: a directive other than %YAML 1.1 is not understood; remove the line"
+            problem = "is not valid YAML: directives other than %YAML 1.1 are not supported; remove the line"
             raise YamlError(problem, _line_of(text, first.start()))
     if text.count("\n%") > _DIRECTIVES:
-        raise YamlError(f"has more than {_DIRECTIVES} lines that begin with %; indent them", 1)
+        raise YamlError(f"has more than {_DIRECTIVES} lines that start with %; indent them", 1)
 
 
 def _events(text: str, libyaml: bool) -> Iterator[yaml.Event]:
@@ -263,11 +263,11 @@ def _said(error: yaml.YAMLError, text: str) -> YamlError:
     line = min(mark.line + 1, text.rstrip("\n").count("\n") + 1) if mark else 1
     if context:
         start = getattr(error, "context_mark", None)
-        since = f" that begins in line {start.line + 1}" if start is not None and start.line + 1 < line else ""
+        since = f" that starts on line {start.line + 1}" if start is not None and start.line + 1 < line else ""
         problem += f" ({context}{since})"
     if mark is not None and text[mark.index : mark.index + 1] == "\t":
         problem += "; indent with spaces, not with tabs"
-    return YamlError(f"is no YAML: {problem}", line)
+    return YamlError(f"is not valid YAML: {problem}", line)
 
 
 @dataclass(slots=True, eq=False)
@@ -348,38 +348,38 @@ class _Composer:
 
         empty = isinstance(event, kinds.ScalarEvent) and not event.value and event.implicit[0] and not event.tag
         if not empty and not isinstance(event, kinds.DocumentStartEvent):
-            self._fail("a second document begins here, and one is all that is read; make one of them", _line(event))
+            self._fail("a second document starts here, but only one is read; merge them into one", _line(event))
 
     def _scalar(self, event: Any) -> None:
         text, line = event.value, _line(event)
         if len(text) > self._bounds.scalar:
-            self._fail(f"a text of more than {self._bounds.scalar} characters begins here; make it shorter", line)
+            self._fail(f"a string of more than {self._bounds.scalar} characters starts here; shorten it", line)
         self._refuse_newer(event, line)
         if len(text) <= _SHARED:
             text = self._texts.setdefault(text, text)
         tag = _tag(event, line) or (PLAIN if event.implicit[0] and event.tag is None else TEXT)
         if not fits(text, tag):
-            self._fail(f"{shown(text)} with the tag {shown(tag)} is not understood; remove the tag", line)
+            self._fail(f"{shown(text)} has the tag {shown(tag)}, which is not supported; remove the tag", line)
         self._count(1, len(text), line)
         self._add(self._named(event, YamlScalar(text, tag, line), 1, len(text)), 1, len(text))
 
     def _refuse_newer(self, event: Any, line: int) -> None:
         """Refuse what later versions of YAML allow, and Prometheus does not."""
         if "?" in event.value and not event.style and self._open and self._open[-1].is_flow:
-            self._fail("is no YAML: a ? within brackets or braces must be in quotes", line)
+            self._fail("is not valid YAML: a ? inside brackets or braces must be in quotes", line)
         if self._has_slashes and event.style == '"':
             written = self._text[event.start_mark.index : event.end_mark.index]
             if "\\/" in written.replace("\\\\", ""):
-                self._fail("is no YAML: \\/ is no escape; write / alone", line)
+                self._fail("is not valid YAML: \\/ is not an escape; write /", line)
 
     def _alias(self, event: Any) -> None:
         name, line = one_line(event.anchor, 80), _line(event)
         found = self._anchors.get(event.anchor)
         if found is None:
-            self._fail(f"*{name} refers to nothing before it; name a node &{name} first", line)
+            self._fail(f"undefined alias *{name}; define &{name} before it", line)
         if not found.nodes:
             column = event.start_mark.column + 1
-            self._fail(f"column {column}: *{name} stands within the node &{name} itself; write out what is meant", line)
+            self._fail(f"column {column}: *{name} is inside &{name} itself; write the value out", line)
         self._is_shared = True
         self._count(found.nodes, found.characters, line)
         self._add(found.node, found.nodes, found.characters)
@@ -392,7 +392,7 @@ class _Composer:
         tag = _tag(event, line)
         if tag.startswith("!!") and tag != ("!!seq" if is_list else "!!map"):
             self._fail(
-                f"a {'list' if is_list else 'mapping'} with the tag {tag} is not understood; remove the tag", line
+                f"a {'list' if is_list else 'mapping'} with the tag {tag} is not supported; remove the tag", line
             )
         node = self._named(event, YamlList([], tag, line) if is_list else YamlMapping([], tag, line), 0, 0)
         self._count(1, 0, line)
@@ -422,8 +422,8 @@ class _Composer:
             ("characters", self._characters, self._bounds.characters),
         ):
             if count > most:
-                how = " when its aliases are written out; use fewer, or" if self._is_shared else ";"
-                self._fail(f"comes to more than {most} {what}{how} divide the file", line)
+                how = " when its aliases are expanded; use fewer, or" if self._is_shared else ";"
+                self._fail(f"has more than {most} {what}{how} split the file", line)
 
     def _add(self, node: Node, nodes: int, characters: int) -> None:
         """Put a node where it belongs."""
@@ -456,5 +456,5 @@ def _tag(event: Any, line: int) -> str:
         return ""
     tag = tag.replace(_CORE, "!!", 1) if tag.startswith(_CORE) else tag
     if not _TAG.fullmatch(tag):
-        raise YamlError(f"the tag {shown(tag)} is not understood; remove it", line)
+        raise YamlError(f"the tag {shown(tag)} is not supported; remove it", line)
     return str(tag)

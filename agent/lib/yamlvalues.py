@@ -66,7 +66,7 @@ def _integer(text: str) -> int | None:
     base = match.lastgroup or "d"
     number = int(match[1] + match[base].replace("_", ""), _BASES[base])
     if not -_LARGEST <= number < _LARGEST:
-        raise ValueError(f"{shown(text, 40)} is too large a number; put it in quotes if it is a text")
+        raise ValueError(f"{shown(text, 40)} is too large for a number; put it in quotes if it is a string")
     return number
 
 

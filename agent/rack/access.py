@@ -19,11 +19,11 @@ class Access(HttpLogin):
     def __post_init__(self) -> None:
         HttpLogin.__post_init__(self)
         if self.ca_file and not self.tls:
-            raise ValueError("ca_file is for https; set scheme: https, or leave it out")
+            raise ValueError("ca_file needs https; set scheme: https, or remove ca_file")
 
     def check(self, entries: Iterable[Entry]) -> None:
         """Refuse to send credentials over a network in clear. Raises ValueError."""
         if self.tls or not self.is_secret:
             return
         if not all(isinstance(each, HostEntry) and each.host in LOOPBACK for each in entries):
-            raise ValueError("would send the credentials in clear; set scheme: https")
+            raise ValueError("would send the credentials in clear text; set scheme: https")

@@ -148,7 +148,7 @@ class Finder:
             for target in self._targets(entry):
                 found.setdefault(target.name, target)
         if len(found) > MOST:
-            self._say("peers", f"{len(found)} peers were found, and {MOST} are the most: the rest is left out")
+            self._say("peers", f"{len(found)} peers found; the limit is {MOST}, the rest are ignored")
         return tuple(found.values())[:MOST]
 
     def _targets(self, entry: HostEntry) -> Iterator[PeerTarget]:
@@ -172,6 +172,7 @@ class Finder:
             return
         self._said[what] = problem
         if problem:
-            log.warning("peers of the rack: what is known stays", extra={"facts": {"what": what, "problem": problem}})
+            facts = {"what": what, "problem": problem}
+            log.warning("looking up the rack's peers failed; keeping the known ones", extra={"facts": facts})
         else:
-            log.info("peers of the rack: found again", extra={"facts": {"what": what}})
+            log.info("looking up the rack's peers succeeds again", extra={"facts": {"what": what}})

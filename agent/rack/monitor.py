@@ -14,8 +14,9 @@ from dataclasses import replace
 from math import floor
 
 from agent.catalogue.node import NODE_POWER
+from agent.lib.round_memo import RoundMemo
 from agent.lib.threads import Threads
-from agent.model import Instant, Reading, Series, Snapshot
+from agent.model import EMPTY_FRAME, Frame, Framer, Instant, Layout, Reading, Snapshot
 from agent.rack.absence import Absences
 from agent.rack.agreement import NODES, differing, most_nodes
 from agent.rack.finder import Finder
@@ -64,12 +65,13 @@ class RackMonitor:
         self._phase = EARLIEST + (LATEST - EARLIEST) * chance()
         self._lock = threading.Lock()
         self._meter = NodeMeter(options.patience)
-        self._found: tuple[int, Series | None] = (0, None)
+        self._power_places = RoundMemo(_power_places)
         self._running = False
         self._lonely = False
         self._excess, self._excess_at = 0, -WELL_SECONDS
         self._changes = 0
-        self._made: tuple[tuple[int, int], tuple[Reading, ...]] = ((0, -1), ())
+        self._framer = Framer()
+        self._made: tuple[tuple[int, int], Frame] = ((0, -1), EMPTY_FRAME)
         self._begin()
         self._look_for(options.entries)
 
@@ -113,7 +115,7 @@ class RackMonitor:
         """Note what this node draws. For the sampling thread."""
         if not self._options.name:
             return
-        found = self._find_power(snapshot.readings)
+        found = self._find_power(snapshot.frames)
         with self._lock:
             if found is None:
                 self._meter.note(snapshot.at.wall, None)
@@ -137,14 +139,14 @@ class RackMonitor:
             )
         )  # fmt: skip
 
-    def readings(self, now: Instant) -> tuple[Reading, ...]:
+    def frame(self, now: Instant) -> Frame:
         """The rack's own series. They change with each second and each answer, and are made no more often."""
         with self._lock:
             if not self._options.adds_up:
-                return self._configured.readings(now)
+                return self._configured.frame(now)
             key = (floor(now.wall), self._changes)
             if self._made[0] != key:
-                self._made = (key, (*self._configured.readings(now), *self._make_readings(now)))
+                self._made = (key, self._framer.frame((*self._configured.readings, *self._make_readings(now))))
             return self._made[1]
 
     def foreign(self, now: Instant) -> tuple[Reading, ...]:
@@ -217,7 +219,7 @@ class RackMonitor:
             return
         if second - self._excess_at > WELL_SECONDS:
             facts = {"watts": f"{watts:.0f}", "counted": f"{cap:.0f}"}
-            text = "this node draws more than is counted of a node: see to rack.node_nameplate or rack.power_budget"
+            text = "this node draws more than the limit per node: check rack.node_nameplate or rack.power_budget"
             log.warning(text, extra={"facts": facts})
         self._excess_at = second
         self._excess += 1
@@ -228,10 +230,10 @@ class RackMonitor:
         if known == self._lonely:
             self._lonely = not known
             if not known:
-                remedy = "see to rack.peers, or set rack.nodes_expected"
-                log.warning("no peer of the rack is known, so its power is not added up; %s", remedy)
+                remedy = "check rack.peers, or set rack.nodes_expected"
+                log.warning("no peer of the rack is known, so its power is not summed; %s", remedy)
             else:
-                log.info("peers of the rack are known: its power is added up")
+                log.info("peers of the rack are known; summing its power")
         return known
 
     def _sources(self, total: Sum | None) -> Mapping[str, int]:
@@ -312,13 +314,17 @@ class RackMonitor:
             return False
         return (self._finder.looked and self._peers.tried) or now.mono > self._settled_by
 
-    def _find_power(self, readings: Sequence[Reading]) -> Reading | None:
-        """What the node draws, measured rather than estimated; it is mostly where it was in the last snapshot."""
-        place, series = self._found
-        if place < len(readings) and readings[place].series is series:
-            return readings[place]
+    def _find_power(self, frames: Sequence[Frame]) -> Reading | None:
+        """What the node draws, measured rather than estimated."""
         found = None
-        for place, reading in enumerate(readings):
-            if reading[0].metric is NODE_POWER and (found is None or reading.labels != ESTIMATE):
-                found, self._found = reading, (place, reading.series)
+        places_of = self._power_places.of([frame.layout for frame in frames])
+        for (layout, values), places in zip(frames, places_of, strict=True):
+            for place in places:
+                reading = Reading(layout.series[place], values[place])
+                if found is None or reading.labels != ESTIMATE:
+                    found = reading
         return found
+
+
+def _power_places(layout: Layout) -> tuple[int, ...]:
+    return tuple(place for place, series in enumerate(layout.series) if series.metric is NODE_POWER)

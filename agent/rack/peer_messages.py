@@ -68,12 +68,12 @@ def decode(body: bytes) -> Report:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise GarbageError(str(error)) from error
     if report.version != VERSION:
-        raise GarbageError(f"version {report.version} of the format, and this agent knows {VERSION}")
+        raise GarbageError(f"format version {report.version}; this agent supports {VERSION}")
     if not 0 <= report.now - report.last < 2:
         raise GarbageError(f"the second {report.last} is not the last one before {report.now:.0f}")
     limits = report.limits or {}
     if limits.get(NODES, 1) > MOST_NODES:
-        raise GarbageError(f"a rack of {limits[NODES]:g} nodes, and {MOST_NODES} are the most")
+        raise GarbageError(f"a rack of {limits[NODES]:g} nodes; the limit is {MOST_NODES}")
     for text in (
         report.rack,
         report.cluster,
@@ -84,5 +84,5 @@ def decode(body: bytes) -> Report:
         *limits,
     ):
         if not text.isprintable():
-            raise GarbageError("a name has characters that cannot be shown")
+            raise GarbageError("a name with unprintable characters")
     return report

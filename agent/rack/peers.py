@@ -158,11 +158,11 @@ class Peers:
         member = self._member
         if (report.rack, report.cluster) != (member.rack, member.cluster):
             theirs = f"rack {report.rack!r}" + (f" of cluster {report.cluster!r}" if report.cluster else "")
-            return PeerFault.FOREIGN, f"it belongs to {theirs}; give each node its own rack's peers and name"
+            return PeerFault.FOREIGN, f"it belongs to {theirs}; give each node the peers and name of its own rack"
         took = received.mono - sent.mono
         off = report.now - (sent.wall + took / 2)
         if not peer.clock.hear(off):
-            return PeerFault.CLOCK, f"its clock is {off:+.1f} s off ours, and does not go as ours does"
+            return PeerFault.CLOCK, f"its clock is {off:+.1f} s off ours and drifts"
         return None, ""
 
     def _take(self, peer: Peer, report: Report, now: float) -> None:
@@ -180,7 +180,7 @@ class Peers:
         else:
             self._show(report)
         if peer.missed:
-            log.info("a peer of the rack answers", extra={"facts": {"peer": peer.name, "node": report.instance}})
+            log.info("a peer of the rack responds", extra={"facts": {"peer": peer.name, "node": report.instance}})
         if not peer.up:
             peer.well_since = now
         elif now - peer.well_since > WELL_SECONDS:
@@ -193,8 +193,8 @@ class Peers:
         if PeerFault.EXCESS not in peer.said:
             peer.said.add(PeerFault.EXCESS)
             facts = {"peer": peer.name, "watts": f"{watts:.0f}", "counted": f"{self.cap:.0f}"}
-            remedy = "see to rack.node_nameplate or rack.power_budget, and to who answers there"
-            text = f"a peer tells more than a node can draw: {remedy}"
+            remedy = "check rack.node_nameplate or rack.power_budget, and what answers at this address"
+            text = f"a peer reports more power than a node can draw: {remedy}"
             log.warning(text, extra={"facts": facts})
 
     def _compare_clocks(self, peer: Peer) -> None:
@@ -203,10 +203,10 @@ class Peers:
         facts = {"peer": peer.name, "ahead": f"{off:+.1f}s"}
         if peer.clock.shift and name not in self._said:
             self._said.add(name)
-            log.warning("a peer's clock and ours are not together; have both synchronised", extra={"facts": facts})
+            log.warning("a peer's clock differs from ours; synchronise both", extra={"facts": facts})
         elif abs(off) < LIMIT_SECONDS / 2 and name in self._said:
             self._said.discard(name)
-            log.info("a peer's clock and ours are together again", extra={"facts": facts})
+            log.info("a peer's clock agrees with ours again", extra={"facts": facts})
 
     def _show(self, report: Report) -> None:
         labels = (("source", report.source or ""), ("instance", report.instance), ("job", report.job))
@@ -230,7 +230,7 @@ class Peers:
             peer.said.add(fault)
             peer.missed = True
             facts = {"peer": peer.name, "reason": fault.value, "detail": _shown(detail)}
-            log.warning("a peer of the rack is left out", extra={"facts": facts})
+            log.warning("a peer of the rack is left out of the sum", extra={"facts": facts})
         rest = RESTS[min(peer.misses, len(RESTS)) - 1]
         return rest + int(peer.misses >= len(RESTS) and self._chance() < 0.5)
 

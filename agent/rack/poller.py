@@ -39,7 +39,7 @@ QUESTION = HttpRequest("GET", PATH, (("Accept", "application/json"),))
 BOUNDS = AnswerBounds(body=64 * 1024, head=8 * 1024, plain=True)
 _OK = 200
 _FAULTS = {HttpFault.TIMEOUT: PeerFault.TIMEOUT, HttpFault.GARBAGE: PeerFault.GARBAGE}
-_TRUST = "; set rack.peer.ca_file to the certificate of its issuer, or rack.peer.verify: false"
+_TRUST = "; set rack.peer.ca_file to the issuer's certificate, or rack.peer.verify: false"
 
 
 class Judge(Protocol):
@@ -99,6 +99,7 @@ class Poller:
                     self._thread.beat()
                 if not self._stopping:
                     self._round()
+                    self._broken = ""
             except Exception as error:
                 self._survive(error)
             due = self._next(self._clock())
@@ -137,7 +138,7 @@ class Poller:
                 break
             self._wait(left)
         for name in list(self._pending):
-            self._fail(name, PeerFault.TIMEOUT, f"no whole answer within {TIMEOUT_SECONDS:g} s")
+            self._fail(name, PeerFault.TIMEOUT, f"no complete response within {TIMEOUT_SECONDS:g} s")
 
     def _meet(self) -> None:
         """Take up new targets, and hang up on those that are no more."""
@@ -188,7 +189,7 @@ class Poller:
         if answer is None or name not in self._pending:
             return
         if answer.status != _OK:
-            self._fail(name, PeerFault.HTTP, f"answered with status {answer.status}")
+            self._fail(name, PeerFault.HTTP, f"HTTP status {answer.status}")
             return
         sent = self._pending.pop(name)
         self._rests[name] = self._judge.answered(self._peers[name], answer.body, sent, self._clock())
@@ -203,7 +204,7 @@ class Poller:
         """A defect of ours must not end the polling for good; all begins anew with the next round."""
         text = f"{type(error).__name__}: {error}"
         if text != self._broken:
-            log.error("polling the peers failed; going on with the next round", exc_info=error)
+            log.error("polling the peers failed; continuing with the next round", exc_info=error)
         self._broken = text
         self._pending.clear()
         for link in self._links.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from agent.catalogue import BY_NAME
-from agent.model import Instant, Labels, Rack, Reading, Series
+from agent.model import Frame, Framer, Instant, Labels, Rack, Reading, Series
 from agent.rack.agreement import BUDGET, FEEDS
 from agent.rack.heat import State
 from agent.rack.peer_errors import PeerFault
@@ -106,12 +106,13 @@ class ConfiguredRack:
     """What the configuration says of the rack: nothing of it changes until it is read again."""
 
     def __init__(self, options: RackOptions) -> None:
-        self._made = tuple(_configured(options)) if options.name else ()
+        self.readings = tuple(_configured(options)) if options.name else ()
+        self._frame = Framer().frame(self.readings)
 
-    def readings(self, now: Instant) -> tuple[Reading, ...]:
-        """The same ones at any moment."""
+    def frame(self, now: Instant) -> Frame:
+        """The same one at any moment."""
         del now
-        return self._made
+        return self._frame
 
 
 def _configured(options: RackOptions) -> Iterator[Reading]:

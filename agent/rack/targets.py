@@ -57,7 +57,7 @@ def parse_entry(text: str, folder: Path) -> Entry:
     if text.startswith(DNS):
         return parse_address(text[len(DNS) :], many=True)
     if "://" in text:
-        raise ValueError(f"{shown(text)} is no peer; write host:port, and the scheme as scheme: https in rack.peer")
+        raise ValueError(f"{shown(text)} is not a peer; write host:port, and set scheme: https in rack.peer")
     if _FILE.search(text):
         return FileEntry(folder / text)
     return parse_address(text)
@@ -70,16 +70,16 @@ def parse_address(text: str, many: bool = False) -> HostEntry:
     bracketed = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if bracketed else host
     if not (_IPV6 if bracketed else _HOST).fullmatch(bare) or len(bare) > 253:
-        raise ValueError(f"{shown(text)} is no peer; write host:port, dns+name:port or the path of a file_sd file")
+        raise ValueError(f"{shown(text)} is not a peer; write host:port, dns+name:port or the path of a file_sd file")
     if not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) < 65536:
-        raise ValueError(f"{shown(text)}: {shown(port)} is no port; write host:port, such as {host}:19400")
+        raise ValueError(f"{shown(text)}: {shown(port)} is not a port; write host:port, such as {host}:19400")
     return HostEntry(bare, int(port), many)
 
 
 def _refuse_credentials(text: str) -> None:
     """Refuse user and password, which the peers' labels and the log would show, without telling what they are."""
     if _CREDENTIALS.search(text):
-        raise ValueError("an entry holds a user or a password before an @; give them in rack.peer, and host:port here")
+        raise ValueError("an entry has a user or password before an @; give them in rack.peer, and only host:port here")
 
 
 def show_address(host: str, port: int) -> str:
@@ -90,7 +90,7 @@ def read_file(path: Path) -> tuple[HostEntry, ...]:
     """The targets of a file in Prometheus's file_sd format, JSON or YAML. Raises ReadError or ValueError."""
     groups = _load(textfile.read_text(path, textfile.PEERS))
     if not isinstance(groups, list):
-        raise ValueError("want a list of groups, such as [{targets: ['node1:19400']}]")
+        raise ValueError("must be a list of groups, such as [{targets: ['node1:19400']}]")
     found: list[HostEntry] = []
     for group in groups:
         targets = group.get("targets") if isinstance(group, dict) else None

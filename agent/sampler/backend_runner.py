@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from queue import SimpleQueue
 
 from agent.backends.protocol import AbsentError, BackendProtocol, BackendSample, DeviceError
 from agent.lib.threads import Threads
-from agent.model import Instant, Lane, Outcome, Reason
+from agent.model import EMPTY_FRAME, Frame, Framer, Gap, Instant, Lane, Outcome, Reason, Xid
 
 log = logging.getLogger("coldplate.backend")
 
@@ -23,7 +23,7 @@ CALM_SECONDS = 60.0
 class Read:
     """How one read of one lane ended. `mono` is when it began, `duration` what it took, in seconds.
 
-    `reason` is why a read that failed gave nothing.
+    `calls` counts driver calls or file reads, `reason` is why a read that failed gave nothing.
     """
 
     backend: str
@@ -31,7 +31,10 @@ class Read:
     mono: float
     duration: float
     outcome: Outcome
-    sample: BackendSample
+    frame: Frame = EMPTY_FRAME
+    gaps: Sequence[Gap] = ()
+    events: Sequence[Xid] = ()
+    calls: int = 0
     detail: str = ""
     reason: Reason = Reason.MALFORMED
 
@@ -58,6 +61,7 @@ class Runner:
         self._asked: dict[Lane, float] = {}
         self._absent = False
         self._finished: deque[Read] = deque()
+        self._framers: defaultdict[Lane, Framer] = defaultdict(Framer)
         self._told: set[type[Exception]] = set()
         self._failed_at = -inf
         self.flight: Flight | None = None
@@ -131,7 +135,9 @@ class Runner:
             self._failed(error, began.mono)
         self._absent = outcome is Outcome.ABSENT
         took = self._clock().mono - began.mono
-        return Read(self.backend.name, lane, began.mono, took, outcome, sample, detail, reason)
+        frame = self._framers[lane].frame(sample.readings)
+        name, gaps, events, calls = self.backend.name, sample.gaps, sample.events, sample.calls
+        return Read(name, lane, began.mono, took, outcome, frame, gaps, events, calls, detail, reason)
 
     def _failed(self, error: Exception, mono: float) -> None:
         """A log line for the first failure of its kind; what goes on for days may differ in its words each time."""

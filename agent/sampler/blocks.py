@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import Derived
-from agent.model import Entity, Gap, Lane, Metric, NvLink, Reading, Reason, Series
-
-MISSING = BY_NAME["coldplate_metric_missing"]
-
-ROOM = 20_000
-"""Series of missing metrics that are remembered: devices come and go for as long as the agent runs."""
+from agent.model import EMPTY_FRAME, Frame, Gap, Lane, Layout, Reason
 
 Key = tuple[str, str, Lane]
 """Backend, channel (empty for a backend without channels), lane."""
@@ -23,55 +17,31 @@ class Block:
     """What one lane gave last, read at `at` (monotonic seconds)."""
 
     at: float
-    readings: Sequence[Reading]
+    frame: Frame
     gaps: Sequence[Gap]
-    withdrawn: Sequence[Reading] = ()
-    """The readings that there were before a failure took them; they say what is missing."""
-
-
-class MissingSeries:
-    """coldplate_metric_missing for gaps; one series for all links of a GPU."""
-
-    def __init__(self) -> None:
-        self._series: dict[tuple[Metric, Entity, Reason], Series] = {}
-
-    def of(self, gaps: Iterable[Gap]) -> list[Reading]:
-        rows: dict[tuple[Metric, Entity, Reason], Reading] = {}
-        for gap in gaps:
-            entity = gap.entity.gpu if isinstance(gap.entity, NvLink) else gap.entity
-            key = (gap.metric, entity, gap.reason)
-            if key not in rows:
-                rows[key] = Reading(self._series.get(key) or self._make(key), 1)
-        return list(rows.values())
-
-    def _make(self, key: tuple[Metric, Entity, Reason]) -> Series:
-        metric, entity, reason = key
-        labels = (("metric", metric.name), ("reason", reason.value))
-        if len(self._series) >= ROOM:
-            self._series.clear()
-        series = self._series[key] = Series(MISSING, entity, labels)
-        return series
+    withdrawn: Layout = EMPTY_FRAME.layout
+    """The series that there were before a failure took them; they say what is missing."""
 
 
 def withdrawn(block: Block, at: float, reason: Reason, detail: str) -> Block:
     """The block after a read that failed at `at`: its readings are gaps now, with the newest reason."""
-    readings = block.readings or block.withdrawn
-    return Block(at, (), missed(readings, reason, detail), readings)
+    layout = block.frame.layout if len(block.frame.layout) else block.withdrawn
+    return Block(at, EMPTY_FRAME, missed(layout, reason, detail), layout)
 
 
-def missed(readings: Sequence[Reading], reason: Reason, detail: str) -> list[Gap]:
-    """A gap for each metric of these readings.
+def missed(layout: Layout, reason: Reason, detail: str) -> list[Gap]:
+    """A gap for each metric of these series.
 
     What the agent computes from a missing metric, such as its rolling mean, is not missed apart.
     """
     metrics = {
-        (reading.series.metric, reading.series.entity): None
-        for reading in readings
-        if not isinstance(reading.series.metric.origin[0], Derived)
+        (series.metric, series.entity): None
+        for series in layout.series
+        if not isinstance(series.metric.origin[0], Derived)
     }
     return [Gap(metric, entity, reason, detail) for metric, entity in metrics]
 
 
 def gaps_for(block: Block, reason: Reason, detail: str) -> list[Gap]:
     """The gaps of a block that is not shown any more: those for its readings, and its own."""
-    return missed(block.readings, reason, detail) + list(block.gaps)
+    return missed(block.frame.layout, reason, detail) + list(block.gaps)

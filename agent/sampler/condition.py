@@ -1,20 +1,21 @@
 """Every reading passes here once: physical range, monotone counters, rolling statistics, busy time.
 
-For each lane of each channel the work is laid out once, as a list of columns beside the list of its
-series, and then done by walking both: this is the sampler's hot path.
+What is to be done is laid out once for each layout, and then done with whole columns: this is the sampler's hot path.
+A frame in which every value is plausible, which is nearly every one, is never gone through value by value.
 """
 
 from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Sequence
-from itertools import repeat
-from operator import is_
+from itertools import chain
+from operator import le
 
 from agent.catalogue import BY_NAME, ROLLING
 from agent.catalogue.growth import growth_of
-from agent.model import Entity, Gap, Kind, Lane, Metric, Reading, Reason, Series
-from agent.sampler.counters import Counter
+from agent.lib.picking import picker
+from agent.model import Entity, Frame, Framer, Gap, Kind, Lane, Layout, Metric, Reading, Reason, Series
+from agent.sampler.counters import Counter, Counters
 from agent.sampler.rolling import RollingWindow
 
 UTILIZATION = BY_NAME["coldplate_gpu_utilization_ratio"]
@@ -24,23 +25,20 @@ NODE_POWER = BY_NAME["coldplate_node_power_watts"]
 NOTED = (GPU_POWER, NODE_POWER)
 """Gauges that other parts of the sampler compute with."""
 ROOM = 5_000
-"""Columns that are remembered before those of series that are gone are forgotten."""
+"""Series of one lane of one channel that are remembered before those that are gone are forgotten."""
 LONGEST_STRIDE = 3.0
 """Periods of the lane that one reading may stand for: beyond, nobody knows what the GPU did meanwhile."""
 
-
-# Makes a reading without a call of Python code: this is done for hundreds at each tick.
-_MAKE = tuple.__new__
-_READING = repeat(Reading)
+Values = Sequence[float | None]
+"""Of a frame, or of some columns of it; None stands for a value that was left out."""
 
 
 class Integral:
     """Seconds of a ratio: the ratio times the time that each of its readings stands for."""
 
-    __slots__ = ("_at", "series", "total")
+    __slots__ = ("_at", "total")
 
-    def __init__(self, series: Series) -> None:
-        self.series = series
+    def __init__(self) -> None:
         self.total = 0.0
         self._at: float | None = None
 
@@ -50,119 +48,224 @@ class Integral:
         self._at = at
 
 
-class ConditionedSeries:
-    """What is done with one series: made once, kept as long as the agent runs."""
+class _Memory:
+    """What is remembered of the series of one lane of one channel, whatever layouts they come in."""
 
-    __slots__ = ("counter", "highest", "integral", "lowest", "noted", "rolled", "rolling", "series", "window")
+    def __init__(self, window: float | None) -> None:
+        """`window` in seconds is that of rolling statistics; None for a lane that has none."""
+        self.counters: dict[Series, Counter] = {}
+        self.integrals: dict[Series, Integral] = {}
+        self.columns: dict[Series, int] = {}
+        """The places of series among the columns of the rolling window."""
+        self.rolling: RollingWindow | None = None
+        self.set_window(window)
 
-    def __init__(self, series: Series, window: float, sampled_fast: bool) -> None:
-        metric = series.metric
-        self.series = series
-        self.lowest, self.highest = metric.span
-        self.counter = Counter(growth_of(metric)) if metric.kind is Kind.COUNTER else None
-        self.noted = metric in NOTED
-        self.rolling: tuple[Series, ...] = ()
-        self.rolled: tuple[Reading, ...] = ()
-        self.window: RollingWindow | None = None
-        if metric.rolling and sampled_fast:
-            self.set_window(window)
-        self.integral = Integral(Series(BUSY, series.entity, series.labels)) if metric is UTILIZATION else None
+    def set_window(self, window: float | None) -> None:
+        """Begin rolling statistics anew."""
+        self._window = window
+        self.columns.clear()
+        self.rolling = None if window is None else RollingWindow(window, 0)
+
+    def counter(self, series: Series) -> Counter:
+        return self.counters.setdefault(series, Counter(growth_of(series.metric)))
+
+    def integral(self, series: Series) -> Integral:
+        return self.integrals.setdefault(series, Integral())
+
+    def roll(self, series: Sequence[Series]) -> None:
+        """See that there is a column for each of these."""
+        for each in series:
+            self.columns.setdefault(each, len(self.columns))
+        if self.rolling is not None:
+            self.rolling.widened(len(self.columns))
+
+    def forget(self, shown: Sequence[Series]) -> None:
+        """Where there is too much: drop what is not shown now, since jobs come and go as long as the agent runs."""
+        if len(self.counters) + len(self.columns) <= max(ROOM, 2 * len(shown)):
+            return
+        kept = set(shown)
+        self.counters = {series: counter for series, counter in self.counters.items() if series in kept}
+        self.integrals = {series: each for series, each in self.integrals.items() if series in kept}
+        self.set_window(self._window)
+
+
+class _Plan:
+    """What is done with the frames of one layout."""
+
+    def __init__(self, layout: Layout, memory: _Memory) -> None:
+        series = layout.series
+        memory.forget(series)
+        self.layout = layout
+        self.memory = memory
+        self.lowest = tuple(each.metric.span[0] for each in series)
+        self.highest = tuple(each.metric.span[1] for each in series)
+        self.noted = [(place, each) for place, each in enumerate(series) if each.metric in NOTED]
+        self.counted = [place for place, each in enumerate(series) if each.metric.kind is Kind.COUNTER]
+        self.counters = Counters([memory.counter(series[place]) for place in self.counted])
+        self.pick_counted = picker(self.counted)
+        self.integrals = [
+            (place, memory.integral(each)) for place, each in enumerate(series) if each.metric is UTILIZATION
+        ]
+        self._lay_out_rolling()
+        self._lay_out_shown()
+
+    def _lay_out_rolling(self) -> None:
+        series, memory = self.layout.series, self.memory
+        self.rolled = [place for place, each in enumerate(series) if memory.rolling and each.metric.rolling]
+        memory.roll([series[place] for place in self.rolled])
+        here = {series[place]: place for place in self.rolled}
+        # A column whose series is not in this layout takes the item that is put behind the frame's values: None.
+        self.pick_rolled = picker([here.get(each, len(series)) for each in memory.columns])
+
+    def _lay_out_shown(self) -> None:
+        """Behind each series its statistics, and its busy time: taken from the values, and what was made of them."""
+        series, columns = self.layout.series, self.memory.columns
+        width = len(columns)
+        integrals = {place: number for number, (place, _) in enumerate(self.integrals)}
+        shown: list[tuple[Series, int]] = []
+        for place, each in enumerate(series):
+            shown.append((each, place))
+            if place in self.rolled:
+                for number, row in enumerate(ROLLING[each.metric.name]):
+                    at = len(series) + number * width + columns[each]
+                    shown.append((Series(row, each.entity, each.labels), at))
+            if place in integrals:
+                at = len(series) + 3 * width + integrals[place]
+                shown.append((Series(BUSY, each.entity, each.labels), at))
+        self.shown = Layout(tuple(each for each, _ in shown)) if len(shown) > len(series) else self.layout
+        self.pick_shown = picker([place for _, place in shown])
+
+
+class _Lane:
+    """One lane of one channel. `rejected` counts readings left out, by cause."""
+
+    def __init__(self, window: float | None, rejected: Tally[str], noted: _Noted) -> None:
+        self.memory = _Memory(window)
+        self._plan = _Plan(Layout(()), self.memory)
+        self._framer = Framer()
+        self._rejected = rejected
+        self._noted = noted
 
     def set_window(self, window: float) -> None:
-        self.window = RollingWindow(window)
-        self.rolling = tuple(
-            Series(row, self.series.entity, self.series.labels) for row in ROLLING[self.series.metric.name]
-        )
+        if self.memory.rolling is not None:
+            self.memory.set_window(window)
+            self._replan(self._plan.layout)
 
-    def roll(self, at: float, value: float) -> None:
-        assert self.window is not None
-        if self.window.add(at, value):
-            statistics = (self.window.min, self.window.mean, self.window.max)
-            self.rolled = tuple(map(_MAKE, _READING, zip(self.rolling, statistics, strict=True)))
+    def pass_on(self, at: float, frame: Frame, longest: float) -> tuple[Frame, list[Gap]]:
+        """See `Conditioner.pass_on`; `longest` is the most seconds that one reading may stand for."""
+        if frame.layout is not self._plan.layout:
+            self._replan(frame.layout)
+        plan, gaps = self._plan, list[Gap]()
+        values = self._within_range(frame.values, gaps)
+        if plan.counted:
+            values = self._grown(at, values, gaps)
+        for place, series in plan.noted:
+            value = values[place]
+            if value is not None:
+                self._noted[series.metric][series.entity] = (at, value)
+        shown = plan.pick_shown((*values, *self._made_of(at, values, longest))) if self._makes else values
+        return self._frame(shown, gaps), gaps
+
+    @property
+    def _makes(self) -> bool:
+        return self._plan.shown is not self._plan.layout
+
+    def _replan(self, layout: Layout) -> None:
+        self._plan.counters.let_go()
+        self._plan = _Plan(layout, self.memory)
+
+    def _within_range(self, values: tuple[float, ...], gaps: list[Gap]) -> Values:
+        plan = self._plan
+        if all(map(le, plan.lowest, values)) and all(map(le, values, plan.highest)):  # NaN is never within
+            return values
+        kept: list[float | None] = list(values)
+        for place, (series, value) in enumerate(zip(plan.layout.series, values, strict=True)):
+            lowest, highest = series.metric.span
+            if not lowest <= value <= highest:
+                gaps.append(self._reject(series, "range", f"{value!r} is outside {series.metric.span}"))
+                kept[place] = None
+        return kept
+
+    def _grown(self, at: float, values: Values, gaps: list[Gap]) -> Values:
+        """The values with those of counters as they are to be shown."""
+        plan = self._plan
+        raws = plan.pick_counted(values)
+        shown = plan.counters.feed(at, raws)
+        if shown is raws:
+            return values
+        kept = list(values)
+        for place, raw, value in zip(plan.counted, raws, shown, strict=True):
+            if value is None and raw is not None:
+                series = plan.layout.series[place]
+                last = self.memory.counters[series].shown
+                gaps.append(self._reject(series, "step", f"{raw!r} does not follow {last!r}"))
+            kept[place] = value
+        return kept
+
+    def _made_of(self, at: float, values: Values, longest: float) -> Values:
+        """What is computed from the values: lowest, mean and highest of each rolling column, and busy seconds."""
+        plan = self._plan
+        made: list[Values] = []
+        rolling = self.memory.rolling
+        if plan.rolled and rolling is not None:
+            column = plan.pick_rolled((*values, None))
+            rolling.add(at, column)
+            made = [rolling.lowest, rolling.means, rolling.highest]
+            if None in column:
+                made = [_where(column, each) for each in made]
+        totals: list[float | None] = []
+        for place, integral in plan.integrals:
+            ratio = values[place]
+            if ratio is not None:
+                integral.add(at, ratio, longest)
+            totals.append(None if ratio is None else integral.total)
+        return [*chain.from_iterable(made), *totals]
+
+    def _frame(self, shown: Values, gaps: list[Gap]) -> Frame:
+        if not gaps:
+            return Frame(self._plan.shown, shown)  # type: ignore[arg-type]  # nothing was left out
+        pairs = zip(self._plan.shown.series, shown, strict=True)
+        return self._framer.frame(Reading(series, value) for series, value in pairs if value is not None)
+
+    def _reject(self, series: Series, cause: str, detail: str) -> Gap:
+        self._rejected[cause] += 1
+        return Gap(series.metric, series.entity, Reason.IMPLAUSIBLE, detail)
+
+
+def _where(column: Values, statistic: Values) -> Values:
+    """A statistic for those series that have a value now."""
+    return [None if value is None else each for value, each in zip(column, statistic, strict=True)]
+
+
+_Noted = dict[Metric, dict[Entity, tuple[float, float]]]
 
 
 class Conditioner:
-    """Keeps the columns of all series; `rejected` counts readings left out, by cause."""
+    """Conditions the frames of one source; `rejected` counts readings left out, by cause."""
 
     def __init__(self, window: float) -> None:
+        """`window` of rolling statistics in seconds."""
         self._window = window
-        self._columns: dict[Series, ConditionedSeries] = {}
-        self._layouts: dict[object, tuple[list[Series], list[ConditionedSeries]]] = {}
-        self._room = ROOM
+        self._lanes: dict[object, _Lane] = {}
         self.rejected: Tally[str] = Tally()
-        self.noted: dict[Metric, dict[Entity, tuple[float, float]]] = {metric: {} for metric in NOTED}
+        self.noted: _Noted = {metric: {} for metric in NOTED}
         """For the noted gauges, when each entity's last good value was read, and the value."""
 
     def set_window(self, window: float) -> None:
         """Use another span for the rolling statistics, which begin anew."""
         if window != self._window:
             self._window = window
-            for column in self._columns.values():
-                if column.window is not None:
-                    column.set_window(window)
+            for lane in self._lanes.values():
+                lane.set_window(window)
 
-    def pass_on(
-        self, key: object, at: float, readings: Sequence[Reading], lane: Lane, period: float
-    ) -> tuple[list[Reading], list[Gap]]:
+    def pass_on(self, key: object, at: float, frame: Frame, lane: Lane, period: float) -> tuple[Frame, list[Gap]]:
         """The readings to show for those read at `at`, and a gap for each that was left out.
 
-        `key` names the channel and lane, whose series are mostly the same from sample to sample. Rolling
-        statistics are made of what comes in the fast lane: four values a minute have none worth showing.
+        `key` names the channel and lane. Rolling statistics are made of what comes in the fast lane: four values a
+        minute have none worth showing.
         """
-        columns = self._columns_of(key, readings, lane)
-        shown: list[Reading] = []
-        gaps: list[Gap] = []
-        for column, reading in zip(columns, readings, strict=True):
-            series, value = reading
-            if not column.lowest <= value <= column.highest:  # NaN is never within
-                gaps.append(self._reject(series, "range", f"{value!r} is outside {series.metric.span}"))
-                continue
-            counter = column.counter
-            if counter is not None:
-                if value == counter.still:  # most counters stand still most of the time
-                    counter.at = at
-                    shown.append(reading)
-                    continue
-                rebased = counter.feed(at, value)
-                if rebased is None:
-                    gaps.append(self._reject(series, "step", f"{value!r} does not follow {counter.shown!r}"))
-                    continue
-                shown.append(reading if rebased is value else Reading(series, rebased))
-                continue
-            shown.append(reading)
-            if column.noted:
-                self.noted[series.metric][series.entity] = (at, value)
-            if column.window is not None:
-                column.roll(at, value)
-                shown.extend(column.rolled)
-            if column.integral is not None:
-                column.integral.add(at, value, LONGEST_STRIDE * period)
-                shown.append(Reading(column.integral.series, column.integral.total))
-        return shown, gaps
-
-    def _columns_of(self, key: object, readings: Sequence[Reading], lane: Lane) -> list[ConditionedSeries]:
-        series = [reading[0] for reading in readings]
-        known = self._layouts.get(key)
-        if known is not None and len(known[0]) == len(series) and all(map(is_, known[0], series)):
-            return known[1]
-        columns = [self._column(each, lane) for each in series]
-        self._layouts[key] = (series, columns)
-        return columns
-
-    def _column(self, series: Series, lane: Lane) -> ConditionedSeries:
-        column = self._columns.get(series)
-        if column is None:  # equal series of a source that was opened anew go on where they were
-            column = self._columns[series] = ConditionedSeries(series, self._window, lane is Lane.FAST)
-            if len(self._columns) > self._room:
-                self._forget()
-        return column
-
-    def _forget(self) -> None:
-        """Drop the columns of series that no source shows any more: jobs come and go for as long as the agent runs."""
-        shown = {each for series, _ in self._layouts.values() for each in series}
-        self._columns = {series: column for series, column in self._columns.items() if series in shown}
-        self._room = max(ROOM, 2 * len(self._columns))
-
-    def _reject(self, series: Series, cause: str, detail: str) -> Gap:
-        self.rejected[cause] += 1
-        return Gap(series.metric, series.entity, Reason.IMPLAUSIBLE, detail)
+        known = self._lanes.get(key)
+        if known is None:
+            window = self._window if lane is Lane.FAST else None
+            known = self._lanes[key] = _Lane(window, self.rejected, self.noted)
+        return known.pass_on(at, frame, LONGEST_STRIDE * period)

@@ -8,19 +8,23 @@ anew, and is re-based; if it follows on from what was before, the odd one was ga
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import repeat
+from operator import ge, mul, sub
+
+Raws = tuple[float | None, ...]
+
 
 class Counter:
     """One counter's state. `fastest` is the most that it can grow in a second; `shown` is what was last exposed."""
 
-    __slots__ = ("_fastest", "_offset", "_raw", "_suspect", "_suspect_at", "at", "shown", "still")
+    __slots__ = ("_at", "_offset", "_raw", "_suspect", "_suspect_at", "fastest", "shown")
 
     def __init__(self, fastest: float) -> None:
-        self._fastest = fastest
+        self.fastest = fastest
         self._raw: float | None = None
-        self.at = 0.0
+        self._at = 0.0
         """When the last good value was read."""
-        self.still: float | None = None
-        """The raw value that, if it comes again, is shown as it is: the caller may then only set `at`."""
         self._offset: float = 0
         self._suspect: float | None = None
         self._suspect_at = 0.0
@@ -29,23 +33,30 @@ class Counter:
     def feed(self, at: float, raw: float) -> float | None:
         """The value to show for a raw one read at `at` (monotonic seconds); None if it is suspect."""
         # The usual case in one go: a node has hundreds of counters, and each comes here at every tick.
-        if self._raw is None or 0 <= raw - self._raw <= self._fastest * (at - self.at + 1.0):
+        if self._raw is None or 0 <= raw - self._raw <= self.fastest * (at - self._at + 1.0):
             return self._accept(at, raw)
         if self._suspect is not None and self._follows(raw - self._suspect, at - self._suspect_at):
             self._rebase(self._suspect)
             return self._accept(at, raw)
-        self._suspect, self._suspect_at, self.still = raw, at, None
+        self._suspect, self._suspect_at = raw, at
         return None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the last value was good, and is shown as it was read."""
+        return self._raw is not None and self._suspect is None and not self._offset
+
+    def resume(self, at: float, raw: float) -> None:
+        """Go on from a good value that somebody else judged, while this counter was plain."""
+        self._raw, self._at, self.shown = raw, at, raw
 
     def _follows(self, step: float, seconds: float) -> bool:
         # A second's worth more, since the device counts when it likes and not when it is asked.
-        return 0 <= step <= self._fastest * (seconds + 1.0)
+        return 0 <= step <= self.fastest * (seconds + 1.0)
 
     def _accept(self, at: float, raw: float) -> float:
-        self._raw, self.at, self._suspect = raw, at, None
-        if not self._offset:
-            self.still = raw
-        else:
+        self._raw, self._at, self._suspect = raw, at, None
+        if self._offset:
             # Rounding of a large offset must not make the sum fall by its last bit.
             raw = max(raw + self._offset, self.shown)
         self.shown = raw
@@ -60,3 +71,47 @@ class Counter:
         assert self._raw is not None
         restarted = start < self._raw / 2
         self._offset = self.shown if restarted else self.shown - start
+
+
+class Counters:
+    """The counters that are sampled together. While all of them are plain they are judged in one go.
+
+    A node has hundreds, and nearly always each of them stands still or grows a little.
+    """
+
+    def __init__(self, counters: Sequence[Counter]) -> None:
+        self._counters = tuple(counters)
+        self._fastest = tuple(counter.fastest for counter in counters)
+        self._raws: Raws | None = None
+        """The last values, while all are plain; else each counter knows its own."""
+        self._at = 0.0
+
+    def feed(self, at: float, raws: Raws) -> Raws:
+        """The values to show for raw ones read at `at`: `raws` itself if they are the same. None is no value.
+
+        There is none for a counter without a raw value, and for one that is suspect.
+        """
+        before = self._raws
+        if before is not None and (raws == before or (None not in raws and self._follow(at, raws, before))):
+            self._at, self._raws = at, raws
+            return raws
+        self.let_go()
+        pairs = zip(self._counters, raws, strict=True)
+        shown = tuple(None if raw is None else counter.feed(at, raw) for counter, raw in pairs)
+        if None not in shown and all(counter.is_plain for counter in self._counters):
+            self._at, self._raws = at, raws
+            return raws
+        return shown
+
+    def let_go(self) -> None:
+        """Tell each counter what it is at: from now on it may be judged by others."""
+        if self._raws is not None:
+            for counter, raw in zip(self._counters, self._raws, strict=True):
+                assert raw is not None
+                counter.resume(self._at, raw)
+            self._raws = None
+
+    def _follow(self, at: float, raws: Raws, before: Raws) -> bool:
+        steps: tuple[float, ...] = tuple(map(sub, raws, before))
+        room = at - self._at + 1.0  # as for one counter
+        return min(steps) >= 0 and all(map(ge, map(mul, self._fastest, repeat(room)), steps))

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from agent.backends.protocol import LaneSample
 from agent.catalogue import BY_NAME
-from agent.catalogue.own_series import OwnSeries
-from agent.model import Backend, BackendReport, Gap, Lane, Node, Outcome, Reading, Reason, Series
+from agent.catalogue.own_series import OwnLayout
+from agent.model import Backend, BackendReport, Frame, Gap, Lane, Node, Outcome, Reason, Series
 from agent.sampler.backend_runner import Read
 from agent.sampler.settings import Settings
 
+INFO = BY_NAME["coldplate_backend_info"]
+UP = BY_NAME["coldplate_backend_up"]
+DURATION = BY_NAME["coldplate_backend_duration_seconds"]
+CALLS = BY_NAME["coldplate_driver_calls_total"]
 AGE = BY_NAME["coldplate_backend_age_seconds"]
+READS = BY_NAME["coldplate_backend_reads_total"]
 
 
 @dataclass(slots=True)
@@ -27,12 +34,37 @@ class _Record:
     reads: Tally[str] = field(default_factory=Tally)
     """Reads by the outcome's value."""
     slowest: dict[str, float] = field(default_factory=dict)
-    series: dict[str, Series] = field(default_factory=dict)
 
     @property
     def took(self) -> float:
         """Seconds of the last read; for the devices, those of the slowest of them."""
         return max(self.slowest.values()) if self.slowest else self.duration
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What decides which series there are. A backend without hardware has its info and its reads only."""
+        return self.outcome, self.good_at is None, *self.reads
+
+    def series(self, name: str) -> Iterator[Series]:
+        backend = Backend(name)
+        yield Series(INFO, backend, (("outcome", self.outcome.value),))
+        if self.outcome is not Outcome.ABSENT:
+            yield from (Series(row, backend) for row in (UP, DURATION, CALLS))
+            if self.good_at is not None:
+                yield Series(AGE, backend)
+        for outcome in self.reads:
+            yield Series(READS, backend, (("outcome", outcome),))
+
+    def values(self, now: float) -> Iterator[float]:
+        """Those of `series`, in the same order."""
+        yield 1
+        if self.outcome is not Outcome.ABSENT:
+            yield int(self.outcome is Outcome.OK)
+            yield self.took
+            yield self.calls
+            if self.good_at is not None:
+                yield max(now - self.good_at, 0.0)
+        yield from self.reads.values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +77,39 @@ class LoopFacts:
     worker_restarts: int = 0
     worker_garbage: int = 0
 
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What decides which series there are."""
+        return self.worker_up is None, self.worker_garbage == 0
+
+    def series(self) -> Iterator[Series]:
+        node = Node()
+        for name in ("coldplate_ticks_total", "coldplate_ticks_missed_total"):
+            yield Series(BY_NAME[name], node)
+        for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+            yield Series(BY_NAME["coldplate_sampling_interval_seconds"], node, (("lane", lane.value),))
+        if self.worker_up is not None:
+            for name in ("coldplate_worker_up", "coldplate_worker_restarts_total"):
+                yield Series(BY_NAME[name], node)
+        if self.worker_garbage:
+            cause = (("cause", "garbage"),)
+            yield Series(BY_NAME["coldplate_readings_rejected_total"], Backend("worker"), cause)
+
+    def values(self, settings: Settings) -> Iterator[float]:
+        """Those of `series`, in the same order."""
+        yield from (self.ticks, self.ticks_missed, settings.fast, settings.slow, settings.cold)
+        if self.worker_up is not None:
+            yield from (int(self.worker_up), self.worker_restarts)
+        if self.worker_garbage:
+            yield self.worker_garbage
+
 
 class Health:
     """Remembers how each backend's reads ended."""
 
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}
-        self.reading = OwnSeries().reading
-        """A reading of one of the agent's own rows."""
+        self._layout = OwnLayout()
 
     def enter(self, read: Read) -> None:
         """Take in how a read ended."""
@@ -60,7 +117,7 @@ class Health:
         record.outcome, record.detail = read.outcome, read.detail
         record.reason = read.reason if read.outcome is Outcome.FAILED else None
         record.duration = read.duration
-        record.calls += read.sample.calls
+        record.calls += read.calls
         record.reads[read.outcome.value] += 1
         if read.outcome is Outcome.OK:
             record.good_at = read.mono
@@ -101,52 +158,21 @@ class Health:
         if outcome is not Outcome.OK:
             record.reads[outcome.value] += 1
 
-    def reports(self, gaps: dict[str, list[Gap]]) -> tuple[BackendReport, ...]:
+    def reports(self, gaps: Mapping[str, tuple[Gap, ...]]) -> tuple[BackendReport, ...]:
         """One report for each backend; `gaps` by backend."""
         return tuple(
-            BackendReport(name, record.outcome, record.took, record.detail, tuple(gaps.get(name, ())), record.calls)
+            BackendReport(name, record.outcome, record.took, record.detail, gaps.get(name, ()), record.calls)
             for name, record in sorted(self._records.items())
         )
 
-    def backend_readings(self, now: float) -> list[Reading]:
-        """Each backend's series; a backend without hardware has its info series only."""
-        rows: list[Reading] = []
+    def frame(self, now: float, facts: LoopFacts, settings: Settings) -> Frame:
+        """The series of each backend, and those of the sampling loop and its worker."""
+        records = self._records
+        shape = (*((name, record.shape) for name, record in records.items()), facts.shape)
+        values = chain.from_iterable(record.values(now) for record in records.values())
+        return self._layout.frame(shape, lambda: self._series(facts), (*values, *facts.values(settings)))
+
+    def _series(self, facts: LoopFacts) -> Iterator[Series]:
         for name, record in self._records.items():
-
-            def show(metric: str, value: float, outcome: str = "", name: str = name, record: _Record = record) -> None:
-                key = metric + outcome
-                series = record.series.get(key)
-                if series is None:
-                    labels = (("outcome", outcome),) if outcome else ()
-                    series = record.series[key] = Series(BY_NAME[metric], Backend(name), labels)
-                rows.append(Reading(series, value))
-
-            show("coldplate_backend_info", 1, record.outcome.value)
-            if record.outcome is not Outcome.ABSENT:
-                show("coldplate_backend_up", int(record.outcome is Outcome.OK))
-                show("coldplate_backend_duration_seconds", record.took)
-                show("coldplate_driver_calls_total", record.calls)
-                if record.good_at is not None:
-                    show("coldplate_backend_age_seconds", max(now - record.good_at, 0.0))
-            for outcome, count in record.reads.items():
-                show("coldplate_backend_reads_total", count, outcome)
-        return rows
-
-    def loop_readings(self, facts: LoopFacts, settings: Settings) -> list[Reading]:
-        """The series of the sampling loop and its worker."""
-        node = Node()
-        rows = [
-            self.reading("coldplate_ticks_total", node, facts.ticks),
-            self.reading("coldplate_ticks_missed_total", node, facts.ticks_missed),
-            self.reading("coldplate_sampling_interval_seconds", node, settings.fast, (("lane", "fast"),)),
-            self.reading("coldplate_sampling_interval_seconds", node, settings.slow, (("lane", "slow"),)),
-            self.reading("coldplate_sampling_interval_seconds", node, settings.cold, (("lane", "cold"),)),
-        ]
-        if facts.worker_up is not None:
-            rows.append(self.reading("coldplate_worker_up", node, int(facts.worker_up)))
-            rows.append(self.reading("coldplate_worker_restarts_total", node, facts.worker_restarts))
-        if facts.worker_garbage:
-            worker = Backend("worker")
-            cause = (("cause", "garbage"),)
-            rows.append(self.reading("coldplate_readings_rejected_total", worker, facts.worker_garbage, cause))
-        return rows
+            yield from record.series(name)
+        yield from facts.series()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from agent.backends.protocol import Unidentified
 from agent.catalogue import BY_NAME
-from agent.model import Gpu, GpuIdentity, Node, Reading, Series
+from agent.catalogue.own_series import OwnLayout
+from agent.model import Frame, Gpu, GpuIdentity, Node, Series
 from agent.sampler.inventory import Inventory
 
 UP = BY_NAME["coldplate_gpu_up"]
@@ -27,9 +28,12 @@ def stranger(missing: Unidentified) -> Gpu:
 class _Tombstone:
     """The series that a GPU keeps as long as the inventory knows it."""
 
+    uuid: str
     up: Series
     age: Series
-    facts: tuple[Reading, ...]
+    facts: tuple[Series, ...]
+    ones: tuple[int, ...]
+    """The values of the facts."""
 
 
 class Presence:
@@ -42,7 +46,7 @@ class Presence:
         self._lost: set[str] = set()
         self.strangers: Sequence[Unidentified] = ()
         """GPUs that the driver counts and that nobody knows: they have not said who they are."""
-        self._strange: dict[str, Reading] = {}
+        self._layout = OwnLayout()
 
     def good(self, uuid: str, at: float) -> None:
         """The GPU gave a whole fast sample at `at`."""
@@ -67,36 +71,46 @@ class Presence:
         good = self._good.get(uuid)
         return good is not None and uuid not in self._lost and now - good <= patience
 
-    def readings(self, now: float, patience: float, expected: int | None) -> list[Reading]:
+    def frame(self, now: float, patience: float, expected: int | None) -> Frame:
         """Presence, age and facts of every GPU known, and how many there should be."""
-        gpus = self._inventory.gpus
-        rows: list[Reading] = []
-        for slot, identity in gpus.items():
-            stone = self._stones.get(identity)
-            if stone is None:
-                stone = self._stones[identity] = self._carve(slot, identity)
-            uuid = identity.gpu.uuid
-            rows.append(Reading(stone.up, int(self.is_up(uuid, now, patience))))
-            if uuid in self._good:
-                rows.append(Reading(stone.age, max(now - self._good[uuid], 0.0)))
-            rows.extend(stone.facts)
-        rows.extend(self._strange.get(each.index) or self._show(each) for each in self.strangers)
-        seen = len(gpus) + len(self.strangers)
+        gpus = self._inventory.gpus.items()
+        known = [(self._stone(slot, identity), self._good.get(identity.gpu.uuid)) for slot, identity in gpus]
+        shape = (*((stone, good is None) for stone, good in known), *self.strangers, expected is None)
+        values: list[float] = []
+        for stone, good in known:
+            values.append(int(self.is_up(stone.uuid, now, patience)))
+            if good is not None:
+                values.append(max(now - good, 0.0))
+            values.extend(stone.ones)
+        values.extend(0 for _ in self.strangers)
+        seen = len(known) + len(self.strangers)
         if seen or expected is not None:
-            rows.append(Reading(EXPECTED, expected if expected is not None else seen))
-        return rows
+            values.append(expected if expected is not None else seen)
+        return self._layout.frame(shape, lambda: self._series(known, expected), values)
 
-    def _show(self, missing: Unidentified) -> Reading:
-        """The reading of a GPU of which the index is all that is known; made once."""
-        reading = self._strange[missing.index] = Reading(Series(UP, stranger(missing)), 0)
-        return reading
+    def _series(self, known: Sequence[tuple[_Tombstone, float | None]], expected: int | None) -> Iterator[Series]:
+        """Those of `frame`, in the order of its values."""
+        for stone, good in known:
+            yield stone.up
+            if good is not None:
+                yield stone.age
+            yield from stone.facts
+        yield from (Series(UP, stranger(each)) for each in self.strangers)
+        if known or self.strangers or expected is not None:
+            yield EXPECTED
+
+    def _stone(self, slot: str, identity: GpuIdentity) -> _Tombstone:
+        stone = self._stones.get(identity)
+        if stone is None:
+            stone = self._stones[identity] = self._carve(slot, identity)
+        return stone
 
     def _carve(self, slot: str, identity: GpuIdentity) -> _Tombstone:
         gpu: Gpu = identity.gpu
         own = (("slot", slot), ("serial", identity.serial), ("model", identity.model))
-        facts = [Reading(Series(INFO, gpu, own + identity.facts), 1)]
+        facts = [Series(INFO, gpu, own + identity.facts)]
         if slot in self._inventory.replaced:
             uuid, serial = self._inventory.replaced[slot]
             labels = (("slot", slot), ("serial", identity.serial), ("previous_uuid", uuid), ("previous_serial", serial))
-            facts.append(Reading(Series(REPLACED, gpu, labels), 1))
-        return _Tombstone(Series(UP, gpu), Series(AGE, gpu), tuple(facts))
+            facts.append(Series(REPLACED, gpu, labels))
+        return _Tombstone(gpu.uuid, Series(UP, gpu), Series(AGE, gpu), tuple(facts), (1,) * len(facts))

@@ -2,73 +2,133 @@
 
 The window is made of 60 buckets; the statistics cover the 59 closed ones and the open one, and are
 renewed when a bucket closes. They are never reset by reading, so any number of scrapers see the same.
+
+All series of a lane are columns of the same window: what is done, is done to a whole row at once.
 """
 
 from __future__ import annotations
 
-from array import array
+from collections.abc import Sequence
 from math import inf
+from operator import add, truediv
+from typing import NamedTuple
 
 BUCKETS = 60
 
+Row = tuple[float, ...]
+
+
+class Bucket(NamedTuple):
+    """What is known of some stretch of time, one item for each column; a column without a value counts 0."""
+
+    lowest: Row
+    highest: Row
+    sums: Row
+    counts: tuple[int, ...]
+
+    def with_other(self, other: Bucket) -> Bucket:
+        """Both stretches together."""
+        return Bucket(
+            tuple(map(min, self.lowest, other.lowest)),
+            tuple(map(max, self.highest, other.highest)),
+            tuple(map(add, self.sums, other.sums)),
+            tuple(map(add, self.counts, other.counts)),
+        )
+
 
 class RollingWindow:
-    """Statistics of one series. Times in seconds on the monotonic clock."""
+    """Statistics of some series that are sampled together. Times in seconds on the monotonic clock.
 
-    __slots__ = (
-        "_bucket", "_count", "_counts", "_high", "_highest", "_index", "_low", "_lowest", "_sum", "_sums",
-        "max", "mean", "min",
-    )  # fmt: skip
+    Buckets are kept in two piles, as a queue that is made of two stacks: each bucket of the older pile holds
+    what is known from its own time to the end of the pile, so that the oldest bucket leaves by being dropped, and a
+    new minimum is never looked for among all sixty.
+    """
 
-    def __init__(self, window: float) -> None:
-        self._bucket = window / BUCKETS
-        self._lowest = array("d", [inf]) * BUCKETS
-        self._highest = array("d", [-inf]) * BUCKETS
-        self._sums = array("d", [0.0]) * BUCKETS
-        self._counts = array("L", [0]) * BUCKETS
+    def __init__(self, window: float, width: int) -> None:
+        """`window` in seconds; `width` is the number of columns."""
+        self._length = window / BUCKETS
+        self._ones = (1,) * width
+        self._nothing = Bucket((inf,) * width, (-inf,) * width, (0.0,) * width, (0,) * width)
         self._index = -1
-        # Of all buckets: kept up to date, since looking at all sixty for each value of each GPU would be
-        # the dearest thing that the sampler does.
-        self._low, self._high, self._sum, self._count = inf, -inf, 0.0, 0
-        self.min = self.mean = self.max = 0.0
+        self._open = self._nothing
+        self._newer: list[tuple[int, Bucket]] = []
+        self._newer_total = self._nothing
+        self._older: list[tuple[int, Bucket]] = []
+        self.lowest: Row = ()
+        self.means: Row = ()
+        self.highest: Row = ()
 
-    def add(self, at: float, value: float) -> bool:
-        """Take a value in; True if `min`, `mean` and `max` were renewed."""
-        index = int(at / self._bucket)
+    def add(self, at: float, values: Sequence[float | None]) -> bool:
+        """Take in one value of each column, or None; True if `lowest`, `means` and `highest` were renewed.
+
+        What they say of a column that has had no value within the window means nothing.
+        """
+        index = int(at / self._length)
         fresh = index != self._index
         if fresh:
-            self._open(index)
-        slot = index % BUCKETS
-        if value < self._lowest[slot]:
-            self._lowest[slot] = value
-            if value < self._low:
-                self._low = value
-        if value > self._highest[slot]:
-            self._highest[slot] = value
-            if value > self._high:
-                self._high = value
-        self._sums[slot] += value
-        self._counts[slot] += 1
-        self._sum += value
-        self._count += 1
-        if fresh:
-            self.min, self.mean, self.max = self._low, self._sum / self._count, self._high
+            self._advance(index)
+            self._open = self._bucket(values)
+        else:
+            self._open = self._open.with_other(self._bucket(values))
+        if fresh or len(self.means) != len(values):
+            self._renew()
         return fresh
 
-    def _open(self, index: int) -> None:
-        """Clear the buckets between the last one used and this one: nothing was seen then."""
-        last = self._index if 0 <= index - self._index < BUCKETS and self._index >= 0 else index - BUCKETS
-        lost_extreme = False
-        for passed in range(last + 1, index + 1):
-            slot = passed % BUCKETS
-            if self._counts[slot]:
-                lost_extreme |= self._lowest[slot] <= self._low or self._highest[slot] >= self._high
-                self._count -= self._counts[slot]
-                self._sum -= self._sums[slot]
-                self._lowest[slot], self._highest[slot] = inf, -inf
-                self._sums[slot], self._counts[slot] = 0.0, 0
-        if lost_extreme:
-            self._low, self._high = min(self._lowest), max(self._highest)
-        if index % BUCKETS == 0 or not self._count:
-            self._sum = sum(self._sums)  # rounding must not add up over weeks
+    def widened(self, width: int) -> None:
+        """Go on with more columns; the new ones come last."""
+        more = width - len(self._ones)
+        self._ones += (1,) * more
+        empty = Bucket((inf,) * more, (-inf,) * more, (0.0,) * more, (0,) * more)
+        self._nothing, self._open, self._newer_total = (
+            _beside(each, empty) for each in (self._nothing, self._open, self._newer_total)
+        )
+        self._newer = [(index, _beside(bucket, empty)) for index, bucket in self._newer]
+        self._older = [(index, _beside(bucket, empty)) for index, bucket in self._older]
+
+    def _bucket(self, values: Sequence[float | None]) -> Bucket:
+        if None in values:
+            return Bucket(
+                tuple(inf if value is None else float(value) for value in values),
+                tuple(-inf if value is None else float(value) for value in values),
+                tuple(value or 0.0 for value in values),
+                tuple(int(value is not None) for value in values),
+            )
+        row: Row = tuple(map(float, values))  # type: ignore[arg-type]  # no None is among them
+        return Bucket(row, row, row, self._ones)
+
+    def _advance(self, index: int) -> None:
+        """Close the open bucket, and drop those that are too old now."""
+        if not 0 < index - self._index < BUCKETS or self._index < 0:
+            self._newer, self._older, self._newer_total = [], [], self._nothing
+        else:
+            self._newer.append((self._index, self._open))
+            self._newer_total = self._newer_total.with_other(self._open)
+            self._drop(index - BUCKETS)
         self._index = index
+
+    def _drop(self, last: int) -> None:
+        """Drop the buckets up to this one."""
+        while (self._older or self._newer) and (self._older[-1] if self._older else self._newer[0])[0] <= last:
+            if not self._older:
+                self._turn_over()
+            self._older.pop()
+
+    def _turn_over(self) -> None:
+        """Make the newer pile the older one."""
+        total = self._nothing
+        for index, bucket in reversed(self._newer):
+            total = bucket.with_other(total)
+            self._older.append((index, total))
+        self._newer, self._newer_total = [], self._nothing
+
+    def _renew(self) -> None:
+        total = self._newer_total.with_other(self._open)
+        if self._older:
+            total = self._older[-1][1].with_other(total)
+        self.lowest, self.highest = total.lowest, total.highest
+        counts = total.counts if all(total.counts) else tuple(map(max, total.counts, self._ones))
+        self.means = tuple(map(truediv, total.sums, counts))
+
+
+def _beside(left: Bucket, right: Bucket) -> Bucket:
+    return Bucket(*map(add, left, right))

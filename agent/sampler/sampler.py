@@ -5,13 +5,15 @@ It reads no clock and touches no device; the loop above it says what came and wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
 from agent.catalogue import BY_NAME
 from agent.model import (
     Backend,
+    Frame,
+    Framer,
     Gap,
     Gpu,
     GpuIdentity,
@@ -26,18 +28,20 @@ from agent.model import (
     Xid,
 )
 from agent.sampler.backend_runner import Flight, Read
-from agent.sampler.blocks import Block, Key, MissingSeries, gaps_for, withdrawn
+from agent.sampler.blocks import Block, Key, gaps_for, withdrawn
 from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
 from agent.sampler.devices import Devices, Trouble
 from agent.sampler.estimate import estimate
 from agent.sampler.health import Health, LoopFacts
 from agent.sampler.inventory import Inventory
+from agent.sampler.missing import MissingMetrics, Source
 from agent.sampler.overdue import Overdue
 from agent.sampler.presence import Presence
 from agent.sampler.settings import Settings
 from agent.sampler.xids import XidLedger
 
 REJECTED = BY_NAME["coldplate_readings_rejected_total"]
+FALLBACK = Series(BY_NAME["coldplate_node_power_fallback"], Node())
 
 
 class Sampler:
@@ -59,16 +63,19 @@ class Sampler:
         self._estimates = Conditioner(settings.window)
         self._metered = False
         self._blocks: dict[Key, Block] = {}
-        self._missing: dict[Key, tuple[Sequence[Gap], list[Reading]]] = {}
-        self._missing_series = MissingSeries()
+        self._missing = MissingMetrics()
+        self._patiences: dict[tuple[str, Lane], float] = {}
         self._gpus = Devices(inventory, self.presence)
         self._processes: dict[str, tuple[float, Sequence[GpuProcess]]] = {}
         self._rejected: dict[tuple[str, str], Series] = {}
+        self._framer = Framer()
+        self._own_framer, self._estimate_framer = Framer(), Framer()
         self._sequence = 0
 
     def reconfigure(self, settings: Settings) -> None:
         """Go on with other settings; history and counters stay."""
         self.settings = settings
+        self._patiences.clear()
         self._enumerate()
         self._gpus.recognise()
         for conditioner in (*self._conditioners.values(), self._estimates):
@@ -97,7 +104,7 @@ class Sampler:
     def take_lane(self, sample: LaneSample) -> bool:
         """One lane of one device. True if the device is back from an error, which took what its other lanes showed."""
         key = (self.devices, sample.channel, sample.lane)
-        self._store(key, sample.mono, sample.readings, sample.gaps)
+        self._store(key, sample.mono, sample.frame, sample.gaps)
         if sample.lane is Lane.SLOW:
             self._processes[sample.channel] = (sample.mono, sample.processes or ())
         return sample.lane is Lane.FAST and self._gpus.good(sample.channel, sample.mono)
@@ -114,9 +121,9 @@ class Sampler:
         """One lane of one backend of the main process."""
         self.health.enter(read)
         key = (read.backend, "", read.lane)
-        self.take_xids(read.sample.events)
+        self.take_xids(read.events)
         if read.outcome is Outcome.OK:
-            self._store(key, read.mono, read.sample.readings, read.sample.gaps)
+            self._store(key, read.mono, read.frame, read.gaps)
         elif read.outcome is Outcome.ABSENT:
             self._blocks.pop(key, None)
         elif key in self._blocks:
@@ -133,7 +140,7 @@ class Sampler:
 
     def take_own(self, at: float, readings: Sequence[Reading]) -> None:
         """What the agent measured of itself: shown as it is."""
-        self._blocks["agent", "", Lane.SLOW] = Block(at, readings, ())
+        self._blocks["agent", "", Lane.SLOW] = Block(at, self._own_framer.frame(readings), ())
 
     def processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
         """The compute processes of every GPU of the inventory; none for one that does not answer. For any thread."""
@@ -146,12 +153,11 @@ class Sampler:
             running[identity.gpu] = processes if answers else ()
         return running
 
-    def snapshot(self, now: Instant, facts: LoopFacts, told: Iterable[Reading] = ()) -> Snapshot:
+    def snapshot(self, now: Instant, facts: LoopFacts, told: Sequence[Frame] = ()) -> Snapshot:
         """The node as it is known now, with what other parts of the agent tell as it is."""
         self._sequence += 1
-        readings: list[Reading] = []
-        missing: dict[Series, Reading] = {}  # once each: two lanes of a device may miss the same
-        gaps: dict[str, list[Gap]] = {}
+        frames: list[Frame] = []
+        missing: list[Source] = []
         patience = self.settings.patience(Lane.FAST)
         silent = self._overdue.look(self._flights, now.mono, patience)
         for backend, detail in silent.items():
@@ -160,28 +166,29 @@ class Sampler:
         for key, block in self._blocks.items():
             trouble = self._withdrawn(key, block, now.mono, devices, silent)
             if trouble is None:
-                readings.extend(block.readings)
-                block_gaps = block.gaps
+                frames.append(block.frame)
+                gaps = block.gaps
             else:
-                block_gaps = gaps_for(block, trouble.reason, trouble.detail)
-            if block_gaps:
-                gaps.setdefault(key[0], []).extend(block_gaps)
-                missing.update((each.series, each) for each in self._missing_readings(key, block, block_gaps))
+                gaps = gaps_for(block, trouble.reason, trouble.detail)
+            if gaps:
+                missing.append((key[0], gaps))
+        readings: list[Reading] = []
         unseen, unestimated = self._gpus.unseen(now.mono, patience), self._node_power(now.mono, readings)
-        for backend, extra in (*self.health.unheard().items(), (self.devices, unseen), ("estimate", unestimated)):
-            if extra:
-                gaps.setdefault(backend, []).extend(extra)
-                missing.update((each.series, each) for each in self._missing_series.of(extra))
-        readings.extend(missing.values())
-        readings.extend(self.presence.readings(now.mono, patience, self.settings.expected_gpus))
+        more = (*self.health.unheard().items(), (self.devices, unseen), ("estimate", unestimated))
+        missing.extend((backend, extra) for backend, extra in more if extra)
+        gaps_of, missing_frame = self._missing.gather(missing)
         self._gpus.tell_changes(now.mono, patience)
-        readings.extend(self.xids.readings())
         self.xids.tell(now.mono)
-        readings.extend(self.health.backend_readings(now.mono))
-        readings.extend(self.health.loop_readings(facts, self.settings))
-        readings.extend(told)
         readings.extend(self._rejections())
-        return Snapshot(self._sequence, now, tuple(readings), self.health.reports(gaps))
+        frames += (
+            self._framer.frame(readings),
+            missing_frame,
+            self.presence.frame(now.mono, patience, self.settings.expected_gpus),
+            self.xids.frame(),
+            self.health.frame(now.mono, facts, self.settings),
+            *told,
+        )
+        return Snapshot(self._sequence, now, tuple(frames), self.health.reports(gaps_of))
 
     def expects(self, channel: str, now: float) -> bool:
         """Whether the channel answered lately, so that a tick may wait for it."""
@@ -195,11 +202,11 @@ class Sampler:
     def identities(self) -> list[GpuIdentity]:
         return self._gpus.identities
 
-    def _store(self, key: Key, at: float, readings: Sequence[Reading], gaps: Sequence[Gap]) -> None:
+    def _store(self, key: Key, at: float, frame: Frame, gaps: Sequence[Gap]) -> None:
         conditioner = self._conditioners.get(key[0])
         if conditioner is None:
             conditioner = self._conditioners[key[0]] = Conditioner(self.settings.window)
-        shown, rejected = conditioner.pass_on(key, at, readings, key[2], self.settings.period(key[2]))
+        shown, rejected = conditioner.pass_on(key, at, frame, key[2], self.settings.period(key[2]))
         self._blocks[key] = Block(at, shown, [*gaps, *rejected] if rejected else gaps)
 
     def _withdrawn(
@@ -222,16 +229,11 @@ class Sampler:
 
     def _patience(self, backend: str, lane: Lane) -> float:
         """Seconds after which a backend's last read says nothing about the present any more."""
-        return max(self.settings.patience(lane), 3 * self.paces.get(backend, 0.0))
-
-    def _missing_readings(self, key: Key, block: Block, gaps: Sequence[Gap]) -> list[Reading]:
-        known = self._missing.get(key)
-        if known is not None and known[0] is gaps:
-            return known[1]
-        made = self._missing_series.of(gaps)
-        if gaps is block.gaps:  # a list made for this snapshot alone would only be kept alive
-            self._missing[key] = (gaps, made)
-        return made
+        patience = self._patiences.get((backend, lane))
+        if patience is None:
+            patience = max(self.settings.patience(lane), 3 * self.paces.get(backend, 0.0))
+            self._patiences[backend, lane] = patience
+        return patience
 
     def _enumerate(self) -> None:
         """Hold what the driver shows against the inventory, and forget the readings of what neither knows."""
@@ -239,7 +241,6 @@ class Sampler:
         known = {identity.gpu.uuid for identity in self.inventory.gpus.values()} | set(self._gpus.channels)
         for key in [key for key in self._blocks if key[1] and key[1] not in known]:
             del self._blocks[key]
-            self._missing.pop(key, None)
         self._processes = {uuid: last for uuid, last in self._processes.items() if uuid in known}
         self._gpus.forget(known)
         self.xids.inventory_changed()
@@ -252,17 +253,18 @@ class Sampler:
             patience = self._patience(backend, Lane.FAST)
             if any(now - at <= patience for at, _ in conditioner.noted[NODE_POWER].values()):
                 self._metered = True
-                readings.append(self.health.reading("coldplate_node_power_fallback", Node(), 0))
+                readings.append(Reading(FALLBACK, 0))
                 return []
         power = self._gpu_power(now, self.settings.patience(Lane.FAST))
         made = estimate(power, self.settings.estimate)
         if made is None:
             unknown = f"the power of {power.count(None)} of {len(power)} GPUs is not known"
             return [Gap(NODE_POWER, Node(), Reason.LOST, f"nothing measures it, and {unknown}")]
-        shown, _ = self._estimates.pass_on("estimate", now, (made,), Lane.FAST, self.settings.fast)
-        readings.extend(shown)
+        estimated = self._estimate_framer.frame((made,))
+        shown, _ = self._estimates.pass_on("estimate", now, estimated, Lane.FAST, self.settings.fast)
+        readings.extend(shown.readings)
         if self._metered:
-            readings.append(self.health.reading("coldplate_node_power_fallback", Node(), 1))
+            readings.append(Reading(FALLBACK, 1))
         return []
 
     def _gpu_power(self, now: float, patience: float) -> list[float | None]:

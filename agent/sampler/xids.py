@@ -10,7 +10,7 @@ import logging
 from collections import deque
 
 from agent.catalogue import BY_NAME
-from agent.model import Gpu, Reading, Series, Xid
+from agent.model import Frame, Framer, Gpu, Reading, Series, Xid
 from agent.sampler.inventory import Inventory
 from agent.sampler.xidlog import XidLog
 
@@ -55,13 +55,14 @@ class XidLedger:
         self._unpaired = _Unpaired()
         self._series: dict[Kind, tuple[Series, Series]] = {}
         self._sums: dict[Gpu, Series] = {}
-        self._rows: list[Reading] | None = None
+        self._framer = Framer()
+        self._frame: Frame | None = None
         self._log = XidLog()
         self._told_full = False
 
     def inventory_changed(self) -> None:
         """The inventory may know other GPUs than before; counters at 0 of one that it forgot are forgotten, too."""
-        self._rows = None
+        self._frame = None
         known = {identity.gpu for identity in self._inventory.gpus.values()}
         self._counts = {kind: count for kind, count in self._counts.items() if count or kind[0] in known}
         self._series = {kind: pair for kind, pair in self._series.items() if kind in self._counts}
@@ -74,7 +75,7 @@ class XidLedger:
         if self._unpaired.second(gpu, xid):
             return
         kind = self._kind(gpu, xid.code)
-        self._rows = None
+        self._frame = None
         self._counts[kind] = self._counts.get(kind, 0) + 1
         self._last[kind] = max(xid.wall, self._last.get(kind, 0.0))
         self._log.enter(kind, xid)
@@ -83,11 +84,11 @@ class XidLedger:
         """Log what came since the last call; `now` in monotonic seconds."""
         self._log.tell(now)
 
-    def readings(self) -> list[Reading]:
+    def frame(self) -> Frame:
         """The counters of every known GPU, and when each code that occurred was last seen."""
-        if self._rows is None:
-            self._rows = self._make_rows()
-        return self._rows
+        if self._frame is None:
+            self._frame = self._framer.frame(self._make_rows())
+        return self._frame
 
     def _device(self, device: str) -> Gpu:
         """The GPU; one that was never enumerated is shown under the name that the driver gave it."""

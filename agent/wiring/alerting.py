@@ -24,11 +24,11 @@ from agent.wiring.state_directory import drill_file
 from alerts import packs
 from alerts.engine import Ruleset
 from alerts.group_evaluator import TemplateContext
-from alerts.notify.alertmanager import Alertmanager
+from alerts.notify.delivery import HttpReceiver
 from alerts.notify.journal import find_journal
 from alerts.notify.log import LogReceiver
 from alerts.notify.receiver import Receiver
-from alerts.notify.webhook import Webhook
+from alerts.notify.receiver_kinds import RECEIVERS, ReceiverKind
 from alerts.overrides import OverrideError, apply
 from alerts.promql.labels import make_labels
 from alerts.rulefile import RuleFile, RuleFileError
@@ -36,7 +36,7 @@ from alerts.runbook_links import lead_to
 
 log = logging.getLogger("coldplate.rules")
 
-Key = tuple[type, HttpTarget, str]
+Key = tuple[ReceiverKind, HttpTarget, str]
 
 
 class Receivers:
@@ -46,35 +46,31 @@ class Receivers:
         self._clock = clock
         self._threads = threads or Threads()
         self._log = LogReceiver(find_journal(os.environ))
-        self._known: dict[Key, Alertmanager | Webhook] = {}
+        self._known: dict[Key, HttpReceiver] = {}
 
     def make(self, config: Config, external_url: str) -> tuple[Receiver, ...]:
         """The receivers that the configuration names. Raises ConfigError."""
         notify = config.notify
-        keys = [
-            *_keys("alertmanager", Alertmanager, notify.alertmanager, external_url),
-            *_keys("webhook", Webhook, notify.webhook, external_url),
-        ]
+        keys = [key for kind in RECEIVERS for key in _keys(kind, getattr(notify, kind.name), external_url)]
         made = {key: self._known.get(key) or self._begin(key) for key in keys}
         self._known = made
         return (*((self._log,) if notify.log else ()), *made.values())
 
-    def _begin(self, key: Key) -> Alertmanager | Webhook:
+    def _begin(self, key: Key) -> HttpReceiver:
         kind, target, external_url = key
         try:
-            receiver: Alertmanager | Webhook = kind(target, self._clock, external_url, threads=self._threads)
+            return kind(target, self._clock, external_url, threads=self._threads)
         except ValueError as error:
-            raise ConfigError(f"notify.{kind.__name__.lower()}: {error}") from error
-        return receiver
+            raise ConfigError(f"notify.{kind.name}: {error}") from error
 
 
-def _keys(name: str, kind: type, config: ReceiverConfig, external_url: str) -> list[Key]:
+def _keys(kind: ReceiverKind, config: ReceiverConfig, external_url: str) -> list[Key]:
     keys: list[Key] = []
     for url in config.urls:
         try:
             keys.append((kind, HttpTarget(url, timeout=config.timeout, **login_of(config)), external_url))
         except ValueError as error:
-            raise ConfigError(f"notify.{name}: {error}") from error
+            raise ConfigError(f"notify.{kind.name}: {error}") from error
     return keys
 
 
@@ -99,7 +95,7 @@ def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> 
         return apply(files, rules.disable, rules.override, default_step=rules.interval)
     except RuleFileError as error:
         problems = "".join(f"\n  {problem}" for problem in error.problems)
-        raise ConfigError(f"rules.files: a rule file cannot be used:{problems}") from error
+        raise ConfigError(f"rules.files: invalid rule file:{problems}") from error
     except OverrideError as error:
         raise ConfigError(f"rules.{error}") from error
     except ValueError as error:
@@ -121,7 +117,7 @@ def _tell(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:
     told = {warning for file in running for warning in file.warnings}
     for warning in (warning for file in files for warning in file.warnings if warning not in told):
         facts = {"file": warning.file, "line": warning.line, "rule": warning.where, "problem": warning.text}
-        log.warning("a rule file is loaded that has something unwise in it", extra={"facts": facts})
+        log.warning("rule file loaded with a warning", extra={"facts": facts})
 
 
 def make_rule_manager(
@@ -137,7 +133,7 @@ def make_rule_manager(
     if path is None:
         store = None
         if config.rules.files:
-            log.info("no state directory: alerts will start anew after a restart")
+            log.info("no state directory: a restart loses the state of alerts")
     else:
         clear_unfinished(path.parent)
         store = AlertStateStore(path.parent, source_of(config), files)

@@ -45,11 +45,15 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     )
     scenario = scenario_of(config)
     _announce(scenario)
-    hub.follow("noting the node's power for the rack", rack.observe)
+    hub.follow("recording the node's power for the rack", rack.observe)
     rules = make_rule_manager(config, alerting, hub, files, rack.foreign, threads)
     last = LastReload(clock().wall)
     own = SelfMetrics(scenario, last, threads.states, files.states)
-    tellers: dict[str, Teller] = {"telling of itself": own, "adding up the rack": rack, "telling of rules": rules}
+    tellers: dict[str, Teller] = {
+        "reporting the agent's own metrics": own,
+        "adding up the rack's power": rack,
+        "reporting rule metrics": rules,
+    }
     sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads)
     change = Reconfiguration(options, read_config, config, alerting, receivers, exposed, sampling, rack, rules)
     reloads = Reloader(change, last, clock, notifier, threads)
@@ -61,10 +65,10 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
 
 
 def _announce(scenario: str | None) -> None:
-    """Say that nothing is real where it is not, and what goes wrong there when."""
+    """Log that the devices are synthetic, and their scheduled faults."""
     if scenario is None:
         return
     facts = {"facts": {"scenario": scenario}}
     log.warning("SYNTHETIC devices: nothing they show is real", extra=facts)
     for fault in faults_to_come(scenario, clock().wall):
-        log.info("to come: %s", fault)
+        log.info("scheduled fault: %s", fault)

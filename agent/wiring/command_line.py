@@ -39,7 +39,7 @@ def add_config_file(parser: argparse.ArgumentParser) -> None:
         dest="config_file",
         type=Path,
         metavar="FILE",
-        help=f"configuration file (default {DEFAULT_FILE} if it is there; every key has a default)",
+        help=f"configuration file (default {DEFAULT_FILE} if it exists; every key has a default)",
     )
 
 
@@ -50,7 +50,7 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
         "--backend",
         choices=DEVICES,
         metavar="NAME",
-        help=f"where GPUs are read: {', '.join(DEVICES)} (default auto: nvml where it is)",
+        help=f"source of GPU readings: {', '.join(DEVICES)} (default auto: nvml if a driver is installed)",
     )
     parser.add_argument(
         "--scenario", metavar="NAME|FILE", help="scenario of the synthetic devices; implies --backend synthetic"
@@ -69,7 +69,7 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
         dest="log_level",
         choices=logs.LEVELS,
         default=level,
-        help="least severe log lines to print (default %(default)s)",
+        help="lowest level of log lines to print (default %(default)s)",
     )
     parser.add_argument(
         "--log.format",
@@ -116,7 +116,7 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
         raise ConfigError(f"--web.telemetry-path: {error}") from error
     for name, root in (("--path.sysfs", arguments.sysfs), ("--path.procfs", arguments.procfs)):
         if not os.path.isdir(root):  # noqa: PTH112 unlike Path's it never raises
-            raise ConfigError(f"{name}: {one_line(str(root))} is no directory")
+            raise ConfigError(f"{name}: {one_line(str(root))} is not a directory")
     return msgspec.structs.replace(config, backends=backends, web=web)
 
 

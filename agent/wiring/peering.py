@@ -32,7 +32,7 @@ def load_rack(config: Config, folder: Path, patience: float) -> RackOptions:
     """The configuration's part; relative paths begin at `folder`. Raises ConfigError."""
     rack, peer, shelves = config.rack, config.rack.peer, config.rack.shelves
     if len(rack.peers) > MOST:
-        raise ConfigError(f"rack.peers: has {len(rack.peers)} entries, and {MOST} are the most; list one rack's nodes")
+        raise ConfigError(f"rack.peers: has {len(rack.peers)} entries; the limit is {MOST}, list one rack only")
     try:
         entries = tuple(dict.fromkeys(parse_entry(each, folder) for each in rack.peers))
     except ValueError as error:
@@ -98,12 +98,10 @@ def _restore(watch: RackMonitor, path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        log.warning("cannot read %s: %s; breakers are taken to be warm", path, error.strerror or error)
+        log.warning("cannot read %s: %s; assuming that breakers are warm", path, error.strerror or error)
         return
     except DamagedError as error:
-        log.warning(
-            "%s cannot be used: %s; it is now %s, and breakers are taken to be warm", path, error, set_aside(path)
-        )
+        log.warning("%s cannot be used: %s; moved to %s, assuming that breakers are warm", path, error, set_aside(path))
         return
     if not watch.restore(body):
-        log.info("%s is not of this rack or too old: breakers are taken to be warm", path)
+        log.info("%s is of another rack or too old; assuming that breakers are warm", path)

@@ -59,7 +59,7 @@ class Reconfiguration:
         alerting = load_alerting(config, self._options.folder, self._receivers, self._alerting.rules)
         settings, rack = load_settings(config), rack_options(config, self._options)
         for key in keys_for_a_restart(self._booted, config):
-            log.warning("%s differs from what the agent was started with: takes effect at the next restart", key)
+            log.warning("%s has changed: the change takes effect at the next restart", key)
         self._exposed.selection = selection
         self._sampling.reconfigure(settings)
         self._rack.reconfigure(rack)

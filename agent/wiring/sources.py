@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
-import msgspec
-
-from agent.backends.host import HostBackend
-from agent.backends.infiniband import InfinibandBackend
-from agent.backends.jobs import JobsBackend, refuse_unknown
-from agent.backends.kmsg import DeviceReader, KmsgBackend, inherited
-from agent.backends.power import PowerBackend
-from agent.backends.power.redfish import SILENCE_SECONDS, Redfish, check_address
-from agent.backends.protocol import BackendProtocol
-from agent.backends.topology import TopologyBackend
-from agent.config.schema import BackendsConfig, Config, ConfigError
+from agent.backends.registration import BackendContext, make_backends
+from agent.config.schema import Config, ConfigError
 from agent.daemon.hub import Hub
 from agent.daemon.sampling import SamplingLoop, Teller
 from agent.lib.clock import clock
-from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
-from agent.model import GpuIdentity, Reading
 from agent.sampler.estimate import Coefficients
 from agent.sampler.inventory import Inventory, Save
 from agent.sampler.sampler import Sampler
@@ -31,6 +20,9 @@ from agent.wiring.state_directory import state_file
 from agent.worker.supervisor import Supervisor, WorkerOptions
 
 log = logging.getLogger("coldplate")
+
+AUTOMATIC = "nvml"
+"""The family of devices that is read where nobody names one."""
 
 
 def load_settings(config: Config) -> Settings:
@@ -62,106 +54,39 @@ def make_sampling_loop(
     if kept is None and has_driver:
         log.info("no state directory: GPUs that go missing while the agent is down will not be noticed")
     inventory = Inventory(kept, save)
-    sampler = Sampler(load_settings(config), inventory, worker_source(config))
-    backends = _backends(config, options, lambda: list(inventory.gpus.values()))
-    if has_driver and config.jobs.sources:
-        backends.append(_jobs(config, options, hub, sampler))
-    return SamplingLoop(sampler, _supervisor(config, options), backends, clock, hub, tellers, threads)
+    sampler = Sampler(load_settings(config), inventory, family_of(config))
+    context = BackendContext(
+        config,
+        options.sysfs,
+        options.procfs,
+        gpus=lambda: list(inventory.gpus.values()),
+        processes=sampler.processes,
+        readings=lambda: () if hub.latest is None else hub.latest,
+        clock=clock,
+    )
+    return SamplingLoop(sampler, _supervisor(config, options), make_backends(context), clock, hub, tellers, threads)
 
 
-def worker_source(config: Config) -> str:
-    """The name of what the device worker opens."""
-    return "synthetic" if config.backends.devices == "synthetic" else "nvml"
+def family_of(config: Config) -> str:
+    """The family of devices that is read."""
+    devices = config.backends.devices
+    return AUTOMATIC if devices in ("auto", "none") else devices
 
 
 def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | None:
     """Who keeps the device worker; None where no devices are read."""
     if config.backends.devices == "none":
         return None
-    source = worker_source(config)
+    family = family_of(config)
     return Supervisor(
         WorkerOptions(
-            source=source,
-            scenario=checked_scenario(config) if source == "synthetic" else "",
+            source=family,
+            scenario=checked_scenario(config) if family == "synthetic" else "",
             epoch=clock().mono,
             log_level=options.log_level,
             log_format=options.log_format,
         )
     )
-
-
-def _backends(
-    config: Config, options: CommandLineOptions, gpus: Callable[[], list[GpuIdentity]]
-) -> list[BackendProtocol]:
-    """The sources of the main process. A synthetic node brings its own ports, power and kernel log."""
-    wanted = config.backends
-    made: list[BackendProtocol] = []
-    if wanted.host:
-        made.append(HostBackend(str(options.procfs), str(options.sysfs)))
-    if wanted.devices == "synthetic":
-        return made
-    if wanted.infiniband:
-        made.append(InfinibandBackend(options.sysfs))
-    if wanted.devices != "none":
-        made.append(_kernel_log())
-        made.append(TopologyBackend(options.sysfs, gpus))
-    if set(wanted.power) - {"estimate"}:
-        made.append(PowerBackend(wanted.power, str(options.sysfs), redfish=_redfish(wanted)))
-    return made
-
-
-def _jobs(config: Config, options: CommandLineOptions, hub: Hub, sampler: Sampler) -> JobsBackend:
-    """Attribution of GPUs to jobs, from what the worker last saw running on them. Raises ConfigError."""
-
-    def readings() -> Sequence[Reading]:
-        return () if hub.latest is None else hub.latest.readings
-
-    jobs = config.jobs
-    check_jobs(config)
-    return JobsBackend(
-        options.procfs,
-        sampler.processes,
-        readings,
-        sources=jobs.sources,
-        mapping_dir=jobs.mapping_dir,
-        trust_environment=jobs.trust_environment,
-    )
-
-
-def check_jobs(config: Config) -> None:
-    """Refuse sources and schedulers that do not exist. Raises ConfigError."""
-    try:
-        refuse_unknown(config.jobs.sources, config.jobs.trust_environment)
-    except ValueError as error:
-        raise ConfigError(f"jobs.{error}") from error
-
-
-def _kernel_log() -> KmsgBackend:
-    """The kernel log: handed over as standard input by systemd, else opened."""
-    if inherited(0):
-        return KmsgBackend("standard input", lambda path: DeviceReader(path, 0))
-    return KmsgBackend()
-
-
-def _redfish(wanted: BackendsConfig) -> Redfish | None:
-    target = bmc_of(wanted)
-    if target is None or wanted.redfish is None:
-        return None
-    return Redfish(target, wanted.redfish.chassis, lambda: clock().mono)
-
-
-def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
-    """The BMC to ask, if one is configured. Raises ConfigError."""
-    if wanted.redfish is None or "redfish" not in wanted.power:
-        return None
-    address = msgspec.structs.asdict(wanted.redfish)
-    del address["chassis"]
-    try:
-        target = HttpTarget(**address, timeout=SILENCE_SECONDS)
-        check_address(target)
-    except ValueError as error:
-        raise ConfigError(f"backends.redfish: {error}") from error
-    return target
 
 
 def faults_to_come(scenario: str, wall: float) -> list[str]:

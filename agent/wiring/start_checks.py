@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agent.backends.jobs import check_jobs
+from agent.backends.power import bmc_of
 from agent.config.schema import Config, ConfigError
 from agent.config.texts import listen_address
 from agent.wiring.peering import load_rack
-from agent.wiring.sources import bmc_of, check_jobs, checked_scenario
+from agent.wiring.sources import checked_scenario
 from exporters.routes import is_reserved
 from exporters.selection import SeriesSelection
 
@@ -17,7 +19,7 @@ def check(config: Config) -> SeriesSelection:
     for address in config.web.listen:
         parse_address(address)
     if is_reserved(config.web.telemetry_path):
-        raise ConfigError(f"web.telemetry_path: {config.web.telemetry_path} has another use; choose another path")
+        raise ConfigError(f"web.telemetry_path: {config.web.telemetry_path} is reserved; choose another path")
     bmc_of(config.backends)
     load_rack(config, Path(), 0.0)
     check_jobs(config)

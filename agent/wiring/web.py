@@ -18,7 +18,8 @@ from agent.wiring.command_line import scenario_of
 from agent.wiring.node_identity import title
 from agent.wiring.start_checks import parse_address
 from alerts import packs
-from exporters.routes import RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
 from exporters.selection import SeriesSelection
 from exporters.server import HttpServer
 

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from agent.backends.device_families import SourceOptions, make_device_source
 from agent.backends.protocol import DeviceSource
 from agent.lib.clock import clock
 from agent.lib.logs import set_up
@@ -48,13 +49,8 @@ def _confine() -> None:
 
 
 def _source(options: dict[str, object]) -> DeviceSource:
-    if options["source"] == "synthetic":
-        from agent.backends.synthetic import SyntheticSource, load_scenario
-
-        return SyntheticSource(load_scenario(str(options["scenario"])), float(str(options["epoch"])))
-    from agent.backends.nvml import NvmlSource
-
-    return NvmlSource(wall=time.time)
+    given = SourceOptions(str(options["scenario"]), float(str(options["epoch"])), time.time)
+    return make_device_source(str(options["source"]), given)
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:

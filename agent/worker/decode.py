@@ -11,11 +11,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from itertools import repeat
 from typing import Any
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample
-from agent.model import Gap, GpuIdentity, Lane, Reading, Series, Xid
+from agent.model import EMPTY_LAYOUT, Frame, Gap, GpuIdentity, Lane, Layout, Series, Xid
 from agent.worker import message_checks, message_limits
 from agent.worker.entities import Entities
 from agent.worker.permitted_rows import missable, rows_of
@@ -28,9 +27,6 @@ _LANES = {lane.value: lane for lane in (Lane.FAST, Lane.SLOW, Lane.COLD)}
 _NUMBERS = {int, float}
 _ENDLESS = re.compile(rb"[0-9]{25}")
 """No counter of 64 bits has so many digits, nor a float as Python spells it; one could not be reckoned with."""
-# Readings are made by the hundred at each tick: this makes them without a call of Python code for each.
-_MAKE_READING = tuple.__new__
-_OF_READING = repeat(Reading)
 
 
 class Decoder:
@@ -45,7 +41,7 @@ class Decoder:
         """Who is there as it was said last, believed or not."""
         self._channels: tuple[tuple[str, GpuIdentity | None], ...] = ()
         self._entities = Entities()
-        self._layouts: dict[Place, tuple[int, tuple[Series, ...]]] = {}
+        self._layouts: dict[Place, tuple[int, Layout]] = {}
         self._gaps: dict[Place, tuple[int, tuple[Gap, ...]]] = {}
         self._processes: dict[Place, tuple[int, tuple[GpuProcess, ...] | None]] = {}
         self._owners: dict[Series, Place] = {}
@@ -107,15 +103,15 @@ class Decoder:
             raise MessageError("a series is there twice")
         if any(self._owners.get(series, place) != place for series in made):
             raise MessageError("a series is another lane's already")
-        _, old = self._layouts.get(place, (0, ()))
-        if len(self._owners) - len(old) + len(made) > message_limits.SERIES:
+        _, layout = self._layouts.get(place, (0, EMPTY_LAYOUT))
+        if len(self._owners) - len(layout) + len(made) > message_limits.SERIES:
             raise MessageError(f"more than {message_limits.SERIES} series")
-        if made != old:
-            for series in old:
+        if made != layout.series:
+            for series in layout.series:
                 del self._owners[series]
             self._owners.update(dict.fromkeys(made, place))
-            old = made  # the same series are kept as they are: others know them by identity
-        self._layouts[place] = (edition, old)
+            layout = Layout(made)  # the same series keep their layout: others know it by identity
+        self._layouts[place] = (edition, layout)
 
     def _series(self, channel: int, row: Any) -> Series:
         name, parts, pairs = row
@@ -181,18 +177,16 @@ class Decoder:
             message_checks.moment(mono),
             message_checks.moment(duration, message_limits.DURATION_SECONDS),
             message_checks.whole(calls, message_limits.CALLS),
-            tuple(map(_MAKE_READING, _OF_READING, zip(layout, values, strict=True))),
+            Frame(layout, tuple(values)),
             gaps,
             processes,
         )
         self._advance(place, sample.mono)
         return sample
 
-    def _remembered(
-        self, place: Place, editions: Any
-    ) -> tuple[tuple[Series, ...], tuple[Gap, ...], tuple[GpuProcess, ...] | None]:
+    def _remembered(self, place: Place, editions: Any) -> tuple[Layout, tuple[Gap, ...], tuple[GpuProcess, ...] | None]:
         """What the sample goes by, if that is what was said last."""
-        layout = self._layouts.get(place, (0, ()))
+        layout = self._layouts.get(place, (0, EMPTY_LAYOUT))
         gaps = self._gaps.get(place, (0, ()))
         processes = self._processes.get(place, (0, None))
         if editions != [layout[0], gaps[0], processes[0]]:

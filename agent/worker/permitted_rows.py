@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.catalogue import BY_NAME, ROWS
-from agent.catalogue.bindings import Call, Derived, Field, Gpm
+from agent.catalogue.bindings import Call, Derived, DeviceValue, Field, Gpm
 from agent.model import Gpu, IbPort, Lane, Metric, NvLink
 
 JOBS = "coldplate_gpu_job_info"
@@ -18,10 +18,10 @@ _OF_SYNTHETIC = frozenset(
 
 
 def rows_of(source: str) -> Mapping[str, Metric]:
-    """The rows by name. `source` is `nvml` or `synthetic`, whose node brings its ports, power and jobs along."""
+    """The rows by name. `source` is a family of devices; a `synthetic` node brings its ports, power and jobs along."""
     if source == "synthetic":
         return {row.name: row for row in ROWS if row.name in _OF_SYNTHETIC or row.entity is IbPort or _measured(row)}
-    return {row.name: row for row in ROWS if _bound(row)}
+    return {row.name: row for row in ROWS if _bound(row, source)}
 
 
 def missable(source: str) -> Mapping[str, Metric]:
@@ -29,8 +29,15 @@ def missable(source: str) -> Mapping[str, Metric]:
     return {**rows_of(source), JOBS: BY_NAME[JOBS]}
 
 
-def _bound(row: Metric) -> bool:
-    return row.entity in (Gpu, NvLink) and any(isinstance(each, Field | Call | Gpm) for each in row.origin)
+def _bound(row: Metric, source: str) -> bool:
+    return row.entity in (Gpu, NvLink) and any(_family(each) == source for each in row.origin)
+
+
+def _family(binding: object) -> str | None:
+    """Which family of devices reads a binding; None where none does."""
+    if isinstance(binding, DeviceValue):
+        return binding.family
+    return "nvml" if isinstance(binding, Field | Call | Gpm) else None
 
 
 def _measured(row: Metric) -> bool:

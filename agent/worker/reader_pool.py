@@ -13,10 +13,9 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from operator import is_
 
 from agent.backends.protocol import BackendSample, Channel, DeviceError, GpuProcess, SourceError
-from agent.model import Gap, Instant, Lane, Reason, Series
+from agent.model import EMPTY_LAYOUT, Framer, Gap, Instant, Lane, Layout, Reason
 from agent.worker.message_limits import GAPS_OF_LANE, PROCESSES, SERIES_OF_LANE, TEXT
 from agent.worker.worker_messages import MessageError, clean, encode, encode_gaps, encode_processes, encode_series
 
@@ -32,12 +31,13 @@ Clock = Callable[[], Instant]
 class _Said:
     """What was said of one lane of a channel: a sample goes by the editions of it."""
 
-    __slots__ = ("editions", "gaps", "layout", "processes")
+    __slots__ = ("editions", "framer", "gaps", "layout", "processes")
 
     def __init__(self) -> None:
         self.editions = [0, 0, 0]
         """Of the layout, the gaps and the processes; 0 stands for none."""
-        self.layout: list[Series] = []
+        self.framer = Framer()
+        self.layout = EMPTY_LAYOUT
         self.gaps: Sequence[Gap] = ()
         self.processes: tuple[GpuProcess, ...] | None = None
 
@@ -90,20 +90,23 @@ class Post:
         said = self._said.get(lane)
         if said is None:
             said = self._said[lane] = _Said()
+        layout, values = said.framer.frame(sample.readings)
+        if layout is not said.layout:
+            self._say_layout(lane, said, layout)
         self._say_changes(lane, said, sample)
         took = self._clock().mono - began.mono
-        values = [reading[1] for reading in sample.readings]
         self._send(
             encode("sample", self._number, lane.value, said.editions, began.mono, round(took, 6), sample.calls, values)
         )
 
+    def _say_layout(self, lane: Lane, said: _Said, layout: Layout) -> None:
+        series = layout.series
+        if len(set(series)) != len(series) or len(series) > SERIES_OF_LANE:
+            raise MessageError(f"{len(series)} series, of which {len(set(series))} are different")
+        said.editions[0] = self._say("layout", lane, encode_series(series))
+        said.layout = layout
+
     def _say_changes(self, lane: Lane, said: _Said, sample: BackendSample) -> None:
-        layout = [reading[0] for reading in sample.readings]
-        if len(said.layout) != len(layout) or not all(map(is_, said.layout, layout)):
-            if len(set(layout)) != len(layout) or len(layout) > SERIES_OF_LANE:
-                raise MessageError(f"{len(layout)} series, of which {len(set(layout))} are different")
-            said.editions[0] = self._say("layout", lane, encode_series(layout))
-            said.layout = layout
         gaps = sample.gaps
         if said.gaps is not gaps and list(said.gaps) != list(gaps):
             said.editions[1] = self._say("gaps", lane, encode_gaps(gaps[:GAPS_OF_LANE]))

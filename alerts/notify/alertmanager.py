@@ -33,7 +33,7 @@ class Alertmanager(HttpReceiver):
         threads: Threads | None = None,
     ) -> None:
         if target.path.endswith(("/api/v1/alerts", PATH)):
-            raise ValueError(f"url {target.shown!r}: want Alertmanager's own address, without /api/...")
+            raise ValueError(f"url {target.shown!r}: give Alertmanager's base URL, without /api/...")
         if external_url:
             split_url(external_url)  # Alertmanager refuses each alert whose generatorURL is not one
         super().__init__(target, target.path + PATH, clock, pace, jitter, threads)
@@ -64,3 +64,6 @@ class Alertmanager(HttpReceiver):
         if self.external_url:
             document["generatorURL"] = self.external_url
         return document
+
+
+RECEIVER = Alertmanager

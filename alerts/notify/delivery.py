@@ -270,7 +270,7 @@ class HttpReceiver:
                 "url": self.url,
                 "error": self._link.masked(str(error)) or type(error).__name__,
             }
-            _log.warning("cannot deliver alerts; trying on", extra={"facts": facts}, exc_info=None if known else error)
+            _log.warning("cannot deliver alerts; retrying", extra={"facts": facts}, exc_info=None if known else error)
 
     def _settle(self, batch: list[Notice] | Sequence[Notice], postponed: bool, first: bool = False) -> None:
         """A batch is in hand no more."""
@@ -284,15 +284,15 @@ class HttpReceiver:
         self._rhythm.reached()
         if self._away:
             self._away = False
-            _log.info("delivers alerts again", extra={"facts": {"notifier": self.name, "url": self.url}})
+            _log.info("alerts are delivered again", extra={"facts": {"notifier": self.name, "url": self.url}})
 
     def _tell_clocks(self, ahead: float) -> None:
         facts = {"notifier": self.name, "url": self.url, "ahead": f"{ahead:+.0f}s"}
         if ahead:
-            text = "the receiver's clock and ours are not together: it is told of alerts by its own"
+            text = "the receiver's clock differs from ours: sending times by its clock"
             _log.warning(text, extra={"facts": facts})
         else:
-            _log.info("the receiver's clock and ours are together again", extra={"facts": facts})
+            _log.info("the receiver's clock agrees with ours again", extra={"facts": facts})
 
     def _tell_refusal(self, labels: Labels, refusal: Exception) -> None:
         """Log it, but not at each repetition."""

@@ -17,7 +17,7 @@ from agent.lib.http_target import HttpTarget
 BOUNDS = AnswerBounds(body=64 * 1024)
 DENIED = (401, 403)
 _JSON = (("Content-Type", "application/json"),)
-_TRUST = "; set ca_file to the certificate of its issuer, or verify: false"
+_TRUST = "; set ca_file to the issuer's certificate, or verify: false"
 
 
 class UnreachableError(Exception):

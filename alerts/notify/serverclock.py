@@ -68,7 +68,7 @@ class ServerClock:
         if not self._said:
             self._said = True
             text = (
-                "the receiver's answers bear a time too far from ours to be believed; see to both clocks, and proxies"
+                "the receiver's Date header is too far from our clock to be trusted; check both clocks, and any proxy"
             )
             _log.warning(text, extra={"facts": {"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"}})
 

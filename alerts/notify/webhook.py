@@ -84,3 +84,6 @@ def _common(each: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """The pairs that all have."""
     first, *others = each
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+
+
+RECEIVER = Webhook

@@ -61,7 +61,7 @@ def compile_text(text: str, *, default_step_ms: int) -> Compiled:
     try:
         plan = compiler.compile(tree)
         if isinstance(plan, StringPlan) and isinstance(tree, ParenExpr):
-            plan = compiler.doomed(FlawError(tree.at, "a text in parentheses is no result, to Prometheus either"))
+            plan = compiler.doomed(FlawError(tree.at, "a string in parentheses is not a result, as in Prometheus"))
         if isinstance(plan, MatrixPlan):
             plan = compiler.doomed(FlawError(tree.at, _NO_RESULT))
     except FlawError as flaw:

@@ -54,7 +54,7 @@ def label_join(space: LabelSpace, vector: VectorPlan, target: str, separator: st
         values = [label_value(labels, source) for source in sources]
         length = sum(map(len, values)) + len(separator) * (len(values) - 1)
         if length > LONGEST_VALUE:
-            raise LimitError(f"label_join(): the value would have {length} characters: the most are {LONGEST_VALUE}")
+            raise LimitError(f"label_join(): the value would have {length} characters; the limit is {LONGEST_VALUE}")
         return _with(space, labels, target, separator.join(values))
 
     return _relabelled(space, vector, joined)

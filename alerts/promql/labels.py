@@ -75,9 +75,9 @@ def refuse_large(labels: Labels) -> Labels:
         total += len(value)
         longest = max(longest, len(value))
     if longest > LONGEST_VALUE:
-        raise LimitError(f"a label's value has {longest} characters: the most are {LONGEST_VALUE}")
+        raise LimitError(f"a label value has {longest} characters; the limit is {LONGEST_VALUE}")
     if total > LONGEST_LABELS:
-        raise LimitError(f"the values of a label set have {total} characters: the most are {LONGEST_LABELS}")
+        raise LimitError(f"the values of a label set have {total} characters; the limit is {LONGEST_LABELS}")
     return labels
 
 

@@ -48,7 +48,7 @@ def _predicate(operator: str, value: str) -> Callable[[str], bool]:
     if operator == "!~":
         is_whole = _expression(value)
         return lambda text: not is_whole(text)
-    raise ValueError(f"unknown matcher {operator!r}: one of = != =~ !~")
+    raise ValueError(f"unknown matcher {operator!r}: use one of = != =~ !~")
 
 
 def _expression(pattern: str) -> Callable[[str], bool]:

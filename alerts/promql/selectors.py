@@ -59,7 +59,7 @@ class Timing(NamedTuple):
         """Return the newest instant of which samples are read. Raises EvaluationError where they may be gone by now."""
         if self.of_fixed and moment.forgetful:
             raise EvaluationError(
-                "'@' with a fixed time: samples are kept here for as long as rules look back, no longer; use offset, "
+                "'@' with a fixed time: samples are kept only as long as rules look back; use offset, "
                 "or @ end(), or let a server evaluate the rule"
             )
         return self.end_ms(moment)

@@ -41,7 +41,7 @@ def refuse_foreign(pattern: str) -> None:
         elif piece["repeat"]:
             _refuse_count(piece["repeat"], piece["least"], piece["most"] or "")
         elif piece["escape"] == r"\C":
-            raise RegexError(r"invalid escape sequence \C: a single byte is no text")
+            raise RegexError(r"invalid escape sequence \C: a single byte is not text")
         _refuse_half_characters(piece["escape"] or piece["set"] or "")
         if depth > DEEPEST:
             raise RegexLimitError(f"groups are nested more than {DEEPEST} deep")
@@ -51,15 +51,15 @@ def _refuse_half_characters(written: str) -> None:
     """RE2 finds such a one nowhere; Prometheus, which writes an expression anew, where U+FFFD is."""
     for escape in _HALF_CHARACTER.findall(written):
         if len(escape) > 2:
-            raise RegexError(f"{escape} is half of a character: no text holds it")
+            raise RegexError(f"{escape} is half of a character: no text contains it")
 
 
 def _refuse_name(name: str | None) -> None:
     if name is not None and not name.isascii():
-        raise RegexError(f"invalid named capture {name!r}: a group's name has letters, digits and _ of ASCII")
+        raise RegexError(f"invalid named capture {name!r}: use ASCII letters, digits and _")
 
 
 def _refuse_count(written: str, *counts: str) -> None:
     is_text = any(len(count) > 1 and count.startswith("0") for count in counts)  # to both of them
     if not is_text and any(len(count) > _LONGEST_COUNT for count in counts):
-        raise RegexError(f"invalid repeat count {written}: the highest is 1000")
+        raise RegexError(f"invalid repeat count {written}: the limit is 1000")

@@ -37,7 +37,7 @@ class Expansion:
         """
         pieces = [part if isinstance(part, str) else _taken(groups, part) for part in self._parts]
         if sum(map(len, pieces)) > longest:
-            raise TextTooLongError("the replacement is too long a text")
+            raise TextTooLongError("the replacement is too long")
         return "".join(pieces)
 
 

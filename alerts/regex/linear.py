@@ -127,7 +127,7 @@ class _Linear:
     def _fit(self, text: str) -> str:
         """The text as Go would see it: what is no character, as in file names that are not UTF-8, is U+FFFD there."""
         if len(text) > self._longest:
-            raise TextTooLongError(f"the text of {len(text)} characters is too long for it: {self._longest} at most")
+            raise TextTooLongError(f"the text of {len(text)} characters is too long; the limit is {self._longest}")
         return text if text.isascii() else _HALF_CHARACTER.sub("\ufffd", text)
 
 

@@ -33,10 +33,12 @@ class Regex:
 
     def _check(self) -> None:
         if len(self.pattern) > LONGEST:
-            raise RegexLimitError(f"is longer than {LONGEST} characters: make a list of words of it, or several rules")
+            raise RegexLimitError(f"is longer than {LONGEST} characters: use a list of words, or several rules")
         checked = self._program()
         if checked.groups > linear.MOST_GROUPS:
-            raise RegexLimitError(f"has more than {linear.MOST_GROUPS} groups: write (?:...) where none is referred to")
+            raise RegexLimitError(
+                f"has more than {linear.MOST_GROUPS} groups: write (?:...) for groups without references"
+            )
         self.names = dict(checked.names) if self._groups else {}
 
     def _program(self) -> linear.Program:

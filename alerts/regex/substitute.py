@@ -97,7 +97,7 @@ def _longest(ways: int, unbounded: int) -> int:
 
 def _refuse_longer(text: str, longest: int) -> None:
     if len(text) > longest:
-        raise TextTooLongError(f"the text of {len(text)} characters is too long for it: {longest} at most")
+        raise TextTooLongError(f"the text of {len(text)} characters is too long; the limit is {longest}")
 
 
 class _ExpressionReader:
@@ -113,10 +113,10 @@ class _ExpressionReader:
         self.unbounded = 0
 
     def refuse(self, what: str = "") -> NoReturn:
-        what = what or f"{self._pattern[self._at : self._at + 20]!r} cannot be had here"
+        what = what or f"{self._pattern[self._at : self._at + 20]!r} is not supported here"
         raise RegexLimitError(
-            f"{what}, without the library that matches in linear time: install the package google-re2, or write the "
-            "expression with words, classes, alternatives and at most two of * and + after single characters"
+            f"{what} without the library that matches in linear time: install the package google-re2, or use only "
+            "words, classes, alternatives and at most two of * and + after single characters"
         )
 
     def source(self) -> str:

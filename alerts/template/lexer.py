@@ -49,7 +49,7 @@ def place(source: str, at: int) -> str:
 def tokens(source: str) -> Iterator[Token]:
     """The tokens of a template, one of kind `eof` last. Raises TemplateError where there is none any more."""
     if len(source) > LONGEST_TEMPLATE:
-        raise TemplateError(f"has {len(source)} characters; {LONGEST_TEMPLATE} are the most that are read")
+        raise TemplateError(f"has {len(source)} characters; the limit is {LONGEST_TEMPLATE}")
     position, trim = 0, False
     while True:
         start = source.find("{{", position)
@@ -129,7 +129,7 @@ class _Action:
         if letter in _QUOTED:
             match = _QUOTED[letter].match(source, at)
             if match is None:
-                raise self._error(f"the text is not closed; end it with {letter}")
+                raise self._error(f"the string is not closed; end it with {letter}")
             return self._take(_KINDS[letter], match.end())
         if letter == ":":
             if source[at + 1 : at + 2] != "=":
@@ -138,7 +138,7 @@ class _Action:
         if letter in "=|(),":
             self._depth += {"(": 1, ")": -1}.get(letter, 0)
             if self._depth < 0:
-                raise self._error("unexpected ): it closes no parenthesis")
+                raise self._error("unexpected ): no parenthesis is open")
             return self._take(letter, at + 1)
         if letter == "$" or (letter == "." and not "0" <= source[at + 1 : at + 2] <= "9"):
             return self._name("variable" if letter == "$" else "field", at + 1)
@@ -152,7 +152,7 @@ class _Action:
             )
         if letter.isascii() and letter.isprintable():
             return self._take("sign", at + 1)
-        raise self._error(f"{letter!r} means nothing inside {{{{ }}}}")
+        raise self._error(f"{letter!r} has no meaning inside {{{{ }}}}")
 
     def _name(self, kind: str, begin: int) -> Token:
         source, end = self._source, begin
@@ -181,9 +181,9 @@ class _Action:
             assert match is not None
             end = match.end()
             if source[end - 1] != "i":
-                raise self._error(f"{source[self._at : end]!r} is no number")
+                raise self._error(f"{source[self._at : end]!r} is not a number")
         if end < len(source) and _is_of_a_name(source[end]):
-            raise self._error(f"{source[self._at : end + 1]!r} is no number")
+            raise self._error(f"{source[self._at : end + 1]!r} is not a number")
         return self._take("number", end)
 
 

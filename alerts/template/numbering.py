@@ -68,16 +68,16 @@ def constant(text: str) -> tuple[int | float | complex | None, int | None]:
     number = whole(text)
     if number is not None and -(2**63) <= number < 2**64:
         if text.startswith("+") and number >= 2**63:
-            raise ValueError(f"{text} overflows the 64 bits of a whole number; write a float")
+            raise ValueError(f"{text} overflows a 64-bit integer; write a float")
         value = number if number < 2**63 else None
         return (value, value)
     try:
         real = parse_float(text)
     except ValueError as error:
         is_large = "out of range" in str(error)
-        raise ValueError(f"{text} overflows the 64 bits of a float" if is_large else f"{text!r} is no number") from None
+        raise ValueError(f"{text} overflows a 64-bit float" if is_large else f"{text!r} is not a number") from None
     if not any(mark in text for mark in ".eEpP") or number is not None:
-        raise ValueError(f"{text} overflows the 64 bits of a whole number; write a float")
+        raise ValueError(f"{text} overflows a 64-bit integer; write a float")
     return real, int(real) if real == int(real) and abs(real) < 2**63 else None
 
 
@@ -90,4 +90,4 @@ def _imaginary(text: str) -> complex:
             return complex(parse_float(text[:cut]), parse_float(text[cut:-1]))
         return complex(0, parse_float(text[:-1]))
     except ValueError:
-        raise ValueError(f"{text!r} is no number") from None
+        raise ValueError(f"{text!r} is not a number") from None

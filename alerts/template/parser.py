@@ -77,10 +77,10 @@ class _Parser:
                 self._ahead[:0] = [begin, spaces] if spaces else [begin]
             node = self._node()
             if isinstance(node, Token):
-                raise self._error(node, f"{{{{ {node.kind} }}}} ends nothing; remove it")
+                raise self._error(node, f"{{{{ {node.kind} }}}} has nothing to end; remove it")
             nodes.append(node)
         if not _is_empty(self._defined.pop(self._name, ())):
-            raise TemplateError(f"defines {self._name!r}, which is the name of the template itself")
+            raise TemplateError(f"defines {self._name!r}, which is the template's own name")
         return Parsed(tuple(nodes), self._defined)
 
     # tokens
@@ -122,8 +122,8 @@ class _Parser:
     # definitions
 
     def _definition(self, opening: Token) -> None:
-        name = self._text(self._expect("text", what="after define, which wants a name in quotes"))
-        self._expect("close", what="after the name that is defined")
+        name = self._text(self._expect("text", what="after define, which needs a name in quotes"))
+        self._expect("close", what="after the defined name")
         self._define(name, self._apart(opening), opening)
 
     def _apart(self, opening: Token) -> Body:
@@ -135,14 +135,14 @@ class _Parser:
         self._depth -= 1
         self._variables, self._ranges = outside
         if end.kind != "end":
-            raise self._error(end, f"{{{{ {opening.text} }}}} wants {{{{ end }}}} here")
+            raise self._error(end, f"{{{{ {opening.text} }}}} needs {{{{ end }}}} here")
         return body
 
     def _define(self, name: str, body: Body, opening: Token) -> None:
         if _is_empty(self._defined.get(name, ())):
             self._defined[name] = body
         elif not _is_empty(body):
-            raise self._error(opening, f"{name!r} is defined a second time; give it another name")
+            raise self._error(opening, f"{name!r} is already defined; give it another name")
 
     # nodes
 
@@ -183,7 +183,7 @@ class _Parser:
     def _leave(self, word: Token) -> Node:
         self._expect("close", what=f"after {word.text}")
         if not self._ranges:
-            raise self._error(word, f"{{{{ {word.text} }}}} stands in no range")
+            raise self._error(word, f"{{{{ {word.text} }}}} is outside range")
         return BreakNode(word.at, word.text)
 
     def _branch(self, opening: Token) -> Node:
@@ -202,24 +202,26 @@ class _Parser:
         otherwise: Body = ()
         if end.kind == "else":
             if self._peek().kind in ("if", "with"):
-                raise self._error(end, f"only {{{{ else }}}} and, after if and with, {{{{ else {kind} }}}} can be here")
+                raise self._error(
+                    end, f"only {{{{ else }}}} and, after if and with, {{{{ else {kind} }}}} may stand here"
+                )
             otherwise, end = self._nodes(opening)
         if end.kind != "end":
-            raise self._error(end, f"{{{{ {kind} }}}} wants {{{{ end }}}} here")
+            raise self._error(end, f"{{{{ {kind} }}}} needs {{{{ end }}}} here")
         self._depth -= 1
         del self._variables[known:]
         return BranchNode(arms[0].pipeline.at, kind, tuple(arms), otherwise)
 
     def _call(self, opening: Token) -> Node:
         del opening  # its name says where the call is
-        name = self._expect("text", what="after template, which wants a name in quotes")
+        name = self._expect("text", what="after template, which needs a name in quotes")
         if self._skip().kind == "close":
             self._next()
             return TemplateNode(name.at, self._text(name), None)
         return TemplateNode(name.at, self._text(name), self._pipeline("template", "close"))
 
     def _block(self, opening: Token) -> Node:
-        name = self._expect("text", what="after block, which wants a name in quotes")
+        name = self._expect("text", what="after block, which needs a name in quotes")
         pipeline = self._pipeline("block", "close")
         self._define(self._text(name), self._apart(opening), opening)
         return TemplateNode(name.at, self._text(name), pipeline)
@@ -247,16 +249,14 @@ class _Parser:
             raise self._error(at, "a value is missing")
         for command in commands[1:]:
             if isinstance(command.operands[0], _LITERALS):
-                raise self._error(
-                    command.at, "after | only a function can stand: this is a value, which takes no arguments"
-                )
+                raise self._error(command.at, "only a function can follow |: this is a value, which takes no arguments")
         return PipeNode(at, tuple(commands), declares, assigns)
 
     def _unexpected(self, token: Token) -> TemplateError:
         if token.kind == "|":
             return self._error(token, "a value is missing before |")
         if token.kind in ("sign", "eof"):
-            return self._error(token, f"{token.text!r} means nothing inside {{{{ }}}}")
+            return self._error(token, f"{token.text!r} has no meaning inside {{{{ }}}}")
         return self._error(token, f"unexpected {token.text!r}")
 
     def _declaration(self, kind: str) -> tuple[tuple[str, ...], bool]:
@@ -312,7 +312,7 @@ class _Parser:
         if isinstance(term, VariableNode):
             return VariableNode(at, term.name, (*term.fields, *names))
         if isinstance(term, _LITERALS):
-            raise self._error(at, f".{names[0]} cannot be taken of this value")
+            raise self._error(at, f"this value has no field .{names[0]}")
         return ChainNode(at, term, tuple(names))
 
     def _term(self) -> Operand | None:
@@ -343,7 +343,7 @@ class _Parser:
         if token.text not in FUNCTIONS:
             known = names_of()
             near = difflib.get_close_matches(token.text[:100], known, 1, 0.5)
-            remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            remedy = f"did you mean {near[0]}?" if near else f"defined are {', '.join(known)}"
             raise self._error(
                 token, f"function {token.text!r} not defined; {remedy}", f"function {quoted(token.text)} not defined"
             )
@@ -351,7 +351,7 @@ class _Parser:
 
     def _variable(self, token: Token) -> VariableNode:
         if token.text not in self._variables:
-            remedy = f"there are {', '.join(self._variables[1:])}" if len(self._variables) > 1 else "pass it as ."
+            remedy = f"defined are {', '.join(self._variables[1:])}" if len(self._variables) > 1 else "pass it as ."
             raise self._error(
                 token, f"undefined variable {token.text}; {remedy}", f"undefined variable {quoted(token.text)}"
             )
@@ -361,7 +361,7 @@ class _Parser:
         try:
             return unquoted(token.text)
         except ValueError as error:
-            raise self._error(token, f"{token.text}: {error}; a raw text in backquotes has no escapes") from None
+            raise self._error(token, f"{token.text}: {error}; a raw string in backquotes has no escapes") from None
 
     def _constant(self, token: Token) -> NumberNode:
         try:

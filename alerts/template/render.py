@@ -160,7 +160,7 @@ class _Renderer:
     def _deeper(self) -> None:
         self._depth += 1
         if self._depth > DEEPEST_NESTING + 2:  # the template itself, and an action in the deepest branch
-            raise RenderError(f"goes more than {DEEPEST_NESTING} templates, branches and parentheses deep")
+            raise RenderError(f"is nested more than {DEEPEST_NESTING} templates, branches and parentheses deep")
 
     def _write(self, text: str) -> None:
         self._left -= len(text)
@@ -226,7 +226,7 @@ class _Renderer:
         self._node = node
         body = self._defined.get(node.name)
         if node.name == self._source.name:
-            raise RenderError(f"the template {quoted(node.name)} calls itself: that never ends")
+            raise RenderError(f"the template {quoted(node.name)} calls itself endlessly")
         if body is None:
             raise self._error(f"template {quoted(node.name)} not defined")
         value = self._pipeline(node.pipeline, dot) if node.pipeline is not None else None

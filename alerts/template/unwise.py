@@ -95,7 +95,7 @@ class _TemplateReader:
         elif isinstance(head, NilNode):
             yield head.at, "nil is not a command"
         elif (given or piped) and not (isinstance(head, (FieldNode, ChainNode, VariableNode)) and head.fields):
-            yield command.at, "a value that is no function takes no arguments"
+            yield command.at, "only a function takes arguments"
 
     def _operand(self, operand: Operand, *, is_head: bool) -> Iterator[tuple[int, str]]:
         if isinstance(operand, PipeNode):
@@ -115,23 +115,23 @@ class _TemplateReader:
             if name is not None and operand.name not in self._declared:
                 yield from self._fields((name, *operand.fields), operand.at)
         elif isinstance(operand, NumberNode) and operand.value is None:
-            yield operand.at, f"{operand.text} overflows the 64 bits of a whole number; write a float"
+            yield operand.at, f"{operand.text} overflows a 64-bit integer; write a float"
 
     def _fields(self, names: tuple[str, ...], at: int) -> Iterator[tuple[int, str]]:
         if names[0] not in FIELDS:
-            yield at, f".{names[0]}: the alert has no such field; there are {', '.join(f'.{name}' for name in FIELDS)}"
+            yield at, f".{names[0]}: the alert has no such field; it has {', '.join(f'.{name}' for name in FIELDS)}"
         elif len(names) > (2 if names[0].endswith("Labels") else 1):
-            yield at, f".{names[-1]} cannot be taken of a text or a number"
+            yield at, f"a string or number has no field .{names[-1]}"
 
     def _call(self, name: str, given: tuple[Operand, ...], piped: bool, at: int) -> Iterator[tuple[int, str]]:
         function = FUNCTIONS[name]
         least, count = len(function.takes), len(given) + piped
         if count < least or (count > least and not function.rest):
             wants = f"at least {least}" if function.rest else f"{least}"
-            yield at, f"wrong number of arguments for {name}: wants {wants}, got {count}"
+            yield at, f"wrong number of arguments for {name}: want {wants}, got {count}"
             return
         if function.since:
-            yield at, f"Prometheus has {name} since {function.since}; an older server refuses the file"
+            yield at, f"{name} needs Prometheus {function.since}; an older server rejects the file"
         if name in _MATCHING and given and isinstance(given[0], StringNode):
             try:
                 pattern(given[0].text)

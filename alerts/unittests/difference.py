@@ -21,13 +21,13 @@ def of_alerts(expected: Sequence[ExpectedAlert], got: Sequence[ExpectedAlert]) -
         if twin is not None:
             missing.remove(alert)
             unexpected.remove(twin)
-            lines.append(f"  the alert {format_labels(alert.labels)} has other annotations:")
+            lines.append(f"  the alert {format_labels(alert.labels)} has different annotations:")
             lines.extend(_of_annotations(dict(alert.annotations), dict(twin.annotations)))
     lines.extend(f"- expected, not firing: {_alert(alert)}" for alert in missing)
     lines.extend(f"+ firing, not expected: {_alert(alert)}" for alert in unexpected)
     if len(expected) > 1:
         right = sum((Counter(expected) & Counter(got)).values())
-        lines.append(f"  {right} of {len(expected)} expected alerts are right")
+        lines.append(f"  {right} of {len(expected)} expected alerts match")
     return lines
 
 
@@ -40,7 +40,7 @@ def _of_annotations(expected: Mapping[str, str], got: Mapping[str, str]) -> Iter
     for name in sorted({*expected, *got}):
         if expected.get(name) != got.get(name):
             yield f"  - {name}: {expected[name]!r}" if name in expected else f"  - {name} is not expected"
-            yield f"  + {name}: {got[name]!r}" if name in got else f"  + {name} is not there"
+            yield f"  + {name}: {got[name]!r}" if name in got else f"  + {name} is missing"
 
 
 def of_samples(expected: Sequence[tuple[Labels, float]], got: Sequence[tuple[Labels, float]]) -> list[str]:
@@ -50,16 +50,16 @@ def of_samples(expected: Sequence[tuple[Labels, float]], got: Sequence[tuple[Lab
     for labels in sorted({*wanted, *came}):
         name = format_labels(labels)
         if labels not in came:
-            lines.append(f"- expected, not there: {name} {shortest(wanted[labels])}")
+            lines.append(f"- expected, missing: {name} {shortest(wanted[labels])}")
         elif labels not in wanted:
-            lines.append(f"+ there, not expected: {name} {shortest(came[labels])}")
+            lines.append(f"+ present, not expected: {name} {shortest(came[labels])}")
         elif wanted[labels] != came[labels]:
             lines.append(f"  {name}: expected {shortest(wanted[labels])}, got {_exact(wanted[labels], came[labels])}")
-    return lines or ["  a series is there more than once"]
+    return lines or ["  a series is present more than once"]
 
 
 def _exact(expected: float, got: float) -> str:
     shown = shortest(got)
     if expected != expected and got != got:
-        return f"{shown}: NaN equals nothing; write the query so that it gives a number"
+        return f"{shown}: NaN is not equal to anything; write the query so that it returns a number"
     return shown

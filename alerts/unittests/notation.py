@@ -42,7 +42,7 @@ def series(text: str) -> Labels:
     """The labels of an input series: as a metric, but with something in it, and no space before the brace."""
     text = text.strip()
     if not text or re.match(rf"{_NAME}\s+\{{", text):
-        raise ValueError(f"series: {shown(text)} is no series; write a name with labels, such as {_EXAMPLE}")
+        raise ValueError(f"series: {shown(text)} is not a series; write a name with labels, such as {_EXAMPLE}")
     return metric(text)
 
 
@@ -50,14 +50,14 @@ def metric(text: str) -> Labels:
     """The labels of a metric, its name among them; none of an empty text. Raises ValueError with the remedy."""
     match = _METRIC.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{shown(text)} is no series; write a name with labels, such as {_EXAMPLE}")
+        raise ValueError(f"{shown(text)} is not a series; write a name with labels, such as {_EXAMPLE}")
     pairs: dict[str, str] = {}
     inner, position = (match[2] or "").strip(), 0
     while position < len(inner):
         pair = _PAIR.match(inner, position)
         if pair is None:
             left = shown(inner[position:].strip())
-            raise ValueError(f'{shown(text)}: {left} is no label; write name="value", parted by commas')
+            raise ValueError(f'{shown(text)}: {left} is not a label; write name="value", separated by commas')
         pairs[pair[1]] = _unquoted(pair[2])
         position = pair.end()
     if match[1] and "__name__" in pairs:
@@ -75,7 +75,7 @@ def _unquoted(text: str) -> str:
         value = str(json.loads(f'"{inner}"', strict=False))
         value.encode()  # half of a pair of surrogates is no character
     except ValueError:
-        raise ValueError(f"{shown(text)}: the escape is not supported; put the text in backquotes") from None
+        raise ValueError(f"{shown(text)}: the escape is not supported; put the string in backquotes") from None
     return value
 
 
@@ -95,7 +95,7 @@ def _item(item: str) -> Iterator[float | None]:
         hint = (
             "native histograms are not supported" if item.startswith("{{") else "write values such as 1 2+3x4 _x5 stale"
         )
-        raise ValueError(f"{shown(item)} cannot be read; {hint}")
+        raise ValueError(f"{shown(item)} is invalid; {hint}")
     digits = (match["gaps"] or match["times"] or "0").lstrip("0")[:_DIGITS]
     count = int(digits or "0")
     if count > _LONGEST:
@@ -118,4 +118,4 @@ def _number(text: str, item: str) -> float:
         return STALE
     if word.lower() in _WORDS:
         return -_WORDS[word.lower()] if text.startswith("-") else _WORDS[word.lower()]
-    raise ValueError(f"{shown(item)}: {shown(word)} is no value; write a number, NaN, Inf, -Inf, stale or _")
+    raise ValueError(f"{shown(item)}: {shown(word)} is not a value; write a number, NaN, Inf, -Inf, stale or _")

@@ -187,7 +187,7 @@ class _UnitTestLoader:
             line=line_of(node),
         )
         if test.end / evaluation_interval > MOST_STEPS:
-            text = f"asks for more than {MOST_STEPS} evaluations; ask earlier, or use a longer evaluation_interval"
+            text = f"needs more than {MOST_STEPS} evaluations; use an earlier eval_time or a longer evaluation_interval"
             reader.fail(node, where, text)
         return test
 
@@ -253,4 +253,4 @@ def _number(text: str) -> float:
     try:
         return float(int(text[:_LONGEST_NUMBER], 0))
     except ValueError:
-        raise ValueError(f"value: {shown(text)} is no number; write one such as 1.5, .inf or -.inf") from None
+        raise ValueError(f"value: {shown(text)} is not a number; write one such as 1.5, .inf or -.inf") from None

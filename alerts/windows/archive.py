@@ -54,7 +54,7 @@ def decode(content: bytes) -> Archive:
     try:
         document = json.loads(head)
         if document["order"] != sys.byteorder:
-            raise ValueError(f"was written by a machine of {document['order']} byte order")
+            raise ValueError(f"was written on a machine with {document['order']} byte order")
         return Archive(float(document["at"]), str(document["source"]), tuple(_series(document["series"], samples)))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error

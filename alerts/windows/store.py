@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import is_, itemgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from agent.model import Reading, Series
+from agent.lib.picking import picker
+from agent.model import Frame, Layout, Reading, Series
 from alerts.promql import STALE, is_stale
 from alerts.promql.budget import Budget
 from alerts.promql.index import Index
@@ -34,7 +35,6 @@ _SLACK = 64
 """Samples by which a window may exceed its history before it is cut."""
 _SWEEP = 16
 """Rounds between two times that windows are cut."""
-_SERIES = itemgetter(0)
 _REMEMBERED = 50_000
 """Series that may be remembered as read by no rule."""
 _UNREAD = 10_000
@@ -76,17 +76,11 @@ class _Window:
             self.put(at, STALE)
 
 
-class _SnapshotLayout:
-    """The series of a snapshot in their order, and those of them that are wanted, by their places."""
+class _Wanted(NamedTuple):
+    """What is wanted of the frames of one layout: the places, and the window of each."""
 
-    __slots__ = ("_series", "wanted")
-
-    def __init__(self, series: list[Series], wanted: list[tuple[int, _Window]]) -> None:
-        self._series = series
-        self.wanted = wanted
-
-    def is_of(self, readings: Sequence[Reading]) -> bool:
-        return len(readings) == len(self._series) and all(map(is_, map(_SERIES, readings), self._series))
+    pick: Callable[[Sequence[float]], tuple[float, ...]]
+    windows: tuple[_Window, ...]
 
 
 class Windows:
@@ -121,7 +115,8 @@ class Windows:
         self._sampled: dict[Series, _Window | None] = {}
         self._unread: set[Labels] = set()
         self._refused: set[Labels] = set()
-        self._layout: _SnapshotLayout | None = None
+        self._layouts: list[Layout] | None = None
+        self._wanted: list[_Wanted] = []
         for window in list(self._index):
             history = needs.history_of(window.labels)
             if history is None:
@@ -135,58 +130,71 @@ class Windows:
         self._reserved = sum(window.reserved for window in self._index)
         self._live = [window for window in self._index if window.live]
 
-    def take(self, readings: Sequence[Reading], at: float, foreign: Iterable[Reading] = ()) -> None:
-        """Take in the readings of one round, in wall seconds; series that are not among them end.
+    def take(self, frames: Sequence[Frame], at: float, foreign: Iterable[Reading] = ()) -> None:
+        """Take in the frames of one round, in wall seconds; series that are not among them end.
 
         `foreign` are readings of other nodes, that bring their own target labels. Rounds come in the order of their
         times.
         """
         at = to_milliseconds(at) / 1000
         self._round += 1
-        fed = self._feed_all(readings, at) + sum(1 for _ in self._feed(foreign, at, {}))
+        layouts = [frame.layout for frame in frames]
+        if layouts != self._layouts:
+            self._layouts, self._wanted = layouts, self._look_up(layouts)
+        fed = sum(self._feed(wanted, values, at) for wanted, (_, values) in zip(self._wanted, frames, strict=True))
+        fed += self._feed_foreign(foreign, at)
         self.dropped += len(self._refused)
         if fed != len(self._live):
             self._end_missing(at)
         if self._round % _SWEEP == 0:
             self._sweep(at)
 
-    def _feed_all(self, readings: Sequence[Reading], at: float) -> int:
-        """Put the node's own readings where they belong; how many were wanted.
+    def _look_up(self, layouts: Iterable[Layout]) -> list[_Wanted]:
+        """What is wanted of each frame of a round; a series that comes twice counts where it came first."""
+        seen: set[_Window] = set()
+        made = []
+        for layout in layouts:
+            found = []
+            for place, series in enumerate(layout.series):
+                window = self._window_of(series, self._target)
+                if window is not None and window not in seen:
+                    seen.add(window)
+                    self._revive(window)
+                    found.append((place, window))
+            made.append(_Wanted(picker([place for place, _ in found]), tuple(window for _, window in found)))
+        return made
 
-        A snapshot mostly has the series of the one before, in the same order: then only those that are wanted are
-        looked at.
-        """
-        layout = self._layout
-        if layout is None or not layout.is_of(readings):
-            wanted = list(self._feed(readings, at, self._target))
-            self._layout = _SnapshotLayout([series for series, _ in readings], wanted)
-            return len(wanted)
-        number = self._round
-        for place, window in layout.wanted:  # `put` written out: this is done for hundreds at each round
+    def _feed(self, wanted: _Wanted, values: Sequence[float], at: float) -> int:
+        """Put the values of a frame where they belong; how many were wanted."""
+        number, windows = self._round, wanted.windows
+        for window, value in zip(windows, wanted.pick(values), strict=True):  # `put` written out: there are hundreds
             window.fed = number
             if window.history:
                 window.times.append(at)
-                window.values.append(readings[place][1])
+                window.values.append(value)
             else:
-                window.times[0] = at
-                window.values[0] = readings[place][1]
-        return len(layout.wanted)
+                window.put(at, value)
+        return len(windows)
 
-    def _feed(self, readings: Iterable[Reading], at: float, target: Mapping[str, str]) -> Iterator[tuple[int, _Window]]:
-        """Put each reading where it belongs; the places of those that were wanted, and their windows."""
-        number, sampled = self._round, self._sampled
-        for place, (series, value) in enumerate(readings):
-            window = sampled.get(series, _UNMET)
-            if window is _UNMET:
-                window = self._meet(series, target)
-            if window is None or window.fed == number:
-                continue
-            if not window.live:
-                window.live = True
-                self._live.append(window)
-            window.fed = number
-            window.put(at, value)
-            yield place, window
+    def _feed_foreign(self, readings: Iterable[Reading], at: float) -> int:
+        fed = 0
+        for series, value in readings:
+            window = self._window_of(series, {})
+            if window is not None and window.fed != self._round:
+                self._revive(window)
+                window.fed = self._round
+                window.put(at, value)
+                fed += 1
+        return fed
+
+    def _window_of(self, series: Series, target: Mapping[str, str]) -> _Window | None:
+        window = self._sampled.get(series, _UNMET)
+        return self._meet(series, target) if window is _UNMET else window
+
+    def _revive(self, window: _Window) -> None:
+        if not window.live:
+            window.live = True
+            self._live.append(window)
 
     def append(self, labels: Labels, at: float, value: float) -> None:
         """Add a sample that a rule wrote, if a rule reads it. Raises OutOfOrderError."""
@@ -246,7 +254,7 @@ class Windows:
                 del window.values[:-1]
             window.live = each.live
         self._live = [window for window in self._index if window.live]
-        self._layout = None
+        self._layouts = None
         if step:
             self.shift(step)
 
@@ -304,7 +312,7 @@ class Windows:
             self._sampled = {}
             self._unread = set()
             self._refused = set()
-            self._layout = None
+            self._layouts = None
 
 
 _UNMET = _Window((), 0.0, 0)

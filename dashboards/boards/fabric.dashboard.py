@@ -29,15 +29,13 @@ SLOW_LINKS = per_port(
     f"{OF_KIND} < on (instance, board_id) group_left () 0.95 * quantile by (instance, board_id) (0.5, {OF_KIND})",
 )
 
-dashboard = Board(
-    "fabric", "Is every NVLink and every InfiniBand port up and clean, and does traffic wait for one of them?"
-)
-dashboard.row("Is every link up and clean?")
+dashboard = Board("fabric", "Is every NVLink and InfiniBand port up and free of errors, and is any of them congested?")
+dashboard.row("Is every link up and free of errors?")
 dashboard.add(
     stat("sum(coldplate_infiniband_port_up)", "the number of your ports.", title="Ports up",
         what="InfiniBand ports in the active state.", limits=(("red", None), ("green", 1))),
     stat("count(coldplate_infiniband_port_up == 0) or vector(0)", "0.", title="Ports down",
-        what="InfiniBand ports in any other state; spare ports count too.", limits=NONE),
+        what="InfiniBand ports in any other state, including spare ports.", limits=NONE),
     stat("round(sum(increase(coldplate_infiniband_link_down_events_total[1h])))", "0.", title="Flaps in an hour",
         what="Times that a port left the active state in an hour.", unit="short", limits=FEW, decimals=0),
     stat("count(coldplate_nvlink_up == 0) or vector(0)", "0.", title="NVLinks down", limits=NONE),
@@ -54,15 +52,15 @@ dashboard.add(
         Column("Symbol errors, 1 h", f"{SYMBOLS} and {WORST}", unit="short", limits=FEW, decimals=0),
         Column("Recoveries, 5 min", f"{RECOVERIES} and {WORST}", unit="short",
             limits=steps("InfinibandLinkRecoveries"), decimals=0),
-    ], "empty.", what="Ports that went down, trained anew or lost bits; the twenty worst by each.", labels=PORT,
+    ], "empty.", what="Ports that went down, retrained or lost bits; the twenty worst by each.", labels=PORT,
         links=(("Node", "node"),), size=(12, 9), sort="Flaps, 1 h",
         rows=WORST),
     states([("coldplate_infiniband_port_up == 0", "{{instance}} {{device}}/{{port}}")],
         "empty: a port has a row only while it is down.", title="Ports that were down", mapped=UP_DOWN, size=(12, 9)),
     table("Links below their rate", [Column("Rate", SLOW_LINKS, limits=(("orange", None),))],
-        "empty: adapters of one kind run at one rate.", what="Ports that are up at a lower rate than the others of "
-        "their node with the same adapter, as in InfinibandBelowRate.", labels=PORT, links=(("Node", "node"),),
-        size=(12, 8), sort="+Rate", none="none: adapters of one kind run at one rate"),
+        "empty: adapters of one kind run at the same rate.", what="Ports that are up at a lower rate than the others "
+        "of their node with the same adapter, as in InfinibandBelowRate.", labels=PORT, links=(("Node", "node"),),
+        size=(12, 8), sort="+Rate", none="none: adapters of one kind run at the same rate"),
     table("NVLinks down", [Column("Links", "count by (instance, gpu) (coldplate_nvlink_up == 0)", unit="short",
         limits=NONE)], "empty.", what="Links that are inactive, by GPU.", labels={"instance": "Node", "gpu": "GPU"},
         links=(("Node", "node"),), size=(12, 8), sort="Links"),
@@ -71,11 +69,11 @@ dashboard.row("InfiniBand")
 dashboard.add(
     graph([("topk(16, " + per_port("sum",
         f"rate(coldplate_infiniband_port_data_transmitted_bytes_total{RATE})") + ")")],
-        "below the ports' rate. Rails of one job need not be equal.", title="Sent, the busiest ports"),
+        "below the ports' rate. Rails of one job need not be equal.", title="Transmit rate, busiest ports"),
     graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_data_received_bytes_total{RATE})") + ")")],
-        "below the ports' rate.", title="Received, the busiest ports"),
+        "below the ports' rate.", title="Receive rate, busiest ports"),
     graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_transmit_wait_total{RATE})") + ")")],
-        "far below the line of InfinibandCongestion.", title="Congestion: ticks without credit",
+        "far below the threshold of InfinibandCongestion.", title="Congestion: ticks without credit",
         limits=steps("InfinibandCongestion"), size=(8, 8), quiet=True),
     graph([("topk(16, " + per_port("sum",
         f"rate(coldplate_infiniband_np_ecn_marked_roce_packets_received_total{RATE}) + "
@@ -91,20 +89,20 @@ dashboard.add(
     graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_local_ack_timeout_errors_total{RATE}) + "
         f"rate(coldplate_infiniband_out_of_sequence_packets_received_total{RATE}) + "
         f"rate(coldplate_infiniband_packet_sequence_errors_total{RATE})") + ")")],
-        "0: packets are neither lost nor sent again.", title="Retransmissions", size=(8, 8), quiet=True),
+        "0: packets are neither lost nor retransmitted.", title="Retransmissions", size=(8, 8), quiet=True),
 )  # fmt: skip
 dashboard.row("NVLink")
 dashboard.add(
     graph([("topk(16, " + per_gpu("sum", f"rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE})") + ")")],
-        "GPUs of a job alike.", title="Sent, the busiest GPUs"),
+        "GPUs of a job alike.", title="Transmit rate, busiest GPUs"),
     graph([("topk(16, " + per_gpu("sum", f"rate(coldplate_gpu_nvlink_receive_bytes_total{RATE})") + ")")],
-        "GPUs of a job alike.", title="Received, the busiest GPUs"),
+        "GPUs of a job alike.", title="Receive rate, busiest GPUs"),
     graph([("topk(16, sum by (instance, gpu, type) (rate(coldplate_gpu_nvlink_errors_total[5m])) > 0)")],
         "empty; from Blackwell on, malformed_packet, local_integrity and recovery_failed are the types that matter.",
         title="NVLink errors of GPUs"),
     graph([("topk(16, sum by (instance, gpu, link, type) (coldplate_nvlink_errors_total) > 0)")],
-        "empty: a link is here from its first error on. One link is a cable or a port, all links of a GPU are the GPU.",
-        title="NVLink errors by link, counted so far"),
+        "empty: a link appears at its first error. A single link points to a cable or port, all links to the GPU.",
+        title="NVLink errors by link, total"),
 )  # fmt: skip
 dashboard.row("NVLink domains (NVL72)")
 dashboard.add(
@@ -112,7 +110,7 @@ dashboard.add(
         Column("Nodes",
         "count by (cluster_uuid, clique) (count by (instance, cluster_uuid, clique) (coldplate_gpu_fabric_info))",
         unit="short")],
-          "72 GPUs on 18 nodes for a full NVL72; one clique in each domain. Zeros stand for nodes by themselves.",
+          "72 GPUs on 18 nodes for a full NVL72; one clique in each domain. Zeros are standalone nodes.",
               what="GPUs that share an NVLink domain.", labels={"cluster_uuid": "Domain", "clique": "Clique"},
               rows="count by (cluster_uuid, clique) (coldplate_gpu_fabric_info)", sort="GPUs"),
     graph([("sum by (state) (coldplate_gpu_fabric_state)")], "all completed, or not supported.",

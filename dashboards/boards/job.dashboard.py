@@ -31,34 +31,34 @@ def share(expr: str, of: str) -> str:
 
 dashboard = Board(
     "job",
-    "Do the GPUs of the job work alike, which is behind, and why? GPUs that jobs share, and MIG instances, are left "
-    "out.",
+    "Do the GPUs of the job work equally, which one lags, and why? Excludes shared GPUs and MIG instances.",
 )
-dashboard.row("Do its GPUs work alike?")
+dashboard.row("Do its GPUs work equally?")
 dashboard.add(
-    stat(f"count({HELD})", "the number that the job asked for.", title="GPUs",
-        what="GPUs that the job holds alone, or held when they were lost.", size=(3, 4)),
+    stat(f"count({HELD})", "the number that the job requested.", title="GPUs",
+        what="GPUs that the job holds exclusively, or held when they were lost.", size=(3, 4)),
     stat(f"count({UP} == 0) or vector(0)", "0.", title="GPUs lost", what="GPUs of the job that do not answer.",
         limits=NONE, size=(3, 4)),
-    stat("count(count by (instance) (gpu:job_info:exclusive))", "the number that the job asked for.", title="Nodes",
+    stat("count(count by (instance) (gpu:job_info:exclusive))", "the number that the job requested.", title="Nodes",
         what="Nodes on which the job holds GPUs.", size=(3, 4)),
     stat(f"avg({BUSY})", "above 90% in training.", title="Mean utilization", trend=True, size=(4, 4)),
-    stat(f"max({BUSY}) - min({BUSY})", "small: GpuImbalance begins at half.", title="Spread of utilization",
-        what="Utilization of the busiest less that of the idlest GPU, means of a minute.", limits=SPREAD, trend=True,
+    stat(f"max({BUSY}) - min({BUSY})", "small: GpuImbalance starts at half.", title="Spread of utilization",
+        what="Utilization of the busiest minus that of the idlest GPU, means of a minute.", limits=SPREAD, trend=True,
         size=(4, 4)),
     stat(f"min({POWER}) / quantile(0.5, {POWER})", "above 85%.", title="Weakest GPU",
-        what="Power of the GPU that draws least over the median: who draws little computes slowly, or not at all.",
+        what="Lowest GPU power divided by the median: a GPU that draws little computes slowly, or not at all.",
         unit="percentunit", limits=BEHIND, size=(3, 4)),
     stat(f"sum({of_job('increase(coldplate_gpu_energy_joules_total[$__range])')})", "in proportion to the work done.",
         title="Energy in this range", unit="joule", size=(4, 4)),
     bars([(share(BUSY, f"max({BUSY})"), "{{instance}} GPU {{gpu}}")], "long, green bars.",
-        title="Utilization, share of the busiest", what="Utilization of each GPU over that of the busiest, means of a "
-        "minute. A red bar is a GPU that is behind.", unit="percentunit", limits=BEHIND, absent="lost", size=(12, 10)),
+        title="Utilization, share of the busiest", what="Utilization of each GPU divided by that of the busiest, means "
+        "of a minute. A red bar is a laggard.", unit="percentunit", limits=BEHIND, absent="lost", size=(12, 10)),
     bars([(share(POWER, f"quantile(0.5, {POWER})"), "{{instance}} GPU {{gpu}}")], "long, green bars.",
-        title="Power, share of the median", what="Power of each GPU over the median, means of a minute. A red bar is a "
-        "GPU that computes slowly, or not at all.", unit="percentunit", limits=BEHIND, absent="lost", size=(12, 10)),
+        title="Power, share of the median", what="Power of each GPU divided by the median, means of a minute. A red "
+        "bar is a GPU that computes slowly, or not at all.", unit="percentunit", limits=BEHIND, absent="lost",
+        size=(12, 10)),
 )  # fmt: skip
-dashboard.row("Which one is behind, and why?")
+dashboard.row("Which one lags, and why?")
 dashboard.add(
     table("Cause", [
         Column("State", UP, unit="short", mapped=LOST),
@@ -77,17 +77,17 @@ dashboard.add(
             + f" * on (instance, gpu) {HELD}", unit="short", limits=(("green", None), ("orange", 1)), zero=True,
             decimals=0),
         Column("Memory", per_gpu("max", of_job(MEMORY)), unit="percentunit"),
-    ], "nothing but green. A GPU that is behind with all else green gets too little work: look at the job.",
-        what="Each GPU of the job with what can hold it back; one that was lost first.",
+    ], "all green. A GPU that lags while all else is green gets too little work: look at the job.",
+        what="Each GPU of the job with what can slow it down; lost ones first.",
         labels={"instance": "Node", "gpu": "GPU"}, size=(24, 12), links=(("Node", "node"),), rows=HELD,
         sort=("+State", "+Power/median")),
 )  # fmt: skip
 dashboard.row("Side by side")
 dashboard.add(
     heat([(of_job("coldplate_gpu_utilization_ratio"), "{{instance}} GPU {{gpu}}")],
-        "rows alike: a dark row among bright ones is the straggler.", max=1, unit="percentunit"),
+        "equal rows: a dark row among bright ones is the straggler.", max=1, unit="percentunit"),
     graph([(of_job("coldplate_gpu_power_watts"), "{{instance}} GPU {{gpu}}")],
-        "one band. All at full utilization and a fifth of the limit: they wait for one."),
+        "one band. All at full utilization and a fifth of the limit means that they wait for one."),
     graph([(of_job("coldplate_gpu_sm_active_ratio"), "{{instance}} GPU {{gpu}}")], "one band.", span=(0, 1), size=(8,
         8), quiet=True),
     graph([(of_job("coldplate_gpu_tensor_active_ratio"), "{{instance}} GPU {{gpu}}")], "one band, above 0 in training.",
@@ -99,24 +99,24 @@ dashboard.add(
     graph([(CLOCK, "{{instance}} GPU {{gpu}}")], "one band.", title="SM clock, mean of a minute", size=(8, 8),
         quiet=True),
     graph([(of_job(f"rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE})"), "{{instance}} GPU {{gpu}}")],
-        "one band; silence at full utilization is a collective that never completes.", title="NVLink, sent", size=(8,
-        8), quiet=True),
+        "one band; no traffic at full utilization is a collective that never completes.", title="NVLink transmit rate",
+        size=(8, 8), quiet=True),
     graph([(of_job("coldplate_gpu_memory_used_bytes"), "{{instance}} GPU {{gpu}}")], "flat.", size=(8, 8), quiet=True),
     graph([(of_job(f"rate(coldplate_gpu_pcie_receive_bytes_total{RATE})"), "{{instance}} GPU {{gpu}}")],
-        "low in training; high with idle GPUs is a data loader.", title="PCIe, received", size=(8, 8), quiet=True),
+        "low in training; high with idle GPUs is a data loader.", title="PCIe receive rate", size=(8, 8), quiet=True),
     graph([(f"sum({of_job('coldplate_gpu_power_watts')})", "power")], "as flat as the job.", title="Power of the job",
         size=(8, 8), few=True),
 )  # fmt: skip
-dashboard.row("What it has had")
+dashboard.row("History of the job")
 dashboard.add(
     table("The job", [Column("Nodes", "count by (scheduler, job_id, user, name, account, partition) "
-        "(coldplate_job_info)", unit="short")], "the job that you meant.",
+        "(coldplate_job_info)", unit="short")], "the job that you selected.",
         labels={"job_id": "Job", "name": "Name", "user": "User", "account": "Account",
         "partition": "Partition", "scheduler": "Scheduler"}, size=(24, 5)),
-    stat("min(coldplate_job_start_timestamp_seconds) * 1000", "when you started it.", title="Began", size=(6, 7),
-        unit="dateTimeFromNow", none="not told: no process of the job runs, and its scheduler told no start"),
+    stat("min(coldplate_job_start_timestamp_seconds) * 1000", "when you started it.", title="Started", size=(6, 7),
+        unit="dateTimeFromNow", none="unknown: no process of the job runs, and its scheduler reports no start time"),
     stat("sum(coldplate_job_energy_joules_total)", "in proportion to the work done.", title="Energy so far",
-        size=(6, 7), none="not counted: none of the job's GPUs has an energy counter to itself"),
+        size=(6, 7), none="unknown: the job has no GPU of its own with an energy counter"),
     alerts({"alertname": "Alert", "instance": "Node", "gpu": "GPU"}, matchers='alertstate="firing", job_id="$job"',
         what="Alerts about this job on the server.", links=(("Node", "node"),), size=(12, 7)),
 )  # fmt: skip

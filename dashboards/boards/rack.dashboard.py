@@ -13,26 +13,26 @@ for value in dict.fromkeys(each.value for each in limits("RackPower")):
 NONE = (("green", None), ("red", 1))
 TOP = max(each.value for each in limits("RackPower"))
 
-dashboard = Board("rack", "Does the rack's power fit its budget, will it in ten minutes, and is all of it known?")
-dashboard.row("Does it fit?")
+dashboard = Board("rack", "Is the rack's power within its budget, will it be in ten minutes, and is all of it known?")
+dashboard.row("Is it within budget?")
 dashboard.add(
-    gauge("rack:power_ratio:max", "green.", title="Now, share of budget", what="Power of the rack over its budget.",
-        limits=POWER, span=(0, TOP), size=(4, 6)),
-    gauge("rack:power_ratio:mean1m", "green.", title="Mean of a minute", what="What RackPower at level mean1m judges.",
-        limits=POWER, span=(0, TOP), size=(4, 6)),
+    gauge("rack:power_ratio:max", "green.", title="Share of budget, now",
+        what="Power of the rack divided by its budget.", limits=POWER, span=(0, TOP), size=(4, 6)),
+    gauge("rack:power_ratio:mean1m", "green.", title="Mean of a minute",
+        what="The value that RackPower at level mean1m checks.", limits=POWER, span=(0, TOP), size=(4, 6)),
     gauge("rack:power_ratio:mean15m", "green.", title="Mean of 15 minutes",
-        what="What RackPower at level mean15m judges: a breaker may carry 80% of its rating without end.", limits=POWER,
-        span=(0, TOP), size=(4, 6)),
+        what="The value that RackPower at level mean15m checks: a breaker may carry 80% of its rating continuously.",
+        limits=POWER, span=(0, TOP), size=(4, 6)),
     stat("rack:headroom_watts:min", "positive, and enough for the next job.", title="Headroom",
-        what="Budget less power now.", limits=(("red", None), ("green", 0)), size=(4, 6), trend=True),
-    stat(BREACH, "no value: power does not rise towards the budget.",
+        what="Budget minus power now.", limits=(("red", None), ("green", 0)), size=(4, 6), trend=True),
+    stat(BREACH, "no value: power is not rising towards the budget.",
         title="Time to breach", none="not in sight",
-        what="When a straight line through the last 5 minutes meets the budget; 0 when it is over it "
-        "already, and none while power does not rise.",
+        what="When a straight line through the last 5 minutes reaches the budget; 0 if already over it, "
+        "and no value while power is not rising.",
         limits=steps("RackPowerBreachSoon"), size=(4, 6)),
     stat([("rack:nodes_missing:max", "missing"), ("max by (rack) (coldplate_rack_nodes_reporting)", "reporting")],
         "0 missing.", title="Nodes",
-        what="Nodes in the rack's sum, and those that should be and are not: with one missing the sum is too low.",
+        what="Nodes in the rack's sum, and expected nodes that are not: with one missing, the sum is too low.",
         size=(4, 6)),
 )  # fmt: skip
 dashboard.row("Power against budget")
@@ -44,66 +44,67 @@ dashboard.add(
               what="Power of the rack in one second, its peaks and means, and the levels of RackPower.", size=(24, 10),
               lines=("^limit",)),
     graph([(in_rack("max by (instance) (coldplate_node_power_mean_watts)"), "{{instance}}")],
-        "nodes of one job draw alike.", title="By node",
+        "equal power for nodes of one job.", title="By node",
         what="Power of each node of the rack, mean of a minute, by its best source.", stack=True, size=(12, 9)),
     table("Nodes", [Column("Power", in_rack("max by (instance) (coldplate_node_power_watts)")),
         Column("Peak", in_rack("max by (instance) (coldplate_node_power_max_watts)")), Column("GPUs",
         in_rack("sum by (instance) (coldplate_gpu_power_mean_watts)")), Column("GPUs up",
         in_rack("sum by (instance) (coldplate_gpu_up)"), unit="short"), Column("Least margin",
         in_rack("min by (instance) (coldplate_gpu_temperature_margin_celsius)"), limits=steps("GpuHot"))],
-          "equal lines for nodes of one job, and green margins. A node leads to its board.",
+          "equal rows for nodes of one job, and green margins. A node links to its board.",
               what="The nodes of the rack.", labels={"instance": "Node"}, links=(("Node", "node"),), size=(12, 9),
               rows=in_rack("max by (instance) (up)"), sort="Power"),
 )  # fmt: skip
-dashboard.row("Which way it goes")
+dashboard.row("Trend")
 dashboard.add(
-    graph("rack:power_ratio:swing1m", "below the line: nodes do not compute and wait in step.",
+    graph("rack:power_ratio:swing1m", "below the line: nodes do not all compute and wait at the same time.",
         title="Swing within a minute", legend="swing",
-        what="Highest less lowest power of a minute, as a share of the budget.", limits=steps("RackPowerSwing"),
+        what="Highest minus lowest power of a minute, as a share of the budget.", limits=steps("RackPowerSwing"),
         size=(8, 8), few=True),
-    graph("rack:power_ratio:ramp10s", "below the line but at the start and end of jobs.", title="Ramp",
+    graph("rack:power_ratio:ramp10s", "below the line, except at the start and end of jobs.", title="Ramp",
         what="How fast power changes over 10 seconds, as a share of the budget in a second.",
         limits=steps("RackPowerRamp"), size=(8, 8), few=True, decimals=2),
-    graph("rack:time_to_breach_seconds:linear5m", "empty: power does not rise.", title="Time to breach over time",
-        none="power does not rise towards the budget",
-        what="When a straight line through 5 minutes meets the budget; only while power rises.",
+    graph("rack:time_to_breach_seconds:linear5m", "empty: power is not rising.", title="Time to breach over time",
+        none="power is not rising towards the budget",
+        what="When a straight line through 5 minutes reaches the budget; only while power rises.",
         limits=steps("RackPowerBreachSoon"), size=(8, 8), few=True),
 )  # fmt: skip
 dashboard.row("Feeds")
 dashboard.add(
     graph([("feed:load_ratio:peak10s", "feed {{feed}}")],
-        "below 100%; for two feeds that shall carry each other's load, below 50%.", title="Load of each feed",
-        what="Even share of the 10-second peak over the feed's limit; shares are assumed, no meter tells them.",
+        "below 100%; below 50% for two feeds that must carry each other's load.", title="Load of each feed",
+        what="Even share of the 10-second peak divided by the feed's limit; shares are assumed, not metered.",
         limits=steps("RackFeedOverload"), few=True),
     graph([("rack:failover_load_ratio:mean1m", "without the largest feed")],
-        "below 100%: the rack outlives the loss of a feed.", title="If a feed fails",
-        what="Load of the other feeds without the largest, mean of a minute.", limits=steps("RackFeedNotRedundant"),
+        "below 100%: the rack survives the loss of a feed.", title="If a feed fails",
+        what="Load of the other feeds if the largest fails, mean of a minute.", limits=steps("RackFeedNotRedundant"),
         few=True),
 )  # fmt: skip
 dashboard.row("Breakers")
 dashboard.add(
-    graph([("feed:breaker_heat_ratio:max", "{{feed}}")], "below 80%: at 100% it opens.", title="Heat of each breaker",
-        what="How warm each breaker of rack.breakers is, by the curve of its class.", size=(8, 8), few=True),
-    graph([("feed:breaker_load_ratio:max", "{{feed}}")], "below what its class carries without end.",
-        title="Load of each breaker", what="Load over rating; by an even share where nothing else is known.",
+    graph([("feed:breaker_heat_ratio:max", "{{feed}}")], "below 80%: it trips at 100%.",
+        title="Thermal state of each breaker", size=(8, 8), few=True,
+        what="How warm each breaker of rack.breakers is, by the trip curve of its class."),
+    graph([("feed:breaker_load_ratio:max", "{{feed}}")], "below what its class carries continuously.",
+        title="Load of each breaker", what="Load divided by rating; an even share if nothing else is known.",
         size=(8, 8), few=True),
-    graph([("feed:breaker_trip_seconds:min", "{{feed}}")], "empty: no breaker opens at this load.",
-        title="Opens in", what="When a breaker opens if its load stays, by its class and what it has carried.",
+    graph([("feed:breaker_trip_seconds:min", "{{feed}}")], "empty: no breaker trips at this load.",
+        title="Trips in", what="When a breaker trips if its load stays, by its class and its past load.",
         limits=steps("RackBreakerHeating"), size=(8, 8), few=True),
 )  # fmt: skip
 dashboard.row("Is all of it known?")
 dashboard.add(
     graph([("max by (rack) (coldplate_rack_nodes_reporting)", "reporting"),
-        ("max by (rack) (coldplate_rack_nodes_expected)", "expected")], "the two lines are one.",
+        ("max by (rack) (coldplate_rack_nodes_expected)", "expected")], "the two lines coincide.",
         title="Nodes in the sum", what="Nodes that report their power, and those that should.", size=(8, 8), few=True,
         lines=("^expected$",)),
     states([("rack:peer_up:max", "{{peer}}")], "all green.", title="Peers",
-        what="Whether some agent of the rack hears each node.", mapped=UP_DOWN, size=(8, 8)),
+        what="Whether at least one agent of the rack can reach each node.", mapped=UP_DOWN, size=(8, 8)),
     graph([("sum by (reason, peer) (rate(coldplate_rack_peer_failures_total[$__rate_interval]))",
-        "{{peer}} {{reason}}")], "0.", title="Peers that gave no answer", size=(8, 8), few=True),
+        "{{peer}} {{reason}}")], "0.", title="Failed or rejected peer responses", size=(8, 8), few=True),
     table("Sources of node power", [Column("Nodes", in_rack("count by (instance, source) (coldplate_node_power_watts)"),
-        unit="short")], "a measured source on each node: estimate is computed from GPU power, and no measurement.",
-        what="Where each node's power comes from.", labels={"instance": "Node", "source": "Source"}, links=(("Node",
+        unit="short")], "a measured source on each node: estimate is computed from GPU power, not measured.",
+        what="Source of each node's power.", labels={"instance": "Node", "source": "Source"}, links=(("Node",
         "node"),), size=(12, 8), sort="+Source"),
     alerts({"alertname": "Alert", "level": "Level", "feed": "Feed"}, matchers='alertstate="firing", rack="$rack"',
         what="Alerts about this rack.", size=(12, 8)),

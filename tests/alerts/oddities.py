@@ -51,7 +51,7 @@ ODDITIES: dict[str, str | bytes] = {
     "CRLF": RULES.replace("\n", "\r\n"),
     "CR": RULES.replace("\n", "\r"),
     "a byte order mark": "\ufeff" + RULES,
-    "a byte order mark amid the text": more('labels: {a: "x\ufeffy"}'),
+    "a byte order mark inside the text": more('labels: {a: "x\ufeffy"}'),
     "NUL": RULES + "\0",
     "NUL in quotes": more('labels: {a: "x\0y"}'),
     "NUL as an escape": more('labels: {a: "x\\0y"}'),
@@ -236,7 +236,7 @@ ODDITIES: dict[str, str | bytes] = {
 
 STRICTER = {
     "%TAG": "nobody needs it, and thousands of them cost minutes",
-    "a byte order mark amid the text": "the two parsers differ about it",
+    "a byte order mark inside the text": "the two parsers differ about it",
     "UTF-16": "files are UTF-8",
     "\\'": "no escape of YAML",
     "!!binary": "Prometheus decodes it",

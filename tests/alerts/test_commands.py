@@ -55,16 +55,16 @@ def test_a_failed_test_shows_what_differs(files: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().err.splitlines() == [
         "  FAILED:",
         f"    {files}/t.yml:9: test 'hot', alertname: Hot, time: 1m",
-        """          the alert {alertname="Hot", gpu="0"} has other annotations:""",
+        """          the alert {alertname="Hot", gpu="0"} has different annotations:""",
         """          - summary: 'GPU 0 is hot'""",
         """          + summary: 'GPU 0 is at 90'""",
         """        - expected, not firing: {alertname="Hot", gpu="7"}""",
         """        + firing, not expected: {alertname="Hot", gpu="1"} annotations {summary="GPU 1 is at 95"}""",
-        """          0 of 2 expected alerts are right""",
+        """          0 of 2 expected alerts match""",
         f"    {files}/t.yml:16: test 'hot', expr: 't', time: 1m",
         """          {__name__="t", gpu="0"}: expected 91, got 90""",
-        """        + there, not expected: {__name__="t", gpu="1"} 95""",
-        """        - expected, not there: {__name__="t", gpu="2"} 1""",
+        """        + present, not expected: {__name__="t", gpu="1"} 95""",
+        """        - expected, missing: {__name__="t", gpu="2"} 1""",
     ]
 
 
@@ -73,9 +73,9 @@ def test_a_failed_test_shows_what_differs(files: Path, capsys: pytest.CaptureFix
     [
         ("eval_time: 1m\n", "evaltime: 1m\n", "t.yml:9: test 1 (hot), alert_rule_test 1: evaltime: unknown key"),
         ("- name: hot", "- nam: hot", "t.yml:3: test 1: nam: unknown key; did you mean 'name'?"),
-        ("values: 90x5", "values: 90y5", "t.yml:6: test 1 (hot), input_series 1: '90y5' cannot be read"),
-        ("value: 91", "value: NaN", "exp_samples: value: 'NaN' is no number; write one such as 1.5, .inf"),
-        ("interval: 1m", "interval: 1x", "test 1 (hot), interval: '1x' is no duration"),
+        ("values: 90x5", "values: 90y5", "t.yml:6: test 1 (hot), input_series 1: '90y5' is invalid"),
+        ("value: 91", "value: NaN", "exp_samples: value: 'NaN' is not a number; write one such as 1.5, .inf"),
+        ("interval: 1m", "interval: 1x", "test 1 (hot), interval: '1x' is not a duration"),
         ("tests:", "evaluation_intervall: 1m\ntests:", "t.yml:2: evaluation_intervall: unknown key; did you mean"),
         ("    alertname: Hot\n", "", "alert_rule_test 1: alertname: is missing"),
     ],

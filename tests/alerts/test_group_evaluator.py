@@ -165,7 +165,7 @@ def test_a_template_that_cannot_be_rendered_says_so_in_its_place(storage: Storag
         ('printf "%0999d" 0 | reReplaceAll "0" "("', 1, "nested more than 100 levels"),
         ('printf "%0400d)" 0 | reReplaceAll "0" "sum("', 1, "nested more than 100 levels"),
         ('printf "%0999d1" 0 | reReplaceAll "0" "-"', 1, "nested more than 100 levels"),
-        ('printf "%0999d" 0 | reReplaceAll "0" "1+1+1+1+1+1+"', 1, "its text has 11988 characters: the most are 4096"),
+        ('printf "%0999d" 0 | reReplaceAll "0" "1+1+1+1+1+1+"', 1, "its text has 11988 characters; the limit is 4096"),
         ('print "\\"\\\\xff\\""', 1, "rule result is not a vector or scalar"),
         ('print "x{a=~" `"("}`', 1, "regular expression"),
         ('print "x * on() " "t"', 1, "multiple matches for labels"),

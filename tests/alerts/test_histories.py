@@ -69,7 +69,7 @@ def test_random_histories_end_as_promtool_says(seed: int, tmp_path: Path, promto
     dice = random.Random(seed)
     text = yaml.safe_dump(rules(dice))
     (tmp_path / "r.yml").write_text(text)
-    tests = []
+    tests: list[dict[str, Any]] = []
     for _ in range(6):
         given = series(dice)
         group = GroupEvaluator(rulefile.parse(text, "r.yml").groups[0])

@@ -37,6 +37,8 @@ def test_steps_add_up_with_their_rounding() -> None:
 
 def test_stale_is_the_marker_and_nan_is_a_value() -> None:
     stale, nan = notation.values("stale NaN")
+    assert stale is not None
+    assert nan is not None
     assert is_stale(stale)
     assert math.isnan(nan)
     assert not is_stale(nan)
@@ -46,7 +48,7 @@ def test_stale_is_the_marker_and_nan_is_a_value() -> None:
     "text", ["NaNx2", "stalex2", "1 x5", "1+1", "1--1x2", "1_000", "5m", "1x2x3", "1,2", "1x-1", "x"]
 )
 def test_what_promtool_cannot_read_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"cannot be read|is no value"):
+    with pytest.raises(ValueError, match=r"is invalid|is not a value"):
         notation.values(text)
 
 
@@ -82,5 +84,5 @@ def test_a_series_is_read(text: str) -> None:
     "text", ["", "1m", 'm{a=~"b"}', "m{a}", 'm{a="b" c="d"}', 'm{a="b"', 'm {a="b"}', 'm{__name__="x"}']
 )
 def test_what_is_no_series_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no series|is no label|set twice"):
+    with pytest.raises(ValueError, match=r"is not a series|is not a label|set twice"):
         notation.series(text)

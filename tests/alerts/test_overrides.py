@@ -85,7 +85,7 @@ def test_every_alert_of_the_name_gets_what_is_overridden_and_keeps_the_rest() ->
 def test_a_query_that_is_known_when_the_alert_fires_only_is_told() -> None:
     file = changed({"Hot": Override(annotations={"n": "{{ query $labels.n }}"})})
     (warning,) = map(str, file.warnings[len(files()[0].warnings) :])
-    assert "override.Hot.annotations.n: template: query '...': the metric's name is known when" in warning
+    assert "override.Hot.annotations.n: template: query '...': the metric name is known only when" in warning
 
 
 def test_zero_overrides_a_duration_and_none_does_not() -> None:
@@ -167,7 +167,7 @@ def test_any_number_can_take_the_place_of_any_other(old: float, new: float) -> N
     text = f"groups: [{{name: g, rules: [{{alert: A, expr: 'vector({old!r})'}}]}}]"
     override = Override(thresholds={old: new})
     (file,) = apply([rulefile.parse(text, "f")], (), {"A": override}, default_step=60.0)
-    (sample,) = alerts(file, "A")[0].query.evaluate(Storage(), 0.0)  # type: ignore[misc]  # a vector, by the query
+    (sample,) = alerts(file, "A")[0].query.evaluate(Storage(), 0.0)
     assert sample.value == new
 
 
@@ -176,7 +176,7 @@ def test_a_number_of_a_query_has_the_value_that_the_query_has(value: float) -> N
     for text in (repr(value), f"{value:e}", f"{value:E}"):
         ((offset, found, read),) = number_literals(text)
         assert (offset, found) == (0, text)
-        assert read == compile_query(text).evaluate(Storage(), 0.0).value  # type: ignore[union-attr]  # a scalar
+        assert read == compile_query(text).evaluate(Storage(), 0.0).value
 
 
 def test_an_expression_takes_the_place_of_the_query() -> None:
@@ -199,25 +199,25 @@ def test_an_alert_may_be_overridden_and_disabled() -> None:
 
 
 WRONG: list[tuple[dict[str, Override], tuple[str, ...], str]] = [
-    ({"Hott": Override()}, (), "override.Hott: no alert of the rule files is named 'Hott'; did you mean 'Hot'?"),
-    ({"Zzz": Override()}, (), "override.Zzz: no alert of the rule files is named 'Zzz'; alerts are: Dusty, Dusty"),
-    ({"gpu:t:max": Override()}, (), "override.gpu:t:max: 'gpu:t:max' is a recording rule, which other rules read"),
-    ({}, ("hot",), "disable: no alert of the rule files is named 'hot'; did you mean 'Hot'?"),
-    ({}, ("Hot", "gpu:*"), "disable: no alert of the rule files is named 'gpu:*'; alerts are: "),
+    ({"Hott": Override()}, (), "override.Hott: the rule files have no alert 'Hott'; did you mean 'Hot'?"),
+    ({"Zzz": Override()}, (), "override.Zzz: the rule files have no alert 'Zzz'; alerts are: Dusty, Dusty"),
+    ({"gpu:t:max": Override()}, (), "override.gpu:t:max: 'gpu:t:max' is a recording rule, which other rules may read"),
+    ({}, ("hot",), "disable: the rule files have no alert 'hot'; did you mean 'Hot'?"),
+    ({}, ("Hot", "gpu:*"), "disable: the rule files have no alert 'gpu:*'; alerts are: "),
     ({"Hot": Override(thresholds={85.0: 1.0})}, (),
      "override.Hot.thresholds: the query has no number 85; its numbers are 80, 9e1"),
     ({"Hot": Override(thresholds={-80.0: 1.0})}, (), "no number -80; its numbers are 80, 9e1, without a sign"),
     ({"Hot": Override(thresholds={80.0: float("nan")})}, (), "override.Hot.thresholds: nan is never reached"),
-    ({"Hot": Override(expr="t > 1", thresholds={80.0: 1.0})}, (), "override.Hot.expr: excludes thresholds; write"),
+    ({"Hot": Override(expr="t > 1", thresholds={80.0: 1.0})}, (), "override.Hot.expr: cannot be combined with"),
     ({"Hot": Override(expr="ratee(t[5m])")}, (), "override.Hot.expr: line 1, column 1: "),
     ({"Hot": Override(expr="t >")}, (), "override.Hot.expr: line 1, column 4: unexpected end of input"),
     ({"Hot": Override(expr="")}, (), "override.Hot.expr: "),
     ({"Hot": Override(labels={"team": "{{ $value"})}, (), "override.Hot.labels.team: template: "),
     ({"Hot": Override(annotations={"n": "{{ query `up ==` }}"})}, (), "override.Hot.annotations.n: template: query: "),
-    ({"Hot": Override(labels={"__name__": "c"})}, (), "override.Hot.labels: '__name__' is no name of a label"),
-    ({"Hot": Override(labels={"__name__": "c"})}, (), "override.Hot.labels: '__name__' is no name"),
+    ({"Hot": Override(labels={"__name__": "c"})}, (), "override.Hot.labels: '__name__' is not a valid label"),
+    ({"Hot": Override(labels={"__name__": "c"})}, (), "override.Hot.labels: '__name__' is not a valid"),
     ({"Hot": Override(labels={"severity": "info", "team": ""})}, (),
-     "override.Hot.labels: the alerts at lines 9 and 17 of /etc/coldplate/heat.yml would have the same labels; leave"),
+     "override.Hot.labels: the alerts at lines 9 and 17 of /etc/coldplate/heat.yml would have the same labels; keep"),
 ]  # fmt: skip
 
 

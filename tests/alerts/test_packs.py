@@ -81,7 +81,7 @@ def test_the_default_step_is_that_of_subqueries_that_name_none(folder: Path) -> 
     (file,) = packs.load_all(["a.yml"], folder, 15.0)
     from alerts.promql import Storage
 
-    (sample,) = file.groups[0].rules[0].query.evaluate(Storage(), 60.0)  # type: ignore[misc]  # a vector, by the query
+    (sample,) = file.groups[0].rules[0].query.evaluate(Storage(), 60.0)
     assert sample.value == 4.0
 
 
@@ -105,7 +105,7 @@ def test_rules_of_all_files_share_what_they_may_take_of_memory(folder: Path, mon
     for name in "ab":
         (folder / f"{name}.yml").write_text(f"groups: [{{name: {name}, rules: [{rules}]}}]")
     assert len(packs.load_all(["a.yml"], folder, 1.0)) == 1
-    with pytest.raises(RuleFileError, match=r"b\.yml:1: group 'b'.* exceed the 0 MiB of memory that they may take"):
+    with pytest.raises(RuleFileError, match=r"b\.yml:1: group 'b'.* exceed their memory limit of 0 MiB"):
         packs.load_all(["*.yml"], folder, 1.0)
 
 
@@ -119,9 +119,9 @@ def test_so_many_problems_of_many_files_are_not_all_told(folder: Path) -> None:
 
 def test_too_many_files_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packs, "MOST_FILES", 1)
-    with pytest.raises(ValueError, match="matches more than 1 files; name a narrower pattern"):
+    with pytest.raises(ValueError, match="matches more than 1 files; use a narrower pattern"):
         packs.find("*.yml", folder)
-    with pytest.raises(ValueError, match="these are 2 files, and 1 are the most"):
+    with pytest.raises(ValueError, match="2 files; the limit is 1"):
         packs.load_all(["a.yml", "b.yml"], folder, 1.0)
 
 

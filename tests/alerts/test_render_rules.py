@@ -82,7 +82,7 @@ def test_the_shipped_files_are_the_same_rules_when_they_are_read_again(path: Pat
     assert all_told(rulefile.parse(write(loaded), "f")) == all_told(loaded)
 
 
-texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="{}"), max_size=30) | st.text(
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{}"), max_size=30) | st.text(
     " \n\t:#-'\"|>!&*%@`\\,[]~=\x85\u2028\ufeffa0", max_size=12
 )
 
@@ -151,12 +151,12 @@ def test_what_is_left_from_an_earlier_time_is_told_and_what_is_others_is_not(
     capsys.readouterr()
     render([rulefile.parse(TEXT, "/a/new.yml")], tmp_path)
     said = capsys.readouterr().err
-    assert said == f"{tmp_path}/old.yml: left from an earlier time; remove it lest a server loads it, too\n"
+    assert said == f"{tmp_path}/old.yml: left over from an earlier run; remove it, or a server loads it as well\n"
 
 
 def test_a_place_that_cannot_be_written_to_is_a_mistake_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"--out: .*file is no directory"):
+    with pytest.raises(ConfigError, match=r"--out: .*file is not a directory"):
         render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path / "file")
     with pytest.raises(ConfigError, match=r"--out: .*: Not a directory"):
         render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path / "file" / "inner")

@@ -16,7 +16,7 @@ WRONG = {
     "groups:\n- name: g\n  intervall: 1m\n": "f.yml:3: group 'g': intervall: unknown key; did you mean 'interval'?",
     "groups:\n- name: g\n  zzz: 1m\n": "f.yml:3: group 'g': zzz: unknown key; valid here: name, interval,",
     f"{RULE}    fro: 1m\n": "f.yml:6: group 'g', rule 1: fro: unknown key; did you mean 'for'?",
-    f"{RULE}    for: 1.5m\n": "f.yml:6: group 'g', rule 1, alert 'Hot', for: '1.5m' is no duration; write whole",
+    f"{RULE}    for: 1.5m\n": "f.yml:6: group 'g', rule 1, alert 'Hot', for: '1.5m' is not a duration; write whole",
     f"{RULE}    for: 999999y\n": "'999999y' is too long a duration",
     f"{RULE}    record: hot\n": "f.yml:4: group 'g', rule 1: only one of 'record' and 'alert' must be set",
     f"{RULE}    labels: {{__name__: c}}\n": "f.yml:6: group 'g', rule 1, alert 'Hot': labels: invalid label name",
@@ -29,9 +29,9 @@ WRONG = {
     "groups:\n- name: g\n  rules:\n  - alert: Hot\n    expr: ratee(t[5m])\n": "f.yml:5: group 'g', rule 1, alert",
     "groups:\n- name: g\n  rules:\n  - record: 'a{b}'\n    expr: t\n": "record 'a{b}': record: 'a{b}' has braces",
     "groups:\n- name: g\n  rules:\n  - record: ab\n": "f.yml:4: group 'g', rule 1, record 'ab': expr: is missing",
-    "groups:\n- name: [g\n": "f.yml:2: is no YAML: ",
-    "groups:\n- name: g\n  limit: 1\n  limit: 2\n": "f.yml:4: group 'g': limit: the key is there twice; remove one",
-    "groups:\n- name: g\n  limit: few\n": "f.yml:3: group 'g', limit: 'few' is no whole number",
+    "groups:\n- name: [g\n": "f.yml:2: is not valid YAML: ",
+    "groups:\n- name: g\n  limit: 1\n  limit: 2\n": "f.yml:4: group 'g': limit: duplicate key; remove one",
+    "groups:\n- name: g\n  limit: few\n": "f.yml:3: group 'g', limit: 'few' is not a whole number",
     "groups: 7\n": "f.yml:1: groups: must be a list",
     "7\n": "f.yml:1: must be a mapping",
 }  # fmt: skip
@@ -72,16 +72,16 @@ def test_a_query_of_a_template_that_cannot_be_answered_is_a_warning() -> None:
 
 UNWISE = {
     f"{RULE}  - alert: Hot\n    expr: t > 90\n": (
-        "f.yml:6: group 'g', rule 2, alert 'Hot': has the name and labels of the alert at line 4: to a receiver the two"
+        "f.yml:6: group 'g', rule 2, alert 'Hot': has the name and labels of the alert on line 4: receivers cannot tell"
     ),
-    "groups: [{name: g, rules: [{alert: A, expr: up}, {alert: A, expr: down}]}]": "the alert at line 1",
-    "groups: [{name: g, rules: [{record: a, expr: up, for: 0s}]}]": "record 'a': for: does nothing in a",
-    "groups: [{name: g, rules: [{record: a, expr: up, annotations: {}}]}]": "annotations: does nothing in a",
-    f"{RULE}---\ngroups: []\n": "f.yml:7: is not read, since a document ended before it: Prometheus",
-    f"{RULE}...\n# a remark\n---\n}}{{\n": "f.yml:9: is not read",
-    f"{RULE}    labels: {{a-b: c}}\n": "labels: the name 'a-b' is of Prometheus 3: Prometheus before 3.0 refuses the",
-    f"{RULE}    annotations: {{ü: c}}\n": "annotations: the name 'ü' is of Prometheus 3: Prometheus before 3.0 refuses",
-    "groups:\n- name: g\n  rules:\n  - record: a b\n    expr: t\n": "record: the name 'a b' is of Prometheus 3",
+    "groups: [{name: g, rules: [{alert: A, expr: up}, {alert: A, expr: down}]}]": "the alert on line 1",
+    "groups: [{name: g, rules: [{record: a, expr: up, for: 0s}]}]": "record 'a': for: has no effect in a",
+    "groups: [{name: g, rules: [{record: a, expr: up, annotations: {}}]}]": "annotations: has no effect in a",
+    f"{RULE}---\ngroups: []\n": "f.yml:7: is ignored after the end of a document: Prometheus",
+    f"{RULE}...\n# a remark\n---\n}}{{\n": "f.yml:9: is ignored after",
+    f"{RULE}    labels: {{a-b: c}}\n": "labels: the name 'a-b' needs Prometheus 3: Prometheus before 3.0 rejects the",
+    f"{RULE}    annotations: {{ü: c}}\n": "annotations: the name 'ü' needs Prometheus 3: Prometheus before 3.0 rejects",
+    "groups:\n- name: g\n  rules:\n  - record: a b\n    expr: t\n": "record: the name 'a b' needs Prometheus 3",
     f"{RULE}    labels: {{a: '{{{{ gt $value 1 }}}}'}}\n": "alert 'Hot', label 'a': template: column 14: the value is",
     "groups: [{name: g, labels: {a: '{{ $x }}'}, rules: [{alert: A, expr: up}]}]": "'a': template: column 4: undef",
 }
@@ -114,7 +114,7 @@ def test_a_query_that_fails_in_each_evaluation_is_loaded_with_a_warning() -> Non
     loaded = rulefile.parse(RULE.replace("t > 80", "t[5m]"), "f.yml")
     (warning,) = map(str, loaded.warnings)
     assert warning.startswith("f.yml:")
-    assert "expr: will fail in each evaluation: line 1, column 1: rule result is not a vector or scalar" in warning
+    assert "expr: will fail at every evaluation: line 1, column 1: rule result is not a vector or scalar" in warning
 
 
 def test_a_file_is_what_it_says() -> None:
@@ -162,7 +162,7 @@ def test_durations_are_read_and_shown_as_prometheus_does(text: str, seconds: flo
 
 @pytest.mark.parametrize("text", ["", "5", "m", "1m1h", "-5m", "5 m", "1.5h", "5M"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         durations.parse(text)
 
 
@@ -171,9 +171,7 @@ def test_after_so_many_problems_a_file_is_read_no_further() -> None:
     with pytest.raises(RuleFileError) as caught:
         rulefile.parse("groups:\n- name: g\n  rules:\n" + rules, "f.yml")
     assert len(caught.value.problems) == 51
-    assert str(caught.value.problems[-1]) == (
-        "f.yml: 50 problems were found; mend these first, since the rest was not looked at"
-    )
+    assert str(caught.value.problems[-1]) == ("f.yml: 50 problems found; fix these first, the rest was not checked")
 
 
 def test_a_message_is_one_line_that_somebody_can_read_whatever_a_file_holds() -> None:

@@ -70,4 +70,4 @@ def test_an_address_that_is_none_is_refused(wrong: str, capsys: pytest.CaptureFi
 
 def test_the_address_is_for_rules_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["render", "metrics", "--runbook-base", BASE]) == 2
-    assert "for rules alone" in capsys.readouterr().err
+    assert "applies to rules only" in capsys.readouterr().err

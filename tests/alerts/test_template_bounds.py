@@ -148,7 +148,8 @@ LAVISH = {
     "{{ $x := `ab` }}" + "{{ $x = print $x $x }}" * 60: LONG,
     "{{ $x := `ab` }}" + "{{ $x = printf `%s%s` $x $x }}" * 60: LONG,
     "{{ $x := `ab` }}" + "{{ $x = reReplaceAll `.` `$0$0` $x }}" * 60: "timed out",
-    "{{ $x := printf `%999d` 1 }}" + f"{{{{ $x = reReplaceAll `.*` `{'$0' * 5000}` $x }}}}" * 5: "too long a text",
+    "{{ $x := printf `%999d` 1 }}"
+    + f"{{{{ $x = reReplaceAll `.*` `{'$0' * 5000}` $x }}}}" * 5: "replacement is too long",
     "{{ $x := reReplaceAll `.` `%999d` `" + "x" * 9000 + "` }}{{ printf $x 1 }}": "timed out",
     "{{ $x := printf `%999d` 1 }}" + "{{ $x }}" * 5000: LONG,
     "{{ range query `x` }}" * 20 + "{{ . | value }}" + "{{ end }}" * 20: "timed out",
@@ -173,7 +174,7 @@ def test_a_text_has_the_escapes_of_go(literal: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("constant", "words"),
     [('"\\q"', "unknown escape sequence"), ('"\\ud800"', "invalid Unicode code point"),
-     ('"\\\'"', "unknown escape sequence"), ("9" * 20, "overflows the 64 bits of a whole number; write a float")],
+     ('"\\\'"', "unknown escape sequence"), ("9" * 20, "overflows a 64-bit integer; write a float")],
 )  # fmt: skip
 def test_a_constant_that_go_refuses_is_refused(constant: str, words: str) -> None:
     with pytest.raises(TemplateError, match=words):
@@ -186,7 +187,7 @@ def test_a_byte_that_is_no_character_is_shown_as_one_that_is_missing() -> None:
 
 @pytest.mark.parametrize("constant", ["1e999", "-1e999", "1__0.5"])
 def test_a_float_that_go_cannot_hold_is_refused(constant: str) -> None:
-    with pytest.raises(TemplateError, match=r"overflows the 64 bits of a float|is no number"):
+    with pytest.raises(TemplateError, match=r"overflows a 64-bit float|is not a number"):
         compile_template("{{ " + constant + " }}")
 
 

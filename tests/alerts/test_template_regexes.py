@@ -30,7 +30,8 @@ def test_generated_expressions_in_templates_print_what_promtool_prints(
 ) -> None:
     given = [text for text in texts(2, 120) if "\r" not in text][::3]
     patterns = Patterns(2, named=False)
-    annotations, expected = {}, {}
+    annotations: dict[str, str] = {}
+    expected: dict[str, str] = {}
     for _ in range(4 * COUNT):
         if len(annotations) == COUNT:
             break

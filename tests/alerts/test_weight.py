@@ -77,7 +77,7 @@ def test_what_is_held_for_a_while_is_given_back() -> None:
 
 def test_a_query_for_which_there_may_be_no_room_is_not_even_compiled() -> None:
     text = f"groups: [{{name: g, rules: [{{record: a, expr: b}}, {{record: c, expr: '{'d ' * 100}'}}]}}]"
-    with pytest.raises(RuleFileError, match=r"f:1: group 'g', rule 2.*exceed the 0 MiB of memory"):
+    with pytest.raises(RuleFileError, match=r"f:1: group 'g', rule 2.*exceed their memory limit of 0 MiB"):
         rulefile.parse(text, "f", room=Room(150_000))
     with pytest.raises(RuleFileError, match="expr: "):
         rulefile.parse(text, "f", room=Room(800_000))
@@ -97,5 +97,5 @@ def test_a_query_that_is_too_long_is_refused_by_its_place() -> None:
 def test_what_aliases_share_counts_as_often_as_it_is_compiled() -> None:
     text = "groups:\n- name: g\n  rules:\n  - &r {record: a, expr: b}\n" + "  - *r\n" * 1000
     assert rulefile.parse(text, "f").rule_count == 1001
-    with pytest.raises(RuleFileError, match="exceed the 1 MiB"):
+    with pytest.raises(RuleFileError, match="exceed their memory limit of 1 MiB"):
         rulefile.parse(text, "f", room=Room(2**20))

@@ -88,7 +88,7 @@ def try_again() -> str:
 
 
 def main() -> None:
-    result = {"python": sys.version.split()[0], "run": try_run()}
+    result: dict[str, object] = {"python": sys.version.split()[0], "run": try_run()}
     began = time.monotonic()
     with (OUT / "set-up.log").open("wb") as log:
         subprocess.run(

@@ -105,7 +105,7 @@ def _snapshot(sysfs: Path) -> Snapshot:
 
 def _measure(snapshot: Snapshot, fmt: Format, peer: Render, read: Read, repeats: int) -> dict[str, object]:
     """One format: seconds of CPU time, and how much of both pages is the same."""
-    from agent.model import Reading
+    from agent.model import Frame
     from exporters.encoder import Encoder
     from exporters.page import compress
 
@@ -114,7 +114,8 @@ def _measure(snapshot: Snapshot, fmt: Format, peer: Render, read: Read, repeats:
     registry = _ready(snapshot)
     their_page = peer(registry)
     # Other values than before, in other objects, as at each sample.
-    other = replace(snapshot, readings=tuple(Reading(series, value + 1) for series, value in snapshot.readings))
+    frames = tuple(Frame(layout, tuple(value + 1 for value in values)) for layout, values in snapshot.frames)
+    other = replace(snapshot, frames=frames)
     works = {
         "render": lambda: encoder.render(other, fmt, 0.0),
         "gzip": lambda: compress(page),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.bench import client, harm
-from tests.bench.drill import DEVICES, EVERYTHING, SETTLED_AFTER, Drill, Page, drilled
+from tests.bench.drill import DEVICES, EVERYTHING, GPUS, SETTLED_AFTER, Drill, Page, drilled
 from tests.bench.harm import Fault
 from tests.bench.processes import MIB, Peak, Program
 from tests.bench.report import CannotRunError, Line, Section, Verdict, milliseconds
@@ -152,7 +152,7 @@ def _complete(page: Page) -> bool:
         page.total("coldplate_rack_peer_up")
         and page.total("coldplate_notifications_total")
         and page.total("coldplate_state_write_successful")
-        and page.total("coldplate_gpu_up") == harm.GPUS
+        and page.total("coldplate_gpu_up") == GPUS
     )
 
 

@@ -64,7 +64,7 @@ def test_a_fault_shows_on_the_page_and_is_over_with_its_cure(drill: Drill, title
     assert fault.cure is not None
     assert not fault.noticed(before, before)
     fault.provoke(drill)
-    _until(lambda: (now := drill.page()) is not None and fault.noticed(before, now))  # type: ignore[misc]
+    _until(lambda: (now := drill.page()) is not None and fault.noticed(before, now))
     fault.cure(drill)
     _until(lambda: (now := drill.page()) is not None and not now.differs(before, AT_ONCE))
     assert drill.healthy()

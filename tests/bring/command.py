@@ -52,7 +52,9 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
                     return NewestPrometheus(root / ".programs" / "newest").provide_programs(strict=_strict())
                 case ["programs"]:
                     return Programs(root / ".programs", archive).provide(strict=_strict())
-        print("usage: tests/bring environment run|dev|bench [named] | programs | recent | newest", file=sys.stderr)
+        print(
+            "usage: tests/bring environment run|dev|bench|mutate [named] | programs | recent | newest", file=sys.stderr
+        )
         return 2
     except ShortageError as shortage:
         print(f"coldplate: {shortage}", file=sys.stderr)

@@ -53,9 +53,9 @@ class Mirror:
         self._packages.append(f"{fields}Filename: ./{package.name}\nSize: {len(raw)}\nSHA256: {digest}\n\n")
         listed = "".join(self._packages).encode()
         changed = 1_600_000_000 + len(self._packages)  # apt asks for what changed, in whole seconds
-        for index, held in (("Packages", listed), ("Packages.gz", gzip.compress(listed))):
-            (self.files / index).write_bytes(held)
-            os.utime(self.files / index, (changed, changed))
+        for list_name, content in (("Packages", listed), ("Packages.gz", gzip.compress(listed))):
+            (self.files / list_name).write_bytes(content)
+            os.utime(self.files / list_name, (changed, changed))
 
     def add_source(self, name: str, version: str, tar: bytes) -> None:
         """What a package is made of, in place of others of its name where it is newer."""

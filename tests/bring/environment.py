@@ -14,12 +14,23 @@ import shutil
 import ssl
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.bring.archive import Archive, whole
 from tests.bring.shortage import ShortageError
 
-EXTRAS = {"run": (), "dev": ("dev",), "bench": ("dev", "bench")}
+TOOLS = "tools"
+"""What make and the tests use beside the product, in the versions and with the hashes of `LOCKED`."""
+LOCKED = Path("tests", "tools.txt")
+DEVELOPMENT = ("dashboards", "kubernetes", TOOLS)
+EXTRAS = {
+    "run": (),
+    "dev": DEVELOPMENT,
+    "bench": (*DEVELOPMENT, "bench"),
+    "mutate": (*DEVELOPMENT, "mutate"),
+}
+"""The extras of the project that each purpose needs, and whether the tools."""
 WHEELS = Path("/usr/share/python-wheels")
 """Where Debian keeps the pip that its venv module would copy."""
 
@@ -47,7 +58,7 @@ class Environment:
         if not usable:
             note = self._make()
         wanted = sorted({*EXTRAS[purpose], *note["extras"]})
-        if note["project"] == self._project() and set(wanted) == set(note["extras"]):
+        if note["project"] == self._project(wanted) and set(wanted) == set(note["extras"]):
             return
         self._install(note, wanted)
 
@@ -125,35 +136,32 @@ class Environment:
             ) from None
 
     def _install(self, note: dict, extras: list[str]) -> None:
-        print(f"setting up .venv{' for development' if 'dev' in extras else ''} ...", flush=True)
+        print(f"setting up .venv{' for development' if TOOLS in extras else ''} ...", flush=True)
         self._note.unlink()  # until pip is through, nobody knows what is there
-        target = ".[" + ",".join(extras) + "]" if extras else "."
-        failed = self._run(
-            str(self._python),
-            "-I",
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-input",
-            "-e",
-            target,
-        )
+        chosen = ",".join(each for each in extras if each != TOOLS)
+        failed = self._pip("--require-hashes", "-r", str(LOCKED)) if TOOLS in extras else []
+        failed = failed or self._pip("-e", f".[{chosen}]" if chosen else ".")
         if failed:
-            self._write(note)  # pip changes nothing when it fails: what was complete still is
+            self._write(note)  # pip changes nothing when it fails: what was complete still works
             print("\n".join(failed), file=sys.stderr)
             raise ShortageError(
                 "pip could not set up .venv (its words are above). It needs a network or a mirror, named in pip's own "
                 "settings (pip.conf, PIP_INDEX_URL, HTTPS_PROXY); then run make again"
             )
-        self._write({**note, "extras": extras, "project": self._project()})
+        self._write({**note, "extras": extras, "project": self._project(extras)})
+
+    def _pip(self, *what: str) -> list[str]:
+        """What pip said if it could not install this; nothing if it could."""
+        options = ("--quiet", "--disable-pip-version-check", "--no-input")
+        return self._run(str(self._python), "-I", "-m", "pip", "install", *options, *what)
 
     def _write(self, note: dict) -> None:
         write(self._note, json.dumps(note, indent=1) + "\n")
 
-    def _project(self) -> str:
-        return hashlib.sha256((self._root / "pyproject.toml").read_bytes()).hexdigest()
+    def _project(self, extras: Iterable[str]) -> str:
+        """What the environment was made from: when it changes, so must the environment."""
+        files = [Path("pyproject.toml"), *([LOCKED] if TOOLS in extras else [])]
+        return hashlib.sha256(b"".join((self._root / each).read_bytes() for each in files)).hexdigest()
 
     def _run(self, *command: str) -> list[str]:
         """What a command that failed said, without the lines of a traceback; nothing if it did not fail."""

@@ -23,6 +23,7 @@ from tests.bring.command import main
 from tests.bring.conftest import Mirror
 
 PROJECT = "[project]\nname = 'tiny'\n"
+TOOLS = ["--require-hashes", "tests/tools.txt"]
 PIP = """
 import os, pathlib, shutil, sys, sysconfig
 site = pathlib.Path(sysconfig.get_path("purelib"))
@@ -38,7 +39,7 @@ else:
     assert (elsewhere, os.environ["PIP_USER"]) == ([], "0")
     (site / "tiny.py").write_text("here = True")
     with open("asked", "a") as file:
-        file.write(what + "\\n")
+        file.write("--require-hashes " * ("--require-hashes" in sys.argv) + what + "\\n")
 """
 
 
@@ -62,12 +63,14 @@ class Checkout:
         self.note = self.venv / "complete.json"
         root.mkdir()
         (root / "pyproject.toml").write_text(PROJECT)
+        (root / "tests").mkdir()
+        (root / "tests" / "tools.txt").write_text("tool==1 --hash=sha256:00\n")
 
     def provide(self, purpose: str = "run", *named: str) -> int:
         return main(["environment", purpose, *named], self.root)
 
     def works(self) -> bool:
-        command = [self.venv / "bin" / "python", "-c", "import tiny, pip; print(tiny.here)"]
+        command = [str(self.venv / "bin" / "python"), "-c", "import tiny, pip; print(tiny.here)"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.stdout == "True\n"
 
@@ -113,7 +116,7 @@ def test_what_more_is_asked_for_is_added_and_what_is_there_stays(made: Checkout)
     assert made.provide("dev") == 0
     assert made.provide("run") == 0
     assert made.provide("bench") == 0
-    assert made.asked() == [".", ".[dev]", ".[bench,dev]"]
+    assert made.asked() == [".", *TOOLS, ".[dashboards,kubernetes]", *TOOLS, ".[bench,dashboards,kubernetes]"]
     assert mark.exists()
 
 
@@ -123,6 +126,16 @@ def test_another_project_file_is_installed_anew(made: Checkout) -> None:
     assert made.provide() == 0
     assert made.asked() == [".", "."]
     assert mark.exists()
+
+
+def test_other_tools_are_installed_where_there_are_tools_and_nowhere_else(made: Checkout) -> None:
+    (made.root / "tests" / "tools.txt").write_text("tool==2 --hash=sha256:01\n")
+    assert made.provide() == 0
+    assert made.asked() == ["."]
+    assert made.provide("dev") == 0
+    (made.root / "tests" / "tools.txt").write_text("tool==3 --hash=sha256:02\n")
+    assert made.provide("dev") == 0
+    assert made.asked()[-3:] == [*TOOLS, ".[dashboards,kubernetes]"] == made.asked()[1:4]
 
 
 def interrupted(checkout: Checkout) -> None:

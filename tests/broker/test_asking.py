@@ -42,7 +42,7 @@ def test_what_the_broker_could_not_read_is_told_apart_from_a_broker_that_failed(
         client.variables(100, STARTED)
     assert not isinstance(gone.value, BrokerError)
     assert not isinstance(another.value, BrokerError)
-    assert "the broker was told" in explained(another.value)
+    assert "the broker got the error" in explained(another.value)
 
 
 def test_an_absent_broker_is_named_with_its_remedy(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_an_absent_broker_is_named_with_its_remedy(tmp_path: Path) -> None:
         client.power_reading()
 
 
-def answering(path: Path, reply: Callable[[socket.socket], None]):
+def answering(path: Path, reply: Callable[[socket.socket], object]):
     """A server that takes one connection after the other and does with it what a test wants."""
 
     def work(listener: socket.socket) -> None:

@@ -75,7 +75,7 @@ def test_a_key_whose_change_needs_a_restart_is_told_and_the_others_are_not() -> 
 def test_a_document_without_a_place_for_the_keys_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.md").write_text("nothing")
     assert cli.main(["render", "configuration", "--out", str(tmp_path / "a.md")]) == 2
-    assert "has no place for the keys; a line <!-- keys: made by" in capsys.readouterr().err
+    assert "has no place for the keys; mark it with a line <!-- keys: made by" in capsys.readouterr().err
     assert (tmp_path / "a.md").read_text() == "nothing"
     assert cli.main(["render", "config-file"]) == 0
     assert capsys.readouterr().out == reference.default_file()

@@ -34,8 +34,9 @@ class RunningDaemon:
         environment: dict[str, str] | None = None,
         module: str = "agent.cli",
         plan: dict[str, object] | None = None,
+        root: Path = ROOT,
     ) -> None:
-        """`plan` is what a module other than the command line's own is told before."""
+        """`plan` is what a module other than the command line's own is told before. `root` has the product."""
         self.log = log
         told = [] if plan is None else [json.dumps(plan)]
         with log.open("w") as file:
@@ -43,7 +44,7 @@ class RunningDaemon:
                 [sys.executable, "-m", module, *told, "run", "--web.listen-address", "127.0.0.1:0", *arguments],
                 stderr=file,
                 stdin=subprocess.DEVNULL,
-                cwd=ROOT,
+                cwd=root,
                 env={**os.environ, **(environment or {})},
             )
         self.url = ""

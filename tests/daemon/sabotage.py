@@ -43,7 +43,7 @@ def refuse_threads(seconds: float) -> None:
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    threading.Thread.start = refused  # type: ignore[method-assign]
+    threading.Thread.start = refused  # type: ignore[method-assign, assignment]
 
 
 def obey(plan: dict[str, Any]) -> None:

@@ -39,13 +39,14 @@ class Run:
         self.store = AlertStateStore(folder, source, self.files)  # type: ignore[arg-type]
         self.engine = RuleEngine(ruleset(RULES), (), later(begin), lambda: 0.0)
         self.second = begin
+        self.told: frozenset[str] = frozenset()
         self._node = Node()
 
     def play(self, seconds: int, up: Callable[[int], float]) -> Run:
         for second in range(self.second, self.second + seconds):
             now = self.files.now = second
             done = self.engine.round(self._node.snapshot({UP: up(now)}, later(now)), later(now))
-            self.store.after(self.engine, done, later(now), frozenset())
+            self.store.after(self.engine, done, later(now), self.told)
         self.second += seconds
         return self
 
@@ -85,15 +86,36 @@ def test_a_later_run_goes_on_where_it_was(written: Path) -> None:
     run = Run(written, begin=130)
     loaded = run.store.load(run.engine, at(run))
     assert (run.phases, loaded.lost, set(loaded.told)) == ([Phase.FIRING], (), {"http://am"})
+    assert len(run.engine.windows) > 0
+
+
+def test_windows_are_taken_up_without_any_alert_too(tmp_path: Path) -> None:
+    run = Run(tmp_path).play(100, lambda _: 1.0)
+    run.store.close(run.engine, at(run), frozenset())
+    assert list(run.files.content) == ["windows.state"]
+    (tmp_path / "windows.state").write_bytes(run.files.content["windows.state"])
+    again = Run(tmp_path, begin=130)
+    assert again.store.load(again.engine, at(again)) == ((), frozenset())
+    assert len(again.engine.windows) > 0
+
+
+def test_receivers_that_have_now_been_told_are_written_down_without_any_other_change(tmp_path: Path) -> None:
+    run = Run(tmp_path).play(100, lambda _: 0.0)
+    run.files.times.clear()
+    run.told = frozenset({"http://am"})
+    run.play(20, lambda _: 0.0)
+    assert len(run.files.times["alerts.state"]) == 1
+    assert set(alert_state.decode(run.files.content["alerts.state"]).told) == {"http://am"}
 
 
 def test_alerts_of_a_drill_are_not_those_of_the_node(written: Path) -> None:
     run = Run(written, source="synthetic straggler", begin=130)
     loaded = run.store.load(run.engine, at(run))
-    assert (run.phases, loaded.lost, loaded.told) == ([], (), frozenset())
+    assert (run.phases, loaded.lost, loaded.told, len(run.engine.windows)) == ([], (), frozenset(), 0)
 
 
 def test_after_a_long_time_alerts_begin_anew_and_those_that_fired_are_told_to_end(written: Path) -> None:
     run = Run(written, begin=int(130 + alert_state.OUTAGE_TOLERANCE_SECONDS))
     loaded = run.store.load(run.engine, at(run))
     assert (run.phases, [alert.rule for alert in loaded.lost]) == ([], ["Down"])
+    assert (set(loaded.told), len(run.engine.windows)) == ({"http://am"}, 0)

@@ -9,6 +9,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -53,7 +54,7 @@ def test_a_real_prometheus_scrapes_it_and_gpu_presence_can_be_queried(start, tmp
         f"--web.listen-address=127.0.0.1:{port}",
     ]  # fmt: skip
 
-    def query(expression: str) -> list[dict[str, object]]:
+    def query(expression: str) -> list[dict[str, Any]]:
         text = fetch(f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
         return json.loads(text)["data"]["result"]
 

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from tests.servers import ended
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def coldplate(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+def coldplate(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "agent.cli", *arguments],
         capture_output=True,
@@ -64,7 +65,7 @@ def test_the_first_lines_say_what_is_sampled_and_that_it_is_synthetic(start) -> 
 
 def test_the_faults_of_a_demonstration_are_announced(start) -> None:
     lines = start("--scenario", "straggler").log.read_text().splitlines()
-    assert re.search(r'msg="to come: straggler of GPU 5 begins at \d\d:\d\d:\d\d UTC, in 120 s"', lines[1])
+    assert re.search(r'msg="scheduled fault: straggler of GPU 5 begins at \d\d:\d\d:\d\d UTC, in 120 s"', lines[1])
 
 
 def test_without_a_gpu_the_real_host_is_sampled_and_the_absence_is_told(start) -> None:
@@ -89,7 +90,7 @@ def test_a_reload_takes_effect_and_a_bad_file_keeps_the_running_configuration(st
     daemon.process.send_signal(signal.SIGHUP)
     daemon.until("a failed reload", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 0, 5)
     assert daemon.family("coldplate_sampling_interval_seconds", "lane")["slow"] == 3
-    assert "sampling.slow: 'soon' is no duration" in daemon.log.read_text()
+    assert "sampling.slow: 'soon' is not a duration" in daemon.log.read_text()
     path.write_text("backends: {devices: none}\n")
     daemon.process.send_signal(signal.SIGHUP)
     daemon.until("a good reload", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 1, 5)
@@ -191,7 +192,7 @@ def test_the_worker_runs_our_code_wherever_the_agent_is_started(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("web: {telemetry_path: /-/ready}", "/-/ready has another use"),
+        ("web: {telemetry_path: /-/ready}", "/-/ready is reserved"),
         ("backends: {devices: synthetic, scenario: nosuch}", "nosuch"),
         ("backends: {redfish: {url: 'ftp://x'}}", "backends.redfish"),
     ],
@@ -219,8 +220,8 @@ def test_json_logs_are_json(start) -> None:
         (["run", "--config.file", "/nowhere.yaml"], "/nowhere.yaml: cannot be read: No such file or directory"),
         (["run", "--scenario", "stragler"], "straggler"),
         (["run", "--backend", "nvml", "--scenario", "idle"], "--scenario needs --backend synthetic"),
-        (["run", "--path.sysfs", "/nowhere"], "--path.sysfs: /nowhere is no directory"),
-        (["run", "--web.listen-address", "nonsense"], "'nonsense' is no address"),
+        (["run", "--path.sysfs", "/nowhere"], "--path.sysfs: /nowhere is not a directory"),
+        (["run", "--web.listen-address", "nonsense"], "'nonsense' is not an address"),
         (["run", "--backend", "none", "--web.telemetry-path", "metrics"], "must begin with '/'"),
         (["run", "--bakend", "nvml"], "coldplate run: unknown option '--bakend'; did you mean '--backend'?"),
         (["once", "--backend", "none", "--textfile", "/nowhere/x.prom"], "--textfile: /nowhere/x.prom"),

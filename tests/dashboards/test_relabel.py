@@ -79,11 +79,11 @@ def test_boards_open_with_the_data_source_that_is_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--label", "instance"], "--label: 'instance' must be OURS=YOURS with a label's name, such as instance=host"),
+        (["--label", "instance"], "--label: 'instance' must be OURS=YOURS with a label name, such as instance=host"),
         (["--label", "instance=a-b"], "--label: 'instance=a-b' must be OURS=YOURS"),
-        (["--label", "gpu=x"], "--label: 'gpu' cannot be renamed; ours is one of cluster, instance, rack, job_id"),
+        (["--label", "gpu=x"], "--label: 'gpu' cannot be renamed; use one of cluster, instance, rack, job_id"),
         (["--label", "rack=a", "--label", "rack=b"], "--label: rack has two new names, a and b; give one"),
-        (["--prefix", "9a"], "--prefix: '9a' cannot begin a metric's name; use letters, digits and _"),
+        (["--prefix", "9a"], "--prefix: '9a' cannot start a metric name; use letters, digits and _"),
     ],
 )
 def test_mistakes_are_told_in_one_line(
@@ -97,7 +97,7 @@ def test_mistakes_are_told_in_one_line(
 def test_a_file_in_the_place_of_the_directory_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "out").write_text("mine")
     assert render(tmp_path / "out") == 2
-    assert "is no directory; name one" in capsys.readouterr().err
+    assert "is not a directory; name one" in capsys.readouterr().err
 
 
 def test_the_directory_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,4 +109,4 @@ def test_the_directory_must_be_given(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_options_of_dashboards_are_refused_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["render", "metrics", "--prefix", "x_"]) == 2
-    assert "--datasource, --label and --prefix are for dashboards alone" in capsys.readouterr().err
+    assert "--datasource, --label and --prefix apply to dashboards only" in capsys.readouterr().err

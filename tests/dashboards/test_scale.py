@@ -17,8 +17,8 @@ import yaml
 
 from dashboards.rulebook import FLEET, recorded
 from tests.dashboards.conftest import filled, load
-from tests.dashboards.rig import Server, free_ports
-from tests.servers import need
+from tests.dashboards.rig import Server
+from tests.servers import free_ports, need
 
 NODES, GPUS, RACKS = 1000, 8, 250
 STEP, HOUR = 30, 3600

@@ -21,7 +21,7 @@ SERIES = {
     'coldplate_gpu_throttle_seconds_total{gpu="1",reason="hw_power_brake"}': "0+3x8",
     'coldplate_gpu_throttle_seconds_total{gpu="1",reason="gpu_idle"}': "0+15x8",
 }
-ANSWERS = {
+ANSWERS: dict[str, dict[str, float]] = {
     BREACH: {
         '{rack="rises"}': 300,
         '{rack="over"}': 0,

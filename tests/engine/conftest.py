@@ -10,6 +10,7 @@ import pytest
 from agent.model import Gpu, Instant, Kind, Lane, Metric, Reading, Series, Snapshot, Unit
 from alerts import rulefile
 from alerts.engine import Ruleset
+from tests.frames import snapshot_of
 
 START = Instant(1_000.0, 1_700_000_000.0)
 
@@ -29,7 +30,7 @@ class Node:
 
     def snapshot(self, values: Mapping[tuple[str, str], float], at: Instant) -> Snapshot:
         self._sequence += 1
-        return Snapshot(self._sequence, at, tuple(self.reading(*key, value) for key, value in values.items()))
+        return snapshot_of(self._sequence, at, tuple(self.reading(*key, value) for key, value in values.items()))
 
 
 def later(seconds: float, clock_step: float = 0.0) -> Instant:

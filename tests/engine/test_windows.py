@@ -15,6 +15,7 @@ from alerts.promql.storage import OutOfOrderError
 from alerts.windows import Needs, Windows
 from alerts.windows.store import SERIES_BYTES
 from tests.engine.conftest import START, Node, ruleset
+from tests.frames import frame_of
 
 TARGET = (("instance", "n:19400"), ("job", "coldplate"))
 QUERIES = (
@@ -56,7 +57,7 @@ def test_a_query_sees_in_the_windows_what_it_would_see_in_a_store_that_keeps_eve
         at += dice.choice([1.0, 1.0, 1.0, 1.013, 2.0, 7.0])
         there = [(name, gpu) for name in "ab" for gpu in "012" if dice.random() < 0.93]
         readings = [node.reading(name, gpu, float(dice.randrange(9))) for name, gpu in there]
-        kept.take(readings, at)
+        kept.take([frame_of(readings)], at)
         now = set()
         for reading in readings:
             labels = make_labels({**dict(reading.series.all_labels), **dict(TARGET)}, reading.metric.name)
@@ -71,14 +72,14 @@ def test_a_query_sees_in_the_windows_what_it_would_see_in_a_store_that_keeps_eve
 
 def test_only_what_a_rule_reads_is_kept(node: Node) -> None:
     kept = windows(rules_of("a{gpu='1'}", "rate(b[1m])"))
-    kept.take([node.reading(name, gpu, 1.0) for name in "abc" for gpu in "01"], START.wall)
+    kept.take([frame_of([node.reading(name, gpu, 1.0) for name in "abc" for gpu in "01"])], START.wall)
     assert names(kept) == {"a/1", "b/0", "b/1"}
 
 
 def test_a_series_that_only_its_newest_sample_is_read_of_keeps_one(node: Node) -> None:
     kept = windows(rules_of("a", "rate(b[10s])"))
     for second in range(400):
-        kept.take([node.reading("a", "0", 1.0), node.reading("b", "0", 1.0)], START.wall + second)
+        kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("b", "0", 1.0)])], START.wall + second)
     lengths = {dict(labels)["__name__"]: len(times) for labels, times, _ in kept.select((), 0.0, math.inf)}
     assert lengths["a"] == 1
     assert 10 <= lengths["b"] < 100
@@ -86,19 +87,19 @@ def test_a_series_that_only_its_newest_sample_is_read_of_keeps_one(node: Node) -
 
 def test_a_series_ends_the_moment_that_it_leaves_the_snapshot_and_may_come_back(node: Node) -> None:
     kept = windows(rules_of("a"))
-    kept.take([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)], START.wall)
-    kept.take([node.reading("a", "1", 2.0)], START.wall + 1)
+    kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)])], START.wall)
+    kept.take([frame_of([node.reading("a", "1", 2.0)])], START.wall + 1)
     values = {dict(labels)["gpu"]: value for labels, _, value in kept.newest((), 0.0, math.inf)}
     assert is_stale(values["0"]) and values["1"] == 2.0
-    kept.take([node.reading("a", "0", 3.0), node.reading("a", "1", 3.0)], START.wall + 2)
+    kept.take([frame_of([node.reading("a", "0", 3.0), node.reading("a", "1", 3.0)])], START.wall + 2)
     assert {value for _, _, value in kept.newest((), 0.0, math.inf)} == {3.0}
 
 
 def test_series_that_ended_are_forgotten_when_nobody_can_look_back_at_them(node: Node) -> None:
     kept = windows(rules_of("rate(a[1m])"))
-    kept.take([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)], START.wall)
+    kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)])], START.wall)
     for second in range(1, 400):
-        kept.take([node.reading("a", "1", 1.0)], START.wall + second)
+        kept.take([frame_of([node.reading("a", "1", 1.0)])], START.wall + second)
         if second < 360:
             assert len(kept) == 2
     assert names(kept) == {"a/1"}
@@ -107,16 +108,16 @@ def test_series_that_ended_are_forgotten_when_nobody_can_look_back_at_them(node:
 def test_what_does_not_fit_is_left_out_and_counted_and_what_is_there_stays(node: Node) -> None:
     kept = windows(rules_of("a"), capacity=3 * (SERIES_BYTES + 18))
     readings = [node.reading("a", str(gpu), 1.0) for gpu in range(5)]
-    kept.take(readings, START.wall)
-    kept.take(readings, START.wall + 1)
+    kept.take([frame_of(readings)], START.wall)
+    kept.take([frame_of(readings)], START.wall + 1)
     assert (len(kept), kept.dropped) == (3, 4)
 
 
 def test_room_that_becomes_free_is_given_to_those_who_wait(node: Node) -> None:
     kept = windows(rules_of("a"), capacity=SERIES_BYTES + 18)
-    kept.take([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)], START.wall)
+    kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)])], START.wall)
     for second in range(1, 340):
-        kept.take([node.reading("a", "1", 1.0)], START.wall + second)
+        kept.take([frame_of([node.reading("a", "1", 1.0)])], START.wall + second)
     assert names(kept) == {"a/1"}
     assert kept.dropped < 340
 
@@ -124,12 +125,12 @@ def test_room_that_becomes_free_is_given_to_those_who_wait(node: Node) -> None:
 def test_a_reload_keeps_the_history_that_is_still_read_and_drops_the_rest(node: Node) -> None:
     kept = windows(rules_of("rate(a[1m])", "b"))
     for second in range(60):
-        kept.take([node.reading("a", "0", second), node.reading("b", "0", 1.0)], START.wall + second)
+        kept.take([frame_of([node.reading("a", "0", second), node.reading("b", "0", 1.0)])], START.wall + second)
     kept.rewire(Needs(ruleset(rules_of("increase(a[50s])", "c")).groups), 1.0)
     assert names(kept) == {"a/0"}
     (window,) = kept.select((), 0.0, math.inf)
     assert len(window[1]) == 60
-    kept.take([node.reading("a", "0", 60), node.reading("c", "0", 1.0)], START.wall + 60)
+    kept.take([frame_of([node.reading("a", "0", 60), node.reading("c", "0", 1.0)])], START.wall + 60)
     assert names(kept) == {"a/0", "c/0"}
 
 
@@ -148,7 +149,7 @@ def test_what_rules_write_is_kept_only_where_a_rule_reads_it() -> None:
 def test_a_reading_given_twice_counts_once(node: Node) -> None:
     kept = windows(rules_of("rate(a[1m])"))
     twice: list[Reading] = [node.reading("a", "0", 1.0), node.reading("a", "0", 2.0)]
-    kept.take(twice, START.wall)
+    kept.take([frame_of(twice)], START.wall)
     assert [list(values) for _, _, values in kept.select((), 0.0, math.inf)] == [[1.0]]
 
 
@@ -174,7 +175,7 @@ def test_a_query_whose_text_a_template_makes_sees_what_it_would_see_in_a_store_t
     found = []
     for second in range(60):
         readings = [node.reading(name, gpu, float(second)) for name in "ab" for gpu in "012"]
-        kept.take([*readings, node.reading("c", "1", 1.0)], START.wall + second)
+        kept.take([frame_of([*readings, node.reading("c", "1", 1.0)])], START.wall + second)
         for reading in (*readings, node.reading("c", "1", 1.0)):
             labels = make_labels(dict(reading.series.all_labels), reading.series.metric.name)
             everything.append(labels, START.wall + second, reading.value)
@@ -191,8 +192,8 @@ def test_a_query_whose_text_a_template_makes_sees_what_it_would_see_in_a_store_t
 def test_a_name_that_only_an_evaluation_knows_is_told_when_the_file_is_read() -> None:
     (file,) = ruleset("{alert: A, expr: up, annotations: {t: '{{ query $labels.question }}'}}").files
     (warning,) = map(str, file.warnings)
-    assert "annotation 't': template: query '...': the metric's name is known when the alert fires only" in warning
+    assert "annotation 't': template: query '...': the metric name is known only when the alert fires" in warning
     (file,) = ruleset("""{alert: A, expr: up, labels: {t: '{{ query (printf "a[%s]" $labels.w) }}'}}""").files
-    assert "query 'a[...]': what it reads is known when the alert fires only" in str(file.warnings)
+    assert "query 'a[...]': what it reads is known only when the alert fires" in str(file.warnings)
     (file,) = ruleset("""{alert: A, expr: up, labels: {t: '{{ query (printf "a{b=%q}" $labels.w) }}'}}""").files
     assert file.warnings == ()

@@ -36,6 +36,7 @@ from agent.model import (
 from exporters.deferred import Answer
 from exporters.http_messages import Request, Response
 from exporters.server import HttpServer
+from tests.frames import snapshot_of
 from tests.servers import need
 
 GPU = Gpu("0", "GPU-5b7e1c1a-0000-4000-8000-000000000000")
@@ -64,7 +65,7 @@ def full_snapshot() -> Snapshot:
         BackendReport("nvml", Outcome.OK, 0.0021, gaps=(gap,), calls=40),
         BackendReport("infiniband", Outcome.ABSENT, 0.0001, detail="no /sys/class/infiniband"),
     )
-    return Snapshot(7, Instant(100.0, 1_700_000_000.0), one_of_each_row(), reports)
+    return snapshot_of(7, Instant(100.0, 1_700_000_000.0), one_of_each_row(), reports)
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,10 @@ from agent.model import Snapshot
 from exporters.collector import SnapshotCollector, write_textfile
 from exporters.encoder import Encoder, Format
 
-GENERATE = {Format.TEXT: generate_latest, Format.OPENMETRICS: generate_openmetrics}
+GENERATE: dict[Format, Callable[[CollectorRegistry], bytes]] = {
+    Format.TEXT: generate_latest,
+    Format.OPENMETRICS: generate_openmetrics,
+}
 PARSE = {Format.TEXT: parse_text, Format.OPENMETRICS: parse_openmetrics}
 
 

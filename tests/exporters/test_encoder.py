@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,6 +33,7 @@ from agent.model import (
 )
 from exporters.encoder import Encoder, Format
 from exporters.families import openmetrics_kinds
+from tests.frames import snapshot_of
 
 PARSERS = {Format.TEXT: parse_text, Format.OPENMETRICS: parse_openmetrics}
 AGE = "coldplate_sample_age_seconds"
@@ -40,8 +42,8 @@ GPU = Gpu("0", "GPU-0")
 Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
-def snapshot_of(*readings: Reading) -> Snapshot:
-    return Snapshot(1, Instant(0.0, 0.0), readings)
+def holding(*readings: Reading) -> Snapshot:
+    return snapshot_of(1, Instant(0.0, 0.0), readings)
 
 
 def made(name: str, kind: Kind = Kind.GAUGE, entity: type = Gpu, help: str = "Help.", unit: Unit = Unit.NONE) -> Metric:
@@ -73,11 +75,11 @@ def held(snapshot: Snapshot, age: float = 0.25) -> dict[Sample, float]:
     return expected
 
 
-label_values = st.text(st.characters(exclude_categories=("Cs",)), max_size=8) | st.sampled_from(
+label_values = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
     ['"', "\\", "\n", "\\n", '\\"', "}", "{", ",", "=", " ", "%s", "%", "100 %", "é", "#", " # ", "\r", '",a="']
 )
 gpus = st.builds(Gpu, st.integers(0, 15).map(str), label_values)
-ENTITIES = {
+ENTITIES: dict[type, st.SearchStrategy[Any]] = {
     Node: st.just(Node()),
     Gpu: gpus,
     NvLink: st.builds(NvLink, gpus, st.integers(0, 17)),
@@ -101,7 +103,7 @@ def readings(draw: st.DrawFn) -> Reading:
 
 
 snapshots = st.builds(
-    lambda held: Snapshot(1, Instant(0.0, 0.0), tuple(held)),
+    lambda held: snapshot_of(1, Instant(0.0, 0.0), tuple(held)),
     st.lists(readings(), max_size=8),
 )
 
@@ -130,7 +132,7 @@ def test_the_page_does_not_depend_on_the_order_of_the_readings(snapshot: Snapsho
     distinct = list({reading.series: reading for reading in snapshot.readings}.values())
     shuffled = list(distinct)
     turned.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis's Random
-    assert render(snapshot_of(*distinct), Format.TEXT) == render(snapshot_of(*shuffled), Format.TEXT)
+    assert render(holding(*distinct), Format.TEXT) == render(holding(*shuffled), Format.TEXT)
 
 
 @pytest.mark.parametrize("fmt", Format)
@@ -178,7 +180,7 @@ def test_an_openmetrics_family_name_that_is_taken_falls_back_to_the_whole_name()
         ("b_info", "unknown"),
         ("DCGM_FI_DEV_X", "unknown"),
     ]
-    snapshot = snapshot_of(*(Reading(Series(row, GPU), 1) for row in rows))
+    snapshot = holding(*(Reading(Series(row, GPU), 1) for row in rows))
     assert samples(render(snapshot, Format.OPENMETRICS), Format.OPENMETRICS) == held(snapshot)
 
 
@@ -189,7 +191,7 @@ def test_rows_made_at_run_time_follow_the_known_rows_of_their_entity_by_name() -
         Reading(Series(made("coldplate_aa", entity=Gpu), GPU), 1),
         Reading(Series(catalogue.metric("coldplate_gpu_up"), GPU), 1),
     ]
-    page = render(snapshot_of(*readings), Format.TEXT)
+    page = render(holding(*readings), Format.TEXT)
     order = [line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")]
     assert order == ["coldplate_gpu_up", "coldplate_aa", "coldplate_zz", AGE, "coldplate_build_info"]
 
@@ -197,15 +199,15 @@ def test_rows_made_at_run_time_follow_the_known_rows_of_their_entity_by_name() -
 def test_two_rows_of_one_name_share_one_family() -> None:
     first, second = made("coldplate_twin", help="First."), made("coldplate_twin", help="Second.")
     readings = (Reading(Series(first, GPU), 1), Reading(Series(second, Gpu("1", "GPU-1")), 2))
-    page = render(snapshot_of(*readings), Format.TEXT)
+    page = render(holding(*readings), Format.TEXT)
     assert page.count("# TYPE coldplate_twin") == 1
     assert page.count("# HELP coldplate_twin First.") == 1
-    assert samples(page, Format.TEXT) == held(snapshot_of(*readings))
+    assert samples(page, Format.TEXT) == held(holding(*readings))
 
 
 def test_gpu_10_stands_after_gpu_9() -> None:
     row = catalogue.metric("coldplate_gpu_up")
-    page = render(snapshot_of(*(Reading(Series(row, Gpu(str(n), f"GPU-{n}")), 1) for n in (10, 9, 2))), Format.TEXT)
+    page = render(holding(*(Reading(Series(row, Gpu(str(n), f"GPU-{n}")), 1) for n in (10, 9, 2))), Format.TEXT)
     lines = [line for line in page.splitlines() if line.startswith("coldplate_gpu_up")]
     assert [line.split('"')[1] for line in lines] == ["2", "9", "10"]
 
@@ -213,26 +215,24 @@ def test_gpu_10_stands_after_gpu_9() -> None:
 def test_a_series_that_appears_twice_is_shown_once_with_its_first_value() -> None:
     row = catalogue.metric("coldplate_gpu_up")
     again = Series(row, Node(), GPU.labels)  # the same labels by another way
-    page = render(
-        snapshot_of(Reading(Series(row, GPU), 1), Reading(Series(row, GPU), 0), Reading(again, 0)), Format.TEXT
-    )
+    page = render(holding(Reading(Series(row, GPU), 1), Reading(Series(row, GPU), 0), Reading(again, 0)), Format.TEXT)
     assert samples(page, Format.TEXT) == {(AGE, frozenset()): 0.25, ("coldplate_gpu_up", frozenset(GPU.labels)): 1}
 
 
 def test_a_label_name_that_appears_twice_is_shown_once() -> None:
     series = Series(catalogue.metric("coldplate_gpu_up"), GPU, (("gpu", "other"), ("slot", "1")))
-    page = render(snapshot_of(Reading(series, 1)), Format.TEXT)
+    page = render(holding(Reading(series, 1)), Format.TEXT)
     assert 'coldplate_gpu_up{gpu="0",uuid="GPU-0",slot="1"} 1\n' in page
 
 
 def test_the_age_of_the_page_wins_over_one_in_the_snapshot() -> None:
     stale = Reading(Series(catalogue.metric(AGE), Node()), 9.0)
-    assert samples(render(snapshot_of(stale), Format.TEXT, 0.5), Format.TEXT) == {(AGE, frozenset()): 0.5}
+    assert samples(render(holding(stale), Format.TEXT, 0.5), Format.TEXT) == {(AGE, frozenset()): 0.5}
 
 
 def test_an_empty_snapshot_gives_a_page_with_the_age_alone() -> None:
     for fmt in Format:
-        assert samples(render(snapshot_of(), fmt), fmt) == {(AGE, frozenset()): 0.25}
+        assert samples(render(holding(), fmt), fmt) == {(AGE, frozenset()): 0.25}
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_an_empty_snapshot_gives_a_page_with_the_age_alone() -> None:
 def test_values_are_spelled_as_the_formats_want_them(fmt: Format, value: float, shown: str) -> None:
     row = catalogue.metric("coldplate_gpu_power_watts")
     other = Reading(Series(row, Gpu("1", "GPU-1")), 7)
-    page = render(snapshot_of(Reading(Series(row, GPU), value), other), fmt)
+    page = render(holding(Reading(Series(row, GPU), value), other), fmt)
     assert f'coldplate_gpu_power_watts{{gpu="0",uuid="GPU-0"}} {shown}\n' in page
     assert 'coldplate_gpu_power_watts{gpu="1",uuid="GPU-1"} 7' in page
     assert len(samples(page, fmt)) == 3
@@ -264,20 +264,20 @@ def test_values_are_spelled_as_the_formats_want_them(fmt: Format, value: float, 
 @pytest.mark.parametrize("fmt", Format)
 def test_help_is_escaped(fmt: Format) -> None:
     text = 'Back\\slash, "quotes", 100 % and\nnew lines.'
-    page = render(snapshot_of(Reading(Series(made("coldplate_odd", help=text), GPU), 1)), fmt)
+    page = render(holding(Reading(Series(made("coldplate_odd", help=text), GPU), 1)), fmt)
     assert {family.name: family.documentation for family in families(page, fmt)}["coldplate_odd"] == text
 
 
 def test_a_label_value_that_is_no_unicode_does_not_cost_the_page() -> None:
     series = Series(catalogue.metric("coldplate_gpu_up"), Gpu("0", "GPU-\udcff"))
-    assert 'uuid="GPU-?"' in render(snapshot_of(Reading(series, 1)), Format.TEXT)
+    assert 'uuid="GPU-?"' in render(holding(Reading(series, 1)), Format.TEXT)
 
 
 def test_the_encoder_remembers_no_series_that_is_gone() -> None:
     encoder = Encoder()
     row = catalogue.metric("coldplate_gpu_up")
     for number in range(50):
-        encoder.render(snapshot_of(Reading(Series(row, Gpu("0", f"GPU-{number}")), 1)), Format.TEXT, 0.0)
+        encoder.render(holding(Reading(Series(row, Gpu("0", f"GPU-{number}")), 1)), Format.TEXT, 0.0)
     assert encoder.cached == 2  # the GPU and the age
 
 
@@ -287,7 +287,7 @@ def test_a_family_has_another_head_when_a_neighbour_takes_its_name() -> None:
     neighbour = Reading(Series(made("a"), GPU), 1)
     encoder = Encoder()
     for readings in ((total,), (total, neighbour), (total,)):
-        snapshot = snapshot_of(*readings)
+        snapshot = holding(*readings)
         page = encoder.render(snapshot, Format.OPENMETRICS, 0.25).decode()
         assert page == render(snapshot, Format.OPENMETRICS)
         assert ("# TYPE a_total unknown" in page) is (neighbour in readings)
@@ -305,7 +305,7 @@ def test_a_page_is_made_in_bits_of_no_more_than_a_family(full_snapshot: Snapshot
 def test_new_values_of_the_same_series_are_shown() -> None:
     encoder, series = Encoder(), Series(catalogue.metric("coldplate_gpu_power_watts"), GPU)
     for value in (400.0, 401.5):
-        page = encoder.render(snapshot_of(Reading(series, value)), Format.TEXT, 0.0).decode()
+        page = encoder.render(holding(Reading(series, value)), Format.TEXT, 0.0).decode()
         assert samples(page, Format.TEXT)["coldplate_gpu_power_watts", frozenset(GPU.labels)] == value
 
 

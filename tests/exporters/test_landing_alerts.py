@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
-from agent.model import Alert, GroupReport, Instant, Phase, RuleHealth, RuleReport, Snapshot
+from agent.model import Alert, GroupReport, Instant, Phase, RuleHealth, RuleReport
 from alerts import packs
 from exporters.http_messages import Request
 from exporters.landing_alerts import MAX_ROWS
 from exporters.markup import TEXT_MAX
-from exporters.routes import RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
 from tests.asking import ask
 from tests.exporters.conftest import reading
+from tests.frames import snapshot_of
 
 NOW = 1_700_000_000.0
 
@@ -46,7 +49,7 @@ def page(
     """
     broken = RuleReport("Broken", True, "x", health=RuleHealth.FAILED, error="no")
     reports = (RuleReport("A", True, "x", alerts=alerts), RuleReport("r", False, "x"), *(broken,) * failed)
-    snapshot = Snapshot(1, Instant(100.0, NOW), (reading("coldplate_gpu_up", 1.0),) if gpu else ())
+    snapshot = snapshot_of(1, Instant(100.0, NOW), (reading("coldplate_gpu_up", 1.0),) if gpu else ())
     view = RouteContext(
         latest=lambda: snapshot if sampled else None,
         readiness=lambda: (True, "fresh"),
@@ -164,7 +167,7 @@ def test_the_page_stays_small_whatever_the_rules_do() -> None:
 
 def test_nothing_from_a_rule_becomes_markup() -> None:
     nasty = "<script>alert('x')</script>"
-    text = page(alert(nasty, summary=nasty, severity=nasty, gpu=nasty, **{nasty: nasty}))
+    text = page(alert(nasty, summary=nasty, severity=nasty, gpu=nasty, **cast("Any", {nasty: nasty})))
     assert "<script" not in text
     assert text.count("&lt;script&gt;") == 7, "banner, severity, alert, three times in its labels, summary"
 

@@ -27,9 +27,11 @@ from agent.model import (
     Snapshot,
 )
 from exporters.http_messages import Request
-from exporters.routes import RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
 from tests.asking import ask
 from tests.exporters.conftest import reading
+from tests.frames import frame_of, snapshot_of
 
 NOW = 1_700_000_000.0
 GPUS = [Gpu(str(number), f"GPU-{number:08x}") for number in range(8)]
@@ -86,7 +88,7 @@ def page(
     ready: tuple[bool, str] = (True, "fresh"),
     query: str = "",
 ) -> str:
-    snapshot = Snapshot(1, Instant(100.0, NOW), tuple(readings), reports)
+    snapshot = snapshot_of(1, Instant(100.0, NOW), tuple(readings), reports)
     view = RouteContext(
         latest=lambda: snapshot,
         readiness=lambda: ready,
@@ -147,7 +149,7 @@ def test_a_lost_gpu_makes_the_node_bad_and_stands_first_with_all_that_a_ticket_n
 
 def test_a_gpu_that_nobody_has_seen_is_missing_all_the_same() -> None:
     readings = [each for each in node() if each.entity != GPUS[7] and getattr(each.entity, "gpu", None) != GPUS[7]]
-    assert banner(page(readings)) == ("bad", "✖ Bad", ["7 of 8 GPUs are there"])
+    assert banner(page(readings)) == ("bad", "✖ Bad", ["7 of 8 GPUs are present"])
 
 
 @pytest.mark.parametrize(
@@ -177,10 +179,14 @@ def test_the_alerts_of_a_gpu_stand_in_its_row_with_their_runbooks() -> None:
 @pytest.mark.parametrize(
     ("reasons", "tone", "words"),
     [
-        (["hw_thermal_slowdown", "hw_slowdown"], "bad", ["the hardware halves its clocks: heat (hw_thermal_slowdown)"]),
-        (["hw_power_brake", "hw_slowdown"], "bad", ["the node's power supply brakes it (hw_power_brake)"]),
-        (["hw_slowdown"], "warn", ["the hardware slows it down: heat or power (hw_slowdown)"]),
-        (["sw_thermal_slowdown"], "warn", ["the driver lowers its clocks: heat (sw_thermal_slowdown)"]),
+        (
+            ["hw_thermal_slowdown", "hw_slowdown"],
+            "bad",
+            ["the hardware halves its clocks because of heat (hw_thermal_slowdown)"],
+        ),
+        (["hw_power_brake", "hw_slowdown"], "bad", ["power brake by the node's power supply (hw_power_brake)"]),
+        (["hw_slowdown"], "warn", ["the hardware slows it down because of heat or power (hw_slowdown)"]),
+        (["sw_thermal_slowdown"], "warn", ["the driver lowers its clocks because of heat (sw_thermal_slowdown)"]),
         (["sw_power_cap"], "good", []),
         (["gpu_idle"], "good", []),
         (["a_new_one"], "warn", ["a_new_one (a_new_one)"]),
@@ -208,14 +214,14 @@ def test_throttling_is_told_with_its_reason_and_only_what_is_not_normal_is_colou
 @pytest.mark.parametrize(
     ("values", "word", "text"),
     [
-        ({"utilization_ratio": 0.05}, "behind", "5% busy, while its job keeps another GPU 98% busy"),
-        ({"power_watts": 150.0}, "waits", "busy at 21% of its power limit: it waits for other GPUs"),
+        ({"utilization_ratio": 0.05}, "behind", "5% busy while another GPU of its job is 98% busy"),
+        ({"power_watts": 150.0}, "waits", "busy at 21% of its power limit: waiting for other GPUs"),
         ({"power_limit_watts": 500.0}, "power limit", "power limit set to 500 of 700 W"),
-        ({"temperature_margin_celsius": 4.0}, "hot", "4 °C from slowing itself down"),
+        ({"temperature_margin_celsius": 4.0}, "hot", "4 °C below its slowdown threshold"),
         ({"memory_temperature_celsius": 95.0}, "hot", "its memory is at 95 °C"),
-        ({"row_remap_pending": 1.0}, "memory", "a row remap waits for a reset of the GPU"),
-        ({"row_remap_failure": 1.0}, "memory", "a row remap failed: the GPU is to be replaced"),
-        ({"pcie_link_width": 8.0, "pcie_link_width_max": 16.0}, "PCIe", "PCIe with 8 of 16 lanes"),
+        ({"row_remap_pending": 1.0}, "memory", "a row remap is pending until a reset of the GPU"),
+        ({"row_remap_failure": 1.0}, "memory", "a row remap failed: the GPU must be replaced"),
+        ({"pcie_link_width": 8.0, "pcie_link_width_max": 16.0}, "PCIe", "PCIe runs with 8 of 16 lanes"),
     ],
 )
 def test_what_holds_a_gpu_back_is_told_in_its_row(values: dict[str, float], word: str, text: str) -> None:
@@ -250,7 +256,7 @@ def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_told() -> 
     ]
     text = page(node(troubled))
     _, row = bodies(text, "GPUs")[0]
-    for piece in ("18 of 19 up", "NVLink 18 down", "XID 74, 1 min ago", "the driver asks for gpu reset"):
+    for piece in ("18 of 19 up", "NVLink 18 down", "XID 74, 1 min ago", "the driver requests gpu reset"):
         assert piece in row
     assert "XID 13" not in row
     assert banner(text)[2] == ["reset: GPU 6", "link down: GPU 6", "XID: GPU 6"]
@@ -261,7 +267,7 @@ def test_old_data_and_a_source_that_cannot_be_read_are_told_first() -> None:
     text = page(node(), reports=(report,), ready=(False, "the last sample is 40 s old"))
     assert banner(text)[0] == "bad"
     assert banner(text)[2] == [
-        "what stands below is old: the last sample is 40 s old",
+        "stale data below: the last sample is 40 s old",
         "infiniband cannot be read: no answer",
     ]
 
@@ -319,8 +325,8 @@ def test_every_sign_of_trouble_is_a_word_too() -> None:
 
 def test_what_a_scrape_leaves_out_is_looked_at_all_the_same() -> None:
     """The overview is of the node, and a GPU that is lost is lost whatever the server asks for."""
-    whole = Snapshot(1, Instant(100.0, NOW), tuple(node(lost(3))))
-    scraped = replace(whole, readings=tuple(each for each in whole.readings if "power" in each.metric.name))
+    whole = snapshot_of(1, Instant(100.0, NOW), tuple(node(lost(3))))
+    scraped = replace(whole, frames=(frame_of(each for each in whole.readings if "power" in each.metric.name),))
     view = RouteContext(lambda: scraped, lambda: (True, ""), lambda: 100.0, "n", "1", whole=lambda: whole)
     text = ask(Routes(view), Request("GET", "/")).body.decode()
     assert banner(text)[2][0].startswith("7 of 8 GPUs answer, missing: GPU 3")
@@ -335,7 +341,7 @@ def test_the_page_reads_the_snapshot_once_whatever_is_asked_of_it() -> None:
     def latest() -> Snapshot:
         nonlocal count
         count += 1
-        return Snapshot(1, Instant(100.0, NOW), tuple(node()))
+        return snapshot_of(1, Instant(100.0, NOW), tuple(node()))
 
     view = RouteContext(latest=latest, readiness=lambda: (True, ""), clock=lambda: 100.0, node="n", version="1")
     site = Routes(replace(view))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from http import HTTPStatus
 from itertools import takewhile
+from typing import Any
 
 import pytest
 
@@ -33,11 +34,13 @@ from exporters import landing, snapshot_json
 from exporters.encoder import Encoder, Format
 from exporters.http_messages import Request
 from exporters.page import compressed
-from exporters.routes import RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
 from exporters.rule_selection import RuleSelection
 from exporters.rules_json import RulePrinter
 from tests.asking import ask
 from tests.exporters.conftest import reading
+from tests.frames import snapshot_of
 
 BIT = 256 * 1024
 """Bytes that take about a millisecond to make."""
@@ -47,7 +50,7 @@ BIT = 256 * 1024
 def snapshot() -> Snapshot:
     """72 GPUs with 18 links and a port each, and every label that a row may have: more than 20,000 series."""
     gpus = [Gpu(str(number), f"GPU-{number:08d}-0000-4000-8000-000000000000") for number in range(72)]
-    entities = {
+    entities: dict[type, list[Any]] = {
         Gpu: gpus,
         NvLink: [NvLink(gpu, link) for gpu in gpus for link in range(18)],
         IbPort: [IbPort(f"mlx5_{number}", "1") for number in range(72)],
@@ -60,7 +63,7 @@ def snapshot() -> Snapshot:
     )
     missing = catalogue.metric("coldplate_gpu_sm_active_ratio")
     gaps = tuple(Gap(missing, gpu, Reason.TIMEOUT, f"attempt {number}") for gpu in gpus for number in range(50))
-    return Snapshot(1, Instant(100.0, 1.7e9), readings, (BackendReport("nvml", Outcome.OK, 0.1, gaps=gaps),))
+    return snapshot_of(1, Instant(100.0, 1.7e9), readings, (BackendReport("nvml", Outcome.OK, 0.1, gaps=gaps),))
 
 
 def rule(number: int, alerts: int) -> RuleReport:
@@ -132,7 +135,7 @@ def test_the_overview_shows_the_worst_of_all(snapshot: Snapshot, shape: str) -> 
 
 def empty_bits(readings: Iterable[Reading], groups: tuple[GroupReport, ...]) -> int:
     """At how many places the overview can be put aside before the first word of it is there."""
-    snapshot = Snapshot(1, Instant(100.0, 1.7e9), tuple(readings))
+    snapshot = snapshot_of(1, Instant(100.0, 1.7e9), tuple(readings))
     facts = landing.Facts("n", "1", None, "/metrics", snapshot, 0, 0.5, (True, ""), groups)
     return sum(1 for _ in takewhile(lambda bit: not bit, landing.pieces(facts)))
 
@@ -162,13 +165,13 @@ def test_every_page_is_made_in_many_turns_and_the_metrics_come_first(snapshot: S
     slow = [site(Request("GET", path)) for path in ("/api/v1/rules", "/api/v1/snapshot", "/api/v1/alerts", "/")]
     metrics = site(Request("GET", "/metrics"))
     turns = 0
-    while metrics.response is None:  # type: ignore[union-attr]
+    while metrics.response is None:
         assert site.work()
         turns += 1
     assert 1 < turns < 20
-    assert [each.response for each in slow] == [None] * 4  # type: ignore[union-attr]
+    assert [each.response for each in slow] == [None] * 4
     while site.work():
         turns += 1
     assert turns > 100
-    assert {each.response.status for each in slow} == {HTTPStatus.OK}  # type: ignore[union-attr]
+    assert {each.response.status for each in slow} == {HTTPStatus.OK}
     assert ask(site, Request("GET", "/api/v1/rules")).status == HTTPStatus.OK

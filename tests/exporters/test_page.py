@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.model import Instant, Snapshot
+from agent.model import Instant
 from exporters.page import LIFETIME_SECONDS, PageCache, Rendering, age_of, compress, compressed
+from tests.frames import snapshot_of
 
 
 def rendering(kind: str = "metrics", detail: object = None, basis: tuple[object, ...] = (), **more: bool) -> Rendering:
@@ -87,6 +88,6 @@ def test_a_page_is_compressed_the_same_each_time(make: Callable[[bytes], bytes],
 
 
 def test_a_snapshot_from_the_future_has_no_negative_age() -> None:
-    snapshot = Snapshot(1, Instant(100.5, 0.0), ())
+    snapshot = snapshot_of(1, Instant(100.5, 0.0), ())
     assert age_of(snapshot, 100.0) == 0.0
     assert age_of(snapshot, 101.0004) == 0.5

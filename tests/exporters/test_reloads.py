@@ -97,5 +97,5 @@ def test_a_reload_that_cannot_be_begun_is_told(caplog: pytest.LogCaptureFixture)
 
     reloads = ReloadRequests(broken)
     for _ in range(2):
-        assert told(ask(reloads)) == (500, b"the reload could not be begun: no main thread\n")
+        assert told(ask(reloads)) == (500, b"the reload could not be started: no main thread\n")
     assert all(record.levelno == logging.ERROR for record in caplog.records)

@@ -7,12 +7,14 @@ import gc
 import gzip
 import hashlib
 import json
+import re
 import weakref
 from collections import UserDict
 from collections.abc import Callable, KeysView
 from dataclasses import replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -32,10 +34,14 @@ from agent.model import (
 )
 from exporters import landing_style
 from exporters.deferred import Deferred
+from exporters.endpoint import Endpoint
+from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request, Response
 from exporters.reloads import Begin
-from exporters.routes import RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
 from tests.asking import ask
+from tests.frames import frame_of, snapshot_of
 
 if TYPE_CHECKING:
     from conftest import FakeClock
@@ -108,7 +114,7 @@ def test_a_new_snapshot_is_shown_at_once_even_if_it_has_the_same_number(
     held = [full_snapshot]
     site = Routes(replace(view, latest=lambda: held[0]))
     before = get(site, path).body
-    held[0] = replace(full_snapshot, readings=full_snapshot.readings[:-1])
+    held[0] = replace(full_snapshot, frames=(frame_of(full_snapshot.readings[:-1]),))
     assert get(site, path).body != before
 
 
@@ -158,7 +164,7 @@ def test_what_nobody_asks_for_any_more_is_not_kept(view: RouteContext, clock: Fa
 
     def evaluated() -> GroupReport:
         alert = Alert("a", (), Phase.FIRING, 1.0, 0.0, annotations=Watched())
-        watched.append(weakref.ref(alert.annotations))
+        watched.append(weakref.ref(cast("Watched", alert.annotations)))
         return GroupReport("g", "f", 1.0, rules=(RuleReport("a", True, "x", alerts=(alert,)),))
 
     watched: list[weakref.ref[Watched]] = []
@@ -259,6 +265,21 @@ def test_a_wrong_method_is_told_the_right_ones(view: RouteContext, method: str, 
     assert (answer.status, header(answer, "Allow")) == (HTTPStatus.METHOD_NOT_ALLOWED, allow)
 
 
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda each: each.path)
+def test_every_endpoint_answers_and_is_documented(view: RouteContext, endpoint: Endpoint) -> None:
+    site = Routes(replace(view, rack=lambda: b"{}"))
+    assert ask(site, Request(endpoint.methods[0], endpoint.path)).status not in (404, 405)
+    table = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+    methods = ", ".join(each for each in endpoint.methods if each != "HEAD")
+    assert re.search(rf"(?m)^\| `{re.escape(endpoint.path)}`(, `.*`)? \| {methods} \|", table)
+
+
+def test_the_overview_lists_what_says_what_it_is(view: RouteContext) -> None:
+    page = get(Routes(view), "/").body.decode()
+    listed = re.findall(r'<li><a href="(.*?)">', page.partition('<ul class="pages">')[2])
+    assert listed == ["/metrics", *(each.path for each in ENDPOINTS if each.what)]
+
+
 def test_an_unknown_path_is_told_where_things_are(view: RouteContext) -> None:
     answer = get(Routes(view), "/favicon.ico")
     assert answer.status == 404
@@ -309,7 +330,7 @@ def test_the_landing_page_shows_zero_as_zero_and_absent_as_absent(view: RouteCon
         Reading(series["coldplate_gpu_up"], 0),
         Reading(series["coldplate_gpu_power_watts"], 0.0),
     )
-    page = get(Routes(replace(view, latest=lambda: Snapshot(1, Instant(100.0, 0.0), readings))), "/").body.decode()
+    page = get(Routes(replace(view, latest=lambda: snapshot_of(1, Instant(100.0, 0.0), readings))), "/").body.decode()
     assert "0 of 1 answer" in page
     assert "✖ no answer" in page
     assert '<td data-h="Power" class="n">0 W</td>' in page
@@ -321,7 +342,7 @@ def test_nothing_from_a_device_or_a_configuration_becomes_markup(view: RouteCont
     reports = (BackendReport(nasty, Outcome.FAILED, 0.1, detail=nasty),)
     info = next(each for each in full_snapshot.readings if each.metric.name == "coldplate_gpu_info").metric
     readings = (Reading(Series(info, Gpu(nasty, nasty), (("model", nasty),)), 1),)
-    snapshot = Snapshot(1, Instant(100.0, 0.0), readings, reports)
+    snapshot = snapshot_of(1, Instant(100.0, 0.0), readings, reports)
     site = Routes(
         replace(
             view,

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from agent.model import Alert, GroupReport, Phase, RuleHealth, RuleReport
 from exporters.http_messages import Request, Response
-from exporters.routes import RESERVED_PATHS, RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes, is_reserved
 from tests.asking import ask
 
 BEGAN = 1_700_000_000.25
@@ -284,7 +285,7 @@ def test_a_query_that_cannot_be_followed_is_refused_in_prometheus_json(query: st
 
 @pytest.mark.parametrize(("path", "key"), [("/api/v1/alerts", "alerts"), ("/api/v1/rules", "groups")])
 def test_without_rules_the_lists_are_empty(path: str, key: str) -> None:
-    assert path in RESERVED_PATHS
+    assert is_reserved(path)
     assert strict(get(path).body) == {"status": "success", "data": {key: []}}
     lone = Routes(RouteContext(lambda: None, lambda: (True, ""), lambda: 0.0, "n", "1"))
     assert strict(ask(lone, Request("GET", path)).body) == {"status": "success", "data": {key: []}}

@@ -20,7 +20,8 @@ from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Storage
 from alerts.rulefile import load
 from exporters.http_messages import Request
-from exporters.routes import RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
 from tests.asking import ask as told
 from tests.servers import free_port, need
 

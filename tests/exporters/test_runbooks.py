@@ -14,7 +14,8 @@ from alerts import packs
 from exporters import runbook_pages
 from exporters.http_messages import Response
 from exporters.markdown import to_html
-from exporters.routes import RouteContext, Routes, is_reserved
+from exporters.route_context import RouteContext
+from exporters.routes import Routes, is_reserved
 
 TEXTS = packs.runbooks()
 WORD = re.compile(r"\w+")

@@ -20,7 +20,7 @@ GET = b"GET /%s HTTP/1.1\r\nHost: n\r\n\r\n"
 
 
 def test_a_connection_is_used_again(serve: Serve) -> None:
-    connection = http.client.HTTPConnection(*serve().address, timeout=5.0)
+    connection = http.client.HTTPConnection(*serve().address[:2], timeout=5.0)
     connection.request("GET", "/a")
     assert connection.getresponse().read() == b"GET /a"
     first = connection.sock

@@ -19,11 +19,11 @@ from typing import Any
 
 from agent import __version__
 from agent.model import Instant
+from agent.recording.pseudonyms import Pseudonyms
 from tests.hardware import apart, steps
 from tests.hardware.findings import STAND_IN, Report, Verdict
 from tests.hardware.load import KINDS
 from tests.hardware.node import Node
-from tests.hardware.pseudonyms import Pseudonyms
 from tests.hardware.session import Plan, Session
 from tests.hardware.spy import TimedDriver
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from agent.backends.nvml.driver import Driver
 from agent.model import Instant
+from agent.recording.pseudonyms import Pseudonyms
 from tests.hardware.findings import Report
 from tests.hardware.node import Node
-from tests.hardware.pseudonyms import Pseudonyms
 from tests.hardware.spy import TimedDriver
 
 

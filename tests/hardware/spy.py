@@ -10,11 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from agent.backends.nvml.driver import Driver
-
-HANDLES = frozenset(
-    {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetMigDeviceHandleByIndex"}
-)
-"""Calls that answer with a device's handle."""
+from agent.recording.recording_driver import HANDLES
 
 
 class Timed(NamedTuple):

@@ -16,12 +16,12 @@ from agent.backends.nvml.driver import Driver
 from agent.backends.nvml.return_codes import TIMEOUT, DriverError
 from agent.backends.protocol import BackendSample
 from agent.model import Lane
+from agent.recording.recording_driver import LeakError, RecordingDriver
 from tests.hardware import apart, cost, moving
 from tests.hardware.compare import Comparison
 from tests.hardware.findings import Report, Section, Table, quantile
 from tests.hardware.load import Loads, NoLoadError
 from tests.hardware.node import FAST_CALLS, LANES, Node, families, violations
-from tests.hardware.recorder import LeakError, RecordingDriver
 from tests.hardware.session import Session
 from tests.hardware.smi import Smi, SmiError
 from tests.hardware.spy import Timed

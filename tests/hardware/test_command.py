@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from agent.recording.trace import Trace
 from tests.fakes.nvml.build import command
-from tests.hardware.replay import Trace
 
 NEITHER_SERIAL_NOR_UUID = ("GPU-c01d97a7", "1650323", "692-2G520")
 """How the stand-in's identifiers begin."""

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,7 @@ def opened() -> Iterator[Open]:
     """Makes backends, and closes them after the test."""
     backends: list[InfinibandBackend] = []
 
-    def make(sysfs: Path | str, **options: object) -> InfinibandBackend:
+    def make(sysfs: Path | str, **options: Any) -> InfinibandBackend:
         backends.append(InfinibandBackend(sysfs, **options))
         return backends[-1]
 

@@ -13,17 +13,17 @@ import pytest
 from agent.backends.protocol import BackendSample
 from agent.catalogue import metric
 from agent.catalogue.infiniband import PORT_UP, STATE_ID
-from agent.model import Gap, Instant, Lane, Reason
+from agent.model import Gap, Instant, Lane, Reading, Reason
 
 BROKEN = (
     ("vl15_dropped_total", Reason.UNSUPPORTED, "VL15_dropped: Is a directory"),
-    ("port_errors_received_total", Reason.UNSUPPORTED, "port_rcv_errors: says 'N/A (no PMA)'"),
+    ("port_errors_received_total", Reason.UNSUPPORTED, "port_rcv_errors: contains 'N/A (no PMA)'"),
     ("port_discards_transmitted_total", Reason.MALFORMED, "port_xmit_discards: is empty"),
-    ("symbol_error_total", Reason.MALFORMED, "symbol_error: says '-1'"),
-    ("port_transmit_wait_total", Reason.MALFORMED, "port_xmit_wait: says 'garbage'"),
-    ("port_packets_received_total", Reason.MALFORMED, "port_rcv_packets: says '18446744073709551616'"),
-    ("rate_bytes_per_second", Reason.MALFORMED, "rate: says '400 furlongs'"),
-    ("physical_state_id", Reason.MALFORMED, "phys_state: says '5'"),
+    ("symbol_error_total", Reason.MALFORMED, "symbol_error: contains '-1'"),
+    ("port_transmit_wait_total", Reason.MALFORMED, "port_xmit_wait: contains 'garbage'"),
+    ("port_packets_received_total", Reason.MALFORMED, "port_rcv_packets: contains '18446744073709551616'"),
+    ("rate_bytes_per_second", Reason.MALFORMED, "rate: contains '400 furlongs'"),
+    ("physical_state_id", Reason.MALFORMED, "phys_state: contains '5'"),
 )
 
 
@@ -144,7 +144,8 @@ def node(unpack) -> Node:
 def of(sample: BackendSample, device: str = "mlx5_0") -> dict[str, float | Reason]:
     """What a sample says of one device: a value or a reason, by the row's suffix."""
     said: dict[str, float | Reason] = {}
-    for each in [*sample.readings, *sample.gaps]:
+    found: list[Reading | Gap] = [*sample.readings, *sample.gaps]
+    for each in found:
         if each.entity.device == device:
             suffix = each.metric.name.removeprefix("coldplate_infiniband_")
             assert suffix not in said, f"{suffix} is both there and missing"

@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from agent.catalogue.bindings import PortFile
 from agent.catalogue.infiniband import FILES
 from tests.servers import fetch, need
 
@@ -93,7 +94,9 @@ def test_rows_have_node_exporters_names_for_the_same_files() -> None:
         assert [alias.profile for alias in row.aliases] == [PROFILE]
         suffix = row.aliases[0].name.removeprefix(f"{PROFILE}_")
         assert row.name == f"coldplate_infiniband_{suffix}"
-        ours[suffix] = row.origin[0].path
+        binding = row.origin[0]
+        assert isinstance(binding, PortFile)
+        ours[suffix] = binding.path
     assert ours == theirs
 
 

@@ -18,7 +18,7 @@ from agent.backends.infiniband.layout import SERIES
 from agent.backends.protocol import AbsentError
 from agent.catalogue.bindings import PortFile
 from agent.catalogue.infiniband import INFO, LINK_DOWN_EVENTS, PHYSICAL_STATE_ID, PORT_UP, RATE, driver_counter
-from agent.model import Backend, Gap, IbPort, Instant, Lane, Metric, Reading, Reason
+from agent.model import Backend, Entity, Gap, IbPort, Instant, Lane, Metric, Reading, Reason, Series
 from tests.fakes.trees import KINDS, OddTree
 
 DEVICES = ("mlx5_0", "mlx5_3", "mlx5_4")
@@ -44,10 +44,12 @@ def files_of(series_metric: Metric, entity: IbPort, root: Path) -> list[Path]:
     return [port / file.path for file in series_metric.origin if isinstance(file, PortFile)]
 
 
-def everything(backend: InfinibandBackend, second: float) -> tuple[dict[object, float], dict[object, Gap]]:
+def everything(
+    backend: InfinibandBackend, second: float
+) -> tuple[dict[Series, float], dict[tuple[Metric, Entity], Gap]]:
     """Values by series and gaps by row and port, from all lanes."""
-    readings: dict[object, float] = {}
-    gaps: dict[object, Gap] = {}
+    readings: dict[Series, float] = {}
+    gaps: dict[tuple[Metric, Entity], Gap] = {}
     for lane in LANES:
         sample = backend.read(lane, Instant(second, 0.0))
         for each in sample.readings:
@@ -93,6 +95,7 @@ def test_what_is_odd_costs_itself_and_the_rest_is_fresh(unpack, opened, seed: in
             count_up(root, set(tree.spoiled), number)
             readings, gaps = everything(backend, float(number))
             for series in whole:
+                assert isinstance(series.entity, IbPort)
                 files = files_of(series.metric, series.entity, root)
                 if any(spoiled == file or spoiled in file.parents for spoiled in tree.spoiled for file in files):
                     continue
@@ -182,7 +185,7 @@ def test_of_too_many_counters_the_known_ones_are_shown_and_the_rest_is_counted(c
         assert len(slow.readings) == FILES + 1 + 1
         assert left_out(slow.readings) == 2 * FILES + 1
         assert {gap.metric for gap in slow.gaps} == {PHYSICAL_STATE_ID, RATE}, "files that this port does not have"
-    assert len([record for record in caplog.records if "more counters" in record.message]) == 1
+    assert len([record for record in caplog.records if "driver counters over" in record.message]) == 1
 
 
 def test_the_fast_rows_of_every_port_come_before_the_rest_of_any(crowd, opened, now) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.backends.infiniband import InfinibandBackend, parse
 from agent.catalogue.infiniband import DIRECTORIES, driver_counter
-from agent.model import Gap, Instant, Lane
+from agent.model import Gap, Instant, Lane, Reading
 
 NOW = Instant(0.0, 0.0)
 
@@ -62,7 +62,7 @@ def test_a_port_of_garbage_gives_one_reading_or_gap_for_each_file(
         samples = [backend.read(lane, NOW) for lane in (Lane.FAST, Lane.SLOW)]
     finally:
         backend.close()
-    found = [each for sample in samples for each in [*sample.readings, *sample.gaps]]
+    found: list[Reading | Gap] = [each for sample in samples for each in (*sample.readings, *sample.gaps)]
     assert len({each.metric for each in found}) == len(found) == 9
     for each in found:
         if not isinstance(each, Gap):

@@ -28,7 +28,7 @@ def nearest_hcas(sysfs: Path, gpus: list[GpuIdentity]) -> list[Reading]:
         backend.close()
 
 
-def pairs(readings: list[Reading]) -> list[tuple[str, str, str]]:
+def pairs(readings: list[Reading]) -> list[tuple[str, ...]]:
     return [tuple(dict(each.series.all_labels)[name] for name in ("gpu", "device", "distance")) for each in readings]
 
 

@@ -292,7 +292,7 @@ def test_a_foul_id_is_a_problem_told_once_and_no_label(rig: Rig, caplog: pytest.
     rig.look()
     assert rig.jobs() == {("session", "9@1000"): ["0", "1", "2"]}
     assert rig.problems() == {"foul_id": 2}
-    assert "'17 or 1=1' is no id of a pbs job" in caplog.text
+    assert "'17 or 1=1' is not a valid pbs job id" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from agent.backends.jobs.job_files import read_file
 from agent.backends.jobs.procstat import parse_boot, parse_stat, parse_uid
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.job_variables import KEYS
-from agent.model import Instant, Reason, Snapshot
+from agent.model import Instant, Reason
 from exporters.encoder import Encoder, Format
+from tests.frames import snapshot_of
 from tests.jobs.rig import Rig
 
 SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
@@ -52,7 +53,7 @@ def test_what_permissions_hide_is_missing_facts_and_no_missing_series(
     assert {gap.metric.name for gap in rig.sample.gaps if gap.reason in alerting} == {"coldplate_job_info"}
     assert [rig.up(way) for way in ("jobs_environ", "jobs_kubelet", "jobs_mapping", "jobs_procfs")] == [0, 0, 0, 1]
     assert rig.problems() == {"unreadable": 2, "kubelet": 1, "mapping": 1}
-    assert "names of jobs: " in caplog.text
+    assert "job names: " in caplog.text
 
 
 def test_a_problem_is_counted_once_for_a_process_and_said_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -217,7 +218,7 @@ def test_names_that_need_escaping_arrive_whole_on_the_page(rig: Rig) -> None:
 
 
 def page_of(rig: Rig) -> str:
-    snapshot = Snapshot(1, Instant(0.0, 0.0), tuple(rig.sample.readings))
+    snapshot = snapshot_of(1, Instant(0.0, 0.0), tuple(rig.sample.readings))
     return Encoder().render(snapshot, Format.TEXT, 0.0).decode()
 
 

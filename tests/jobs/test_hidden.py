@@ -140,8 +140,8 @@ def test_a_process_that_ended_is_no_hidden_one(rig: Rig) -> None:
     [
         ABSENT,
         BrokerError(errno.ETIMEDOUT, "no answer within 2 s", "/run/coldplate-broker.sock"),
-        BrokerError(errno.EBADMSG, "3 bytes that are no answer", "/run/coldplate-broker.sock"),
-        PermissionError(errno.EACCES, "the broker was told: Permission denied"),
+        BrokerError(errno.EBADMSG, "3 bytes that do not answer", "/run/coldplate-broker.sock"),
+        PermissionError(errno.EACCES, "the broker got the error: Permission denied"),
     ],
     ids=["absent", "hangs", "lies", "denied as well"],
 )
@@ -189,7 +189,7 @@ def test_names_come_when_the_broker_does_and_that_is_said(rig: Rig, caplog: pyte
     with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
         rig.look(after=RETRY_SECONDS)
     assert (rig.holder()["name"], rig.gap("coldplate_job_info")) == ("llama", None)
-    assert [record.getMessage() for record in caplog.records] == ["names of jobs can be read again"]
+    assert [record.getMessage() for record in caplog.records] == ["job names can be read again"]
 
 
 def test_a_broker_that_lies_names_no_other_job_than_the_kernel_does(rig: Rig) -> None:

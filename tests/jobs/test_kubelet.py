@@ -146,7 +146,7 @@ def test_pods_without_a_process_stay_a_while_when_the_kubelet_restarts(
         assert rig.up("jobs_kubelet") == 0
     told = [record.message for record in caplog.records if "restarting" in record.message]
     assert len(told) == 1
-    assert told[0].endswith("the pods that it named last are shown for up to 180 s")
+    assert told[0].endswith("the last known pods are shown for up to 180 s")
     rig.look(after=60.0)
     assert rig.jobs() == {}
 

@@ -135,4 +135,4 @@ def test_what_is_no_id_of_a_job_is_told_and_no_label(rig: Rig, caplog: pytest.Lo
     rig.look()
     assert rig.jobs() == {("slurm", "12"): ["2"]}
     assert rig.problems() == {"foul_id": 2}
-    assert "is no id of a job" in caplog.text
+    assert "is not a job id" in caplog.text

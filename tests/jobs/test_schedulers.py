@@ -62,9 +62,9 @@ def test_every_scheduler_is_a_source_that_can_be_named() -> None:
     assert is_wanted("lsf", ("all",))
     assert is_wanted("slurm", ("slurm",))
     assert not is_wanted("lsf", ("slurm",))
-    with pytest.raises(ValueError, match="sources: 'cobalt' is none of all, slurm"):
+    with pytest.raises(ValueError, match="sources: 'cobalt' is unknown; use any of all, slurm"):
         refuse_unknown(("cobalt",), ())
-    with pytest.raises(ValueError, match="trust_environment: 'all' is none of slurm"):
+    with pytest.raises(ValueError, match="trust_environment: 'all' is unknown; use any of slurm"):
         refuse_unknown((), ("all",))
 
 

@@ -18,11 +18,11 @@ from agent.catalogue import gpu, infiniband, jobs, links, node
 from agent.catalogue.growth import growth_of
 from agent.catalogue.infiniband import driver_counter
 from agent.model import Instant, Kind, Metric, Outcome, Reading, Unit
-from agent.sampler.backend_runner import Read
 from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
+from tests.frames import read_of
 from tests.largest import machine
 
 MEASURED = (*gpu.ROWS, *links.ROWS, *infiniband.ROWS, *node.ROWS, *jobs.ROWS)
@@ -114,7 +114,9 @@ def test_all_ones_in_a_count_of_errors_are_still_caught(row: Metric) -> None:
 
 
 def test_a_counter_that_only_a_driver_knows_may_count_bytes() -> None:
-    assert growth_of(driver_counter("hw_counters/some_octets")) >= SPARE * machine.LINE_RATE
+    row = driver_counter("hw_counters/some_octets")
+    assert row is not None
+    assert growth_of(row) >= SPARE * machine.LINE_RATE
 
 
 class Node:
@@ -134,7 +136,7 @@ class Node:
         self.read_from[backend.name] = backend
         for lane in sorted(backend.lanes, key=lambda lane: lane.value):
             sample = backend.read(lane, Instant(self.now, 1.7e9 + self.now))
-            self.sampler.take_read(Read(backend.name, lane, self.now, 0.0, Outcome.OK, sample))
+            self.sampler.take_read(read_of(backend.name, lane, self.now, 0.0, Outcome.OK, sample))
 
     def shown(self) -> dict[str, Reading]:
         snapshot = self.sampler.snapshot(Instant(self.now, 1.7e9 + self.now), LoopFacts())

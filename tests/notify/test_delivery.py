@@ -28,7 +28,7 @@ def told(caplog: pytest.LogCaptureFixture):
     return lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
-AWAY, BACK = ("WARNING", "cannot deliver alerts; trying on"), ("INFO", "delivers alerts again")
+AWAY, BACK = ("WARNING", "cannot deliver alerts; retrying"), ("INFO", "alerts are delivered again")
 
 
 def many(h, number: int) -> list[Notice]:
@@ -93,6 +93,14 @@ def test_of_a_refused_batch_only_what_is_refused_alone_is_dropped(listener, rece
     assert len(caplog.records) == 1  # Alertmanager is sent it every minute
 
 
+def test_those_of_a_refused_batch_are_sent_alone_before_all_that_waits(listener, receive, h) -> None:
+    listener.answer = lambda post: (400, b"bad") if "A1" in post.names else (200, b"")
+    receiver = receive(Alertmanager, listener.url, pace=Pace(first=0.02, longest=0.08, batch=3))
+    receiver.put(many(h, 6), time.time())
+    h.wait_until(lambda: receiver.counts.sent == 5 and receiver.counts.dropped == 1)
+    assert [post.names for post in listener.posts][:4] == [["A0", "A1", "A2"], ["A0"], ["A1"], ["A2"]]
+
+
 def test_a_refused_batch_is_split_although_the_server_goes_away_meanwhile(listener, receive, h) -> None:
     answers = [400, 200, 500]
     listener.answer = lambda post: (answers.pop(0) if answers else 400 if "A1" in post.names else 200, b"")
@@ -145,7 +153,7 @@ def trickle(start: bytes, drop: bytes):
     return treat
 
 
-# Servers of every temper are in tests/http; these are the two that a receiver tells apart.
+# Servers of every temper are in tests/http_client; these are the two that a receiver tells apart.
 HOSTILE = {
     "a refusal that never ends": trickle(b"HTTP/1.1 500 No\r\n\r\n", b"x"),
     "silence": lambda connection: None,

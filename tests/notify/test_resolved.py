@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from agent.model import Gpu, Instant, Kind, Lane, Metric, Reading, Series, Snapshot, Unit
+from agent.model import Gpu, Instant, Kind, Lane, Metric, Reading, Series, Unit
 from alerts import rulefile
 from alerts.engine import RuleEngine, Ruleset
 from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.notice import Notice
+from tests.frames import snapshot_of
 
 METRIC = Metric("t", Kind.GAUGE, Unit.NONE, Gpu, "", Lane.FAST, ())
 SERIES = Series(METRIC, Gpu("0", "GPU-0"))
@@ -47,7 +48,7 @@ def posts(seed: int, ear: Any) -> Iterator[tuple[float, Notice]]:
         stray = dice.uniform(0.0, 0.45) * dice.choice((0, 1))
         mono = second + phase + stray
         now = Instant(1000 + mono, beginning + mono)
-        snapshot = Snapshot(second + 1, now, (Reading(SERIES, 90.0 if second < 40 else 20.0),))
+        snapshot = snapshot_of(second + 1, now, (Reading(SERIES, 90.0 if second < 40 else 20.0),))
         for done in engine.round(snapshot, now):
             dispatcher.consider(done.key, done.group.alerts(), done.at, done.interval)
         yield from ((now.wall, notice) for _, notice in ear.heard)

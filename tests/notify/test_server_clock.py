@@ -115,7 +115,7 @@ def test_a_time_that_is_not_believed_is_said_once(caplog: pytest.LogCaptureFixtu
         clock.hear(formatdate(1.8e9 + off, usegmt=True), Instant(0.0, 1.8e9), Instant(0.0, 1.8e9))
         assert clock.ahead == 0.0
     assert [record.getMessage()[:52] for record in caplog.records] == [
-        "the receiver's answers bear a time too far from ours"
+        "the receiver's Date header is too far from our clock"
     ] * 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,27 +11,27 @@ from agent.lib.http_target import HttpTarget
 from alerts.notify.alertmanager import Alertmanager
 
 BAD = [
-    ({"url": "ftp://host"}, "want http://HOST:PORT or https://"),
-    ({"url": "host:9093"}, "want http://HOST:PORT or https://"),
-    ({"url": "http://"}, "want http://HOST:PORT or https://"),
-    ({"url": ""}, "want http://HOST:PORT or https://"),
-    ({"url": "http://host:port"}, "want http://HOST:PORT"),
-    ({"url": "http://host:99999"}, "want http://HOST:PORT"),
-    ({"url": "http://host:0"}, "want http://HOST:PORT"),
-    ({"url": "http://[::1"}, "want http://HOST:PORT"),
+    ({"url": "ftp://host"}, "give http://HOST:PORT or https://"),
+    ({"url": "host:9093"}, "give http://HOST:PORT or https://"),
+    ({"url": "http://"}, "give http://HOST:PORT or https://"),
+    ({"url": ""}, "give http://HOST:PORT or https://"),
+    ({"url": "http://host:port"}, "give http://HOST:PORT"),
+    ({"url": "http://host:99999"}, "give http://HOST:PORT"),
+    ({"url": "http://host:0"}, "give http://HOST:PORT"),
+    ({"url": "http://[::1"}, "give http://HOST:PORT"),
     ({"url": "http://hösts"}, "write anything else as %XX"),
     ({"url": "http://host/a b"}, "write anything else as %XX"),
     ({"url": "http://host/\r\nX: y"}, "write anything else as %XX"),
     ({"url": "https://me:hush@host"}, "use username and password_file"),
     ({"url": "https://me:hush@host:x"}, "use username and password_file"),
-    ({"url": "https://host/?key=hush"}, "none of ? and #; a secret goes into bearer_token_file"),
-    ({"url": "https://host/#hush"}, "none of ? and #"),
+    ({"url": "https://host/?key=hush"}, "must not contain ? or #; a secret belongs in bearer_token_file"),
+    ({"url": "https://host/#hush"}, "must not contain ? or #"),
     ({"url": "https://host", "username": "me"}, "give both or neither"),
     ({"url": "https://host", "password_file": "p"}, "give both or neither"),
     ({"url": "https://host", "username": "me", "password_file": "p", "bearer_token_file": "t"}, "give either"),
-    ({"url": "http://host", "username": "me", "password_file": "p"}, "in clear; use https"),
-    ({"url": "http://host", "bearer_token_file": "t"}, "in clear; use https"),
-    ({"url": "http://host", "ca_file": "c"}, "ca_file is for https"),
+    ({"url": "http://host", "username": "me", "password_file": "p"}, "in clear text; use https"),
+    ({"url": "http://host", "bearer_token_file": "t"}, "in clear text; use https"),
+    ({"url": "http://host", "ca_file": "c"}, "ca_file needs https"),
     ({"url": "http://host", "timeout": 0.0}, "seconds above 0"),
     ({"url": "http://host", "timeout": float("nan")}, "seconds above 0"),
     ({"url": "http://host", "timeout": float("inf")}, "seconds above 0"),
@@ -38,7 +39,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("options", "remedy"), BAD, ids=str)
-def test_what_could_not_work_is_refused(options: dict[str, object], remedy: str) -> None:
+def test_what_could_not_work_is_refused(options: dict[str, Any], remedy: str) -> None:
     with pytest.raises(ValueError) as told:
         HttpTarget(**options)
     assert remedy in str(told.value)
@@ -73,5 +74,5 @@ def test_alertmanagers_address_goes_without_the_path_of_its_api(h, path: str) ->
 
 
 def test_a_generator_url_that_alertmanager_would_refuse_is_refused_at_once(h) -> None:
-    with pytest.raises(ValueError, match="want http://HOST:PORT"):
+    with pytest.raises(ValueError, match="give http://HOST:PORT"):
         Alertmanager(HttpTarget("http://host"), h.clock, external_url="node7")

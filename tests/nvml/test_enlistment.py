@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -226,7 +227,8 @@ def test_a_source_in_which_a_gpu_hangs_is_not_shut_down_under_it():
 
 
 def test_a_system_without_threads_to_give_costs_time_and_nothing_else(monkeypatch):
-    start, refused = threading.Thread.start, []
+    start = threading.Thread.start
+    refused: list[Any] = []
 
     def refuse(thread: threading.Thread) -> None:
         if thread.name == "enlist-1" and len(refused) < 3:

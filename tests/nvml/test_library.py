@@ -31,7 +31,7 @@ def heard(): return sys.stdin.readline()
 source = NvmlSource(wall=time.time, patience=0.5)
 """
 
-Start = Callable[[str], "Child"]
+Start = Callable[..., "Child"]
 
 
 class Child:

@@ -77,7 +77,7 @@ def samples() -> dict[Labels, Points]:
     return made
 
 
-def _histograms(put) -> None:  # type: ignore[no-untyped-def]
+def _histograms(put) -> None:
     for gpu in range(2):
         for index, bound in enumerate(("0.1", "0.5", "1", "+Inf")):
             counts = [1000.0 + step * (index + 1) * (gpu + 2) for step in range(COUNT)]

@@ -123,6 +123,7 @@ def _values(item: str) -> Iterator[float | None]:
 
 def _case(script: str, number: int, line: str, block: list[str], loaded: Loaded) -> Case:
     instant, over = _INSTANT.fullmatch(line), _RANGE.fullmatch(line)
+    instants: tuple[float, ...]
     if instant:
         kind, query, instants = instant[1], instant[3], (_seconds(instant[2]),)
     elif over:

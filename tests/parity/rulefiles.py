@@ -179,7 +179,8 @@ def differences(recent: Recent, dice: random.Random, count: int, seen: Callable[
 
 def compare(recent: Recent, options: argparse.Namespace) -> bool:
     """Whether both accept the same of `options.files` files."""
-    found, taken = 0, []
+    found = 0
+    taken: list[Any] = []
     for difference in differences(recent, random.Random(options.seed), options.files, taken.append):
         found += 1
         if found <= options.show:

@@ -201,8 +201,9 @@ def test_whatever_is_odd_costs_its_device(full, read, seed: int) -> None:
         tree.spoil(tree.dice.choice([full.root / device, *files]))
     sample = read(["hwmon", "rapl"]).sample(0.0)
     shown = {repr(each.series).removeprefix("coldplate_node_") for each in sample.readings}
-    for name, device in zip(whole, [*devices[:3], None, devices[3], None, devices[4]], strict=True):
-        if device not in sick:
+    of_rows = [*devices[:3], None, devices[3], None, devices[4]]
+    for name, of_row in zip(whole, of_rows, strict=True):
+        if of_row not in sick:
             assert name in shown, (seed, tree.spoiled)
 
 

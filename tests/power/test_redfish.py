@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -226,7 +227,7 @@ def test_a_password_file_that_is_missing_is_named(controller, source, tmp_path: 
         ({"url": "bmc"}, "https://HOST"),
         ({"url": "ftp://bmc"}, "https://HOST"),
         ({"url": "https://user:secret@bmc"}, "use username and password_file"),
-        ({"url": "https://bmc/redfish/v1"}, "host and port alone"),
+        ({"url": "https://bmc/redfish/v1"}, "only host and port"),
         ({"url": "https://bmc:99999"}, "Port out of range"),
         ({"url": "https://bmc:x"}, "Port could not be cast"),
         ({"url": "https://[bmc"}, "Invalid IPv6 URL"),
@@ -235,7 +236,7 @@ def test_a_password_file_that_is_missing_is_named(controller, source, tmp_path: 
         ({"url": "http://bmc", "username": "u", "password_file": "/p"}, "in clear"),
     ],
 )
-def test_a_configuration_that_cannot_work_or_would_leak_is_refused(options: dict[str, str], text: str) -> None:
+def test_a_configuration_that_cannot_work_or_would_leak_is_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text) as told:
         check_address(HttpTarget(**options))
     assert "secret" not in str(told.value)

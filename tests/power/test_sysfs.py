@@ -27,7 +27,7 @@ def test_a_single_nameless_meter_is_the_node(tree, read) -> None:
 def test_other_devices_that_measure_power_are_not_taken_for_the_node(tree, read) -> None:
     tree.write("class/hwmon/hwmon0/name", "amdgpu")
     tree.write("class/hwmon/hwmon0/power1_average", 300_000_000)
-    with pytest.raises(AbsentError, match="no power meter of the whole node"):
+    with pytest.raises(AbsentError, match="no power meter for the whole node"):
         read(["hwmon"]).sample(0.0)
 
 

@@ -66,7 +66,7 @@ def samples() -> Samples:
     made.append(series("odd", {"kind": "zero"}, [0.0] * COUNT))
     made.append(series("odd", {"kind": "negative"}, [-2.5 - i / 8 for i in range(COUNT)]))
     made.append(series("ends", {"how": "gap"}, [float(i) for i in range(50)]))
-    made.append(series("ends", {"how": "marker"}, [float(i) for i in range(50)] + [STALE]))
+    made.append(series("ends", {"how": "marker"}, [*map(float, range(50)), STALE]))
     made.append(series("ends", {"how": "returns"}, [1.0] * 40 + [STALE] + [None] * 10 + [2.0] * 30))
     return dict(made)
 

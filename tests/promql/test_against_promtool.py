@@ -13,7 +13,7 @@ from typing import Any
 from alerts.promql import EvaluationError, Sample, Storage, compile_query, make_labels
 from tests.servers import need
 
-SERIES = {
+SERIES: dict[str, list[Any]] = {
     **{f'temp{{gpu="{gpu}", node="n{gpu // 4}"}}': [40 + gpu + step % 7 for step in range(60)] for gpu in range(8)},
     **{f'total{{gpu="{gpu}"}}': [1000 + (gpu + 1) * 64 * (step % 25) for step in range(60)] for gpu in range(8)},
     'limit{node="n0"}': [0.5] * 60,

@@ -174,7 +174,7 @@ class Forgetful(Storage):
 )
 def test_a_store_that_keeps_only_what_rules_look_back_to_refuses_a_time_that_is_written_down(query: str) -> None:
     compiled = compile_query(query)
-    with pytest.raises(EvaluationError, match="'@' with a fixed time: samples are kept here for as long as rules look"):
+    with pytest.raises(EvaluationError, match="'@' with a fixed time: samples are kept only as long as rules look"):
         compiled.evaluate(Forgetful(), 1e9)
     compiled.evaluate(Storage(), 1e9)
 

@@ -125,6 +125,7 @@ def test_a_breaker_that_nobody_watched_begins_warm_and_goes_on_from_there() -> N
     assert later.opens_in == pytest.approx(state.opens_in - 60)
     assert heats.look(None, 72.0) == []  # no power is known: nothing is told, and the last load goes on
     (last,) = heats.look(120_000.0, 82.0)
+    assert later.opens_in is not None
     assert last.opens_in == pytest.approx(later.opens_in - 20)
 
 

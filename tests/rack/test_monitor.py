@@ -12,7 +12,7 @@ import pytest
 from agent.catalogue.node import NODE_POWER
 from agent.config.reading import parse
 from agent.lib.threads import Threads
-from agent.model import Instant, Node, Reading, Series, Snapshot
+from agent.model import Instant, Node, Reading, Series
 from agent.rack.breaker import CLASSES
 from agent.rack.heat import Breaker
 from agent.rack.monitor import SETTLED_SECONDS, RackMonitor
@@ -22,6 +22,7 @@ from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
 from agent.rack.targets import FileEntry, HostEntry
 from agent.wiring.peering import load_rack, make_rack_monitor
+from tests.frames import snapshot_of
 
 OWN = Member("", "c1", "own-run-0", "n1:19400", "coldplate")
 PEER = HostEntry("127.0.0.1", 1)
@@ -38,7 +39,7 @@ class Rig:
 
     def sample(self, watts: float | None, source: str = "ipmi") -> None:
         readings = () if watts is None else (Reading(SERIES[source], watts),)
-        self.watch.observe(Snapshot(1, self.now, readings))
+        self.watch.observe(snapshot_of(1, self.now, readings))
 
     def later(self, seconds: float) -> None:
         self.now = Instant(self.now.mono + seconds, self.now.wall + seconds)
@@ -46,7 +47,7 @@ class Rig:
     def values(self) -> dict[str, float]:
         return {
             reading.metric.name.removeprefix("coldplate_rack_"): reading.value
-            for reading in self.watch.readings(self.now)
+            for reading in self.watch.frame(self.now).readings
         }
 
     def answer(self, watts: float | None, **changes: Any) -> None:
@@ -102,7 +103,7 @@ def test_an_estimate_is_told_as_one_and_a_measurement_is_preferred() -> None:
     both = tuple(Reading(SERIES[source], watts) for source, watts in (("estimate", 1.0), ("ipmi", 2.0)))
     other = Rig(RackOptions("r1"))
     for place in (0, 1):  # where it was in the last snapshot, and elsewhere
-        other.watch.observe(Snapshot(1, other.now, both[::-1] if place else both))
+        other.watch.observe(snapshot_of(1, other.now, both[::-1] if place else both))
         assert other.told().source == "ipmi"
 
 
@@ -128,7 +129,7 @@ def test_what_is_configured_is_shown_from_the_first_moment_whether_or_not_the_ra
     shown = {"power_budget_watts": [40_800.0], "nodes_expected": [4], "feed_limit_watts": [20_000.0, 21_000.0]}
     for entries in ((), (PEER,)):
         made = Rig(RackOptions("r1", nodes_expected=4, budget=40_800.0, feeds=feeds, entries=entries))
-        readings = made.watch.readings(made.now)
+        readings = made.watch.frame(made.now).readings
         assert values_of(readings) == shown
         assert {each.entity.labels for each in readings} == {(("rack", "r1"),)}
         assert [dict(each.labels) for each in readings if each.labels] == [{"feed": "a"}, {"feed": "b"}]
@@ -138,7 +139,7 @@ def test_a_reload_changes_what_is_shown_of_the_configuration(rig: Rig) -> None:
     rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), budget=40_800.0))
     assert rig.values()["power_budget_watts"] == 40_800.0
     rig.watch.reconfigure(RackOptions("r2", budget=30_000.0))
-    assert values_of(rig.watch.readings(rig.now)) == {"power_budget_watts": [30_000.0]}
+    assert values_of(rig.watch.frame(rig.now).readings) == {"power_budget_watts": [30_000.0]}
     rig.watch.reconfigure(RackOptions("r2", entries=(PEER,)))
     assert "power_budget_watts" not in rig.values()
 
@@ -149,7 +150,7 @@ def test_no_series_of_a_rack_is_there_twice(rig: Rig) -> None:
         rig.sample(500.0)
         rig.later(1.0)
         rig.answer(300.0)
-        series = [reading.series for reading in rig.watch.readings(rig.now)]
+        series = [reading.series for reading in rig.watch.frame(rig.now).readings]
         assert "coldplate_rack_nodes_expected" in {each.metric.name for each in series}
         assert len(series) == len(set(series))
 
@@ -243,7 +244,7 @@ def test_a_reload_may_give_the_rack_another_name_and_other_peers(rig: Rig) -> No
     rig.watch.reconfigure(RackOptions("r2", nodes_expected=1))
     assert rig.told().rack == "r2"
     assert rig.values()["power_watts"] == 500.0
-    assert {reading.entity.labels for reading in rig.watch.readings(rig.now)} == {(("rack", "r2"),)}
+    assert {reading.entity.labels for reading in rig.watch.frame(rig.now).readings} == {(("rack", "r2"),)}
     rig.watch.reconfigure(RackOptions())
     assert rig.watch.report() is None
 
@@ -255,7 +256,17 @@ def test_a_reload_that_changes_no_peer_keeps_what_is_known(rig: Rig) -> None:
     rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), nodes_expected=3, nameplate=1_000.0))
     assert rig.values()["power_watts"] == 800.0
     assert rig.values()["power_conservative_watts"] == 1_800.0
-    assert [each.value for each in rig.watch.readings(rig.now) if each.metric.name.endswith("nodes_expected")] == [3]
+    shown = rig.watch.frame(rig.now).readings
+    assert [each.value for each in shown if each.metric.name.endswith("nodes_expected")] == [3]
+
+
+def test_each_of_several_reloads_within_a_second_shows_at_once(rig: Rig) -> None:
+    rig.sample(500.0)
+    rig.later(1.0)
+    rig.watch.failed(rig.watch._finder.targets[0], PeerFault.CONNECT, "refused")
+    for nameplate in (1000.0, 2000.0, 3000.0):
+        rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), nameplate=nameplate))
+        assert rig.values()["power_conservative_watts"] == 500.0 + nameplate
 
 
 def test_a_reload_that_adds_a_peer_forgets_nothing_of_the_others(rig: Rig) -> None:
@@ -276,7 +287,7 @@ def test_a_reload_that_adds_a_peer_forgets_nothing_of_the_others(rig: Rig) -> No
 
 def rows(rig: Rig, name: str) -> dict[str, float]:
     """The values of one metric by its own label."""
-    found = [each for each in rig.watch.readings(rig.now) if each.metric.name == f"coldplate_rack_{name}"]
+    found = [each for each in rig.watch.frame(rig.now).readings if each.metric.name == f"coldplate_rack_{name}"]
     return {each.labels[0][1]: each.value for each in found}
 
 
@@ -377,7 +388,7 @@ def test_what_is_not_counted_of_this_node_is_counted_as_excess_and_said_once(
         rig.values()
         assert rows(rig, "peer_failures_total") == {"n1:19400": second}
     assert [each.message.partition(":")[0] for each in caplog.records if each.levelname == "WARNING"] == [
-        "this node draws more than is counted of a node"
+        "this node draws more than the limit per node"
     ]
 
 
@@ -455,7 +466,9 @@ def test_each_breaker_has_its_share_its_heat_and_its_time(tmp_path: Path) -> Non
     rig.sample(2_600.0)
     rig.later(1.0)
     assert rows(rig, "breaker_load_ratio") == {"a": 1.3, "main": 1.3, "shelf": pytest.approx(1.625)}
-    splits = [each.labels for each in rig.watch.readings(rig.now) if each.metric.name.endswith("breaker_load_ratio")]
+    splits = [
+        each.labels for each in rig.watch.frame(rig.now).readings if each.metric.name.endswith("breaker_load_ratio")
+    ]
     assert [dict(labels)["split"] for labels in splits] == ["assumed", "whole", "configured"]
     assert rows(rig, "breaker_heat_ratio")["a"] == pytest.approx(0.81)
     assert set(rows(rig, "breaker_trip_seconds")) == {"a", "main", "shelf"}

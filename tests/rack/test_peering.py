@@ -16,15 +16,15 @@ from agent.wiring.start_checks import check
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("peers: [n1]", "rack.peers: 'n1' is no peer; write host:port, dns+name:port or the path of a file_sd file"),
-        ("peers: ['n1:http']", "rack.peers: 'n1:http': 'http' is no port; write host:port, such as n1:19400"),
+        ("peers: [n1]", "rack.peers: 'n1' is not a peer; write host:port, dns+name:port or the path of a file_sd file"),
+        ("peers: ['n1:http']", "rack.peers: 'n1:http': 'http' is not a port; write host:port, such as n1:19400"),
         ("peers: ['n1:1'], peer: {username: a}",
          "rack.peer: username and password_file belong together; give both or neither"),
         ("peers: ['n1:1'], peer: {username: a, password_file: b}",
-         "rack.peer: would send the credentials in clear; set scheme: https"),
-        ("peer: {ca_file: /ca.pem}", "rack.peer: ca_file is for https; set scheme: https, or leave it out"),
+         "rack.peer: would send the credentials in clear text; set scheme: https"),
+        ("peer: {ca_file: /ca.pem}", "rack.peer: ca_file needs https; set scheme: https, or remove ca_file"),
         (f"peers: [{', '.join(f'n{number}:1' for number in range(257))}]",
-         "rack.peers: has 257 entries, and 256 are the most; list one rack's nodes"),
+         "rack.peers: has 257 entries; the limit is 256, list one rack only"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named(section: str, message: str) -> None:

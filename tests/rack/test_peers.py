@@ -18,7 +18,7 @@ from agent.rack.targets import PeerTarget
 
 OWN = Member("r1", "", "own-run-0", "n1:19400", "coldplate")
 START = Instant(50.0, 1_000.2)
-REPORT = {
+REPORT: dict[str, Any] = {
     "version": 1, "rack": "r1", "cluster": "", "run": "run-of-n2", "instance": "n2:19400", "job": "coldplate",
     "now": 1_000.25, "last": 1000, "watts": [500.0, 600.0], "source": "ipmi",
 }  # fmt: skip
@@ -124,8 +124,8 @@ def test_a_clock_that_is_far_off_but_steady_costs_one_answer_and_no_node(
     rig.answer("off", after=4, run="run-of-n3", instance="n3:19400")
     said = [record.message for record in caplog.records if "clock" in record.message]
     assert said == [
-        "a peer's clock and ours are not together; have both synchronised",
-        "a peer's clock and ours are together again",
+        "a peer's clock differs from ours; synchronise both",
+        "a peer's clock agrees with ours again",
     ]
 
 
@@ -215,14 +215,14 @@ def test_a_failure_is_said_again_only_after_the_peer_was_well_for_long(caplog: p
         return lines
 
     rig.answer("a")
-    assert said() == ["a peer of the rack answers"]
+    assert said() == ["a peer of the rack responds"]
     for _ in range(3):  # a line that comes and goes
         rig.fail("a")
         rig.answer("a")
-    assert said() == ["a peer of the rack is left out", "a peer of the rack answers"]
+    assert said() == ["a peer of the rack is left out of the sum", "a peer of the rack responds"]
     rig.answer("a", after=WELL_SECONDS + 1)
     rig.fail("a")
-    assert said() == ["a peer of the rack is left out"]
+    assert said() == ["a peer of the rack is left out of the sum"]
 
 
 def test_two_nodes_of_the_same_name_are_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,7 +39,9 @@ def test_the_sum_of_a_second_does_not_depend_on_the_order_of_arrival(
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(99, 99 + LAG_SECONDS), st.floats(0, 1e6)), max_size=40))
 def test_each_sum_is_of_values_of_one_second_whatever_was_heard_between(heard: list[tuple[str, int, float]]) -> None:
-    ledger, first, told = PowerLedger(), {}, []
+    ledger = PowerLedger()
+    first: dict[Any, Any] = {}
+    told: list[Any] = []
     for now, (node, second, watts) in enumerate(heard):
         ledger.put(node, [(second, watts)])
         first.setdefault((node, second), watts)
@@ -212,7 +215,8 @@ samples = st.lists(st.tuples(st.floats(0, 0.7), st.none() | st.floats(0, 1e6), s
 
 @given(samples)
 def test_whoever_asks_whenever_is_told_the_same(steps: list[tuple[float, float | None, bool]]) -> None:
-    meter, at, known = NodeMeter(), 1000.0, {}
+    meter, at = NodeMeter(), 1000.0
+    known: dict[Any, Any] = {}
     for step, watts, asks in steps:
         at += step
         meter.note(at, watts, "ipmi")

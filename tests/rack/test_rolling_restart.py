@@ -11,7 +11,7 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.node import NODE_POWER
-from agent.model import Instant, Node, Phase, Rack, Reading, Series, Snapshot
+from agent.model import Instant, Node, Phase, Rack, Reading, Series
 from agent.rack.monitor import SETTLED_SECONDS, RackMonitor
 from agent.rack.peer_errors import PeerFault
 from agent.rack.peers import Member
@@ -19,6 +19,7 @@ from agent.rack.rack_options import RackOptions
 from agent.rack.targets import HostEntry
 from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile, load
+from tests.frames import snapshot_of
 
 RULES = Path(__file__).resolve().parents[2] / "alerts" / "rules"
 NODES = 18
@@ -49,15 +50,15 @@ class Agent:
         self.engine = RuleEngine(Ruleset(rules), labels, clock()) if number in JUDGES else None
 
     def sample(self, watts: float) -> None:
-        self.watch.observe(Snapshot(1, self.clock(), (Reading(OWN_POWER, watts),)))
+        self.watch.observe(snapshot_of(1, self.clock(), (Reading(OWN_POWER, watts),)))
 
     def judge(self, watts: float) -> set[str]:
         """The alerts that fire."""
         if self.engine is None:
             return set()
         now = self.clock()
-        readings = (Reading(OWN_POWER, watts), Reading(OWN_BUDGET, BUDGET), *self.watch.readings(now))
-        self.engine.round(Snapshot(1, now, readings), now, self.watch.foreign(now))
+        readings = (Reading(OWN_POWER, watts), Reading(OWN_BUDGET, BUDGET), *self.watch.frame(now).readings)
+        self.engine.round(snapshot_of(1, now, readings), now, self.watch.foreign(now))
         alerts = [alert for _, group in self.engine.groups() for alert in group.firing()]
         return {alert.rule for alert in alerts if alert.phase is Phase.FIRING}
 

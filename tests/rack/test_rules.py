@@ -6,11 +6,13 @@ import json
 from http import HTTPStatus
 
 from agent.catalogue.node import NODE_POWER
-from agent.model import Instant, Node, Reading, Series, Snapshot
+from agent.model import Instant, Node, Reading, Series
 from alerts import rulefile
 from alerts.engine import RuleEngine, Ruleset
 from exporters.http_messages import Request, Response
-from exporters.routes import RESERVED_PATHS, RouteContext, Routes
+from exporters.route_context import RouteContext
+from exporters.routes import Routes, is_reserved
+from tests.frames import snapshot_of
 
 TARGET = (("instance", "n1:19400"), ("job", "coldplate"))
 OWN = Series(NODE_POWER, Node(), (("source", "ipmi"),))
@@ -36,7 +38,7 @@ def test_rules_see_peers_under_their_own_instance_until_they_fall_silent() -> No
 
     def play(second: float, *foreign: Reading) -> dict[tuple[str, str], float]:
         now = Instant(second, 1000.0 + second)
-        engine.round(Snapshot(1, now, (Reading(OWN, 500.0),)), now, foreign)
+        engine.round(snapshot_of(1, now, (Reading(OWN, 500.0),)), now, foreign)
         return firing(engine)
 
     both = {("Sum", ""): 800.0, ("Each", "n1:19400"): 500.0, ("Each", "n2:19400"): 300.0, ("Second", "n2:19400"): 300.0}
@@ -51,7 +53,7 @@ def test_rules_see_peers_under_their_own_instance_until_they_fall_silent() -> No
 def test_a_peer_with_this_nodes_name_does_not_take_its_place() -> None:
     engine = RuleEngine(Ruleset((rulefile.parse(RULES, "r.yml"),)), TARGET, Instant(0.0, 1000.0))
     now = Instant(1.0, 1001.0)
-    engine.round(Snapshot(1, now, (Reading(OWN, 500.0),)), now, (Reading(NAMESAKE, 9.0),))
+    engine.round(snapshot_of(1, now, (Reading(OWN, 500.0),)), now, (Reading(NAMESAKE, 9.0),))
     assert firing(engine)["Sum", ""] == 500.0
 
 
@@ -60,11 +62,13 @@ def ask(told: bytes | None, *, configured: bool = True) -> Response:
         latest=lambda: None, readiness=lambda: (True, ""), clock=lambda: 0.0, node="n1", version="1",
         rack=(lambda: told) if configured else None,
     )  # fmt: skip
-    return Routes(view)(Request("GET", "/api/v1/rack"))
+    answer = Routes(view)(Request("GET", "/api/v1/rack"))
+    assert isinstance(answer, Response)
+    return answer
 
 
 def test_the_endpoint_hands_out_what_it_is_given() -> None:
-    assert "/api/v1/rack" in RESERVED_PATHS
+    assert is_reserved("/api/v1/rack")
     answer = ask(b'{"version":1}\n')
     assert (answer.status, answer.body, answer.content_type) == (HTTPStatus.OK, b'{"version":1}\n', "application/json")
 

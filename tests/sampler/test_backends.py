@@ -10,12 +10,13 @@ import pytest
 from agent.backends.protocol import BackendSample
 from agent.catalogue import BY_NAME
 from agent.model import Gap, IbPort, Instant, Lane, Metric, Node, Outcome, Reading, Reason, Series, Snapshot
-from agent.sampler.backend_runner import Flight, Read
-from agent.sampler.blocks import MISSING, ROOM, MissingSeries
+from agent.sampler.backend_runner import Flight
 from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
+from agent.sampler.missing import MISSING, ROOM, MissingMetrics
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
+from tests.frames import read_of
 
 PORT = IbPort("mlx5_0", "1")
 ROWS: dict[Lane, Metric] = {
@@ -41,13 +42,13 @@ class Rig:
     def read(self, at: float, *lanes: Lane, took: float = 0.01, value: float = 4.0, calls: int = 7) -> None:
         for lane in lanes:
             sample = BackendSample([Reading(self.series[lane], value)], calls=calls)
-            self.sampler.take_read(Read("infiniband", lane, at, took, Outcome.OK, sample))
+            self.sampler.take_read(read_of("infiniband", lane, at, took, Outcome.OK, sample))
 
     def end(self, at: float, outcome: Outcome, detail: str = "why", reason: Reason = Reason.MALFORMED) -> None:
-        self.sampler.take_read(Read("infiniband", Lane.FAST, at, 0.01, outcome, BackendSample(), detail, reason))
+        self.sampler.take_read(read_of("infiniband", Lane.FAST, at, 0.01, outcome, BackendSample(), detail, reason))
 
     def host(self, at: float) -> None:
-        self.sampler.take_read(Read("host", Lane.SLOW, at, 0.01, Outcome.OK, BackendSample([Reading(LOAD, 1.0)])))
+        self.sampler.take_read(read_of("host", Lane.SLOW, at, 0.01, Outcome.OK, BackendSample([Reading(LOAD, 1.0)])))
 
     def fly(self, since: float | None, lane: Lane = Lane.FAST) -> None:
         self.sampler.take_flights({} if since is None else {"infiniband": Flight(lane, since)})
@@ -121,7 +122,7 @@ def test_a_read_in_flight_for_too_long_hides_the_whole_backend_and_says_so(lane:
     rig.read(9.5, Lane.FAST)
     rig.fly(10.0, lane)
     rig.sampler.take_read(
-        Read("infiniband", Lane.FAST, 12.0, 0.01, Outcome.OK, BackendSample([Reading(rig.series[Lane.FAST], 4.0)]))
+        read_of("infiniband", Lane.FAST, 12.0, 0.01, Outcome.OK, BackendSample([Reading(rig.series[Lane.FAST], 4.0)]))
     )
     assert rig.shown(10.0 + PATIENCE) == set(SHOWN.values())
     assert rig.own(10.0 + PATIENCE)["backend_up"] == 1
@@ -192,7 +193,7 @@ def test_a_hang_and_its_end_are_told_once_each(caplog) -> None:
         rig.read(60.0, Lane.FAST)
         for second in range(60, 70):
             rig.see(float(second))
-    assert [(record.message, record.facts) for record in caplog.records] == [  # type: ignore[attr-defined]
+    assert [(record.message, record.facts) for record in caplog.records] == [
         ("backend does not answer", {"backend": "infiniband", "lane": "cold", "seconds": 4.0}),
         ("backend answers again", {"backend": "infiniband", "seconds": 60.0}),
     ]
@@ -224,7 +225,7 @@ def test_the_duration_is_that_of_the_last_read_and_the_age_that_of_the_last_good
     rig.read(0.0, Lane.FAST, took=0.25)
     assert rig.own(1.0)["backend_duration_seconds"] == 0.25
     assert rig.own(1.0)["backend_age_seconds"] == 1.0
-    rig.sampler.take_read(Read("infiniband", Lane.FAST, 2.0, 0.75, Outcome.FAILED, BackendSample(), "no"))
+    rig.sampler.take_read(read_of("infiniband", Lane.FAST, 2.0, 0.75, Outcome.FAILED, BackendSample(), "no"))
     assert rig.own(2.5)["backend_duration_seconds"] == 0.75
     assert rig.own(2.5)["backend_age_seconds"] == 2.5
 
@@ -266,17 +267,17 @@ def test_the_same_absence_told_by_two_is_one_series() -> None:
     power = BY_NAME["coldplate_node_power_watts"]
     for backend in ("infiniband", "host"):
         gaps = [Gap(power, Node(), Reason.LOST, backend)]
-        rig.sampler.take_read(Read(backend, Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample(gaps=gaps)))
+        rig.sampler.take_read(read_of(backend, Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample(gaps=gaps)))
     series = [each.series for each in rig.see(0.0).readings]
     assert len(series) == len(set(series))
     assert rig.missing(0.0) == {"node_power_watts": "lost"}
 
 
 def test_gaps_of_devices_that_come_and_go_do_not_pile_up() -> None:
-    missing = MissingSeries()
+    missing = MissingMetrics()
     for hundred in range(ROOM // 100 + 50):
         ports = [IbPort(f"rxe{hundred}_{number}", "1") for number in range(100)]
-        rows = missing.of(Gap(STATE, port, Reason.LOST) for port in ports)
-        assert [dict(row.series.all_labels)["device"] for row in rows] == [port.device for port in ports]
+        _, frame = missing.gather([("infiniband", [Gap(STATE, port, Reason.LOST) for port in ports])])
+        assert [dict(row.series.all_labels)["device"] for row in frame.readings] == [port.device for port in ports]
     kept = [each for each in gc.get_objects() if type(each) is Series and each.metric is MISSING]
     assert len(kept) < ROOM

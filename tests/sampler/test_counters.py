@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agent.catalogue.growth import USUAL
 from agent.model import Unit
-from agent.sampler.counters import Counter
+from agent.sampler.counters import Counter, Counters
 
 
 def feed(counter: Counter, *raws: float, step: float = 1.0) -> list[float | None]:
@@ -73,3 +73,30 @@ def test_growth_is_kept_across_restarts_from_zero(lives: list[list[int]]) -> Non
             counter.feed(at, raw)
         total += raw
     assert counter.shown <= total
+
+
+raw_values = st.none() | st.integers(0, 40) | st.just(2**60)
+
+
+@given(st.lists(st.tuples(raw_values, raw_values, raw_values), max_size=60), st.integers(0, 100))
+def test_counters_that_are_judged_together_are_judged_as_each_alone(
+    rows: list[tuple[int | None, int | None, int | None]], changes: int
+) -> None:
+    fastest = USUAL[Unit.NONE]
+    alone = [Counter(fastest) for _ in range(3)]
+    kept = [Counter(fastest) for _ in range(3)]
+    together = Counters(kept)
+    for at, row in enumerate(rows):
+        if at == changes:  # another layout of the same counters
+            together.let_go()
+            together = Counters(kept)
+        shown = together.feed(float(at), row)
+        assert list(shown) == [
+            None if raw is None else c.feed(float(at), raw) for c, raw in zip(alone, row, strict=True)
+        ]
+
+
+def test_counters_that_stand_still_or_grow_are_not_even_copied() -> None:
+    together = Counters([Counter(USUAL[Unit.NONE]) for _ in range(2)])
+    for at, row in enumerate([(1, 5), (1, 5), (2, 6)]):
+        assert together.feed(float(at), row) is row

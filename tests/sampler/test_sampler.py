@@ -9,6 +9,7 @@ import pytest
 from agent.backends.protocol import BackendSample, ChannelError, GpuProcess, LaneSample
 from agent.catalogue import BY_NAME
 from agent.model import (
+    EMPTY_FRAME,
     Backend,
     Gap,
     Gpu,
@@ -22,12 +23,12 @@ from agent.model import (
     Series,
     Snapshot,
 )
-from agent.sampler.backend_runner import Read
 from agent.sampler.estimate import Coefficients
 from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
+from tests.frames import frame_of, read_of
 
 FACTS = LoopFacts()
 POWER = BY_NAME["coldplate_gpu_power_watts"]
@@ -53,7 +54,7 @@ class Rig:
 
     def sample(self, uuid: str, at: float, watts: float = 500.0, *gaps: Gap) -> None:
         self.sampler.take_lane(
-            LaneSample(uuid, Lane.FAST, at, 0.001, 7, (Reading(self.series[uuid], watts),), tuple(gaps))
+            LaneSample(uuid, Lane.FAST, at, 0.001, 7, frame_of([Reading(self.series[uuid], watts)]), tuple(gaps))
         )
 
     def fail(self, uuid: str, at: float, reason: Reason, detail: str = "why") -> None:
@@ -174,16 +175,16 @@ def test_a_measured_node_power_replaces_the_estimate() -> None:
     rig.sample("GPU-0", 0.0)
     rig.sample("GPU-1", 0.0)
     measured = Reading(Series(NODE_POWER, Node(), (("source", "hwmon"),)), 7000.0)
-    rig.sampler.take_read(Read("power", Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample([measured])))
+    rig.sampler.take_read(read_of("power", Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample([measured])))
     assert rig.values(1.0, "coldplate_node_power_watts", "source") == {"hwmon": 7000.0}
 
 
 def test_a_backend_that_fails_costs_itself_and_its_newest_reason_counts() -> None:
     rig = Rig()
     measured = Reading(Series(NODE_POWER, Node(), (("source", "hwmon"),)), 7000.0)
-    rig.sampler.take_read(Read("power", Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample([measured])))
+    rig.sampler.take_read(read_of("power", Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample([measured])))
     for at, detail in ((1.0, "first"), (2.0, "second")):
-        rig.sampler.take_read(Read("power", Lane.FAST, at, 0.01, Outcome.FAILED, BackendSample(), detail))
+        rig.sampler.take_read(read_of("power", Lane.FAST, at, 0.01, Outcome.FAILED, BackendSample(), detail))
     report = next(report for report in rig.see(2.0).reports if report.backend == "power")
     assert (report.outcome, [gap.detail for gap in report.gaps]) == (Outcome.FAILED, ["second"])
     assert rig.values(2.0, "coldplate_backend_up", "backend") == {"nvml": 1, "power": 0}
@@ -192,7 +193,7 @@ def test_a_backend_that_fails_costs_itself_and_its_newest_reason_counts() -> Non
 def test_absent_hardware_is_no_failure() -> None:
     rig = Rig()
     rig.sampler.take_read(
-        Read("infiniband", Lane.FAST, 0.0, 0.0, Outcome.ABSENT, BackendSample(), "no /sys/class/infiniband")
+        read_of("infiniband", Lane.FAST, 0.0, 0.0, Outcome.ABSENT, BackendSample(), "no /sys/class/infiniband")
     )
     assert rig.values(1.0, "coldplate_backend_up", "backend") == {"nvml": 1}
     assert rig.values(1.0, "coldplate_backend_info", "outcome") == {"ok": 1, "absent": 1}
@@ -211,7 +212,7 @@ def test_what_two_lanes_miss_is_missing_once() -> None:
     rig = Rig()
     clock = Gap(BY_NAME["coldplate_gpu_clock_hertz"], rig.identities[0].gpu, Reason.UNSUPPORTED, "no clocks")
     rig.sample("GPU-0", 0.0, 500.0, clock)
-    rig.sampler.take_lane(LaneSample("GPU-0", Lane.SLOW, 0.0, 0.001, 7, (), (clock,)))
+    rig.sampler.take_lane(LaneSample("GPU-0", Lane.SLOW, 0.0, 0.001, 7, EMPTY_FRAME, (clock,)))
     series = [reading.series for reading in rig.see(0.5).readings]
     assert len(series) == len(set(series))
     assert rig.missing(0.5)["GPU-0", "coldplate_gpu_clock_hertz"] == "unsupported"
@@ -223,7 +224,7 @@ def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:
     running = (GpuProcess(100, 2**30, None),)
 
     def list_processes(gpu: Gpu, at: float) -> None:
-        rig.sampler.take_lane(LaneSample(gpu.uuid, Lane.SLOW, at, 0.001, 7, (), (), running))
+        rig.sampler.take_lane(LaneSample(gpu.uuid, Lane.SLOW, at, 0.001, 7, EMPTY_FRAME, (), running))
 
     assert rig.sampler.processes() == {first: (), second: ()}
     list_processes(first, 100.0)
@@ -238,7 +239,9 @@ def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:
 def test_processes_are_forgotten_where_only_the_agents_own_measurements_go_on() -> None:
     rig = Rig()
     gpu = rig.identities[0].gpu
-    rig.sampler.take_lane(LaneSample(gpu.uuid, Lane.SLOW, 100.0, 0.001, 7, (), (), (GpuProcess(100, 1, None),)))
+    rig.sampler.take_lane(
+        LaneSample(gpu.uuid, Lane.SLOW, 100.0, 0.001, 7, EMPTY_FRAME, (), (GpuProcess(100, 1, None),))
+    )
     rig.sampler.take_own(101.0 + rig.sampler.settings.patience(Lane.SLOW), ())
     assert rig.sampler.processes()[gpu] == ()
 
@@ -252,7 +255,7 @@ def test_an_estimate_in_the_place_of_a_meter_says_so_and_one_where_none_was_does
         rig.sample("GPU-1", at)
         if metered:
             measured = Reading(Series(NODE_POWER, Node(), (("source", "ipmi"),)), 9000.0)
-            rig.sampler.take_read(Read("power", Lane.FAST, at, 0.01, Outcome.OK, BackendSample([measured])))
+            rig.sampler.take_read(read_of("power", Lane.FAST, at, 0.01, Outcome.OK, BackendSample([measured])))
         return rig.values(at, name)
 
     assert play(0.0, metered=False) == {}

@@ -22,7 +22,7 @@ def ledger() -> XidLedger:
 def counts(ledger: XidLedger) -> dict[tuple[str, str], float]:
     return {
         (row.series.entity.labels[1][1], row.series.labels[0][1]): row.value
-        for row in ledger.readings()
+        for row in ledger.frame().readings
         if row.metric.name == "coldplate_gpu_xid_errors_total"
     }
 
@@ -35,7 +35,7 @@ def test_a_gpu_s_sum_over_all_codes_is_there_from_the_start() -> None:
     book = ledger()
 
     def sums() -> dict[str, float]:
-        return {row.series.entity.labels[1][1]: row.value for row in book.readings()
+        return {row.series.entity.labels[1][1]: row.value for row in book.frame().readings
                 if row.metric.name == "coldplate_gpu_xids_total"}  # fmt: skip
 
     assert sums() == {"GPU-a": 0}
@@ -72,12 +72,12 @@ def test_an_unknown_code_and_an_unknown_gpu_are_shown_all_the_same() -> None:
     book = ledger()
     book.enter(Xid("0000:9f:00", 999, 1000.0, "kmsg"))
     assert counts(book)["0000:9f:00", "999"] == 1
-    last = [row for row in book.readings() if row.metric.name == "coldplate_gpu_xid_last_timestamp_seconds"]
+    last = [row for row in book.frame().readings if row.metric.name == "coldplate_gpu_xid_last_timestamp_seconds"]
     assert [row.value for row in last] == [1000.0]
 
 
 def total(book: XidLedger) -> float:
-    return sum(row.value for row in book.readings() if row.metric.name == "coldplate_gpu_xid_errors_total")
+    return sum(row.value for row in book.frame().readings if row.metric.name == "coldplate_gpu_xid_errors_total")
 
 
 def test_codes_beyond_all_reason_are_counted_as_one_and_none_is_lost(caplog: pytest.LogCaptureFixture) -> None:
@@ -104,7 +104,7 @@ def test_devices_beyond_all_reason_are_counted_as_one_and_none_is_lost() -> None
 
 def test_the_codes_on_which_rules_act_are_told_apart_whatever_came_before() -> None:
     book = ledger()
-    book.readings()
+    book.frame()
     for number in range(20_000):
         book.enter(Xid(f"GPU-x{number % 50}", 1000 + number, 1000.0, "nvml"))
     book.enter(Xid("GPU-a", 79, 1001.0, "nvml"))
@@ -124,13 +124,13 @@ def test_a_storm_that_both_report_counts_each_error_once() -> None:
 
 def test_whatever_is_reported_takes_little_memory() -> None:
     book = ledger()
-    book.readings()
+    book.frame()
     tracemalloc.start()
     for number in range(20_000):
         xid = Xid(f"GPU-{number % 3000}", number, 1000.0 + number, ("nvml", "kmsg")[number % 2], "x" * 8000)
         book.enter(xid)
         if number % 1000 == 0:
-            book.readings()
+            book.frame()
             book.tell(float(number))
     grown, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -10,6 +10,7 @@ A read that would hang, in the synthetic fault of that name, is not made at all:
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from agent.backends.synthetic import Scenario, SyntheticSource
 from agent.catalogue import BY_NAME
 from agent.daemon.reloading import LastReload
 from agent.daemon.self_metrics import SelfMetrics
-from agent.model import Alert, Instant, Labels, Lane, Phase, Rack, Reading, Series, Snapshot
+from agent.model import Alert, Framer, Instant, Labels, Lane, Phase, Rack, Reading, Series, Snapshot
 from agent.rack.rack_options import RackOptions
 from agent.rack.series import ConfiguredRack
 from agent.sampler.health import LoopFacts
@@ -99,6 +100,8 @@ class Play:
         self._peers = Peers(rack) if rack is not None else None
         self._rack = _configured(rack)
         self._rack_power: tuple[Reading, ...] = ()
+        self._rack_framer, self._own_framer = Framer(), Framer()
+        self._framers: defaultdict[tuple[str, Lane], Framer] = defaultdict(Framer)
         self._exposition = Exposition(TARGET)
         self._engine = RuleEngine(Ruleset(tuple(rules)), TARGET, self._now)
         self.firings: list[Firing] = []
@@ -144,7 +147,8 @@ class Play:
         for event in self._source.events(0.0):
             self._sampler.xids.enter(event)
         own = self._exposition.readings(self._engine.reports(), self._engine.windows, ())
-        told = (*self._rack.readings(now), *self._self_metrics.readings(now), *self._rack_power, *own)
+        rack = self._rack_framer.frame((*self._rack.readings, *self._rack_power))
+        told = (self._self_metrics.frame(now), rack, self._own_framer.frame(own))
         snapshot = self._sampler.snapshot(now, LoopFacts(ticks=self._second + 1, worker_up=True), told)
         self._rack_power = self._peers.sum(snapshot) if self._peers is not None else ()
         return snapshot
@@ -155,8 +159,8 @@ class Play:
         except DeviceError as error:
             self._sampler.take_error(ChannelError(channel.key, lane, now.mono, error.reason, error.detail))
             return
-        readings, gaps = tuple(sample.readings), tuple(sample.gaps)
-        taken = LaneSample(channel.key, lane, now.mono, TOOK, sample.calls, readings, gaps)
+        frame, gaps = self._framers[channel.key, lane].frame(sample.readings), tuple(sample.gaps)
+        taken = LaneSample(channel.key, lane, now.mono, TOOK, sample.calls, frame, gaps)
         self._sampler.take_lane(taken)
         self._sampler.health.enter_lane(self._source.name, taken)
 

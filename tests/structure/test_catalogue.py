@@ -7,7 +7,7 @@ import re
 import pytest
 
 from agent.catalogue import BY_NAME, ROLLING, ROWS
-from agent.catalogue.bindings import Call, Derived, Field, Gpm, PortFile, Source
+from agent.catalogue.bindings import Call, Derived, DeviceValue, Field, Gpm, PortFile, Source
 from agent.model import Backend, Gpu, IbPort, Kind, Metric, Node, NvLink, Rack, Unit
 
 FAMILIES = """
@@ -41,7 +41,7 @@ def test_a_row_tells_the_whole_story(row: Metric) -> None:
     assert len(row.help) <= 140
     assert row.entity in {Node, Gpu, NvLink, IbPort, Rack, Backend}
     assert row.origin
-    assert all(isinstance(each, (Field, Call, Gpm, PortFile, Source, Derived)) for each in row.origin)
+    assert all(isinstance(each, (Field, Call, Gpm, DeviceValue, PortFile, Source, Derived)) for each in row.origin)
     assert row.span[0] <= row.span[1]
     if row.simulated is not None:
         assert row.span[0] <= row.simulated[0] <= row.simulated[1] <= row.span[1]

@@ -62,7 +62,7 @@ def files(disk: Disk) -> Iterator[StateFiles]:
 
 
 def test_only_the_newest_content_counts(files: StateFiles, disk: Disk, tmp_path: Path) -> None:
-    path = tmp_path / "deeper" / "alerts.state"
+    path = tmp_path / "deeper" / "still" / "alerts.state"
     disk.free.clear()
     files.put(path, b"0")
     wait_for(lambda: disk.asked == 1)
@@ -123,16 +123,39 @@ def test_an_exception_that_nobody_foresaw_loses_nothing(
     assert (tmp_path / "state").read_bytes() == b"it"
 
 
-def test_the_end_is_written_and_a_disk_that_hangs_is_not_waited_for(disk: Disk, tmp_path: Path) -> None:
+def test_the_end_is_written_and_a_disk_that_hangs_is_not_waited_for(
+    disk: Disk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     files = StateFiles(Threads())
     files.put(tmp_path / "last", b"words")
     files.stop(WAIT)
     assert (tmp_path / "last").read_bytes() == b"words"
+    assert not caplog.records
     hung = StateFiles(Threads())
     disk.free.clear()
     hung.put(tmp_path / "never", b"")
     hung.stop(0.05)
+    assert len(caplog.records) == 1
     disk.free.set()
+
+
+def test_what_is_written_is_not_written_again_and_what_fails_at_the_end_is_given_up(
+    disk: Disk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = StateFiles(Threads())
+    files.put(tmp_path / "state", b"it")
+    wait_for(lambda: files.states()[0].good and (tmp_path / "state").exists())
+    files.stop(WAIT)
+    assert disk.asked == 1
+    files = StateFiles(Threads())
+    disk.free.clear()
+    disk.error = OSError(28, "No space left on device")
+    files.put(tmp_path / "state", b"more")
+    wait_for(lambda: disk.asked == 2)
+    threading.Timer(0.05, disk.free.set).start()
+    files.stop(WAIT)
+    assert disk.asked == 2
+    assert ["leaving without" in each.getMessage() for each in caplog.records] == [False]
 
 
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -140,6 +163,12 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"):
         replace_file(tmp_path / "state", b"it")
     assert [each.name for each in tmp_path.iterdir()] == ["state"]
+
+
+def test_a_file_that_cannot_even_be_begun_says_why(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="too long"):
+        replace_file(tmp_path / ("x" * 250), b"it")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_killed_processes_left_is_removed_and_what_is_being_written_stays(tmp_path: Path) -> None:
@@ -165,4 +194,4 @@ def test_a_state_directory_that_has_to_be_made_is_told_once(
     files.put(tmp_path / "b.state", b"3")
     wait_for(lambda: (tmp_path / "b.state").exists())
     told = [record.getMessage() for record in caplog.records]
-    assert told == [f"made the state directory {path.parent}, which was not there, as user {os.geteuid()}"]
+    assert told == [f"created the missing state directory {path.parent} as user {os.geteuid()}"]

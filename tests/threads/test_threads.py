@@ -165,6 +165,29 @@ def test_a_thread_that_the_system_had_no_room_for_is_started_when_there_is(
     assert up(threads) and threads.trouble() == ""
 
 
+def test_a_thread_that_falls_at_once_is_in_trouble(
+    clock: Clock, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have fallen before whoever started it goes on."""
+    real, risen = threading.Thread.start, threading.Event()
+
+    def start(thread: threading.Thread) -> None:
+        real(thread)
+        assert risen.wait(WAIT)
+
+    def work() -> None:
+        if not worker.begun.acquire(blocking=False):
+            worker.begun.release()
+            raise ValueError("at once")
+        risen.set()
+        worker()
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    threads = Threads(clock)
+    threads.begin("work", work, vital=True)
+    assert "ended by ValueError" in threads.trouble() and not up(threads)
+
+
 def still(clock: Clock, patience: float | None, vital: bool, worker: Worker) -> tuple[Threads, KeptThread]:
     threads = Threads(clock)
     kept = threads.begin("work", worker, patience=patience, vital=vital)
@@ -187,7 +210,7 @@ def test_a_thread_that_stands_still_is_in_trouble_until_it_moves(
     pass_time(threads, clock, 10)
     assert threads.trouble() == ""
     pass_time(threads, clock, 60)
-    assert "thread work has not moved for" in threads.trouble() and not up(threads)
+    assert "thread work has made no progress for" in threads.trouble() and not up(threads)
     kept.beat()
     pass_time(threads, clock, 1)
     assert threads.trouble() == "" and up(threads)
@@ -225,3 +248,27 @@ def test_threads_of_one_name_are_one_state(clock: Clock, worker: Worker) -> None
     wait_for(lambda: restarts(threads) == 1)
     assert len(threads.states()) == 1 and not up(threads)
     other.stop()
+
+
+def test_threads_of_one_name_are_up_if_all_are_and_their_restarts_add_up_with_those_that_are_done(
+    clock: Clock, worker: Worker
+) -> None:
+    well, again = Worker(), Worker()
+    threads = Threads(clock)
+    first = threads.begin("work", worker)
+    worker.fall(ValueError(), ValueError())
+    wait_for(lambda: first.restarts == 2)
+    threads.begin("work", well)
+    assert not up(threads), "the last of them is not all of them"
+    worker.stop()
+    assert first.join(WAIT)
+    threads.tend()  # by now it is done, and counted by its name alone
+    third = threads.begin("work", again)
+    again.fall(ValueError())
+    wait_for(lambda: third.restarts == 1)
+    assert restarts(threads) == 3
+    for each in (well, again):
+        each.stop()
+    third.join(WAIT)
+    threads.tend()
+    assert restarts(threads) == 3

@@ -16,6 +16,7 @@ from zlib import crc32
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from agent.backends.nvml.wants import wants
+from agent.backends.protocol import ChannelError, LaneSample
 from agent.catalogue import BY_NAME
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reason, Series, Xid
 from agent.sampler.health import LoopFacts
@@ -95,10 +96,10 @@ class Bench:
             elif isinstance(message, tuple):
                 self.taken += 1
                 self.sampler.take_xids(message)
-            elif hasattr(message, "readings"):
+            elif isinstance(message, LaneSample):
                 self.taken += 1
                 self.sampler.take_lane(message)
-            elif hasattr(message, "channel"):
+            elif isinstance(message, ChannelError):
                 self.sampler.take_error(message)
         self.supervisor.step(self.now)
         snapshot = self.sampler.snapshot(Instant(self.now, 1e9 + self.now), LoopFacts())

@@ -79,7 +79,7 @@ def test_what_nvml_gives_is_taken(nvml: Callable[..., Wire], make: Callable[[int
     wire = nvml(make(0), make(1))
     wire.read()
     assert len(wire.samples) == 2 * 3 * 3
-    assert len({reading.series for each in wire.samples for reading in each.readings}) > 100
+    assert len({reading.series for each in wire.samples for reading in each.frame.readings}) > 100
     assert wire.errors == []
 
 
@@ -112,7 +112,7 @@ def test_what_mig_gives_is_taken(nvml: Callable[..., Wire]) -> None:
     mig(gpu, driver, [f"MIG-{number}" for number in range(7)])
     wire = nvml(driver=driver)
     wire.read()
-    names = [reading.series.metric.name for each in wire.samples for reading in each.readings]
+    names = [reading.series.metric.name for each in wire.samples for reading in each.frame.readings]
     assert names.count("coldplate_gpu_mig_info") == 7 * 3
     assert wire.errors == []
 

@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -32,7 +33,25 @@ from tests.servers import need
 SEEDS = int(os.environ.get("COLDPLATE_FUZZ", "3"))
 MUTATED = 3.0
 """Seconds of mutation."""
-ATOMS = [None, True, -1, 0, 1, 10**30, 1e308, float("nan"), "", "fast", "x" * 5000, "\x00", 'a"b', "{", [], {}, [[]]]
+ATOMS: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    10**30,
+    1e308,
+    float("nan"),
+    "",
+    "fast",
+    "x" * 5000,
+    "\x00",
+    'a"b',
+    "{",
+    [],
+    {},
+    [[]],
+]
 
 
 class Mutator(ChildProcess):

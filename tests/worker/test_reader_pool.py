@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,7 +24,7 @@ class FakeChannel:
 
     identity: GpuIdentity | None = None
 
-    def __init__(self, key: str, act: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, key: str, act: Callable[[], object] = lambda: None) -> None:
         self.key = key
         self.act = act
         self.reads = 0
@@ -125,8 +125,8 @@ def test_lanes_that_fall_due_while_a_channel_hangs_are_read_once_when_it_is_free
     bench.settle(lambda: not bench.pool.busy)
     bench.pool.order({Lane.FAST})
     bench.settle(lambda: not bench.pool.busy)
-    lanes = [message[2] for message in bench.sent if message[0] == "sample"]
-    assert lanes == ["fast", "fast", "slow"]
+    told = [message[2] for message in bench.sent if message[0] == "sample"]
+    assert told == ["fast", "fast", "slow"]
 
 
 def test_a_lost_device_and_an_unforeseen_error_are_told_and_cost_their_channel_only() -> None:
@@ -205,13 +205,15 @@ def test_a_system_without_threads_to_give_costs_samples_and_nothing_else(
 
 def test_a_reader_outlives_a_pipe_that_it_cannot_write_to(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Bench):
+        refused: ClassVar[list[bytes]] = []
+        """What was to be sent."""
+
         def _send(self, line: bytes) -> None:
             if len(self.refused) < 2:
                 self.refused.append(line)
                 raise OSError("no pipe")
             super()._send(line)
 
-    Broken.refused = []  # type: ignore[attr-defined]  # what was to be sent
     bench = Broken(FakeChannel("a"))
     bench.pool.order({Lane.FAST})
     bench.settle(lambda: not bench.pool.busy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -70,7 +71,7 @@ def test_a_sample_arrives_as_it_was_read() -> None:
     got = decoder.decode(sample(12.5, [431.25, 2**63 + 1], (1, 2, 0)))
     assert isinstance(got, LaneSample)
     assert (got.channel, got.lane, got.mono, got.calls) == ("GPU-a", Lane.FAST, 12.5, 7)
-    assert [(reading.series, reading.value) for reading in got.readings] == [(POWER, 431.25), (ERRORS, 2**63 + 1)]
+    assert [(reading.series, reading.value) for reading in got.frame.readings] == [(POWER, 431.25), (ERRORS, 2**63 + 1)]
     assert got.gaps == (gap,)
 
 
@@ -97,7 +98,7 @@ def test_every_entity_that_a_worker_reads_survives(channel: int, entity: Gpu | N
     decoder.decode(encode("layout", channel, "slow", 1, json.loads(json.dumps(encode_series([series])))))
     got = decoder.decode(sample(1.0, [1.0], channel=channel, lane="slow"))
     assert isinstance(got, LaneSample)
-    assert got.readings[0].series == series
+    assert got.frame.readings[0].series == series
     assert encode_entity(entity)
 
 
@@ -224,7 +225,7 @@ def test_a_layout_that_is_said_again_is_the_same_one() -> None:
     second = decoder.decode(sample(2.0, [1.0, 2], (5, 0, 0)))
     assert isinstance(first, LaneSample)
     assert isinstance(second, LaneSample)
-    assert [a.series is b.series for a, b in zip(first.readings, second.readings, strict=True)] == [True, True]
+    assert first.frame.layout is second.frame.layout
 
 
 @pytest.mark.parametrize("times", [1.0, 0.5])
@@ -460,7 +461,7 @@ def test_a_value_that_is_no_number_is_refused(value: object) -> None:
 def test_what_the_conditioner_leaves_out_arrives_there() -> None:
     got = ready_decoder().decode(sample(1.0, [float("nan"), 1e19]))
     assert isinstance(got, LaneSample)
-    assert got.readings[1].value == 1e19
+    assert got.frame.readings[1].value == 1e19
 
 
 @pytest.mark.parametrize("place", range(0, 54, 3))
@@ -480,7 +481,7 @@ def test_no_line_does_more_harm_than_an_error(line: bytes) -> None:
         open_decoder().decode(line)
 
 
-ATOMS = st.sampled_from(
+ATOMS: st.SearchStrategy[Any] = st.sampled_from(
     [None, True, -1, 0, 1, 2, 2**64, 1.5, float("nan"), 1e308, "", "fast", "slow", "cold", "gpu", "0", "GPU-a", "lost",
      "coldplate_gpu_power_watts", "domain", "sm", "\ud800", "x" * 300, [], {}]
 )  # fmt: skip
@@ -528,7 +529,7 @@ def test_messages_that_are_nearly_ours_do_no_harm(lines: list[bytes]) -> None:
         with contextlib.suppress(MessageError):
             message = decoder.decode(line)
             if isinstance(message, LaneSample):
-                assert all(reading.series.metric.name in BY_NAME for reading in message.readings)
-                for reading in message.readings:
+                assert all(reading.series.metric.name in BY_NAME for reading in message.frame.readings)
+                for reading in message.frame.readings:
                     assert tuple(name for name, _ in reading.series.labels) == reading.series.metric.labels
                     assert all(value.isprintable() for _, value in reading.series.all_labels)

@@ -9,7 +9,15 @@ block as well, and then costs its own filesystem.
 Each group of figures is read apart, so that one file that is unreadable or hangs costs its own rows only.
 """
 
+from __future__ import annotations
+
 from agent.backends.host.host_backend import HostBackend
 from agent.backends.host.kernel import parse_pressure
+from agent.backends.registration import BackendContext
 
-__all__ = ["HostBackend", "parse_pressure"]
+__all__ = ["HostBackend", "make_backend", "parse_pressure"]
+
+
+def make_backend(context: BackendContext) -> HostBackend | None:
+    """The host, also beside synthetic devices, unless it is not wanted."""
+    return HostBackend(str(context.procfs), str(context.sysfs)) if context.config.backends.host else None

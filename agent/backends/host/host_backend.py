@@ -104,5 +104,5 @@ class HostBackend:
             sample.readings.append(Reading(LEFT_OUT, sample.left_out))
         if bool(sample.left_out) != bool(self._left_out):
             facts = {"left_out": sample.left_out}
-            log.info("disks, filesystems or interfaces beyond those that are shown", extra={"facts": facts})
+            log.info("disks, filesystems or interfaces over the limit are not exposed", extra={"facts": facts})
         self._left_out = sample.left_out

@@ -5,6 +5,15 @@ metric of a node away from node_exporter (its issue 3265). This package only rea
 management packets, starts no program and needs no privilege.
 """
 
-from agent.backends.infiniband.infiniband_backend import InfinibandBackend
+from __future__ import annotations
 
-__all__ = ["InfinibandBackend"]
+from agent.backends.infiniband.infiniband_backend import InfinibandBackend
+from agent.backends.registration import BackendContext
+
+__all__ = ["InfinibandBackend", "make_backend"]
+
+
+def make_backend(context: BackendContext) -> InfinibandBackend | None:
+    """The ports, unless they are not wanted, or synthetic."""
+    wanted = context.config.backends.infiniband and not context.synthetic
+    return InfinibandBackend(context.sysfs) if wanted else None

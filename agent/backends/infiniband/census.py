@@ -62,7 +62,7 @@ class Census:
         self.ignored += max(beyond, 0)
         self._learn(changed, mono)
         if not self.ports and not gaps:
-            raise AbsentError(f"{self._root} shows no port: no InfiniBand or RoCE device, or its driver is not loaded")
+            raise AbsentError(f"{self._root} has no ports: no InfiniBand or RoCE device, or its driver is not loaded")
         return forgot or bool(changed) or ignored != self.ignored, gaps
 
     def _devices(self, mono: float) -> list[str] | None:
@@ -75,7 +75,7 @@ class Census:
                 return []  # the driver was unloaded; what was seen before is lost, not absent
             raise AbsentError(
                 f"{self._root} does not exist: this node has no InfiniBand or RoCE device, "
-                "or its driver is not loaded, or sysfs is elsewhere (--path.sysfs)"
+                "or its driver is not loaded, or sysfs is mounted elsewhere (--path.sysfs)"
             )
         if self.ports:
             return None

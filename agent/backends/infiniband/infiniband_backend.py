@@ -14,7 +14,7 @@ from agent.backends.file_relay import FileRelay, Unread
 from agent.backends.infiniband.attribute import Attribute, Pread
 from agent.backends.infiniband.census import Census
 from agent.backends.infiniband.facts import describe
-from agent.backends.infiniband.layout import Layout, spare_descriptors
+from agent.backends.infiniband.layout import FileLayout, spare_descriptors
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.catalogue import metric
 from agent.model import Backend, Gap, Instant, Lane, Reading, Series
@@ -43,7 +43,7 @@ class InfinibandBackend:
         self._pread = pread
         self._relay = FileRelay(self.name)
         self._census = Census(self._root, self._relay, pread)
-        self._layout = Layout(self._relay, pread, descriptors)
+        self._layout = FileLayout(self._relay, pread, descriptors)
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
         """Read one lane. Raises AbsentError while this node has never shown a port."""

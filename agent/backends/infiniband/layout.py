@@ -31,7 +31,7 @@ def spare_descriptors() -> int:
     return DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft // 2, DESCRIPTORS)
 
 
-class Layout:
+class FileLayout:
     """For each lane, one leg a device. Belongs to one thread."""
 
     def __init__(self, relay: FileRelay, pread: Pread, descriptors: Callable[[], int]) -> None:
@@ -103,9 +103,9 @@ class Layout:
         )
         if self.left_out and not before:
             facts = {"left_out": self.left_out, "ports": len(ports), "most": SERIES}
-            log.warning("the drivers offer more counters than are shown", extra={"facts": facts})
+            log.warning("driver counters over the limit are not exposed", extra={"facts": facts})
         elif before and not self.left_out:
-            log.info("all counters that the drivers offer are shown")
+            log.info("all driver counters are exposed again")
 
 
 def _depths(ports: Collection[Port]) -> dict[Port, int]:

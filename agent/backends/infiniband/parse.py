@@ -97,8 +97,8 @@ DECODERS: dict[Metric, Callable[[bytes], int]] = {STATE_ID: code, PHYSICAL_STATE
 
 def _refused(text: bytes, wanted: str) -> UnreadableError:
     if not text:
-        return UnreadableError(Reason.MALFORMED, f"is empty, not {wanted}")
+        return UnreadableError(Reason.MALFORMED, f"is empty, expected {wanted}")
     shown = ascii(text[:32].decode("utf-8", "replace"))
     if text.upper().startswith(b"N/A"):  # 'N/A (no PMA)': iWARP drivers (node_exporter issue 966)
-        return UnreadableError(Reason.UNSUPPORTED, f"says {shown}")
-    return UnreadableError(Reason.MALFORMED, f"says {shown}, not {wanted}")
+        return UnreadableError(Reason.UNSUPPORTED, f"contains {shown}")
+    return UnreadableError(Reason.MALFORMED, f"contains {shown}, expected {wanted}")

@@ -1,6 +1,34 @@
 """Who uses the GPUs: jobs of Slurm, Kubernetes, Ray and others, found without a prolog or a plugin of theirs."""
 
+from __future__ import annotations
+
 from agent.backends.jobs.job_sources import SOURCES, refuse_unknown
 from agent.backends.jobs.jobs_backend import JobsBackend
+from agent.backends.registration import BackendContext
+from agent.config.schema import Config, ConfigError
 
-__all__ = ["SOURCES", "JobsBackend", "refuse_unknown"]
+__all__ = ["SOURCES", "JobsBackend", "check_jobs", "make_backend"]
+
+
+def make_backend(context: BackendContext) -> JobsBackend | None:
+    """Who holds the GPUs, where some of this node are read and a source of jobs is wanted. Raises ConfigError."""
+    config = context.config
+    if not (context.has_driver and config.jobs.sources):
+        return None
+    check_jobs(config)
+    return JobsBackend(
+        context.procfs,
+        context.processes,
+        context.readings,
+        sources=config.jobs.sources,
+        mapping_dir=config.jobs.mapping_dir,
+        trust_environment=config.jobs.trust_environment,
+    )
+
+
+def check_jobs(config: Config) -> None:
+    """Refuse sources and schedulers that do not exist. Raises ConfigError."""
+    try:
+        refuse_unknown(config.jobs.sources, config.jobs.trust_environment)
+    except ValueError as error:
+        raise ConfigError(f"jobs.{error}") from error

@@ -15,11 +15,11 @@ def refuse_unknown(sources: Sequence[str], trust_environment: Sequence[str]) -> 
     """Refuse names that are none. Raises ValueError."""
     for source in sources:
         if source not in (ALL, *SOURCES):
-            raise ValueError(f"sources: {source!r} is none of {', '.join((ALL, *SOURCES))}")
+            raise ValueError(f"sources: {source!r} is unknown; use any of {', '.join((ALL, *SOURCES))}")
     names = tuple(scheduler.name for scheduler in SCHEDULERS)
     for name in trust_environment:
         if name not in names:
-            raise ValueError(f"trust_environment: {name!r} is none of {', '.join(names)}")
+            raise ValueError(f"trust_environment: {name!r} is unknown; use any of {', '.join(names)}")
 
 
 def is_wanted(source: str, sources: Sequence[str]) -> bool:

@@ -115,7 +115,7 @@ class JobsBackend:
         self._add_mapped(board, devices, now.mono)
         board.settle()
         for slot in board.limit(MAX_JOBS):
-            self._problems.note("too_many", f"GPU {slot.gpu.index}: more than {MAX_JOBS} jobs; the others are left out")
+            self._problems.note("too_many", f"GPU {slot.gpu.index}: more than {MAX_JOBS} jobs; the rest are ignored")
         self._show(board, latest, now.mono)
         if self._ways.barred:
             self._shown.miss(Gap(FACTS_OF, Node(), Reason.DENIED, "; ".join(self._ways.barred.values())))
@@ -134,7 +134,7 @@ class JobsBackend:
         taken: dict[int, list[Slot]] = {}
         for gpu, processes in running.items():
             if len(processes) > MAX_PROCESSES:
-                text = f"GPU {gpu.index}: {len(processes)} processes; the first {MAX_PROCESSES} are looked into"
+                text = f"GPU {gpu.index}: {len(processes)} processes; only the first {MAX_PROCESSES} are examined"
                 self._problems.note("too_many", text)
             for each in processes[:MAX_PROCESSES]:
                 if each.pid > 0:
@@ -160,8 +160,8 @@ class JobsBackend:
                 self._shown.miss(Gap(HOLDER, slot.gpu, Reason.TIMEOUT, late))
         for pid in (*self._table.absent, *self._table.refused):
             detail = self._table.refused.get(pid) or (
-                f"{self._procfs}/{pid} does not exist, though the process computes on the GPU: give the agent the "
-                "host's process ids (hostPID), or the host's /proc with --path.procfs, or lift hidepid"
+                f"{self._procfs}/{pid} does not exist, although the process uses the GPU: run the agent with "
+                "hostPID, or point --path.procfs to the host's /proc, or remove hidepid"
             )
             reason = Reason.DENIED if pid in self._table.refused else Reason.LOST
             for slot in taken[pid]:
@@ -171,7 +171,7 @@ class JobsBackend:
             hidden = [(process.late, process.hidden) for process in looked if process.hidden]
             self._shown.way("jobs_environ", not hidden)
             unanswered, why = min(hidden, default=(False, ""))
-            self._note("names of jobs", why, denied=not unanswered)
+            self._note("job names", why, denied=not unanswered)
 
     def _note(self, what: str, barred: str, denied: bool = True) -> None:
         """One of the facts that others guard: why it cannot be had, "" if it can."""
@@ -192,7 +192,7 @@ class JobsBackend:
         add_pods(board, pods)
         named = [bool(job.pod) for job in board.jobs() if job.scheduler == KUBERNETES]
         if named and (all(named) or self._pod_logs.refused):
-            self._note("names of pods", "" if all(named) else self._pod_logs.refused)
+            self._note("pod names", "" if all(named) else self._pod_logs.refused)
 
     def _by_slot(self, listed: Iterable[PodDevice], devices: GpuSlots) -> dict[Slot, list[PodDevice]]:
         pods: dict[Slot, list[PodDevice]] = {}
@@ -202,9 +202,10 @@ class JobsBackend:
         for each in listed:
             slot = devices.find(each.device)
             if foul(each.namespace) or foul(each.pod):
-                self._problems.note("foul_id", f"the kubelet calls a pod {each.namespace!r:.80}/{each.pod!r:.80}")
+                name = f"{each.namespace!r:.80}/{each.pod!r:.80}"
+                self._problems.note("foul_id", f"the kubelet reports an invalid pod name {name}")
             elif slot is None:
-                text = f"pod {each.namespace}/{each.pod} holds {each.device}, which is no GPU of this node"
+                text = f"pod {each.namespace}/{each.pod} holds {each.device}, which is not a GPU of this node"
                 self._problems.note("unknown_device", text)
             else:
                 pods.setdefault(slot, []).append(each)
@@ -226,7 +227,7 @@ class JobsBackend:
             self._recall.doubt()
         if found is None or self._recall.early(found, mono):
             if self._recall.within(mono):
-                why = "its socket is gone" if found is None else "it was restarted and names no pods yet"
+                why = "its socket is gone" if found is None else "it was restarted and reports no pods yet"
                 self._shown.way("jobs_kubelet", False)
                 self._note("pods by the kubelet", f"{why}{self._recall.promise(mono)}", denied=False)
             return self._recall.within(mono)
@@ -240,7 +241,7 @@ class JobsBackend:
         for entry in self._files.entries():
             slot = devices.find(entry.device)
             if foul(entry.job):
-                self._problems.note("foul_id", f"{entry.path}: {entry.job!r:.80} is no id of a job")
+                self._problems.note("foul_id", f"{entry.path}: {entry.job!r:.80} is not a job id")
             elif slot is None:
                 self._problems.note("unknown_device", f"{entry.path}: there is no GPU {entry.device!r:.80}")
             else:

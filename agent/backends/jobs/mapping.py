@@ -70,7 +70,7 @@ class MappingFiles:
             return []
         self.seen = True
         for name in listing.odd[:MAX_FILES]:
-            self._problems.note("mapping", f"{directory}/{name}: is no regular file")
+            self._problems.note("mapping", f"{directory}/{name}: is not a regular file")
             self.failed = True
         return [(f"{directory}/{name}", name) for name in listing.files[:MAX_FILES] if not name.startswith(".")]
 

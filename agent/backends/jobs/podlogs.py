@@ -21,7 +21,7 @@ PODS = "/var/log/pods"
 MOST = 65_536
 """Entries that are looked at."""
 REMEDY = (
-    "pods are known by their uid alone: tmpfiles.d/coldplate.conf lets the agent's group list the directory, "
+    "pods are known only by uid: tmpfiles.d/coldplate.conf lets the agent's group list the directory, "
     "coldplate-kubelet.socket lets the agent ask the kubelet"
 )
 

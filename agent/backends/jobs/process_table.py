@@ -198,7 +198,7 @@ class ProcessTable:
                 continue
             if not foul(job.id):
                 return job
-            text = f"{self._procfs}/{pid}: {legible(job.id)!r:.80} is no id of a {job.scheduler} job"
+            text = f"{self._procfs}/{pid}: {legible(job.id)!r:.80} is not a valid {job.scheduler} job id"
             self._told("foul_id", job.id, text)
         return self._bare(pid, stat, uid) if self._plain_too else None
 
@@ -207,7 +207,7 @@ class ProcessTable:
         if where.scheduler == "session":
             if where.strange:
                 text = legible(where.strange)
-                self._told("unknown_cgroup", text, f"{self._procfs}/{pid}/cgroup: {text} has no shape that is known")
+                self._told("unknown_cgroup", text, f"{self._procfs}/{pid}/cgroup: {text} has an unknown format")
             return self._bare(pid, stat, uid)
         job = where.id if where.contained else f"{where.id}@{_owner(where, uid)}"
         return Job(where.scheduler, job, name="" if where.scheduler in ENGINES else legible(where.id), plain=True)

@@ -26,7 +26,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * shift)
         if byte < 0x80:
             return value, at
-    raise ProtobufError("a number of more than ten bytes")
+    raise ProtobufError("has a number of more than ten bytes")
 
 
 def parts(data: memoryview) -> Iterator[tuple[int, memoryview]]:
@@ -43,7 +43,7 @@ def parts(data: memoryview) -> Iterator[tuple[int, memoryview]]:
         elif kind in (FIXED64, FIXED32):
             size = 8 if kind == FIXED64 else 4
         else:
-            raise ProtobufError(f"wire type {kind}")
+            raise ProtobufError(f"has the wire type {kind}")
         if at + size > len(data):
             raise ProtobufError("ends within a field")
         if kind == BYTES:
@@ -56,4 +56,4 @@ def text(data: memoryview) -> str:
     try:
         return str(data, "utf-8")
     except UnicodeDecodeError as error:
-        raise ProtobufError(f"no text: {error.reason}") from error
+        raise ProtobufError(f"has invalid text: {error.reason}") from error

@@ -43,4 +43,4 @@ class Recall:
 
     def promise(self, mono: float) -> str:
         """What is shown meanwhile, as the end of a message."""
-        return f"; the pods that it named last are shown for up to {KEEP_SECONDS:.0f} s" if self.within(mono) else ""
+        return f"; the last known pods are shown for up to {KEEP_SECONDS:.0f} s" if self.within(mono) else ""

@@ -72,11 +72,11 @@ class ShownJobs:
         self._add(PROCESSES, Node(), job.key, len(summary.pids))
         who = f"{job.scheduler} job {job.id}"
         if started is None:
-            self.miss(Gap(START, Node(), Reason.UNSUPPORTED, f"{who} has no process from which to tell its start"))
+            self.miss(Gap(START, Node(), Reason.UNSUPPORTED, f"{who} has no process that shows when it started"))
         else:
             self._add(START, Node(), job.key, started)
         if joules is None:
-            self.miss(Gap(ENERGY, Node(), Reason.UNSUPPORTED, f"{who} has no GPU with an energy counter to itself"))
+            self.miss(Gap(ENERGY, Node(), Reason.UNSUPPORTED, f"{who} has no GPU of its own with an energy counter"))
         else:
             self._add(ENERGY, Node(), job.key, joules)
 

@@ -1,5 +1,13 @@
 """NVIDIA GPUs through NVML. Importing this package loads no library: `NvmlSource.open` does."""
 
+from __future__ import annotations
+
+from agent.backends.device_families import SourceOptions
 from agent.backends.nvml.nvml_source import NvmlSource
 
-__all__ = ["NvmlSource"]
+__all__ = ["NvmlSource", "make_source"]
+
+
+def make_source(options: SourceOptions) -> NvmlSource:
+    """The GPUs of this node."""
+    return NvmlSource(wall=options.wall)

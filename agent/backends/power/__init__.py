@@ -22,20 +22,58 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from agent.backends.file_relay import FileRelay
 from agent.backends.power.hwmon import Hwmon
 from agent.backends.power.ipmi import Ipmi, Transport, open_transport
 from agent.backends.power.pacing import Paced, PowerSource, Repeat, Spawn, spawn_thread
 from agent.backends.power.rapl import Rapl
+from agent.backends.power.redfish import SILENCE_SECONDS, Redfish, check_address
 from agent.backends.power.refusals import Refusals
 from agent.backends.protocol import AbsentError, BackendSample
+from agent.backends.registration import BackendContext
 from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
+from agent.config.schema import BackendsConfig, ConfigError
+from agent.lib.http_target import HttpTarget
 from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Series
 
 PATIENCE_SECONDS = 1.0
 """Seconds that a file is waited for: a meter may go through the firmware."""
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
+
+__all__ = ["PowerBackend", "bmc_of", "make_backend"]
+
+
+def make_backend(context: BackendContext) -> PowerBackend | None:
+    """What measures the node, unless nothing is asked for that does, or it is synthetic. Raises ConfigError."""
+    wanted = context.config.backends
+    if context.synthetic or not set(wanted.power) - {"estimate"}:
+        return None
+    return PowerBackend(wanted.power, str(context.sysfs), redfish=_redfish(context))
+
+
+def _redfish(context: BackendContext) -> Redfish | None:
+    wanted = context.config.backends
+    target = bmc_of(wanted)
+    if target is None or wanted.redfish is None:
+        return None
+    return Redfish(target, wanted.redfish.chassis, lambda: context.clock().mono)
+
+
+def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
+    """The BMC to ask, if one is configured. Raises ConfigError."""
+    if wanted.redfish is None or "redfish" not in wanted.power:
+        return None
+    address = msgspec.structs.asdict(wanted.redfish)
+    del address["chassis"]
+    try:
+        target = HttpTarget(**address, timeout=SILENCE_SECONDS)
+        check_address(target)
+    except ValueError as error:
+        raise ConfigError(f"backends.redfish: {error}") from error
+    return target
 
 
 class PowerBackend:

@@ -141,7 +141,7 @@ class Hwmon:
         read = zip(self._meters, self._answers, strict=True)
         whole = [each for each in read if not each[0].series and not (each[0].label and has_parts)]
         if not whole:
-            raise AbsentError(f"no power meter of the whole node under {self._root}")
+            raise AbsentError(f"no power meter for the whole node under {self._root}")
         if len(whole) > 1:
             paths = ", ".join(meter.path for meter, _ in whole)
             raise DeviceError(Reason.UNSUPPORTED, f"cannot tell which meter measures the whole node: {paths}")

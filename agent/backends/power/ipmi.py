@@ -19,7 +19,7 @@ from agent.model import Reason
 MEASURING = 0x40  # bit 6 of the power reading state
 
 _COMPLETION = {
-    0xC1: (Reason.UNSUPPORTED, "the controller does not know DCMI power readings"),
+    0xC1: (Reason.UNSUPPORTED, "the controller does not support DCMI power readings"),
     0xC0: (Reason.TIMEOUT, "the controller is busy"),
     0xC3: (Reason.TIMEOUT, "the controller timed out"),
     0xD4: (Reason.DENIED, "the controller refuses: insufficient privilege"),
@@ -127,7 +127,7 @@ class Ipmi:
             raise _fault(error) from error
         reading = parse_power_reading(response)
         if not reading.measuring:
-            raise DeviceError(Reason.UNSUPPORTED, "DCMI power reading: the controller does not measure power now")
+            raise DeviceError(Reason.UNSUPPORTED, "DCMI power reading: the controller is not measuring power")
         return float(reading.current)
 
     def close(self) -> None:

@@ -99,7 +99,7 @@ class Paced:
         try:
             self._spawn(self._ask)
         except (RuntimeError, MemoryError) as error:
-            remedy = "raise TasksMax in the unit, or the user's limit of processes"
+            remedy = "raise TasksMax in the unit, or the user's process limit"
             self._asked, self._due = None, mono + FIRST_RETRY_SECONDS
             self.watts, self.absence = None, ""
             self.fault = DeviceError(Reason.DENIED, f"{error}; {remedy}")
@@ -126,12 +126,12 @@ class Paced:
         elif isinstance(answer, Exception):
             # What a source did not foresee costs that source alone, and is told once in full.
             if not self._told:
-                log.error("asking %s for power failed", self.source.name, exc_info=answer)
+                log.error("reading power from %s failed", self.source.name, exc_info=answer)
             self._told = True
             self._fail(DeviceError(Reason.MALFORMED, f"{type(answer).__name__}: {answer}"), mono)
         elif not 0 < answer < 1e6:
             # Some controllers answer 0 when they do not measure; a node that runs this line draws power.
-            self._fail(DeviceError(Reason.IMPLAUSIBLE, f"answered {answer:g} W for a running node"), mono)
+            self._fail(DeviceError(Reason.IMPLAUSIBLE, f"reported {answer:g} W for a running node"), mono)
         else:
             self.watts = answer
             self._retry = FIRST_RETRY_SECONDS

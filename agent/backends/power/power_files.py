@@ -26,7 +26,7 @@ def read_name(path: str) -> str:
     """A word or two that name a device. Raises DeviceError naming the file."""
     name = read_text(path)
     if not name or len(name) > 64 or not name.isprintable():
-        raise DeviceError(Reason.MALFORMED, f"{path}: {name[:40]!a} is no name")
+        raise DeviceError(Reason.MALFORMED, f"{path}: {name[:40]!a} is not a valid name")
     return name
 
 
@@ -34,7 +34,7 @@ def read_count(path: str) -> int:
     """A whole number that is not negative. Raises DeviceError naming the file."""
     said = read_text(path)
     if not (said.isascii() and said.isdigit() and len(said) <= 20):
-        raise DeviceError(Reason.MALFORMED, f"{path}: {said[:40]!a} is no whole number")
+        raise DeviceError(Reason.MALFORMED, f"{path}: {said[:40]!a} is not a whole number")
     return int(said)
 
 

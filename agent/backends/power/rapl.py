@@ -135,7 +135,7 @@ class Rapl:
             nested = ":" in parent.removeprefix(f"{self._root}/")
             if nested:
                 if parent not in self._zones:
-                    self._gaps.append(Gap(ENERGY, Node(), Reason.LOST, f"{path}: its parent {parent} is not known"))
+                    self._gaps.append(Gap(ENERGY, Node(), Reason.LOST, f"{path}: its parent {parent} is unknown"))
                     continue
                 name = f"{self._zones[parent].name}-{name}"
             if name in taken:
@@ -162,7 +162,7 @@ def _row(zone: str, nested: bool) -> Metric:
 
 def _gap(path: str, answer: int | DeviceError | Unread, wrap: int = 0) -> Gap:
     if isinstance(answer, int):
-        return Gap(ENERGY, Node(), Reason.MALFORMED, f"{path}: {answer} is beyond the counter's range of {wrap}")
+        return Gap(ENERGY, Node(), Reason.MALFORMED, f"{path}: {answer} exceeds the counter's range of {wrap}")
     if isinstance(answer, Unread):
         return Gap(ENERGY, Node(), answer.reason, f"{path}: {answer.detail}")
     forbidden = isinstance(answer.__cause__, PermissionError)

@@ -62,7 +62,7 @@ _STATUS = {
 def check_address(target: HttpTarget) -> None:
     """Refuse an address that is more than a host and port. Raises ValueError."""
     if target.path:
-        raise ValueError(f"url {target.shown!r}: want a host and port alone, such as https://HOST or https://HOST:PORT")
+        raise ValueError(f"url {target.shown!r}: give only host and port: https://HOST or https://HOST:PORT")
 
 
 def consumed_watts(document: Any) -> float | None:
@@ -137,7 +137,7 @@ class Redfish:
     def _reading(self, resource: str) -> float:
         watts = consumed_watts(self._get(resource))
         if watts is None:
-            raise self._error(Reason.MALFORMED, resource, "neither PowerConsumedWatts nor PowerWatts.Reading")
+            raise self._error(Reason.MALFORMED, resource, "has neither PowerConsumedWatts nor PowerWatts.Reading")
         return watts
 
     def _find(self) -> str:
@@ -160,7 +160,7 @@ class Redfish:
                     best = max(best or (0.0, ""), (watts, resource))
                     break
         if best is None:
-            raise self._error(Reason.UNSUPPORTED, COLLECTION, "no chassis of a whole node reports its power")
+            raise self._error(Reason.UNSUPPORTED, COLLECTION, "no chassis that is a whole node reports its power")
         return best[1]
 
     def _try(self, path: str) -> dict[str, Any]:
@@ -177,9 +177,9 @@ class Redfish:
         try:
             document = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise self._error(Reason.MALFORMED, path, f"no JSON: {error}") from error
+            raise self._error(Reason.MALFORMED, path, f"invalid JSON: {error}") from error
         if not isinstance(document, dict):
-            raise self._error(Reason.MALFORMED, path, "no JSON object")
+            raise self._error(Reason.MALFORMED, path, "not a JSON object")
         return document
 
     def _exchange(self, path: str) -> bytes:
@@ -194,9 +194,9 @@ class Redfish:
         if answer.status in (401, 403):
             self._client.close()  # a new login needs a new start
         if answer.cut:
-            raise self._error(Reason.MALFORMED, path, f"answer of more than {BOUNDS.body} bytes")
+            raise self._error(Reason.MALFORMED, path, f"the response exceeds {BOUNDS.body} bytes")
         if answer.status != 200:
-            reason, text = _STATUS.get(answer.status, (Reason.MALFORMED, "unexpected answer"))
+            reason, text = _STATUS.get(answer.status, (Reason.MALFORMED, "unexpected response"))
             raise self._error(reason, path, f"{text} (HTTP status {answer.status})")
         return answer.body
 

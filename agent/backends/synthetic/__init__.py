@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from agent.backends.device_families import SourceOptions
 from agent.backends.synthetic.loader import ScenarioError, load_scenario, shipped_scenarios
 from agent.backends.synthetic.scenario import Scenario
 from agent.backends.synthetic.synthetic_source import SyntheticSource
 
-__all__ = ["Scenario", "ScenarioError", "SyntheticSource", "load_scenario", "shipped_scenarios"]
+__all__ = ["Scenario", "ScenarioError", "SyntheticSource", "load_scenario", "make_source", "shipped_scenarios"]
+
+
+def make_source(options: SourceOptions) -> SyntheticSource:
+    """The node of a scenario. Raises ScenarioError."""
+    return SyntheticSource(load_scenario(options.scenario), options.epoch)

@@ -15,30 +15,30 @@ from agent.config.texts import base_url
 from agent.lib.textfile import CONFIGURATION, ReadError, read_text
 from agent.wiring.command_line import add_config_file, folder_of, read_file
 
-HELP = "write a document or rule files that are generated from what the agent knows"
+HELP = "write generated documents, rule files or dashboards"
 DESCRIPTION = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is written, and where to."""
+    """What to write, and where."""
     parser.add_argument(
         "what",
         choices=("metrics", "scenarios", "configuration", "config-file", "rules", "dashboards"),
-        help="metrics: the reference of all metrics; scenarios: the synthetic devices; configuration: its keys; all as "
+        help="metrics, scenarios, configuration: the reference of metrics, scenarios or configuration keys, in "
         "Markdown; config-file: a configuration file with every default; "
-        "rules: the rule files as the configuration has them, for a Prometheus server; dashboards: for Grafana",
+        "rules: the rule files with the configuration's changes, for a Prometheus server; dashboards: for Grafana",
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="PATH",
-        help="write to this file instead of standard output; with rules and dashboards: into this directory, "
-        "which must be given",
+        help="write to this file instead of standard output; with rules and dashboards: write into this directory "
+        "(required)",
     )
     parser.add_argument(
         "--runbook-base",
         metavar="URL",
-        help="with rules: the runbooks of the pack are below this address (default rules.runbook_base)",
+        help="with rules: base URL of the pack's runbooks (default rules.runbook_base)",
     )
     add_config_file(parser)
     dashboards.add_options(parser)
@@ -47,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write what is asked for. Raises ConfigError."""
     if arguments.what != "rules" and arguments.runbook_base is not None:
-        raise ConfigError(f"render {arguments.what}: --runbook-base is for rules alone")
+        raise ConfigError(f"render {arguments.what}: --runbook-base applies to rules only")
     if arguments.what == "dashboards":
         return dashboards.render(arguments)
     if dashboards.used(arguments):
-        raise ConfigError(f"render {arguments.what}: --datasource, --label and --prefix are for dashboards alone")
+        raise ConfigError(f"render {arguments.what}: --datasource, --label and --prefix apply to dashboards only")
     if arguments.what == "rules":
         return _render_rules(arguments)
     return _write(arguments.what, arguments.out)

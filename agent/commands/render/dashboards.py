@@ -17,18 +17,17 @@ _PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*|")
 
 
 def add_options(render: argparse.ArgumentParser) -> None:
-    """Adds what only dashboards have to the `render` command."""
+    """Adds the options that only dashboards have to the `render` command."""
     group = render.add_argument_group("with dashboards, for sites that relabel")
-    group.add_argument("--datasource", metavar="UID", help="data source that the dashboards open with")
+    group.add_argument("--datasource", metavar="UID", help="default data source of the dashboards")
     group.add_argument(
         "--label",
         action="append",
         default=[],
         metavar="OURS=YOURS",
-        help="a label under another name, such as instance=host; ours is cluster, instance, rack or job_id; "
-        "may be repeated",
+        help="rename a label, such as instance=host; OURS is cluster, instance, rack or job_id; may be repeated",
     )
-    group.add_argument("--prefix", metavar="PREFIX", help="what stands before metric names in place of coldplate_")
+    group.add_argument("--prefix", metavar="PREFIX", help="prefix of metric names instead of coldplate_")
 
 
 def used(arguments: argparse.Namespace) -> bool:
@@ -37,17 +36,17 @@ def used(arguments: argparse.Namespace) -> bool:
 
 
 def render(arguments: argparse.Namespace) -> int:
-    """Writes the dashboards into the directory, and says which; the exit status. Raises ConfigError."""
+    """Writes the dashboards into the directory and prints their names. The exit status. Raises ConfigError."""
     from dashboards.relabel import PREFIX, Relabelling, dashboards
 
     out: Path | None = arguments.out
     if out is None:
         raise ConfigError("render dashboards: give the directory for the files with --out DIR")
     if out.exists() and not out.is_dir():
-        raise ConfigError(f"--out: {out} is no directory; name one, it is made if it is not there")
+        raise ConfigError(f"--out: {out} is not a directory; name one (it is created if missing)")
     prefix = PREFIX if arguments.prefix is None else arguments.prefix
     if not _PREFIX.fullmatch(prefix):
-        raise ConfigError(f"--prefix: {prefix!r} cannot begin a metric's name; use letters, digits and _")
+        raise ConfigError(f"--prefix: {prefix!r} cannot start a metric name; use letters, digits and _")
     try:
         for name, text in dashboards(Relabelling(_labels(arguments.label), prefix, arguments.datasource)):
             replace_file(out / name, text.encode())
@@ -64,9 +63,9 @@ def _labels(given: list[str]) -> dict[str, str]:
     for each in given:
         ours, equals, yours = each.partition("=")
         if not equals or not _LABEL.fullmatch(yours):
-            raise ConfigError(f"--label: {each!r} must be OURS=YOURS with a label's name, such as instance=host")
+            raise ConfigError(f"--label: {each!r} must be OURS=YOURS with a label name, such as instance=host")
         if ours not in LABELS:
-            raise ConfigError(f"--label: {ours!r} cannot be renamed; ours is one of {', '.join(LABELS)}")
+            raise ConfigError(f"--label: {ours!r} cannot be renamed; use one of {', '.join(LABELS)}")
         if labels.setdefault(ours, yours) != yours:
             raise ConfigError(f"--label: {ours} has two new names, {labels[ours]} and {yours}; give one")
     return labels

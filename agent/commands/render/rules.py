@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from alerts.rulefile import RuleFile
 
 MARK = "# Written by coldplate render rules; change the configuration instead."
-"""The first line of every file that `render` writes, by which it knows what it may write again."""
+"""The first line of every file that `render` writes; only files that start with it are overwritten."""
 
 
 def render(files: Sequence[RuleFile], out: Path) -> int:
-    """Writes rule files into a directory, one for each source, and says which; the exit status.
+    """Writes rule files into a directory, one for each source, and prints their names. The exit status.
 
-    Raises ConfigError, before anything is written, where a file stands in the way that this command did not write.
+    Raises ConfigError, before anything is written, if a file of that name was not written by this command.
     """
     from alerts.rulewriter import write
 
@@ -35,12 +35,12 @@ def render(files: Sequence[RuleFile], out: Path) -> int:
     except OSError as error:
         raise ConfigError(f"--out: {error.filename or out}: {error.strerror}") from error
     for path in left:
-        print(f"{path}: left from an earlier time; remove it lest a server loads it, too", file=sys.stderr)
+        print(f"{path}: left over from an earlier run; remove it, or a server loads it as well", file=sys.stderr)
     return 0
 
 
 def _names(files: Sequence[RuleFile]) -> list[str]:
-    """A name for each file: its own, with a number where another has it already."""
+    """A name for each file: its own, with a number if that name is taken."""
     names: list[str] = []
     for file in files:
         path = Path(file.path)
@@ -54,7 +54,7 @@ def _names(files: Sequence[RuleFile]) -> list[str]:
 
 def _refuse_foreign(out: Path, names: Iterable[str]) -> None:
     if out.exists() and not out.is_dir():
-        raise ConfigError(f"--out: {out} is no directory; name one, it is made if it is not there")
+        raise ConfigError(f"--out: {out} is not a directory; name one (it is created if missing)")
     for name in names:
         path = out / name
         if path.exists() and not _is_ours(path):

@@ -25,20 +25,20 @@ EXIT_FAILED = 1
 
 
 def add_arguments(parser: Parser) -> None:
-    """Its two actions, and the files that they look at."""
+    """The two actions and their files."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser(
         "check",
-        help="say whether rule files can be loaded",
-        description="Say whether rule files can be loaded, and what is wrong with those that cannot. "
-        "Exit status: 0 all can, 1 one cannot.",
+        help="check whether rule files can be loaded",
+        description="Check whether rule files can be loaded, and report what is wrong with those that cannot. "
+        "Exit status: 0 all files are valid, 1 at least one is not.",
     )
     check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="rule file")
     test = actions.add_parser(
         "test",
         help="run unit tests of rules",
         description="Run unit tests of rules, in the format of promtool test rules. "
-        "Exit status: 0 all pass, 1 one fails.",
+        "Exit status: 0 all tests pass, 1 at least one fails.",
     )
     test.add_argument("files", nargs="+", type=Path, metavar="FILE", help="unit-test file")
 

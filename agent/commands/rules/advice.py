@@ -34,7 +34,7 @@ _STEMS = [name.removeprefix(PREFIX) for name in BY_NAME]
 
 
 def advise(file: RuleFile) -> Iterator[Problem]:
-    """A problem for each thing to look at, in the order of the rules; none makes the file invalid."""
+    """A problem for each doubtful expression, in the order of the rules; none makes the file invalid."""
     recorded = {rule.name for group in file.groups for rule in group.rules if isinstance(rule, RecordingRule)}
     for group in file.groups:
         for rule in group.rules:
@@ -43,7 +43,7 @@ def advise(file: RuleFile) -> Iterator[Problem]:
 
 
 def advice_on(query: Query, recorded: Container[str] = ()) -> Iterator[str]:
-    """A sentence for each thing to look at; `recorded` are names of metrics that rules make."""
+    """A sentence for each doubtful part; `recorded` are names of metrics that rules record."""
     for selector in query.selectors:
         name = wanted_name(selector.matchers) or ""
         if not name.startswith(PREFIX) or name in recorded:
@@ -54,13 +54,13 @@ def advice_on(query: Query, recorded: Container[str] = ()) -> Iterator[str]:
             yield from _of_values(row, selector.matchers)
         elif not name.startswith(OF_DRIVERS):
             near = difflib.get_close_matches(name.removeprefix(PREFIX), _STEMS, 1, 0.6)
-            hint = f"did you mean {PREFIX}{near[0]}?" if near else "docs/metrics.md has the names"
-            yield f"no metric of coldplate is called {name}; {hint}"
+            hint = f"did you mean {PREFIX}{near[0]}?" if near else "see docs/metrics.md for the names"
+            yield f"coldplate has no metric {name}; {hint}"
     yield from _of_growth(parse(query.text))
 
 
 def _of_growth(tree: Expression) -> Iterator[str]:
-    """How much something grew cannot be told from its first sample, which is already the error."""
+    """Growth misses the first sample of a counted series, which is already the error."""
     for call in parts_of(tree):
         if not isinstance(call, FunctionCall) or call.name not in OF_GROWTH:
             continue
@@ -68,13 +68,13 @@ def _of_growth(tree: Expression) -> Iterator[str]:
             row = BY_NAME.get(wanted_name(part.matchers) or "") if isinstance(part, VectorSelector) else None
             if row is not None and row.shown is Shown.COUNTED:
                 yield (
-                    f"{call.name}() of {row.name} misses the first error of each series, which begins with it; "
-                    f"ask {SUMS[row.name]}, or whether it is > 0"
+                    f"{call.name}() of {row.name} misses the first error of each series, which starts with it; "
+                    f"use {SUMS[row.name]}, or compare with > 0"
                 )
 
 
 def _of_values(row: Metric, matchers: Iterable[Matcher]) -> Iterator[str]:
-    """Values that the row's label never has, where the row's origins have all of them."""
+    """Values that the row's label never has, if the row's origins list all of them."""
     named: list[tuple[str, ...]] = [getattr(each, "labels", ()) for each in row.origin]
     if not row.labels or not all(len(each) == len(row.labels) for each in named):
         return
@@ -89,8 +89,8 @@ def _of_values(row: Metric, matchers: Iterable[Matcher]) -> Iterator[str]:
 def _of_row(row: Metric, labels: Iterable[str]) -> Iterator[str]:
     if row.shown is Shown.DETAIL:
         yield (
-            f"{row.name} is not on a page by default, so a Prometheus server does not see it; "
-            f"add it: metrics: {{include: [default, {row.name}]}}"
+            f"{row.name} is not exposed by default, so a Prometheus server does not see it; "
+            f"expose it with metrics: {{include: [default, {row.name}]}}"
         )
     has = labels_of(row)
     for label in labels:

@@ -171,7 +171,7 @@ class Grammar:
         if operator in EXPERIMENTAL_AGGREGATIONS:
             flag = "--enable-feature=promql-experimental-functions"
             raise FlawError(
-                at, f"{operator}() is experimental and must be enabled with {flag}, which is not offered here"
+                at, f"{operator}() is experimental and must be enabled with {flag}, which is not supported here"
             )
         count = 2 if operator in WITH_PARAMETER else 1
         if len(arguments) != count:
@@ -186,7 +186,7 @@ class Grammar:
         arguments = self._arguments()
         if name in EXPERIMENTAL_FUNCTIONS:
             raise FlawError(
-                at, f'function "{name}" is not enabled: it is experimental in Prometheus, and not offered here'
+                at, f'function "{name}" is not enabled: it is experimental in Prometheus, and not supported here'
             )
         if name not in SIGNATURES:
             near = difflib.get_close_matches(name, SIGNATURES, 1, 0.75)

@@ -63,7 +63,7 @@ class Scanner:
         self._in_bracket = False
         self._has_colon = False
         if len(text) > LONGEST_TEXT:
-            raise FlawError(LONGEST_TEXT, f"the query is longer than {LONGEST_TEXT} characters; divide it")
+            raise FlawError(LONGEST_TEXT, f"the query is longer than {LONGEST_TEXT} characters; split it")
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -93,7 +93,7 @@ class Scanner:
             self.texts.append(piece)
             self.starts.append(start)
             if len(self.kinds) > MOST_TOKENS:
-                raise FlawError(start, f"the query has more than {MOST_TOKENS} words, numbers and signs; divide it")
+                raise FlawError(start, f"the query has more than {MOST_TOKENS} words, numbers and signs; split it")
 
     def _special(self, kind: str, piece: str, start: int) -> tuple[str, int]:
         """Return kind and end of a token that changes what may follow, or that is out of the ordinary."""

@@ -181,12 +181,12 @@ def says_what_is_missing_without_it() -> str:
     sh("systemctl", "stop", "coldplate-broker.socket")
     until("the jobs", lambda: holder(4711) and holder(4712), 30)
     gap = missing().get("coldplate_job_info")
-    told = [line for line in journal().splitlines() if "names of jobs: " in line and "broker.sock" in line]
+    told = [line for line in journal().splitlines() if "job names: " in line and "broker.sock" in line]
     if gap != "denied" or not told or "systemctl enable --now coldplate-broker.socket" not in details():
         raise CheckError(f"gap {gap}; log {told}")
     again = len(told)
     until("two more looks", lambda: total("coldplate_backend_reads_total", backend="jobs", outcome="ok") >= 3, 30)
-    told = [line for line in journal().splitlines() if "names of jobs: " in line and "broker.sock" in line]
+    told = [line for line in journal().splitlines() if "job names: " in line and "broker.sock" in line]
     if len(told) != again:
         raise CheckError(f"told {len(told)} times")
     # Node power that is denied alerts by right: `ipmi without the broker` sees to that.

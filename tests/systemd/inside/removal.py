@@ -45,7 +45,7 @@ def works_with_a_dynamic_user() -> str:
     until("the job's name", lambda: one("coldplate_job_info", job_id="4711")["name"] == "llama", 30)
     if status(main_pid())["Uid"].split()[0] != sh("id", "--user", "coldplate"):
         raise CheckError("the user is there again, and it runs as another")
-    return f"a dynamic user ({uid}) keeps the state of the static one ({static}), loses the names of jobs, and says so"
+    return f"a dynamic user ({uid}) keeps the state of the static one ({static}), loses the job names, and says so"
 
 
 @check("uninstall")

@@ -1,0 +1,58 @@
+"""How a source of readings is found by being there, and what it is made with.
+
+A module or package in `agent/backends/` is a source of the main process if it has `make_backend(context)`, which gives
+an implementation of `BackendProtocol`, or None where the configuration leaves it out. The others are families of
+devices (`device_families.py`) and tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+from agent import backends
+from agent.backends.protocol import BackendProtocol, GpuProcess
+from agent.config.schema import DEVICES, Config
+from agent.model import Gpu, GpuIdentity, Instant, Reading
+
+
+@dataclass(frozen=True, slots=True)
+class BackendContext:
+    """What a source of the main process may know of the node.
+
+    `sysfs` and `procfs` are where these are mounted. `gpus` gives those of the inventory, `processes` what the driver
+    saw computing on each of them, and `readings` all of the last snapshot; all three are for any thread, as is `clock`.
+    """
+
+    config: Config
+    sysfs: Path
+    procfs: Path
+    gpus: Callable[[], list[GpuIdentity]]
+    processes: Callable[[], Mapping[Gpu, Sequence[GpuProcess]]]
+    readings: Callable[[], Iterable[Reading]]
+    clock: Callable[[], Instant]
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the devices are, which bring ports, power, jobs and XIDs along."""
+        return self.config.backends.devices == "synthetic"
+
+    @property
+    def has_driver(self) -> bool:
+        """Whether GPUs of this node are read."""
+        return self.config.backends.devices not in ("synthetic", "none")
+
+
+def make_backends(context: BackendContext) -> list[BackendProtocol]:
+    """Every source that the configuration wants, in the order of their names. Raises ConfigError."""
+    made: list[BackendProtocol | None] = []
+    for found in iter_modules(backends.__path__):
+        if found.name in DEVICES:
+            continue  # a family of devices: what it loads belongs to the worker
+        module = import_module(f"{backends.__name__}.{found.name}")
+        if hasattr(module, "make_backend"):
+            made.append(module.make_backend(context))
+    return [each for each in made if each is not None]

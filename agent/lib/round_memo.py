@@ -1,0 +1,29 @@
+"""What is worked out once for each of some objects that come together, round after round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class RoundMemo(Generic[K, T]):
+    """Remembers what `make` gave for each object of the last round, and nothing of those that it did not have."""
+
+    def __init__(self, make: Callable[[K], T]) -> None:
+        self._make = make
+        self._objects: tuple[K, ...] = ()
+        self._known: dict[K, T] = {}
+        self._made: list[T] = []
+
+    def of(self, objects: Sequence[K]) -> list[T]:
+        """What was made of each, in their order; the same list again for the same objects."""
+        objects = tuple(objects)
+        if objects != self._objects:
+            known = self._known
+            self._known = {each: known[each] if each in known else self._make(each) for each in objects}
+            self._made = [self._known[each] for each in objects]
+            self._objects = objects
+        return self._made

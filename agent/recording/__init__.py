@@ -1,0 +1,1 @@
+"""What a driver answered, written down without what identifies the machine, and played again in its place."""

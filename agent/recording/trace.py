@@ -1,0 +1,40 @@
+"""The trace of a driver: what one machine answered, call by call, in lines of JSON.
+
+The first line is the provenance. Then one line for each call, in order:
+
+    {"at": 0.1534, "us": 12, "call": "nvmlDeviceGetClockInfo", "args": [{"is": "gpu0"}, 1], "value": 1980}
+
+`at` is seconds since the recording began, `us` how long the call took, in microseconds; `code` stands in place of
+`value` when it ended with an error. Handles and other opaque things are `{"is": NAME}`. A batch of fields has
+`fields`, the (field, scope) pairs, and `slots`: [type, value] each, or the field's own error code; GPM has `metrics`
+and `results`, [code, value] each. The last line lists the metrics that the recorded run showed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+
+
+class TraceError(Exception):
+    """The file is no trace that can be played; the text names it and the line."""
+
+
+class Trace:
+    """A trace that was read. Raises TraceError for what is none, and OSError."""
+
+    def __init__(self, path: Path) -> None:
+        lines = []
+        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                lines.append(json.loads(text))
+            except ValueError as error:
+                raise TraceError(f"{path}:{number}: is no JSON: {error}") from error
+        if len(lines) < 3 or lines[0].get("trace") != FORMAT or "shown" not in lines[-1]:
+            raise TraceError(f"{path}: is no whole trace of format {FORMAT}; record it anew with --record")
+        self.provenance: dict[str, Any] = lines[0]
+        self.shown: dict[str, list[str]] = lines[-1]["shown"]
+        self.calls: list[dict[str, Any]] = lines[1:-1]

@@ -1,0 +1,35 @@
+"""The kinds of receivers that are reached over HTTP: a file in `alerts/notify/` with a constant RECEIVER is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Protocol
+
+from agent.lib.http_target import HttpTarget
+from agent.lib.threads import Threads
+from agent.model import Instant
+from alerts import notify
+from alerts.notify.delivery import HttpReceiver
+
+
+class ReceiverKind(Protocol):
+    """What RECEIVER is: a class of receivers. `name` is the key below `notify` that has their addresses."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(
+        self, target: HttpTarget, clock: Callable[[], Instant], external_url: str, *, threads: Threads
+    ) -> HttpReceiver:
+        """A receiver; `external_url` is where coldplate's own pages are found. Raises ValueError."""
+        ...
+
+
+def _discover() -> tuple[ReceiverKind, ...]:
+    modules = [import_module(f"{notify.__name__}.{each.name}") for each in iter_modules(notify.__path__)]
+    return tuple(module.RECEIVER for module in modules if hasattr(module, "RECEIVER"))
+
+
+RECEIVERS = _discover()

@@ -1,0 +1,17 @@
+"""`/api/v1/alerts`: the alerts that are pending or firing, as Prometheus's own API tells them."""
+
+from __future__ import annotations
+
+from exporters.deferred import Answer
+from exporters.endpoint import BY_ENCODING, JSON, Endpoint, EndpointContext
+from exporters.http_messages import Request
+from exporters.page import Rendering
+
+
+def _alerts(context: EndpointContext, request: Request) -> Answer:
+    groups = context.groups()
+    rendering = Rendering("alerts", None, groups, lambda _: context.printer.alerts(groups), tells_age=False)
+    return context.page(request, rendering, JSON, BY_ENCODING)
+
+
+ENDPOINT = Endpoint("/api/v1/alerts", _alerts, what="the alerts that are pending or firing, in Prometheus's JSON")

@@ -1,0 +1,22 @@
+"""`/api/v1/rack`: what the agents of the rack's other nodes ask for."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from exporters import envelope
+from exporters.deferred import Answer
+from exporters.endpoint import JSON, Endpoint, EndpointContext
+from exporters.http_messages import Request, Response
+
+
+def _rack(context: EndpointContext, request: Request) -> Answer:
+    del request
+    told = None if context.view.rack is None else context.view.rack()
+    if told is None:
+        text = "no rack is configured here: set rack.name"
+        return Response(HTTPStatus.NOT_FOUND, envelope.failure("not_found", text), JSON)
+    return Response(HTTPStatus.OK, told, JSON)
+
+
+ENDPOINT = Endpoint("/api/v1/rack", _rack)

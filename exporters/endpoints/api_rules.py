@@ -1,0 +1,29 @@
+"""`/api/v1/rules`: the rules and how they are doing, as Prometheus's own API tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from exporters import envelope
+from exporters.deferred import Answer
+from exporters.endpoint import BY_ENCODING, JSON, Endpoint, EndpointContext
+from exporters.http_messages import Request, Response
+from exporters.page import Rendering
+from exporters.rule_selection import ParameterError, selection_of
+
+
+def _rules(context: EndpointContext, request: Request) -> Answer:
+    try:
+        selection = selection_of(request.query)
+    except ParameterError as error:
+        return Response(HTTPStatus.BAD_REQUEST, envelope.failure("bad_data", str(error)), JSON)
+    groups = context.groups()
+
+    def pieces(_: float) -> Iterator[bytes]:
+        return context.printer.rules(groups, selection)
+
+    return context.page(request, Rendering("rules", selection, groups, pieces, tells_age=False), JSON, BY_ENCODING)
+
+
+ENDPOINT = Endpoint("/api/v1/rules", _rules, what="the rules and how their last evaluation went, in Prometheus's JSON")

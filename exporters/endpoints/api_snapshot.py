@@ -1,0 +1,28 @@
+"""`/api/v1/snapshot`: the last sample as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from exporters import envelope, snapshot_json
+from exporters.deferred import Answer
+from exporters.endpoint import BY_ENCODING, JSON, NOT_YET, Endpoint, EndpointContext
+from exporters.http_messages import Request, Response
+from exporters.page import Rendering, age_of
+
+
+def _snapshot(context: EndpointContext, request: Request) -> Answer:
+    snapshot = context.view.latest()
+    if snapshot is None:
+        return Response(HTTPStatus.SERVICE_UNAVAILABLE, envelope.failure("unavailable", NOT_YET), JSON)
+
+    def pieces(now: float) -> Iterator[bytes]:
+        return snapshot_json.success(snapshot, age_of(snapshot, now))
+
+    return context.page(request, Rendering("snapshot", None, (snapshot,), pieces), JSON, BY_ENCODING)
+
+
+ENDPOINT = Endpoint(
+    "/api/v1/snapshot", _snapshot, what="the last sample as JSON, with the reason for each missing metric"
+)

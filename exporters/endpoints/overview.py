@@ -1,0 +1,44 @@
+"""`/`: the node for a person with a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from exporters import landing, landing_style
+from exporters.deferred import Answer
+from exporters.endpoint import BY_ENCODING, Endpoint, EndpointContext
+from exporters.http_messages import Request
+from exporters.page import Rendering, age_of
+
+
+def _overview(context: EndpointContext, request: Request) -> Answer:
+    refresh = landing.refresh_of(request.query)
+
+    def pieces(now: float) -> Iterator[bytes]:
+        return landing.pieces(_facts(context, now, refresh))
+
+    rendering = Rendering("landing", refresh, (), pieces)
+    return context.page(request, rendering, "text/html; charset=utf-8", BY_ENCODING, *landing_style.HEADERS)
+
+
+def _facts(context: EndpointContext, now: float, refresh: int) -> landing.Facts:
+    view = context.view
+    shown = view.latest()
+    snapshot = shown if view.whole is None else view.whole()
+    return landing.Facts(
+        node=view.node,
+        version=view.version,
+        synthetic=view.synthetic,
+        telemetry_path=view.telemetry_path,
+        snapshot=snapshot,
+        series=None if shown is None else len(shown),
+        age=None if snapshot is None else age_of(snapshot, now),
+        readiness=view.readiness(),
+        groups=None if view.rules is None else view.rules(),
+        refresh=refresh,
+        runbooks=view.runbooks,
+        pages=context.listed,
+    )
+
+
+ENDPOINT = Endpoint("/", _overview)

@@ -1,0 +1,18 @@
+"""`/-/ready`: whether the last sample is fresh."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from exporters.deferred import Answer
+from exporters.endpoint import Endpoint, EndpointContext, text
+from exporters.http_messages import Request
+
+
+def _ready(context: EndpointContext, request: Request) -> Answer:
+    del request
+    ready, words = context.view.readiness()
+    return text(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, words)
+
+
+ENDPOINT = Endpoint("/-/ready", _ready, what="whether the last sample is fresh")

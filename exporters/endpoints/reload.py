@@ -1,0 +1,23 @@
+"""`/-/reload`: has the configuration read anew."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from exporters.deferred import Answer
+from exporters.endpoint import WRITE, Endpoint, EndpointContext, text
+from exporters.http_messages import Request
+
+
+def _reload(context: EndpointContext, request: Request) -> Answer:
+    del request
+    if context.reloads is None:
+        return text(
+            HTTPStatus.FORBIDDEN,
+            "reloading over HTTP is not enabled: set web.enable_lifecycle in the configuration and restart,"
+            " or send the process SIGHUP",
+        )
+    return context.reloads.ask()
+
+
+ENDPOINT = Endpoint("/-/reload", _reload, WRITE)

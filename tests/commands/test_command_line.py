@@ -1,0 +1,133 @@
+"""The command line as a user has it: a mistake is one line with what was meant, and so is output that goes nowhere."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RULE = "groups:\n- name: g\n  rules:\n  - {{alert: A, expr: '{}'}}\n"
+
+
+def run(words: str, *more: object, to: str = "") -> tuple[int, str, str]:
+    """Exit status, standard output and standard error; `to` is a shell's redirection."""
+    command = f"exec '{sys.executable}' -m agent.cli {words} {shlex.join(map(str, more))} {to}"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    path = tmp_path / "r.yml"
+    path.write_text(RULE.format("up == 0"))
+    return path
+
+
+@pytest.mark.parametrize("words", ["once --backend none", "once --backend none --format json", "render metrics",
+                                   "render scenarios", "rules check {rules}", "--help", "--version", "rules --help",
+                                   "rules check --help"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("to", "why"), [(">/dev/full", "standard output: No space left on device"), (">&-", "standard output is closed; ")]
+)
+def test_output_that_goes_nowhere_is_one_line(rules: Path, words: str, to: str, why: str) -> None:
+    status, _, told = run(words.format(rules=rules), to=to)
+    assert status == 1
+    assert told.startswith(f"coldplate: {why}")
+    assert told.count("\n") == 1
+
+
+def test_a_closed_output_harms_no_command_that_writes_elsewhere(tmp_path: Path) -> None:
+    assert run("render metrics --out", tmp_path / "m.md", to=">&-") == (0, "", "")
+    assert (tmp_path / "m.md").read_text() == (ROOT / "docs/metrics.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("onec", "coldplate: argument COMMAND: invalid choice 'onec'; did you mean 'once'?; see coldplate --help"),
+        ("once --bakend x", "coldplate once: unknown option '--bakend'; did you mean '--backend'?; see coldplate once"),
+        ("once --backend nvlm", "coldplate once: argument --backend: invalid choice 'nvlm'; did you mean 'nvml'?"),
+        ("render metrcs", "coldplate render: argument what: invalid choice 'metrcs'; did you mean 'metrics'?"),
+        ("rules chek x", "coldplate rules: argument ACTION: invalid choice 'chek'; did you mean 'check'?"),
+        ("rules check", "coldplate rules check: the following arguments are required: FILE; see coldplate rules check"),
+        (
+            "run --log.level loud",
+            "coldplate run: argument --log.level: invalid choice 'loud'; choose from debug, info, warn",
+        ),
+        ("once extra", "coldplate once: unexpected argument 'extra'; see coldplate once --help"),
+        ("", "coldplate: the following arguments are required: COMMAND; see coldplate --help"),
+    ],
+)
+def test_a_mistake_is_one_line_with_what_was_meant(words: str, told: str) -> None:
+    status, out, error = run(words)
+    assert (status, out) == (2, "")
+    assert error.startswith(told)
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("backend", "status"), [("auto", 0), ("nvml", 1)])
+def test_a_sample_without_gpus_says_why_and_where_it_looked(backend: str, status: int) -> None:
+    got, out, told = run(f"once --backend {backend}")
+    if 'coldplate_backend_info{backend="nvml",outcome="ok"}' in out:
+        pytest.skip("this machine has GPUs")
+    assert got == status
+    assert "coldplate_node_cpus" in out
+    assert told.count("\n") == 1
+    assert 'msg="no GPU in this sample: libnvidia-ml.so.1' in told
+
+
+@pytest.mark.parametrize("backend", ["none", "synthetic"])
+def test_nothing_is_missed_where_no_gpu_was_looked_for(backend: str) -> None:
+    status, _, told = run(f"once --backend {backend}")
+    assert status == 0
+    assert "no GPU" not in told
+
+
+@pytest.mark.parametrize(
+    ("expr", "advice"),
+    [
+        ("coldplate_gpu_temprature_celsius > 9",
+         "coldplate has no metric coldplate_gpu_temprature_celsius; did you mean coldplate_gpu_temperature"),
+        ("coldplate_zzz > 9", "coldplate has no metric coldplate_zzz; see docs/metrics.md for the names"),
+        ('rate(coldplate_gpu_throttle_seconds_total{reson="x"}[5m]) > 0',
+         "coldplate_gpu_throttle_seconds_total has no label reson; did you mean reason?"),
+        ('coldplate_gpu_ecc_errors_total{link="1"} > 0',
+         "coldplate_gpu_ecc_errors_total has no label link; it has gpu, uuid, type"),
+        ("coldplate_gpu_power_instant_max_watts > 0",
+         "coldplate_gpu_power_instant_max_watts is not exposed by default"),
+        ('coldplate_gpu_info{driver_version="1",job="x",datacenter="y",rack="r"} > 0', ""),
+        ("coldplate_infiniband_some_driver_s_own_total > 0", ""),
+        ("some_other_metric > 0", ""),
+        ("sum by (gpu) (increase(coldplate_gpu_xid_errors_total[30m])) > 0",
+         "increase() of coldplate_gpu_xid_errors_total misses the first error of each series, which starts with"),
+        ('rate((coldplate_nvlink_errors_total{type="replay"}[5m] offset 1h)) > 0',
+         "rate() of coldplate_nvlink_errors_total misses the first error of each series, which starts with"),
+        ("delta(coldplate_nvlink_errors_total[5m:1m]) > 0", "delta() of coldplate_nvlink_errors_total misses"),
+        ("max_over_time(coldplate_gpu_xid_errors_total[5m]) > 0", ""),
+        ("increase(coldplate_gpu_xids_total[5m]) > 0 and on(gpu) coldplate_gpu_xid_errors_total > 0", ""),
+        ('rate(coldplate_gpu_throttle_seconds_total{reason="hw_slowdown"}[5m]) > 0',
+         "coldplate_gpu_throttle_seconds_total has no reason 'hw_slowdown'; it has board_limit, hw_power_brake, hw_th"),
+        ('coldplate_gpu_clock_limit_hertz{domain=~"sm|memory"} > 0', ""),
+        ('coldplate_gpu_ecc_errors_total{type!="odd"} > 0', ""),
+        ('coldplate_gpu_throttle_active{reason="anything"} > 0', ""),
+    ],
+)  # fmt: skip
+def test_rules_check_knows_the_names(rules: Path, expr: str, advice: str) -> None:
+    rules.write_text(RULE.format(expr.replace("'", '"')))
+    status, out, told = run("rules check", rules)
+    assert (status, told) == (0, "")
+    assert [line for line in out.splitlines() if "WARNING" in line] == [
+        line for line in out.splitlines() if advice and f"WARNING: {rules}:4: group g, rule A: {advice}" in line
+    ]
+    assert ("WARNING" in out) == bool(advice)
+
+
+@pytest.mark.parametrize("pattern", ["alerts/rules/*.yml", "packaging/prometheus/*.rules.yml"])
+def test_nothing_is_to_be_said_of_the_shipped_rules(pattern: str) -> None:
+    status, out, _ = run("rules check", *sorted(ROOT.glob(pattern)))
+    assert status == 0
+    assert "WARNING" not in out

@@ -1,0 +1,244 @@
+"""Whatever a file is that a command is given: it ends with its exit status and says in one line why."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import warm
+from tests.lib.test_textfile import directory, fifo, latin, link_to_a_fifo, no_text, nothing, too_large, unix_socket
+
+RULES = "groups:\n- name: g\n  rules:\n  - {alert: A, expr: up == 0}\n"
+LIMIT = 120
+
+
+def written(content: str) -> Callable[[Path], Path]:
+    def write(path: Path) -> Path:
+        path.write_text(content)
+        return path
+
+    return write
+
+
+UNNAMED = "a name that is not UTF-8"
+BROKEN: dict[str, Callable[[Path], Path]] = {
+    "a FIFO": fifo,
+    "a directory": directory,
+    "a socket": unix_socket,
+    "a link to a FIFO": link_to_a_fifo,
+    "nothing": nothing,
+    "a terabyte": too_large,
+    "Latin-1": latin,
+    "no text": no_text,
+    "a device": lambda _: Path("/dev/zero"),
+    UNNAMED: lambda path: path.with_name("\udcff.yml"),
+    "a node within itself": written("&a {b: *a}"),
+    "no end of aliases": written(
+        "a: &a [x]\n" + "\n".join(f"{c}: &{c} [{f'*{chr(ord(c) - 1)},' * 9}]" for c in "bcdefg")
+    ),
+    "brackets": written("[" * 50_000),
+    "a list": written("- a\n"),
+    "a number": written("7\n"),
+    "two documents": written("a: 1\n---\nb: 1\n"),
+    "tabs": written("a:\n\tb: 1\n"),
+    "NUL": written("a: \0\n"),
+    "half a file": written("groups:\n- name: 'g"),
+}
+
+
+def run(arguments: list[str], given: bytes = b"") -> tuple[int | None, str, list[str]]:
+    """The exit status, what went to standard output, and the lines of standard error."""
+    ended = warm.command(arguments, given, LIMIT)
+    return ended.status, ended.output.decode(), ended.error.decode().splitlines()
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("action", ["check", "test"])
+def test_rules_fails_with_its_status_and_one_line(action: str, kind: str, tmp_path: Path) -> None:
+    path = BROKEN[kind](tmp_path / "file.yml")
+    status, _, said = run(["rules", action, os.fspath(path)])
+    assert status == 1
+    assert len([line for line in said if line]) == 2, said
+    name = os.fspath(path).encode("utf-8", "backslashreplace").decode()
+    assert said[0] == "  FAILED:"
+    assert said[1].startswith(f"  {name}:")
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("command", ["once", "run", "render"])
+def test_a_configuration_that_cannot_be_used_ends_the_command_with_one_line(
+    command: str, kind: str, tmp_path: Path
+) -> None:
+    path = BROKEN[kind](tmp_path / "file.yml")
+    rest = ["rules", "--out", os.fspath(tmp_path / "out")] if command == "render" else ["--backend", "none"]
+    status, printed, said = run([command, *rest, "--config.file", os.fspath(path)])
+    assert (status, printed, len(said)) == (2, "", 1), said
+    name = os.fspath(path).encode("utf-8", "backslashreplace").decode()
+    assert said[0].startswith(f"coldplate: {name}:")
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_scenario_that_cannot_be_used_ends_the_command_with_one_line(kind: str, tmp_path: Path) -> None:
+    path = BROKEN[kind](tmp_path / "file.yml")
+    status, printed, said = run(["once", "--scenario", os.fspath(path)])
+    assert (status, printed, len(said)) == (2, "", 1), said
+
+
+@pytest.mark.parametrize("kind", [kind for kind in BROKEN if kind != UNNAMED])  # a configuration cannot name it
+def test_a_rule_file_of_the_configuration_that_cannot_be_used_is_named(kind: str, tmp_path: Path) -> None:
+    path = BROKEN[kind](tmp_path / "file.yml")
+    (tmp_path / "c.yaml").write_text(f"rules: {{files: ['{path}']}}\n")
+    out = tmp_path / "out"
+    status, _, said = run(["render", "rules", "--out", os.fspath(out), "--config.file", os.fspath(tmp_path / "c.yaml")])
+    assert status == 2
+    assert len(said) <= 2
+    assert str(path) in said[-1]
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 5000, "a\nb", "*", "["])
+@pytest.mark.parametrize("option", ["--config.file", "--scenario", "--web.telemetry-path", "--path.sysfs"])
+def test_an_option_that_names_nothing_is_refused_in_one_line(option: str, name: str) -> None:
+    command = "run" if option.startswith("--web") else "once"
+    status, printed, said = run([command, "--backend", "synthetic", option, name])
+    assert (status, printed, len(said)) == (2, "", 1), said
+
+
+@pytest.mark.parametrize("address", [":\u00b2", "a b:1", "::1:1", ":99999", "x" * 300 + ":1", ":1\n", "user@host:1"])
+def test_an_address_that_is_none_is_refused_in_one_line(address: str) -> None:
+    status, _, said = run(["run", "--backend", "none", "--web.listen-address", address])
+    assert (status, len(said)) == (2, 1), said
+    assert "is not an address" in said[0]
+
+
+def test_rules_are_checked_from_standard_input_and_from_what_a_shell_hands_over(tmp_path: Path) -> None:
+    assert run(["rules", "check", "/dev/stdin"], RULES.encode())[:2] == (
+        0, "Checking /dev/stdin\n  SUCCESS: 1 rules found\n\n",
+    )  # fmt: skip
+    (tmp_path / "r.yml").write_text(RULES)
+    script = '"$0" -m agent.cli rules check <(cat "$1") /dev/stdin < "$1"'
+    command = ["bash", "-c", script, sys.executable, str(tmp_path / "r.yml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("SUCCESS: 1 rules found") == 2
+
+
+def test_unit_tests_from_a_pipe_find_their_rules_in_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "r.yml").write_text(RULES)
+    tests = "rule_files: [r.yml]\ntests:\n- alert_rule_test: [{eval_time: 1m, alertname: A}]\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "agent.cli", "rules", "test", "/dev/stdin"], cwd=tmp_path, input=tests,
+        capture_output=True, text=True, timeout=LIMIT, check=False,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_one_sample_is_taken_with_a_configuration_from_a_pipe() -> None:
+    status, printed, said = run(
+        ["once", "--backend", "none", "--config.file", "/dev/stdin"], b"metrics: {include: [coldplate_build_info]}"
+    )
+    assert status == 0, said
+    assert "\ncoldplate_build_info{" in printed
+    assert "coldplate_node_" not in printed
+
+
+def test_a_daemon_that_got_its_configuration_from_a_pipe_keeps_it_at_a_reload(tmp_path: Path) -> None:
+    """Empty at the second reading, it would silently be the defaults."""
+    out, into = os.pipe()
+    os.write(into, b"node: {name: from-a-pipe}\nweb: {listen: ['127.0.0.1:0']}\nrules: {files: []}\n")
+    os.close(into)
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "agent.cli", "run", "--backend", "none", "--config.file", f"/dev/fd/{out}"],
+        pass_fds=[out], stderr=subprocess.PIPE, text=True, cwd=os.getcwd(),
+    )  # fmt: skip
+    os.close(out)
+    assert daemon.stderr is not None
+    guard = threading.Timer(LIMIT, daemon.kill)
+    guard.start()
+    try:
+        said = []
+        for line in daemon.stderr:
+            said.append(line)
+            if "msg=serving" in line:
+                daemon.send_signal(signal.SIGHUP)
+            if "reload" in line:
+                break
+        assert "is a pipe, which can be read only once; give a regular file" in said[-1], said
+        assert "keeping the current one" in said[-1]
+    finally:
+        daemon.terminate()
+        daemon.wait(LIMIT)
+        guard.cancel()
+        daemon.stderr.close()
+    assert daemon.returncode == 0
+
+
+class Agent:
+    """A daemon with a configuration of its own, which is told to read it again."""
+
+    def __init__(self, config: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "agent.cli", "run", "--backend", "none", "--config.file", os.fspath(config)],
+            stderr=subprocess.PIPE, text=True, cwd=os.getcwd(),
+        )  # fmt: skip
+        self._guard = threading.Timer(5 * LIMIT, self._process.kill)
+        self._guard.start()
+
+    def wait_for(self, word: str) -> str:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if word in line:
+                return line
+        raise AssertionError(f"the daemon ended with {self._process.wait()} before it said {word!r}")
+
+    def reload(self) -> str:
+        self._process.send_signal(signal.SIGHUP)
+        return self.wait_for("reloaded")
+
+    def most_memory(self) -> int:
+        """Bytes that it had at most so far."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+    def end(self) -> int:
+        self._process.terminate()
+        assert self._process.stderr is not None
+        self._process.stderr.read()
+        self._process.stderr.close()
+        status = self._process.wait(LIMIT)
+        self._guard.cancel()
+        return status
+
+
+@pytest.mark.parametrize("broken", ["configuration", "rules"])
+def test_a_daemon_goes_on_whatever_becomes_of_its_files(broken: str, tmp_path: Path) -> None:
+    config, rules = tmp_path / "coldplate.yaml", tmp_path / "site.rules.yml"
+    good = {config: "web: {listen: ['127.0.0.1:0']}\nrules: {files: [site.rules.yml]}\n", rules: RULES}
+    for path, content in good.items():
+        path.write_text(content)
+    path = config if broken == "configuration" else rules
+    agent = Agent(config)
+    agent.wait_for("msg=serving")
+    assert "configuration reloaded" in agent.reload()
+    before = agent.most_memory()
+    for make in BROKEN.values():
+        path.rename(tmp_path / "good")
+        made = make(path)
+        if made != path:  # a file that lies elsewhere
+            path.symlink_to(made)
+        said = agent.reload()
+        assert "configuration not reloaded, keeping the current one" in said
+        assert path.name in said
+        if path.is_dir():
+            path.rmdir()
+        (tmp_path / "good").rename(path)
+    assert "configuration reloaded" in agent.reload()
+    assert agent.most_memory() - before < 64 * 2**20
+    assert agent.end() == 0

@@ -1,0 +1,162 @@
+"""A reload: everybody who asked is told how it went, and what goes wrong leaves what runs in force."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from agent.config.schema import ConfigError
+from agent.daemon.reloading import LastReload, Reloader
+from agent.daemon.systemd import Notifier
+from agent.lib.threads import Threads
+from agent.model import Instant
+from tests.notify.conftest import wait_until
+
+STARTED = 1000.0
+
+
+class Ears(Notifier):
+    """Keeps what systemd would be told."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.heard: list[dict[str, object]] = []
+
+    def send(self, **facts: object) -> None:
+        self.heard.append(facts)
+
+
+class Rig:
+    """A reloader whose reading of the configuration does what the case says."""
+
+    def __init__(self) -> None:
+        self.last = LastReload(STARTED)
+        self.notifier = Ears()
+        self.wall = 5000.0
+        self.reads = 0
+        self.work: Callable[[], None] = lambda: None
+        self.free = threading.Event()
+        self.free.set()
+        self.answers: list[tuple[str, bool, str]] = []
+        self.reloader = Reloader(
+            self._reread, self.last, lambda: Instant(77.5, self.wall), self.notifier, Threads(lambda: 0.0)
+        )
+
+    def _reread(self) -> None:
+        self.reads += 1
+        self.free.wait(10)
+        self.work()
+
+    def ask(self, who: str = "me") -> None:
+        self.reloader.ask(lambda good, text: self.answers.append((who, good, text)))
+
+    def answer(self) -> tuple[str, bool, str]:
+        """Ask, and wait for the answer."""
+        told = len(self.answers)
+        self.ask()
+        wait_until(lambda: len(self.answers) > told)
+        return self.answers[-1]
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    made = Rig()
+    made.reloader.start()
+    yield made
+    made.free.set()
+    made.reloader.stop(10)
+
+
+def test_one_that_goes_well_is_dated_and_told(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    assert rig.answer() == ("me", True, "configuration reloaded")
+    assert (rig.last.good, rig.last.at, rig.last.message) == (True, 5000.0, "")
+    assert [each.getMessage() for each in caplog.records] == ["configuration reloaded"]
+    assert rig.notifier.heard == [{"RELOADING": 1, "MONOTONIC_USEC": 77_500_000}, {"READY": 1}]
+
+
+def test_a_mistake_in_the_file_is_answered_and_logged_without_a_traceback_and_the_next_one_may_go_well(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise ConfigError("web.listen: 'x' is no address")
+
+    rig.work = refuse
+    assert rig.answer() == ("me", False, "web.listen: 'x' is no address")
+    assert (rig.last.good, rig.last.at) == (False, STARTED)
+    (told,) = caplog.records
+    assert "web.listen" in told.getMessage() and not told.exc_info
+    assert rig.notifier.heard[-1] == {"READY": 1}, "systemd waits for it, else the unit fails"
+    rig.work = lambda: None
+    assert rig.answer() == ("me", True, "configuration reloaded")
+    assert (rig.last.good, rig.last.at) == (True, 5000.0)
+
+
+def test_a_defect_of_ours_is_answered_too_and_logged_with_its_place(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    def stumble() -> None:
+        raise ZeroDivisionError("odd")
+
+    rig.work = stumble
+    assert rig.answer() == ("me", False, "odd")
+    assert caplog.records[0].exc_info
+
+
+def test_whoever_asks_is_answered_even_where_the_thread_falls(rig: Rig) -> None:
+    def fall() -> None:
+        raise SystemExit
+
+    rig.work = fall
+    assert rig.answer() == ("me", False, "the reload failed; coldplate's log says more")
+    assert rig.notifier.heard[-1] == {"READY": 1}
+    rig.work = lambda: None
+    assert rig.answer()[1], "the thread did not begin again"
+
+
+def test_who_asks_while_one_is_under_way_is_answered_by_the_next_one(rig: Rig) -> None:
+    """Its file may have changed after that one was read."""
+    rig.free.clear()
+    rig.ask("first")
+    wait_until(lambda: rig.reads == 1)
+    rig.ask("second")
+    rig.ask("third")
+    rig.free.set()
+    wait_until(lambda: len(rig.answers) == 3)
+    assert [who for who, _, _ in rig.answers] == ["first", "second", "third"]
+    assert rig.reads == 2
+
+
+def test_a_signal_asks_without_wanting_an_answer(rig: Rig) -> None:
+    rig.reloader.ask()
+    wait_until(lambda: {"READY": 1} in rig.notifier.heard)
+    assert (rig.reads, rig.answers) == (1, [])
+
+
+def test_at_the_end_the_one_under_way_is_waited_for_and_no_other_begins() -> None:
+    rig = Rig()
+    rig.reloader.start()
+    rig.free.clear()
+    rig.ask("under way")
+    wait_until(lambda: rig.reads == 1)
+    rig.ask("too late")
+    threading.Timer(0.1, rig.free.set).start()
+    rig.reloader.stop(10)
+    assert rig.answers == [("under way", True, "configuration reloaded"), ("too late", False, "the agent stops")]
+    assert rig.reads == 1
+
+
+def test_at_the_end_one_that_hangs_is_left_alone() -> None:
+    rig = Rig()
+    rig.reloader.start()
+    rig.free.clear()
+    rig.ask("hangs")
+    wait_until(lambda: rig.reads == 1)
+    rig.reloader.stop(0.05)
+    assert rig.answers == []
+    rig.free.set()
+
+
+def test_one_that_never_began_can_be_stopped() -> None:
+    Rig().reloader.stop(0.0)

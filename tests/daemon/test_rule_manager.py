@@ -1,0 +1,365 @@
+"""The rules' thread: what a round that fails costs, what a restart and a reload keep, and what the end waits for."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.daemon.alert_store import AlertStateStore
+from agent.daemon.hub import Hub
+from agent.daemon.rule_manager import PATIENCE_SECONDS, AlertingSettings, RuleManager
+from agent.lib.http_target import HttpTarget
+from agent.lib.threads import Threads
+from agent.model import Instant, Labels, Phase, Reading
+from alerts import alert_state
+from alerts.engine import Ruleset
+from alerts.notify.alertmanager import Alertmanager
+from tests.daemon.test_alert_store import Files
+from tests.engine.conftest import Node, later, ruleset
+from tests.notify.conftest import Ear, wait_until
+
+UP = ("coldplate_gpu_up", "0")
+DOWN = "{alert: Down, expr: coldplate_gpu_up == 0}"
+TARGET = (("instance", "n1:19400"), ("job", "coldplate"))
+INTERVAL = 0.02
+"""Seconds of a real clock that a round waits for: the second that it is, is the test's."""
+
+
+class Bench:
+    """A rule manager, the second that it is, and what goes in and comes out. Each `round` is a second later."""
+
+    def __init__(self, rules: str, *receivers: Any, store: AlertStateStore | None = None, begin: float = 0.0) -> None:
+        self.second = begin
+        self.hub = Hub()
+        self.step = 0.0
+        """Seconds by which the wall clock was set."""
+        self.trouble: Exception | None = None
+        self.free = threading.Event()
+        """While it is not set, a round hangs."""
+        self.free.set()
+        self._node = Node()
+        self.asked: list[Instant] = []
+        self.threads = Threads(lambda: later(self.second).mono)
+        self.manager = RuleManager(
+            settings(rules, *receivers),
+            TARGET,
+            lambda: later(self.second, self.step),
+            self.hub,
+            store,
+            self._foreign,
+            self.threads,
+        )
+
+    def _foreign(self, now: Instant) -> Sequence[Reading]:
+        self.asked.append(now)
+        self.free.wait(10)
+        if self.trouble is not None:
+            raise self.trouble
+        return ()
+
+    def round(self, up: float = 1.0) -> None:
+        """One more second, and a snapshot in it; over when the round on it is."""
+        self.second += 1.0
+        asked = len(self.asked)
+        self.hub.publish(self._node.snapshot({UP: up}, later(self.second)))
+        wait_until(lambda: len(self.asked) > asked + 1)  # the next one has begun, so that one is over
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Of one of the engine's own series."""
+        found = [
+            each.value for each in self.manager.frame(later(self.second)).readings
+            if each.metric.name == f"coldplate_{name}" and labels.items() <= dict(each.series.all_labels).items()
+        ]  # fmt: skip
+        return found[0] if found else None
+
+
+def settings(rules: str, *receivers: Any, labels: Labels = ()) -> AlertingSettings:
+    found: Ruleset = ruleset(rules, interval=INTERVAL) if rules else Ruleset(interval=INTERVAL)
+    return AlertingSettings(found, receivers, 60.0, labels)
+
+
+@pytest.fixture
+def begun() -> Iterator[list[Bench]]:
+    """Benches put in here are started by `start`, and stopped with the test."""
+    made: list[Bench] = []
+    yield made
+    for bench in made:
+        bench.manager.stop()
+
+
+def start(bench: Bench, begun: list[Bench]) -> Bench:
+    bench.manager.start()
+    begun.append(bench)
+    return bench
+
+
+def test_a_round_that_fails_is_told_once_counted_each_time_and_gone_on_with(
+    begun: list[Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    ear = Ear()
+    bench = start(Bench(DOWN, ear), begun)
+    bench.round()
+    assert bench.value("rule_evaluation_failures_total", rule_group="engine") == 0
+
+    def failures() -> float:
+        return bench.value("rule_evaluation_failures_total", rule_group="engine") or 0.0
+
+    bench.trouble = ZeroDivisionError("odd")
+    wait_until(lambda: failures() >= 3)
+    assert [each.getMessage() for each in caplog.records] == [
+        "a round of the rule engine failed; going on with the next one"
+    ]
+    assert caplog.records[0].exc_info
+    bench.trouble = ValueError("odd")  # of another kind
+    wait_until(lambda: len(caplog.records) == 2)
+    bench.trouble = None
+    bench.round(up=0.0)
+    assert [notice.alert.rule for _, notice in ear.heard] == ["Down"]
+    bench.trouble = ValueError("odd")  # it was well in between: that is news
+    wait_until(lambda: len(caplog.records) == 3)
+    bench.trouble = None
+
+
+def test_every_group_is_shown_with_zeros_before_anything_was_evaluated(begun: list[Bench]) -> None:
+    bench = start(Bench("groups: [{name: mine, rules: [{record: a, expr: b}]}]"), begun)
+    for what in ("evaluations", "evaluation_failures", "evaluation_seconds", "group_iterations_missed"):
+        for group in ("mine", "engine"):
+            assert bench.value(f"rule_{what}_total", rule_group=group) == 0
+    assert bench.value("alert") is None
+
+
+def test_evaluations_are_counted_by_group_with_what_they_took_and_what_went_by(begun: list[Bench]) -> None:
+    bench = start(Bench(DOWN), begun)
+    for _ in range(3):
+        bench.round()
+    assert bench.value("rule_evaluations_total", rule_group="g") == 3
+    assert (bench.value("rule_evaluation_seconds_total", rule_group="g") or 0.0) > 0
+    missed = bench.value("rule_group_iterations_missed_total", rule_group="g")
+    assert missed == pytest.approx(2 * (1 / INTERVAL - 1), abs=1)  # a second between two rounds
+    assert bench.value("rule_evaluations_total", rule_group="engine") == 0
+
+
+def test_a_rule_that_fails_is_told_once_and_once_more_when_it_works_again(
+    begun: list[Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    two = "label_replace(vector(1), 'x', '1', '', '') or label_replace(vector(1), 'x', '2', '', '')"
+    rules = f'{{record: many, expr: "{two}"}}, {{record: a, expr: "vector(1) + on () many"}}'
+    bench = start(Bench(rules), begun)
+    for _ in range(3):
+        bench.round()
+    (told,) = [each for each in caplog.records if each.getMessage().startswith("a rule fails")]
+    facts = vars(told)["facts"]
+    assert (facts["rule_group"], facts["rule"]) == ("g", "a")
+    assert "many" in facts["error"]
+    assert bench.value("rule_evaluation_failures_total", rule_group="g") == 3
+    bench.manager.reconfigure(settings("{record: a, expr: coldplate_gpu_up}"))
+    for _ in range(2):
+        bench.round()
+    messages = [each.getMessage() for each in caplog.records]
+    assert messages.count("a rule works again") == 1
+
+
+def test_without_a_snapshot_nothing_is_evaluated(begun: list[Bench]) -> None:
+    bench = start(Bench("{record: a, expr: vector(1)}"), begun)
+    bench.manager.reconfigure(settings("groups: [{name: other, rules: [{record: a, expr: vector(1)}]}]"))
+    wait_until(lambda: [each.name for each in bench.manager.reports()] == ["other"])
+    assert bench.asked == []
+    assert bench.manager.reports()[0].evaluated_at is None
+
+
+def test_the_rules_go_on_with_the_last_snapshot_where_no_other_comes(begun: list[Bench]) -> None:
+    bench = start(Bench("{alert: Old, expr: coldplate_sample_age_seconds > 5}"), begun)
+    bench.round()
+    assert bench.value("alert", alertname="Old") is None
+    bench.second += 10.0
+    wait_until(lambda: bench.value("alert", alertname="Old") == 1)
+
+
+def test_an_alert_shows_its_own_labels_and_not_those_of_the_target(begun: list[Bench]) -> None:
+    bench = start(Bench(DOWN), begun)
+    bench.round(up=0.0)
+    (alert,) = [each for each in bench.manager.frame(later(0)).readings if each.metric.name == "coldplate_alert"]
+    assert dict(alert.series.labels) == {
+        "alertname": "Down", "alertstate": "firing", "gpu": "0", "uuid": "GPU-0",
+    }  # fmt: skip
+
+
+def run_before(folder: Path, *told: str, up: float = 0.0) -> None:
+    """An earlier run, that fired when it ended at second 100, and whose receivers so named knew of it."""
+    files = Files()
+    ears = [Ear(url, repeats=False) for url in told]
+    for each in ears:
+        each.url = each.name
+    bench = Bench(DOWN, *ears, store=AlertStateStore(folder, "devices", files), begin=99.0)  # type: ignore[arg-type]
+    bench.manager.start()
+    bench.round(up=up)
+    bench.manager.stop()
+    for name, content in files.content.items():
+        (folder / name).write_bytes(content)
+
+
+def taken_up(folder: Path, begun: list[Bench], *receivers: Any, rules: str = DOWN) -> Bench:
+    """A later run, 30 seconds after that."""
+    store = AlertStateStore(folder, "devices", Files())  # type: ignore[arg-type]
+    return start(Bench(rules, *receivers, store=store, begin=130.0), begun)
+
+
+def test_after_a_restart_those_that_knew_are_not_told_again_and_those_that_did_not_are(
+    tmp_path: Path, begun: list[Bench]
+) -> None:
+    run_before(tmp_path, "http://knew")
+    knew, missed, nameless = Ear(repeats=False), Ear(repeats=False), Ear(repeats=False)
+    knew.url, missed.url = "http://knew", "http://missed"
+    bench = taken_up(tmp_path, begun, knew, missed, nameless)
+    assert bench.value("alert", alertname="Down", alertstate="firing") == 1  # before the first round
+    bench.round(up=0.0)
+    assert [len(each.heard) for each in (knew, missed, nameless)] == [0, 1, 0]
+
+
+def test_after_a_restart_the_end_of_what_no_rule_watches_any_more_is_told(tmp_path: Path, begun: list[Bench]) -> None:
+    run_before(tmp_path)
+    ear = Ear(repeats=False)
+    taken_up(tmp_path, begun, ear, rules="{alert: Other, expr: vector(0) > 1}")
+    ((at, notice),) = ear.heard
+    assert (notice.alert.rule, notice.alert.phase) == ("Down", Phase.RESOLVED)
+    assert at == notice.alert.resolved_at == later(130.0).wall
+
+
+def test_a_receiver_for_which_something_waits_is_not_noted_as_told(tmp_path: Path) -> None:
+    files = Files()
+    done, waits, again, nameless = (Ear(repeats=False) for _ in range(4))
+    done.url, waits.url, again.url = "http://done", "http://waits", "http://again"
+    waits.queued, again.repeats = 1, True
+    store = AlertStateStore(tmp_path, "devices", files)  # type: ignore[arg-type]
+    bench = Bench(DOWN, done, waits, again, nameless, store=store)
+    bench.manager.start()
+    bench.round(up=0.0)
+    during = alert_state.decode(files.content["alerts.state"])
+    waits.queued = 0
+    bench.manager.stop()
+    after = alert_state.decode(files.content["alerts.state"])
+    assert (set(during.told), set(after.told)) == ({"http://done"}, {"http://done", "http://waits"})
+
+
+def test_the_end_is_written_once_the_last_round_is_over_and_receivers_get_a_moment(
+    tmp_path: Path, begun: list[Bench]
+) -> None:
+    files, ear = Files(), Ear()
+    bench = Bench(DOWN, ear, store=AlertStateStore(tmp_path, "devices", files))  # type: ignore[arg-type]
+    bench.manager.start()
+    bench.round(up=0.0)
+    files.content.clear()
+    bench.second += 1.0
+    bench.manager.stop()
+    assert set(files.content) == {"alerts.state", "windows.state"}
+    assert alert_state.decode(files.content["alerts.state"]).at == later(bench.second).wall
+    assert len(ear.stopped) == 1 and ear.stopped[0] > 0
+    asked = len(bench.asked)
+    bench.hub.publish(bench.hub.latest)  # type: ignore[arg-type]
+    threading.Event().wait(5 * INTERVAL)
+    assert len(bench.asked) == asked
+
+
+def test_a_round_that_hangs_at_the_end_keeps_nobody_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it works on is in no state to be written."""
+    monkeypatch.setattr("agent.daemon.rule_manager.CLOSING_SECONDS", 0.05)
+    files = Files()
+    bench = Bench(DOWN, store=AlertStateStore(tmp_path, "devices", files))  # type: ignore[arg-type]
+    bench.free.clear()
+    bench.manager.start()
+    bench.hub.publish(Node().snapshot({UP: 0.0}, later(0)))
+    wait_until(lambda: bench.asked)
+    bench.manager.stop()
+    assert files.content == {}
+    bench.free.set()
+
+
+def test_a_round_that_hangs_for_long_is_trouble_of_the_whole_process_until_it_is_over(begun: list[Bench]) -> None:
+    bench = start(Bench(DOWN), begun)
+    bench.round()
+
+    def pass_time(seconds: float) -> str:
+        for _ in range(int(seconds)):
+            bench.second += 1.0
+            bench.threads.tend()
+        return bench.threads.trouble()
+
+    bench.free.clear()
+    asked = len(bench.asked)
+    wait_until(lambda: len(bench.asked) > asked)
+    bench.threads.tend()
+    assert pass_time(PATIENCE_SECONDS - 1) == ""
+    assert pass_time(3).startswith("thread rules has not moved")
+    bench.free.set()
+    wait_until(lambda: pass_time(1) == "")
+
+
+def test_a_reload_ends_the_alerts_of_groups_that_go_and_shows_new_ones_from_zero(begun: list[Bench]) -> None:
+    ear = Ear(repeats=False)
+    bench = start(Bench(DOWN, ear), begun)
+    bench.round(up=0.0)
+    bench.manager.reconfigure(settings("groups: [{name: new, rules: [{record: a, expr: b}]}]", ear))
+    bench.round(up=0.0)
+    assert [notice.alert.phase for _, notice in ear.heard] == [Phase.FIRING, Phase.RESOLVED]
+    assert ear.heard[-1][0] == later(bench.second).wall
+    assert bench.value("rule_evaluations_total", rule_group="new") is not None
+    assert bench.value("rule_evaluations_total", rule_group="g") == 1  # a counter that was shown stays
+    assert bench.value("alert") is None
+
+
+def test_a_reload_changes_the_labels_that_alerts_leave_with_and_how_often_they_are_told_again(
+    begun: list[Bench],
+) -> None:
+    ear = Ear()
+    bench = start(Bench(DOWN, ear), begun)
+    bench.round(up=0.0)
+    bench.manager.reconfigure(settings(DOWN, ear, labels=(("cluster", "c1"),)))
+    bench.second += 60.0
+    bench.round(up=0.0)
+    assert [dict(notice.alert.labels).get("cluster") for _, notice in ear.heard] == [None, "c1"]
+
+
+def test_receivers_that_a_reload_leaves_out_are_stopped_and_the_others_go_on(begun: list[Bench]) -> None:
+    stays, leaves, comes = Ear("stays"), Ear("leaves"), Ear("comes")
+    bench = start(Bench(DOWN, stays, leaves), begun)
+    bench.round()
+    bench.manager.reconfigure(settings(DOWN, stays, comes))
+    wait_until(lambda: leaves.stopped)
+    bench.round(up=0.0)
+    assert (stays.stopped, comes.stopped) == ([], [])
+    assert [len(each.heard) for each in (stays, leaves, comes)] == [1, 0, 1]
+    assert bench.value("notifications_queued", notifier="comes") == 0
+    assert bench.value("notifications_queued", notifier="leaves") is None
+
+
+def test_what_a_receiver_cannot_deliver_goes_to_the_one_with_another_login_and_to_no_other(
+    begun: list[Bench],
+) -> None:
+    def alertmanager(url: str, **more: Any) -> Alertmanager:
+        return Alertmanager(HttpTarget(url, **more), lambda: later(0.0), "")
+
+    old, gone = alertmanager("http://127.0.0.1:9"), alertmanager("http://127.0.0.1:10")
+    new, other = alertmanager("http://127.0.0.1:9", timeout=1.0), alertmanager("http://127.0.0.1:11")
+    bench = start(Bench(DOWN, old, gone), begun)
+    bench.round()
+    bench.manager.reconfigure(settings(DOWN, new, other))
+    wait_until(lambda: old.heir is not None)
+    assert (old.heir, gone.heir, new.heir) == (new, None, None)
+
+
+def test_a_clock_that_is_set_tells_nothing_again(begun: list[Bench]) -> None:
+    ear = Ear(repeats=False)
+    bench = start(Bench(DOWN, ear), begun)
+    bench.round(up=0.0)
+    bench.step = 3600.0
+    bench.round(up=0.0)
+    bench.round(up=0.0)
+    assert len(ear.heard) == 1

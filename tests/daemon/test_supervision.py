@@ -1,0 +1,266 @@
+"""The main thread: what it starts and ends in which order, whom it tells, and when it feeds systemd's watchdog."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent.daemon.hub import Hub
+from agent.daemon.service import SWITCH_SECONDS, Parts, Service, hurry
+from agent.daemon.systemd import Notifier
+from agent.lib.threads import Threads
+from agent.model import BackendReport, Outcome
+from tests.engine.conftest import Node, later
+from tests.notify.conftest import wait_until
+
+SEEN = replace(
+    Node().snapshot({("coldplate_gpu_up", "0"): 1.0, ("coldplate_gpu_up", "1"): 1.0}, later(0)),
+    reports=(BackendReport("nvml", Outcome.ABSENT, 0.0, "no driver"), BackendReport("host", Outcome.OK, 0.0)),
+)
+
+
+class Part:
+    """Any part of the service: notes in `log` what is asked of it, under its name."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self._name = name
+        self._log = log
+
+    def __getattr__(self, what: str) -> Callable[..., None]:
+        return lambda *_: self._log.append(f"{self._name}.{what}")
+
+
+class Sampling(Part):
+    """Goes round until it is stopped; its heart beats as the case says."""
+
+    def __init__(self, log: list[str]) -> None:
+        super().__init__("sampling", log)
+        self.heartbeat = 1
+        self.sampler = SimpleNamespace(identities={"GPU-0": None, "GPU-1": None})
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        self._stopped.wait(20)
+
+    def stop(self) -> None:
+        self._log.append("sampling.stop")
+        self._stopped.set()
+
+
+class Told(Notifier):
+    """Keeps what systemd would be told, and notes when it is told of the end."""
+
+    def __init__(self, log: list[str]) -> None:
+        super().__init__({})
+        self.heard: list[dict[str, object]] = []
+        self._log = log
+
+    def send(self, **facts: object) -> None:
+        self.heard.append(facts)
+        self._log += [f"systemd {name}" for name in facts if name != "STATUS"]
+
+    @property
+    def fed(self) -> int:
+        return sum("WATCHDOG" in each for each in self.heard)
+
+
+class Clock:
+    """Monotonic seconds as the test has them."""
+
+    def __init__(self) -> None:
+        self.now = self._asked = 100.0
+
+    def __call__(self) -> float:
+        self._asked = self.now
+        return self.now
+
+    def turn(self, seconds: float) -> None:
+        """Later, and over when somebody has looked."""
+        self.now += seconds
+        wait_until(lambda: self._asked == self.now)
+
+
+class Stage:
+    """A service whose parts are stand-ins, and the thread that plays with it meanwhile."""
+
+    def __init__(self, synthetic: bool = False) -> None:
+        self.log: list[str] = []
+        self.clock = Clock()
+        self.hub = Hub()
+        self.threads = Threads(self.clock)
+        self.sampling = Sampling(self.log)
+        self.notifier = Told(self.log)
+        server: Any = Part("server", self.log)
+        server.addresses = [("0.0.0.0", 19400), ("::1", 19401), ("10.0.0.1", 19402)]
+        parts: dict[str, Any] = {name: Part(name, self.log) for name in ("files", "rack", "rules", "reloads")}
+        self.service = Service(Parts(
+            hub=self.hub, threads=self.threads, sampling=self.sampling, server=server,  # type: ignore[arg-type]
+            notifier=self.notifier, telemetry_path="/metrics", synthetic=synthetic, **parts,
+        ))  # fmt: skip
+
+    def play(self, script: Callable[[], None]) -> int:
+        """Run the service while the script runs beside it, then tell it to end; the exit status."""
+        failed: list[BaseException] = []
+
+        def beside() -> None:
+            try:
+                wait_until(lambda: "rules.start" in self.log)  # by then it has its handlers of signals
+                script()
+            except BaseException as error:
+                failed.append(error)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        player = threading.Thread(target=beside)
+        player.start()
+        status = self.service.run()
+        player.join(20)
+        if failed:
+            raise failed[0]
+        return status
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    monkeypatch.setattr("agent.daemon.service.LOOK_SECONDS", 0.02)
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before, interval = {number: signal.getsignal(number) for number in numbers}, sys.getswitchinterval()
+    yield Stage()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    sys.setswitchinterval(interval)
+    gc.unfreeze()
+
+
+def test_parts_end_in_an_order_in_which_none_needs_one_that_is_gone(stage: Stage) -> None:
+    assert stage.play(lambda: None) == 0
+    ending = stage.log[stage.log.index("systemd STOPPING") :]
+    assert stage.log[:4] == ["server.start", "reloads.start", "rack.start", "rules.start"]
+    assert ending == [
+        "systemd STOPPING", "reloads.stop", "sampling.stop", "rules.stop", "rack.stop", "server.stop", "files.stop",
+        "sampling.close",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_either_signal_ends_it(stage: Stage, number: int) -> None:
+    assert stage.play(lambda: os.kill(os.getpid(), number)) == 0
+    assert stage.log[-1] == "sampling.close"
+
+
+def test_a_reload_is_asked_for_once_for_each_signal(stage: Stage) -> None:
+    def reload() -> None:
+        for count in (1, 2):
+            os.kill(os.getpid(), signal.SIGHUP)
+            wait_until(lambda count=count: stage.log.count("reloads.ask") == count)
+
+    stage.play(reload)
+    assert stage.log.count("reloads.ask") == 2
+
+
+def test_it_is_ready_with_the_first_snapshot_and_says_what_there_is_once(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def publish() -> None:
+        assert not stage.notifier.heard
+        for _ in range(2):
+            stage.hub.publish(SEEN)
+            fed = stage.notifier.fed
+            stage.sampling.heartbeat += 1
+            wait_until(lambda fed=fed: stage.notifier.fed > fed)
+
+    stage.play(publish)
+    ready = [each for each in stage.notifier.heard if "READY" in each]
+    assert ready == [{"READY": 1, "STATUS": "2 GPUs, 2 series"}]
+    told = [(each.getMessage(), vars(each).get("facts")) for each in caplog.records]
+    assert told == [
+        ("source nvml", {"outcome": "absent", "detail": "no driver"}),
+        ("source host", {"outcome": "ok"}),
+        ("sampling 2 series, 0 InfiniBand ports", None),
+        ("serving", {"url": "http://localhost:19400/metrics"}),
+        ("serving", {"url": "http://[::1]:19401/metrics"}),
+        ("serving", {"url": "http://10.0.0.1:19402/metrics"}),
+        ("stopping", None),
+        ("stopped", None),
+    ]
+
+
+def test_what_is_not_real_says_so(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> None:
+    made = Stage(synthetic=True)
+    made.hub.publish(SEEN)
+    made.play(lambda: wait_until(lambda: made.notifier.heard))
+    assert made.notifier.heard[0]["STATUS"] == "2 synthetic GPUs, 2 series"
+
+
+def test_the_watchdog_goes_hungry_while_the_loop_stands_still(stage: Stage) -> None:
+    def stand_still() -> None:
+        stage.hub.publish(SEEN)
+        wait_until(lambda: stage.notifier.fed == 1)
+        threading.Event().wait(0.2)  # ten looks
+        assert stage.notifier.fed == 1
+        stage.sampling.heartbeat += 1
+        wait_until(lambda: stage.notifier.fed == 2)
+
+    stage.play(stand_still)
+
+
+def test_the_watchdog_goes_hungry_while_a_vital_thread_is_in_trouble_whatever_the_loop_does(stage: Stage) -> None:
+    fallen, risen, let_go = threading.Event(), threading.Event(), threading.Event()
+
+    def fall() -> None:
+        if not fallen.is_set():
+            fallen.set()
+            raise ZeroDivisionError
+        risen.set()
+        let_go.wait(20)
+
+    def play() -> None:
+        stage.hub.publish(SEEN)
+        wait_until(lambda: stage.notifier.fed == 1)
+        stage.threads.begin("rules", fall, vital=True)
+        wait_until(stage.threads.trouble)
+        fed = stage.notifier.fed
+        for _ in range(5):
+            stage.sampling.heartbeat += 1
+            threading.Event().wait(0.03)
+        assert stage.notifier.fed == fed
+        assert risen.wait(20)
+        stage.clock.turn(4.0)  # it has run for long enough since
+        stage.sampling.heartbeat += 1
+        wait_until(lambda: stage.notifier.fed > fed)
+
+    stage.play(play)
+    let_go.set()
+
+
+def test_a_sampling_loop_that_stands_still_for_long_is_trouble(stage: Stage) -> None:
+    def stand_still() -> None:
+        for _ in range(10):
+            stage.clock.turn(4.0)
+        stage.clock.turn(0.5)  # by then the look before it is over
+        assert "thread sampler has not moved for" in stage.threads.trouble()
+        stage.sampling.heartbeat += 1
+        wait_until(lambda: stage.threads.trouble() == "")
+
+    stage.play(stand_still)
+
+
+def test_whoever_computes_lets_the_server_in_sooner_while_clients_press(stage: Stage) -> None:
+    stage.play(lambda: None)
+    usual = sys.getswitchinterval()
+    assert usual == pytest.approx(SWITCH_SECONDS)
+    hurry(True)
+    pressed = sys.getswitchinterval()
+    hurry(False)
+    assert (pressed < usual, sys.getswitchinterval()) == (True, usual)

@@ -1,0 +1,98 @@
+"""A page's size by default, counted through the real command, and that it has whatever a rule or a board reads."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from agent.catalogue import BY_NAME, ROWS
+from agent.model import Shown
+from exporters.metrics_document import labels_of
+from tests.largest import machine
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST = 1_500
+READERS = {
+    "rules": "alerts/rules/*.yml",
+    "rules of the server": "packaging/prometheus/*.yml",
+    "boards": "dashboards/generated/*.json",
+    "runbooks": "alerts/runbooks/*.md",
+    "landing page": "exporters/*.py",
+    "rack peers": "agent/rack/*.py",
+}
+BORN_LATE = re.compile(r"(?:rate|increase|delta)\(coldplate_(?:nvlink_errors|gpu_xid_errors)_total")
+
+
+def lines_of(tmp_path: Path, topology: str, *lines: str) -> list[str]:
+    """The page of a whole synthetic node on the largest host, without its comments."""
+    machine.write_host(tmp_path / "proc", tmp_path / "sys", 1000.0, 0)
+    (tmp_path / "s.yaml").write_text(f"{{description: d, topology: {topology}}}\n")
+    config = tmp_path / "c.yaml"
+    config.write_text("\n".join([f"state_dir: {tmp_path}/state", *lines, ""]))
+    paths = {"--scenario": tmp_path / "s.yaml", "--config.file": config, "--path.procfs": tmp_path / "proc",
+             "--path.sysfs": tmp_path / "sys"}  # fmt: skip
+    options = [f"{name}={path}" for name, path in paths.items()]
+    command = [sys.executable, "-m", "agent.cli", "once", "--backend", "synthetic", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [line for line in done.stdout.splitlines() if not line.startswith("#")]
+
+
+def page(tmp_path: Path, topology: str, *lines: str) -> dict[str, int]:
+    """How many series of each name that page has."""
+    return Counter(re.split(r"[{ ]", line, maxsplit=1)[0] for line in lines_of(tmp_path, topology, *lines))
+
+
+@pytest.mark.parametrize("topology", ["dgx-a100", "dgx-h100", "dgx-b200"])
+def test_a_node_of_eight_gpus_and_eight_ports_has_at_most_1500_series_as_documented(
+    tmp_path: Path, topology: str
+) -> None:
+    found = page(tmp_path, topology)
+    assert found["coldplate_gpu_up"] == found["coldplate_infiniband_port_up"] == 8
+    assert found["coldplate_node_disk_read_bytes_total"] == machine.DISKS
+    by_default, in_full = sum(found.values()), sum(page(tmp_path, topology, "metrics: {include: [all]}").values())
+    assert by_default <= MOST
+    row = re.search(rf"(?m)^\| {topology} \| ([\d,]+) \| ([\d,]+) \|$", (ROOT / "docs/configuration.md").read_text())
+    assert row is not None
+    for told, true in zip(row.groups(), (by_default, in_full), strict=True):
+        assert 0.95 <= int(told.replace(",", "")) / true <= 1.05, f"about {true} series, and the document says {told}"
+
+
+def test_the_whole_of_it_is_one_word_away(tmp_path: Path) -> None:
+    found = page(tmp_path, "dgx-h100", "metrics: {include: [default, detail]}")
+    assert found["coldplate_nvlink_errors_total"] == 8 * 18 * 3
+    assert found["coldplate_gpu_xid_errors_total"] == 8 * 20
+    assert sum(found.values()) > 2_300
+
+
+WORDS_OF_OTHERS = {"coldplate_alert": "the alert's own", "coldplate_metric_missing": "those of the device"}
+
+
+def test_the_reference_names_every_label_of_what_the_page_shows(tmp_path: Path) -> None:
+    for line in lines_of(tmp_path, "dgx-h100", "metrics: {include: [all]}"):
+        name = re.split(r"[{ ]", line, maxsplit=1)[0]
+        if name not in WORDS_OF_OTHERS:
+            assert re.findall(r'[{,](\w+)="', line) == list(labels_of(BY_NAME[name])), name
+
+
+def names(pattern: str) -> set[str]:
+    files = sorted(ROOT.glob(pattern))
+    assert files
+    return {name for path in files for name in re.findall(r"coldplate_\w+", path.read_text())}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_nothing_that_is_read_is_left_out_by_default(reader: str) -> None:
+    detail = {row.name for row in ROWS if row.shown is Shown.DETAIL}
+    assert detail
+    assert not detail & names(READERS[reader])
+
+
+@pytest.mark.parametrize("reader", ["rules", "rules of the server", "boards"])
+def test_growth_is_not_asked_of_series_that_are_born_with_their_first_error(reader: str) -> None:
+    for path in sorted(ROOT.glob(READERS[reader])):
+        assert not BORN_LATE.search(path.read_text()), path.name

@@ -1,0 +1,122 @@
+"""A reload puts all of a good configuration in force, and nothing of one that is not."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.config.reading import parse
+from agent.config.schema import ConfigError
+from agent.daemon.hub import Hub
+from agent.model import Instant, Lane
+from agent.wiring import reconfiguration
+from agent.wiring.alerting import Receivers, load_alerting
+from agent.wiring.command_line import CommandLineOptions
+from agent.wiring.reconfiguration import THOROUGH, Reconfiguration
+from agent.wiring.start_checks import check
+from agent.wiring.web import Exposed
+
+BOOTED = "{backends: {devices: none}, rules: {files: []}}"
+
+
+class Changed:
+    """A part that is told of other settings."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def reconfigure(self, settings: Any) -> None:
+        self.told.append(settings)
+
+
+class Bench:
+    """A reconfiguration of parts that keep what they are told, and the text that it reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.text = BOOTED
+        config = parse(BOOTED, "c.yaml")
+        options = CommandLineOptions(folder=folder)
+        receivers = Receivers(lambda: Instant(0.0, 0.0))
+        self.started_with = load_alerting(config, folder, receivers)
+        self.exposed = Exposed(Hub(), check(config))
+        self.sampling, self.rack, self.rules = Changed(), Changed(), Changed()
+        parts: Any = (self.sampling, self.rack, self.rules)
+        self.reload = Reconfiguration(
+            options, lambda: parse(self.text, "c.yaml"), config, self.started_with, receivers, self.exposed, *parts
+        )
+
+    @property
+    def told(self) -> list[int]:
+        return [len(each.told) for each in (self.sampling, self.rack, self.rules)]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    (tmp_path / "mine.yml").write_text("groups: [{name: g, rules: [{record: a, expr: b}]}]")
+    return Bench(tmp_path)
+
+
+def test_every_part_gets_its_own_and_relative_paths_begin_beside_the_file(bench: Bench) -> None:
+    before = bench.exposed.selection
+    bench.text = (
+        "{backends: {devices: none}, sampling: {fast: 2s}, rack: {name: r1, power_budget: 40kW},"
+        " rules: {files: [mine.yml]}, notify: {resend: 90s}, metrics: {exclude: [coldplate_rack_*]}}"
+    )
+    bench.reload()
+    ((settings,), (rack,), (alerting,)) = bench.sampling.told, bench.rack.told, bench.rules.told
+    assert settings.fast == 2.0
+    assert (rack.name, rack.budget, rack.patience) == ("r1", 40_000.0, settings.patience(Lane.FAST))
+    assert [group.name for group in alerting.rules.groups] == ["g"]
+    assert alerting.resend == 90.0
+    assert bench.exposed.selection is not before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sampling: {fast: yesterday}",
+        "metrics: {include: [coldplate_nonsense]}",
+        "rules: {files: [not-there.yml]}",
+        "rack: {name: r, peers: ['a b']}",
+        "notify: {webhook: {urls: ['gopher://x']}}",
+    ],
+)
+def test_a_mistake_anywhere_changes_nothing_anywhere(bench: Bench, text: str) -> None:
+    before = bench.exposed.selection
+    bench.text = text
+    with pytest.raises(ConfigError):
+        bench.reload()
+    assert bench.told == [0, 0, 0]
+    assert bench.exposed.selection is before
+
+
+def test_what_only_a_restart_can_change_is_named_each_time_and_the_rest_is_in_force(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.text = "{backends: {devices: none}, web: {listen: [':1']}, sampling: {fast: 5s}, rules: {files: []}}"
+    for _ in range(2):
+        bench.reload()
+    warned = [each.getMessage().split()[0] for each in caplog.records if each.levelno == logging.WARNING]
+    assert warned == ["web.listen"] * 2, "it goes on to differ from what the agent was started with"
+    assert [each.fast for each in bench.sampling.told] == [5.0, 5.0]
+
+
+def test_queries_that_have_not_changed_are_not_compiled_again_unless_their_default_step_has(bench: Bench) -> None:
+    for interval in ("1s", "1s", "2s"):
+        bench.text = f"{{backends: {{devices: none}}, rules: {{files: [mine.yml], interval: {interval}}}}}"
+        bench.reload()
+    first, second, third = (each.rules.groups[0].rules[0].query for each in bench.rules.told)
+    assert (second is first, third is first) == (True, False)
+
+
+def test_now_and_then_a_reload_looks_through_all_that_reloads_left(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr(reconfiguration, "collect_what_stayed", lambda: looked.append(len(bench.rules.told)))
+    for _ in range(2 * THOROUGH + 1):
+        bench.reload()
+    assert looked == [THOROUGH, 2 * THOROUGH]
