@@ -12,7 +12,7 @@ from alerts.promql.calendar import DATE_FUNCTIONS
 from alerts.promql.histogram import histogram_fraction, histogram_quantile
 from alerts.promql.label_functions import label_join, label_replace, replace_regex
 from alerts.promql.matchers import Matcher
-from alerts.promql.operators import constant
+from alerts.promql.operators import Constant
 from alerts.promql.plan import MatrixPlan, Plan, VectorPlan
 from alerts.promql.query_errors import PromqlError
 from alerts.promql.selectors import timestamp_selector
@@ -40,7 +40,7 @@ def compile_function(compiler: Compiler, call: FunctionCall) -> Plan:
         bounds = [compiler.scalar(each) for each in arguments[1:]]
         return instant.with_bounds(space, instant.BOUNDED_FUNCTIONS[name], compiler.vector(arguments[0]), bounds)
     if name in DATE_FUNCTIONS:
-        vector = compiler.vector(arguments[0]) if arguments else instant.vector_of(space, instant.time_plan())
+        vector = compiler.vector(arguments[0]) if arguments else instant.VectorOf(space, instant.TimePlan())
         return instant.each_value(space, DATE_FUNCTIONS[name], vector)
     if name not in _SPECIAL:
         raise FlawError(call.at, f"function {name}() is not supported here; a Prometheus server evaluates it")
@@ -115,13 +115,13 @@ _SPECIAL: dict[str, Callable[[Compiler, Arguments], Plan]] = {
     "histogram_quantile": _histogram_quantile,
     "label_join": _label_join,
     "label_replace": _label_replace,
-    "pi": lambda _compiler, _arguments: constant(math.pi),
+    "pi": lambda _compiler, _arguments: Constant(math.pi),
     "predict_linear": _predict_linear,
     "quantile_over_time": _quantile_over_time,
-    "scalar": lambda compiler, arguments: instant.scalar_of(compiler.vector(arguments[0])),
+    "scalar": lambda compiler, arguments: instant.ScalarOf(compiler.vector(arguments[0])),
     "sort": lambda compiler, arguments: instant.sorted_vector(compiler.vector(arguments[0]), descending=False),
     "sort_desc": lambda compiler, arguments: instant.sorted_vector(compiler.vector(arguments[0]), descending=True),
-    "time": lambda _compiler, _arguments: instant.time_plan(),
+    "time": lambda _compiler, _arguments: instant.TimePlan(),
     "timestamp": _timestamp,
-    "vector": lambda compiler, arguments: instant.vector_of(compiler.space, compiler.scalar(arguments[0])),
+    "vector": lambda compiler, arguments: instant.VectorOf(compiler.space, compiler.scalar(arguments[0])),
 }
