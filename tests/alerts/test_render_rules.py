@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from agent.commands.render.rules import MARK, render
 from agent.config.schema import ConfigError
+from agent.config.schema import OverrideConfig as Override
 from alerts import packs, rulefile
 from alerts.lifecycle import RuleTiming
-from alerts.overrides import Override, apply
+from alerts.overrides import apply
 from alerts.promql import compile_query
 from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleFile, RuleGroup
 from alerts.rulewriter import write
@@ -99,7 +100,7 @@ def test_any_text_is_the_same_when_it_is_read_again(values: list[str], space: st
 
 
 def test_promtool_and_coldplate_load_what_is_written(tmp_path: Path, promtool: Any, coldplate: Any) -> None:
-    overrides = {"GpuHot": Override(hold=1.5, labels={"severity": "", "team": "hpc"}, thresholds=((5.0, -8.0),))}
+    overrides = {"GpuHot": Override(hold=1.5, labels={"severity": "", "team": "hpc"}, thresholds={5.0: -8.0})}
     files = apply(packs.load_all([packs.BUILTIN], None, 60.0), ("GpuXid*",), overrides, default_step=60.0)
     assert render(files, tmp_path / "made" / "here") == 0
     written = sorted((tmp_path / "made" / "here").iterdir())
