@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.programs/usr/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR
-.PHONY: help run test test-bare lock test-pythons test-systemd install uninstall check format bench score generate screenshots
+.PHONY: help run test coverage test-bare lock test-all test-systemd install uninstall check format bench score generate screenshots
 .PHONY: hardware clean parity programs recent newest python mutate
 .PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp
 
@@ -25,14 +25,22 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs if there is a driver, else 
 	exec $(BIN)/coldplate run --backend synthetic $(ARGS)
 
 test: .venv/dev.stamp programs recent ## Run the tests
-	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m $(PYTEST)
+
+PYTEST = pytest -n 5 --dist loadfile --no-loadscope-reorder $(ARGS)
+COVERED := .programs/covered
+coverage: export COVERAGE_FILE := $(CURDIR)/$(COVERED)/data
+coverage: .venv/dev.stamp programs recent ## Run the tests, and print what share of the lines they run, by folder
+	@rm -rf $(COVERED) && mkdir -p $(COVERED)
+	$(BIN)/python -m coverage run -m $(PYTEST)
+	@$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m tests.covered
 
 SUITES ?= bookworm trixie sid
 AS = root user
 test-bare: python ## Run the tests in bare Debian roots: SUITES='trixie sid' AS=user MIRROR=... (root)
 	@$(PYTHON) -ES tests/bare/__main__.py roots --suites $(SUITES) --as $(AS) $(if $(MIRROR),--mirror $(MIRROR)) --tests="$(ARGS)"
 
-test-pythons: python ## Run the tests with every installed Python from 3.10 to 3.14: PYTHONS='python3.12 ...'
+test-all: python ## Run the tests with every installed Python from 3.10 to 3.14: PYTHONS='python3.12 ...'
 	@$(PYTHON) -ES tests/bare/__main__.py pythons $(if $(PYTHONS),--pythons $(PYTHONS)) --tests="$(ARGS)"
 
 check: .venv/dev.stamp ## Check format, style and types

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import repeat
 from typing import NamedTuple, Union
 
 
@@ -293,7 +294,7 @@ class Frame(NamedTuple):
     @property
     def readings(self) -> tuple[Reading, ...]:
         """The series and values in pairs."""
-        return tuple(map(Reading, self.layout.series, self.values))
+        return tuple(readings_of(self.layout.series, self.values))
 
 
 EMPTY_LAYOUT = Layout(())
@@ -321,6 +322,11 @@ class Framer:
         if series != self._layout.series:
             self._layout = Layout(series)
         return Frame(self._layout, values)
+
+
+def readings_of(series: Iterable[Series], values: Iterable[float]) -> Iterator[Reading]:
+    """Readings by the hundred, made without a call of Python code for each."""
+    return map(tuple.__new__, repeat(Reading), zip(series, values, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +393,7 @@ class Snapshot:
     def __iter__(self) -> Iterator[Reading]:
         """All readings, one after the other: for those who ask seldom, since pairs are made for it."""
         for layout, values in self.frames:
-            yield from map(Reading, layout.series, values)
+            yield from readings_of(layout.series, values)
 
     @property
     def readings(self) -> tuple[Reading, ...]:

@@ -16,7 +16,8 @@ settings.load_profile("suite")
 KEPT = 30
 """Descriptors that a file of tests may leave open: what is made once for all files, and what libraries keep."""
 
-LONG = ("daemon", "rack", "worker", "dashboards", "rulepack", "engine", "files", "own", "infiniband", "hardware")
+LONG = ("daemon", "rack", "worker", "dashboards", "rulepack", "engine", "lib", "commands", "selection", "infiniband",
+        "hardware")  # fmt: skip
 """Folders whose tests start daemons and servers and wait for them."""
 
 

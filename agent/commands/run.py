@@ -39,5 +39,5 @@ def run(arguments: argparse.Namespace) -> int:
     first = [read_config(arguments)]
     options = read_options(arguments)
     logs.set_up(options.log_level, options.log_format, sys.stderr)
-    notifier = Notifier(os.environ, os.getpid())
+    notifier = Notifier(os.environ)
     return make_service(options, lambda: first.pop() if first else read_config(arguments, again=True), notifier).run()

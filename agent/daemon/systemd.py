@@ -11,15 +11,9 @@ from collections.abc import Mapping
 class Notifier:
     """Speaks to the socket that `NOTIFY_SOCKET` names, if any."""
 
-    def __init__(self, environment: Mapping[str, str], pid: int) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
         self._heartbeat: int | None = None
-        wanted = environment.get("WATCHDOG_USEC", "")
-        meant_for = environment.get("WATCHDOG_PID", str(pid))
-        self.watchdog: float | None = None
-        """Seconds within which systemd wants a sign of life, or None."""
-        if wanted.isdigit() and int(wanted) > 0 and meant_for == str(pid):
-            self.watchdog = int(wanted) / 1e6
 
     def alive(self, heartbeat: int, status: str) -> None:
         """Feed the watchdog if `heartbeat` has changed since the last call: a loop that stands still must be seen."""

@@ -90,6 +90,7 @@ class Poller:
                     self._thread.beat()
                 if not self._stopping:
                     self._round()
+                    self._broken = ""
             except Exception as error:
                 self._survive(error)
             due = self._next(self._clock())

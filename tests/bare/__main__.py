@@ -1,4 +1,4 @@
-"""`make test-bare` and `make test-pythons`: the project on machines that nobody prepared, and on every Python.
+"""`make test-bare` and `make test-all`: the project on machines that nobody prepared, and on every Python.
 
 docs/testing.md says how to use them.
 """

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tests.bare.checkout import Checkout
 from tests.bare.machine import Machine
 from tests.bare.outcome import Outcome, table
 from tests.bare.place import BareRoot, Here, Place, why_no_root_can_be_entered
-from tests.bare.pythons import installed
+from tests.bare.pythons import SUPPORTED, installed
 from tests.bare.roots import Roots
 from tests.bring.archive import Archive
 from tests.bring.shortage import ShortageError
@@ -37,16 +37,25 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def cannot(why: str, tried: Sequence[Outcome] = ()) -> int:
     """What this machine does not let us try is no failure, but nobody may take it for a success."""
-    told = f"SKIPPED: {'NOTHING was tried' if not tried else f'only {len(tried)} of them were tried'}: {why}"
-    print(f"\n{'!' * 80}\ntest-bare: {told}\n{'!' * 80}", file=sys.stderr, flush=True)
+    shout(f"test-bare: SKIPPED: {'NOTHING was tried' if not tried else f'only {len(tried)} of them were tried'}: {why}")
     return int(any(not each.good for each in tried))
+
+
+def shout(told: str) -> None:
+    print(f"\n{'!' * 80}\n{told}\n{'!' * 80}", file=sys.stderr, flush=True)
+
+
+def tell_missing(found: Collection[str]) -> None:
+    """Say which supported Pythons are not among those that were found."""
+    missing = [each for each in SUPPORTED if each not in found]
+    if missing:
+        shout(f"test-all: SKIPPED: NOTHING was tried with Python {', '.join(missing)}: not on the PATH, nor with pyenv")
 
 
 def places(chosen: argparse.Namespace, folder: Path) -> list[Place]:
     machine = Machine.found()
     if chosen.what == "pythons":
-        found = chosen.pythons or installed()
-        return [Here(Path(each), folder) for each in found]
+        return [Here(Path(each), folder) for each in chosen.pythons or installed().values()]
     roots = Roots(folder, Archive(folder.parent / "apt"), machine, chosen.mirror)
     return [BareRoot(roots, suite, user, folder, machine) for suite in chosen.suites for user in chosen.users]
 
@@ -71,4 +80,6 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         if outcomes:
             print(f"\n{table(outcomes)}", flush=True)
+        if chosen.what == "pythons" and not chosen.pythons:
+            tell_missing(installed())
     return int(not all(each.good for each in outcomes))

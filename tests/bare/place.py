@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.bare.checkout import Checkout
@@ -22,6 +23,7 @@ UID = 1000
 CHECKOUT = "my work/coldplate"
 """Below the home folder; the space is meant."""
 LIMIT = 45 * 60
+OF_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
 APART = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
 
 
@@ -114,6 +116,13 @@ def why_no_root_can_be_entered() -> str:
     return f"this root may not mount: {tried.stderr.strip()}" if tried.returncode != 0 else ""
 
 
+def surroundings(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The environment of a stranger's own make: without what the make that tries it hands down, its ARGS among it."""
+    kept = {name: value for name, value in environment.items() if name not in ("ARGS", "PYTHONS", *OF_MAKE)}
+    kept.setdefault("PIP_CACHE_DIR", str(folder / "pip"))
+    return kept
+
+
 def touched(run: Path, home: Path) -> list[str]:
     """What changed in the root since it was entered, but for the checkout."""
     began = run / "out" / "began"
@@ -150,6 +159,5 @@ class Here(Place):
             work = Path(run, "coldplate")
             checkout.put(work)
             command = [sys.executable, str(TRIED), str(kept), str(self._python), tests]
-            environment = {**os.environ, "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(self._folder / "pip"))}
-            within_limit(command, kept / "place.log", work, environment)
+            within_limit(command, kept / "place.log", work, surroundings(os.environ, self._folder))
         return Outcome.read("this machine", "root" if os.geteuid() == 0 else "user", kept, [])

@@ -11,8 +11,8 @@ from pathlib import Path
 SUPPORTED = tuple(f"3.{minor}" for minor in range(10, 15))
 
 
-def installed() -> list[Path]:
-    """One for each supported minor version, as far as there is one: on the PATH, or where pyenv keeps them."""
+def installed() -> dict[str, Path]:
+    """One by each supported minor version, as far as there is one: on the PATH, or where pyenv keeps them."""
     found: dict[str, Path] = {}
     kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     for minor in SUPPORTED:
@@ -24,7 +24,7 @@ def installed() -> list[Path]:
             if version(each) == minor:
                 found[minor] = each
                 break
-    return list(found.values())
+    return found
 
 
 def version(python: Path) -> str:

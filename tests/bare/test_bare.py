@@ -13,11 +13,11 @@ import pytest
 
 from tests.bare import place
 from tests.bare.checkout import Checkout
-from tests.bare.command import cannot, main
+from tests.bare.command import cannot, main, tell_missing
 from tests.bare.machine import Machine, merged
 from tests.bare.outcome import Outcome, table
-from tests.bare.place import changes, why_no_root_can_be_entered, within_limit
-from tests.bare.pythons import version
+from tests.bare.place import changes, surroundings, why_no_root_can_be_entered, within_limit
+from tests.bare.pythons import SUPPORTED, version
 from tests.bare.roots import README_NAMES, Roots
 from tests.bring.archive import Archive
 from tests.bring.shortage import ShortageError
@@ -243,3 +243,27 @@ def test_ci_tries_one() -> None:
 def test_the_script_that_enters_a_root_is_one() -> None:
     script = Path(__file__).with_name("enter.sh")
     assert subprocess.run(["sh", "-n", str(script)], check=False).returncode == 0
+
+
+def test_a_supported_python_that_is_not_here_is_shouted_about(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_missing({"3.10", "3.12", "3.13"})
+    assert "SKIPPED: NOTHING was tried with Python 3.11, 3.14:" in capsys.readouterr().err
+    tell_missing(SUPPORTED)
+    assert capsys.readouterr().err == ""
+
+
+def test_every_supported_python_is_one_that_the_project_names() -> None:
+    project = (README.parent / "pyproject.toml").read_text()
+    assert re.findall(r"Python :: (3\.[0-9]+)", project) == list(SUPPORTED)
+
+
+def test_make_hands_nothing_down_to_the_make_that_is_tried(tmp_path: Path) -> None:
+    """Else ARGS for pytest would be arguments of `make run`, and each make would tell of its folder."""
+    handed_down = tmp_path / "Makefile"
+    handed_down.write_text("all:\n\t@env\n")
+    told = subprocess.run(["make", "-C", str(tmp_path), "ARGS=-k host"], capture_output=True, text=True, check=True)
+    environment = dict(line.split("=", 1) for line in told.stdout.splitlines() if "=" in line)
+    assert "MAKEFLAGS" in environment
+    kept = surroundings(environment, tmp_path)
+    assert not kept.keys() & {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "ARGS"}
+    assert kept["PATH"] == environment["PATH"]

@@ -9,7 +9,7 @@ from tests.bench.processes import MIB, memory_of_their_own, proportional_memory
 from tests.bench.report import Line, Section, at_most, mebibytes
 from tests.bench.rig import Rig
 
-LIMIT = 50.0
+LIMIT = 40.0
 SCRAPES = 100
 PATHS = ("/", "/api/v1/snapshot", "/-/ready")
 

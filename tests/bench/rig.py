@@ -55,7 +55,7 @@ class Pace:
     fast: float = 45.0
     scrapes: int = 200
     rounds: int = 5
-    unscraped: float = 20.0
+    unscraped: float = 40.0
     repeats: int = 25
     abuse: float = 9.0
     fault: float = 8.0

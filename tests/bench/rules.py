@@ -19,6 +19,7 @@ SCENARIO = "healthy-training"
 HISTORY = 3700
 QUICK_HISTORY = 400
 LIMIT = 0.005
+ROUND = 0.001
 WINDOWS = 25.0
 
 
@@ -35,7 +36,7 @@ def whole_pack(rig: Rig) -> Section:
     lines = (
         at_most("the whole pack, every group at once", found["pack"], LIMIT, milliseconds),
         Line("  taking in a snapshot", milliseconds(found["take"])),
-        Line("  a round as it comes, groups in turns, with taking in", milliseconds(found["round"])),
+        at_most("a round as it comes, groups in turns, with taking in, mean", found["round"], ROUND, milliseconds),
         Line("  the dearest round of a minute", milliseconds(found["dearest"])),
         Line("a sample of that node (synthetic devices, sampler, snapshot)", milliseconds(found["sample"])),
         at_most("windows", found["bytes"] / 2**20, WINDOWS, mebibytes),

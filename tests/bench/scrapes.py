@@ -13,6 +13,8 @@ from tests.bench.rig import Daemon, Rig
 
 LATENCY = 1 / 5
 CPU = 1 / 10
+FRESH = 0.0015
+"""Seconds of CPU time."""
 IDLE = 0.01
 """Share of a scrape's CPU time that the serving thread may use for a snapshot nobody scraped: a wake-up, no page."""
 
@@ -129,7 +131,7 @@ def _scraped(
     unscraped = (quiet[1][server] - quiet[0][server]) / max(1.0, snapshots)
     lines = [
         at_most(f"serving thread, unscraped, for each of {snapshots:.0f} snapshots", unscraped / page, IDLE, times),
-        Line("  CPU for a scrape that renders: that thread's", milliseconds(page)),
+        at_most("CPU for a scrape that renders: that thread's", page, FRESH, milliseconds),
         Line("  whole agent, scraped once a second, of unscraped", times(total / (quiet[2] / rig.pace.unscraped))),
         Line(
             "  latency of a scrape that renders, p50, highest",
@@ -138,10 +140,13 @@ def _scraped(
     ]
     if peer:
         lines += [
-            Line(
-                "latency of a scrape that renders, of node_exporter's, p50",
-                times(client.middle(ours) / client.middle(theirs)),
+            at_most(
+                "latency of a scrape that renders, of node_exporter's, p99",
+                client.highest_hundredth(ours) / client.highest_hundredth(theirs),
+                LATENCY,
+                times,
             ),
+            Line("  p50", times(client.middle(ours) / client.middle(theirs))),
             Line("CPU of a scrape that renders, of node_exporter's", times(page / peer_cost)),
         ]
     else:

@@ -22,7 +22,7 @@ class Ears(Notifier):
     """Keeps what systemd would be told."""
 
     def __init__(self) -> None:
-        super().__init__({}, 1)
+        super().__init__({})
         self.heard: list[dict[str, object]] = []
 
     def send(self, **facts: object) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
-from agent.daemon.rule_manager import AlertingSettings, RuleManager
+from agent.daemon.rule_manager import PATIENCE_SECONDS, AlertingSettings, RuleManager
+from agent.lib.threads import Threads
 from agent.model import Instant, Labels, Phase, Reading
 from alerts import alert_state
 from alerts.engine import Ruleset
@@ -43,8 +44,15 @@ class Bench:
         self.free.set()
         self._node = Node()
         self.asked: list[Instant] = []
+        self.threads = Threads(lambda: later(self.second).mono)
         self.manager = RuleManager(
-            settings(rules, *receivers), TARGET, lambda: later(self.second, self.step), self.hub, store, self._foreign
+            settings(rules, *receivers),
+            TARGET,
+            lambda: later(self.second, self.step),
+            self.hub,
+            store,
+            self._foreign,
+            self.threads,
         )
 
     def _foreign(self, now: Instant) -> Sequence[Reading]:
@@ -107,12 +115,12 @@ def test_a_round_that_fails_is_told_once_counted_each_time_and_gone_on_with(
         "a round of the rule engine failed; going on with the next one"
     ]
     assert caplog.records[0].exc_info
-    bench.trouble = KeyError("another")
+    bench.trouble = ValueError("odd")  # of another kind
     wait_until(lambda: len(caplog.records) == 2)
     bench.trouble = None
     bench.round(up=0.0)
     assert [notice.alert.rule for _, notice in ear.heard] == ["Down"]
-    bench.trouble = KeyError("another")  # it was well in between: that is news
+    bench.trouble = ValueError("odd")  # it was well in between: that is news
     wait_until(lambda: len(caplog.records) == 3)
     bench.trouble = None
 
@@ -272,6 +280,26 @@ def test_a_round_that_hangs_at_the_end_keeps_nobody_and_writes_nothing(
     bench.manager.stop()
     assert files.content == {}
     bench.free.set()
+
+
+def test_a_round_that_hangs_for_long_is_trouble_of_the_whole_process_until_it_is_over(begun: list[Bench]) -> None:
+    bench = start(Bench(DOWN), begun)
+    bench.round()
+
+    def pass_time(seconds: float) -> str:
+        for _ in range(int(seconds)):
+            bench.second += 1.0
+            bench.threads.tend()
+        return bench.threads.trouble()
+
+    bench.free.clear()
+    asked = len(bench.asked)
+    wait_until(lambda: len(bench.asked) > asked)
+    bench.threads.tend()
+    assert pass_time(PATIENCE_SECONDS - 1) == ""
+    assert pass_time(3).startswith("thread rules has not moved")
+    bench.free.set()
+    wait_until(lambda: pass_time(1) == "")
 
 
 def test_a_reload_ends_the_alerts_of_groups_that_go_and_shows_new_ones_from_zero(begun: list[Bench]) -> None:

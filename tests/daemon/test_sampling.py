@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ import pytest
 from agent.backends.protocol import BackendProtocol, BackendSample, ChannelError, LaneSample
 from agent.daemon.hub import Hub
 from agent.daemon.sampling import LATE_SECONDS, SamplingLoop, Teller
-from agent.daemon.systemd import Notifier
 from agent.model import EMPTY_FRAME, Frame, Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Snapshot, Xid
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
@@ -164,31 +161,6 @@ def test_the_heartbeat_stops_when_the_loop_stands_still() -> None:
     engine.stop()
     loop.join(5)
     engine.close(time.sleep)
-
-
-def test_the_watchdog_is_fed_only_when_the_heartbeat_changed(tmp_path: Path) -> None:
-    address = str(tmp_path / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(address)
-        listener.setblocking(False)
-        notifier = Notifier({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1000"}, os.getpid())
-        for heartbeat in (1, 1, 1, 2, 2):
-            notifier.alive(heartbeat, "well")
-        heard = []
-        while True:
-            try:
-                heard.append(listener.recv(4096))
-            except BlockingIOError:
-                break
-    assert len(heard) == 2
-    assert heard[0] == b"WATCHDOG=1\nSTATUS=well"
-
-
-def test_without_systemd_nothing_is_said() -> None:
-    notifier = Notifier({}, os.getpid())
-    assert notifier.watchdog is None
-    notifier.send(READY=1)
-    assert Notifier({"WATCHDOG_USEC": "5", "WATCHDOG_PID": "1"}, os.getpid()).watchdog is None
 
 
 class ScriptedWorker:

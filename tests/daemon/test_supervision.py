@@ -61,7 +61,7 @@ class Told(Notifier):
     """Keeps what systemd would be told, and notes when it is told of the end."""
 
     def __init__(self, log: list[str]) -> None:
-        super().__init__({}, 1)
+        super().__init__({})
         self.heard: list[dict[str, object]] = []
         self._log = log
 

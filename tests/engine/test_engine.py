@@ -351,6 +351,17 @@ def test_a_state_from_the_future_is_moved_back(node: Node) -> None:
     assert again.rounds(0, 10, HOT_NODE) == ["4: firing"]
 
 
+def test_an_alert_that_fired_in_the_future_fired_as_long_ago_as_it_did(node: Node) -> None:
+    run = Run(ruleset(HOT), node)
+    run.rounds(0, 20, HOT_NODE)
+    again = Run(ruleset(HOT), node)
+    again.engine.restore(run.saved(20), later(0))
+    ((_, _, before),) = run.engine.remembered()
+    ((_, _, after),) = again.engine.remembered()
+    assert before.alert.fired_at is not None
+    assert after.alert.fired_at == before.alert.fired_at - 20
+
+
 def test_keep_firing_for_goes_on_after_a_restart(node: Node) -> None:
     run = Run(ruleset(HOT_KEPT), node)
     run.rounds(0, 12, HOT_NODE)

@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import json
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -49,11 +50,15 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     options = options_of(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell without job control had us ignore the first
+        signal.signal(number, signal.default_int_handler)
     copy = CheckoutCopy()
     try:
         copy.refresh()
         known = recorded(copy, options)
         drawn = draw(copy, options)
+    except KeyboardInterrupt:
+        return 130
     except (CopyError, OSError, ValueError) as error:
         print(f"tests.mutation: {error}", file=sys.stderr)
         return 2

@@ -11,8 +11,9 @@ Added are a call that is not made (`self._wake.set()`) and a condition that is t
 mutmut's, `if told` is not): a loop consists of these two.
 
 What no test can or should see is not drawn: annotations, docstrings, decorators, `assert` (it speaks to the type
-checker), what a log line says, the wording of exceptions, prose (a text with a blank in it), `__repr__`, the name of an
-encoding. What is left and still cannot be told apart is in equivalent.txt, each with its reason.
+checker), what a log line says, the wording of exceptions, prose (a text with a blank in it), `__repr__`, the
+help of an option, the name of an encoding, the `strict` of a zip; nor `False` made `None` where it is assigned, for it
+is made `True`, too. What is left and still cannot be told apart is in equivalent.txt, each with its reason.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from mutmut.mutation.mutators import mutation_operators
 
 LOG_METHODS = ("debug", "info", "warning", "error", "exception", "critical", "log")
 NOT_MUTATED_FUNCTIONS = ("__repr__",)
+NOT_MUTATED_ARGUMENTS = ("encoding", "help", "metavar", "description", "strict")
 PLAIN_DEFAULTS = (cst.Name, cst.BaseNumber, cst.BaseString)
 """Other defaults of parameters are worked out when the function is defined: breaking them breaks the import."""
 
@@ -126,27 +128,26 @@ class _Finder(cst.CSTVisitor):
             return not isinstance(node.default, PLAIN_DEFAULTS)
         if isinstance(node, cst.FunctionDef):
             return node.name.value in NOT_MUTATED_FUNCTIONS
-        return isinstance(node, cst.Arg) and node.keyword is not None and node.keyword.value == "encoding"
+        return isinstance(node, cst.Arg) and _is_free(node)
 
     def _break(self, node: cst.CSTNode) -> None:
         for kind, operator in OPERATORS:
             if isinstance(node, kind) and not (self._wording and isinstance(node, cst.BaseString)):
                 for new in operator(node):
-                    if not self._is_wording(node, new):
+                    if not self._is_idle(node, new):
                         self.found.append(self._mutant(node, new))
 
-    def _is_wording(self, old: cst.CSTNode, new: cst.CSTNode) -> bool:
-        """Whether the change is one of a text that people read."""
+    def _is_idle(self, old: cst.CSTNode, new: cst.CSTNode) -> bool:
+        """Whether the change is one of a text that people read, or none at all."""
         if isinstance(old, cst.SimpleString):
             return _is_prose(old)
+        if isinstance(old, cst.Assign | cst.AnnAssign):
+            return m.matches(old, m.OneOf(m.Assign(value=m.Name("False")), m.AnnAssign(value=m.Name("False"))))
         if isinstance(old, cst.Call) and isinstance(new, cst.Call):
             if self._wording and new.func is old.func:
                 gone = [arg for arg in old.args if not any(arg is kept for kept in new.args)]
                 return any(isinstance(arg.value, cst.BaseString) for arg in gone)
-            return any(
-                arg.keyword is not None and arg.keyword.value == "encoding"
-                for arg in old.args if not any(arg is kept for kept in new.args)
-            )  # fmt: skip
+            return any(_is_free(arg) for arg in old.args if not any(arg is kept for kept in new.args))
         return False
 
     def _mutant(self, old: cst.CSTNode, new: cst.CSTNode) -> Mutant:
@@ -161,7 +162,14 @@ class _Finder(cst.CSTVisitor):
         return self.get_metadata(PositionProvider, node)
 
 
+def _is_free(arg: cst.Arg) -> bool:
+    return arg.keyword is not None and arg.keyword.value in NOT_MUTATED_ARGUMENTS
+
+
 def _is_log(node: cst.CSTNode) -> bool:
+    """A call that logs, or what is put together for one: `facts` are what a line says behind its message."""
+    if m.matches(node, m.Assign(targets=[m.AssignTarget(m.Name("facts"))])):
+        return True
     logger = m.Name("log") | m.Name("logger") | m.Attribute(attr=m.Name("_log"))
     method = m.OneOf(*(m.Name(each) for each in LOG_METHODS))
     return m.matches(node, m.Call(func=m.Attribute(value=logger, attr=method)))

@@ -47,9 +47,16 @@ def test_what_no_test_should_see_is_left_alone(diffs: list[tuple[str, ...]]) -> 
     assert diffs == []
 
 
-@pytest.mark.parametrize("diffs", ["log.warning('wording %s', 1 + a)"], indirect=True)
+@pytest.mark.parametrize("diffs", ["a = False"], indirect=True)
+def test_what_is_false_becomes_true_and_not_none(diffs: list[tuple[str, ...]]) -> None:
+    assert diffs == [("- a = False", "+ a = True")]
+
+
+@pytest.mark.parametrize(
+    "diffs", ["facts = {'n': 1 + a}\nlog.warning('wording %s', 1 + a, extra={'facts': facts})"], indirect=True
+)
 def test_a_log_line_may_be_missed_and_what_it_says_is_free(diffs: list[tuple[str, ...]]) -> None:
-    assert diffs == [("- log.warning('wording %s', 1 + a)", "+ ...")]
+    assert diffs == [("- log.warning('wording %s', 1 + a, extra={'facts': facts})", "+ ...")]
 
 
 def test_tables_outside_functions_and_what_people_are_shown_of_an_object_are_left_alone(tmp_path: Path) -> None:

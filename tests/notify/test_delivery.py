@@ -93,6 +93,14 @@ def test_of_a_refused_batch_only_what_is_refused_alone_is_dropped(listener, rece
     assert len(caplog.records) == 1  # Alertmanager is sent it every minute
 
 
+def test_those_of_a_refused_batch_are_sent_alone_before_all_that_waits(listener, receive, h) -> None:
+    listener.answer = lambda post: (400, b"bad") if "A1" in post.names else (200, b"")
+    receiver = receive(Alertmanager, listener.url, pace=Pace(first=0.02, longest=0.08, batch=3))
+    receiver.put(many(h, 6), time.time())
+    h.wait_until(lambda: receiver.counts.sent == 5 and receiver.counts.dropped == 1)
+    assert [post.names for post in listener.posts][:4] == [["A0", "A1", "A2"], ["A0"], ["A1"], ["A2"]]
+
+
 def test_a_refused_batch_is_split_although_the_server_goes_away_meanwhile(listener, receive, h) -> None:
     answers = [400, 200, 500]
     listener.answer = lambda post: (answers.pop(0) if answers else 400 if "A1" in post.names else 200, b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from dataclasses import dataclass
 
@@ -203,6 +204,16 @@ def test_all_receivers_are_stopped(h) -> None:
     ears = [h.Ear(), h.Ear()]
     Dispatcher(ears).stop(1.5)
     assert [ear.stopped for ear in ears] == [[1.5], [1.5]]
+
+
+def test_a_receiver_that_does_not_stop_keeps_nobody(h, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alerts.notify.dispatch.LAST_WORD_SECONDS", 0.05)
+    let_go = threading.Event()
+    stubborn, good = h.Ear(), h.Ear()
+    stubborn.stop = lambda grace: let_go.wait(20)
+    Dispatcher([stubborn, good]).stop(0.05)
+    assert not let_go.is_set() and len(good.stopped) == 1
+    let_go.set()
 
 
 def test_the_heir_of_a_receiver_is_not_told_again_what_that_one_knew(h) -> None:

@@ -260,6 +260,15 @@ def test_a_reload_that_changes_no_peer_keeps_what_is_known(rig: Rig) -> None:
     assert [each.value for each in shown if each.metric.name.endswith("nodes_expected")] == [3]
 
 
+def test_each_of_several_reloads_within_a_second_shows_at_once(rig: Rig) -> None:
+    rig.sample(500.0)
+    rig.later(1.0)
+    rig.watch.failed(rig.watch._finder.targets[0], PeerFault.CONNECT, "refused")
+    for nameplate in (1000.0, 2000.0, 3000.0):
+        rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), nameplate=nameplate))
+        assert rig.values()["power_conservative_watts"] == 500.0 + nameplate
+
+
 def test_a_reload_that_adds_a_peer_forgets_nothing_of_the_others(rig: Rig) -> None:
     rig.sample(500.0)
     rig.later(1.0)

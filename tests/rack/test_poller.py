@@ -19,9 +19,9 @@ from agent.rack.access import Access
 from agent.rack.finder import Finder
 from agent.rack.monitor import RackMonitor
 from agent.rack.peers import Member
-from agent.rack.poller import TIMEOUT_SECONDS
+from agent.rack.poller import TIMEOUT_SECONDS, Poller
 from agent.rack.rack_options import RackOptions
-from agent.rack.targets import parse_entry
+from agent.rack.targets import PeerTarget, parse_entry
 
 RUN = "own-run-0"
 
@@ -139,6 +139,41 @@ def test_a_file_may_list_the_peers(rack: Any, peer: Any, watch: Any, tmp_path: P
     assert value(made, rack, "nodes_expected") == 2
 
 
+def test_a_round_that_fails_is_told_once_each_time_that_it_begins_and_gone_on_with(
+    rack: Any, peer: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("agent.rack.poller.PERIOD_SECONDS", 0.05)
+    trouble: list[Exception] = []
+    outcomes: list[bool] = []
+
+    def targets() -> list[PeerTarget]:
+        outcomes.append(not trouble)
+        if trouble:
+            raise trouble[0]
+        return [PeerTarget(good.name, "127.0.0.1", good.port, ("127.0.0.1",))]
+
+    class Anyone:
+        def answered(self, *_: object) -> int:
+            return 0
+
+        failed = answered
+
+    good = peer(rack.tell())
+    poller = Poller(targets, Access(), Anyone(), rack.clock, 0.0)
+    poller.start()
+    for spell in (1, 2):
+        outcomes.clear()
+        asked = len(good.requests)
+        rack.until("the peer", lambda asked=asked: len(good.requests) > asked + 1)
+        outcomes.clear()
+        trouble.append(ZeroDivisionError("odd"))
+        rack.until("three rounds that fail", lambda: outcomes.count(False) > 2)
+        assert len(caplog.records) == spell
+        trouble.clear()
+    poller.stop()
+    assert good.connections == 2, "a connection was kept over a round of which nobody knows how far it came"
+
+
 # -- TLS and credentials ----------------------------------------------------------------------------------------------
 
 
@@ -200,6 +235,17 @@ def test_a_password_file_that_is_missing_is_named(
     assert failures(made, rack) == {good.name: {"connect": 1.0}}
     assert missing in caplog.records[0].facts["detail"]  # type: ignore[attr-defined]
     assert good.requests == []
+
+
+def test_a_file_of_authorities_that_is_missing_is_named(
+    rack: Any, peer: Any, watch: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = peer(rack.tell())
+    missing = str(tmp_path / "nowhere.pem")
+    made = watch(good.name, access=Access(tls=True, ca_file=missing))
+    rack.until("a failure", lambda: good.name in failures(made, rack))
+    assert set(failures(made, rack)[good.name]) == {"connect"}
+    assert missing in vars(caplog.records[0])["facts"]["detail"]
 
 
 def test_a_reload_asks_the_new_peers_and_hangs_up_on_the_old(rack: Any, peer: Any, watch: Any) -> None:

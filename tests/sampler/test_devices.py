@@ -242,3 +242,23 @@ def test_the_one_with_the_same_index_is_that_one() -> None:
     known, strangers = recognise(silent(3, 5), [gpu(5), gpu(6)])
     assert {uuid: each.index for uuid, each in known.items()} == {"GPU-5": "5", "GPU-6": "3"}
     assert strangers == []
+
+
+def test_a_gpu_that_goes_down_is_told_once_with_its_reason_and_once_when_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig()
+    rig.enlist([gpu(0), gpu(1)])
+    rig.sample(0.0, gpu(0), gpu(1))
+    rig.see(0.5)
+    caplog.set_level(logging.INFO)
+    for second in range(1, 10):
+        rig.sample(float(second), gpu(0))
+        rig.sampler.take_error(ChannelError("GPU-1", Lane.FAST, float(second), Reason.LOST, "fell off the bus"))
+        rig.see(second + 0.5)
+    (told,) = caplog.records
+    facts = {"gpu": "1", "uuid": "GPU-1", "slot": "0000:01:00.0", "reason": "lost", "detail": "fell off the bus"}
+    assert (told.getMessage(), vars(told)["facts"]) == ("GPU is down", facts)
+    rig.sample(10.0, gpu(0), gpu(1))
+    rig.see(10.5)
+    assert [each.getMessage() for each in caplog.records[1:]] == ["GPU is back"]

@@ -9,7 +9,7 @@ import pytest
 
 from agent.lib.durable import replace_file
 from agent.model import Gpu, GpuIdentity
-from agent.sampler.inventory import Inventory
+from agent.sampler.inventory import MOST, Inventory
 from agent.sampler.presence import Presence
 from agent.sampler.settings import Settings
 
@@ -97,3 +97,40 @@ def test_a_device_is_found_by_uuid_and_by_bus_id() -> None:
     inventory.enumerate([gpu(0), gpu(27)], None)
     assert inventory.find("GPU-27") == inventory.find("0000:1B:00") == Gpu("27", "GPU-27")
     assert inventory.find("0000:99:00") is None
+
+
+def test_the_file_is_written_when_something_is_new_and_not_each_time(tmp_path: Path) -> None:
+    written: list[bytes] = []
+    inventory = Inventory(tmp_path / "inventory.state", lambda _path, content: written.append(content))
+    for present in ([gpu(0)], [gpu(0)], [], [gpu(0), gpu(1)], [gpu(1), gpu(0)]):
+        inventory.enumerate(present, None)
+    assert len(written) == 2
+
+
+def test_what_was_replaced_and_all_that_is_known_of_a_gpu_outlives_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "inventory.state"
+    now = GpuIdentity(Gpu("3", "GPU-new"), "0000:03:00.0", "S9", "H200", (("vbios", "96.00"),))
+    before = kept(path)
+    before.enumerate([gpu(3)], None)
+    before.enumerate([now], None)
+    later = kept(path)
+    assert later.gpus == {"0000:03:00.0": now}
+    assert later.replaced == {"0000:03:00.0": ("GPU-3", "S3")}
+
+
+def test_a_missing_gpu_is_told_with_each_enumeration_and_those_that_are_there_are_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inventory = Inventory(None)
+    inventory.enumerate([gpu(0), gpu(1)], 2)
+    assert not caplog.records
+    inventory.enumerate([gpu(0)], 2)
+    assert [(each.getMessage(), vars(each)["facts"]["uuid"]) for each in caplog.records] == [("GPU missing", "GPU-1")]
+
+
+def test_of_too_many_that_were_seen_those_that_are_there_stay_and_the_oldest_go() -> None:
+    inventory = Inventory(None)
+    inventory.enumerate([gpu(0), gpu(1)], None)
+    inventory.enumerate([gpu(0), *(gpu(number) for number in range(2, MOST + 1))], None)
+    assert {each.gpu.uuid for each in inventory.gpus.values()} == {"GPU-0"} | {f"GPU-{n}" for n in range(2, MOST + 1)}
+    assert len(inventory.gpus) == MOST

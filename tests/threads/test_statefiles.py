@@ -62,7 +62,7 @@ def files(disk: Disk) -> Iterator[StateFiles]:
 
 
 def test_only_the_newest_content_counts(files: StateFiles, disk: Disk, tmp_path: Path) -> None:
-    path = tmp_path / "deeper" / "alerts.state"
+    path = tmp_path / "deeper" / "still" / "alerts.state"
     disk.free.clear()
     files.put(path, b"0")
     wait_for(lambda: disk.asked == 1)
@@ -139,11 +139,36 @@ def test_the_end_is_written_and_a_disk_that_hangs_is_not_waited_for(
     disk.free.set()
 
 
+def test_what_is_written_is_not_written_again_and_what_fails_at_the_end_is_given_up(
+    disk: Disk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = StateFiles(Threads())
+    files.put(tmp_path / "state", b"it")
+    wait_for(lambda: files.states()[0].good and (tmp_path / "state").exists())
+    files.stop(WAIT)
+    assert disk.asked == 1
+    files = StateFiles(Threads())
+    disk.free.clear()
+    disk.error = OSError(28, "No space left on device")
+    files.put(tmp_path / "state", b"more")
+    wait_for(lambda: disk.asked == 2)
+    threading.Timer(0.05, disk.free.set).start()
+    files.stop(WAIT)
+    assert disk.asked == 2
+    assert ["leaving without" in each.getMessage() for each in caplog.records] == [False]
+
+
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()  # so that the last step, the renaming, fails
     with pytest.raises(OSError, match="directory"):
         replace_file(tmp_path / "state", b"it")
     assert [each.name for each in tmp_path.iterdir()] == ["state"]
+
+
+def test_a_file_that_cannot_even_be_begun_says_why(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="too long"):
+        replace_file(tmp_path / ("x" * 250), b"it")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_killed_processes_left_is_removed_and_what_is_being_written_stays(tmp_path: Path) -> None:

@@ -248,3 +248,27 @@ def test_threads_of_one_name_are_one_state(clock: Clock, worker: Worker) -> None
     wait_for(lambda: restarts(threads) == 1)
     assert len(threads.states()) == 1 and not up(threads)
     other.stop()
+
+
+def test_threads_of_one_name_are_up_if_all_are_and_their_restarts_add_up_with_those_that_are_done(
+    clock: Clock, worker: Worker
+) -> None:
+    well, again = Worker(), Worker()
+    threads = Threads(clock)
+    first = threads.begin("work", worker)
+    worker.fall(ValueError(), ValueError())
+    wait_for(lambda: first.restarts == 2)
+    threads.begin("work", well)
+    assert not up(threads), "the last of them is not all of them"
+    worker.stop()
+    assert first.join(WAIT)
+    threads.tend()  # by now it is done, and counted by its name alone
+    third = threads.begin("work", again)
+    again.fall(ValueError())
+    wait_for(lambda: third.restarts == 1)
+    assert restarts(threads) == 3
+    for each in (well, again):
+        each.stop()
+    third.join(WAIT)
+    threads.tend()
+    assert restarts(threads) == 3

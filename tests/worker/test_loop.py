@@ -214,7 +214,7 @@ def test_everything_is_said_anew_when_it_is_asked_for(start: Start) -> None:
     worker.order("fast")
     worker.until(lambda: bool(worker.of(LaneSample)))
     assert worker.of(Hello)
-    assert worker.of(LaneSample)[0].readings[0].value == 100.0
+    assert worker.of(LaneSample)[0].frame.readings[0].value == 100.0
 
 
 @pytest.mark.parametrize("uuid", ["GPU-\x07", "GPU-\ud800", "x" * 100])

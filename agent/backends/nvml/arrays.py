@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from operator import eq
+from typing import Any, NamedTuple
 
 from agent.backends.nvml.return_codes import describe, reason_of
 from agent.model import Reason
@@ -71,13 +72,34 @@ class FieldArray:
             (i32, 10, 8, None),
             (raw.cast("H"), 20, 16, 0xFFFF),
         )
+        self._kinds: list[int] = []
+        self._places: list[tuple[Any, int]] = []
+        self._ones: list[int | None] = []
         for i, (field, scope) in enumerate(self.pairs):
             self._u32[i * self._WORDS] = field
             self._u32[i * self._WORDS + 1] = scope
 
-    def decode(self) -> list[Slot]:
-        """The value of each slot, or why there is none."""
+    def decode(self) -> Sequence[Slot]:
+        """The value of each slot, or why there is none. While all are good and of the usual types, in one go."""
         words = self._u32.tolist()
+        kinds = words[6::10]
+        if kinds == self._kinds and not any(words[7::10]):
+            values = [view[place] for view, place in self._places]
+            if not any(map(eq, values, self._ones)) and all(map(math.isfinite, values)):
+                return values
+        slots = self._decode_each(words)
+        if not any(isinstance(slot, SlotFault) for slot in slots):
+            self._learn(kinds)
+        return slots
+
+    def _learn(self, kinds: list[int]) -> None:
+        """Remember where values of these types are, and what stands for none of each."""
+        views = [self._views[kind] for kind in kinds]
+        self._kinds = kinds
+        self._places = [(view, i * items + offset) for i, (view, items, offset, _) in enumerate(views)]
+        self._ones = [ones for _, _, _, ones in views]
+
+    def _decode_each(self, words: list[int]) -> list[Slot]:
         views = self._views
         kinds = len(views)
         slots: list[Slot] = []
@@ -132,14 +154,14 @@ class GpmArray:
         self._u32[6 + index * 10 + 1] = code
         self._f64[3 + index * 5 + 1] = value
 
-    def decode(self) -> list[Slot]:
+    def decode(self) -> Sequence[Slot]:
         """The value of each metric, or why there is none."""
-        slots: list[Slot] = []
-        for i in range(len(self.ids)):
-            code = self._u32[6 + i * 10 + 1]
-            value = self._f64[3 + i * 5 + 1]
-            if code:
-                slots.append(fault_of(code))
-            else:
-                slots.append(value if math.isfinite(value) else _NOT_FINITE)
-        return slots
+        count = len(self.ids)
+        codes = self._u32[7 : 7 + 10 * count : 10].tolist()
+        values: Sequence[float] = self._f64[4 : 4 + 5 * count : 5].tolist()
+        if not any(codes) and all(map(math.isfinite, values)):
+            return values
+        return [
+            fault_of(code) if code else value if math.isfinite(value) else _NOT_FINITE
+            for code, value in zip(codes, values, strict=True)
+        ]

@@ -6,7 +6,9 @@ fails costs itself, unless its code says that the GPU or the driver is gone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import mul, truediv
+from typing import NamedTuple
 
 from agent.backends.nvml.arrays import FieldArray, Slot, SlotFault
 from agent.backends.nvml.calls import factors
@@ -14,12 +16,22 @@ from agent.backends.nvml.codes import CodeTable
 from agent.backends.nvml.driver import GpuHandle
 from agent.backends.nvml.return_codes import DriverError, escalate, reason_of
 from agent.catalogue.bindings import Field
-from agent.model import Entity, Gap, Metric, Reading, Reason, Series
+from agent.lib.picking import picker
+from agent.model import Entity, Gap, Metric, Reading, Reason, Series, readings_of
 
 Pair = tuple[int, int]
 """Field id and scope id."""
 
 GET = "nvmlDeviceGetFieldValues"
+
+
+class _NumberColumns(NamedTuple):
+    """The fields that are numbers, in columns."""
+
+    pick: Callable[[Sequence[Slot]], tuple[Slot, ...]]
+    multipliers: tuple[float, ...]
+    divisors: tuple[float, ...]
+    series: tuple[Series, ...]
 
 
 class FieldBatch:
@@ -28,6 +40,7 @@ class FieldBatch:
     def __init__(self) -> None:
         self._slots: dict[Pair, int] = {}
         self._values: list[tuple[int, float, float, Series]] = []
+        self._columns: _NumberColumns | None = None
         self._codes: list[tuple[int, CodeTable, Metric, Entity]] = []
         self._sums: list[tuple[tuple[int, ...], float, float, Series]] = []
         self._array: FieldArray | None = None
@@ -41,6 +54,7 @@ class FieldBatch:
 
     def add(self, pair: Pair, binding: Field, series: Series) -> None:
         """A field that is a number."""
+        self._columns = None
         self._values.append((self._slot(pair), *factors(binding.scale), series))
 
     def add_codes(self, pair: Pair, table: CodeTable, metric: Metric, entity: Entity) -> None:
@@ -60,21 +74,36 @@ class FieldBatch:
         except DriverError as error:
             escalate(error)
             fault = SlotFault(reason_of(error.code), str(error))
-            slots: list[Slot] = [fault] * self._array.count
+            slots: Sequence[Slot] = [fault] * self._array.count
         else:
             slots = self._array.decode()
+        columns = self._columns or self._lay_out()
+        picked = columns.pick(slots)
+        if SlotFault in map(type, picked):
+            self._read_each(slots, readings, gaps)
+        else:
+            scaled = map(truediv, map(mul, picked, columns.multipliers), columns.divisors)
+            readings.extend(readings_of(columns.series, scaled))
+        if self._codes:
+            self._read_codes(slots, readings, gaps)
+        if self._sums:
+            self._read_sums(slots, readings, gaps)
+
+    def _lay_out(self) -> _NumberColumns:
+        slots, multipliers, divisors, series = tuple(zip(*self._values, strict=True)) or ((), (), (), ())
+        self._columns = _NumberColumns(picker(slots), multipliers, divisors, series)
+        return self._columns
+
+    def _read_each(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
+        """The numbers, where one of them is missing."""
         for slot, multiplier, divisor, series in self._values:
             value = slots[slot]
             if isinstance(value, SlotFault):
                 gaps.append(self._gap(slot, value, series.metric, series.entity))
             else:
                 readings.append(Reading(series, value * multiplier / divisor))
-        if self._codes:
-            self._read_codes(slots, readings, gaps)
-        if self._sums:
-            self._read_sums(slots, readings, gaps)
 
-    def _read_codes(self, slots: list[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
+    def _read_codes(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
         for slot, table, metric, entity in self._codes:
             value = slots[slot]
             if isinstance(value, SlotFault):
@@ -85,7 +114,7 @@ class FieldBatch:
                 fault = SlotFault(Reason.MALFORMED, f"code {int(value)} is unknown to this version")
                 gaps.append(self._gap(slot, fault, metric, entity))
 
-    def _read_sums(self, slots: list[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
+    def _read_sums(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
         for parts, multiplier, divisor, series in self._sums:
             total: int | float = 0
             for slot in parts:

@@ -8,12 +8,14 @@ the next interval is long enough.
 
 from __future__ import annotations
 
+from operator import mul, truediv
+
 from agent.backends.nvml.arrays import GpmArray, SlotFault
 from agent.backends.nvml.calls import factors
 from agent.backends.nvml.driver import Driver, GpuHandle
 from agent.backends.nvml.return_codes import NOT_SUPPORTED, DriverError, escalate, reason_of
 from agent.catalogue.bindings import Gpm
-from agent.model import Gap, Instant, Reading, Series
+from agent.model import Gap, Instant, Reading, Series, readings_of
 
 INTERVAL_SECONDS = 0.11
 """Seconds between two samples: the documented 100 ms and a tenth more."""
@@ -79,9 +81,13 @@ class GpmSampler:
         if self._array is None:
             self._array = GpmArray([metric for metric, _, _, _ in self._wants])
         self._driver.call("nvmlGpmMetricsGet", self._array.between(self._spare or 0, self._older or 0))
+        values = self._array.decode()
+        _, multipliers, divisors, all_series = zip(*self._wants, strict=True)
+        if SlotFault not in map(type, values):
+            return list(readings_of(all_series, map(truediv, map(mul, values, multipliers), divisors))), []
         readings: list[Reading] = []
         gaps: list[Gap] = []
-        for value, (metric, multiplier, divisor, series) in zip(self._array.decode(), self._wants, strict=True):
+        for value, (metric, multiplier, divisor, series) in zip(values, self._wants, strict=True):
             if isinstance(value, SlotFault):
                 gaps.append(Gap(series.metric, series.entity, value.reason, f"GPM metric {metric}: {value.text}"))
             else:

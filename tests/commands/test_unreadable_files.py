@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import warm
-from tests.files.test_textfile import directory, fifo, latin, link_to_a_fifo, no_text, nothing, too_large, unix_socket
+from tests.lib.test_textfile import directory, fifo, latin, link_to_a_fifo, no_text, nothing, too_large, unix_socket
 
 RULES = "groups:\n- name: g\n  rules:\n  - {alert: A, expr: up == 0}\n"
 LIMIT = 120

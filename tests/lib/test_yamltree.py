@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.lib.yamltree import Bounds, Node, YamlError, YamlList, YamlMapping, YamlScalar, compose, load, plain
-from tests.files.mutations import mutations
+from tests.lib.mutations import mutations
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUNDS = Bounds(depth=32, nodes=1000, characters=10_000, scalar=1000)

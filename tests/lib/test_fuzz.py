@@ -1,6 +1,6 @@
 """Files with mistakes of every kind: they are used or refused, in words that name the file, and nothing else happens.
 
-The seeds are fixed; `FUZZ=20 make test ARGS='tests/files'` tries twenty times as many mutations.
+The seeds are fixed; `FUZZ=20 make test ARGS='tests/lib'` tries twenty times as many mutations.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from alerts import rulefile, rulewriter
 from alerts.rulefile import RuleFileError
 from alerts.unittests import runner, unit_test_file
 from alerts.unittests.unit_test_file import TestFileError
-from tests.files.mutations import mutations
+from tests.lib.mutations import mutations
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent

@@ -226,3 +226,11 @@ def test_a_descriptor_that_is_a_file_is_read_from_its_beginning(
 def test_a_descriptor_that_is_not_open_is_refused() -> None:
     with pytest.raises(ReadError, match="cannot be read: Bad file descriptor"):
         read_text("/dev/fd/987", 10, handed=True)
+
+
+@pytest.mark.parametrize(
+    ("most", "shown"), [(2**10, "1 KiB"), (2**20 - 1, "1023 KiB"), (2**20, "1 MiB"), (5 * 2**20, "5 MiB")]
+)
+def test_what_a_file_may_have_is_told_in_the_unit_that_suits_it(tmp_path: Path, most: int, shown: str) -> None:
+    with pytest.raises(ReadError, match=f"has more than {shown};"):
+        read_text(too_large(tmp_path / "large"), most)

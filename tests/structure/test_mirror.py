@@ -1,0 +1,52 @@
+"""The folders of tests are those of the code: who changes a file finds its tests by its name, or by its folder's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = ("agent", "alerts", "dashboards", "exporters")
+
+KINDS = {
+    "additions": "things are added to a copy of the product",
+    "bare": "machines that nobody prepared",
+    "bench": "measurements against peers",
+    "bring": "what make needs first",
+    "covered": "which lines the tests run",
+    "fakes": "stand-ins for what a machine lacks",
+    "hardware": "the agent beside nvidia-smi",
+    "largest": "the largest node there is",
+    "mutation": "the code with a mistake in it",
+    "parity": "rules on two Prometheus",
+    "rulepack": "the rules that ship",
+    "score": "what the rules find in each scenario",
+    "structure": "how the code is arranged",
+    "systemd": "the units on a real systemd",
+}
+"""Folders that test no part by itself, and what they are for."""
+
+
+def parts() -> set[str]:
+    """The names of folders and files of the code."""
+    found = set(CODE)
+    for top in CODE:
+        found |= {path.stem for path in (ROOT / top).rglob("*") if path.is_dir() or path.suffix == ".py"}
+    return found - {"__init__", "__main__", "__pycache__"}
+
+
+def folders() -> set[str]:
+    """The folders of tests that hold any."""
+    return {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("*.py"))}
+
+
+def test_a_folder_of_tests_has_the_name_of_what_it_tests() -> None:
+    """One that tests no part by itself is to be added to KINDS, with what it is for."""
+    assert folders() - parts() - KINDS.keys() == set()
+
+
+def test_a_kind_of_tests_is_there() -> None:
+    assert KINDS.keys() - folders() == set()
+
+
+def test_a_file_of_tests_lies_in_a_folder() -> None:
+    assert list((ROOT / "tests").glob("test_*.py")) == []

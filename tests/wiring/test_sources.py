@@ -1,0 +1,83 @@
+"""Which sources a configuration brings, and what the sampler is told of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.config.reading import parse
+from agent.daemon.hub import Hub
+from agent.daemon.sampling import SamplingLoop
+from agent.sampler.estimate import Coefficients
+from agent.wiring import state_directory
+from agent.wiring.command_line import CommandLineOptions
+from agent.wiring.sources import load_settings, make_sampling_loop
+
+Make = Callable[[str], SamplingLoop]
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes the loop of a configuration, on a machine without a state directory."""
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    monkeypatch.setattr(state_directory, "STATE_DIRECTORY", tmp_path / "not-there")
+    made: list[SamplingLoop] = []
+    options = CommandLineOptions(sysfs=tmp_path, procfs=tmp_path)
+
+    def make(text: str) -> SamplingLoop:
+        made.append(make_sampling_loop(parse(text, "c.yaml"), options, Hub(), {}))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close(lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("backends: {devices: nvml}", {"host", "infiniband", "kmsg", "topology", "power", "jobs"}),
+        ("backends: {devices: none}", {"host", "infiniband", "power"}),
+        ("backends: {devices: synthetic}", {"host"}),
+        ("backends: {devices: none, host: false, infiniband: false, power: [estimate]}", set()),
+        ("{backends: {devices: nvml, power: [rapl]}, jobs: {sources: []}}",
+         {"host", "infiniband", "kmsg", "topology", "power"}),
+    ],
+)  # fmt: skip
+def test_sources_are_those_that_the_configuration_wants_and_that_the_devices_leave_room_for(
+    make: Make, text: str, names: set[str]
+) -> None:
+    loop = make(text)
+    assert set(loop.sampler.paces) == names
+    assert (loop.supervisor is None) == ("devices: none" in text)
+
+
+def test_only_who_has_real_gpus_remembers_them_or_says_that_it_cannot(
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for text in ("backends: {devices: none}", "backends: {devices: synthetic}"):
+        make(text)
+    make(f"{{backends: {{devices: nvml}}, state_dir: {tmp_path}}}")
+    assert not caplog.records
+    make("backends: {devices: nvml}")
+    assert [each.getMessage().partition(":")[0] for each in caplog.records] == ["no state directory"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sampling: {fast: 2s, slow: 20s, cold: 80s, deadline: 4s, window: 30s}",
+         {"fast": 2.0, "slow": 20.0, "cold": 80.0, "deadline": 4.0, "window": 30.0}),
+        ("backends: {expected_gpus: 8}", {"expected_gpus": 8}),
+        ("backends: {power: [estimate], estimate: {factor: 1.5, per_gpu: 20W}}", {"estimate": Coefficients(1.5, 20.0)}),
+        ("backends: {power: [rapl]}", {"estimate": None}),
+    ],
+)  # fmt: skip
+def test_the_sampler_gets_its_part_of_the_configuration(text: str, expected: dict[str, Any]) -> None:
+    settings = load_settings(parse(text, "c.yaml"))
+    assert {name: getattr(settings, name) for name in expected} == expected
