@@ -151,4 +151,4 @@ class Runner:
         """A log line once it is over. One lane may fail while another is well, so that takes a while."""
         if self._told and mono - self._failed_at >= CALM_SECONDS:
             self._told.clear()
-            log.info("backend %s reads again", self.backend.name)
+            log.info("backend %s works again", self.backend.name)

@@ -258,7 +258,7 @@ class Sampler:
         power = self._gpu_power(now, self.settings.patience(Lane.FAST))
         made = estimate(power, self.settings.estimate)
         if made is None:
-            unknown = f"the power of {power.count(None)} of {len(power)} GPUs is not known"
+            unknown = f"the power of {power.count(None)} of {len(power)} GPUs is unknown"
             return [Gap(NODE_POWER, Node(), Reason.LOST, f"nothing measures it, and {unknown}")]
         estimated = self._estimate_framer.frame((made,))
         shown, _ = self._estimates.pass_on("estimate", now, estimated, Lane.FAST, self.settings.fast)

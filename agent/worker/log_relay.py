@@ -73,7 +73,7 @@ class LogRelay:
                 os.write(self._target, b"".join(out))
 
     def _tell(self) -> None:
-        log.warning("the device worker writes too much: %d lines or more were left out", self._left_out)
+        log.warning("the device worker logs too much: at least %d lines were dropped", self._left_out)
         self._left_out = 0
 
     def _read(self) -> bytes:

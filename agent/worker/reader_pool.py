@@ -190,7 +190,7 @@ class ReaderPool:
         except (RuntimeError, MemoryError) as error:
             self._readers -= 1
             if not self._short:
-                log.error("no thread to read a device with: %s; its samples are late", error)
+                log.error("cannot start a thread to read a device: %s; its samples are late", error)
             self._short = True
         else:
             self._short = False

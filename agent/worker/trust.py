@@ -60,7 +60,7 @@ class WorkerTrust:
         self._weighed = now
         self._level += size
         if self._level > FLOOD_ROOM:
-            self.lost = "sends more than it has to say"
+            self.lost = "floods its output"
 
     def wants_anew(self, now: float) -> bool:
         """Whether to ask now for everything that is remembered; True once for each request."""

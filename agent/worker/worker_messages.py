@@ -94,7 +94,7 @@ def encode_entity(entity: Entity) -> list[object]:
         return ["ib", entity.device, entity.port]
     if isinstance(entity, Node):
         return ["node"]
-    raise MessageError(f"a worker has no readings of {entity}")
+    raise MessageError(f"a worker cannot have readings of {entity}")
 
 
 def encode_series(series: Sequence[Series]) -> list[list[object]]:
