@@ -1,4 +1,4 @@
-"""Runs one backend in a thread of its own, so that a slow file or a slow BMC delays nobody else."""
+"""Runs one backend in its own thread, so that a slow file or a slow BMC delays nothing else."""
 
 from __future__ import annotations
 

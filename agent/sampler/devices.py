@@ -1,4 +1,4 @@
-"""What is known of the worker's devices: who is there, who is missing, and why one gives nothing."""
+"""The state of the worker's devices: which are present, which are missing, and why one delivers nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The ledger of the node's GPUs: which one belongs in which slot, remembered across restarts.
+"""The inventory of the node's GPUs: which one belongs in which slot, remembered across restarts.
 
-A GPU that is missing at boot can only be seen by who remembers it, and a swapped one only named by who
-knew the one before. Nothing that a GPU measured is kept here, only what it is.
+Only an inventory can show that a GPU is missing at boot, or name the previous GPU of a slot. It stores
+the identity of a GPU, never its measurements.
 """
 
 from __future__ import annotations

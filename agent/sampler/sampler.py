@@ -1,6 +1,6 @@
-"""Puts the node together: takes in what the sources sent and makes the snapshot of a moment.
+"""Assembles the node: takes the sources' readings and makes the snapshot of a moment.
 
-It reads no clock and touches no device; the loop above it says what came and what time it is.
+It reads no clock and touches no device; the loop above it passes readings and the time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""XID errors as counters. The driver reports each twice, by event and in the kernel log: counted once.
+"""XID errors as counters. The driver reports each twice, by event and in the kernel log: it is counted once.
 
-Nothing that is reported is lost from the sums, and nobody who reports nonsense can fill the memory: beyond
+The sums include every report, and nonsense reports cannot exhaust the memory: beyond
 a bound far above reality, an error counts under the code `other`, or under the device `other`.
 """
 

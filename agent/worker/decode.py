@@ -1,9 +1,9 @@
-"""Turns a worker's lines into messages, and believes none of them.
+"""Decodes a worker's lines to messages, and trusts none of them.
 
-A worker shares its memory with a driver library that may have scribbled over it. So every name, label,
-number and text is held against the catalogue and the bounds of `limits` before it is kept or shown, and what
-was said once by mistake is outlived: a sample that goes by another edition of its layout is refused, and who
-is there is believed when it was said twice.
+A worker shares its memory with a driver library that may have corrupted it. So every name, label,
+number and text is checked against the catalogue and the bounds of `limits` before it is kept or shown, and
+a single wrong message does no lasting harm: a sample that refers to another edition of its layout is rejected, and
+changes of the devices are accepted when they were sent twice.
 """
 
 from __future__ import annotations

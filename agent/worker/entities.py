@@ -1,4 +1,4 @@
-"""Whom a channel may speak of: a GPU of itself and of its links, the rest of the node of all that is there."""
+"""The entities that a channel may report: a GPU itself and its links, the rest of the node everything that exists."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The inside of the device worker: the main thread takes orders, readers read, and one thread waits for events.
 
-The main thread never calls the driver, so that it answers every order at once: a driver that hangs is told
-from a worker that does.
+The main thread never calls the driver, so it answers every order at once: this distinguishes a hung driver
+from a hung worker.
 """
 
 from __future__ import annotations

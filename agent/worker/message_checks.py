@@ -1,6 +1,6 @@
-"""What a worker says, held against the bounds, piece by piece. Each check raises MessageError, or what Python raises.
+"""Checks of a worker's messages against the bounds, piece by piece. Each raises MessageError, or a built-in exception.
 
-A worker checks what it is about to say in the same way, so that a device with strange answers costs its own
+A worker applies the same checks before sending, so that a device with strange values loses its own
 sample and not the trust in the worker.
 """
 

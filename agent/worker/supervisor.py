@@ -1,12 +1,12 @@
-"""The outside of the device worker: starts it, speaks to it, and sees to it that one is there.
+"""The outside of the device worker: starts it, communicates with it, and makes sure that one is running.
 
-States: `starting` (opening its source), `running`, `stopping` (told to go, not gone yet), `down` (gone;
-to be started again at a known time). There is never a second worker beside one that is not gone: a
+States: `starting` (opening its source), `running`, `stopping` (told to exit, not gone yet), `down` (gone;
+to be restarted at a known time). There is never a second worker before the first is gone: a
 process in uninterruptible sleep cannot be killed, and a second one would hang on the same lock.
 
 A worker answers every order at once, whatever its driver does. One that does not is stopped, swapped out or
-wedged, and is ended within seconds. One that answers while its devices hang is left alone for long: they go on
-by themselves when the driver does, and ending a process in the middle of a call has been seen to wedge a GPU
+wedged, and is terminated within seconds. One that answers while its devices hang is left alone for long: they resume
+by themselves when the driver does, and killing a process in the middle of a call has been seen to wedge a GPU
 (github.com/NVIDIA/dcgm-exporter/issues/84).
 """
 

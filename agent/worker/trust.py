@@ -1,4 +1,4 @@
-"""How far a worker's words are believed: what is refused, when it is asked anew, and when it is of no use any more."""
+"""How far a worker is trusted: what is rejected, when everything is requested again, and when the worker is replaced."""
 
 from __future__ import annotations
 
