@@ -1,9 +1,9 @@
 """Reads YAML into a small tree with line numbers, within bounds that apply to any input.
 
 A few bytes of YAML can expand to gigabytes (aliases of aliases, merges of merges), to a node inside itself, or to a
-depth that overflows any stack. So the tree is built here, without recursion, from the parser's events: an alias shares its
-node and counts as often as it occurs, and whatever exceeds the bounds is rejected with its line. The parser is libyaml
-if PyYAML has it, else PyYAML's own, adapted to behave like libyaml (`yamlscan`).
+depth that overflows any stack. So the tree is built here, without recursion, from the parser's events: an alias shares
+its node and counts as often as it occurs, and whatever exceeds the bounds is rejected with its line. The parser is
+libyaml if PyYAML has it, else PyYAML's own, adapted to behave like libyaml (`yamlscan`).
 
 All YAML that the agent reads is read here. PyYAML is imported on first use, because it costs memory.
 """

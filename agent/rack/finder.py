@@ -1,4 +1,4 @@
-"""Finds the peers: reads files when they change and queries DNS periodically, apart from the polling, which never waits.
+"""Finds the peers: reads files when they change and queries DNS periodically, apart from polling, which never waits.
 
 Known peers are kept until others are found: a failing name server removes no peer.
 """

@@ -1,4 +1,4 @@
-"""How far a worker is trusted: what is rejected, when everything is requested again, and when the worker is replaced."""
+"""How far a worker is trusted: what is rejected, when everything is requested again, and when it is replaced."""
 
 from __future__ import annotations
 
