@@ -1,7 +1,7 @@
-"""The domain types: what a metric is, what it is measured on, and what one sample of a node holds.
+"""The domain types: what a metric is, what it is measured on, and what one sample of a node contains.
 
-Everything here is frozen. Nothing here reads a clock, a file or a device, and nothing here imports
-another module of coldplate: every layer may speak these types, so they may depend on none.
+Everything here is frozen. Nothing here reads a clock, a file or a device, or imports another module of coldplate:
+every layer may use these types, so they may depend on none.
 """
 
 from __future__ import annotations

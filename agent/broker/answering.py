@@ -1,6 +1,6 @@
-"""The privileged side: what is answered, to whom, and how long anybody may keep it busy.
+"""The privileged side: what is answered, to whom, and for how long a client may keep it busy.
 
-One process asks at a time, one question for each connection. Whoever is not a known user gets no answer at all.
+One client at a time, one request per connection. An unknown user gets no answer at all.
 """
 
 from __future__ import annotations
