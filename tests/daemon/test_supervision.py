@@ -149,6 +149,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 def test_parts_end_in_an_order_in_which_none_needs_one_that_is_gone(stage: Stage) -> None:
     assert stage.play(lambda: None) == 0
     ending = stage.log[stage.log.index("systemd STOPPING") :]
+    assert stage.notifier.heard[-1] == {"STOPPING": 1}
     assert stage.log[:4] == ["server.start", "reloads.start", "rack.start", "rules.start"]
     assert ending == [
         "systemd STOPPING", "reloads.stop", "sampling.stop", "rules.stop", "rack.stop", "server.stop", "files.stop",
