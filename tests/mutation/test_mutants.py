@@ -79,3 +79,10 @@ def test_what_is_listed_as_equivalent_has_a_reason(tmp_path: Path) -> None:
     listed.write_text("agent/x.py\n- a\n+ b\n")
     with pytest.raises(ValueError, match="no reason"):
         list(reviewed(listed))
+
+
+def test_every_change_that_is_listed_can_still_be_made() -> None:
+    root = Path(__file__).resolve().parents[2]
+    listed = list(reviewed(Path(__file__).with_name("equivalent.txt")))
+    made = {path: {each.diff() for each in mutants_of(root, path)} for path in {path for path, _ in listed}}
+    assert [(path, diff) for path, diff in listed if diff not in made[path]] == []
