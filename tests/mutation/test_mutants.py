@@ -83,6 +83,7 @@ def test_what_is_listed_as_equivalent_has_a_reason(tmp_path: Path) -> None:
 
 def test_every_change_that_is_listed_can_still_be_made() -> None:
     root = Path(__file__).resolve().parents[2]
-    listed = list(reviewed(Path(__file__).with_name("equivalent.txt")))
-    made = {path: {each.diff() for each in mutants_of(root, path)} for path in {path for path, _ in listed}}
-    assert [(path, diff) for path, diff in listed if diff not in made[path]] == []
+    for path, diff in reviewed(Path(__file__).with_name("equivalent.txt")):
+        lines = (root / path).read_text().splitlines()
+        there = [each for each in mutants_of(root, path) if lines[each.line - 1].strip() == diff[0].removeprefix("- ")]
+        assert any(each.diff() == diff for each in there), f"{path}: {diff}"
