@@ -16,9 +16,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
-from agent.lib.http_answers import AnswerBounds, HttpAnswer
-from agent.lib.http_errors import HttpError, HttpFault
+from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_link import HttpLink, HttpRequest, Place, Watch
+from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 from agent.lib.http_trust import HttpTrust
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant
