@@ -369,8 +369,7 @@ class GpuIdentity:
     facts: Labels = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BackendReport:
+class BackendReport(NamedTuple):
     """How one backend is doing. `duration` and `age` in seconds; `calls` counts device or file reads."""
 
     backend: str
@@ -427,8 +426,7 @@ class Transition:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class RuleReport:
+class RuleReport(NamedTuple):
     """How one rule is doing. Texts are as in the rule file, templates unrendered.
 
     `hold` and `keep` are `for` and `keep_firing_for` in seconds, `evaluated_at` is in wall seconds (None
