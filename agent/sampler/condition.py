@@ -74,10 +74,11 @@ class _Memory:
 
     def roll(self, series: Sequence[Series]) -> None:
         """See that there is a column for each of these."""
+        before = len(self.columns)
         for each in series:
             self.columns.setdefault(each, len(self.columns))
-        if self.rolling is not None:
-            self.rolling.widened(len(self.columns))
+        if self.rolling is not None and len(self.columns) > before:
+            self.rolling.widen(len(self.columns))
 
     def forget(self, shown: Sequence[Series]) -> None:
         """Where there is too much: drop what is not shown now, since jobs come and go as long as the agent runs."""

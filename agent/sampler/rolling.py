@@ -74,7 +74,7 @@ class RollingWindow:
             self._renew()
         return fresh
 
-    def widened(self, width: int) -> None:
+    def widen(self, width: int) -> None:
         """Go on with more columns; the new ones come last."""
         more = width - len(self._ones)
         self._ones += (1,) * more

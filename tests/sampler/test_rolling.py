@@ -85,7 +85,7 @@ def test_each_column_is_of_its_own_values(samples: list[tuple[float, Sequence[fl
         at += step
         if number == joins:
             width = 3
-            window.widened(width)
+            window.widen(width)
         for column, value in enumerate(values[:width]):
             if value is not None:
                 seen[column].append((int(at), value))
