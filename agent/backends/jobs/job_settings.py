@@ -1,4 +1,4 @@
-"""What the configuration decides about job attribution."""
+"""The configuration of job attribution."""
 
 from __future__ import annotations
 
