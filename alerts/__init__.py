@@ -1,1 +1,1 @@
-"""Prometheus rules: read, checked, unit-tested, evaluated on the node, and told to whoever must know."""
+"""Prometheus rules: loaded, checked, unit-tested, evaluated on the node, and delivered to receivers."""

@@ -1,4 +1,4 @@
-"""Queries whose texts are known at the evaluation only, since a template makes them of labels and values."""
+"""Queries whose text is known only at evaluation, because a template builds it from labels and values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is remembered of alerts, as a file: so that a restart or a crash neither forgets nor repeats an incident.
+"""The saved state of alerts, so that a restart or a crash neither forgets nor repeats an incident.
 
-The file is a line with the format and a checksum, then JSON. It is replaced in one step; one that is damaged is set
-aside, never fatal. How old it is tells how long the agent was down, and that time does not count as pending.
+The file is a line with the format and a checksum, then JSON. It is replaced atomically; a damaged one is set
+aside, never fatal. Its age shows how long the agent was down, and that time does not count as pending.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The rule engine: takes in snapshots, evaluates the groups that are due, and remembers alerts across reloads.
+"""The rule engine: ingests snapshots, evaluates the due groups, and keeps alerts across reloads.
 
 A round is to it what a scrape is to Prometheus. Time is an argument. The engine's time axis follows the monotonic
-clock: when the wall clock is set, the whole past moves along, so that neither `for` nor a window notices.
+clock: when the wall clock is set, the whole past is shifted, so that neither `for` nor windows are affected.
 
-No round is long, whatever the rules are: what there was no time for is due in the next one, and groups that take long
-come after those that are quick.
+No round is long, whatever the rules are: the remaining work is done in the next one, and groups that take long
+come after quick ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Keeps Python's garbage collector from looking through rules, which are many objects that stay.
+"""Keeps Python's garbage collector from scanning rules, which are many long-lived objects.
 
-5,000 rules are made of a million objects. A pass over them stops every thread for up to 0.4 s, and there are several
-while they are read. When they are replaced they go by their reference counts, without a pass.
+5,000 rules consist of a million objects. A collection stops every thread for up to 0.4 s, and there are several
+while they are read. When they are replaced they are freed by reference counting, without a collection.
 """
 
 from __future__ import annotations

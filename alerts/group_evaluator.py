@@ -1,10 +1,10 @@
-"""Evaluates the rules of a group, in order, at a given time, and keeps what they must remember.
+"""Evaluates the rules of a group, in order, at a given time, and keeps their state.
 
-Each rule sees what the rules before it wrote. A rule that fails costs itself: its alerts stay as they are,
-its series too, and the failure is told. Samples and stale markers are written exactly as Prometheus does.
+Each rule sees what the rules before it wrote. A rule that fails affects only itself: its alerts and
+series stay unchanged, and the failure is reported. Samples and stale markers are written exactly as in Prometheus.
 
-A rule that takes too long is stopped, and rests then for many times as long as it took. A group of slow rules can be
-left between two of them and gone on with later, at the time that it is then.
+A rule that takes too long is stopped, and then paused for many times as long as it took. A group of slow rules can be
+interrupted between two of them and continued later, with the time of that moment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The life of one alert, as a pure function with Prometheus's states.
+"""The life cycle of one alert, as a pure function with Prometheus's states.
 
-`step` is given what is known of an alert, what this evaluation said about it, and the time; it gives what is
-known now, and the transition if there was one. It keeps nothing, reads no clock, and knows neither queries
+`step` gets the state of an alert, the result of this evaluation, and the time; it returns the new
+state, and the transition if there was one. It keeps nothing, reads no clock, and knows neither queries
 nor templates nor receivers. The table that it implements is Prometheus's own `AlertingRule.Eval`.
 """
 

@@ -1,8 +1,8 @@
-"""What the evaluation of rules may take of a node, all in one place.
+"""Limits on what the evaluation of rules may use of a node, all in one place.
 
-None of it is configuration: the numbers follow from what an agent beside a training job may cost at all, and a rule
-that meets one of them is wrong for a node. Prometheus has the same bounds on queries (`--query.timeout`,
-`--query.max-samples`), made for a server with nothing else to do; the texts of the errors are its own.
+They are not configurable: the numbers follow from what an agent beside a training job may cost at all, and a rule
+that exceeds one of them does not belong on a node. Prometheus has the same limits on queries (`--query.timeout`,
+`--query.max-samples`), sized for a server with nothing else to do; the error texts are its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Changes that the configuration makes to alerts of rule files, so that nobody has to edit a file that is shipped.
+"""Changes that the configuration makes to alerts of rule files, so that shipped files need no editing.
 
-An override is for every alert of its name. What it cannot do is an error that begins with the key below `rules.`: a
+An override applies to every alert of its name. An invalid one is an error that starts with the key below `rules.`: a
 name that no alert has, a number that the query does not contain, a query or template that cannot be compiled. A
-recording rule is never changed or left out, since other rules read it.
+recording rule is never changed or left out, because other rules read it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Finds the rule files that a configuration names: the pack that is shipped, files, and patterns of files.
+"""Finds the rule files that a configuration names: the shipped pack, files, and patterns of files.
 
-A name that leads to no file is an error, never a warning: alerts that nobody loaded look like a healthy node.
+A name that matches no file is an error, never a warning: alerts that were not loaded look like a healthy node.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which series a query of a template reads.
+"""Which series a query in a template reads.
 
-What a template asks is known before it is rendered as far as its text is (see `alerts.template.foreseen`). A label's
-value that only the alert knows stands for any. Where a metric's name is not known every series may be meant, of which
-the newest sample is kept then; that is told when the file is read, as is a range that nobody knows.
+A template's query is known before it is rendered as far as its text is (see `alerts.template.foreseen`). A label
+value that only the alert knows stands for any value. If a metric name is unknown the query may read any series, and the
+newest sample of each is kept; that is reported when the file is loaded, as is an unknown range.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One rule at work: evaluates its query at a given time, and keeps what it must remember until the next time.
+"""One rule: evaluates its query at a given time, and keeps its state until the next evaluation.
 
-What a rule writes is Prometheus's: the result under the recorded name, or `ALERTS` and `ALERTS_FOR_STATE`.
+A rule writes what Prometheus writes: the result under the recorded name, or `ALERTS` and `ALERTS_FOR_STATE`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reads rule files in Prometheus's format, strictly, and refuses what cannot be evaluated before anything runs.
+"""Loads rule files in Prometheus's format, strictly, and rejects what cannot be evaluated before anything runs.
 
-Everything wrong with a file is told at once, each with file, line, group, rule and remedy. Queries and
-templates are compiled here. A file that Prometheus 3 refuses is refused here too, and one that it loads is loaded,
-with a warning where that is unwise.
+All errors of a file are reported at once, each with file, line, group, rule and remedy. Queries and
+templates are compiled here. A file that Prometheus 3 rejects is rejected here too, and one that it loads is loaded,
+with a warning about doubtful content.
 """
 
 from __future__ import annotations

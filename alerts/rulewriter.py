@@ -1,6 +1,6 @@
-"""Writes a rule file from rules that were loaded and perhaps changed: the text from which the same rules are loaded.
+"""Writes a rule file from loaded and perhaps changed rules: loading the file yields the same rules.
 
-Labels that a group shared are written with each rule, which older Prometheus servers can read, too.
+Labels of a group are written with each rule, so that older Prometheus servers can read them.
 """
 
 from __future__ import annotations

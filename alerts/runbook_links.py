@@ -1,7 +1,7 @@
-"""Where the `runbook_url` of the pack's alerts leads: to the agent that the alert is about, or to a site's own address.
+"""The targets of the `runbook_url` of the pack's alerts: the agent that the alert is about, or a site's own address.
 
-The rule files that are shipped lead to the agents, which show the runbooks themselves. A site that gives an address of
-its own gives the same one to its agents and to `coldplate render rules`, so that node and server say the same.
+The shipped rule files link to the agents, which serve the runbooks themselves. A site that sets its own address gives
+it to its agents and to `coldplate render rules`, so that node and server agree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What compiled rules take of memory, so that too many, or a few monstrous ones, are refused and not loaded.
+"""The memory of compiled rules, so that too many, or a few enormous ones, are rejected instead of loaded.
 
-Counting the characters of a query tells little: `a+a+a` becomes a hundred times what others do. So what came of it
-is walked and added up, whoever made it. What rules share (see `alerts.sharing`) counts with the first that has it.
+The length of a query says little: `a+a+a` compiles to a hundred times what others do. So the result
+is walked and summed, whatever produced it. What rules share (see `alerts.sharing`) counts with the first that has it.
 """
 
 from __future__ import annotations

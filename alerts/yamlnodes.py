@@ -1,7 +1,7 @@
-"""Reads the nodes of a YAML file, and gathers everything that is wrong with it instead of stopping at once.
+"""Reads the nodes of a YAML file, and collects all errors instead of stopping at the first.
 
-Scalars are taken as they are written: `severity: 1` is the text "1", as it is to Prometheus. A key that is
-unknown, or there twice, is a problem with its line and the nearest valid key.
+Scalars are read as written: `severity: 1` is the string "1", as in Prometheus. A key that is
+unknown, or duplicate, is an error with its line and the nearest valid key.
 """
 
 from __future__ import annotations

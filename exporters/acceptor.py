@@ -1,7 +1,7 @@
-"""Takes clients from the kernel's queues, also where no file descriptors are left.
+"""Accepts clients from the kernel's queues, even when no file descriptors are left.
 
-When descriptors run out a client that is idle has to give its own up, and where none is connected the acceptor
-gives up one that it has kept for this: whatever else in the process holds descriptors, one scraper at a time is served.
+When descriptors run out an idle client is evicted, and if none is connected the acceptor uses
+one that it keeps in reserve: whatever else in the process holds descriptors, one scraper at a time is served.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The clients that are connected: each is listened to, answered and hung up on when it is its turn.
+"""The connected clients: each is read, answered and closed in its turn.
 
-In one turn a client has one request answered, or takes one mouthful of its response, and those who have cost
-least lately come first. What goes wrong with a client costs that client.
+In one turn a client gets one request answered, or one chunk of its response, and the cheapest clients of the last
+seconds come first. An error with a client affects only that client.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The snapshot as a collector of the official client library, for programs that already serve one.
 
 `coldplate once --textfile` writes through it as well. The daemon itself must not import this module:
-prometheus_client costs some 14 MiB of memory, and its pages take twenty times as long.
+prometheus_client costs about 14 MiB of memory, and its pages take twenty times as long.
 """
 
 from __future__ import annotations

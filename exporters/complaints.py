@@ -1,4 +1,4 @@
-"""Says that something goes wrong once, and once that it is well again, however often it happens in between."""
+"""Logs a problem once, and its end once, however often it occurs in between."""
 
 from __future__ import annotations
 

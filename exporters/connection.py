@@ -1,6 +1,6 @@
-"""One client's connection: its socket, what it has said, what it is still to be told.
+"""One client's connection: its socket, what it has sent, and what remains to be sent to it.
 
-It moves bytes and knows when it has waited too long; what to answer, and whom to cut off, is the
+It moves bytes and knows when it has waited too long; what to answer, and which client to close, is the
 server's business. Memory per client is bounded: one request and one chunk in, and out a few hundred
 bytes of head beside a body that all clients share.
 """

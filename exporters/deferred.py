@@ -1,4 +1,4 @@
-"""An answer that comes later: the handler hands it out at once, and whoever has the answer gives it, in any thread."""
+"""A response that comes later: the handler returns it at once, and it is completed later, in any thread."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Renders a snapshot as Prometheus text 0.0.4 or OpenMetrics 1.0.0.
 
-The page is rendered on every sample that somebody scrapes, so everything that stays the same from
+The page is rendered for every sample that is scraped, so everything that stays the same from
 sample to sample (names, labels, HELP, TYPE, order) is laid out once, as a template for each family; a
-render fills in the values of the families that changed. prometheus_client takes some twenty times as
-long for the same page; its parsers prove in the tests that this encoder says the same.
+render fills in the values of the families that changed. prometheus_client takes about twenty times as
+long for the same page; its parsers prove in the tests that this encoder produces the same.
 
-It refuses to judge: it shows every reading that the snapshot holds, and invents none.
+It does not judge: it renders every reading of the snapshot, and adds none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an endpoint is: a path, who answers there, and what an answer is made with."""
+"""An endpoint: a path, its handler, and the handler's context."""
 
 from __future__ import annotations
 

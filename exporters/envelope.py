@@ -1,6 +1,6 @@
-"""The envelope of Prometheus's HTTP API, around every answer in JSON: what reads the one reads the others.
+"""The envelope of Prometheus's HTTP API, around every JSON response, for clients of that API.
 
-Long answers are made bit by bit, so that whoever makes them can do something else between two bits.
+Long responses are generated piece by piece, so that their producer can do something else in between.
 """
 
 from __future__ import annotations

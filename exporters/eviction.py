@@ -1,4 +1,4 @@
-"""Whom to cut off when places, descriptors or memory run out: whoever costs the others most and loses least."""
+"""Which client to evict when slots, descriptors or memory run out: the one that costs most and loses least."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which series stand together on a page, in which order, under which family name.
+"""The grouping of series on a page: their order, and their family names.
 
-The encoder and the bridge to prometheus_client both ask here, so that a page and a text file cannot
-disagree. The order depends on the series alone, never on the order in which backends answered: the
-same devices give the same page, which is what makes golden files and diffs of pages possible.
+The encoder and the bridge to prometheus_client share it, so that a page and a text file cannot
+disagree. The order depends only on the series, never on the order in which backends answered: the
+same devices give the same page, which makes golden files and diffs of pages possible.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The part of HTTP/1.1 that an exporter needs, as data: bytes in, requests out; responses in, bytes out.
 
-Strict on purpose: what is not plainly a request is refused with a status and the connection is closed,
-because a lenient parser is where request smuggling starts. It knows no sockets and no clock. It refuses
-chunked bodies, header folding, trailers and upgrades: nothing that talks to an exporter needs them.
+Strict on purpose: anything that is not clearly a request is rejected with a status and the connection is closed,
+because a lenient parser is where request smuggling starts. It knows no sockets and no clock. It rejects
+chunked bodies, header folding, trailers and upgrades: no client of an exporter needs them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The page at `/`: whether this node is well, what is wrong, and how old that is, for a person with a browser.
+"""The page at `/`: whether this node is healthy, what is wrong, and how old that is, for a browser.
 
-Self-contained: no script, no file from elsewhere, and a content security policy that says so. It is made of the last
-snapshot and of the alerts, so it costs no device a read, and it loads itself anew for as long as somebody looks.
+Self-contained: no script, no external file, and a content security policy that enforces it. It is rendered from the
+last snapshot and the alerts, so it reads no device, and it refreshes itself while it is open.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The part of the page at `/` about alerts: what is wrong on this node now, the worst first.
+"""The part of the page at `/` about alerts, the worst first.
 
-It shows a bounded number of alerts, each with a bounded text: a rule that goes wild must not make a page
-that no browser opens. The whole list is at `/api/v1/alerts`.
+It shows a bounded number of alerts, each with a bounded text: a runaway rule must not make a page
+that no browser can open. The whole list is at `/api/v1/alerts`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The part of the page at `/` about GPUs: a row for each, those in trouble first, with what holds them back.
+"""The part of the page at `/` about GPUs: a row for each, those in trouble first, with what slows them down.
 
-What is bad is told by the alerts that fire; the page adds what can be seen at this moment, before a rule has waited
-for its `for`. Reasons for low clocks are those of the driver; two of them are normal, and shown without colour.
+Firing alerts show what is bad; the page adds what can be seen at this moment, before a rule's `for` has passed.
+Reasons for low clocks are those of the driver; two of them are normal, and shown without colour.
 """
 
 from __future__ import annotations

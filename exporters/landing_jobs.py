@@ -1,4 +1,4 @@
-"""The part of the page at `/` about jobs: whose they are, and which GPUs they hold."""
+"""The part of the page at `/` about jobs: their owners, and the GPUs that they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page at `/` needs of a snapshot, by the name of the metric, gathered in one pass."""
+"""The readings that the page at `/` needs from a snapshot, by metric name, gathered in one pass."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How the page at `/` looks, and the headers that let a browser apply this one style sheet and nothing else.
+"""The style of the page at `/`, and the headers that allow a browser only this one style sheet.
 
-Wide screens show tables. On narrow ones each row is a card whose values bring their headings along.
+Wide screens show tables. On narrow ones each row is a card whose values carry their headings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The first line of the page at `/`: whether the node is well, and if not, why, the worst first."""
+"""The first line of the page at `/`: whether the node is healthy, and if not, why, the worst first."""
 
 from __future__ import annotations
 

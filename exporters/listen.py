@@ -1,4 +1,4 @@
-"""Opens the sockets that the server listens on, and says in one line why one could not be opened."""
+"""Opens the sockets that the server listens on, and reports in one line why one could not be opened."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runbooks as HTML: exactly the Markdown that they are written in, and no more.
+"""Runbooks as HTML: exactly the subset of Markdown in which they are written.
 
-Headings, paragraphs, lists whose items may go on indented, fenced code, tables, `code`, **bold** and *italics*. What
-is none of these is text. Everything is escaped, so a runbook cannot bring markup of its own.
+Headings, paragraphs, lists with indented continuations, fenced code, tables, `code`, **bold** and *italics*. Anything
+else is text. Everything is escaped, so a runbook cannot contain markup.
 """
 
 from __future__ import annotations

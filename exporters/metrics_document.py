@@ -1,4 +1,4 @@
-"""The reference of all metrics, as Markdown, made from the catalogue alone."""
+"""The reference of all metrics, as Markdown, generated from the catalogue."""
 
 from __future__ import annotations
 

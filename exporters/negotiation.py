@@ -1,7 +1,7 @@
-"""Chooses what a client gets by its Accept and Accept-Encoding headers (RFC 9110, 12.5).
+"""Chooses the format and encoding by the client's Accept and Accept-Encoding headers (RFC 9110, 12.5).
 
-OpenMetrics only for those who name it, in a version that is spoken here; everybody else, browsers and
-scrapers with strange wishes included, gets Prometheus text, which is better than an error.
+OpenMetrics only for clients that name it, in a supported version; all others, including browsers and
+scrapers with unusual preferences, get Prometheus text, which is better than an error.
 """
 
 from __future__ import annotations

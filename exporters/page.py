@@ -1,8 +1,8 @@
-"""Keeps finished pages for as long as they are true, so that most answers are a copy of bytes.
+"""Caches finished pages for as long as they are valid, so that most responses are a copy of bytes.
 
-A page is made, and compressed, once for what it shows, and only when somebody asks for it. One that tells an
-age is made anew after a second even when nothing else has changed: while the sampler stands still, the sample
-age on the page must be seen to grow.
+A page is rendered, and compressed, once for its content, and only on request. One that contains an
+age is rendered again after a second even if nothing else has changed: while the sampler is stuck, the sample
+age on the page must grow.
 """
 
 from __future__ import annotations

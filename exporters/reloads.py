@@ -1,7 +1,7 @@
-"""Asks the daemon for reloads, and tells those who wanted one how it went.
+"""Requests reloads from the daemon, and passes on their results.
 
-Everybody is answered by a reload that began after they asked, because the file may have changed while the one before
-it was under way. However many ask, one is under way and one is to come.
+Each request is answered by a reload that started after it, because the file may have changed while an earlier one
+was running. However many requests there are, at most one reload is running and one is pending.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Makes pages a little at a time, between the turns of the clients, in the thread that serves them.
+"""Renders pages in slices, between the turns of the clients, in the thread that serves them.
 
-The page of a node with 20,000 series takes tens of milliseconds, and so do thousands of rules. A thread of its
-own would not help: Python runs one at a time. So a page is made in slices, after each of which whoever has
-something to say or to receive has its turn. The metrics go before everything else, in longer slices.
+The page of a node with 20,000 series takes tens of milliseconds, and so do thousands of rules. A separate thread
+would not help: Python runs one at a time. So a page is rendered in slices, after each of which clients
+get their turns. The metrics go before everything else, in longer slices.
 """
 
 from __future__ import annotations

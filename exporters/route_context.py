@@ -1,4 +1,4 @@
-"""What the pages know of the daemon."""
+"""What the pages know about the daemon."""
 
 from __future__ import annotations
 

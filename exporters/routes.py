@@ -1,10 +1,10 @@
-"""What answers at which path. Every answer comes from the last snapshot; none waits for a device.
+"""Routes requests to handlers. Every response comes from the last snapshot; none waits for a device.
 
-Liveness and freshness are kept apart: `/-/healthy` says that the process does its work, `/-/ready` that its
-last sample is fresh. An exporter whose one health check stays green while its data stand still is what
-operators complain about.
+Liveness and freshness are separate: `/-/healthy` means that the process works, `/-/ready` that its
+last sample is fresh. Operators complain about exporters whose only health check stays green while their data are
+stale.
 
-All but the metrics, whose path is the configuration's, are in `exporters/endpoints/`.
+All endpoints except the metrics, whose path is configured, are in `exporters/endpoints/`.
 """
 
 from __future__ import annotations

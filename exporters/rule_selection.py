@@ -1,4 +1,4 @@
-"""Which rules a query string asks `/api/v1/rules` for, in the parameters of Prometheus's own API."""
+"""The rules that a query string of `/api/v1/rules` selects, with the parameters of Prometheus's own API."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Rules and alerts in the JSON of Prometheus's own API, so that what reads a Prometheus reads this node too.
+"""Rules and alerts in the JSON of Prometheus's own API, so that its clients can read this node too.
 
-Key names, value formats and the order of groups are Prometheus's (`web/api/v1`). It knows neither the rules
+Key names, value formats and the order of groups are those of Prometheus (`web/api/v1`). It knows neither the rule
 engine nor HTTP: reports and a selection in, bytes out.
 """
 

@@ -1,7 +1,7 @@
-"""The pages below `/runbooks/`: what each alert means and what to do, for somebody who was woken and has a phone.
+"""The pages below `/runbooks/`: what each alert means and what to do, for someone on call with a phone.
 
-An alert's `runbook_url` leads here. The pages are made of texts alone, so they are there while a device hangs, and
-they load nothing from elsewhere: the node may be all that can be reached.
+An alert's `runbook_url` links here. The pages are static text, so they work while a device hangs, and
+they load nothing from elsewhere: the node may be all that is reachable.
 """
 
 from __future__ import annotations

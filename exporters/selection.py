@@ -1,6 +1,6 @@
 """Which series are exposed: `metrics.include` and `metrics.exclude`, names with `*` or a word for a class of them.
 
-What is left out here is left out of pages only: rules on the node read everything.
+This affects only pages: rules on the node read everything.
 """
 
 from __future__ import annotations

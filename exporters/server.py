@@ -1,12 +1,12 @@
-"""A small HTTP/1.1 server that rude clients cannot take down.
+"""A small HTTP/1.1 server that misbehaving clients cannot take down.
 
-One thread and one event loop, because a scraper asks less than once a second, and because a thread for
-each connection is what a few hundred half-sent requests use up. Every wait has an end, every buffer a
-bound, and when all places are taken the client that has been quiet longest gives up its place, so that
-the scraper always finds one.
+One thread and one event loop, because scrapers ask less than once a second, and because a thread for
+each connection is exhausted by a few hundred half-sent requests. Every wait has a timeout, every buffer a
+limit, and when all slots are taken the client that has been idle longest is evicted, so that
+a scraper always finds one.
 
-Handlers run in the loop and must be quick: they hand out bytes that are already there, or an answer that
-comes later. It refuses what it does not need: TLS, chunked bodies, upgrades, an access log.
+Handlers run in the loop and must be quick: they return existing bytes, or a response that
+comes later. There is no TLS, no chunked body, no upgrade and no access log.
 """
 
 from __future__ import annotations

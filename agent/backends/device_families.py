@@ -1,7 +1,7 @@
 """How the devices of a node are opened, in the device worker.
 
-A family of devices is a package in `agent/backends/` whose name is a word of the key `backends.devices`. It has
-`make_source(options)`, which gives an implementation of `DeviceSource`, and nobody but the worker imports it.
+A family of devices is a package in `agent/backends/` whose name is a value of the key `backends.devices`. It has
+`make_source(options)`, which returns an implementation of `DeviceSource`, and only the worker imports it.
 """
 
 from __future__ import annotations

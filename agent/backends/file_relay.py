@@ -1,12 +1,12 @@
-"""Reads many files with one thread, and lets a file that hangs keep that thread and stop nobody else.
+"""Reads many files with one thread; a file that hangs blocks that thread and nothing else.
 
-A read of sysfs or procfs may hang for a minute or for ever: an adapter whose firmware does not answer, a disk that is
-gone. So a caller hands over legs, each of them the files of one device, and one reader goes through them all. When a
-file keeps it for longer than `QUICK_SECONDS`, another reader takes over the devices that wait; when that file has not
-answered after the caller's patience it is left to its reader, and another one reads on behind it. A device keeps two
-readers at most, since one whose firmware hangs answers nothing, and a file never has more than one read in flight.
+A read of sysfs or procfs may hang for a minute or forever: an adapter whose firmware does not answer, a disk that is
+gone. So a caller passes legs, each with the files of one device, and one reader goes through them all. When a file
+blocks it for longer than `QUICK_SECONDS`, another reader takes over the waiting devices; when that file has not
+answered within the caller's patience it is left to its reader, and another one continues after it. A device blocks at
+most two readers, because one whose firmware hangs answers nothing, and a file never has more than one read in flight.
 
-While nothing hangs this is one thread and one hand-over for a round, and none for a file.
+While nothing hangs this takes one thread and one hand-over per round, and none per file.
 """
 
 from __future__ import annotations

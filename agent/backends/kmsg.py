@@ -1,10 +1,10 @@
 """XID and SXid errors from the kernel log, /dev/kmsg.
 
-The driver's event interface falls silent when the driver hangs, and it knows nothing of NVSwitches:
-their SXids are in the kernel log only. The log also has the words that tell what a code meant. The
+The driver's event interface falls silent when the driver hangs, and it knows nothing about NVSwitches:
+their SXids are only in the kernel log. The log also has the text that explains a code. The
 same XID may arrive here and through NVML: the frame drops one of the two by device, code and time.
 
-Following starts at the end of the log, so an error of last week is not counted today. Nothing is
+Reading starts at the end of the log, so an error of last week is not counted today. Nothing is
 ever written. A line counts whoever wrote it (only root can), so a drill may be written to /dev/kmsg.
 """
 

@@ -1,4 +1,4 @@
-"""What the agent itself costs: processor time and resident memory of its processes, from /proc."""
+"""The agent's own cost: processor time and resident memory of its processes, from /proc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backend must be, and what the frame around it takes off its hands.
+"""The interface of a backend, and what the frame around it does for it.
 
 A backend only reads. Timing, deadlines, plausibility, monotone counters, rolling statistics, the
 backend's own health and the isolation of its failures are the frame's work, done once for all.

@@ -1,7 +1,7 @@
-"""How a source of readings is found by being there, and what it is made with.
+"""How a source of readings is found by its file name, and what it is created with.
 
-A module or package in `agent/backends/` is a source of the main process if it has `make_backend(context)`, which gives
-an implementation of `BackendProtocol`, or None where the configuration leaves it out. The others are families of
+A module or package in `agent/backends/` is a source of the main process if it has `make_backend(context)`, which
+returns an implementation of `BackendProtocol`, or None if the configuration excludes it. The others are families of
 devices (`device_families.py`) and tools.
 """
 

@@ -1,4 +1,4 @@
-"""Where an HTTP server is and how to log in there; refuses what could not work or would give a password away."""
+"""The URL of an HTTP server and its login; rejects what could not work or would expose a password."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a driver answered, written down without what identifies the machine, and played again in its place."""
+"""Records a driver's answers, without what identifies the machine, and replays them."""

@@ -1,4 +1,4 @@
-"""What the library writes into the arrays of a batch, as a trace has it, and back."""
+"""What the library writes into the arrays of a batch, in the form of a trace, and back."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Plays a recorded trace as the driver's call table, so that a real machine's answers become a test's.
+"""Replays a recorded trace as the driver's call table, so that a real machine's answers become a test's.
 
-Answers are kept by what was asked: a function with its arguments, a field of a device, a GPM metric of a
-device. Each has its own sequence, which stays at its last answer once it is played to the end. So a version
+Answers are kept by request: a function with its arguments, a field of a device, a GPM metric of a
+device. Each has its own sequence, which stays at its last answer at the end. So a version
 of the agent that asks in another order, or for other batches, still gets this machine's answers; what was
 never asked while recording is `not supported`, or for a function `not found`.
 """

@@ -1,11 +1,11 @@
-"""The trace of a driver: what one machine answered, call by call, in lines of JSON.
+"""The trace of a driver: the answers of one machine, call by call, in lines of JSON.
 
 The first line is the provenance. Then one line for each call, in order:
 
     {"at": 0.1534, "us": 12, "call": "nvmlDeviceGetClockInfo", "args": [{"is": "gpu0"}, 1], "value": 1980}
 
-`at` is seconds since the recording began, `us` how long the call took, in microseconds; `code` stands in place of
-`value` when it ended with an error. Handles and other opaque things are `{"is": NAME}`. A batch of fields has
+`at` is seconds since the recording started, `us` the duration of the call in microseconds; `code` replaces
+`value` if it failed. Handles and other opaque things are `{"is": NAME}`. A batch of fields has
 `fields`, the (field, scope) pairs, and `slots`: [type, value] each, or the field's own error code; GPM has `metrics`
 and `results`, [code, value] each. The last line lists the metrics that the recorded run showed.
 """

@@ -1,8 +1,8 @@
-"""Carries notices to one HTTP receiver, in a thread of its own that nothing else ever waits for.
+"""Delivers notices to one HTTP receiver, in a thread that nothing else ever waits for.
 
-What a server does not take because of itself (away, slow, busy, its 5xx, a login refused) is tried again, less and
-less often and never given up; newer states take the place of what waits. What it refuses because of the content
-(400) is sent alert by alert, and only those refused alone are given up: Alertmanager has stored the others.
+If the server itself is the problem (down, slow, busy, 5xx, a login refused), delivery is retried, with
+backoff and indefinitely; newer states replace queued ones. If the server rejects the content
+(400), alerts are sent one by one, and only those rejected individually are dropped: Alertmanager has stored the others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Decides after each evaluation which alerts are told to whom.
+"""Decides after each evaluation which alerts are sent to which receiver.
 
-For receivers that repeat, this is Prometheus's `needsSending` and `sendAlerts`. The others are told once that an
-incident fires and once that it is over. Nothing is delivered here, and nothing here waits.
+For receivers that need repetition, this is Prometheus's `needsSending` and `sendAlerts`. The others get one
+notification when an incident fires and one when it is resolved. Nothing is delivered here, and nothing here waits.
 """
 
 from __future__ import annotations

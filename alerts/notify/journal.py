@@ -1,6 +1,6 @@
-"""Messages to journald with fields of their own, over its native protocol, so that journalctl can search them.
+"""Messages to journald with separate fields, over its native protocol, so that journalctl can search them.
 
-Nothing here waits: a journal that does not take a message at once does not get it.
+Nothing here waits: a message that the journal does not accept at once is dropped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Alerts as log lines: one when an incident fires and one when it is over.
+"""Alerts as log lines: one when an incident fires and one when it is resolved.
 
-Under systemd they go to the journal with fields of their own, `journalctl COLDPLATE_ALERTNAME=GpuHot`; elsewhere, and
-where the journal does not take them, they are lines like all others. There is no queue: a line is written at once.
+Under systemd they go to the journal with separate fields, `journalctl COLDPLATE_ALERTNAME=GpuHot`; elsewhere, and
+if the journal does not accept them, they are ordinary lines. There is no queue: a line is written at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is handed to a receiver: an alert, and until when it may be taken to fire. Writes no format but times."""
+"""What is passed to a receiver: an alert, and until when it may be assumed to fire. Formats nothing but times."""
 
 from __future__ import annotations
 

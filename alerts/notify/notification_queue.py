@@ -1,7 +1,7 @@
-"""What waits to be delivered to one receiver: bounded, and of each alert only the newest state.
+"""The queue of one receiver: bounded, and with only the newest state of each alert.
 
-A receiver that was away needs to know how things stand, not how they came about; so an outage of any length costs
-no more memory than there are alerts. Not safe for threads by itself: its owner holds a lock (see `delivery`).
+A receiver that was away needs to know the present state, not its history; so an outage of any length uses
+no more memory than there are alerts. Not thread-safe by itself: its owner holds a lock (see `delivery`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a receiver of notices is, to those that hand it some, and what it counts."""
+"""The interface of a receiver of notices, and its counters."""
 
 from __future__ import annotations
 

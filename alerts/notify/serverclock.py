@@ -1,11 +1,11 @@
-"""Tells times by the receiver's clock, where ours is far from it.
+"""Sends times by the receiver's clock, if ours is far from it.
 
-Alertmanager compares `endsAt` with its own clock. From a node whose clock is ten minutes behind every alert would have
-ended before it came, and one that other nodes tell, too, would be resolved for all of them each time it is sent. The
-`Date` of each answer (RFC 9110, 6.6.1) says what time it is there, to the second.
+Alertmanager compares `endsAt` with its own clock. From a node whose clock is ten minutes behind every alert would be
+expired on arrival, and one that other nodes also send would be resolved for all of them each time it is sent. The
+`Date` of each response (RFC 9110, 6.6.1) gives the time there, to the second.
 
-It is not Alertmanager that always says it: a proxy between may, and its clock may be the wrong one. So only the answers
-that deliver alerts count, and no more than an hour is believed.
+It may not come from Alertmanager itself: a proxy in between may set it, and its clock may be wrong. So only responses
+to delivered alerts count, and offsets of more than an hour are ignored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Alerts to a webhook, in the format of Alertmanager's own, so that what receives those can receive these.
+"""Alerts to a webhook, in Alertmanager's own format, so that existing consumers of it can receive them.
 
-There is no grouping: a post holds what has changed since the last. Nothing is repeated, and so a firing alert
-carries no end and never becomes too old to be told.
+There is no grouping: a post contains what has changed since the last. Nothing is repeated, so a firing alert
+has no end and is never too old to send.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """PromQL, evaluated over samples in memory with the semantics of Prometheus 3.
 
-`compile_query` reads a query once and refuses what cannot be evaluated; the `Query` it gives is then evaluated at any
-number of instants, against any source of samples. Nothing here reads a clock, keeps samples (but for `Storage`, which
-is told to) or knows of rules. Native histograms, and the functions for them, are not offered.
+`compile_query` parses a query once and rejects what cannot be evaluated; the `Query` it returns is then evaluated at
+any number of instants, over any source of samples. Nothing here reads a clock, keeps samples (except `Storage`, on
+request) or knows about rules. Native histograms, and the functions for them, are not supported.
 """
 
 from __future__ import annotations

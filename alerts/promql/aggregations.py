@@ -1,4 +1,4 @@
-"""Aggregation operators: a vector divided into groups, and each group made into one element or a few."""
+"""Aggregation operators: a vector divided into groups, and each group reduced to one element or a few."""
 
 from __future__ import annotations
 

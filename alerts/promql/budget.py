@@ -1,6 +1,6 @@
-"""What one evaluation may use of time and memory, asked for by whoever does the work.
+"""The time and memory that one evaluation may use, checked by the code that does the work.
 
-Everything that goes through elements or samples goes through `each`, and whatever keeps some says so to `hold`; both
+All iteration over elements or samples goes through `each`, and code that keeps some reports them to `hold`; both
 cost next to nothing. The limits are checked between two pieces of work and never within one: no piece may be large.
 """
 

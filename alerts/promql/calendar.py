@@ -1,7 +1,7 @@
-"""The functions of dates, for every second that 64 bits can count: Prometheus's calendar has years of twelve digits.
+"""The date functions, for every second that 64 bits can count: Prometheus's calendar has years of twelve digits.
 
 Python's ends with the year 9999. This is Go's: the proleptic Gregorian one in UTC, counted from a year so long ago that
-no count is negative, and starting over where 64 bits end.
+no count is negative, and wrapping around where 64 bits end.
 """
 
 from __future__ import annotations

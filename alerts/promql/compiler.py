@@ -1,4 +1,4 @@
-"""From the tree of a query to a plan. What is PromQL but is not evaluated here is refused by name."""
+"""Compiles the tree of a query to a plan. PromQL that is not supported here is rejected by name."""
 
 from __future__ import annotations
 

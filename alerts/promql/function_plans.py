@@ -1,4 +1,4 @@
-"""Which plan a function call is compiled to, by the shape of its arguments."""
+"""Selects the plan for a function call, by the types of its arguments."""
 
 from __future__ import annotations
 

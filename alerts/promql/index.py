@@ -1,4 +1,4 @@
-"""Finds series by their matchers: by metric name first, and with the answer remembered until a series comes or goes."""
+"""Finds series by their matchers: by metric name first, with results cached until a series comes or goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of an instant vector that look at one element at a time, and those of the vector as a whole."""
+"""Functions of an instant vector that use one element at a time, and those of the vector as a whole."""
 
 from __future__ import annotations
 

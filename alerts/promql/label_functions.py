@@ -1,6 +1,6 @@
 """`label_replace` and `label_join`: functions that change labels and leave values alone.
 
-Their texts are literals, so a bad expression or label name is known when the query is compiled.
+Their arguments are literals, so an invalid expression or label name is known when the query is compiled.
 """
 
 from __future__ import annotations

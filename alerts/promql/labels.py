@@ -1,7 +1,7 @@
 """Label sets: immutable tuples of (name, value), sorted by name, without empty values.
 
-An empty value and a missing label are the same thing in Prometheus, so the empty ones are never stored. The metric
-name is the label `__name__`. Everything here makes new tuples; nothing remembers them (see `plan.LabelSpace`).
+An empty value and a missing label are the same in Prometheus, so empty ones are never stored. The metric
+name is the label `__name__`. Everything here creates new tuples; nothing caches them (see `plan.LabelSpace`).
 """
 
 from __future__ import annotations

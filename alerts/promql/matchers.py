@@ -1,4 +1,4 @@
-"""Matchers: which series a selector takes.
+"""Matchers: which series a selector selects.
 
 Prometheus matches with RE2, always against the whole value, and a dot also matches a newline (see `alerts.regex`).
 """

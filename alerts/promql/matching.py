@@ -1,7 +1,7 @@
 """Operations between two vectors: matched one to one or many to one, and the set operators.
 
-The errors, their words and the order in which they are found are Prometheus's. In particular, a comparison that filters
-an element out does so before that element could be called a duplicate.
+The errors, their texts and the order in which they are found are those of Prometheus. In particular, a comparison that
+filters an element out does so before that element could count as a duplicate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Arithmetic as Go and Prometheus do it: no exception for what IEEE 754 has an answer to, and Kahan's summation.
+"""Arithmetic as in Go and Prometheus: no exception where IEEE 754 defines a result, and Kahan's summation.
 
-Python raises where Go returns an infinity or a NaN; each function here gives Go's answer. Those that go through many
-values in a loop are told how (`Each`), since a window may hold hundreds of thousands and somebody watches the time.
+Python raises where Go returns an infinity or a NaN; each function here returns Go's result. Those that loop over many
+values get the loop as an argument (`Each`), because a window may hold hundreds of thousands and time is limited.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows of operators such as `a + b + c`, evaluated one after the other.
 
-As plans within each other they would take a call for each operator, and Python allows 1,000 calls within each other,
-while rules that are generated have rows of any length.
+As nested plans they would need a call for each operator, and Python allows 1,000 nested calls,
+while generated rules have rows of any length.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a query is compiled to: nodes that work on label sets which are worked out once and remembered.
+"""Compiled queries: nodes that work on label sets which are computed once and cached.
 
 Within one query every label set is *canonical*: equal sets are one object. So two label sets are equal if they are the
-same object, a group is found by identity, and what a label set turns into (its group, its matching signature, itself
-without the metric's name) is a look-up. The memory is bounded: when the series change too much, it starts anew.
+same object, a group is found by identity, and derived sets (its group, its matching signature, the set
+without the metric name) are a look-up. The memory is bounded: when the series change too much, the cache is cleared.
 """
 
 from __future__ import annotations

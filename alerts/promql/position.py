@@ -1,4 +1,4 @@
-"""Where in a query's text its numbers stand, for those who change them there."""
+"""The positions of numbers in a query's text, for code that changes them there."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The two ways in which a query fails.
 
-`PromqlError` is a query that cannot be compiled: it is wrong, or it uses what this evaluator does not offer. It is
-raised when a rule file loads, so that nothing is discovered while an alert should fire. `EvaluationError` is a query
-that is well formed but meets data that it must not combine; the words are Prometheus's, so that a search finds them.
+`PromqlError` is a query that cannot be compiled: it is invalid, or it uses what this evaluator does not support. It is
+raised when a rule file is loaded, so that nothing is discovered while an alert should fire. `EvaluationError` is a
+query that is valid but meets data that it must not combine; the texts are those of Prometheus, so that a search finds
+them.
 """
 
 from __future__ import annotations

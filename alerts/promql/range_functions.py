@@ -1,8 +1,8 @@
-"""Functions of a range vector: each makes one number of the samples of a window, or nothing.
+"""Functions of a range vector: each reduces the samples of a window to one number, or nothing.
 
-`rate`, `increase` and `delta` extrapolate to the edges of the range as Prometheus 3 does: a gap at an edge that is
+`rate`, `increase` and `delta` extrapolate to the edges of the range as in Prometheus 3: a gap at an edge that is
 wider than the samples' usual distance first shrinks to half that distance, and only then may the point at which a
-counter was zero come closer still.
+counter was zero be closer still.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plans for what reads samples: instant selectors, range selectors and subqueries.
+"""Plans for reading samples: instant selectors, range selectors and subqueries.
 
 Ranges and the five-minute look-back are open on the left, as in Prometheus 3. A staleness marker ends a series for
 instant selectors and is invisible to range selectors.

@@ -1,6 +1,6 @@
-"""Prometheus's staleness marker: the one NaN that says that a series has ended.
+"""Prometheus's staleness marker: the one NaN that means that a series has ended.
 
-An ordinary NaN is a value. Only the marker's bits tell the two apart, so every test looks at the bits.
+An ordinary NaN is a value. Only the marker's bits differ, so every test checks the bits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Samples in memory, and the little that an evaluation asks of whoever keeps them.
+"""Samples in memory, and the interface that an evaluation needs.
 
-`SampleSource` is that question: the series that match, with their samples after `start` and up to `end`. `Storage`
-answers it from arrays, for tests and for whoever has no windows of his own. Times are seconds and are kept to the
+`SampleSource` is that interface: the series that match, with their samples after `start` and up to `end`. `Storage`
+implements it with arrays, for tests and for code without windows. Times are seconds and are kept to the
 millisecond, which is Prometheus's resolution, so that the edges of a range are exact. It never reads a clock and never
 expires anything by itself: `drop_before` does.
 """

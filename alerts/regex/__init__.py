@@ -1,8 +1,8 @@
-"""Regular expressions that others write: in rule files, templates and configurations.
+"""Regular expressions from users: in rule files, templates and configurations.
 
-They are RE2's, as Go's package regexp and so Prometheus read them, and are matched in time that is linear in the text:
-Python's `re` backtracks, and one pattern of six characters would stop every thread of the daemon for good. Whatever
-comes from outside is compiled by `compile_regex`; `re` is for patterns that stand in the code.
+They have RE2's syntax, as in Go's package regexp and so in Prometheus, and are matched in time linear in the text:
+Python's `re` backtracks, and one pattern of six characters could block every thread of the daemon for good. All
+external expressions are compiled by `compile_regex`; `re` is for patterns in the code.
 """
 
 from __future__ import annotations

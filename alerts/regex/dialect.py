@@ -1,6 +1,6 @@
-"""Where RE2 and Go's package regexp/syntax part ways, Go decides: what only RE2 accepts is refused.
+"""Where RE2 and Go's package regexp/syntax differ, Go decides: what only RE2 accepts is rejected.
 
-Everything here is given a pattern that RE2 has accepted already, so it only has to know where things begin and end.
+Every pattern here has already been accepted by RE2, so only the boundaries of its parts need to be known.
 The differences were found by comparing the two over generated patterns; the source for Go is its regexp/syntax, and for
 RE2 its re2/parse.cc.
 """

@@ -1,7 +1,7 @@
-"""The replacement texts of Go's regexp.Expand: `$1`, `$name`, `${name}`, `$$`.
+"""The replacement templates of Go's regexp.Expand: `$1`, `$name`, `${name}`, `$$`.
 
-A name is as long as it can be: `$1x` is the group named 1x, and empty where there is none. A `$` that begins no name is
-itself. Source: `expand` and `extract` of Go's package regexp.
+A name is as long as possible: `$1x` is the group named 1x, and empty if there is none. A `$` that starts no name is
+literal. Source: `expand` and `extract` of Go's package regexp.
 """
 
 from __future__ import annotations

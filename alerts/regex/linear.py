@@ -1,6 +1,6 @@
-"""Matching with RE2, where there is the library `google-re2`; else with `re`, as far as that is safe.
+"""Matching with RE2, if the library `google-re2` is installed; else with `re`, as far as that is safe.
 
-The only module that imports the library. It gives what two engines have in common: `Program`.
+The only module that imports the library. It defines what the two engines have in common: `Program`.
 """
 
 from __future__ import annotations

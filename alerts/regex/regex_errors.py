@@ -1,4 +1,4 @@
-"""What can go wrong with a regular expression: when it is compiled, or when it meets a text."""
+"""Errors of a regular expression: when it is compiled, or when it is applied to a text."""
 
 from __future__ import annotations
 

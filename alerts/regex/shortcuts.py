@@ -1,7 +1,7 @@
-r"""Patterns that say nothing but `is one of`, `begins with`, `ends with` or `contains`, and need no engine.
+r"""Patterns that only mean `is one of`, `starts with`, `ends with` or `contains`, and need no engine.
 
-Most that people write are of this kind (`PIX|PXB`, `.*coldplate.*`), and looking a text up in a set takes a tenth of
-the time that an engine takes to begin. A dot matches every character here, also a line break, as in matchers.
+Most patterns that people write are of this kind (`PIX|PXB`, `.*coldplate.*`), and a look-up in a set takes a tenth of
+the time that an engine takes to start. A dot matches every character here, including a line break, as in matchers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A part of RE2's dialect on top of `re`, for platforms that the library is not built for.
+"""A part of RE2's dialect on top of `re`, for platforms without the library.
 
-`re` backtracks, so only what it can match in about linear time is taken, and whatever it would read in another way is
-translated or refused: literals, classes, alternatives, groups that are not repeated, and repeated single characters.
-How many ways there are to try is counted beforehand: each alternative and each bounded repetition multiplies them, and
-each unbounded repetition multiplies them by the length of the text.
+`re` backtracks, so only what it can match in about linear time is accepted, and whatever it would interpret differently
+is translated or rejected: literals, classes, alternatives, groups that are not repeated, and repeated single
+characters. The number of ways to try is computed beforehand: each alternative and each bounded repetition multiplies
+it, and each unbounded repetition multiplies it by the length of the text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The Go templates of labels and annotations, as Prometheus has them.
+"""The Go templates of labels and annotations, as in Prometheus.
 
-A template is compiled when its file is read. What Prometheus refuses then is refused, by name and place; what it finds
-out only when an alert fires is told as unwise, and prints Prometheus's own error then. What is kept is the text: few of
+A template is compiled when its file is loaded. What Prometheus rejects then is rejected, by name and place; what it
+notices only when an alert fires is a warning, and then yields Prometheus's own error. Only the text is kept: few of
 thousands of alerts fire at a time, and a tree takes ten times the memory (see `alerts.template.bodies`).
 """
 

@@ -1,4 +1,4 @@
-"""Go's comparisons, which tell types apart: a float is compared with a float alone."""
+"""Go's comparisons, which distinguish types: a float compares only with a float."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a template may ask by `query`, worked out when it is read: the windows keep what some rule is known to read.
+"""What a template may read by `query`, determined when it is loaded: the windows keep what rules are known to read.
 
-The template is followed through all its branches, with what is only known at an evaluation standing as a placeholder:
-`printf "a{instance=%q}" $labels.instance | query` asks for `a{instance="<placeholder>"}`. A placeholder is a word to
-PromQL, or a number, so that such a question can be compiled as any other.
+The template is followed through all its branches, with placeholders for what is known only at an evaluation:
+`printf "a{instance=%q}" $labels.instance | query` reads `a{instance="<placeholder>"}`. A placeholder is a word to
+PromQL, or a number, so that such a query can be compiled like any other.
 """
 
 from __future__ import annotations

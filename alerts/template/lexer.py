@@ -1,4 +1,4 @@
-"""Cuts a template into text and actions, and an action into tokens, as Go's text/template does."""
+"""Splits a template into text and actions, and an action into tokens, as Go's text/template does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `toTime` and `toDuration` make, with those methods of Go's that need no place on earth and no zone."""
+"""The results of `toTime` and `toDuration`, with those methods of Go's that need no time zone."""
 
 from __future__ import annotations
 

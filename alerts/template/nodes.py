@@ -1,4 +1,4 @@
-"""The tree of a parsed template, and how Go writes its nodes down again in error messages."""
+"""The tree of a parsed template, and how Go prints its nodes in error messages."""
 
 from __future__ import annotations
 

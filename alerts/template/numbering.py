@@ -1,4 +1,4 @@
-"""Numbers as Go's strconv reads them, and the constants of templates."""
+"""Numbers as Go's strconv parses them, and the constants of templates."""
 
 from __future__ import annotations
 

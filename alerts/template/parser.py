@@ -1,4 +1,4 @@
-"""Parses a template. What Go's text/template parses is parsed, and nothing else."""
+"""Parses a template, accepting exactly what Go's text/template accepts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Texts in Go's quotes: written by `%q` and in errors, and read in templates.
+"""Strings in Go's quotes: written by `%q` and in errors, and read in templates.
 
-A Go text is bytes. Those that are no UTF-8 are kept as Python keeps them in file names: half a surrogate pair each.
+A Go string is bytes. Those that are not UTF-8 are kept as Python keeps them in file names: as surrogate escapes.
 """
 
 from __future__ import annotations

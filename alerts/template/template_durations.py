@@ -1,4 +1,4 @@
-"""Durations as templates read them, with Prometheus's words where they are none."""
+"""Durations as templates parse them, with Prometheus's errors for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a template: when it is read, or when it is rendered."""
+"""Errors of a template: when it is loaded, or when it is rendered."""
 
 from __future__ import annotations
 

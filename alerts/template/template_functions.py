@@ -1,7 +1,7 @@
 """The functions of templates: Prometheus's, and Go's own.
 
-Each says what it takes, by Go's names of the types, since Go checks that before it calls. `query` and the others that
-need what is around the template are called by the renderer.
+Each declares its argument types, by Go's names, because Go checks them before it calls. `query` and the others that
+need the context of the template are called by the renderer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How large a template may be. What one rendering may do is in the budget of its evaluation (see `alerts.limits`)."""
+"""Limits on the size of a template. The budget of its evaluation limits one rendering (see `alerts.limits`)."""
 
 LONGEST_TEMPLATE = 65_536
 """Characters."""

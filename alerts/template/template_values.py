@@ -1,6 +1,6 @@
-"""The values that templates work with, and their names in Go.
+"""The values that templates work with, and their type names in Go.
 
-A closed set: nothing, truths, whole numbers and floats (and complex ones), texts, maps of texts, what `args` makes,
+A closed set: nil, booleans, integers and floats (and complex ones), strings, maps of strings, the result of `args`,
 query results, samples, the alert, and times.
 """
 

@@ -1,4 +1,4 @@
-"""Mistakes in a template that Prometheus finds out only when an alert fires, and loads until then: told before."""
+"""Mistakes in a template that Prometheus notices only when an alert fires: reported when it is loaded."""
 
 from __future__ import annotations
 

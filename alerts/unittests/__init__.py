@@ -1,1 +1,1 @@
-"""Unit tests of rules, in promtool's format and with promtool's verdicts."""
+"""Unit tests of rules, in promtool's format and with promtool's results."""

@@ -1,4 +1,4 @@
-"""Says how what was expected differs from what came, for people."""
+"""Describes how expected and actual results differ, for people."""
 
 from __future__ import annotations
 

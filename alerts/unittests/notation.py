@@ -1,8 +1,8 @@
 """The notation of series in unit tests: `m{gpu="0"}` and `1+2x3 _x2 stale`.
 
-promtool's grammar, with its corners: `axn` gives n + 1 samples, `_xn` gives n gaps, `a+bxn` adds up step by step
-(so its rounding errors add up too), and `NaNx3` is refused, because promtool reads one word there. Native
-histograms (`{{...}}`) are refused.
+promtool's grammar, with its corner cases: `axn` gives n + 1 samples, `_xn` gives n gaps, `a+bxn` adds step by step
+(so its rounding errors add up too), and `NaNx3` is rejected, because promtool reads one word there. Native
+histograms (`{{...}}`) are rejected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs unit tests of rules as promtool does: evaluates every group from time 0 on in steps of the evaluation
-interval, compares the alerts that fire at the times that cases name, and asks the queries at the end.
+interval, compares the alerts that fire at the times of the cases, and evaluates the queries at the end.
 
-What a query sees ends with the last step: samples after it are not there, in promtool neither.
+A query sees samples only up to the last step, as in promtool.
 """
 
 from __future__ import annotations

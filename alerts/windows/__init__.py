@@ -1,4 +1,4 @@
-"""The recent past of those series that some rule reads, and of no other."""
+"""The recent past of the series that rules read, and of no others."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The windows as a file, so that rules see after a restart what they saw before it, with a gap as long as it took.
 
-A line with the form and a checksum, a line of JSON that names the series, and then times and values of each as
+A line with the format and a checksum, a line of JSON that names the series, and then times and values of each as
 doubles of this machine.
 """
 

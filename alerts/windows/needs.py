@@ -1,7 +1,7 @@
 """What the rules read: which series, and for how long their samples are needed.
 
-Worked out from the selectors of the compiled queries, once when rules are loaded. A recording rule's result counts
-only where another rule reads it.
+Derived from the selectors of the compiled queries, once when rules are loaded. A recording rule's result counts
+only if another rule reads it.
 """
 
 from __future__ import annotations

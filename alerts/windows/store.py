@@ -1,9 +1,9 @@
-"""Keeps the samples of those series that some rule reads, for as long as it reads them, within a fixed memory.
+"""Keeps the samples of the series that rules read, for as long as they read them, within a fixed memory.
 
 A snapshot is to this store what a scrape is to Prometheus: each of its readings becomes a sample at the time of the
-round, and a series that is no longer there ends at once. Target labels are added as a scrape would add them, so that
-rules see on the node what they see on the server. What does not fit is left out and counted, never what is there
-already: the memory that a series will need is set aside when it comes.
+round, and a series that is no longer present ends at once. Target labels are added as a scrape would add them, so that
+rules see on the node what they see on the server. New series that do not fit are dropped and counted, never existing
+ones: the memory that a series will need is reserved when it first appears.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The endpoints, one file each: a file that is put here is found. Each has a constant ENDPOINT."""
+"""The endpoints, one file each: a file in this folder is found. Each has a constant ENDPOINT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/api/v1/alerts`: the alerts that are pending or firing, as Prometheus's own API tells them."""
+"""`/api/v1/alerts`: pending and firing alerts, as in Prometheus's own API."""
 
 from __future__ import annotations
 

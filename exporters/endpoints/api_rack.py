@@ -1,4 +1,4 @@
-"""`/api/v1/rack`: what the agents of the rack's other nodes ask for."""
+"""`/api/v1/rack`: for the agents of the rack's other nodes."""
 
 from __future__ import annotations
 

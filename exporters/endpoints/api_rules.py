@@ -1,4 +1,4 @@
-"""`/api/v1/rules`: the rules and how they are doing, as Prometheus's own API tells them."""
+"""`/api/v1/rules`: rules and the result of their last evaluation, as in Prometheus's own API."""
 
 from __future__ import annotations
 

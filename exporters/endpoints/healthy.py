@@ -1,4 +1,4 @@
-"""`/-/healthy`: whether the process does its work."""
+"""`/-/healthy`: whether the process works."""
 
 from __future__ import annotations
 

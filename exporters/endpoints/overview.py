@@ -1,4 +1,4 @@
-"""`/`: the node for a person with a browser."""
+"""`/`: the overview of the node for a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/-/reload`: has the configuration read anew."""
+"""`/-/reload`: reloads the configuration."""
 
 from __future__ import annotations
 

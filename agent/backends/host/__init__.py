@@ -1,12 +1,12 @@
-"""The host's own figures: processors, memory, disks, network, pressure.
+"""The host's own metrics: processors, memory, disks, network, pressure.
 
-A GPU that waits is often starved by its host, so the rules need these beside the GPUs' figures. This
-is no replacement for node_exporter: only physical disks and interfaces and local filesystems are
-shown, and nothing that grows with the number of containers, partitions or virtual interfaces.
-Network and cluster filesystems are left out, because asking one whose server is away blocks; a local disk may
-block as well, and then costs its own filesystem.
+A GPU that waits is often starved by its host, so the rules need these beside the GPUs' metrics. This
+does not replace node_exporter: it covers only physical disks and interfaces and local filesystems, and
+nothing that grows with the number of containers, partitions or virtual interfaces.
+Network and cluster filesystems are excluded, because querying one whose server is gone blocks; a local disk may
+block as well, and then affects only its own filesystem.
 
-Each group of figures is read apart, so that one file that is unreadable or hangs costs its own rows only.
+Each group of figures is read separately, so that one file that is unreadable or hangs affects only its own rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one group of figures gave, and why it may have given nothing."""
+"""The result of reading one group of figures, and why it may be empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of disks, filesystems and network interfaces: of hardware alone."""
+"""Figures of physical disks, filesystems and network interfaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of the kernel itself: processor time, load, pressure, memory, and which kernel it is."""
+"""Figures of the kernel: processor time, load, pressure, memory, and the kernel release."""
 
 from __future__ import annotations
 

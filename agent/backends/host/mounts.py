@@ -1,6 +1,6 @@
-"""Which filesystems lie on block devices.
+"""Which filesystems are on block devices.
 
-psutil reads the list of mounts in C with the interpreter's lock held: a mount that hangs there would stop every thread
+psutil reads the list of mounts in C with the interpreter's lock held: a mount that hangs there would block every thread
 of the agent. So it is read here.
 """
 

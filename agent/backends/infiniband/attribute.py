@@ -1,6 +1,6 @@
 """One sysfs file of a port: read through a descriptor that stays open, or opened for each read.
 
-A read through an open descriptor costs a tenth of opening (sysfs makes the content anew for a read at offset 0).
+A read through an open descriptor costs a tenth of opening (sysfs regenerates the content for a read at offset 0).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The ports that this node has or had, and what each of them offers.
+"""The ports that this node has or had, and the files of each.
 
-A port of hardware that was once seen stays known, so that its absence is told. Virtual functions and software devices
-are forgotten when they go: they come and go with the containers that use them.
+A hardware port that was once seen stays known, so that its absence is reported. Virtual functions and software devices
+are forgotten when they disappear: they come and go with the containers that use them.
 """
 
 from __future__ import annotations

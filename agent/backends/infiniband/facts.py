@@ -1,6 +1,6 @@
 """The facts of ports and adapters, which are labels of one row.
 
-They say what a port is and not what it does, so one that was told once stays while its file hangs.
+They describe a port, not its activity, so a known fact stays while its file hangs.
 """
 
 from __future__ import annotations

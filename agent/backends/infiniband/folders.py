@@ -1,4 +1,4 @@
-"""Which devices, ports and files there are: directories are listed here, and no file is read."""
+"""Lists devices, ports and files: reads directories, but no files."""
 
 from __future__ import annotations
 

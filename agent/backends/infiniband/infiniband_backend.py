@@ -1,7 +1,7 @@
 """The InfiniBand backend: one read of a lane over all ports.
 
-All reads are a relay's, one leg for each adapter: a file that hangs costs itself, and an adapter whose firmware does
-not answer costs its own ports. What hangs is a gap with the reason `timeout`, never the value that was read before.
+All reads go through a relay, one leg for each adapter: a file that hangs affects only itself, and an adapter whose
+firmware does not answer only its own ports. A file that hangs is a gap with the reason `timeout`, never a stale value.
 """
 
 from __future__ import annotations

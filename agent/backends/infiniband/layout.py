@@ -1,8 +1,8 @@
-"""Which files are read in which lane, which of them are shown at all, and which stay open.
+"""Which files are read in which lane, which of them are exposed, and which stay open.
 
-What a driver offers is bounded here: a page of a hundred thousand counters would cost a node more than it tells. The
-fast rows of all ports come first, then the other rows of the catalogue, then counters that the driver alone knows.
-Descriptors are shared out in the same order.
+The number of exposed files is limited: a page of a hundred thousand counters would cost a node more than it is worth.
+The fast rows of all ports come first, then the other rows of the catalogue, then counters that only the driver knows.
+Descriptors are assigned in the same order.
 """
 
 from __future__ import annotations

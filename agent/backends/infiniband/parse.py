@@ -1,6 +1,6 @@
 """From the bytes of a sysfs file to a number, or to the reason why there is none.
 
-Pure functions. They refuse what they do not fully understand: half a number is no number.
+Pure functions. They reject what they do not fully understand: half a number is not a number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One port, and which of its sysfs files feeds which row.
 
-A file that no row of the catalogue knows gets a row of its own. Files stay known while their device is gone, so that
-its absence is told and its return needs no search.
+A file without a row in the catalogue gets its own row. Files stay known while their device is gone, so that
+its absence is reported and its return needs no search.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who uses the GPUs: jobs of Slurm, Kubernetes, Ray and others, found without a prolog or a plugin of theirs."""
+"""Which jobs use the GPUs: Slurm, Kubernetes, Ray and others, without a prolog or plugin."""
 
 from __future__ import annotations
 

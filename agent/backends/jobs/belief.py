@@ -1,4 +1,4 @@
-"""Whose word counts: the cgroup's, which the kernel keeps, before the environment's, which the user writes. Pure."""
+"""Which information is trusted: the cgroup, kept by the kernel, before the environment, written by users. Pure."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Whose a process is, by the shape of its cgroup path. Pure: text in, `CgroupOwner` out, and no text makes it raise.
+"""The owner of a process, by the form of its cgroup path. Pure: text in, `CgroupOwner` out, and no text makes it raise.
 
-The shapes of schedulers are in their files; here are those of container engines and of systemd. A shape that is not
-known is a login session, and said.
+The forms of schedulers are in their files; here are those of container engines and of systemd. A path of unknown form
+is a login session, and is logged.
 
-A cgroup says whose a process is because only root moves processes about. But systemd gives every user a part of the
-tree below which he makes cgroups of any name (user@.service has Delegate=; pam_cgfs(8) does the same for version 1),
-and services may be given theirs. So a scheduler's shape counts only if nothing stands above it but slices that are no
-user's, pods and containers. A container's shape counts elsewhere, too, where engines run that are not root's; but the
-id says whose part of the tree it is, so that no user's container is taken for another's.
+A cgroup shows the owner of a process because only root moves processes. But systemd gives every user a part of the tree
+in which they can create cgroups of any name (user@.service has Delegate=; pam_cgfs(8) does the same for version 1), and
+services may get one as well. So a scheduler's form counts only if all its ancestors are slices that belong to no user,
+pods and containers. A container's form also counts elsewhere, where engines run that are not root's; but the id
+includes the owner of that part of the tree, so that a user's container is never mistaken for another's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finding a GPU, or one of its MIG instances, by the many names that others have for it."""
+"""Finds a GPU, or one of its MIG instances, by the various names that other programs use."""
 
 from __future__ import annotations
 

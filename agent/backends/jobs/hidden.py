@@ -1,6 +1,6 @@
-"""The environments of processes: read where the agent may, else asked for at the broker.
+"""The environments of processes: read directly if allowed, else requested from the broker.
 
-A broker that is absent, hangs or fails is left alone for a while: one question that comes to nothing must not be
+A broker that is absent, hangs or fails is not asked again for a while: a failed request must not be
 followed by one for each process of the node.
 """
 

@@ -1,8 +1,8 @@
-"""Who holds what: joins what processes, the kubelet and mapping files say about each GPU. Pure.
+"""Which job holds which GPU: joins the information from processes, the kubelet and mapping files. Pure.
 
-A process that a scheduler started is the surest sign. A device without one is its pod's, or else the job's that
-a prolog wrote down; where a process of no scheduler computes on such a device, it is taken for theirs. What a
-pod or a file says is not added to a scheduler's own process: the pod in which a Slurm daemon runs has every GPU.
+A process started by a scheduler is the most reliable. A device without one belongs to its pod, or else to the job that
+a prolog recorded; a process without a scheduler on such a device is counted as theirs. Information from a
+pod or a file is not added to a scheduler's own process: the pod in which a Slurm daemon runs has every GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a job is, whoever scheduled it."""
+"""A job, independent of its scheduler."""
 
 from __future__ import annotations
 

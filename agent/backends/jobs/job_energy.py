@@ -1,7 +1,7 @@
-"""The energy of each job: the growth of its GPUs' energy counters while it has them to itself.
+"""The energy of each job: the growth of its GPUs' energy counters while it holds them alone.
 
-The energy of a GPU that several jobs share belongs to none of them, and what a GPU used before the job was seen
-on it is not the job's either: the sum is never too high.
+The energy of a GPU shared by several jobs is attributed to none of them, nor is what a GPU used before the job was seen
+on it: the sum is never too high.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading the small files from which jobs are learned."""
+"""Reads the small files that describe jobs."""
 
 from __future__ import annotations
 

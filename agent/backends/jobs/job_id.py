@@ -1,4 +1,4 @@
-"""One id for all processes of a job whose cgroup does not hold the whole of it. Pure.
+"""One id for all processes of a job whose cgroup does not contain the complete id. Pure.
 
 HTCondor's and LSF's cgroups leave a part of the id to the environment, which may be hidden for some of the processes.
 """

@@ -1,9 +1,9 @@
 """The jobs backend: from the processes that the driver shows on each GPU to the jobs that hold the GPUs.
 
-Everything that may be missing costs only what it would have told: a process whose environment is hidden is
-known by its cgroup, a pod without a name by its uid. Which of the ways is barred is shown as coldplate_backend_up of
-`jobs_procfs`, `jobs_environ`, `jobs_kubelet` and `jobs_mapping`. What only a permission keeps away is a gap of
-coldplate_job_info, whose labels are empty for it, and is said once in the log.
+Missing information only removes its own part: a process whose environment is hidden is
+known by its cgroup, a pod without a name by its uid. coldplate_backend_up of
+`jobs_procfs`, `jobs_environ`, `jobs_kubelet` and `jobs_mapping` shows which sources are unavailable. A read denied for
+lack of a permission is a gap of coldplate_job_info, whose labels are then empty, and is logged once.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Asks the kubelet which pods hold which devices (pod-resources API v1, over its Unix socket).
 
-The directory of that socket is open to root alone; where it is closed, the socket that coldplate-kubelet.socket
-offers to the agent is asked.
+Only root may open the directory of that socket; if access is denied, the socket that coldplate-kubelet.socket
+provides for the agent is used.
 
-grpcio is an extra: it is imported when the socket is there for the first time, so that a node without
-Kubernetes does not pay the 16 MiB that it takes.
+grpcio is an extra: it is imported when the socket first appears, so that a node without
+Kubernetes does not pay its 16 MiB.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Files that a scheduler's prolog wrote to say which job has which GPU.
+"""Files in which a scheduler's prolog recorded which job has which GPU.
 
 dcgm-exporter's --hpc-job-mapping-dir: a file named by a GPU's index, a job id on each line. The /run/gpustat
 of jobstats (Princeton): a file named by index, GPU UUID or MIG UUID, with job id and user number. One reader
-serves both. An epilog that did not run leaves a file behind: what processes and the kubelet say goes first.
+handles both. An epilog that did not run leaves a stale file: processes and the kubelet take precedence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The minor numbers of the GPUs' device files (/dev/nvidia3), by which others call them.
+"""The minor numbers of the GPUs' device files (/dev/nvidia3), which other programs use as names.
 
-The kernel module tells them in /proc/driver/nvidia/gpus/BUS/information, beside the UUID. They need not be the indices
-of NVML, which follow the PCI bus.
+The kernel module lists them in /proc/driver/nvidia/gpus/BUS/information, beside the UUID. They may differ from the
+indices of NVML, which follow the PCI bus.
 """
 
 from __future__ import annotations

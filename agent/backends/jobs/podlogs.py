@@ -1,10 +1,10 @@
-"""Names of pods by their uids, from the directories that the kubelet makes for their logs.
+"""Names of pods by their uids, from the directories that the kubelet creates for their logs.
 
-/var/log/pods/NAMESPACE_NAME_UID is made before a pod's first container, and goes some time after the pod: a uid is
-never given again, so an old one misleads nobody. Neither a namespace nor a pod's name may hold "_". A static pod's uid
-is the MD5 of its manifest, 32 hexadecimal digits, in its cgroup and here. (kubernetes, pkg/kubelet:
-BuildPodLogsDirectory in kuberuntime/helpers.go, applyDefaults in config/common.go.) Newer kubelets make the directory
-for root alone (setupDataDirs in kubelet.go: 0750), older ones let everybody list it.
+/var/log/pods/NAMESPACE_NAME_UID is created before a pod's first container, and removed some time after the pod: a uid
+is never reused, so a stale one does no harm. Neither a namespace nor a pod name may contain "_". A static pod's uid is
+the MD5 of its manifest, 32 hexadecimal digits, in its cgroup and here. (kubernetes, pkg/kubelet: BuildPodLogsDirectory
+in kuberuntime/helpers.go, applyDefaults in config/common.go.) Newer kubelets create the directory for root only
+(setupDataDirs in kubelet.go: 0750), older ones let anyone list it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What stands in the way of attribution: counted each time, and said in the log the first time only."""
+"""Problems in attribution: each is counted, and logged only the first time."""
 
 from __future__ import annotations
 

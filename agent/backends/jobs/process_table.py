@@ -1,7 +1,7 @@
-"""The GPUs' processes, read from procfs: each is looked into once, and after that only known again.
+"""The GPUs' processes, read from procfs: each is examined once, and afterwards only recognised.
 
-A process is told from a later one with the same id by its start time, so the steady state is one read of
-/proc/PID/stat for each. Nothing here goes through all of /proc.
+A process is distinguished from a later one with the same id by its start time, so the steady state is one read of
+/proc/PID/stat for each. Nothing here lists all of /proc.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is used of /proc/PID/stat, /proc/PID/status and /proc/stat. Pure: bytes in, numbers out, or ValueError."""
+"""Parses /proc/PID/stat, /proc/PID/status and /proc/stat. Pure: bytes in, numbers out, or ValueError."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Protocol buffers' wire format, as far as reading one small message needs it, with bounds on everything.
+"""Reads the wire format of protocol buffers, as far as one small message needs it, with bounds on everything.
 
-Generated code would bring the protobuf library for three strings and a list. Field numbers that are not asked
-for are skipped, as the format demands of readers older than the writer.
+Generated code would need the protobuf library for three strings and a list. Unknown field numbers
+are skipped, as the format requires of readers older than the writer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the kubelet said last, for a while after it stopped to answer.
+"""The kubelet's last answer, kept for a while after it stops answering.
 
-A pod that holds a GPU without a process is known by the kubelet's word alone. The pods outlive its restart, which takes
-seconds, or minutes where it is upgraded; without its word their GPUs would look free meanwhile. For a moment after its
-start it answers and knows of no pods: it lists those that the API server has told it, and does not wait for them
+Only the kubelet knows a pod that holds a GPU without a process. The pods survive its restart, which takes
+seconds, or minutes during an upgrade; without its answer their GPUs would look free meanwhile. For a moment after its
+start it answers without pods: it lists those received from the API server, and does not wait for them
 (List in pkg/kubelet/apis/podresources/server_v1.go).
 """
 

@@ -1,4 +1,4 @@
-"""What a scheduler is to the attribution of jobs: how its jobs are known, and which facts they bring."""
+"""A scheduler, for job attribution: how its jobs are recognised, and which facts they have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The series of the jobs backend: each is made once, and forgotten with its job."""
+"""The series of the jobs backend: each is created once, and dropped with its job."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Which of the pods that the kubelet lists with one device has it now. Pure.
+"""Which of the pods that the kubelet lists with the same device holds it now. Pure.
 
 A kubelet lists a pod that has ended until it is deleted, and may have given its device to the next one meanwhile (its
 device manager takes devices back from pods that ended; kubernetes/kubernetes issue 119423). A device of a device plugin
-belongs to one pod at a time: of several with the same, the last that was given it has it. Claims of dynamic resource
-allocation may be shared, and are left as they are.
+belongs to one pod at a time: of several with the same, the last that received it holds it. Claims of dynamic resource
+allocation may be shared, and are left unchanged.
 """
 
 from __future__ import annotations

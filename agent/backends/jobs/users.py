@@ -1,7 +1,7 @@
-"""Names of users, asked once for each.
+"""Names of users, looked up once for each.
 
-A lookup may go to a directory server and never return, so a thread of its own asks; it is waited for briefly, that
-a job need not be shown under its user's number first.
+A lookup may query a directory server and never return, so it runs in a separate thread; it is waited for briefly, so
+that a job is rarely shown with its user's number first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ways to learn of jobs that may be barred: said once when one is found so, and once when it is open again."""
+"""Sources of job information that may be unavailable: each failure is logged once, and each recovery once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The NVML functions that the catalogue's `Call` bindings name: how each is called and what it answers.
+"""The NVML functions that the catalogue's `Call` bindings name: how to call each and what it returns.
 
 One device call may serve several rows (both utilizations, all parts of the memory); it is made once.
-What a row must be scaled by to be in base units is said here for calls, as in the binding for fields.
+Scale factors to base units are given here for calls, as in the binding for fields.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Answers that are a code or a mask rather than a number: which readings each one stands for.
+"""Answers that are a code or a mask rather than a number: which readings each one represents.
 
-A one-hot row has a series for each name, 1 for the name in force. A code that this version does not
-know is no value: it becomes a gap, and is never squeezed into a known name.
+A one-hot row has a series for each name, 1 for the current one. A code that this version does not
+know is not a value: it becomes a gap, and is never mapped to a known name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Who of the GPUs that the driver counts has said who it is, and the asking of those that have not.
+"""Which of the GPUs that the driver counts have identified themselves, and retries for the others.
 
-A GPU that hangs or is lost while the library is opened may be well a minute later. It is asked again for
+A GPU that hangs or is lost while the library is opened may recover a minute later. It is retried for
 as long as the source is open: at most one call is in flight for each, and after an error there is a pause.
 """
 

@@ -1,6 +1,6 @@
-"""Calls into the library that may never return: each in a thread of its own, and never two of one name at a time.
+"""Calls into the library that may never return: each in its own thread, and never two with the same name at a time.
 
-A thread that hangs in the driver cannot be ended. It is kept, and nobody is sent after it, until it comes back.
+A thread that hangs in the driver cannot be killed. It is kept, and no other is started for it, until it returns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """XID errors as the driver reports them: one NVML event set over all GPUs, waited on by one thread.
 
-The wait costs the device nothing. It may end at once and for ever with an error when a GPU falls off
-the bus, so after an error this waits out its time and builds the set anew without that GPU. XIDs from
+The wait costs the device nothing. It may fail at once and permanently when a GPU falls off
+the bus, so after an error this waits out its time and creates a new set without that GPU. XIDs from
 before the registration are lost here; the kernel log has them.
 """
 

@@ -1,4 +1,4 @@
-"""The GPU's place in the NVLink fabric: its state of registration, and the domain that it belongs to."""
+"""The GPU's place in the NVLink fabric: the state of its registration, and its domain."""
 
 from __future__ import annotations
 

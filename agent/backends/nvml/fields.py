@@ -1,7 +1,7 @@
-"""One lane's NVML fields of one GPU: a single driver call through one array made once.
+"""One lane's NVML fields of one GPU: a single driver call through one preallocated array.
 
-The call succeeds although single fields failed, so each field's own return code decides: a field that
-fails costs itself, unless its code says that the GPU or the driver is gone.
+The call succeeds even if single fields failed, so each field's own return code decides: a field that
+fails affects only itself, unless its code says that the GPU or the driver is gone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who a GPU is: asked once when the source is opened, and kept when the GPU itself is gone."""
+"""The identity of a GPU: read once when the source is opened, and kept when the GPU itself is gone."""
 
 from __future__ import annotations
 

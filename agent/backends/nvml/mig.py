@@ -1,6 +1,6 @@
-"""The MIG instances of one GPU: which there are (cold lane), and their memory (slow lane).
+"""The MIG instances of one GPU: their list (cold lane), and their memory (slow lane).
 
-Instances come and go while the library is open, so they are listed anew in each cold sample, and in
+Instances come and go while the library is open, so they are listed in each cold sample, and in
 the next slow one after an instance failed to answer. A GPU without MIG costs no call here.
 """
 

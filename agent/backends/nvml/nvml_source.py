@@ -1,6 +1,6 @@
 """NVIDIA GPUs through NVML, as a device source for the device worker.
 
-The library is loaded by `open`, in the worker and nowhere else: it may hang for ever or crash. It is
+Only `open` loads the library, only in the worker: it may hang forever or crash. It is
 opened once and stays open: opening takes seconds per node when the driver's persistence mode is off.
 """
 

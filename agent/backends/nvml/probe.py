@@ -1,8 +1,8 @@
-"""Finds out, once per GPU and opening, what the device and its driver support, and makes the plan to read it.
+"""Finds out, once per GPU and opening, what the device and its driver support, and plans its reads.
 
 Unsupported and denied values leave the plan and become gaps that are made here and shown in every
-sample of their lane. What failed in a way that may pass stays in the plan. A GPU is probed by its own
-thread, in its first read: one that hangs in it keeps no other GPU waiting.
+sample of their lane. Values that failed temporarily stay in the plan. A GPU is probed by its own
+thread, in its first read: one that hangs in it does not delay other GPUs.
 """
 
 from __future__ import annotations

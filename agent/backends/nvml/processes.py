@@ -1,7 +1,7 @@
-"""The processes that compute on one GPU (slow lane): who they belong to is found out elsewhere, from procfs.
+"""The processes that use one GPU (slow lane); their jobs are determined elsewhere, from procfs.
 
-The call is among the dearer ones (milliseconds on some drivers), and one that the driver refuses for good
-is not made again. On a GPU with MIG the driver tells each process's instance, to privileged callers only.
+The call is among the more expensive ones (milliseconds on some drivers), and one that the driver refuses permanently
+is not repeated. On a GPU with MIG the driver reports each process's instance, to privileged callers only.
 """
 
 from __future__ import annotations

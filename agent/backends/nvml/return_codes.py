@@ -1,4 +1,4 @@
-"""What NVML's return codes mean to the agent: which cost one call, which a GPU, and which the whole source.
+"""What NVML's return codes mean to the agent: which affect one call, which a GPU, and which the whole source.
 
 Nothing here calls the library, and nothing swallows a code: each becomes a gap, a DeviceError or a
 SourceError. The numbers are NVML's own (`nvmlReturn_t`, nvidia-ml-py 13).

@@ -1,7 +1,7 @@
-"""Walks the catalogue and says what there is to read on a GPU, before any device is asked.
+"""Walks the catalogue and lists what to read on a GPU, before any device is asked.
 
 A want is one value of one row, with its alternatives in order of preference. Nothing here knows how a
-call is made or whether the device at hand supports it: that is found out by `probe`.
+call is made or whether the device at hand supports it: `probe` finds that out.
 """
 
 from __future__ import annotations

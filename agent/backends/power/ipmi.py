@@ -1,8 +1,8 @@
 """Node power from the management controller, in-band: IPMI with the DCMI extension.
 
-The kernel's IPMI device is read where the agent may open it. Whoever may write to that device may also switch the
-node off, so the unit as shipped gives it to the broker alone (see `agent.broker`), which then is asked instead.
-Nothing but Get Power Reading is ever sent, and no program is run.
+The kernel's IPMI device is read directly if the agent may open it. Write access to that device also allows switching
+the node off, so the shipped unit gives it only to the broker (see `agent.broker`), which is then asked instead. Nothing
+but Get Power Reading is ever sent, and no program is run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a source of node power is, and how often it is asked.
+"""A source of node power, and how often it is read.
 
-The backend is read once for each fast tick, ten times a second if so configured. A baseboard
-management controller renews its reading every 4 to 8 s and may take seconds to answer, or for ever: it is asked
+The backend is read once for each fast tick, up to ten times a second. A baseboard
+management controller updates its reading every 4 to 8 s and may take seconds to answer, or forever: it is read
 every 5 s, in a thread that the tick waits for no longer than the source's grace. Until the next answer the
-last value is shown again: it is as old as what the controller itself would say. An answer that is an
-error takes the value away at once, and so does no answer at all after the source's patience.
+last value is exposed again: it is as old as what the controller itself would return. An
+error removes the value at once, and so does no answer at all within the source's patience.
 """
 
 from __future__ import annotations

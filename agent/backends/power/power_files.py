@@ -1,4 +1,4 @@
-"""Reading one number or word from sysfs, with the reason when there is none."""
+"""Reads one number or word from sysfs, with the reason if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may not be read for want of a permission: said once, and once when it may be read again."""
+"""Reads that lack a permission: logged once, and once when they are allowed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scenario is going to do, in words: whoever watches a demonstration has to know when to look, and where."""
+"""The faults of a scenario to come, in words: viewers of a demonstration must know when and where to look."""
 
 from __future__ import annotations
 

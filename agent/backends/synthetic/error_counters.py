@@ -1,4 +1,4 @@
-"""The error counters and fault flags of one GPU and its links, as the scenario's faults drive them."""
+"""The error counters and fault flags of one GPU and its links, as driven by the scenario's faults."""
 
 from __future__ import annotations
 

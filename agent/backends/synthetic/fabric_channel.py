@@ -1,7 +1,7 @@
-"""The channel of what is no GPU: InfiniBand ports, the node's power, and the jobs.
+"""The channel of everything except GPUs: InfiniBand ports, the node's power, and the jobs.
 
-It has tracks of its own and shares none with the GPUs' channels, so that no lock is needed and a GPU
-whose read hangs does not stop the ports.
+It has its own tracks and shares none with the GPUs' channels, so that no lock is needed and a GPU
+whose read hangs does not block the ports.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The faults that change only what is read: lost and silent GPUs, spoilt values, error counters.
+"""The faults that change only what is read: lost and silent GPUs, corrupted values, error counters.
 
-The plausibility filter, the deadlines and the isolation of failures live in the frame around a source;
-what is made here is deliberately raw, so that they have something to do.
+The plausibility filter, the deadlines and the isolation of failures belong to the frame around a source;
+the values here are deliberately raw, so that these have something to do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a GPU does, as a repeating cycle of constant levels whose integrals are known in closed form.
+"""The activity of a GPU, as a repeating cycle of constant levels whose integrals are known in closed form.
 
-That is the heart of the design: a day of training is one cycle and a number of turns, so that any moment
-can be asked for directly, at the price of a few multiplications. Nothing has to be stepped through.
+This is the core of the design: a day of training is one cycle and a number of repetitions, so that any moment
+can be computed directly, at the price of a few multiplications. No simulation steps are needed.
 """
 
 from __future__ import annotations

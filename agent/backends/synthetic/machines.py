@@ -1,7 +1,7 @@
 """The machines that a scenario can be played on, as data: one entry is one machine.
 
-The numbers are typical of the product, not a specification of it: what the scenarios need is that
-watts, degrees and bytes stand in the right relation to each other.
+The numbers are typical of the product, not a specification of it: the scenarios need only that
+watts, degrees and bytes are in the right proportion.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers that look random and are functions of a seed: no state, so no read depends on the one before."""
+"""Numbers that look random and are functions of a seed: no state, so no read depends on an earlier one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs of a synthetic node, told in the rows in which a real node tells them."""
+"""The jobs of a synthetic node, in the same rows as on a real node."""
 
 from __future__ import annotations
 

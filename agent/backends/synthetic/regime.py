@@ -1,4 +1,4 @@
-"""Which cycle a GPU goes through at a moment: its job's phase, changed by the faults that hold then."""
+"""The cycle of a GPU at a moment: its job's phase, changed by the active faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scenario says, after it was read and checked. Nothing here reads a file or knows YAML."""
+"""A parsed and checked scenario. Nothing here reads a file or knows YAML."""
 
 from __future__ import annotations
 

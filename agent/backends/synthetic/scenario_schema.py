@@ -1,6 +1,6 @@
-"""The words of a scenario file: which kinds there are, what parameters each takes, how a value is read.
+"""The vocabulary of a scenario file: the kinds, the parameters of each, and how values are parsed.
 
-A parser gets what YAML gave and returns a number or a word; a ValueError says what is wrong with it.
+A parser gets a YAML value and returns a number or a word; a ValueError says what is wrong with it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The channel of one synthetic GPU: what its driver would say at a moment, artefacts included.
+"""The channel of one synthetic GPU: what its driver would return at a moment, including artefacts.
 
 Power is a mean over 1 s where the real one is, and changes ten times a second; the utilization is that of a
-whole window of 1/6 s, in whole percent; degrees and clock steps are whole.
+whole window of 1/6 s, in whole percent; degrees and clock steps are integers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The source of a synthetic node: one channel for each GPU and one for everything else.
 
-It reads no clock: `epoch` is the monotonic second at which the scenario began, and every read brings its
-own moment. A second source for the same scenario and epoch, in another process, goes on where the first
-one stopped, counters included, because nothing is kept that could be lost.
+It reads no clock: `epoch` is the monotonic second at which the scenario started, and every read passes its
+own time. A second source for the same scenario and epoch, in another process, continues where the first
+one stopped, including counters, because there is no state to lose.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One GPU's life as a chain of segments, in each of which everything has a closed form.
+"""One GPU's history as a chain of segments, in each of which everything has a closed form.
 
-A segment ends where the scenario has an edge, or where heat crosses a limit. Any moment can be asked for: the
-answer depends on the scenario alone, never on which moments were asked for before. Only the segments
-of the last few seconds are kept, so that a node which runs for weeks does not grow; asking for an older
+A segment ends where the scenario has an edge, or where temperature crosses a limit. Any moment can be computed: the
+result depends only on the scenario, never on earlier requests. Only the segments
+of the last few seconds are kept, so that a node which runs for weeks does not grow; an older
 moment walks the chain again from the start, which takes one short step for each edge, not for each second.
 """
 

@@ -1,8 +1,8 @@
-"""What each kind of work does to a GPU: the profiles from which cycles are made.
+"""The effect of each kind of work on a GPU: the profiles from which cycles are built.
 
 The shapes follow measurements on 8-GPU H100 nodes: 690 W in steady training with the software power cap set
-throughout, 150 to 157 W at 100% utilization in a collective that waits, per-rail traffic even to 4% in
-data parallel work and all on two rails in pipeline parallel work.
+throughout, 150 to 157 W at 100% utilization in a waiting collective, per-rail traffic even to 4% in
+data-parallel work and all on two rails in pipeline-parallel work.
 """
 
 from __future__ import annotations

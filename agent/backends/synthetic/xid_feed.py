@@ -1,4 +1,4 @@
-"""XID events: they come to pass when a channel is read, because nothing here knows the time otherwise."""
+"""XID events: they occur when a channel is read, because nothing here knows the time otherwise."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The text of a query made into a tree, with the grammar and the type checks of Prometheus 3.5.
+"""Parses the text of a query into a tree, with the grammar and the type checks of Prometheus 3.5.
 
-All that is stable there is read here, whether it is evaluated or not; what a feature flag hides there is refused by
+All stable syntax is accepted here, whether it can be evaluated or not; syntax behind a feature flag is rejected by
 name. Whatever the text, the only error is `PromqlError`, and time and memory are linear in the text and bounded.
 """
 

@@ -1,4 +1,4 @@
-"""How large a query may be. Prometheus has no such limits; an agent that must never die of a rule file needs them."""
+"""Limits on the size of a query. Prometheus has none; an agent that must never crash on a rule file needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A place among the tokens of a query, and the words for a token that cannot stand there."""
+"""A position among the tokens of a query, and the error for an unexpected token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a query, and where, before lines are counted."""
+"""An error in a query and its offset, before lines are counted."""
 
 from __future__ import annotations
 

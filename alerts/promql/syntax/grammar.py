@@ -1,7 +1,7 @@
-"""Reads the tokens of a query into a tree: recursive descent, with the operators by their precedence.
+"""Parses the tokens of a query into a tree: recursive descent, with the operators by their precedence.
 
-Errors of the shape are raised where they are met; of the errors of the meaning, such as wrong types, the first one is
-raised if the shape is right, as in Prometheus.
+Syntax errors are raised where they occur; of the semantic errors, such as wrong types, the first one is
+raised if the syntax is correct, as in Prometheus.
 """
 
 from __future__ import annotations

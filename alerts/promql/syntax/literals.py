@@ -1,6 +1,6 @@
-"""The values of numbers, durations and quoted texts, read as Go and Prometheus read them.
+"""The values of numbers, durations and quoted strings, as Go and Prometheus parse them.
 
-What cannot be read is a ValueError with Prometheus's words.
+Invalid ones are a ValueError with Prometheus's text.
 """
 
 from __future__ import annotations

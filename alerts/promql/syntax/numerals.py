@@ -1,7 +1,7 @@
 """Where a number or duration in a query ends.
 
-Prometheus takes more for a number here than it can read afterwards (`5e `, `0x`), and what is no number is tried as a
-duration from where the number stopped.
+Prometheus accepts more as a number here than it can parse afterwards (`5e `, `0x`), and what is not a number is tried
+as a duration from where the number stopped.
 """
 
 from __future__ import annotations

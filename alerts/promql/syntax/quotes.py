@@ -1,4 +1,4 @@
-"""Where a quoted text in a query ends, and what is wrong with one that does not."""
+"""Where a quoted string in a query ends, and the error if it does not."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Cuts a query into tokens.
+"""Splits a query into tokens.
 
-What a character means depends on the brackets around it, in the ways of Prometheus: between braces every word is a
-label's name; between square brackets there are durations, and any letter after the first of them is a colon.
+The meaning of a character depends on the brackets around it, as in Prometheus: between braces every word is a
+label name; between square brackets there are durations, and any letter after the first of them is a colon.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The functions of Prometheus 3.5: what they take and give, and which of them a feature flag hides there."""
+"""The functions of Prometheus 3.5: their argument and result types, and which of them are behind a feature flag."""
 
 from __future__ import annotations
 

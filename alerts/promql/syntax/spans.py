@@ -1,4 +1,4 @@
-"""What stands behind a selector or subquery: ranges, steps, offsets and `@`."""
+"""What may follow a selector or subquery: ranges, steps, offsets and `@`."""
 
 from __future__ import annotations
 

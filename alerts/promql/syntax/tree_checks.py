@@ -1,6 +1,6 @@
-"""What Prometheus asks of a tree beyond its shape: types, counts of arguments, matchers that match something.
+"""Prometheus's checks of a tree beyond its syntax: types, numbers of arguments, matchers that match something.
 
-Each check looks at one node, whose parts have been looked at before, and returns the first flaw or None.
+Each check looks at one node, whose parts have already been checked, and returns the first flaw or None.
 """
 
 from __future__ import annotations

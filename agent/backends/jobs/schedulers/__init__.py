@@ -1,7 +1,7 @@
-"""The schedulers that are known, one file each: a file that is put here is found.
+"""The supported schedulers, one file each: a file in this folder is found.
 
-Each has a constant SCHEDULER, and says in its docstring where its facts are from. Its variables must stand in
-agent/broker/job_variables.py as well: what a privileged process tells is listed where it runs.
+Each has a constant SCHEDULER, and gives its sources in its docstring. Its variables must be listed in
+agent/broker/job_variables.py as well: what a privileged process returns is listed where it runs.
 """
 
 from __future__ import annotations
