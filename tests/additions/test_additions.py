@@ -149,7 +149,7 @@ def test_a_family_of_devices(product: ProductCopy, serve: Serve, tmp_path: Path)
         "agent/catalogue/gpu.py", 'Call("nvmlDeviceGetTemperatureV"),), span', 'DeviceValue("acme", "temp1_input"), '
     )
     product.touches_what_is_said_of("a family of devices beside NVIDIA's")
-    assert "auto, nvml, acme, synthetic, none" in product.run("run", "--help")
+    assert "auto, nvml, acme, synthetic, none" in " ".join(product.run("run", "--help").split())
     assert "acme: fan1_input" in product.run("render", "metrics")
     rule = 'groups: [{name: g, rules: [{alert: Warm, expr: "coldplate_gpu_temperature_celsius > 90"}]}]\n'
     (tmp_path / "warm.yml").write_text(rule)

@@ -154,7 +154,7 @@ def test_a_broken_rule_file_ends_a_start_with_everything_that_is_wrong(tmp_path:
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=ROOT, check=False)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert f"{tmp_path}/bad.yml:7: " in done.stderr and "'soon' is no duration" in done.stderr
+    assert f"{tmp_path}/bad.yml:7: " in done.stderr and "'soon' is not a duration" in done.stderr
     assert f"{tmp_path}/bad.yml:11: " in done.stderr and "WarmAtOnce" in done.stderr
 
 
