@@ -1,7 +1,7 @@
-"""The domain types: what a metric is, what it is measured on, and what one sample of a node holds.
+"""The domain types: what a metric is, what it is measured on, and what one sample of a node contains.
 
-Everything here is frozen. Nothing here reads a clock, a file or a device, and nothing here imports
-another module of coldplate: every layer may speak these types, so they may depend on none.
+Everything here is frozen. Nothing here reads a clock, a file or a device, or imports another module of coldplate:
+every layer may use these types, so they may depend on none.
 """
 
 from __future__ import annotations
@@ -369,8 +369,7 @@ class GpuIdentity:
     facts: Labels = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BackendReport:
+class BackendReport(NamedTuple):
     """How one backend is doing. `duration` and `age` in seconds; `calls` counts device or file reads."""
 
     backend: str
@@ -427,8 +426,7 @@ class Transition:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class RuleReport:
+class RuleReport(NamedTuple):
     """How one rule is doing. Texts are as in the rule file, templates unrendered.
 
     `hold` and `keep` are `for` and `keep_firing_for` in seconds, `evaluated_at` is in wall seconds (None

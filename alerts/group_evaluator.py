@@ -160,7 +160,8 @@ class GroupEvaluator:
         try:
             budget = Budget(self._timer, self._ledger)
             _write(work, store, work.evaluate(store, at, stamp, transitions, budget), stamp)
-            self._end_inherited(work, store, stamp)
+            if work.inherited:
+                self._end_inherited(work, store, stamp)
         except (EvaluationError, RuleError) as error:
             return _shortened(str(error))
         except Exception as error:
@@ -204,10 +205,9 @@ class GroupEvaluator:
     def _end_inherited(
         self, work: RecordingRuleEvaluator | AlertingRuleEvaluator, store: SampleStore, stamp: float
     ) -> None:
-        if work.inherited:
-            written = set(self.written())
-            self._end(store, (labels for labels in work.inherited if labels not in written), stamp)
-            work.inherited = ()
+        written = set(self.written())
+        self._end(store, (labels for labels in work.inherited if labels not in written), stamp)
+        work.inherited = ()
 
     def written(self) -> Iterator[Labels]:
         """The series that the group wrote, and has not ended."""

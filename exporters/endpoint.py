@@ -22,7 +22,7 @@ READ = ("GET", "HEAD")
 WRITE = ("POST", "PUT")
 JSON = "application/json"
 BY_ENCODING = ("Vary", "Accept-Encoding")
-NOT_YET = "no sample yet: the first one is still being taken"
+NOT_YET = "no sample yet: the first one is in progress"
 _GZIP = ("Content-Encoding", "gzip")
 _TIDY_SECONDS = 1.0
 """Seconds between two looks for pages that nobody needs any more."""

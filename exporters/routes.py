@@ -40,7 +40,7 @@ class Routes:
     def __init__(self, view: RouteContext, endpoints: Sequence[Endpoint] = ENDPOINTS) -> None:
         path = view.telemetry_path
         if not path.startswith("/") or is_reserved(path, endpoints):
-            raise ValueError(f"telemetry path {path!r}: give a path that starts with / and has no other use here")
+            raise ValueError(f"telemetry path {path!r}: give a path that starts with / and is not reserved")
         listed = [(each.path, each.what) for each in endpoints if each.what]
         self._context = EndpointContext(view, [(path, "the metrics, for Prometheus"), *listed])
         self._routes: dict[str, tuple[tuple[str, ...], Callable[[Request], Answer]]] = {}
@@ -54,11 +54,11 @@ class Routes:
         route = self._routes.get(request.path)
         if route is None:
             where = self._context.view.telemetry_path
-            return text(HTTPStatus.NOT_FOUND, f"nothing is here; the metrics are at {where}, an overview is at /")
+            return text(HTTPStatus.NOT_FOUND, f"not found; the metrics are at {where}, the overview is at /")
         methods, answer = route
         if request.method not in methods:
             allow = ", ".join(methods)
-            words = f"{request.method} does not work here; use {allow}"
+            words = f"{request.method} is not supported here; use {allow}"
             return text(HTTPStatus.METHOD_NOT_ALLOWED, words, ("Allow", allow))
         return answer(request)
 

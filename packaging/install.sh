@@ -1,9 +1,9 @@
 #!/bin/sh
 # Installs coldplate on this machine, or removes it: `make install`, `make uninstall`. Starts nothing.
 #
-#   PREFIX      where the program lives, in an environment of its own (default /opt/coldplate)
+#   PREFIX      directory of the program, in its own environment (default /opt/coldplate)
 #   PYTHON      the Python to use, 3.10 or newer (default python3); EXTRAS=kubernetes adds optional libraries
-#   DESTDIR     for packages: everything is put below it, and this machine is left as it is
+#   DESTDIR     for packages: everything is installed below it, and this machine is not changed
 #   UNITDIR, SYSUSERSDIR, UDEVDIR, TMPFILESDIR    (default: the administrator's, below /etc)
 set -eu
 umask 022
@@ -24,7 +24,7 @@ check() {
 	case $PREFIX/ in /home/* | /root/* | /run/user/* | /tmp/* | /var/tmp/*) fail "PREFIX=$PREFIX: the services do not see it there; choose another place, such as /opt/coldplate" ;; esac
 }
 
-# Where the Python lives that the environment is made of: the services must see it, and ProtectHome= hides homes.
+# The location of the Python behind the environment: the services must see it, and ProtectHome= hides homes.
 base_of() {
 	"$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null ||
 		fail "$PYTHON is missing or older than 3.10; name another: make install PYTHON=python3.12"
@@ -32,7 +32,7 @@ base_of() {
 	case $base in /home/* | /root/* | /run/user/*) fail "$PYTHON lives in $base, which the services do not see; name another: make install PYTHON=/usr/bin/python3" ;; esac
 }
 
-# Made beside the one in use and then put in its place: one that cannot be made costs nothing.
+# Built beside the current one and then moved into place: a failed build changes nothing.
 program() {
 	target=$DESTDIR$PREFIX
 	fresh=$target.new
@@ -43,7 +43,7 @@ program() {
 	"$PYTHON" -m venv --clear "$fresh" || fail "$PYTHON cannot make environments: install your distribution's python3-venv"
 	cp -R pyproject.toml README.md LICENSE agent alerts dashboards exporters "$source"
 	"$fresh/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "$source${EXTRAS:+[$EXTRAS]}"
-	# The services may not write here: what is not compiled now would be compiled at each start.
+	# The services may not write here: code that is not compiled now would be compiled at each start.
 	"$fresh/bin/python" -m compileall -q -f -s "$fresh" -p "$PREFIX" "$fresh/lib" >/dev/null || true
 	for each in "$fresh"/bin/* "$fresh/pyvenv.cfg"; do
 		[ -L "$each" ] || [ -d "$each" ] || sed -i "s#$fresh#$PREFIX#g" "$each"
@@ -55,7 +55,7 @@ program() {
 	echo "installed  $target ($("$target/bin/python" --version))"
 }
 
-put() { # put FILE DIRECTORY: with PREFIX in the place of /opt/coldplate
+put() { # put FILE DIRECTORY: replaces /opt/coldplate with PREFIX
 	mkdir -p "$DESTDIR$2"
 	sed "s#/opt/coldplate#$PREFIX#g" "$1" >"$DESTDIR$2/${1##*/}"
 	chmod 644 "$DESTDIR$2/${1##*/}"
@@ -75,9 +75,9 @@ files() {
 	echo "installed  $DESTDIR$UNITDIR/coldplate-broker.service.d/python.conf"
 }
 
-activate() { # users, permissions and units become known; nothing is started
+activate() { # applies users, permissions and units; starts nothing
 	systemd-sysusers "$SYSUSERSDIR/coldplate.conf" || fail "the users could not be made"
-	echo "made       users and groups coldplate, coldplate-broker"
+	echo "created    users and groups coldplate, coldplate-broker"
 	running_systemd || return 0
 	if have udevadm && [ -S /run/udev/control ]; then
 		udevadm control --reload && udevadm trigger --action=change --subsystem-match=powercap --subsystem-match=ipmi
@@ -117,7 +117,7 @@ uninstall_all() {
 	[ ! -e "$DESTDIR$PREFIX" ] || fail "$DESTDIR$PREFIX is no environment of coldplate's; left as it is"
 	if running_systemd; then systemctl daemon-reload; fi
 	echo "removed    $DESTDIR$PREFIX, the units, the udev rule, sysusers.d and tmpfiles.d"
-	echo "left       /etc/coldplate, /var/lib/coldplate, the users; permissions of RAPL and IPMI until the next boot"
+	echo "kept       /etc/coldplate, /var/lib/coldplate, the users; permissions of RAPL and IPMI until the next boot"
 }
 
 case "${1:-}" in

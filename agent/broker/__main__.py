@@ -1,4 +1,4 @@
-"""The broker's process. systemd starts it with its socket when somebody asks, and it ends when nobody does."""
+"""The broker's process. systemd starts it with its socket on a request, and it exits when idle."""
 
 from __future__ import annotations
 

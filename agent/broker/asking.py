@@ -1,7 +1,7 @@
-"""The agent's side: asks the broker, and believes nothing that it says without a look.
+"""The agent's side: asks the broker, and checks everything that it answers.
 
-Each question has a connection of its own, which is closed whatever comes of it, so that a late answer has nowhere
-to go. A broker that is absent, hangs or talks nonsense is an OSError, within the patience of the one who asks.
+Each request has its own connection, which is always closed, so that a late answer has nowhere
+to go. A broker that is absent, hangs or sends nonsense is an OSError, within the caller's patience.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One IPMI request through the kernel's device: the structures and calls of linux/ipmi.h.
 
-A module of its own, so that ctypes is loaded only on a node that has the device. Tried with the kernel's driver and an
-emulated controller (`make test-systemd MACHINE=full`), and never with a real one.
+A separate module, so that ctypes is loaded only on a node that has the device. Tested with the kernel's driver and an
+emulated controller (`make test-systemd MACHINE=full`), never with a real one.
 """
 
 from __future__ import annotations

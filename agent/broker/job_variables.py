@@ -1,4 +1,4 @@
-"""The variables of an environment that may say something about a job. All others stay where they are."""
+"""The environment variables that may describe a job. No others are returned."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The configuration file: its schema, how it is read, and its units."""
+"""The configuration file: its schema, its reader, and its units."""

@@ -1,4 +1,4 @@
-"""What is known of a key of the configuration beside its type and its default: it stands at the key, in the schema."""
+"""Metadata of a configuration key besides its type and default, attached to the key in the schema."""
 
 from __future__ import annotations
 

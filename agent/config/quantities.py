@@ -1,4 +1,4 @@
-"""Quantities as people write them in a configuration: `250ms`, `15s`, `40.8kW`, `1GiB`."""
+"""Quantities as written in a configuration: `250ms`, `15s`, `40.8kW`, `1GiB`."""
 
 from __future__ import annotations
 

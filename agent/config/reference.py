@@ -1,4 +1,4 @@
-"""The keys of the configuration for people: a table for the documentation, and a file with every default."""
+"""Reference of the configuration keys: a table for the documentation, and a file with every default."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The configuration: every key, with its default and all that is known of it.
+"""The configuration: every key, with its default and metadata.
 
 Parsing, checking, the warning that a key needs a restart, the reference in docs/configuration.md and the commented
-default file come from here.
+default file are derived from it.
 """
 
 from __future__ import annotations

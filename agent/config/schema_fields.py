@@ -1,4 +1,4 @@
-"""The schema as data: the keys of each section, in their order."""
+"""The schema as data: the keys of each section, in order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Texts that break no page, log, label or address, and lists that nobody means.
+"""Checks of texts, which must not break a page, log, label or address, and of lists, which must not be absurdly long.
 
-A value that nobody can mean is refused when the file is read; what it does hours later, in a thread or in a receiver's
-parser, nobody would trace to it.
+An implausible value is rejected when the file is read; the damage that it does hours later, in a thread or in a
+receiver's parser, would be hard to trace back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Says in an operator's words, and with the remedy, that a value of the configuration is of the wrong type."""
+"""Explains in an operator's words, with the remedy, that a configuration value has the wrong type."""
 
 from __future__ import annotations
 

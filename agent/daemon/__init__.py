@@ -1,1 +1,1 @@
-"""What `coldplate run` is made of: the service, its sampling and rule loops, and what they keep."""
+"""The parts of `coldplate run`: the service, its sampling and rule loops, and their state."""

@@ -1,4 +1,4 @@
-"""Decides when the state of alerts and windows is written, so that a restart or a crash loses none."""
+"""Decides when to write the state of alerts and windows, so that a restart or a crash does not lose it."""
 
 from __future__ import annotations
 

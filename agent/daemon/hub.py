@@ -1,4 +1,4 @@
-"""The latest snapshot, and whoever wants to know of each: made first, and handed down to all who put in or take out."""
+"""The latest snapshot and its followers. Created first, and passed to all producers and consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work of others in a thread of ours: what fails costs itself, and is told once."""
+"""Runs a part's work in a shared thread: a failure affects only that part, and is logged once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Reads the configuration again, in a thread of its own: files may lie on a disk that hangs, and many rules take long.
+"""Reloads the configuration, in a separate thread: files may be on a disk that hangs, and many rules take long.
 
-Everybody who asked is told how it went, once, by a reload that began after they asked. What goes wrong leaves the
-running configuration in force.
+Everyone who requested a reload gets its result, once, from a reload that started after the request. A failed reload
+keeps the current configuration.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The evaluation of rules, in a thread of its own: takes each snapshot, evaluates what is due, tells, remembers.
+"""Evaluates rules in a separate thread: ingests each snapshot, evaluates due groups, sends alerts, saves their state.
 
-Sampling never waits for it: it is told that there is a snapshot, and reads it when it likes. Where snapshots
-come faster than rules are evaluated it leaves some out; where none comes it goes on with the last one, as a
-Prometheus server does that scrapes a page which stands still.
+Sampling never waits for it: the manager is notified of a snapshot, and reads it when ready. If snapshots arrive
+faster than rules are evaluated, it skips some; without new ones it continues with the last, as a
+Prometheus server does that scrapes an unchanged page.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The sampling loop: asks every source at each tick, waits for those that answer, and publishes a snapshot.
+"""The sampling loop: requests every source at each tick, waits for those that answer, and publishes a snapshot.
 
-It belongs to the roof, since it reads the clock and owns the worker process. One thread runs it.
+It belongs to the roof, because it reads the clock and owns the worker process. It runs in one thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the agent shows of itself beside its sampling: build, configuration, threads, state files."""
+"""The agent's own metrics besides sampling: build, configuration, threads, state files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The daemon: starts the parts, obeys signals, looks after the threads, and ends the parts.
+"""The daemon: starts the parts, handles signals, supervises the threads, and stops the parts.
 
-SIGHUP reads the configuration again; SIGTERM and SIGINT end it. The main thread does nothing but wait for signals, look
-after the other threads and speak to systemd. It feeds the watchdog only while no thread that matters is in trouble.
+SIGHUP reloads the configuration; SIGTERM and SIGINT stop the daemon. The main thread only waits for signals, supervises
+the other threads and notifies systemd. It feeds the watchdog only while all vital threads are healthy.
 """
 
 from __future__ import annotations

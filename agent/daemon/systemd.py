@@ -1,4 +1,4 @@
-"""Messages to systemd (sd_notify): ready, reloading, status, watchdog. Silent where systemd did not ask."""
+"""Messages to systemd (sd_notify): ready, reloading, status, watchdog. Does nothing if systemd did not request them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Small tools that know nothing of GPUs: clock, log lines, files, YAML, threads."""
+"""Small tools that know nothing about GPUs: clock, log lines, files, YAML, threads."""

@@ -1,4 +1,4 @@
-"""The one clock: the roof reads it, and hands it down as an argument."""
+"""The one clock: the roof reads it, and passes it down as an argument."""
 
 from __future__ import annotations
 

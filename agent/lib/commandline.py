@@ -1,4 +1,4 @@
-"""What commands do alike: a mistake in the arguments is one line with what was meant, and so is output that fails."""
+"""What all commands share: invalid arguments and failed output are reported in one line with a suggestion."""
 
 from __future__ import annotations
 

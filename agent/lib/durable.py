@@ -1,4 +1,4 @@
-"""Files that must outlive the process: written whole or not at all, sealed by a checksum, set aside when damaged."""
+"""Files that must outlive the process: written atomically, with a checksum, and set aside when damaged."""
 
 from __future__ import annotations
 

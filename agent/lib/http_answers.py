@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-from agent.lib.http_errors import HttpError, HttpFault
+from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 
 MOST_HEADERS = 100
 MOST_INTERIM = 16
@@ -45,21 +45,6 @@ class AnswerBounds:
     body: int
     head: int = 64 * 1024
     plain: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
-    """Names of `headers` are in lower case; of several with one name the first is kept, but for what is
-    a list.
-
-    `closes`: the connection cannot be used again. `cut`: the body went on.
-    """
-
-    status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    closes: bool = False
-    cut: bool = False
 
 
 class AnswerReader:

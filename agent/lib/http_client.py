@@ -13,9 +13,9 @@ import socket
 from collections.abc import Callable
 from math import ceil, inf
 
-from agent.lib.http_answers import AnswerBounds, HttpAnswer
-from agent.lib.http_errors import HttpError, HttpFault
+from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_link import HttpLink, HttpRequest, Place
+from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
 from agent.lib.http_trust import HttpTrust
 

@@ -18,8 +18,8 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent.lib.credentials import masked, secrets_of
-from agent.lib.http_answers import AnswerBounds, AnswerReader, HttpAnswer
-from agent.lib.http_errors import HttpError, HttpFault
+from agent.lib.http_answers import AnswerBounds, AnswerReader
+from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 from agent.lib.http_target import HttpLogin
 from agent.lib.http_trust import HttpTrust
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.lib.credentials import certificates
-from agent.lib.http_errors import HttpError, HttpFault
+from agent.lib.http_outcomes import HttpError, HttpFault
 from agent.lib.http_target import HttpLogin
 from agent.lib.textfile import ReadError
 

@@ -1,7 +1,7 @@
-"""Log lines in logfmt or JSON on standard error, as Prometheus's own programs write them.
+"""Log lines in logfmt or JSON on standard error, in the format of Prometheus's own programs.
 
 A line has `ts`, `level`, `logger` and `msg`, then the pairs that the caller gave as
-`extra={"facts": {...}}`. No third-party logger: the standard library's does all that is needed.
+`extra={"facts": {...}}`. The standard library's logger is sufficient; there is no third-party one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writes the files that outlive the process, in a thread of its own: a disk that hangs must not stop anybody else.
+"""Writes the files that outlive the process, in a separate thread: a disk that hangs must not block anything else.
 
-Only the newest content of a file counts. What could not be written is tried again until it can be, or until something
-newer takes its place.
+Only the newest content of a file counts. A failed write is retried until it succeeds, or until newer content replaces
+it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reads files that somebody else writes: a name may lead to a pipe that nobody feeds, to a device, or to far too much.
+"""Reads files written by others: a path may lead to a pipe without a writer, to a device, or to far too much data.
 
-Nothing here waits for a writer, but for a pipe that the command line handed over on purpose. What it does wait for is
-the file system: a network mount whose server is gone keeps `stat`, `open` and `read` for as long as it likes.
+Nothing here waits for a writer, except for a pipe that was passed on the command line. It does wait for
+the file system: a network mount whose server is gone blocks `stat`, `open` and `read` indefinitely.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Threads that are begun again: an exception that ends one, or a shortage that keeps it from starting, costs time only.
+"""Supervised threads: an exception that ends one, or a shortage that keeps it from starting, only costs time.
 
-A thread that dies takes its work along in silence, while everything around it looks well. So each long-lived thread of
-the agent is kept here: its work begins again after a pause, one that the system had no room for is started later, and
-one that stands still although it should move is told. Nobody can end a thread that hangs; where that matters
-(`vital`), the health check and the watchdog get the whole process started again.
+A thread that dies takes its work with it silently, while everything around it looks healthy. So each long-lived thread
+of the agent is supervised here: its work restarts after a pause, a thread that could not be started is started later,
+and one that makes no progress is reported. A thread that hangs cannot be killed; if it is `vital`, the health check and
+the watchdog get the whole process restarted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Texts of others in messages of ours: always one line, and never longer than somebody reads."""
+"""Quotes foreign texts in messages: always in one line, and never too long to read."""
 
 from __future__ import annotations
 

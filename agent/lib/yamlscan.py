@@ -1,8 +1,8 @@
-"""PyYAML's own parser with libyaml's judgement, for where PyYAML was built without libyaml.
+"""PyYAML's own parser with libyaml's behaviour, for builds of PyYAML without libyaml.
 
-The two disagree in corners: tabs between tokens, question marks and colons in flow collections, tags, escapes. What a
-node loads must not depend on how a library was built, and Prometheus judges as libyaml does. It takes thirty times as
-long.
+The two disagree in corner cases: tabs between tokens, question marks and colons in flow collections, tags, escapes. The
+meaning of a file must not depend on how a library was built, and Prometheus behaves like libyaml. It is thirty times
+slower.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Reads YAML into a small tree with line numbers, within bounds that hold whatever the text says.
+"""Reads YAML into a small tree with line numbers, within bounds that apply to any input.
 
-A few bytes of YAML can stand for gigabytes (aliases of aliases, merges of merges), for a node within itself, or for a
-depth that no stack holds. So the tree is built here, without recursion, from the parser's events: an alias shares its
-node and counts as often as it is written, and what is beyond the bounds is refused at its line. The parser is libyaml
-where PyYAML has it, else PyYAML's own, made to judge as libyaml does (`yamlscan`).
+A few bytes of YAML can expand to gigabytes (aliases of aliases, merges of merges), to a node inside itself, or to a
+depth that overflows any stack. So the tree is built here, without recursion, from the parser's events: an alias shares
+its node and counts as often as it occurs, and whatever exceeds the bounds is rejected with its line. The parser is
+libyaml if PyYAML has it, else PyYAML's own, adapted to behave like libyaml (`yamlscan`).
 
-Every YAML that the agent reads comes through here. PyYAML is imported when the first is read, since it costs memory.
+All YAML that the agent reads is read here. PyYAML is imported on first use, because it costs memory.
 """
 
 from __future__ import annotations

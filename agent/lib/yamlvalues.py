@@ -1,7 +1,6 @@
-"""What a scalar of YAML is besides a text: null, true or false, a number. YAML 1.1 as people know it.
+"""Values of YAML scalars other than strings: null, booleans, numbers. The common part of YAML 1.1.
 
-Left out is what nobody means who writes it: dates and numbers to the base 60 (`12:30`) stay texts. So does `1e9`, which
-YAML 1.1 takes for one.
+Surprising forms are left out: dates and base-60 numbers (`12:30`) stay strings. So does `1e9`, as in YAML 1.1.
 """
 
 from __future__ import annotations

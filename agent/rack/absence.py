@@ -1,7 +1,7 @@
-"""Which nodes have been missing in the sum for longer than the restart of an agent takes.
+"""Nodes that have been missing from the sum for longer than an agent takes to restart.
 
-While the agents of a rack are restarted one after the other some node is always missing, and never the same one for
-long. So each node's absence is timed by itself.
+During a rolling restart of a rack's agents some node is always missing, but never the same one for
+long. So each node's absence is timed separately.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whether the agents of a rack are configured alike, as they tell each other.
+"""Compares the configurations of a rack's agents, as they report them to each other.
 
-What is told is flat: a name and a number. Parts of one setting share the name before the first dot, such as the limits
+A report is flat: a name and a number. Parts of one setting share the name before the first dot, such as the limits
 of feeds.
 """
 

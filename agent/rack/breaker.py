@@ -1,25 +1,25 @@
-"""When a breaker opens at a load: an inverse-time curve of one time constant, as a thermal image keeps it.
+"""When a breaker trips at a load: an inverse-time curve with one time constant, as used by a thermal image.
 
-Heat is told as a share of what opens the breaker. At a steady load it tends to (load / hold)², with the time constant
-of the class, where load is current over rating and `hold` the most that is carried without end. So 101% for 3 s is
-next to nothing, and 130% opens it after minutes: sooner if it was warm.
+Heat is a share of what trips the breaker. At a steady load it tends to (load / hold)², with the time constant
+of the class, where load is current over rating and `hold` the most that is carried continuously. So 101% for 3 s is
+negligible, and 130% trips it after minutes: sooner if it was warm.
 
-Standards bound a breaker from one side: it must hold so much, and must have opened after so long at so much. The curve
-here is the slowest of its kind that passes those tests from cold, and takes from what must be held on:
+Standards bound a breaker from one side: it must hold so much, and must trip within so long at so much. The curve
+here is the slowest of its kind that passes those tests from cold, and takes `hold` from what must be held:
 
-* UL 489: holds 100%, opens at 135% within 1 h (up to 50 A) and at 200% within 2 min (up to 30 A), by a maker's summary
-  (https://optifuse.com/blog/ul-circuit-breakers). Larger ones may take longer: the smallest's row is taken for all.
-* IEC 60898-1: holds 1.13 times the rating for 1 h, opens at 1.45 within 1 h, and at 2.55 within 60 s up to 32 A
-  (120 s above: 60 s is taken for all). From 3 (B), 5 (C) and 10 (D) times on it may open at once. By a maker's manual
+* UL 489: holds 100%, trips at 135% within 1 h (up to 50 A) and at 200% within 2 min (up to 30 A), by a maker's summary
+  (https://optifuse.com/blog/ul-circuit-breakers). Larger ones may take longer: the smallest's row is used for all.
+* IEC 60898-1: holds 1.13 times the rating for 1 h, trips at 1.45 within 1 h, and at 2.55 within 60 s up to 32 A
+  (120 s above: 60 s is used for all). From 3 (B), 5 (C) and 10 (D) times on it may trip instantly. By a maker's manual
   (https://manualshive.com/en/manual/iek/va47-100/620093?page=10); B from memory.
-* IEC 60947-2, thermal-magnetic: holds 1.05, opens at 1.30 within 1 h or 2 h
-  (https://www.se.com/in/en/faqs/FA369327/). That test begins warm and says nothing of the time constant, which is
+* IEC 60947-2, thermal-magnetic: holds 1.05, trips at 1.30 within 1 h or 2 h
+  (https://www.se.com/in/en/faqs/FA369327/). That test starts warm and does not determine the time constant, which is
   therefore chosen as for UL 489, by whose tests many of these breakers are sold as well.
-* Electronic trip units with an I²t long delay open between 1.05 and 1.20 by IEC 60947-2. The delay is their setting at
-  6 times the rating, with a tolerance of -20%. This is the earliest curve that Schneider Electric publishes for
-  Micrologic (S1A1576900, table 1), which a first-order image gives back to the digits shown.
+* Electronic trip units with an I²t long delay trip between 1.05 and 1.20 by IEC 60947-2. The delay is their setting at
+  6 times the rating, with a tolerance of -20%. This is the fastest curve that Schneider Electric publishes for
+  Micrologic (S1A1576900, table 1), which a first-order image reproduces to the digits shown.
 
-A real breaker may be faster than the slowest lawful one, in a hot cabinet above all: the time is no promise.
+A real breaker may be faster than the slowest allowed one, especially in a hot cabinet: the time is not a guarantee.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How far the peers' clocks are from ours, and whether ours is the odd one.
 
-A node whose clock is minutes off draws power all the same. What it tells of its seconds is moved onto ours by what its
-clock is ahead, in whole seconds, once that has shown to be steady: an answer that stands still, such as a stale copy
-from a proxy, falls behind by a second in each second and is no clock at all.
+A node whose clock is minutes off still draws power. Its reported seconds are shifted to ours by the lead of its
+clock, in whole seconds, once that has been steady: a response that does not advance, such as a stale copy
+from a proxy, falls behind by a second in each second and is rejected.
 """
 
 from __future__ import annotations

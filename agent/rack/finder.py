@@ -1,6 +1,6 @@
-"""Finds the peers: reads files when they change and asks DNS now and then, apart from the polling, which never waits.
+"""Finds the peers: reads files when they change and queries DNS periodically, apart from polling, which never waits.
 
-What was found stays until something else is found: a name server that fails takes no peer away.
+Known peers are kept until others are found: a failing name server removes no peer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The breakers of a rack, how warm each is, and what is kept of that over a restart."""
+"""The breakers of a rack, their heat, and what is saved of it across a restart."""
 
 from __future__ import annotations
 

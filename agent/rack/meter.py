@@ -1,8 +1,8 @@
-"""This node's power in each second of wall-clock time; a second that was told is never told differently.
+"""This node's power in each second of wall-clock time; a reported second never changes.
 
-Second k is what ended at k: the mean of the samples in [k - 1, k). It is settled when somebody first asks for it
-after it ended, and a sample that comes later belongs to the next one. In a second without a sample the last one
-holds, as long as it says anything about the present.
+Second k is what ended at k: the mean of the samples in [k - 1, k). It is fixed when it is first requested
+after it ended, and a sample that arrives later belongs to the next one. In a second without a sample the last one
+counts, as long as it is not stale.
 """
 
 from __future__ import annotations

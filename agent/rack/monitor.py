@@ -1,7 +1,7 @@
-"""The rack's series, and the answer to the peers' questions: what the daemon sees of this package.
+"""The rack's series, and the response to the peers' requests: the interface of this package for the daemon.
 
-It may be asked from any thread: the sampler's for the series, the server's for the answer, the rules' for what the
-peers draw, and the poller's own, which brings their answers.
+It may be called from any thread: the sampler's for the series, the server's for the response, the rules' for the
+peers' power, and the poller's own, which delivers their responses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How asking a peer can fail."""
+"""The ways in which a request to a peer can fail."""
 
 from __future__ import annotations
 

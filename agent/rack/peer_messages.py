@@ -1,4 +1,4 @@
-"""What agents of one rack tell each other, in JSON; a reader believes nothing that it has not checked."""
+"""What the agents of a rack send each other, in JSON; a reader trusts nothing that it has not checked."""
 
 from __future__ import annotations
 

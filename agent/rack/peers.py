@@ -1,7 +1,7 @@
-"""Judges what peers answer: whose seconds count, and who has been failing for which reason.
+"""Judges the responses of peers: whose seconds count, and who has been failing for which reason.
 
-An agent is known by the run that it tells, not by the address that it was asked at: so this node finds itself among
-the peers and leaves itself out, and a node that is listed twice counts once.
+An agent is identified by the run that it reports, not by the address at which it was asked: so this node recognises
+itself among the peers, and a node that is listed twice counts once.
 """
 
 from __future__ import annotations

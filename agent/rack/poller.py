@@ -1,8 +1,8 @@
-"""Asks every peer once a second, all at the same time, in one thread that no peer can hold up.
+"""Polls every peer once a second, all at the same time, in one thread that no peer can block.
 
-Rounds begin shortly after a whole second of wall-clock time, when everybody's last second has just ended; each agent
-has its own fraction of a second, so that not all of a rack ask at once. A round ends `TIMEOUT_SECONDS` after it began,
-whatever the peers do: one that hangs, trickles or floods costs itself.
+Rounds start shortly after a whole second of wall-clock time, when every node's last second has just ended; each agent
+has its own fraction of a second, so that the agents of a rack do not all poll at once. A round ends `TIMEOUT_SECONDS`
+after it started, whatever the peers do: one that hangs, trickles or floods affects only itself.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
-from agent.lib.http_answers import AnswerBounds, HttpAnswer
-from agent.lib.http_errors import HttpError, HttpFault
+from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_link import HttpLink, HttpRequest, Place, Watch
+from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 from agent.lib.http_trust import HttpTrust
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant

@@ -1,8 +1,8 @@
-"""What each node of the rack drew in each second, and the newest second that can be added up.
+"""The power of each node of the rack in each second, and the newest second that can be summed.
 
-The sum is of one second for all nodes, never of the latest value of each: agents that have heard the same nodes say
+The sum covers one second for all nodes, never the latest value of each: agents that have heard the same nodes compute
 the same number for the same second, in whatever order they heard them. While a node is silent the sum waits for it,
-for `LAG_SECONDS` seconds at most, and then goes on without it.
+for at most `LAG_SECONDS` seconds, and then continues without it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may be a peer, as the configuration tells it: an address, a DNS name of many, or a file in file_sd's format."""
+"""Peers as configured: an address, a DNS name of several, or a file in file_sd's format."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From what the sources send to the frozen snapshot: lanes, plausibility, history, presence, self-metrics."""
+"""From the sources' messages to the frozen snapshot: lanes, plausibility, history, presence, self-metrics."""

@@ -1,6 +1,6 @@
-"""Which of the GPUs that we remember are those that the driver counts and that have not said who they are.
+"""Which of the remembered GPUs are those that the driver counts but that have not identified themselves.
 
-Nobody may be counted twice: a GPU that is known and silent is one GPU, also while it has no name.
+No GPU may be counted twice: a GPU that is known and silent is one GPU, even while it is unidentified.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs one backend in a thread of its own, so that a slow file or a slow BMC delays nobody else."""
+"""Runs one backend in its own thread, so that a slow file or a slow BMC delays nothing else."""
 
 from __future__ import annotations
 
@@ -151,4 +151,4 @@ class Runner:
         """A log line once it is over. One lane may fail while another is well, so that takes a while."""
         if self._told and mono - self._failed_at >= CALM_SECONDS:
             self._told.clear()
-            log.info("backend %s reads again", self.backend.name)
+            log.info("backend %s works again", self.backend.name)

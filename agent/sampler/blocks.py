@@ -1,4 +1,4 @@
-"""The newest readings of each lane of each channel, and when they stop telling anything about the present."""
+"""The newest readings of each lane of each channel, and when they become stale."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every reading passes here once: physical range, monotone counters, rolling statistics, busy time.
 
-What is to be done is laid out once for each layout, and then done with whole columns: this is the sampler's hot path.
-A frame in which every value is plausible, which is nearly every one, is never gone through value by value.
+The work is planned once for each layout, and then done with whole columns: this is the sampler's hot path.
+A frame in which every value is plausible, as in nearly all, is never processed value by value.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Counters that only grow, whatever the device does.
 
-A driver that is loaded anew starts its counters from zero; now and then one value is garbage. Both
-look alike at first: the counter took a step that it cannot take. So the reading that breaks the rule is
-left out, and the one after it decides. If that follows on from it plausibly, the counter did start
-anew, and is re-based; if it follows on from what was before, the odd one was garbage.
+A reloaded driver starts its counters from zero; occasionally a single value is garbage. Both
+look alike at first: the counter took an impossible step. So the reading that breaks the rule is
+rejected, and the next one decides. If that follows plausibly from the rejected one, the counter did restart,
+and is re-based; if it follows from the one before, the rejected one was garbage.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is known of the worker's devices: who is there, who is missing, and why one gives nothing."""
+"""The state of the worker's devices: which are present, which are missing, and why one delivers nothing."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Devices:
         if self.channels or not self._open:
             return ""
         examples = "; ".join(f"GPU {each.index}: {each.detail}" for each in self._unidentified[:EXAMPLES])
-        return f"none of the {len(self._unidentified)} GPUs of this node has said who it is ({examples})"
+        return f"none of the {len(self._unidentified)} GPUs of this node has identified itself ({examples})"
 
     def refused(self, reason: Reason, detail: str) -> None:
         """The devices cannot be read at all, for this reason."""
@@ -164,10 +164,10 @@ class Devices:
         for each in strangers:
             if each.index not in self._told_strangers:
                 facts = {"gpu": each.index, "reason": each.reason.value, "detail": each.detail}
-                log.warning("GPU does not say who it is", extra={"facts": facts})
+                log.warning("GPU does not identify itself", extra={"facts": facts})
         indexes = {each.index for each in strangers}
         for index in sorted(self._told_strangers - indexes):
-            log.info("GPU has said who it is", extra={"facts": {"gpu": index}})
+            log.info("GPU has identified itself", extra={"facts": {"gpu": index}})
         self._told_strangers = indexes
 
     def tell_changes(self, now: float, patience: float) -> None:

@@ -1,9 +1,9 @@
-"""Node power from GPU power, where nothing measures the node; labelled so, and never passed off as more.
+"""Node power estimated from GPU power, if nothing measures the node; always labelled as an estimate.
 
 On 8-GPU H100 nodes a BMC showed 1.1 times the sum of the GPUs' power plus 1.5 to 1.9 kW, with a
 residual of about 1 kW (standard deviation): fans, processors, NICs and the loss in the supplies. The
 constant is spread over the eight GPUs, so that smaller boards of the same kind get their share. Other machines
-have other coefficients, which the configuration can give.
+have other coefficients, which can be configured.
 """
 
 from __future__ import annotations

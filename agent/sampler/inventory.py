@@ -1,7 +1,7 @@
-"""The ledger of the node's GPUs: which one belongs in which slot, remembered across restarts.
+"""The inventory of the node's GPUs: which one belongs in which slot, remembered across restarts.
 
-A GPU that is missing at boot can only be seen by who remembers it, and a swapped one only named by who
-knew the one before. Nothing that a GPU measured is kept here, only what it is.
+Only an inventory can show that a GPU is missing at boot, or name the previous GPU of a slot. It stores
+the identity of a GPU, never its measurements.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Inventory:
         slots = {identity.slot for identity in present}
         if expected is not None and len(present) >= expected:
             for slot in [slot for slot in self.gpus if slot not in slots]:
-                log.info("forgetting GPU %s: all %d GPUs that the configuration expects are here", slot, expected)
+                log.info("forgetting GPU %s: all %d GPUs that the configuration expects are present", slot, expected)
                 del self.gpus[slot]
         for slot in [slot for slot in self.gpus if slot not in slots][: max(len(self.gpus) - MOST, 0)]:
             log.warning("forgetting GPU %s: more than %d have been seen", slot, MOST)
@@ -81,12 +81,12 @@ class Inventory:
         except FileNotFoundError:
             return
         except OSError as error:
-            log.warning("cannot read the GPU inventory %s: %s; GPUs missing since before are not known", path, error)
+            log.warning("cannot read the GPU inventory %s: %s; GPUs that were already missing are unknown", path, error)
         except DamagedError as error:
             self.gpus.clear()
             self.replaced.clear()
             aside = "left alone" if self._write is None else f"set aside as {set_aside(path)}"
-            log.warning("the GPU inventory %s is damaged (%s); %s, learning anew", path, error, aside)
+            log.warning("the GPU inventory %s is damaged (%s); %s, starting a new one", path, error, aside)
 
     def _parse(self, body: bytes) -> None:
         """Take in what a file holds. Raises DamagedError."""

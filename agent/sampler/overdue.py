@@ -1,4 +1,4 @@
-"""Backends that do not answer: a read that has been in flight for too long tells as much as one that failed."""
+"""Backends that do not answer: a read that has been in flight for too long counts as failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which GPUs are here: a series for each GPU that ever was, so that one that falls silent shows as data."""
+"""Which GPUs are present: a series for each GPU ever seen, so that one that falls silent shows as data."""
 
 from __future__ import annotations
 

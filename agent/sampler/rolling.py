@@ -1,9 +1,9 @@
-"""Lowest, mean and highest value over a rolling window, so that nothing between two scrapes is lost.
+"""Minimum, mean and maximum over a rolling window, so that nothing between two scrapes is lost.
 
-The window is made of 60 buckets; the statistics cover the 59 closed ones and the open one, and are
-renewed when a bucket closes. They are never reset by reading, so any number of scrapers see the same.
+The window has 60 buckets; the statistics cover the 59 closed ones and the open one, and are
+updated when a bucket closes. Reading never resets them, so any number of scrapers see the same.
 
-All series of a lane are columns of the same window: what is done, is done to a whole row at once.
+All series of a lane are columns of the same window: operations apply to a whole row at once.
 """
 
 from __future__ import annotations

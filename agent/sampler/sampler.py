@@ -1,6 +1,6 @@
-"""Puts the node together: takes in what the sources sent and makes the snapshot of a moment.
+"""Assembles the node: takes the sources' readings and makes the snapshot of a moment.
 
-It reads no clock and touches no device; the loop above it says what came and what time it is.
+It reads no clock and touches no device; the loop above it passes readings and the time.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class Sampler:
         power = self._gpu_power(now, self.settings.patience(Lane.FAST))
         made = estimate(power, self.settings.estimate)
         if made is None:
-            unknown = f"the power of {power.count(None)} of {len(power)} GPUs is not known"
+            unknown = f"the power of {power.count(None)} of {len(power)} GPUs is unknown"
             return [Gap(NODE_POWER, Node(), Reason.LOST, f"nothing measures it, and {unknown}")]
         estimated = self._estimate_framer.frame((made,))
         shown, _ = self._estimates.pass_on("estimate", now, estimated, Lane.FAST, self.settings.fast)

@@ -1,4 +1,4 @@
-"""When the lanes are due. The schedule keeps to its grid: a tick that was missed is counted, never caught up."""
+"""When the lanes are due. The schedule keeps to its grid: missed ticks are counted, never made up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sampler needs to know of the configuration; all times in seconds."""
+"""The configuration in the sampler's terms; all times in seconds."""
 
 from __future__ import annotations
 

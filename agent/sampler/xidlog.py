@@ -1,6 +1,6 @@
-"""The log lines about XID errors: each kind at once, and a storm of them once a minute with its number.
+"""Log lines about XID errors: each kind at once, and a storm of them once a minute with its count.
 
-A GPU may report an error a second for a day, and a library gone mad thousands. The counters have them all.
+A GPU may report an error every second for a day, and a broken library thousands. The counters have them all.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""XID errors as counters. The driver reports each twice, by event and in the kernel log: counted once.
+"""XID errors as counters. The driver reports each twice, by event and in the kernel log: it is counted once.
 
-Nothing that is reported is lost from the sums, and nobody who reports nonsense can fill the memory: beyond
+The sums include every report, and nonsense reports cannot exhaust the memory: beyond
 a bound far above reality, an error counts under the code `other`, or under the device `other`.
 """
 
@@ -97,7 +97,7 @@ class XidLedger:
             full = len(self._strangers) >= STRANGERS
             known = Gpu("unknown", OTHER if full else device)
             if full:
-                self._tell_full(f"XID errors of more than {STRANGERS} unknown devices are counted as one's")
+                self._tell_full(f"XID errors of more than {STRANGERS} unknown devices are counted together")
             else:
                 self._strangers[device] = known
         return known
@@ -108,7 +108,7 @@ class XidLedger:
             return kind
         own = self._codes.get(gpu, 0)
         if own >= CODES or len(self._last) >= KINDS:
-            self._tell_full(f"more kinds of XID than there can be; further ones are counted as {OTHER!r}")
+            self._tell_full(f"too many different XIDs; new ones are counted as {OTHER!r}")
             return gpu, OTHER
         self._codes[gpu] = own + 1
         return kind

@@ -1,1 +1,1 @@
-"""From the configuration to running parts: one file a part."""
+"""From the configuration to running parts: one file for each part."""

@@ -1,4 +1,4 @@
-"""What the configuration says of rules and of who is told about alerts, made into the parts that do it."""
+"""Builds the rule engine and the receivers from the configuration."""
 
 from __future__ import annotations
 

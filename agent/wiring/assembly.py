@@ -1,4 +1,4 @@
-"""The daemon as a whole, from its configuration."""
+"""Builds the whole daemon from its configuration."""
 
 from __future__ import annotations
 

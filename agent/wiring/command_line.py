@@ -1,4 +1,4 @@
-"""What the command line says beside the configuration file, and over it."""
+"""Options of the command line that complement or override the configuration file."""
 
 from __future__ import annotations
 

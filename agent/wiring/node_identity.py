@@ -1,4 +1,4 @@
-"""Who this node is: for people, for a Prometheus server, and for those who get its alerts."""
+"""The identity of this node: for people, for a Prometheus server, and for receivers of its alerts."""
 
 from __future__ import annotations
 

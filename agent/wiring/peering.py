@@ -1,4 +1,4 @@
-"""What the configuration says of the rack and its peers, made into the part that watches it."""
+"""Builds the rack monitor from the configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the configuration again and puts it in force in the running parts."""
+"""Reloads the configuration and applies it to the running parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start would refuse beyond the configuration's own schema; a reload must refuse it too."""
+"""Checks at start beyond the configuration's schema; a reload applies them as well."""
 
 from __future__ import annotations
 

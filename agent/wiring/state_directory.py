@@ -1,4 +1,4 @@
-"""Where the agent keeps what outlives the process."""
+"""Where the agent keeps state that outlives the process."""
 
 from __future__ import annotations
 

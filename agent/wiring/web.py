@@ -1,4 +1,4 @@
-"""The pages: which samples they show, what they know of the other parts, and where they are served."""
+"""Builds the HTTP server: which samples its pages show, what they know of the other parts, and where it listens."""
 
 from __future__ import annotations
 

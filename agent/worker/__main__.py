@@ -1,7 +1,7 @@
-"""The device worker's entry: `python -m agent.worker OPTIONS`, started by the daemon and by nobody else.
+"""Entry point of the device worker: `python -m agent.worker OPTIONS`, started only by the daemon.
 
-It loads no more than its source needs: the fewer libraries share an address space with the driver's,
-the less there is to lose.
+It loads only what its source needs: the fewer libraries share an address space with the driver's,
+the less can be corrupted.
 """
 
 from __future__ import annotations

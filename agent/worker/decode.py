@@ -1,9 +1,9 @@
-"""Turns a worker's lines into messages, and believes none of them.
+"""Decodes a worker's lines to messages, and trusts none of them.
 
-A worker shares its memory with a driver library that may have scribbled over it. So every name, label,
-number and text is held against the catalogue and the bounds of `limits` before it is kept or shown, and what
-was said once by mistake is outlived: a sample that goes by another edition of its layout is refused, and who
-is there is believed when it was said twice.
+A worker shares its memory with a driver library that may have corrupted it. So every name, label,
+number and text is checked against the catalogue and the bounds of `limits` before it is kept or shown, and
+a single wrong message does no lasting harm: a sample that refers to another edition of its layout is rejected, and
+changes of the devices are accepted when they were sent twice.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Decoder:
         try:
             kind, *parts = json.loads(body)
             if kind == "sample" and _ENDLESS.search(body):
-                raise MessageError("a number without end")
+                raise MessageError("an infinite number")
             return self._kinds[kind](*parts)
         except MessageError:
             raise
@@ -79,12 +79,12 @@ class Decoder:
         """Believed when it is said twice in a row; a worker's channels stay, and others may only join them."""
         before, self._said = self._said, [source, channels, unidentified]
         if source != self._source:
-            raise MessageError(f"this is the source {source!r:.40}, and not {self._source}")
+            raise MessageError(f"the source is {source!r:.40}, not {self._source}")
         made = message_checks.roster(channels), message_checks.unidentified(unidentified)
         message_checks.indexes(*made)
         known = self._channels
         if made[0][: len(known)] != known:
-            raise MessageError("a channel is not the one that it was")
+            raise MessageError("a channel changed its identity")
         hello = Hello(self._source, *made)
         if self._said != before or hello == self._hello:
             return None
@@ -100,9 +100,9 @@ class Decoder:
         place, edition = self._place(channel, lane), message_checks.whole(edition, 2**63)
         made = tuple(self._series(place[0], row) for row in message_checks.rows(rows, message_limits.SERIES_OF_LANE))
         if len(set(made)) != len(made):
-            raise MessageError("a series is there twice")
+            raise MessageError("a duplicate series")
         if any(self._owners.get(series, place) != place for series in made):
-            raise MessageError("a series is another lane's already")
+            raise MessageError("a series already belongs to another lane")
         _, layout = self._layouts.get(place, (0, EMPTY_LAYOUT))
         if len(self._owners) - len(layout) + len(made) > message_limits.SERIES:
             raise MessageError(f"more than {message_limits.SERIES} series")
@@ -118,7 +118,7 @@ class Decoder:
         metric = self._rows[name]
         entity = self._entities.of(channel, parts)
         if type(entity) is not metric.entity:
-            raise MessageError(f"{name} is not of {entity}")
+            raise MessageError(f"{name} does not belong to {entity}")
         return Series(metric, entity, message_checks.labels(metric, pairs))
 
     def _take_gaps(self, channel: Any, lane: Any, edition: Any, rows: Any) -> None:
@@ -146,7 +146,7 @@ class Decoder:
         """Numbered, so that what comes twice counts once."""
         made = tuple(message_checks.xid(row) for row in message_checks.rows(rows, message_limits.EVENTS))
         if message_checks.whole(number, 2**63) <= self._events:
-            raise MessageError("XID errors that were told before")
+            raise MessageError("XID errors that were already sent")
         self._events = number
         return made
 
@@ -170,7 +170,7 @@ class Decoder:
         if len(layout) != len(values):
             raise MessageError(f"{len(values)} values for {len(layout)} series")
         if not _NUMBERS.issuperset(map(type, values)):
-            raise MessageError("a value that is no number")
+            raise MessageError("a value that is not a number")
         sample = LaneSample(
             self._channels[place[0]][0],
             place[1],
@@ -190,10 +190,10 @@ class Decoder:
         gaps = self._gaps.get(place, (0, ()))
         processes = self._processes.get(place, (0, None))
         if editions != [layout[0], gaps[0], processes[0]]:
-            raise MessageError(f"a sample by editions {editions!r:.60}, which are not the ones that were said last")
+            raise MessageError(f"a sample with editions {editions!r:.60}, which are not the last ones sent")
         return layout[1], gaps[1], processes[1]
 
     def _advance(self, place: Place, mono: float) -> None:
         if mono <= self._newest.get(place, -1.0):
-            raise MessageError("a sample that is not newer than the one before")
+            raise MessageError("a sample that is not newer than the previous one")
         self._newest[place] = mono

@@ -1,4 +1,4 @@
-"""Whom a channel may speak of: a GPU of itself and of its links, the rest of the node of all that is there."""
+"""The entities that a channel may report: a GPU itself and its links, the rest of the node everything that exists."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Entities:
         if kind in ("gpu", "nvlink"):
             gpu = self._gpus[rest[0], rest[1]]
             if own is not None and gpu is not own:
-                raise MessageError(f"{own} speaks of {gpu}")
+                raise MessageError(f"{own} reports {gpu}")
             return gpu if kind == "gpu" and len(rest) == 2 else self._link(gpu, rest)
         if own is not None:
-            raise MessageError(f"{own} speaks of {kind!r:.20}")
+            raise MessageError(f"{own} reports {kind!r:.20}")
         return self._port(rest) if kind == "ib" else self._the_node(parts)
 
     def _link(self, gpu: Gpu, rest: Any) -> NvLink:
@@ -48,10 +48,10 @@ class Entities:
         device, port = rest
         key = (message_checks.name(device), message_checks.name(port))
         if key not in self._ports and len(self._ports) >= PORTS:
-            raise MessageError(f"more than {PORTS} ports, of names up to {NAME} characters")
+            raise MessageError(f"more than {PORTS} ports, or a name of more than {NAME} characters")
         return self._ports.setdefault(key, IbPort(*key))
 
     def _the_node(self, parts: Any) -> Node:
         if parts != ["node"]:
-            raise MessageError(f"no entity: {parts!r:.80}")
+            raise MessageError(f"not an entity: {parts!r:.80}")
         return self._node

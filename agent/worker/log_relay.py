@@ -1,8 +1,8 @@
-"""The worker's standard error on its way to ours: its log, and whatever a library writes there.
+"""Relays the worker's standard error to ours: its log, and whatever a library writes there.
 
-A library gone mad may write gigabytes, and a journal or a container's log file would take them. So only so
-much is handed on, in whole lines, and it is said that some was left out. The worker's end of the pipe does not
-block: what finds no room there is lost, since a GPU must not wait for a log to be read.
+A broken library may write gigabytes, and a journal or a container's log file would store them. So only a limited
+amount is relayed, in whole lines, with a note that lines were dropped. The worker's end of the pipe does not
+block: what does not fit is lost, because a GPU must not wait for a log reader.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class LogRelay:
                 os.write(self._target, b"".join(out))
 
     def _tell(self) -> None:
-        log.warning("the device worker writes too much: %d lines or more were left out", self._left_out)
+        log.warning("the device worker logs too much: at least %d lines were dropped", self._left_out)
         self._left_out = 0
 
     def _read(self) -> bytes:

@@ -1,7 +1,7 @@
 """The inside of the device worker: the main thread takes orders, readers read, and one thread waits for events.
 
-The main thread never calls the driver, so that it answers every order at once: a driver that hangs is told
-from a worker that does.
+The main thread never calls the driver, so it answers every order at once: this distinguishes a hung driver
+from a hung worker.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class WorkerLoop:
             message_checks.roster([*self._channels.values(), row])
         except MessageError as error:
             index = "?" if channel.identity is None else channel.identity.gpu.index
-            return Unidentified(index, Reason.MALFORMED, f"it says who it is, and that cannot be: {error}")
+            return Unidentified(index, Reason.MALFORMED, f"it reports an invalid identity: {error}")
         self._channels[channel] = row
         return None
 
@@ -170,7 +170,7 @@ class WorkerLoop:
             except Exception as error:
                 # The driver's words about XIDs are worth another attempt, whatever one of them did to the binding.
                 if failing != str(error):
-                    log.exception("waiting for XID events failed; it is begun again")
+                    log.exception("waiting for XID events failed; retrying")
                 failing = str(error)
                 self._stopping.wait(EVENT_WAIT_SECONDS)
                 continue
@@ -207,13 +207,13 @@ class WorkerLoop:
                 break
             patience.wait(0.05)
         else:
-            log.warning("leaving without a clean shutdown: a call hangs on %s", ", ".join(busy))
+            log.warning("exiting without a clean shutdown: a call hangs on %s", ", ".join(busy))
             os._exit(0)
         closer = threading.Thread(target=self._source.close, daemon=True)
         closer.start()
         closer.join(3.0)
         if closer.is_alive():
-            log.warning("the device library did not shut down within 3 s; leaving it")
+            log.warning("the device library did not shut down within 3 s; exiting without it")
             os._exit(0)
 
     def _hanging(self, opener: threading.Thread) -> Iterable[str]:

@@ -1,6 +1,6 @@
-"""What a worker says, held against the bounds, piece by piece. Each check raises MessageError, or what Python raises.
+"""Checks of a worker's messages against the bounds, piece by piece. Each raises MessageError, or a built-in exception.
 
-A worker checks what it is about to say in the same way, so that a device with strange answers costs its own
+A worker applies the same checks before sending, so that a device with strange values loses its own
 sample and not the trust in the worker.
 """
 
@@ -28,35 +28,35 @@ WALL_SECONDS = 1e11
 def whole(value: Any, below: int) -> int:
     """A whole number from 0."""
     if type(value) is not int or not 0 <= value < below:
-        raise MessageError(f"no whole number below {below}: {value!r:.40}")
+        raise MessageError(f"not a whole number below {below}: {value!r:.40}")
     return value
 
 
 def moment(value: Any, most: float = 1e15) -> float:
     """Seconds: a time that is not finite would never be old."""
     if type(value) not in (int, float) or not isfinite(value) or not 0 <= value <= most:
-        raise MessageError(f"no time: {value!r:.40}")
+        raise MessageError(f"not a time: {value!r:.40}")
     return float(value)
 
 
 def text(value: Any, limit: int) -> str:
     """A text that may become a label's value or a line of the log."""
     if type(value) is not str or len(value) > limit or not value.isprintable():
-        raise MessageError(f"no text of {limit} characters at most: {value!r:.60}")
+        raise MessageError(f"not a text of at most {limit} characters: {value!r:.60}")
     return value
 
 
 def name(value: Any) -> str:
     """A text that tells something apart from others."""
     if not text(value, message_limits.NAME):
-        raise MessageError("no name")
+        raise MessageError("an empty name")
     return str(value)
 
 
 def rows(value: Any, most: int) -> list[Any]:
     """A list with a bound."""
     if type(value) is not list or len(value) > most:
-        raise MessageError(f"no list of {most} at most")
+        raise MessageError(f"not a list of at most {most} items")
     return value
 
 
@@ -67,7 +67,7 @@ def reason(value: Any) -> Reason:
 def labels(metric: Metric, pairs: Any) -> Labels:
     """The row's own labels, all of them and in their order."""
     if [each[0] for each in pairs] != list(metric.labels):
-        raise MessageError(f"{metric.name} has the labels {metric.labels}, and not {pairs!r:.80}")
+        raise MessageError(f"{metric.name} has the labels {metric.labels}, not {pairs!r:.80}")
     return tuple(
         (known, text(each, message_limits.LABEL)) for known, (_, each) in zip(metric.labels, pairs, strict=True)
     )
@@ -102,7 +102,7 @@ def _facts(pairs: Any) -> Labels:
     if len(set(names)) != len(names) or taken & set(names) or not all(map(_LABEL_NAME.fullmatch, names)):
         raise MessageError(f"facts that cannot be labels: {names!r:.80}")
     if any(known.startswith("__") for known in names):
-        raise MessageError(f"facts with names that Prometheus keeps for itself: {names!r:.80}")
+        raise MessageError(f"facts with names that Prometheus reserves: {names!r:.80}")
     return made
 
 
@@ -118,7 +118,7 @@ def indexes(channels: Sequence[tuple[str, GpuIdentity | None]], missing: Sequenc
     """Every index is one device's, and there is some device."""
     taken = [each.gpu.index for _, each in channels if each is not None] + [each.index for each in missing]
     if len(set(taken)) != len(taken) or not (channels or missing):
-        raise MessageError("no device at all, or two of one index")
+        raise MessageError("no device at all, or two with the same index")
 
 
 def processes(value: Any) -> tuple[GpuProcess, ...] | None:
@@ -139,7 +139,7 @@ def xid(row: Any) -> Xid:
     """One XID error."""
     device, code, wall, reporter, words = row
     if reporter != "nvml":
-        raise MessageError(f"a worker does not hear from {reporter!r:.20}")
+        raise MessageError(f"a worker cannot have reports from {reporter!r:.20}")
     return Xid(
         name(device),
         whole(code, message_limits.CODE),

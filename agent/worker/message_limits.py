@@ -1,8 +1,8 @@
-"""The most that a worker may say: far above the largest node, far below what would hurt the main process.
+"""Limits of a worker's messages: far above the largest node, far below what would hurt the main process.
 
-The largest node is one with 72 GPUs, each with 18 NVLinks that offer every type of error, and MIG on all.
-That is 28,000 series, of which each costs the main process 2.5 KB from the pipe to the page. What a worker
-says beyond these bounds is garbage.
+The largest node has 72 GPUs, each with 18 NVLinks that offer every type of error, and MIG on all.
+That is 28,000 series, each of which costs the main process 2.5 KB from the pipe to the page. Anything
+beyond these limits is garbage.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which rows of the catalogue a worker may speak of: those that its source reads, and none that others make."""
+"""The rows of the catalogue that a worker may report: those that its source reads, and none made elsewhere."""
 
 from __future__ import annotations
 

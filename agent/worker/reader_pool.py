@@ -1,10 +1,10 @@
-"""Who reads the channels: one thread for all of them, as long as each is quick.
+"""Reads the channels: one thread for all of them, as long as each is quick.
 
-A thread for each GPU would do little but hand the interpreter's lock around, and the driver serialises
-its callers on a lock of its own. So one reader goes through the channels that are due, and as soon as
-one of them keeps it longer than `QUICK_SECONDS` another reader takes over the rest. There are never more readers
-than channels, and a channel never has more than one read in flight: a GPU that hangs keeps one thread
-and stops nobody else.
+A thread per GPU would do little but pass the interpreter's lock around, and the driver serialises
+its callers on its own lock. So one reader goes through the due channels, and when one of them
+blocks it for longer than `QUICK_SECONDS` another reader takes over the rest. There are never more readers
+than channels, and a channel never has more than one read in flight: a GPU that hangs blocks one thread
+and nothing else.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class ReaderPool:
         except (RuntimeError, MemoryError) as error:
             self._readers -= 1
             if not self._short:
-                log.error("no thread to read a device with: %s; its samples are late", error)
+                log.error("cannot start a thread to read a device: %s; its samples are late", error)
             self._short = True
         else:
             self._short = False

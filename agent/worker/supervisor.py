@@ -1,12 +1,12 @@
-"""The outside of the device worker: starts it, speaks to it, and sees to it that one is there.
+"""The outside of the device worker: starts it, communicates with it, and makes sure that one is running.
 
-States: `starting` (opening its source), `running`, `stopping` (told to go, not gone yet), `down` (gone;
-to be started again at a known time). There is never a second worker beside one that is not gone: a
+States: `starting` (opening its source), `running`, `stopping` (told to exit, not gone yet), `down` (gone;
+to be restarted at a known time). There is never a second worker before the first is gone: a
 process in uninterruptible sleep cannot be killed, and a second one would hang on the same lock.
 
 A worker answers every order at once, whatever its driver does. One that does not is stopped, swapped out or
-wedged, and is ended within seconds. One that answers while its devices hang is left alone for long: they go on
-by themselves when the driver does, and ending a process in the middle of a call has been seen to wedge a GPU
+wedged, and is terminated within seconds. One that answers while its devices hang is left alone for long: they resume
+by themselves when the driver does, and killing a process in the middle of a call has been seen to wedge a GPU
 (github.com/NVIDIA/dcgm-exporter/issues/84).
 """
 
@@ -205,7 +205,7 @@ class Supervisor:
                 break
             wait(0.05)
         else:
-            log.error("device worker does not end; killing it", extra={"facts": {"pid": self._process.pid}})
+            log.error("device worker does not exit; killing it", extra={"facts": {"pid": self._process.pid}})
             self._process.signal(signal.SIGKILL)
         self._process.close(self._looked_at)
         self._process = None
@@ -216,7 +216,7 @@ class Supervisor:
         except (OSError, RuntimeError, MemoryError) as error:
             self._delay = min(self._delay * 2, LONGEST_DELAY_SECONDS)
             self._start_at = now + self._delay
-            log.error("cannot start the device worker: %s; trying again in %.1f s", error, self._delay)
+            log.error("cannot start the device worker: %s; retrying in %.1f s", error, self._delay)
             return
         self._process, self._state, self._since = process, "starting", now
         self._decoder, self._reason = Decoder(self._options.source), ""
@@ -260,7 +260,7 @@ class Supervisor:
             return
         if self._waited > self._stuck:
             waited, self._stuck = self._stuck, min(2 * self._stuck, LONGEST_STUCK_SECONDS)
-            what = "opened its source" if self._state == "starting" else "told of any device"
+            what = "opened its source" if self._state == "starting" else "reported any device"
             self._dismiss(now, f"has not {what} for {waited:.0f} s", TERM_PATIENCE_SECONDS)
         elif self._trust.lost:
             self._dismiss(now, self._trust.lost, TERM_PATIENCE_SECONDS)
@@ -268,15 +268,15 @@ class Supervisor:
             self._weighed_at = now
             held = self._process.resident()
             if held is not None and held > MEMORY:
-                self._dismiss(now, f"holds {held // 2**20} MiB of memory", WEDGED_PATIENCE_SECONDS)
+                self._dismiss(now, f"uses {held // 2**20} MiB of memory", WEDGED_PATIENCE_SECONDS)
         if self._state == "starting" and not self._noticed and now - self._since > OPENING_SECONDS:
             self._noticed = True
-            detail = f"the driver has not answered for {OPENING_SECONDS:.0f} s while its library is opened"
+            detail = f"the driver has not answered for {OPENING_SECONDS:.0f} s while opening its library"
             log.warning("devices: %s", detail, extra={"facts": {"source": self._options.source}})
             self.exit_reason = ExitReason(Reason.TIMEOUT, detail)
 
     def _dismiss(self, now: float, why: str, patience: float) -> None:
-        log.warning("device worker %s; ending it", why, extra={"facts": {"pid": self.pid}})
+        log.warning("device worker %s; terminating it", why, extra={"facts": {"pid": self.pid}})
         self._reason = f"the device worker {why}"
         self.exit_reason = ExitReason(Reason.TIMEOUT, self._reason)
         assert self._process is not None
@@ -293,8 +293,8 @@ class Supervisor:
             self._killed, self._kill_at = True, now + TERM_PATIENCE_SECONDS
         elif self._killed and now >= self._kill_at:
             self._kill_at = inf
-            detail = "the device worker cannot be killed: it sleeps in the driver, and another one would, too"
-            log.error("%s; waiting for it to end", detail, extra=facts)
+            detail = "the device worker cannot be killed: it sleeps in the driver, and so would a new one"
+            log.error("%s; waiting for it to exit", detail, extra=facts)
             self.exit_reason = ExitReason(Reason.TIMEOUT, detail)
 
     def _bury(self, now: float) -> None:
@@ -309,7 +309,7 @@ class Supervisor:
             self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else NEVER_SEEN_DELAY_SECONDS)
         else:
             self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else LONGEST_DELAY_SECONDS)
-            log.warning("device worker %s; starting it again in %.1f s", said(status), delay)
+            log.warning("device worker %s; restarting it in %.1f s", said(status), delay)
             reason = Reason.TIMEOUT if self._reason else Reason.LOST
             self.exit_reason = ExitReason(reason, self._reason or f"the device worker {said(status)}")
         self._process, self._state, self._start_at = None, "down", now + delay
@@ -317,9 +317,9 @@ class Supervisor:
     def _doubt(self, message: Message | Alive | None, now: float) -> None:
         """Refuse what only we can know to be false. Raises MessageError."""
         if isinstance(message, (LaneSample, ChannelError)) and message.mono > now + AHEAD_SECONDS:
-            raise MessageError(f"a sample of the future: {message.mono} s, and it is {now} s")
+            raise MessageError(f"a sample from the future: {message.mono} s, now {now} s")
         if isinstance(message, Alive) and message.order > self._orders:
-            raise MessageError(f"an answer to order {message.order}, and {self._orders} were given")
+            raise MessageError(f"an answer to order {message.order}, but only {self._orders} were given")
 
     def _answered(self, order: int) -> None:
         self._heard = True

@@ -1,4 +1,4 @@
-"""How far a worker's words are believed: what is refused, when it is asked anew, and when it is of no use any more."""
+"""How far a worker is trusted: what is rejected, when everything is requested again, and when it is replaced."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class WorkerTrust:
         self._weighed = now
         self._level += size
         if self._level > FLOOD_ROOM:
-            self.lost = "sends more than it has to say"
+            self.lost = "floods its output"
 
     def wants_anew(self, now: float) -> bool:
         """Whether to ask now for everything that is remembered; True once for each request."""

@@ -1,12 +1,12 @@
-"""What the device worker and the main process say to each other: one message a line, each way.
+"""The protocol between the device worker and the main process: one message per line, in each direction.
 
-A line of the worker is a checksum and a JSON value. JSON, because a worker whose library scribbled over
-its memory may write anything: the reader must be able to refuse every byte string without harm. The
-checksum, because a line that was cut, or has a bit turned, is often still JSON.
+A line of the worker is a checksum and a JSON value. JSON, because a worker whose library corrupted
+its memory may write anything: the reader must be able to reject any byte string safely. The
+checksum, because a line that was truncated, or has a flipped bit, is often still valid JSON.
 
-What seldom changes (the channels, the series of a channel's lane, its gaps, its processes) is said when it
-changes, with an edition; a sample is then a list of numbers, with the editions that it goes by. So a reader
-that missed a change notices it at the next sample, and asks for everything anew.
+What seldom changes (the channels, the series of a channel's lane, its gaps, its processes) is sent when it
+changes, with an edition; a sample is then a list of numbers, with the editions that it refers to. So a reader
+that missed a change notices it at the next sample, and requests everything again.
 
 Worker to main: `alive`, `hello`, `absent`, `failed`, `layout`, `gaps`, `processes`, `sample`, `error`, `xid`.
 Main to worker: a number, and the lanes of a tick such as `17 fast slow`, or `17 anew`, `17 stop`, or nothing. The
@@ -94,7 +94,7 @@ def encode_entity(entity: Entity) -> list[object]:
         return ["ib", entity.device, entity.port]
     if isinstance(entity, Node):
         return ["node"]
-    raise MessageError(f"a worker has no readings of {entity}")
+    raise MessageError(f"a worker cannot have readings of {entity}")
 
 
 def encode_series(series: Sequence[Series]) -> list[list[object]]:

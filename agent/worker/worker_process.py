@@ -1,6 +1,6 @@
-"""The worker as a process: how it is started, its pipes, its memory, its signals. Nothing here waits for it.
+"""The worker as a process: start, pipes, memory, signals. Nothing here waits for it.
 
-The only place of the agent that starts a process.
+The only place in the agent that starts a process.
 """
 
 from __future__ import annotations

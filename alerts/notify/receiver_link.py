@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from agent.lib.http_answers import AnswerBounds, HttpAnswer
+from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_client import HttpClient
-from agent.lib.http_errors import HttpError, HttpFault
 from agent.lib.http_link import HttpRequest
+from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
 
 BOUNDS = AnswerBounds(body=64 * 1024)

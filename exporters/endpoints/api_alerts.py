@@ -14,4 +14,4 @@ def _alerts(context: EndpointContext, request: Request) -> Answer:
     return context.page(request, rendering, JSON, BY_ENCODING)
 
 
-ENDPOINT = Endpoint("/api/v1/alerts", _alerts, what="the alerts that are pending or firing, in Prometheus's JSON")
+ENDPOINT = Endpoint("/api/v1/alerts", _alerts, what="pending and firing alerts, in Prometheus's JSON")

@@ -26,4 +26,4 @@ def _rules(context: EndpointContext, request: Request) -> Answer:
     return context.page(request, Rendering("rules", selection, groups, pieces, tells_age=False), JSON, BY_ENCODING)
 
 
-ENDPOINT = Endpoint("/api/v1/rules", _rules, what="the rules and how their last evaluation went, in Prometheus's JSON")
+ENDPOINT = Endpoint("/api/v1/rules", _rules, what="rules and the result of their last evaluation, in Prometheus's JSON")

@@ -14,7 +14,7 @@ def _reload(context: EndpointContext, request: Request) -> Answer:
     if context.reloads is None:
         return text(
             HTTPStatus.FORBIDDEN,
-            "reloading over HTTP is not enabled: set web.enable_lifecycle in the configuration and restart,"
+            "reloading over HTTP is disabled: set web.enable_lifecycle in the configuration and restart,"
             " or send the process SIGHUP",
         )
     return context.reloads.ask()

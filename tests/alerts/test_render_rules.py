@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.cli import main
 from agent.commands.render.rules import MARK, render
 from agent.config.schema import ConfigError
 from agent.config.schema import OverrideConfig as Override
@@ -163,3 +164,16 @@ def test_a_place_that_cannot_be_written_to_is_a_mistake_with_its_reason(tmp_path
     (tmp_path / "heat.yml").mkdir()
     with pytest.raises(ConfigError, match=r"heat.yml was not written by this command"):
         render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path)
+
+
+def test_rule_files_are_looked_for_beside_the_configuration_wherever_the_command_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    for folder in (there, here):
+        folder.mkdir()
+    (there / "mine.yml").write_text(TEXT)
+    (there / "c.yaml").write_text("rules: {files: [mine.yml]}")
+    monkeypatch.chdir(here)
+    assert main(["render", "rules", "--config.file", "../there/c.yaml", "--out", str(tmp_path / "out")]) == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.yml"]

@@ -65,7 +65,7 @@ def test_the_first_lines_say_what_is_sampled_and_that_it_is_synthetic(start) -> 
 
 def test_the_faults_of_a_demonstration_are_announced(start) -> None:
     lines = start("--scenario", "straggler").log.read_text().splitlines()
-    assert re.search(r'msg="scheduled fault: straggler of GPU 5 begins at \d\d:\d\d:\d\d UTC, in 120 s"', lines[1])
+    assert re.search(r'msg="scheduled fault: straggler of GPU 5 starts at \d\d:\d\d:\d\d UTC, in 120 s"', lines[1])
 
 
 def test_without_a_gpu_the_real_host_is_sampled_and_the_absence_is_told(start) -> None:

@@ -26,7 +26,7 @@ def test_a_library_that_takes_the_memory_costs_its_worker(opened) -> None:
     node = opened()
     node.until_up(ALL, NOTICED)
     node.command("balloon 2")
-    node.daemon.until("it is ended", lambda: "MiB of memory; ending it" in node.daemon.log.read_text(), NOTICED)
+    node.daemon.until("it is ended", lambda: "MiB of memory; terminating it" in node.daemon.log.read_text(), NOTICED)
     node.command()
     node.daemon.until("another one", lambda: node.value("coldplate_worker_restarts_total") >= 1, CURED)
     node.until_up(ALL, CURED)
@@ -45,4 +45,4 @@ def test_a_library_that_chatters_holds_up_no_gpu_and_fills_no_log(opened) -> Non
     size = node.daemon.log.stat().st_size
     assert 2**15 < size < 2**18
     assert node.daemon.stop() == 0
-    assert "lines or more were left out" in node.daemon.log.read_text()
+    assert "lines were dropped" in node.daemon.log.read_text()

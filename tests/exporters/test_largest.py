@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from http import HTTPStatus
 from itertools import takewhile
 from typing import Any
@@ -124,7 +123,7 @@ def test_rules_and_alerts(shape: str) -> None:
 @pytest.mark.parametrize("shape", GROUPS)
 def test_the_overview_shows_the_worst_of_all(snapshot: Snapshot, shape: str) -> None:
     worst = Alert("Worst", (("alertname", "Worst"), ("severity", "critical")), Phase.FIRING, 1.0, 1.7e9)
-    groups = (*GROUPS[shape], GroupReport("z", "z.yml", 15.0, rules=(replace(rule(1, 0), alerts=(worst,)),)))
+    groups = (*GROUPS[shape], GroupReport("z", "z.yml", 15.0, rules=(rule(1, 0)._replace(alerts=(worst,)),)))
     facts = landing.Facts("n", "1", None, "/metrics", snapshot, len(snapshot.readings), 0.5, (True, ""), groups)
     size, page = largest(landing.pieces(facts))
     assert size <= BIT

@@ -79,7 +79,7 @@ def get(path: str, *groups: GroupReport) -> Response:
 
 
 def alerts(*found: Alert) -> list[dict[str, Any]]:
-    group = replace(GROUPS[0], rules=(replace(HOT, alerts=found),))
+    group = replace(GROUPS[0], rules=(HOT._replace(alerts=found),))
     answer = strict(get("/api/v1/alerts", group).body)
     assert answer["status"] == "success"
     return answer["data"]["alerts"]
@@ -163,7 +163,7 @@ def test_any_text_survives(text: str) -> None:
 
 def test_control_characters_and_rare_ones_survive_as_plain_ascii() -> None:
     nasty = "\x00\x1f\n\t\"\\\x7f\u2028<b>&'\U0001f525 ü"
-    body = get("/api/v1/alerts", replace(GROUPS[0], rules=(replace(HOT, alerts=(alert(annotations={"a": nasty}),)),)))
+    body = get("/api/v1/alerts", replace(GROUPS[0], rules=(HOT._replace(alerts=(alert(annotations={"a": nasty}),)),)))
     assert body.body.isascii()
     assert not any(byte < 0x20 for byte in body.body.rstrip(b"\n"))
     assert strict(body.body)["data"]["alerts"][0]["annotations"] == {"a": nasty}
@@ -228,7 +228,7 @@ def test_whole_numbers_have_no_fraction() -> None:
     ],
 )
 def test_a_rule_is_as_bad_as_the_worst_of_its_alerts(phases: tuple[Phase, ...], state: str) -> None:
-    rule = replace(HOT, alerts=tuple(alert(phase) for phase in phases))
+    rule = HOT._replace(alerts=tuple(alert(phase) for phase in phases))
     answer = strict(get("/api/v1/rules", replace(GROUPS[0], rules=(rule,))).body)
     assert answer["data"]["groups"][0]["rules"][0]["state"] == state
 

@@ -124,7 +124,7 @@ def test_a_runbook_is_only_read() -> None:
 @pytest.mark.parametrize("path", ["/runbooks", "/runbooks/", "/runbooks/GpuLost", "/runbooks/metrics"])
 def test_the_metrics_are_not_among_the_runbooks(path: str) -> None:
     assert is_reserved(path)
-    with pytest.raises(ValueError, match="no other use"):
+    with pytest.raises(ValueError, match="is not reserved"):
         site(telemetry_path=path)
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.lib.http_answers import AnswerBounds, AnswerReader, HttpAnswer
-from agent.lib.http_errors import HttpError
+from agent.lib.http_answers import AnswerBounds, AnswerReader
+from agent.lib.http_outcomes import HttpAnswer, HttpError
 from exporters.http_messages import RefusedError, Request, RequestReader
 
 LENIENT = AnswerBounds(body=64 * 1024)

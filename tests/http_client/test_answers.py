@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.lib.http_answers import MOST_HEADERS, MOST_INTERIM, AnswerBounds, AnswerReader, HttpAnswer
-from agent.lib.http_errors import HttpError, HttpFault
+from agent.lib.http_answers import MOST_HEADERS, MOST_INTERIM, AnswerBounds, AnswerReader
+from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 
 BODY, HEAD = 100, 4096
 LENIENT, PLAIN = AnswerBounds(BODY, HEAD), AnswerBounds(BODY, HEAD, plain=True)

@@ -144,6 +144,6 @@ def test_thousands_of_alerts_of_the_usual_size_are_loaded(tmp_path: Path) -> Non
 
 
 def test_more_than_can_be_held_is_refused_where_it_begins(tmp_path: Path) -> None:
-    said, taken = measure("rules", rules(usual, 7_000), "{}", tmp_path)
+    said, taken = measure("rules", rules(usual, 6_000), "{}", tmp_path)
     assert "exceed their memory limit of 28 MiB; load fewer" in str(said)
     assert taken < MOST

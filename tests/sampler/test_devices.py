@@ -130,7 +130,7 @@ def test_it_is_told_once_that_one_is_silent_and_once_that_it_is_not(caplog: pyte
         rig.sample(6.0, gpu(0), gpu(1))
         rig.see(6.5)
     said = [record.message for record in caplog.records if getattr(record, "facts", {}).get("gpu") == "1"]
-    assert said == ["GPU does not say who it is", "GPU has said who it is"]
+    assert said == ["GPU does not identify itself", "GPU has identified itself"]
 
 
 def test_a_node_on_which_nobody_says_who_he_is_is_a_failure_with_the_reasons() -> None:

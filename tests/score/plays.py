@@ -73,7 +73,7 @@ def refuse_gaps(alerts: set[str]) -> None:
     if missing := shipped - EXPECTED.keys():
         raise ScoreError(f"no expectations for {_list(missing)}: add them to tests/score/expectations.py")
     if gone := {each.base or name for name, each in EXPECTED.items()} - shipped:
-        raise ScoreError(f"expectations for {_list(gone)}, which no shipped scenario is called: mend the name")
+        raise ScoreError(f"expectations for {_list(gone)}, which there is no shipped scenario: mend the name")
     if unknown := set().union(*(each.named for each in EXPECTED.values())) - alerts:
         raise ScoreError(f"expectations name {_list(unknown)}, which no rule of the pack is called: mend the name")
 

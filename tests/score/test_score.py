@@ -209,7 +209,7 @@ def test_a_scenario_without_expectations_and_an_alert_that_is_gone_are_refused(
     with pytest.raises(ScoreError, match="GpuLost, which no rule of the pack is called"):
         refuse_gaps(alerts - {"GpuLost"})
     monkeypatch.setitem(EXPECTED, "no-such", Expectation(60))
-    with pytest.raises(ScoreError, match="no-such, which no shipped scenario is called"):
+    with pytest.raises(ScoreError, match="no-such, which there is no shipped scenario"):
         refuse_gaps(alerts)
     monkeypatch.delitem(EXPECTED, "no-such")
     monkeypatch.delitem(EXPECTED, "idle")

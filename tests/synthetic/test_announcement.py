@@ -9,7 +9,7 @@ WALL = 1_700_000_000.0  # 22:13:20 UTC
 
 
 def test_a_fault_is_announced_with_its_place_and_both_times():
-    assert list(announced(load_scenario("straggler"), WALL)) == ["straggler of GPU 5 begins at 22:15:20 UTC, in 120 s"]
+    assert list(announced(load_scenario("straggler"), WALL)) == ["straggler of GPU 5 starts at 22:15:20 UTC, in 120 s"]
     assert list(announced(load_scenario("healthy-training"), WALL)) == []
 
 
@@ -29,9 +29,9 @@ def test_ports_links_repeats_and_the_node_are_named(write):
     )
     assert list(announced(scenario, WALL)) == [
         "nvlink-down of link 7 of GPU 2 from the start",
-        "ib-down of mlx5_3 begins at 22:13:50 UTC, in 30 s, again every 60 s",
-        "power-brake of GPU 0, 1, 2 begins at 22:14:21 UTC, in 61 s",
-        "node-power begins at 22:14:50 UTC, in 90 s",
+        "ib-down of mlx5_3 starts at 22:13:50 UTC, in 30 s, repeated every 60 s",
+        "power-brake of GPU 0, 1, 2 starts at 22:14:21 UTC, in 61 s",
+        "node-power starts at 22:14:50 UTC, in 90 s",
     ]
 
 
@@ -46,7 +46,7 @@ def test_many_faults_do_not_fill_the_log(write):
         )
     )
     assert len(told) == MOST + 1
-    assert told[-1] == "and 3 faults more"
+    assert told[-1] == "and 3 more faults"
 
 
 def test_every_shipped_fault_is_announced():

@@ -25,7 +25,7 @@ MISTAKES = [
         r"phases\[0\].duration: is missing; only the last",
     ),
     (HEAD + "jobs: [{id: a, gpus: 6-9, phases: [{kind: idle}]}]", r"jobs\[0\].gpus: dgx-h100 has GPUs 0 to 7"),
-    (HEAD + "jobs: [{id: a, gpus: x, phases: [{kind: idle}]}]", r"jobs\[0\].gpus: expected a GPU's number"),
+    (HEAD + "jobs: [{id: a, gpus: x, phases: [{kind: idle}]}]", r"jobs\[0\].gpus: expected a GPU number"),
     (HEAD + f"jobs: [{JOB}, {JOB}]", r"jobs\[1\].gpus: GPU 0 is held by jobs\[0\]"),
     (HEAD + "faults: [{kind: stragler, gpu: 1}]", r"faults\[0\].kind: .*did you mean 'straggler'"),
     (HEAD + "faults: [{kind: straggler}]", r"faults\[0\].gpu: is missing"),
@@ -43,7 +43,7 @@ MISTAKES = [
     (HEAD + "faults: [{kind: missing, metric: coldplate_gpu_power_watts}]", "gpu or port: is missing"),
     (HEAD + "faults: [{kind: missing, gpu: 1, port: mlx5_1, metric: coldplate_gpu_power_watts}]", "name only one"),
     ("- a\n- b", "expected a mapping of keys"),
-    ("a: [", "is no YAML"),
+    ("a: [", "is not valid YAML"),
 ]  # fmt: skip
 
 

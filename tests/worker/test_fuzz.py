@@ -212,7 +212,7 @@ def faults(snapshot: Snapshot, page: bytes) -> list[str]:
     found = []
     lines = [line.rpartition(" ")[0] for line in page.decode().splitlines() if not line.startswith("#")]
     if len(set(lines)) != len(lines):
-        found.append("a series is there twice")
+        found.append("a duplicate series")
     for reading in snapshot.readings:
         lowest, highest = reading.metric.span
         if not lowest <= reading.value <= highest or abs(reading.value) > 1e18:

@@ -197,7 +197,7 @@ def test_a_system_without_threads_to_give_costs_samples_and_nothing_else(
             bench.pool.order({Lane.FAST})
     assert bench.samples() == []
     assert len(bench.pool.busy) == 3
-    assert len([record for record in caplog.records if "no thread" in record.message]) == 1
+    assert len([record for record in caplog.records if "cannot start a thread" in record.message]) == 1
     bench.pool.order({Lane.SLOW})
     bench.settle(lambda: not bench.pool.busy)
     assert sorted(bench.samples()) == [0, 0, 1, 1, 2, 2]

@@ -247,7 +247,7 @@ def test_a_library_that_hangs_while_it_is_opened_is_told_and_goes_on_at_once(rig
     assert rig.supervisor.awaited
     assert rig.until(lambda: bool(rig.exit_reasons), 10) <= 5
     assert (rig.exit_reasons[0][1], rig.exit_reasons[0][2]) == (
-        Reason.TIMEOUT, f"the driver has not answered for {OPENING_SECONDS:.0f} s while its library is opened",
+        Reason.TIMEOUT, f"the driver has not answered for {OPENING_SECONDS:.0f} s while opening its library",
     )  # fmt: skip
     assert not rig.supervisor.awaited
     rig.run(60.0)
@@ -438,7 +438,7 @@ def test_no_process_to_be_had_is_tried_again_ever_later(rig: Rig, caplog: pytest
     rig.refuse = BlockingIOError(11, "Resource temporarily unavailable")
     rig.run(60.0)
     assert rig.started == []
-    waited = [float(each) for each in re.findall(r"cannot start .*; trying again in ([\d.]+) s", caplog.text)]
+    waited = [float(each) for each in re.findall(r"cannot start .*; retrying in ([\d.]+) s", caplog.text)]
     assert waited[:6] == [1.0, 2.0, 4.0, 8.0, LONGEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS]
     rig.refuse = None
     assert rig.until(lambda: bool(rig.started), 15) <= 11

@@ -240,7 +240,7 @@ def test_events_that_come_twice_count_once() -> None:
     decoder = open_decoder()
     line = encode_events(1, [Xid("GPU-a", 79, 1.5, "nvml", "")])
     assert decoder.decode(line)
-    with pytest.raises(MessageError, match="before"):
+    with pytest.raises(MessageError, match="already sent"):
         decoder.decode(line)
 
 

@@ -114,7 +114,7 @@ class FieldArray:
                 view, items, offset, ones = views[kind]
                 value = view[i * items + offset]
                 if value == ones:
-                    slots.append(SlotFault(Reason.IMPLAUSIBLE, f"{value:#x} stands for no value"))
+                    slots.append(SlotFault(Reason.IMPLAUSIBLE, f"{value:#x} means no value"))
                 elif kind or math.isfinite(value):
                     slots.append(value)
                 else:

@@ -111,4 +111,4 @@ class DeviceCall:
 
 
 def _sentinel(name: str, raw: Any) -> str:
-    return f"{name}: {raw & U32_ONES if raw < 0 else raw:#x} stands for no value"
+    return f"{name}: {raw & U32_ONES if raw < 0 else raw:#x} means no value"

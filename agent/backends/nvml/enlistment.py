@@ -22,7 +22,7 @@ RETRY_SECONDS = 3.0
 """Seconds from one question to the next to a GPU that answered with an error."""
 RECOUNT_SECONDS = 10.0
 """Seconds between two looks at how many GPUs the driver counts."""
-SILENT = "it does not answer when it is asked who it is"
+SILENT = "it does not answer when asked to identify itself"
 
 MakeChannel = Callable[[object, GpuIdentity], NvmlGpuChannel]
 """From a handle and an identity to a channel. Called in a thread of the GPU's own; returns at once."""
@@ -121,7 +121,7 @@ class Enlistment:
             if any(channel.key == uuid for channel in self._channels.values()):
                 # Indexes moved since others were asked. A GPU is read once, under the index that it had first.
                 candidate.reason = Reason.MALFORMED
-                candidate.detail = f"it says that it is {uuid}, which another GPU of this node is"
+                candidate.detail = f"it reports the UUID {uuid} of another GPU of this node"
                 return
             self._channels[candidate.index] = self._make(handle, identity)
             del self._candidates[candidate.index]
@@ -131,8 +131,8 @@ class Enlistment:
         try:
             count = int(self._driver.call("nvmlDeviceGetCount_v2"))
             if count > self._count:
-                raise SourceError(f"the driver counts {count} GPUs now, and counted {self._count} when it was opened; "
-                                  "NVML must be opened anew in a new process")  # fmt: skip
+                raise SourceError(f"the driver counts {count} GPUs now, but counted {self._count} when it was opened; "
+                                  "NVML must be opened again in a new process")  # fmt: skip
         except SourceError as error:
             self._broken = error
         except DriverError as error:

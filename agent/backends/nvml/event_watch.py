@@ -86,7 +86,7 @@ class EventWatch:
 
     def _leave_out(self, handle: object, uuid: str, error: DriverError) -> None:
         if self._left_out.get(handle) != str(error):
-            log.warning("%s is left out of the XID events: %s", uuid, error)
+            log.warning("no XID events from %s: %s", uuid, error)
         if error.code not in PERMANENT_CODES:
             self._left_out[handle] = str(error)
 
@@ -122,14 +122,14 @@ class EventWatch:
         handle, kind, data = self._driver.call("nvmlEventSetWait_v2", self._set, milliseconds)
         uuid = self._gpus.get(handle)
         if kind != XID_CRITICAL_ERROR or uuid is None:
-            log.warning("NVML event of type %#x, data %s, about a GPU that is not watched", kind, data)
+            log.warning("NVML event of type %#x, data %s, for a GPU that is not registered", kind, data)
             return None
         return Xid(uuid, int(data), self._wall(), "nvml")
 
     def _back_off(self, error: DriverError, timeout: float) -> None:
         if str(error) != self._told:
             self._told = str(error)
-            log.warning("waiting for XID events failed, the event set is built anew: %s", error)
+            log.warning("waiting for XID events failed, creating a new event set: %s", error)
         self._pause(timeout)
         self._free()
         self._registered = False
@@ -145,7 +145,7 @@ class EventWatch:
         if events is not None and in_use:
             # A GPU that hangs while it is registered holds up nobody, and the set stays for it: the library
             # would write into freed memory.
-            log.info("the event set is left to the library: a GPU is still being registered with it")
+            log.info("the event set is not freed: a GPU is still being registered with it")
         elif events is not None:
             try:
                 self._driver.call("nvmlEventSetFree", events)

@@ -56,7 +56,7 @@ class FabricReader:
             detail = f"{CALL}: the registration with the fabric is {FABRIC_STATES[state]}"
             gaps.append(Gap(_INFO, self._gpu, Reason.TIMEOUT, detail))
         elif status:
-            detail = f"{CALL}: the registration ended with: {describe(status)}"
+            detail = f"{CALL}: the registration failed with: {describe(status)}"
             gaps.append(Gap(_INFO, self._gpu, Reason.MALFORMED, detail))
         else:
             if domain not in self._info:

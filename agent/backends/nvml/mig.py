@@ -59,7 +59,7 @@ class MigReader:
                 continue
             for part, series in instance.parts:
                 if answer[part] in SENTINELS:
-                    detail = f"{instance.uuid}: {answer[part]:#x} stands for no value"
+                    detail = f"{instance.uuid}: {answer[part]:#x} means no value"
                     gaps.append(Gap(series.metric, self._gpu, Reason.IMPLAUSIBLE, detail))
                 else:
                     readings.append(Reading(series, float(answer[part])))

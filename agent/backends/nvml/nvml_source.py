@@ -35,7 +35,7 @@ REGISTRATION_SECONDS = 0.5
 
 _REMEDIES = {
     NO_PERMISSION: "run as root, or give the agent access to /dev/nvidiactl and /dev/nvidia*",
-    VERSION_MISMATCH: "the driver was replaced by another version: load the new kernel module, or reboot the node",
+    VERSION_MISMATCH: "the driver was replaced by a different version: load the new kernel module, or reboot the node",
 }
 
 

@@ -221,7 +221,7 @@ class Prober:
         spec = SPECS[binding.name]
         part = binding.labels[0] if spec.parts else ""
         if isinstance(answer, dict) and part not in answer:
-            return SlotFault(Reason.UNSUPPORTED, f"only {query.name} is there, which counts it as used")
+            return SlotFault(Reason.UNSUPPORTED, f"only {query.name} is available, which counts it as used")
         if binding.bit is not None or (want.metric.labels and not binding.labels):
             query.add_mask(want.metric, self._gpu, EventReasons(want.metric, self._gpu, binding.bit).readings)
         else:

@@ -41,9 +41,9 @@ _TEXTS = {
     GPU_IS_LOST: "the GPU is lost",
     RESET_REQUIRED: "the GPU requires a reset",
     17: "blocked by the operating system",
-    VERSION_MISMATCH: "library and driver have different versions",
+    VERSION_MISMATCH: "library and driver versions differ",
     21: "no data",
-    ARGUMENT_VERSION_MISMATCH: "the driver does not know this version of the call",
+    ARGUMENT_VERSION_MISMATCH: "the driver does not support this version of the call",
     DEPRECATED: "withdrawn by the driver",
     NOT_READY: "not ready",
     GPU_NOT_FOUND: "GPU not found",
@@ -105,4 +105,4 @@ def escalate(error: DriverError) -> None:
 def escalate_source(error: DriverError) -> None:
     """Raise SourceError when the code says that the driver is gone; for calls that are no GPU's reading."""
     if error.code in SOURCE_CODES:
-        raise SourceError(f"{error}; NVML must be opened anew in a new process") from error
+        raise SourceError(f"{error}; NVML must be opened again in a new process") from error

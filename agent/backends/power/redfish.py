@@ -22,8 +22,8 @@ from urllib.parse import quote
 from agent.backends.protocol import DeviceError
 from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_client import HttpClient
-from agent.lib.http_errors import HttpError, HttpFault
 from agent.lib.http_link import HttpRequest
+from agent.lib.http_outcomes import HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
 from agent.model import Reason
 

@@ -17,7 +17,7 @@ def announced(scenario: Scenario, wall: float) -> Iterator[str]:
     for fault in faults[:MOST]:
         yield f"{fault.kind}{_where(fault)}{_when(fault, wall)}"
     if len(faults) > MOST:
-        yield f"and {len(faults) - MOST} faults more"
+        yield f"and {len(faults) - MOST} more faults"
 
 
 def _where(fault: ScenarioFault) -> str:
@@ -31,8 +31,8 @@ def _where(fault: ScenarioFault) -> str:
 
 def _when(fault: ScenarioFault, wall: float) -> str:
     window = fault.window
-    again = "" if window.repeat is None else f", again every {window.repeat:g} s"
+    again = "" if window.repeat is None else f", repeated every {window.repeat:g} s"
     if window.at <= 0.0:
         return f" from the start{again}"
     at = datetime.fromtimestamp(wall + window.at, timezone.utc)
-    return f" begins at {at:%H:%M:%S} UTC, in {window.at:g} s{again}"
+    return f" starts at {at:%H:%M:%S} UTC, in {window.at:g} s{again}"

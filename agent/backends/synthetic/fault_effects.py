@@ -46,7 +46,9 @@ class Gate:
         if any(fault.window.holds(t) for fault in self._lost):
             return DeviceError(Reason.LOST, "nvmlDeviceGetHandleByIndex_v2: GPU is lost (synthetic fault lost)")
         if any(fault.window.holds(t) for fault in self._hangs):
-            return DeviceError(Reason.TIMEOUT, "it does not answer when it is asked who it is (synthetic fault hang)")
+            return DeviceError(
+                Reason.TIMEOUT, "it does not answer when asked to identify itself (synthetic fault hang)"
+            )
         return None
 
     def device(self, t: float) -> None:

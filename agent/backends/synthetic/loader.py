@@ -45,7 +45,7 @@ def load_scenario(name_or_path: str) -> Scenario:
     else:
         if name_or_path not in _shipped_names():
             hint = nearest(name_or_path, _shipped_names())
-            raise ScenarioError(f"no shipped scenario is called {shown(name_or_path)}; {hint}")
+            raise ScenarioError(f"there is no shipped scenario {shown(name_or_path)}; {hint}")
         path = SHIPPED / f"{name_or_path}.yaml"
     return _ScenarioReader(str(path)).scenario(path.stem, _parsed(path))
 
@@ -96,7 +96,7 @@ class _ScenarioReader:
         if not isinstance(raw, list):
             self.fail(path, f"expected a list, found {shown(raw)}")
         if len(raw) > MOST_ITEMS:
-            self.fail(path, f"has {len(raw)} items, and {MOST_ITEMS} are the most")
+            self.fail(path, f"has {len(raw)} items; the limit is {MOST_ITEMS}")
         return raw
 
     def value(self, keys: Mapping[str, object], key: str, path: str, parameter: Parameter) -> Value:
@@ -183,7 +183,7 @@ class _ScenarioReader:
             keys = self.mapping(item, here, ("kind", "duration", *parameters))
             length = self.optional(keys, "duration", here)
             if length is None and number < len(items) - 1:
-                self.fail(f"{here}.duration", "is missing; only the last phase may go on for good")
+                self.fail(f"{here}.duration", "is missing; only the last phase may have no duration")
             values = {name: self.number(keys, name, here, each) for name, each in parameters.items()}
             phases.append(ScenarioPhase(kind, Window(at, length), values))
             if length is None:
@@ -248,7 +248,7 @@ class _ScenarioReader:
         for part in raw if isinstance(raw, list) else [raw]:
             match = _GPUS.fullmatch(str(part))
             if isinstance(part, bool) or match is None:
-                problem = "expected a GPU's number, a list, a range such as 0-3, or all"
+                problem = "expected a GPU number, a list, a range such as 0-3, or all"
                 self.fail(path, f"{problem}; found {shown(part)}")
             first, last = int(match[1]), int(match[2] or match[1])
             if max(first, last) >= machine.gpus:

@@ -99,15 +99,15 @@ def unoffered(row: Metric, machine: Topology) -> str:
     """Why GPUs of this machine do not offer the row; empty when they do."""
     name = row.name
     if not machine.gpm and any(isinstance(each, Gpm) for each in row.origin):
-        return f"nvmlGpmQueryDeviceSupport: {machine.model} has no GPM, which begins with Hopper"
+        return f"nvmlGpmQueryDeviceSupport: {machine.model} has no GPM, which needs Hopper or newer"
     if not machine.module_power and name == "coldplate_gpu_module_power_watts":
-        return f"NVML field 186, scope 1: {machine.model} is no Grace module"
+        return f"NVML field 186, scope 1: {machine.model} is not a Grace module"
     if not machine.nvlinks and (row.entity is NvLink or name.startswith("coldplate_gpu_nvlink_")):
         return f"NVML field 91: {machine.model} has no NVLink"
     if machine.nvlink_version < BLACKWELL_ERRORS and name in _OF_BLACKWELL:
         return f"{row.origin[0]}: a counter of NVLink from Blackwell on"
     if not machine.cluster and name.startswith("coldplate_gpu_fabric_"):
-        return f"nvmlDeviceGetGpuFabricInfoV: {machine.model} is in no NVLink fabric"
+        return f"nvmlDeviceGetGpuFabricInfoV: {machine.model} is not in an NVLink fabric"
     return ""
 
 

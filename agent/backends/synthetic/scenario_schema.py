@@ -56,7 +56,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
     close = get_close_matches(word[:100], choices, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
-    return f"one of {', '.join(choices)}" if len(choices) <= 30 else f"none of the {len(choices)} known names is near"
+    return (
+        f"one of {', '.join(choices)}" if len(choices) <= 30 else f"none of the {len(choices)} known names is similar"
+    )
 
 
 _QUANTITY = re.compile(r"\s*([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/%]*)\s*")
@@ -141,8 +143,8 @@ _PORT_COUNTERS = choice(
 _REASONS = choice(reason.value for reason in Reason)
 
 PHASES: dict[str, PhaseKind] = {
-    "idle": PhaseKind({}, "The process holds its memory and launches nothing."),
-    "loading": PhaseKind({}, "Start-up: memory fills over the phase's duration, data comes in over PCIe."),
+    "idle": PhaseKind({}, "The process holds its memory and launches no kernels."),
+    "loading": PhaseKind({}, "Start-up: memory fills over the phase's duration, data arrives over PCIe."),
     "training": PhaseKind(
         {
             "power": Parameter(ratio, 0.985),
@@ -151,7 +153,7 @@ PHASES: dict[str, PhaseKind] = {
         },
         "Compute, an exchange of gradients, a short gap on the host; `power` is a share of the power limit.",
     ),
-    "inference": PhaseKind({"load": Parameter(ratio, 0.45)}, "Requests in bursts: prefills, and decoding."),
+    "inference": PhaseKind({"load": Parameter(ratio, 0.45)}, "Requests in bursts: prefill and decoding."),
     "data-starved": PhaseKind(
         {"utilization": Parameter(ratio, 0.25)}, "Short bursts of compute between waits for the next batch."
     ),
@@ -179,27 +181,27 @@ FAULTS: dict[str, FaultKind] = {
     "slow": FaultKind(
         _ON_GPU,
         {"factor": Parameter(ratio, 0.6)},
-        "Power and clock at `factor`, with equal utilization and without a reason given.",
+        "Power and clock at `factor`, with equal utilization and no throttle reason.",
     ),
     "hot": FaultKind(
         _ON_GPU,
         {"resistance": Parameter(quantity({}, "1.6", low=1.0, high=10.0), 1.6), "inlet": Parameter(degrees, 0.0)},
-        "Cooling that is `resistance` times as poor, and air that is `inlet` degrees warmer.",
+        "Thermal resistance times `resistance`, and air that is `inlet` degrees warmer.",
     ),
     "power-brake": FaultKind(
         _ON_GPU,
         {"power": Parameter(ratio, 0.45), "clock": Parameter(ratio, 0.5)},
-        "The facility or the power supply asks for it: hardware power brake.",
+        "The facility or the power supply asserts the hardware power brake.",
     ),
     "power-limit": FaultKind(_ON_GPU, {"watts": Parameter(watts, REQUIRED)}, "A lower power limit is set."),
     "lost": FaultKind(_ON_GPU, {}, "The GPU falls off the bus (XID 79); the job's other GPUs spin."),
-    "hang": FaultKind(_ON_GPU, {}, "Reads of the GPU do not come back (XID 119 first)."),
-    "driver-unloaded": FaultKind((), {}, "The driver is away: every read fails."),
+    "hang": FaultKind(_ON_GPU, {}, "Reads of the GPU do not return (XID 119 first)."),
+    "driver-unloaded": FaultKind((), {}, "The driver is unloaded: every read fails."),
     "xid": FaultKind(_ON_GPU, {"code": Parameter(whole(1, 999), REQUIRED)}, "An XID error at each onset."),
     "ecc": FaultKind(
         _ON_GPU,
         {"corrected": _ZERO, "corrected_rate": _ZERO, "uncorrected": _ZERO, "uncorrected_rate": _ZERO},
-        "ECC errors: so many at each onset, and so many a second.",
+        "ECC errors: a number at each onset, and a rate per second.",
     ),
     "row-remap": FaultKind(
         _ON_GPU,
@@ -209,7 +211,7 @@ FAULTS: dict[str, FaultKind] = {
             "pending": Parameter(flag, 1.0),
             "failure": Parameter(flag, 0.0),
         },
-        "Rows remapped at each onset; pending or failed while it lasts.",
+        "Rows remapped at each onset; pending or failed while the fault lasts.",
     ),
     "nvlink-down": FaultKind(("gpu", "link"), {}, "The link is inactive."),
     "nvlink-errors": FaultKind(
@@ -225,33 +227,33 @@ FAULTS: dict[str, FaultKind] = {
             "replays": _ZERO,
             "replay_rate": _ZERO,
         },
-        "The PCIe link is narrower, slower or sends again.",
+        "The PCIe link is narrower, slower or retransmits.",
     ),
     "ib-down": FaultKind(_ON_PORT, {}, "The port is down and carries nothing; with `repeat`, it flaps."),
     "ib-errors": FaultKind(
         _ON_PORT,
         {"counter": Parameter(_PORT_COUNTERS, REQUIRED), "rate": _ZERO, "burst": _ZERO},
-        "A counter of the port grows by `burst` at each onset and `rate` a second.",
+        "A counter of the port grows by `burst` at each onset and `rate` per second.",
     ),
     "ib-rate": FaultKind(_ON_PORT, {"rate": Parameter(bandwidth, REQUIRED)}, "The link trained to a lower rate."),
     "node-power": FaultKind(
         (),
         {"watts": Parameter(watts, REQUIRED), "ramp": Parameter(duration, 0.0)},
-        "The node draws more beside its GPUs, rising over `ramp`.",
+        "The node draws more power besides its GPUs, rising over `ramp`.",
     ),
     "missing": FaultKind(
         _ON_EITHER,
         {"metric": Parameter(_SPOILABLE, REQUIRED), "reason": Parameter(_REASONS, "unsupported")},
-        "A gap in the place of the metric.",
+        "The metric is replaced by a gap.",
     ),
     "sentinel": FaultKind(
         _ON_EITHER,
         {"metric": Parameter(_SPOILABLE, REQUIRED), "value": Parameter(choice(SENTINELS), "nan")},
-        "A value that no device can mean: nan, inf, huge (1e19) or negative (-1).",
+        "An implausible value: nan, inf, huge (1e19) or negative (-1).",
     ),
     "counter-back": FaultKind(
         _ON_EITHER,
         {"metric": Parameter(_COUNTERS, REQUIRED), "by": Parameter(quantity({}, "1e6", low=1e-9), 1e6)},
-        "A counter reads `by` too little.",
+        "A counter reads too low by `by`.",
     ),
 }

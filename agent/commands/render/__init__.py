@@ -1,4 +1,4 @@
-"""`coldplate render`: documents, rule files and dashboards, generated from what the agent knows."""
+"""`coldplate render`: generates documents, rule files and dashboards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`coldplate render dashboards`: the Grafana dashboards as files, in a site's own names.
+"""`coldplate render dashboards`: the Grafana dashboards as files, with a site's own names.
 
 It needs neither Grafana nor grafanalib: the dashboards are part of the package.
 """

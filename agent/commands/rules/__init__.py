@@ -1,8 +1,8 @@
-"""`coldplate rules check` and `coldplate rules test`: promtool's commands of those names, without a Prometheus.
+"""`coldplate rules check` and `coldplate rules test`: promtool's commands of those names, without Prometheus.
 
-Verdicts and exit statuses are promtool's: 0 when all is well, 1 when a file or a test fails. What is right
-goes to standard output, what is wrong to standard error. `coldplate render rules` is the way back: the rules that the
-agent evaluates, as files for a Prometheus server.
+Results and exit statuses are those of promtool: 0 on success, 1 if a file or a test fails. Successes
+go to standard output, failures to standard error. `coldplate render rules` is the inverse: it writes the rules that the
+agent evaluates as files for a Prometheus server.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What `rules check` advises on valid rule files: names that coldplate does not have, ones that a page lacks, and
-queries that answer nothing when they should."""
+"""Advice of `rules check` on valid rule files: names that coldplate does not have, metrics that are not exposed, and
+queries that return nothing when they should.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,25 @@
-"""How asking an HTTP server can fail, in one vocabulary for all of our clients."""
+"""How asking an HTTP server ends: with an answer, or with why there is none. One vocabulary for all of our clients."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from agent.lib.http_answers import HttpAnswer
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """Names of `headers` are in lower case; of several with one name the first is kept, but for what is
+    a list.
+
+    `closes`: the connection cannot be used again. `cut`: the body went on.
+    """
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    closes: bool = False
+    cut: bool = False
 
 
 class HttpFault(Enum):
