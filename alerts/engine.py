@@ -25,6 +25,7 @@ from alerts.lifecycle import AlertRecord
 from alerts.limits import QUICK_SECONDS, ROUND_SECONDS
 from alerts.promql.budget import SampleLedger
 from alerts.rulefile import Identity, RuleFile, RuleGroup
+from alerts.template.bodies import forget_bodies
 from alerts.windows import Needs, Windows
 from alerts.windows.archive import Archive
 from alerts.windows.store import CAPACITY
@@ -201,6 +202,7 @@ class RuleEngine:
         at = self._time(now)
         before = {slot.key: slot for slot in self._slots}
         interval, self._rules = self.interval, rules
+        forget_bodies()
         self.windows.rewire(Needs(rules.groups), rules.interval, rules.capacity)
         slots = self._lay_out(now)
         for slot in slots:

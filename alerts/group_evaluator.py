@@ -199,7 +199,7 @@ class GroupEvaluator:
             alert = name in ("ALERTS", "ALERTS_FOR_STATE")
             work = last.get((alert, given.get("alertname", "") if alert else name))
             if work is not None:
-                work.inherited.append(labels)
+                work.inherited += (labels,)
 
     def _end_inherited(
         self, work: RecordingRuleEvaluator | AlertingRuleEvaluator, store: SampleStore, stamp: float
@@ -207,7 +207,7 @@ class GroupEvaluator:
         if work.inherited:
             written = set(self.written())
             self._end(store, (labels for labels in work.inherited if labels not in written), stamp)
-            work.inherited = []
+            work.inherited = ()
 
     def written(self) -> Iterator[Labels]:
         """The series that the group wrote, and has not ended."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import Protocol
 
 from agent.lib.wording import one_line
 from alerts.promql import PromqlError, Query, compile_query
@@ -45,21 +46,35 @@ class OverrideError(ValueError):
         super().__init__(one_line(problem, _LONGEST_PROBLEM))
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(Protocol):
     """What the alerts of one name shall have instead; None and what is empty leave them as they are.
 
-    `hold` and `keep` are `for` and `keep_firing_for` in seconds. A label or annotation of empty text is taken from the
-    alert, a label also where the query's result has it. `thresholds` are pairs: every number of the query that equals
-    the first becomes the second. `expr` is a whole query; it excludes `thresholds`.
+    It is a section of the configuration, as it stands there.
     """
 
-    hold: float | None = None
-    keep: float | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    thresholds: tuple[tuple[float, float], ...] = ()
-    expr: str | None = None
+    @property
+    def hold(self) -> float | None:
+        """Their `for`, in seconds."""
+
+    @property
+    def keep_firing_for(self) -> float | None:
+        """In seconds."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """One of empty text is taken from the alert, also where the query's result has it."""
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """One of empty text is taken from the alert."""
+
+    @property
+    def thresholds(self) -> Mapping[float, float]:
+        """Every number of the query that equals a key becomes its value."""
+
+    @property
+    def expr(self) -> str | None:
+        """A whole query; it excludes `thresholds`."""
 
 
 def apply(
@@ -158,7 +173,7 @@ class _Change:
         given = self._override
         expression = self._with_numbers(rule.expression) if given.expr is None else given.expr
         hold = rule.terms.hold if given.hold is None else given.hold
-        keep = rule.terms.keep if given.keep is None else given.keep
+        keep = rule.terms.keep if given.keep_firing_for is None else given.keep_firing_for
         return replace(
             rule,
             query=rule.query if expression == rule.expression else self._compiled(expression),

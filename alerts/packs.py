@@ -15,6 +15,7 @@ from agent.lib.wording import one_line, shown
 from alerts import rulefile
 from alerts.promql import Query
 from alerts.rulefile import RuleFile, RuleFileError
+from alerts.sharing import Sharing
 from alerts.weight import Room
 from alerts.yamlnodes import MOST_PROBLEMS, Problem
 
@@ -79,13 +80,13 @@ def load_all(
         raise ValueError(f"{len(paths)} files; the limit is {MOST_FILES}, merge some of them")
     loaded: list[RuleFile] = []
     problems: list[Problem] = []
-    room = Room()
+    room, sharing = Room(), Sharing()
     known: dict[str, list[Query]] = {}
     for rule in (rule for file in running for group in file.groups for rule in group.rules):
         known.setdefault(rule.query.text, []).append(rule.query)
     for path in paths.values():
         try:
-            loaded.append(rulefile.load(path, default_step=default_step, room=room, known=known))
+            loaded.append(rulefile.load(path, default_step=default_step, room=room, known=known, sharing=sharing))
         except RuleFileError as error:
             problems.extend(error.problems)
         if len(problems) >= MOST_PROBLEMS:

@@ -61,6 +61,11 @@ class RuleEvaluator:
     `ledger` has what all rules keep.
     """
 
+    __slots__ = (
+        "_kept", "_ledger", "duration", "error", "evaluated_at", "failures", "health", "inherited", "rests_until",
+        "written",
+    )  # fmt: skip
+
     def __init__(self, ledger: SampleLedger) -> None:
         self._ledger = ledger
         self._kept = 0
@@ -71,7 +76,7 @@ class RuleEvaluator:
         self.evaluated_at: float | None = None
         self.duration = 0.0
         self.written: dict[Labels, None] = {}
-        self.inherited: list[Labels] = []
+        self.inherited: tuple[Labels, ...] = ()
         """Series that were written before a restart; the next evaluation ends those that nobody writes."""
         self.rests_until = -math.inf
         """Until when, in wall seconds, the rule is not evaluated since it took too long."""
@@ -130,6 +135,8 @@ def _vector(query: Query, store: SampleStore, stamp: float, budget: Budget) -> S
 class RecordingRuleEvaluator(RuleEvaluator):
     """A recording rule at work."""
 
+    __slots__ = ("_changes", "_limit", "rule", "told")
+
     def __init__(self, rule: RecordingRule, limit: int, ledger: SampleLedger) -> None:
         super().__init__(ledger)
         self.rule = rule
@@ -166,6 +173,8 @@ class AlertingRuleEvaluator(RuleEvaluator):
     `patience` gives the time until which an alert that was restored is not ended by silence: some source may not have
     answered yet.
     """
+
+    __slots__ = ("_context", "_limit", "_query_offset", "patience", "records", "rule", "told")
 
     def __init__(
         self,

@@ -23,6 +23,7 @@ from alerts.garbage import no_passes_over_garbage
 from alerts.lifecycle import RuleTiming
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.reads import reads_of
+from alerts.sharing import Sharing
 from alerts.template import Template, TemplateError, broken_template, compile_template
 from alerts.weight import Room
 from alerts.yamlnodes import MOST_PROBLEMS, Problem, Reader, TooManyError, line_of
@@ -37,6 +38,9 @@ _PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OLDER = "Prometheus before 3.0 rejects the file, and Alertmanager before 0.28 the label"
 
 BOUNDS = Bounds(depth=16, nodes=150_000, characters=8 * 2**20)
+
+_LEVELS = 4
+"""Around a rule in its file: the mapping of all, the groups, a group, and its rules."""
 
 Pairs = tuple[tuple[str, str], ...]
 Templates = tuple[tuple[str, Template], ...]
@@ -126,22 +130,23 @@ def load(
     default_step: float = DEFAULT_STEP_SECONDS,
     room: Room | None = None,
     known: dict[str, list[Query]] | None = None,
+    sharing: Sharing | None = None,
     handed: bool = False,
 ) -> RuleFile:
     """The rules of a file; `default_step` is that of subqueries which name none. Raises RuleFileError.
 
     `room` is what rules may take of memory, with those of other files where it is shared. `known` are queries by their
-    texts that need not be compiled again; each is taken out by the rule that uses it. `handed` allows a pipe of
-    the command line (see `read_text`).
+    texts that need not be compiled again; each is taken out by the rule that uses it. `sharing` is for what rules of
+    several files have in common. `handed` allows a pipe of the command line (see `read_text`).
     """
     reader = Reader(str(path))
-    loader = _RuleFileLoader(reader, default_step, room if room is not None else Room(), {} if known is None else known)
+    loader = _RuleFileLoader(reader, default_step, room or Room(), known or {}, sharing or Sharing())
     return _understood(loader, lambda: reader.load(path, textfile.RULES, handed=handed))
 
 
 def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP_SECONDS, room: Room | None = None) -> RuleFile:
     """The rules of a text; `name` is told in errors. Raises RuleFileError."""
-    loader = _RuleFileLoader(Reader(name), default_step, room if room is not None else Room(), {})
+    loader = _RuleFileLoader(Reader(name), default_step, room or Room(), {}, Sharing())
     return _understood(loader, lambda: text)
 
 
@@ -151,7 +156,7 @@ def _understood(loader: _RuleFileLoader, read: Callable[[], str]) -> RuleFile:
     groups: tuple[RuleGroup, ...] = ()
     text = read()
     with contextlib.suppress(TooManyError), no_passes_over_garbage():
-        groups = loader.groups(reader.compose(text, BOUNDS, lone=False))
+        groups = loader.groups(reader.compose(text, BOUNDS, lone=False, packed_below=_LEVELS))
         if reader.rest:
             unread = "is ignored after the end of a document: Prometheus reads only the first; merge them into one"
             loader.warn(reader.rest, "", unread)
@@ -161,8 +166,11 @@ def _understood(loader: _RuleFileLoader, read: Callable[[], str]) -> RuleFile:
 
 
 class _RuleFileLoader:
-    def __init__(self, reader: Reader, default_step: float, room: Room, known: dict[str, list[Query]]) -> None:
+    def __init__(
+        self, reader: Reader, default_step: float, room: Room, known: dict[str, list[Query]], sharing: Sharing
+    ) -> None:
         self.reader = reader
+        self._sharing = sharing
         self._known = known
         self._default_step = default_step
         self._room = room
@@ -195,7 +203,7 @@ class _RuleFileLoader:
         fields = reader.fields(node, GROUP_KEYS, where)
         labels = self._labels(fields.get("labels"), where)
         rules = [
-            self._rule(each, f"{where}, rule {number}", labels)
+            self._unpacked(each, f"{where}, rule {number}", labels)
             for number, each in enumerate(reader.items(fields.get("rules"), f"{where}, rules"), 1)
         ]
         return RuleGroup(
@@ -215,6 +223,18 @@ class _RuleFileLoader:
             if key.text == "name" and isinstance(value, yamltree.YamlScalar) and not yamltree.is_null(value):
                 return value.text
         return ""
+
+    def _unpacked(self, item: Node, where: str, shared: Mapping[str, tuple[str, Node]]) -> Rule | None:
+        """The rule of an item, whose nodes are there only meanwhile."""
+        node, stored = yamltree.unpacked(item), yamltree.size_of(item)
+        more = 0 if node is item else yamltree.size_of(node)
+        self._room.hold(more)
+        rule = self._rule(node, where, shared)
+        self._room.hold(-more)
+        if rule is not None and not self.reader.is_shared:
+            self._held -= stored
+            self._room.hold(-stored)
+        return rule
 
     def _rule(self, node: Node, where: str, shared: Mapping[str, tuple[str, Node]]) -> Rule | None:
         reader = self.reader
@@ -239,14 +259,12 @@ class _RuleFileLoader:
         self._check_identity(rule, node, labels, where)
         if not self._room.take(rule):
             self._end_of_room(node, where)
-        if not reader.is_shared:
-            released = yamltree.size_of(node)
-            self._held -= released
-            self._room.hold(-released)
         return rule
 
     def _end_of_room(self, node: Node, where: str) -> NoReturn:
-        self.reader.fail(node, where, f"here the rules exceed their memory limit of {self._room}")
+        self.reader.fail(
+            node, where, f"here the rules of all files exceed their memory limit of {self._room}; load fewer"
+        )
         raise TooManyError
 
     def _query(self, node: Node | None, rule: Node, where: str) -> Query | None:
@@ -268,7 +286,7 @@ class _RuleFileLoader:
     def _compiled(self, text: str, node: Node, where: str) -> Query:
         if not self._room.admits(text):
             self._end_of_room(node, where)
-        return compile_query(text, default_step=self._default_step)
+        return compile_query(text, default_step=self._default_step, sharing=self._sharing)
 
     def _labels(self, node: Node | None, where: str) -> dict[str, tuple[str, Node]]:
         labels = self.reader.strings(node, f"{where}, labels")
@@ -297,7 +315,7 @@ class _RuleFileLoader:
             self.warn(fields["record"], where, text)
         if query is None:
             return None
-        pairs = tuple(sorted((label, text) for label, (text, _) in labels.items()))
+        pairs = self._sharing.one(tuple(sorted((label, text) for label, (text, _) in labels.items())))
         return RecordingRule(name, query, query.text, pairs, line_of(fields.get("record")))
 
     def _check_idle(self, key: str, node: Node, where: str) -> None:
@@ -340,7 +358,7 @@ class _RuleFileLoader:
         compiled = []
         for name, (text, node) in sorted(texts.items()):
             try:
-                template = compile_template(text, alert)
+                template = compile_template(text, alert, self._sharing)
             except TemplateError as error:
                 if shared.get(name, ("", None))[1] is not node:
                     self.reader.fail(node, f"{where} {shown(name)}", f"template: {error}")
@@ -350,8 +368,8 @@ class _RuleFileLoader:
                 self.warn(node, f"{where} {shown(name)}", f"template: {problem}")
             for question in template.queries:
                 self._check_question(question, node, f"{where} {shown(name)}")
-            compiled.append((name, template))
-        return tuple(compiled)
+            compiled.append(self._sharing.one((name, template)))
+        return self._sharing.one(tuple(compiled))
 
     def _check_question(self, question: str, node: Node, where: str) -> None:
         """Tell of a query of a template that cannot be answered, or not foreseen: Prometheus loads it, too."""

@@ -1,7 +1,7 @@
 """The memory of compiled rules, so that too many, or a few enormous ones, are rejected instead of loaded.
 
 The length of a query says little: `a+a+a` compiles to a hundred times what others do. So the result
-is walked and summed, whatever produced it.
+is walked and summed, whatever produced it. What rules share (see `alerts.sharing`) counts with the first that has it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,35 @@ import gc
 import sys
 from types import CodeType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
 
+from alerts.promql.aggregations import Grouping
+from alerts.promql.matchers import Matcher
+from alerts.promql.matching import Matching
+from alerts.promql.operators import Constant
 from alerts.promql.plan import LabelSpace, Memory
+from alerts.promql.selectors import RangeSelector, Selector, Timing
 from alerts.promql.syntax.bounds import LONGEST_TEXT, MOST_TOKENS
+from alerts.template import Template, TemplateText
 
-MOST = 60 * 2**20
-"""Bytes for the rules of all files together: some 3,500 to 4,000 alerts of the usual size."""
-MOST_OF_TOKEN = 3000
-"""Bytes that a word or a sign of a query can come to: `a+a+a` does with Python 3.14, the usual query takes a tenth."""
-MOST_OF_CHARACTER = 250
+MOST = 28 * 2**20
+"""Bytes for the rules of all files together: some 5,400 alerts of which each has texts of its own, or 8,000 that share.
+
+A reload makes the new rules while the old ones are in force, since it may yet fail: so twice of it has to stay below
+64 MiB.
+"""
+AT_WORK = 1536
+"""Bytes that a rule takes beside itself while it is evaluated: how it does, what it wrote, and its report."""
+MOST_OF_TOKEN = 700
+"""Bytes that a word or a sign of a query can come to while it is compiled, its tree included."""
+MOST_OF_CHARACTER = 200
 """Bytes that a character can come to beside that, while a long regular expression is compiled."""
 _SHARED = frozenset({type, ModuleType, CodeType, MethodDescriptorType, WrapperDescriptorType, type(None), bool})
 _ATOMS = frozenset({str, int, float, bytes})  # these lead to nothing
+_COMMON = frozenset(
+    {Matcher, Selector, Timing, RangeSelector, Constant, Grouping, Matching, Template, TemplateText, tuple}
+)
+"""What several rules can have in common."""
+_MOST_COMMON = 16_384
+"""Objects that are known to have been counted; from then on some count twice."""
 _LOCAL = "<locals>"  # in the name of a function that was made by another one
 _ROUNDED = 16  # bytes: the interpreter's allocator deals in these
 
@@ -32,6 +50,12 @@ class Room:
     def __init__(self, most: int = MOST) -> None:
         self.most = most
         self._left = most
+        self._common: set[int] = set()
+
+    @property
+    def left(self) -> int:
+        """Bytes that are left."""
+        return self._left
 
     def hold(self, count: int) -> None:
         """Count bytes that are taken for a while; fewer than none give them back."""
@@ -43,7 +67,9 @@ class Room:
 
     def take(self, rule: object) -> bool:
         """Count a rule for good; whether there is room for it."""
-        self._left -= weigh(rule)
+        if len(self._common) > _MOST_COMMON:
+            self._common.clear()
+        self._left -= weigh(rule, self._common) + AT_WORK
         return self._left >= 0
 
     def __str__(self) -> str:
@@ -55,16 +81,21 @@ def most_of(query: str) -> int:
     return min(len(query), MOST_TOKENS) * MOST_OF_TOKEN + min(len(query), LONGEST_TEXT) * MOST_OF_CHARACTER
 
 
-def weigh(root: object) -> int:
-    """Bytes of an object and all it leads to, but for what is there anyway: modules, classes and their functions."""
+def weigh(root: object, common: set[int] | None = None) -> int:
+    """Bytes of an object and all it leads to, but for what is there anyway: modules, classes and their functions.
+
+    `common` are what objects that were weighed before can have in common with it; it grows. They must still be there.
+    """
     seen: set[int] = set()
+    common = set() if common is None else common
     waiting, total = [root], 0
     while waiting:
         each = waiting.pop()
         kind = type(each)
-        if id(each) in seen or kind in _SHARED:
+        known = common if kind in _COMMON else seen
+        if id(each) in known or kind in _SHARED:
             continue
-        seen.add(id(each))
+        known.add(id(each))
         if isinstance(each, FunctionType):
             if _LOCAL not in each.__qualname__:
                 continue
@@ -87,7 +118,8 @@ def _attached(function: FunctionType) -> list[object]:
     return [each for each in found if type(each) in (dict, FunctionType) and id(each) not in shared]
 
 
-_FRESH: dict[type, int] = {}
+_FRESH = {
+    Memory: 0,
+    LabelSpace: sys.getsizeof(LabelSpace()) + _ROUNDED,
+}
 """What a query remembers has a bound of its own (see `alerts.limits`): here it weighs what it does before."""
-_FRESH |= {Memory: weigh(Memory())}
-_FRESH |= {LabelSpace: weigh(LabelSpace())}

@@ -76,13 +76,14 @@ class Reader:
             self.fail(None, "", error.problem)
             return ""
 
-    def compose(self, text: str, bounds: Bounds, *, lone: bool = True) -> Node | None:
+    def compose(self, text: str, bounds: Bounds, *, lone: bool = True, packed_below: int = 0) -> Node | None:
         """The tree of a text; None if it is empty, or cannot be used (a problem then says why).
 
-        What follows the first document is a problem, or is told as `rest` where the document need not be `lone`.
+        What follows the first document is a problem, or is told as `rest` where the document need not be `lone`. See
+        `yamltree.compose` for `packed_below`, which is for items that whoever goes through a list unpacks.
         """
         try:
-            root, self.is_shared, self.rest = yamltree.compose(text, bounds, lone=lone)
+            root, self.is_shared, self.rest = yamltree.compose(text, bounds, lone=lone, packed_below=packed_below)
         except YamlError as error:
             self.fail(error.line, "", error.problem)
             return None

@@ -16,7 +16,7 @@ from pkgutil import iter_modules
 from agent import backends
 from agent.backends.protocol import BackendProtocol, GpuProcess
 from agent.config.schema import DEVICES, Config
-from agent.model import Gpu, GpuIdentity, Reading
+from agent.model import Gpu, GpuIdentity, Instant, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class BackendContext:
     """What a source of the main process may know of the node.
 
     `sysfs` and `procfs` are where these are mounted. `gpus` gives those of the inventory, `processes` what the driver
-    saw computing on each of them, and `readings` all of the last snapshot; all three are for any thread.
+    saw computing on each of them, and `readings` all of the last snapshot; all three are for any thread, as is `clock`.
     """
 
     config: Config
@@ -33,6 +33,7 @@ class BackendContext:
     gpus: Callable[[], list[GpuIdentity]]
     processes: Callable[[], Mapping[Gpu, Sequence[GpuProcess]]]
     readings: Callable[[], Iterable[Reading]]
+    clock: Callable[[], Instant]
 
     @property
     def synthetic(self) -> bool:

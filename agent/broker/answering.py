@@ -11,7 +11,8 @@ import socket
 import struct
 from collections.abc import Callable
 
-from agent.broker import dcmi
+from agent.broker import ipmi_opening
+from agent.broker.dcmi import IpmiDevice
 from agent.broker.job_variables import job_variables, joined
 from agent.broker.questions import POWER, QUESTION, answer_to, parse_question
 
@@ -34,8 +35,8 @@ class Broker:
         self,
         clock: Callable[[], float],
         procfs: str = "/proc",
-        device: Callable[[], str | None] = dcmi.device,
-        open_device: Callable[[str], dcmi.IpmiDevice] = dcmi.open_device,
+        device: Callable[[], str | None] = ipmi_opening.device,
+        open_device: Callable[[str], IpmiDevice] = ipmi_opening.open_device,
     ) -> None:
         self._clock = clock
         self._procfs = procfs

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
-DEVICES = ("/dev/ipmi0", "/dev/ipmi/0", "/dev/ipmidev/0")
-
 NETFN_GROUP = 0x2C
 GET_POWER_READING = 0x02
 DCMI = 0xDC
@@ -24,15 +20,3 @@ class IpmiDevice:
     def close(self) -> None:
         """Release the device; may be called more than once."""
         raise NotImplementedError
-
-
-def device() -> str | None:
-    """The kernel's IPMI device; None on a node without one."""
-    return next((path for path in DEVICES if os.path.exists(path)), None)  # noqa: PTH110 - pathlib costs memory
-
-
-def open_device(path: str) -> IpmiDevice:
-    """The device, ready to be asked. Raises OSError."""
-    from agent.broker.ipmidev import DeviceTransport  # ctypes, only where there is a device
-
-    return DeviceTransport(path)

@@ -10,6 +10,7 @@ All YAML that the agent reads is read here. PyYAML is imported on first use, bec
 
 from __future__ import annotations
 
+import marshal
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -90,7 +91,18 @@ class YamlMapping:
     size: int = 0
 
 
-Node = Union[YamlScalar, YamlList, YamlMapping]
+@dataclass(slots=True, eq=False)
+class YamlPacked:
+    """A mapping that is packed until somebody reads it, see `unpacked`: as nodes it takes ten times the memory."""
+
+    data: bytes
+    tag: str
+    line: int
+    size: int
+    """Bytes that it takes unpacked."""
+
+
+Node = Union[YamlScalar, YamlList, YamlMapping, YamlPacked]
 _AnyNode = TypeVar("_AnyNode", YamlScalar, "YamlList | YamlMapping")
 Refuse = Callable[[str, int], object]
 """Is told of a problem and its line, and may raise; what is wrong is left out where it does not."""
@@ -112,15 +124,16 @@ def load(text: str, bounds: Bounds) -> Any:
     return plain(compose(text, bounds).root)
 
 
-def compose(text: str, bounds: Bounds, *, lone: bool = True, libyaml: bool = True) -> YamlTree:
+def compose(text: str, bounds: Bounds, *, lone: bool = True, libyaml: bool = True, packed_below: int = 0) -> YamlTree:
     """The tree of the one document of a text. Raises YamlError.
 
     Empty documents may follow, since a `---` at the end makes one; others, where the first need not be `lone`: they are
-    not read then. `libyaml` False leaves the parser in C aside.
+    not read then. `libyaml` False leaves the parser in C aside. Mappings in lists are packed that have `packed_below`
+    levels around them, and neither anchors nor aliases within; 0 is for none.
     """
     _check_characters(text)
     _check_directives(text)
-    return _Composer(text, bounds, lone=lone).tree(_events(text, libyaml))
+    return _Composer(text, bounds, lone, packed_below).tree(_events(text, libyaml))
 
 
 def is_null(node: Node) -> bool:
@@ -130,7 +143,38 @@ def is_null(node: Node) -> bool:
 
 def size_of(node: Node) -> int:
     """Bytes of memory that a node takes, about; aliases are counted as if they were written out."""
+    if isinstance(node, YamlPacked):
+        return _OVERHEAD + len(node.data)
     return _OVERHEAD + len(node.text) if isinstance(node, YamlScalar) else node.size
+
+
+def unpacked(node: Node) -> YamlScalar | YamlList | YamlMapping:
+    """The nodes of a mapping that was packed; any other node as it is."""
+    if not isinstance(node, YamlPacked):
+        return node
+    made = _restored(marshal.loads(node.data))  # noqa: S302 - bytes of our own, from this process
+    assert isinstance(made, YamlMapping), "nothing else is packed"
+    made.size = node.size
+    return made
+
+
+def _flat(node: Node) -> tuple[Any, ...]:
+    """A node as what `marshal` takes. The recursion is no deeper than the bounds allow."""
+    if isinstance(node, YamlScalar):
+        return node.text, node.tag, node.line
+    if isinstance(node, YamlList):
+        return list(map(_flat, node.items)), node.tag, node.line
+    assert isinstance(node, YamlMapping), "what is packed has nothing packed in it"
+    return tuple((_flat(key), _flat(value)) for key, value in node.pairs), node.tag, node.line
+
+
+def _restored(flat: tuple[Any, ...]) -> YamlScalar | YamlList | YamlMapping:
+    inner, tag, line = flat
+    if isinstance(inner, str):
+        return YamlScalar(inner, tag, line)
+    if isinstance(inner, list):
+        return YamlList(list(map(_restored, inner)), tag, line)
+    return YamlMapping([(_restored(key), _restored(value)) for key, value in inner], tag, line)
 
 
 def pairs_of(node: YamlMapping, refuse: Refuse) -> Iterator[tuple[YamlScalar, Node]]:
@@ -181,6 +225,7 @@ def plain(node: Node | None, path: str = "") -> Any:
     """
     if node is None:
         return None
+    node = unpacked(node)
     if isinstance(node, YamlScalar):
         return _value(node, path)
     _refuse_tag(node, path)
@@ -286,15 +331,21 @@ class _Open:
     node: YamlList | YamlMapping
     anchor: _Anchor | None
     is_flow: bool
+    named: int
+    """How many anchors and aliases there were before it."""
     key: Node | None = None
     nodes: int = 1
     characters: int = 0
+    saved: int = 0
+    """Bytes that packing saved."""
 
 
 class _Composer:
     """Builds the tree of one text."""
 
-    def __init__(self, text: str, bounds: Bounds, *, lone: bool) -> None:
+    def __init__(self, text: str, bounds: Bounds, lone: bool, packed_below: int) -> None:
+        self._packed_below = packed_below
+        self._named_nodes = 0
         self._text = text
         self._lone = lone
         self._bounds = bounds
@@ -381,6 +432,7 @@ class _Composer:
             column = event.start_mark.column + 1
             self._fail(f"column {column}: *{name} is inside &{name} itself; write the value out", line)
         self._is_shared = True
+        self._named_nodes += 1
         self._count(found.nodes, found.characters, line)
         self._add(found.node, found.nodes, found.characters)
 
@@ -397,18 +449,30 @@ class _Composer:
         node = self._named(event, YamlList([], tag, line) if is_list else YamlMapping([], tag, line), 0, 0)
         self._count(1, 0, line)
         anchor = self._anchors[event.anchor] if event.anchor is not None else None
-        self._open.append(_Open(node, anchor, bool(event.flow_style)))
+        named = self._named_nodes - (anchor is not None)
+        self._open.append(_Open(node, anchor, bool(event.flow_style), named))
 
     def _end(self, event: yaml.Event) -> None:  # noqa: ARG002 - all steps have one shape
         done = self._open.pop()
-        done.node.size = done.nodes * _OVERHEAD + done.characters
+        done.node.size = done.nodes * _OVERHEAD + done.characters - done.saved
         if done.anchor is not None:
             done.anchor.nodes, done.anchor.characters = done.nodes, done.characters
-        self._add(done.node, done.nodes, done.characters)
+        node = self._packed(done)
+        self._add(node, done.nodes, done.characters)
+        if self._open:
+            self._open[-1].saved += done.saved + done.node.size - size_of(node)
+
+    def _packed(self, done: _Open) -> Node:
+        """The node that is done, packed if it is to be."""
+        is_wanted = self._packed_below and len(self._open) == self._packed_below and done.named == self._named_nodes
+        if not is_wanted or not isinstance(done.node, YamlMapping) or not isinstance(self._open[-1].node, YamlList):
+            return done.node
+        return YamlPacked(marshal.dumps(_flat(done.node)), done.node.tag, done.node.line, done.node.size)
 
     def _named(self, event: Any, node: _AnyNode, nodes: int, characters: int) -> _AnyNode:
         """Remember a node by its anchor, if it has one. An anchor may be there again, for another node."""
         if event.anchor is not None:
+            self._named_nodes += 1
             self._anchors[event.anchor] = _Anchor(node, nodes, characters)
         return node
 

@@ -15,11 +15,3 @@ class PeerFault(Enum):
     FOREIGN = "foreign"  # an agent of another rack
     CLOCK = "clock"  # its clock does not go as ours does, so that nobody knows which of our seconds its are
     EXCESS = "excess"  # more power than a node can draw
-
-
-class PeerError(Exception):
-    """A peer could not be asked. The text says why."""
-
-    def __init__(self, fault: PeerFault, text: str) -> None:
-        super().__init__(text)
-        self.fault = fault

@@ -13,14 +13,18 @@ import selectors
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
+from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_link import HttpLink, HttpRequest, Place, Watch
+from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
+from agent.lib.http_trust import HttpTrust
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant
-from agent.rack.access import Access, PeerTrust
-from agent.rack.http import HttpAnswer
-from agent.rack.peer_errors import PeerError, PeerFault
-from agent.rack.peer_link import PeerLink
+from agent.rack.access import Access
+from agent.rack.peer_errors import PeerFault
+from agent.rack.peer_messages import PATH
 from agent.rack.targets import PeerTarget
 
 log = logging.getLogger("coldplate.rack")
@@ -31,7 +35,11 @@ PATIENCE_SECONDS = 30.0
 """Seconds without a round after which the thread counts as standing still."""
 GATHER_SECONDS = 0.004
 """Seconds in which answers gather before they are read: one wake-up for many of them."""
+QUESTION = HttpRequest("GET", PATH, (("Accept", "application/json"),))
+BOUNDS = AnswerBounds(body=64 * 1024, head=8 * 1024, plain=True)
 _OK = 200
+_FAULTS = {HttpFault.TIMEOUT: PeerFault.TIMEOUT, HttpFault.GARBAGE: PeerFault.GARBAGE}
+_TRUST = "; set rack.peer.ca_file to the issuer's certificate, or rack.peer.verify: false"
 
 
 class Judge(Protocol):
@@ -56,13 +64,14 @@ class Poller:
     ) -> None:
         self._targets = targets
         self._access = access
-        self._trust = PeerTrust(access)
+        self._trust = HttpTrust(access) if access.tls else None
         self._judge = judge
         self._clock = clock
         self._phase = phase
-        self._links: dict[str, PeerLink] = {}
+        self._peers: dict[str, PeerTarget] = {}
+        self._links: dict[str, HttpLink] = {}
         self._rests: dict[str, int] = {}
-        self._pending: dict[PeerLink, Instant] = {}
+        self._pending: dict[str, Instant] = {}
         self._selector = selectors.DefaultSelector()
         self._waker, self._wake = socket.socketpair()
         self._selector.register(self._waker, selectors.EVENT_READ)
@@ -115,12 +124,12 @@ class Poller:
 
     def _round(self) -> None:
         self._meet()
-        for name, link in self._links.items():
+        for name in self._links:
             rest = self._rests.get(name, 0)
             if rest > 0:
                 self._rests[name] = rest - 1
             else:
-                self._ask(link)
+                self._ask(name)
         until = self._clock().mono + TIMEOUT_SECONDS
         while self._pending and not self._stopping:
             select.select((), (), (), GATHER_SECONDS)
@@ -128,22 +137,22 @@ class Poller:
             if left <= 0:
                 break
             self._wait(left)
-        for link in list(self._pending):
-            self._fail(link, PeerError(PeerFault.TIMEOUT, f"no complete response within {TIMEOUT_SECONDS:g} s"))
+        for name in list(self._pending):
+            self._fail(name, PeerFault.TIMEOUT, f"no complete response within {TIMEOUT_SECONDS:g} s")
 
     def _meet(self) -> None:
         """Take up new targets, and hang up on those that are no more."""
-        targets = {target.name: target for target in self._targets()}
-        for name in [name for name in self._links if name not in targets]:
+        self._peers = {target.name: target for target in self._targets()}
+        for name in [name for name in self._links if name not in self._peers]:
             self._links.pop(name).close()
             self._rests.pop(name, None)
-        for name, target in targets.items():
-            if name in self._links:
-                self._links[name].target = target  # its addresses may have changed: for the next connection
-            else:
-                self._links[name] = PeerLink(target, self._access, self._trust, self._watcher(name))
+        for name in self._peers:
+            if name not in self._links:
+                self._links[name] = HttpLink(
+                    partial(self._find, name), self._access, self._trust, BOUNDS, self._watcher(name)
+                )
 
-    def _watcher(self, name: str) -> Callable[[socket.socket, int | None], None]:
+    def _watcher(self, name: str) -> Watch:
         def watch(held: socket.socket, events: int | None) -> None:
             if events is None:
                 with suppress(KeyError, ValueError):  # it was never watched, or TLS has closed it already
@@ -155,39 +164,41 @@ class Poller:
 
         return watch
 
-    def _ask(self, link: PeerLink) -> None:
-        self._pending[link] = self._clock()
-        self._go_on(link, link.begin)
+    def _ask(self, name: str) -> None:
+        self._pending[name] = self._clock()
+        self._go_on(name, lambda link: link.begin(QUESTION))
+
+    def _find(self, name: str) -> Place:
+        target = self._peers[name]
+        return Place(target.host, target.port, target.addresses)
 
     def _wait(self, seconds: float) -> None:
         for key, _ in self._selector.select(seconds):
             if key.data is None:
                 self._waker.recv(64)
-                continue
-            link = self._links.get(key.data)
-            if link is not None:
-                self._go_on(link, link.advance)
+            elif key.data in self._links:
+                self._go_on(key.data, HttpLink.advance)
 
-    def _go_on(self, link: PeerLink, step: Callable[[], HttpAnswer | None]) -> None:
+    def _go_on(self, name: str, step: Callable[[HttpLink], HttpAnswer | None]) -> None:
         try:
-            answer = step()
-        except PeerError as error:
-            self._fail(link, error)
+            answer = step(self._links[name])
+        except HttpError as error:
+            remedy = _TRUST if error.fault is HttpFault.UNTRUSTED else ""
+            self._fail(name, _FAULTS.get(error.fault, PeerFault.CONNECT), f"{error}{remedy}")
             return
-        sent = self._pending.pop(link, None) if answer is not None else None
-        if answer is None or sent is None:
+        if answer is None or name not in self._pending:
             return
         if answer.status != _OK:
-            self._pending[link] = sent
-            self._fail(link, PeerError(PeerFault.HTTP, f"HTTP status {answer.status}"))
+            self._fail(name, PeerFault.HTTP, f"HTTP status {answer.status}")
             return
-        self._rests[link.target.name] = self._judge.answered(link.target, answer.body, sent, self._clock())
+        sent = self._pending.pop(name)
+        self._rests[name] = self._judge.answered(self._peers[name], answer.body, sent, self._clock())
 
-    def _fail(self, link: PeerLink, error: PeerError) -> None:
+    def _fail(self, name: str, fault: PeerFault, detail: str) -> None:
         """A peer that hangs up between two rounds has not failed: it is asked again over a new connection."""
-        link.close()
-        if self._pending.pop(link, None) is not None:
-            self._rests[link.target.name] = self._judge.failed(link.target, error.fault, str(error))
+        self._links[name].close()
+        if self._pending.pop(name, None) is not None:
+            self._rests[name] = self._judge.failed(self._peers[name], fault, detail)
 
     def _survive(self, error: Exception) -> None:
         """A defect of ours must not end the polling for good; all begins anew with the next round."""

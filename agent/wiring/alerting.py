@@ -7,18 +7,18 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
-
-from agent.config.schema import Config, ConfigError, OverrideConfig, ReceiverConfig
+from agent.config.schema import Config, ConfigError, ReceiverConfig
 from agent.config.texts import base_url
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
 from agent.lib.clock import clock
 from agent.lib.durable import clear_unfinished
+from agent.lib.http_target import HttpTarget
 from agent.lib.statefiles import StateFiles
 from agent.lib.threads import Threads
 from agent.model import Instant, Reading
+from agent.wiring.logins import login_of
 from agent.wiring.node_identity import external_labels, external_url, source_of, target_labels
 from agent.wiring.state_directory import drill_file
 from alerts import packs
@@ -29,15 +29,14 @@ from alerts.notify.journal import find_journal
 from alerts.notify.log import LogReceiver
 from alerts.notify.receiver import Receiver
 from alerts.notify.receiver_kinds import RECEIVERS, ReceiverKind
-from alerts.notify.target import ReceiverTarget
-from alerts.overrides import Override, OverrideError, apply
+from alerts.overrides import OverrideError, apply
 from alerts.promql.labels import make_labels
 from alerts.rulefile import RuleFile, RuleFileError
 from alerts.runbook_links import lead_to
 
 log = logging.getLogger("coldplate.rules")
 
-Key = tuple[ReceiverKind, ReceiverTarget, str]
+Key = tuple[ReceiverKind, HttpTarget, str]
 
 
 class Receivers:
@@ -66,12 +65,10 @@ class Receivers:
 
 
 def _keys(kind: ReceiverKind, config: ReceiverConfig, external_url: str) -> list[Key]:
-    common = msgspec.structs.asdict(config)
-    urls = common.pop("urls")
     keys: list[Key] = []
-    for url in urls:
+    for url in config.urls:
         try:
-            keys.append((kind, ReceiverTarget(url, **common), external_url))
+            keys.append((kind, HttpTarget(url, timeout=config.timeout, **login_of(config)), external_url))
         except ValueError as error:
             raise ConfigError(f"notify.{kind.name}: {error}") from error
     return keys
@@ -95,8 +92,7 @@ def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> 
         files = packs.load_all(rules.files, folder, rules.interval, kept)
         if rules.runbook_base is not None:
             files = lead_to(base_url(rules.runbook_base), files)
-        overrides = {name: _override(each) for name, each in rules.override.items()}
-        return apply(files, rules.disable, overrides, default_step=rules.interval)
+        return apply(files, rules.disable, rules.override, default_step=rules.interval)
     except RuleFileError as error:
         problems = "".join(f"\n  {problem}" for problem in error.problems)
         raise ConfigError(f"rules.files: invalid rule file:{problems}") from error
@@ -104,17 +100,6 @@ def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> 
         raise ConfigError(f"rules.{error}") from error
     except ValueError as error:
         raise ConfigError(f"rules.files: {error}") from error
-
-
-def _override(config: OverrideConfig) -> Override:
-    return Override(
-        hold=config.hold,
-        keep=config.keep_firing_for,
-        labels=config.labels,
-        annotations=config.annotations,
-        thresholds=tuple(config.thresholds.items()),
-        expr=config.expr,
-    )
 
 
 def load_alerting(

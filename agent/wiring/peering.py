@@ -19,6 +19,7 @@ from agent.rack.monitor import RackMonitor
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
 from agent.rack.targets import MOST, parse_entry
+from agent.wiring.logins import login_of
 from agent.wiring.node_identity import SCRAPE_JOB, instance, rack_name
 
 log = logging.getLogger("coldplate.rack")
@@ -37,14 +38,7 @@ def load_rack(config: Config, folder: Path, patience: float) -> RackOptions:
     except ValueError as error:
         raise ConfigError(f"rack.peers: {error}") from error
     try:
-        access = Access(
-            tls=peer.scheme == "https",
-            username=peer.username,
-            password_file=peer.password_file,
-            bearer_token_file=peer.bearer_token_file,
-            ca_file=peer.ca_file,
-            verify=peer.verify,
-        )
+        access = Access(tls=peer.scheme == "https", **login_of(peer))
         access.check(entries)
     except ValueError as error:
         raise ConfigError(f"rack.peer: {error}") from error

@@ -62,6 +62,7 @@ def make_sampling_loop(
         gpus=lambda: list(inventory.gpus.values()),
         processes=sampler.processes,
         readings=lambda: () if hub.latest is None else hub.latest,
+        clock=clock,
     )
     return SamplingLoop(sampler, _supervisor(config, options), make_backends(context), clock, hub, tellers, threads)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.backends.jobs import jobs_config
+from agent.backends.jobs import check_jobs
 from agent.backends.power import bmc_of
 from agent.config.schema import Config, ConfigError
 from agent.config.texts import listen_address
@@ -22,7 +22,7 @@ def check(config: Config) -> SeriesSelection:
         raise ConfigError(f"web.telemetry_path: {config.web.telemetry_path} is reserved; choose another path")
     bmc_of(config.backends)
     load_rack(config, Path(), 0.0)
-    jobs_config(config)
+    check_jobs(config)
     if config.backends.devices == "synthetic":
         checked_scenario(config)
     try:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from math import floor
 
+from agent.lib.http_target import HttpTarget, split_url
 from agent.lib.threads import Threads
 from agent.model import Instant
 from alerts.notify.delivery import HttpReceiver, Pace, jitter
 from alerts.notify.notice import Notice, rfc3339, texts
-from alerts.notify.target import ReceiverTarget, split_url
 
 PATH = "/api/v2/alerts"
 
@@ -25,7 +25,7 @@ class Alertmanager(HttpReceiver):
 
     def __init__(
         self,
-        target: ReceiverTarget,
+        target: HttpTarget,
         clock: Callable[[], Instant],
         external_url: str = "",
         pace: Pace | None = None,

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from agent.lib.http_target import HttpTarget
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Labels
 from alerts.notify.notice import Notice
@@ -20,7 +21,6 @@ from alerts.notify.notification_queue import CAPACITY, NotificationQueue
 from alerts.notify.receiver import Counts
 from alerts.notify.receiver_link import ReceiverAnswer, ReceiverLink, UnreachableError
 from alerts.notify.serverclock import ServerClock
-from alerts.notify.target import ReceiverTarget
 
 _log = logging.getLogger("coldplate.notify")
 
@@ -97,7 +97,7 @@ class HttpReceiver:
 
     def __init__(
         self,
-        target: ReceiverTarget,
+        target: HttpTarget,
         path: str,
         clock: Callable[[], Instant],
         pace: Pace | None = None,

@@ -7,11 +7,11 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Protocol
 
+from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
 from agent.model import Instant
 from alerts import notify
 from alerts.notify.delivery import HttpReceiver
-from alerts.notify.target import ReceiverTarget
 
 
 class ReceiverKind(Protocol):
@@ -21,7 +21,7 @@ class ReceiverKind(Protocol):
     def name(self) -> str: ...
 
     def __call__(
-        self, target: ReceiverTarget, clock: Callable[[], Instant], external_url: str, *, threads: Threads
+        self, target: HttpTarget, clock: Callable[[], Instant], external_url: str, *, threads: Threads
     ) -> HttpReceiver:
         """A receiver; `external_url` is where coldplate's own pages are found. Raises ValueError."""
         ...

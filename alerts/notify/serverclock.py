@@ -11,8 +11,10 @@ to delivered alerts count, and offsets of more than an hour are ignored.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 
 from agent.model import Instant
 from alerts.notify.notice import Notice
@@ -25,6 +27,11 @@ TOGETHER_SECONDS = 8.0
 """Seconds within which they must be for times to be told by our own again: the header is as fine as a second."""
 MOST_SECONDS = 3600.0
 """Seconds by which ours is believed to be wrong at most: beyond, the other is as likely to be."""
+
+
+_DATE = re.compile(r"[A-Za-z]{3}, ([0-9]{2}) ([A-Za-z]{3}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT")
+"""`Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7)."""
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 class ServerClock:
@@ -72,13 +79,14 @@ class ServerClock:
 
 def _parsed(date: str) -> float | None:
     """The time of a `Date`, in the one form that servers may send; None where it is no such."""
-    from email.utils import parsedate_to_datetime  # what sends has loaded it already
-
-    if len(date) != len("Sun, 06 Nov 1994 08:49:37 GMT") or not date.endswith(" GMT"):
+    found = _DATE.fullmatch(date)
+    if found is None or found[2].lower() not in _MONTHS:
         return None
+    month = _MONTHS.index(found[2].lower()) + 1
+    day, year, hour, minute, second = (int(found[place]) for place in (1, 3, 4, 5, 6))
     try:
-        return parsedate_to_datetime(date).timestamp()
-    except (TypeError, ValueError, OverflowError):
+        return datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc).timestamp()
+    except ValueError:
         return None
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
+from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
 from agent.model import Alert, Instant, Labels, Phase
 from alerts.notify.delivery import HttpReceiver, Pace, jitter
 from alerts.notify.notice import Notice, rfc3339, texts
-from alerts.notify.target import ReceiverTarget
 
 NO_TIME = "0001-01-01T00:00:00Z"
 """Go's zero time, which Alertmanager sends as the end of an alert that fires."""
@@ -40,7 +40,7 @@ class Webhook(HttpReceiver):
 
     def __init__(
         self,
-        target: ReceiverTarget,
+        target: HttpTarget,
         clock: Callable[[], Instant],
         external_url: str = "",
         pace: Pace | None = None,

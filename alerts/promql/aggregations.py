@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from alerts.promql import numbers
 from alerts.promql.labels import METRIC_NAME, NO_LABELS, Labels, drop_labels, keep_labels, set_labels
 from alerts.promql.numbers import Each, Floats
-from alerts.promql.plan import Elements, EvaluationContext, LabelSpace, ScalarPlan, VectorPlan
+from alerts.promql.plan import Derivation, Element, Elements, EvaluationContext, LabelSpace, ScalarPlan, VectorPlan
 from alerts.promql.query_errors import EvaluationError
 
 Reduction = Callable[[Floats, Each], float]
@@ -37,7 +38,7 @@ class Grouping(NamedTuple):
     without: bool
     labels: tuple[str, ...]
 
-    def derive(self, labels: Labels) -> Labels:
+    def __call__(self, labels: Labels) -> Labels:
         """Return the labels of the group to which an element belongs."""
         if self.without:
             return drop_labels(labels, frozenset(self.labels) | {METRIC_NAME})
@@ -49,55 +50,42 @@ class Grouping(NamedTuple):
         return not self.without and not self.labels
 
 
-def reduction(
-    space: LabelSpace,
-    reduce: Reduction,
-    vector: VectorPlan,
-    grouping: Grouping,
-) -> VectorPlan:
+def reduction(space: LabelSpace, reduce: Reduction, vector: VectorPlan, grouping: Grouping) -> VectorPlan:
     """Plan an aggregation that makes one number of the values of each group."""
-    groups = _grouped(space, vector, grouping)
-
-    def run(moment: EvaluationContext) -> Elements:
-        each = moment.budget.each
-        return [(labels, reduce(values, each)) for labels, values in groups(moment)]
-
-    return VectorPlan(run)
+    return _Reduction(_groups(space, vector, grouping), reduce)
 
 
 def quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan, grouping: Grouping) -> VectorPlan:
     """Plan the quantile of each group."""
-    groups = _grouped(space, vector, grouping)
-
-    def run(moment: EvaluationContext) -> Elements:
-        wanted = share.run(moment)
-        each = moment.budget.each
-        return [(labels, numbers.quantile(wanted, values, each)) for labels, values in groups(moment)]
-
-    return VectorPlan(run)
+    return _Quantile(_groups(space, vector, grouping), share)
 
 
-def _grouped(
-    space: LabelSpace, vector: VectorPlan, grouping: Grouping
-) -> Callable[[EvaluationContext], list[tuple[Labels, list[float]]]]:
-    """Return what divides a vector into groups. What it read is let go then: the groups have the values alone."""
-    inner = vector.run
-    if grouping.single:
+@dataclass(slots=True, eq=False, repr=False)
+class _Whole:
+    """A vector as one group. What it read is let go then: the groups have the values alone."""
 
-        def one_group(moment: EvaluationContext) -> list[tuple[Labels, list[float]]]:
-            before = moment.budget.held
-            values = [value for _, value in moment.budget.each(inner(moment))]
-            moment.budget.settle(before, 1)
-            return [(space.canonical(NO_LABELS), values)] if values else []
+    inner: VectorPlan
+    _space: LabelSpace
 
-        return one_group
+    def of(self, moment: EvaluationContext) -> list[tuple[Labels, list[float]]]:
+        before = moment.budget.held
+        values = [value for _, value in moment.budget.each(self.inner.run(moment))]
+        moment.budget.settle(before, 1)
+        return [(self._space.canonical(NO_LABELS), values)] if values else []
 
-    derive = space.derivation(grouping.derive)
 
-    def groups(moment: EvaluationContext) -> list[tuple[Labels, list[float]]]:
+@dataclass(slots=True, eq=False, repr=False)
+class _Groups:
+    """A vector divided into groups, which have the values alone as well."""
+
+    inner: VectorPlan
+    _derivation: Derivation
+
+    def of(self, moment: EvaluationContext) -> list[tuple[Labels, list[float]]]:
         before = moment.budget.held
         found: dict[int, tuple[Labels, list[float]]] = {}
-        for labels, value in moment.budget.each(inner(moment)):
+        derive = self._derivation.of
+        for labels, value in moment.budget.each(self.inner.run(moment)):
             group = derive(labels)
             known = found.get(id(group))
             if known is None:
@@ -107,33 +95,82 @@ def _grouped(
         moment.budget.settle(before, len(found))
         return list(found.values())
 
-    return groups
+
+def _groups(space: LabelSpace, vector: VectorPlan, grouping: Grouping) -> _Whole | _Groups:
+    return _Whole(vector, space) if grouping.single else _Groups(vector, Derivation(space, grouping))
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Reduction(VectorPlan):
+    """One number of each group."""
+
+    _groups: _Whole | _Groups
+    _reduce: Reduction
+
+    @property
+    def certain(self) -> bool:
+        return self._groups.inner.certain
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._groups.inner.is_barren(moment)
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        each, reduce = moment.budget.each, self._reduce
+        return [(labels, reduce(values, each)) for labels, values in self._groups.of(moment)]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Quantile(VectorPlan):
+    """The quantile of each group."""
+
+    _groups: _Whole | _Groups
+    _share: ScalarPlan
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        wanted, each = self._share.run(moment), moment.budget.each
+        return [(labels, numbers.quantile(wanted, values, each)) for labels, values in self._groups.of(moment)]
 
 
 def selection(
     space: LabelSpace, vector: VectorPlan, count: ScalarPlan, grouping: Grouping, *, largest: bool
 ) -> VectorPlan:
     """Plan `topk` or `bottomk`: the elements of each group with the largest or smallest values, NaN last."""
-    derive = space.derivation(grouping.derive)
-    inner = vector.run
+    return _Selection(vector, count, Derivation(space, grouping), largest_first if largest else smallest_first)
 
-    def rank(element: tuple[Labels, float]) -> tuple[bool, float]:
-        value = element[1]
-        return (True, 0.0) if value != value else (False, -value if largest else value)
 
-    def run(moment: EvaluationContext) -> Elements:
-        asked = count.run(moment)
-        elements = inner(moment)  # also where none of them is wanted: it may fail
+def smallest_first(element: Element) -> tuple[bool, float]:
+    """Return what elements are sorted by to have the smallest first, NaN last."""
+    value = element[1]
+    return (True, 0.0) if value != value else (False, value)
+
+
+def largest_first(element: Element) -> tuple[bool, float]:
+    """Return what elements are sorted by to have the largest first, NaN last."""
+    value = element[1]
+    return (True, 0.0) if value != value else (False, -value)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Selection(VectorPlan):
+    """The first elements of each group."""
+
+    _inner: VectorPlan
+    _count: ScalarPlan
+    _grouping: Derivation
+    _rank: Callable[[Element], tuple[bool, float]]
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        asked = self._count.run(moment)
+        elements = self._inner.run(moment)  # also where none of them is wanted: it may fail
         if asked < 1 or not elements:
             return []
         wanted = _element_count(asked)
         groups: dict[int, Elements] = {}
+        derive = self._grouping.of
         for element in moment.budget.each(elements):
             groups.setdefault(id(derive(element[0])), []).append(element)
-        each = moment.budget.each
+        each, rank = moment.budget.each, self._rank
         return [element for group in each([*groups.values()]) for element in sorted(each(group), key=rank)[:wanted]]
-
-    return VectorPlan(run)
 
 
 def _element_count(value: float) -> int:
@@ -146,14 +183,23 @@ def count_values(space: LabelSpace, vector: VectorPlan, label: str, grouping: Gr
     """Plan `count_values`: one element for each different value of each group, the value being a label."""
     if not grouping.without:
         grouping = Grouping(without=False, labels=(*grouping.labels, label))
-    inner = vector.run
+    return _CountValues(space, vector, label, grouping)
 
-    def run(moment: EvaluationContext) -> Elements:
+
+@dataclass(slots=True, eq=False, repr=False)
+class _CountValues(VectorPlan):
+    """One element for each different value of each group."""
+
+    _space: LabelSpace
+    _inner: VectorPlan
+    _label: str
+    _grouping: Grouping
+
+    def run(self, moment: EvaluationContext) -> Elements:
         counts: dict[Labels, int] = {}
-        for labels, value in moment.budget.each(inner(moment)):
+        for labels, value in moment.budget.each(self._inner.run(moment)):
             # The label is set before labels are grouped, so `without` may take it away again.
-            made = space.canonical(grouping.derive(set_labels(labels, [(label, numbers.format_value(value))])))
+            own = set_labels(labels, [(self._label, numbers.format_value(value))])
+            made = self._space.canonical(self._grouping(own))
             counts[made] = counts.get(made, 0) + 1
         return [(labels, float(count)) for labels, count in counts.items()]
-
-    return VectorPlan(run)

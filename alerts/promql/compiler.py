@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 from alerts.promql import operators, selectors
@@ -38,6 +37,7 @@ from alerts.promql.syntax.tree import (
     UnaryExpr,
     VectorSelector,
 )
+from alerts.sharing import Sharing
 
 _NO_RESULT = "rule result is not a vector or scalar: give a range vector to a function such as rate()"
 _LARGEST = 2.0**63
@@ -54,10 +54,10 @@ class Compiled(NamedTuple):
     """Why each evaluation fails, if it does."""
 
 
-def compile_text(text: str, *, default_step_ms: int) -> Compiled:
+def compile_text(text: str, default_step_ms: int, sharing: Sharing) -> Compiled:
     """Parse a query and plan its evaluation."""
     tree = parse(text)
-    compiler = Compiler(default_step_ms)
+    compiler = Compiler(default_step_ms, sharing)
     try:
         plan = compiler.compile(tree)
         if isinstance(plan, StringPlan) and isinstance(tree, ParenExpr):
@@ -93,17 +93,35 @@ def _milliseconds(nanoseconds: int) -> int:
     return nanoseconds // _NANOSECONDS if nanoseconds >= 0 else -(-nanoseconds // _NANOSECONDS)
 
 
-def _failing(flaw: FlawError) -> Callable[[EvaluationContext], NoReturn]:
-    def run(_moment: EvaluationContext) -> NoReturn:
-        raise EvaluationError(flaw.problem)
+class _FailingVector(VectorPlan):
+    """What Prometheus takes for a query, and fails at whenever it evaluates it."""
 
-    return run
+    __slots__ = ("_flaw",)
+
+    def __init__(self, flaw: FlawError) -> None:
+        self._flaw = flaw
+
+    def run(self, moment: EvaluationContext) -> NoReturn:  # noqa: ARG002 - at any moment
+        raise EvaluationError(self._flaw.problem)
+
+
+class _FailingMatrix(MatrixPlan):
+    """The same of a range vector."""
+
+    __slots__ = ("_flaw",)
+
+    def __init__(self, flaw: FlawError) -> None:
+        self._flaw = flaw
+
+    def run(self, moment: EvaluationContext) -> NoReturn:  # noqa: ARG002 - at any moment
+        raise EvaluationError(self._flaw.problem)
 
 
 class Compiler:
     """Compiles the nodes of one query, and notes what its selectors read."""
 
-    def __init__(self, default_step_ms: int) -> None:
+    def __init__(self, default_step_ms: int, sharing: Sharing) -> None:
+        self._sharing = sharing
         self.space: LabelSpace = LabelSpace()
         self._default_step_ms = default_step_ms
         self._reach_ms: dict[tuple[Matcher, ...], tuple[int, int]] = {}  # and the history, see `Selector`
@@ -113,7 +131,7 @@ class Compiler:
 
     def doomed(self, flaw: FlawError) -> VectorPlan:
         """Plan what Prometheus takes for a query, and fails at whenever it evaluates it."""
-        return VectorPlan(_failing(self._note_doom(flaw)))
+        return _FailingVector(self._note_doom(flaw))
 
     def _note_doom(self, flaw: FlawError) -> FlawError:
         self.dooms.append(flaw)
@@ -122,7 +140,7 @@ class Compiler:
     def needs(self) -> list[selectors.Selector]:
         """Return each different selector with how far back it reads."""
         return [
-            selectors.Selector(matchers, reach / 1000, history / 1000)
+            self._sharing.one(selectors.Selector(matchers, reach / 1000, history / 1000))
             for matchers, (reach, history) in self._reach_ms.items()
         ]
 
@@ -131,7 +149,7 @@ class Compiler:
         if isinstance(node, VectorSelector):
             return selectors.instant_selector(self.space, *self.instant(node))
         if isinstance(node, NumberLiteral):
-            return operators.constant(node.value)
+            return self._constant(node.value)
         if isinstance(node, BinaryExpr):
             return self._row(node)
         if isinstance(node, AggregateExpr):
@@ -147,6 +165,11 @@ class Compiler:
         if isinstance(node, UnaryExpr):
             return self._signed(node)
         return StringPlan(node.value)
+
+    def _constant(self, value: float) -> operators.Constant:
+        """Return a number, of which there are two zeros that equal each other."""
+        key = (value, math.copysign(1.0, value))
+        return self._sharing.made(lambda: operators.Constant(value), operators.Constant, key)
 
     def vector(self, node: Expression) -> VectorPlan:
         """Plan a node that evaluates to an instant vector."""
@@ -174,19 +197,25 @@ class Compiler:
 
     def instant(self, node: VectorSelector) -> tuple[tuple[Matcher, ...], selectors.Timing]:
         """Return matchers and timing of an instant selector, and note that it reads its look-back."""
-        timing = self._selected(timing_of(node))
-        self._note(node.matchers, timing, LOOKBACK_MS, 0)
-        return node.matchers, timing
+        timing, matchers = self._selected(timing_of(node)), self._matchers(node)
+        self._note(matchers, timing, LOOKBACK_MS, 0)
+        return matchers, timing
+
+    def _matchers(self, node: VectorSelector) -> tuple[Matcher, ...]:
+        one = self._sharing.one
+        return self._sharing.made(lambda: tuple(map(one, node.matchers)), VectorSelector, node.matchers)
 
     def _selected(self, timing: selectors.Timing) -> selectors.Timing:
         """Return a selector's timing, which knows whether its samples may lie before all that is kept."""
-        return timing._replace(of_fixed=timing.fixed_ms is not None or (self._fixed and not timing.at_query))
+        of_fixed = timing.fixed_ms is not None or (self._fixed and not timing.at_query)
+        return self._sharing.one(timing._replace(of_fixed=of_fixed))
 
     def _range(self, node: MatrixSelector) -> MatrixPlan:
-        matchers, timing = node.selector.matchers, self._selected(timing_of(node.selector))
+        matchers, timing = self._matchers(node.selector), self._selected(timing_of(node.selector))
         range_ms = _milliseconds(node.range_ns)
         self._note(matchers, timing, range_ms, range_ms)
-        return selectors.range_selector(matchers, timing, range_ms)
+        key, maker = (matchers, timing, range_ms), selectors.RangeSelector
+        return self._sharing.made(lambda: maker(*key), maker, key)
 
     def _note(self, matchers: tuple[Matcher, ...], timing: selectors.Timing, reach_ms: int, range_ms: int) -> None:
         # What lies at a fixed time is no nearer or farther from now than anything else: nothing is kept for it.
@@ -205,8 +234,8 @@ class Compiler:
         self._outer_ms, self._fixed = outer, fixed
         if step_ms < 1:
             flaw = FlawError(node.step_at, "the step of a subquery must be at least 1ms: Prometheus divides by zero")
-            return MatrixPlan(_failing(self._note_doom(flaw)))
-        return selectors.subquery(inner.run, timing, range_ms, step_ms)
+            return _FailingMatrix(self._note_doom(flaw))
+        return selectors.SubqueryPlan(inner, timing, range_ms, step_ms)
 
     def _signed(self, node: UnaryExpr) -> Plan:
         plan = self.compile(node.operand)
@@ -244,12 +273,13 @@ class Compiler:
             assert isinstance(right, VectorPlan), "two scalars have been dealt with"
             return operators.vector_with_scalar(self.space, name, right, left, swapped=True, as_bool=as_bool)
         assert isinstance(right, VectorPlan), "a scalar has been dealt with"
+        matching = self._sharing.one(node.matching)
         if name in SET_OPERATORS:
-            return set_operation(self.space, name, left, right, node.matching)
-        return vector_operation(self.space, name, left, right, node.matching, as_bool=as_bool)
+            return set_operation(self.space, name, left, right, matching)
+        return vector_operation(self.space, name, left, right, matching, as_bool=as_bool)
 
     def _aggregate(self, node: AggregateExpr) -> VectorPlan:
-        name, parameter, grouping = node.operator, node.parameter, node.grouping
+        name, parameter, grouping = node.operator, node.parameter, self._sharing.one(node.grouping)
         vector = self.vector(node.operand)
         if name in REDUCTIONS:
             return reduction(self.space, REDUCTIONS[name], vector, grouping)

@@ -5,11 +5,20 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import accumulate
 
 from alerts.promql import numbers
 from alerts.promql.labels import BUCKET_BOUND, Labels, drop_labels, drop_metadata, label_value
-from alerts.promql.plan import Elements, EvaluationContext, LabelSpace, ScalarPlan, VectorPlan, refuse_same_labels
+from alerts.promql.plan import (
+    Derivation,
+    Elements,
+    EvaluationContext,
+    LabelSpace,
+    ScalarPlan,
+    VectorPlan,
+    refuse_same_labels,
+)
 
 # Counts that differ by less are taken for equal: the difference comes from rounding in `rate` and `sum`.
 _SMALL_DIFFERENCE = 1e-12
@@ -19,43 +28,43 @@ Bucket = tuple[float, float]
 
 def histogram_quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan) -> VectorPlan:
     """Plan `histogram_quantile`: one element for each histogram; series without a readable `le` are left out."""
-
-    def prepared(moment: EvaluationContext) -> Callable[[list[Bucket]], float]:
-        wanted = share.run(moment)
-        return lambda buckets: bucket_quantile(wanted, buckets)
-
-    return _of_histograms(space, prepared, vector)
+    return _OfHistograms(
+        bucket_quantile, (share,), vector, Derivation(space, _boundless), Derivation(space, drop_metadata)
+    )
 
 
 def histogram_fraction(space: LabelSpace, lower: ScalarPlan, upper: ScalarPlan, vector: VectorPlan) -> VectorPlan:
     """Plan `histogram_fraction`: the share of observations between two values, for each histogram."""
-
-    def prepared(moment: EvaluationContext) -> Callable[[list[Bucket]], float]:
-        least, most = lower.run(moment), upper.run(moment)
-        return lambda buckets: bucket_fraction(least, most, buckets)
-
-    return _of_histograms(space, prepared, vector)
+    given = (lower, upper)
+    return _OfHistograms(
+        bucket_fraction, given, vector, Derivation(space, _boundless), Derivation(space, drop_metadata)
+    )
 
 
-def _of_histograms(
-    space: LabelSpace, prepared: Callable[[EvaluationContext], Callable[[list[Bucket]], float]], vector: VectorPlan
-) -> VectorPlan:
-    boundless = space.derivation(lambda labels: drop_labels(labels, frozenset((BUCKET_BOUND,))))
-    nameless = space.derivation(drop_metadata)
-    inner = vector.run
+def _boundless(labels: Labels) -> Labels:
+    return drop_labels(labels, frozenset((BUCKET_BOUND,)))
 
-    def run(moment: EvaluationContext) -> Elements:
-        function = prepared(moment)
+
+@dataclass(slots=True, eq=False, repr=False)
+class _OfHistograms(VectorPlan):
+    """A function of some numbers and the buckets of each histogram."""
+
+    _function: Callable[..., float]
+    _given: tuple[ScalarPlan, ...]
+    _inner: VectorPlan
+    _boundless: Derivation
+    _nameless: Derivation
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        given = [each.run(moment) for each in self._given]
         histograms: dict[int, tuple[Labels, list[Bucket]]] = {}
-        for labels, count in moment.budget.each(inner(moment)):
+        for labels, count in moment.budget.each(self._inner.run(moment)):
             bound = _bound(label_value(labels, BUCKET_BOUND))
             if bound is not None:
-                key = boundless(labels)
-                histograms.setdefault(id(key), (nameless(key), []))[1].append((bound, count))
+                key = self._boundless.of(labels)
+                histograms.setdefault(id(key), (self._nameless.of(key), []))[1].append((bound, count))
         found = moment.budget.each([*histograms.values()])
-        return refuse_same_labels([(labels, function(each)) for labels, each in found])
-
-    return VectorPlan(run)
+        return refuse_same_labels([(labels, self._function(*given, each)) for labels, each in found])
 
 
 def _bound(text: str) -> float | None:

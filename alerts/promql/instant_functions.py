@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from alerts.promql import numbers
+from alerts.promql.aggregations import largest_first, smallest_first
 from alerts.promql.labels import METRIC_NAME, NO_LABELS, Labels, drop_metadata, make_labels
 from alerts.promql.matchers import Matcher
 from alerts.promql.plan import (
+    Derivation,
+    Element,
     Elements,
     EvaluationContext,
     LabelSpace,
@@ -51,14 +55,21 @@ for _function in (
 
 def each_value(space: LabelSpace, function: ValueFunction, vector: VectorPlan) -> VectorPlan:
     """Plan a function of each element's value; the metric's name is lost."""
-    nameless = space.derivation(drop_metadata)
-    inner = vector.run
+    return _EachValue(function, vector, Derivation(space, drop_metadata))
 
-    def run(moment: EvaluationContext) -> Elements:
-        elements = moment.budget.each(inner(moment))
+
+@dataclass(slots=True, eq=False, repr=False)
+class _EachValue(VectorPlan):
+    """A function of each element's value."""
+
+    _function: ValueFunction
+    _vector: VectorPlan
+    _nameless: Derivation
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        elements = moment.budget.each(self._vector.run(moment))
+        function, nameless = self._function, self._nameless.of
         return refuse_same_labels([(nameless(labels), function(value)) for labels, value in elements])
-
-    return VectorPlan(run)
 
 
 def with_bounds(
@@ -68,17 +79,25 @@ def with_bounds(
 
     From the numbers `function` makes what is done to each value, or None if the result is empty.
     """
-    nameless = space.derivation(drop_metadata)
-    inner = vector.run
+    return _WithBounds(function, vector, tuple(bounds), Derivation(space, drop_metadata))
 
-    def run(moment: EvaluationContext) -> Elements:
-        elements = inner(moment)
-        apply = function(*(bound.run(moment) for bound in bounds))
+
+@dataclass(slots=True, eq=False, repr=False)
+class _WithBounds(VectorPlan):
+    """A function of each element's value and some numbers."""
+
+    _function: Callable[..., ValueFunction | None]
+    _vector: VectorPlan
+    _bounds: tuple[ScalarPlan, ...]
+    _nameless: Derivation
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        elements = self._vector.run(moment)
+        apply = self._function(*(bound.run(moment) for bound in self._bounds))
         if apply is None:
             return []
+        nameless = self._nameless.of
         return refuse_same_labels([(nameless(labels), apply(value)) for labels, value in moment.budget.each(elements)])
-
-    return VectorPlan(run)
 
 
 def _clamp(lower: float, upper: float) -> ValueFunction | None:
@@ -101,65 +120,92 @@ BOUNDED_FUNCTIONS: dict[str, Callable[..., ValueFunction | None]] = {
 }
 
 
-def time_plan() -> ScalarPlan:
-    """Plan `time()`: the instant of the evaluation."""
-    return ScalarPlan(lambda moment: moment.at_ms / 1000)
+class TimePlan(ScalarPlan):
+    """`time()`: the instant of the evaluation."""
+
+    __slots__ = ()
+
+    def run(self, moment: EvaluationContext) -> float:
+        return moment.at_ms / 1000
 
 
-def vector_of(space: LabelSpace, scalar: ScalarPlan) -> VectorPlan:
-    """Plan `vector(s)`: a number as the one element without labels."""
-    run = scalar.run
-    return VectorPlan(lambda moment: [(space.canonical(NO_LABELS), run(moment))])
+@dataclass(slots=True, eq=False, repr=False)
+class VectorOf(VectorPlan):
+    """`vector(s)`: a number as the one element without labels."""
+
+    _space: LabelSpace
+    _scalar: ScalarPlan
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        return [(self._space.canonical(NO_LABELS), self._scalar.run(moment))]
 
 
-def scalar_of(vector: VectorPlan) -> ScalarPlan:
-    """Plan `scalar(v)`: the only element's value, NaN unless there is exactly one."""
-    inner = vector.run
+@dataclass(slots=True, eq=False, repr=False)
+class ScalarOf(ScalarPlan):
+    """`scalar(v)`: the only element's value, NaN unless there is exactly one."""
 
-    def run(moment: EvaluationContext) -> float:
+    _vector: VectorPlan
+
+    def run(self, moment: EvaluationContext) -> float:
         before = moment.budget.held
-        elements = inner(moment)
+        elements = self._vector.run(moment)
         moment.budget.settle(before, 0)
         return elements[0][1] if len(elements) == 1 else math.nan
-
-    return ScalarPlan(run)
 
 
 def sorted_vector(vector: VectorPlan, *, descending: bool) -> VectorPlan:
     """Plan `sort` or `sort_desc`; NaN comes last in both."""
-    inner = vector.run
+    return _Sorted(vector, largest_first if descending else smallest_first)
 
-    def rank(element: tuple[Labels, float]) -> tuple[bool, float]:
-        value = element[1]
-        return (True, 0.0) if value != value else (False, -value if descending else value)
 
-    return VectorPlan(lambda moment: sorted(moment.budget.each(inner(moment)), key=rank))
+@dataclass(slots=True, eq=False, repr=False)
+class _Sorted(VectorPlan):
+    """Elements in the order of their values."""
+
+    _vector: VectorPlan
+    _rank: Callable[[Element], tuple[bool, float]]
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        return sorted(moment.budget.each(self._vector.run(moment)), key=self._rank)
 
 
 def timestamps(space: LabelSpace, vector: VectorPlan) -> VectorPlan:
     """Plan `timestamp` of anything but a selector, whose elements all are of the evaluation's instant."""
-    nameless = space.derivation(drop_metadata)
-    inner = vector.run
+    return _Timestamps(vector, Derivation(space, drop_metadata))
 
-    def run(moment: EvaluationContext) -> Elements:
-        now = moment.at_ms / 1000
-        return refuse_same_labels([(nameless(labels), now) for labels, _ in moment.budget.each(inner(moment))])
 
-    return VectorPlan(run)
+@dataclass(slots=True, eq=False, repr=False)
+class _Timestamps(VectorPlan):
+    """The evaluation's instant for each element."""
+
+    _vector: VectorPlan
+    _nameless: Derivation
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        now, nameless = moment.at_ms / 1000, self._nameless.of
+        found = moment.budget.each(self._vector.run(moment))
+        return refuse_same_labels([(nameless(labels), now) for labels, _ in found])
 
 
 def absent(space: LabelSpace, matchers: tuple[Matcher, ...], plan: VectorPlan | MatrixPlan) -> VectorPlan:
     """Plan `absent` or `absent_over_time`: one element if there is none, with what labels the selector fixes."""
-    labels = space.canonical(_fixed_labels(matchers))
+    return _Absent(space, _fixed_labels(matchers), plan)
 
-    def run(moment: EvaluationContext) -> Elements:
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Absent(VectorPlan):
+    """One element if there is none."""
+
+    _space: LabelSpace
+    _labels: Labels
+    _plan: VectorPlan | MatrixPlan
+
+    def run(self, moment: EvaluationContext) -> Elements:
         before = moment.budget.held
-        found = plan.run(moment)
+        found = self._plan.run(moment)
         present = bool(found) if isinstance(found, list) else not found.is_empty()
         moment.budget.settle(before, 1)
-        return [] if present else [(space.canonical(labels), 1.0)]
-
-    return VectorPlan(run)
+        return [] if present else [(self._space.canonical(self._labels), 1.0)]
 
 
 def _takes_away(matcher: Matcher, among: tuple[Matcher, ...]) -> bool:

@@ -6,10 +6,11 @@ Their arguments are literals, so an invalid expression or label name is known wh
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from alerts.limits import LONGEST_VALUE, TEXT
 from alerts.promql.labels import Labels, label_value, refuse_large, set_labels
-from alerts.promql.plan import Elements, EvaluationContext, LabelSpace, VectorPlan, refuse_same_labels
+from alerts.promql.plan import Derivation, Elements, EvaluationContext, LabelSpace, VectorPlan, refuse_same_labels
 from alerts.promql.query_errors import LimitError, PromqlError
 from alerts.promql.syntax.literals import is_text, quoted, readable
 from alerts.regex import Expansion, Regex, RegexError, RegexLimitError, TextTooLongError, compile_regex
@@ -61,19 +62,25 @@ def label_join(space: LabelSpace, vector: VectorPlan, target: str, separator: st
 
 
 def _relabelled(space: LabelSpace, vector: VectorPlan, function: Callable[[Labels], Labels]) -> VectorPlan:
-    derive = space.derivation(function)
-    inner = vector.run
+    return _Relabelled(vector, Derivation(space, function))
 
-    def run(moment: EvaluationContext) -> Elements:
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Relabelled(VectorPlan):
+    """The elements of a vector with other labels."""
+
+    _inner: VectorPlan
+    _derivation: Derivation
+
+    def run(self, moment: EvaluationContext) -> Elements:
         found = []
-        for labels, value in moment.budget.each(inner(moment)):
+        derive = self._derivation.of
+        for labels, value in moment.budget.each(self._inner.run(moment)):
             made = derive(labels)
             if moment.steps is not None:
-                moment.steps.refuse_clash(derive, labels, made, moment.budget)
+                moment.steps.refuse_clash(self, labels, made, moment.budget)
             found.append((made, value))
         return refuse_same_labels(found)
-
-    return VectorPlan(run)
 
 
 def _with(space: LabelSpace, labels: Labels, target: str, value: str) -> Labels:

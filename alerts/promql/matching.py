@@ -7,6 +7,8 @@ filters an element out does so before that element could count as a duplicate.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from alerts.promql.labels import (
@@ -21,7 +23,16 @@ from alerts.promql.labels import (
     set_labels,
 )
 from alerts.promql.operators import ARITHMETIC, COMPARISONS
-from alerts.promql.plan import Element, Elements, EvaluationContext, LabelSpace, VectorPlan, refuse_same_labels
+from alerts.promql.plan import (
+    Derivation,
+    Element,
+    Elements,
+    EvaluationContext,
+    LabelSpace,
+    PairDerivation,
+    VectorPlan,
+    refuse_same_labels,
+)
 from alerts.promql.query_errors import EvaluationError
 
 SET_OPERATORS = ("and", "or", "unless")
@@ -35,32 +46,54 @@ class Matching(NamedTuple):
     many: str  # "", "left" or "right": the side of which several elements may match one of the other
     include: tuple[str, ...]
 
-    def signature(self) -> Callable[[Labels], Labels]:
+    def __call__(self, labels: Labels) -> Labels:
         """Return what the labels of two elements that match have in common."""
         if self.on:
-            kept = frozenset(self.labels)
-            return lambda labels: keep_labels(labels, kept)
-        dropped = frozenset(self.labels) | {METRIC_NAME}
-        return lambda labels: drop_labels(labels, dropped)
+            return keep_labels(labels, frozenset(self.labels))
+        return drop_labels(labels, frozenset(self.labels) | {METRIC_NAME})
 
 
 def vector_operation(
     space: LabelSpace, name: str, left: VectorPlan, right: VectorPlan, matching: Matching, *, as_bool: bool
 ) -> VectorPlan:
     """Plan arithmetic or a comparison of two vectors."""
-    signature = space.derivation(matching.signature())
-    result = _result_labels(space, matching, changes=name in ARITHMETIC, as_bool=as_bool)
-    combine = _combine(name, as_bool=as_bool, swapped=matching.many == "right")
-    one_side = "left" if matching.many == "right" else "right"
-    many_run, one_run = (right.run, left.run) if matching.many == "right" else (left.run, right.run)
+    result = _Result(matching, name in ARITHMETIC, as_bool)
+    return _OfVectors(
+        left,
+        right,
+        matching.many,
+        _combine(name, as_bool, matching.many == "right"),
+        Derivation(space, matching),
+        PairDerivation(space, result.included) if matching.include else Derivation(space, result.own),
+    )
 
-    def run(moment: EvaluationContext) -> Elements:
-        if matching.many == "right":  # samples are read in the order of the text, so that errors come in that order
-            one, many = one_run(moment), many_run(moment)
-        else:
-            many, one = many_run(moment), one_run(moment)
-        if not many or not one:
+
+@dataclass(slots=True, eq=False, repr=False)
+class _OfVectors(VectorPlan):
+    """What is made of each two elements that match. `many` is the side of which several may match one of the other."""
+
+    _left: VectorPlan
+    _right: VectorPlan
+    _many: str
+    _combine: Callable[[float, float], float | None]
+    _signature: Derivation
+    _result: Derivation | PairDerivation
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        if self._left.is_barren(moment):
+            return self._right.certain or self._right.is_barren(moment)
+        return self._left.certain and self._right.is_barren(moment)
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        # Samples are read in the order of the text, so that errors come in that order.
+        left = self._left.run(moment)
+        if not left and self._right.certain:
             return []
+        right = self._right.run(moment)
+        if not left or not right:
+            return []
+        many, one, one_side = (right, left, "left") if self._many == "right" else (left, right, "right")
+        signature, combine, result = self._signature.of, self._combine, self._result
         partners = _by_signature(moment.budget.each(one), signature, one_side)
         found: Elements = []
         taken: set[tuple[int, int]] = set()
@@ -72,12 +105,10 @@ def vector_operation(
             combined = combine(value, partner[1])
             if combined is None:
                 continue
-            made = result(labels, partner[0])
-            _take(taken, group, made, one_to_one=not matching.many)
+            made = result.of(labels) if isinstance(result, Derivation) else result.of(labels, partner[0])
+            _take(taken, group, made, one_to_one=not self._many)
             found.append((made, combined))
         return refuse_same_labels(found)
-
-    return VectorPlan(run)
 
 
 def _by_signature(elements: Iterable[Element], signature: Callable[[Labels], Labels], side: str) -> dict[int, Element]:
@@ -107,7 +138,8 @@ def _take(taken: set[tuple[int, int]], group: Labels, made: Labels, *, one_to_on
     taken.add(key)
 
 
-def _combine(name: str, *, as_bool: bool, swapped: bool) -> Callable[[float, float], float | None]:
+@cache
+def _combine(name: str, as_bool: bool, swapped: bool) -> Callable[[float, float], float | None]:
     """Return what is made of the values of the many and the one side; None where a comparison filters."""
     if name in ARITHMETIC:
         arithmetic = ARITHMETIC[name]
@@ -122,52 +154,86 @@ def _combine(name: str, *, as_bool: bool, swapped: bool) -> Callable[[float, flo
     return lambda many, one: many if compare(many, one) else None
 
 
-def _result_labels(
-    space: LabelSpace, matching: Matching, *, changes: bool, as_bool: bool
-) -> Callable[[Labels, Labels], Labels]:
-    """Return how the labels of a result come from those of the many and the one side.
+class _Result(NamedTuple):
+    """How the labels of a result come from those of the many and the one side.
 
     Arithmetic drops the name before other labels are included, which may bring one back; `bool` drops it at the end.
     """
-    names = frozenset(matching.labels)
 
-    def own(labels: Labels) -> Labels:
-        if changes:
+    matching: Matching
+    changes: bool
+    as_bool: bool
+
+    def own(self, labels: Labels) -> Labels:
+        """Return what is left of the labels of the many side where no others are included."""
+        made = self._kept(labels)
+        return drop_metadata(made) if self.as_bool else made
+
+    def included(self, many: Labels, one: Labels) -> Labels:
+        """Return the labels of the many side with those that are included of the one side."""
+        made = set_labels(self._kept(many), [(name, label_value(one, name)) for name in self.matching.include])
+        return refuse_large(drop_metadata(made) if self.as_bool else made)
+
+    def _kept(self, labels: Labels) -> Labels:
+        if self.changes:
             labels = drop_metadata(labels)
-        if not matching.many:
-            labels = keep_labels(labels, names) if matching.on else drop_labels(labels, names)
-        return labels
-
-    if not matching.include:
-        derive = space.derivation((lambda labels: drop_metadata(own(labels))) if as_bool else own)
-        return lambda many, _one: derive(many)
-
-    def included(many: Labels, one: Labels) -> Labels:
-        made = set_labels(own(many), [(name, label_value(one, name)) for name in matching.include])
-        return refuse_large(drop_metadata(made) if as_bool else made)
-
-    return space.pair_derivation(included)
+        if self.matching.many:
+            return labels
+        names = frozenset(self.matching.labels)
+        return keep_labels(labels, names) if self.matching.on else drop_labels(labels, names)
 
 
-def set_operation(space: LabelSpace, name: str, left: VectorPlan, right: VectorPlan, matching: Matching) -> VectorPlan:
-    """Plan `and`, `or` or `unless`."""
-    signature = space.derivation(matching.signature())
-    left_run, right_run = left.run, right.run
+@dataclass(slots=True, eq=False, repr=False)
+class _And(VectorPlan):
+    """Elements that have a match on the other side; with `unless`, those that have none."""
 
-    def both(moment: EvaluationContext) -> Elements:
-        kept, other = left_run(moment), right_run(moment)
+    _left: VectorPlan
+    _right: VectorPlan
+    _signature: Derivation
+    _unless: bool
+
+    @property
+    def certain(self) -> bool:
+        return self._left.certain and self._right.certain
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        if self._left.is_barren(moment):
+            return self._right.certain or self._right.is_barren(moment)
+        return not self._unless and self._left.certain and self._right.is_barren(moment)
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        kept = self._left.run(moment)
+        if not kept and self._right.certain:
+            return []
+        other = self._right.run(moment)
+        signature = self._signature.of
         groups = {id(signature(labels)) for labels, _ in moment.budget.each(other)}
-        return [element for element in moment.budget.each(kept) if id(signature(element[0])) in groups]
+        elements = moment.budget.each(kept)
+        if self._unless:
+            return [element for element in elements if id(signature(element[0])) not in groups]
+        return [element for element in elements if id(signature(element[0])) in groups]
 
-    def either(moment: EvaluationContext) -> Elements:
-        kept, other = left_run(moment), right_run(moment)
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Or(VectorPlan):
+    """Elements of the left side, and those of the right side that have no match there."""
+
+    _left: VectorPlan
+    _right: VectorPlan
+    _signature: Derivation
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._left.is_barren(moment) and self._right.is_barren(moment)
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        kept, other = self._left.run(moment), self._right.run(moment)
+        signature = self._signature.of
         groups = {id(signature(labels)) for labels, _ in moment.budget.each(kept)}
         more = [element for element in moment.budget.each(other) if id(signature(element[0])) not in groups]
         return refuse_same_labels(kept + more)
 
-    def without(moment: EvaluationContext) -> Elements:
-        kept, other = left_run(moment), right_run(moment)
-        groups = {id(signature(labels)) for labels, _ in moment.budget.each(other)}
-        return [element for element in moment.budget.each(kept) if id(signature(element[0])) not in groups]
 
-    return VectorPlan({"and": both, "or": either, "unless": without}[name])
+def set_operation(space: LabelSpace, name: str, left: VectorPlan, right: VectorPlan, matching: Matching) -> VectorPlan:
+    """Plan `and`, `or` or `unless`."""
+    signature = Derivation(space, matching)
+    return _Or(left, right, signature) if name == "or" else _And(left, right, signature, name == "unless")

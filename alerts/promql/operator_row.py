@@ -1,55 +1,110 @@
-"""A row of operators such as `a or b or c`, evaluated one after the other.
+"""Rows of operators such as `a + b + c`, evaluated one after the other.
 
-As nested closures they would need a call for each operator, and Python allows 1,000 nested calls,
+As nested plans they would need a call for each operator, and Python allows 1,000 nested calls,
 while generated rules have rows of any length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, Union
+from dataclasses import dataclass
+from typing import Union
 
 from alerts.promql.plan import Elements, EvaluationContext, ScalarPlan, VectorPlan
 
 Operand = Union[ScalarPlan, VectorPlan]
-_Result = TypeVar("_Result", float, Elements)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _HeldScalar(ScalarPlan):
+    """A plan that was evaluated before its result is asked for."""
+
+    _plan: ScalarPlan
+    _result: float = 0.0
+
+    def take(self, moment: EvaluationContext) -> None:
+        self._result = self._plan.run(moment)
+
+    def run(self, moment: EvaluationContext) -> float:  # noqa: ARG002 - it is the moment of `take`
+        return self._result
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _HeldVector(VectorPlan):
+    """A plan that was evaluated before its result is asked for, which is let go then."""
+
+    _plan: VectorPlan
+    _result: Elements | None = None
+    _barren: bool = False
+
+    def take(self, moment: EvaluationContext) -> None:
+        self._result = self._plan.run(moment)
+
+    def look(self, moment: EvaluationContext) -> None:
+        """Find out whether it is barren, before that is asked: the plans of a row do not ask each other."""
+        self._barren = self._plan.is_barren(moment)
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        del moment
+        return self._barren
+
+    def run(self, moment: EvaluationContext) -> Elements:  # noqa: ARG002 - it is the moment of `take`
+        result, self._result = self._result, None
+        assert result is not None, "the row takes it first, and asks once"
+        return result
+
+
+_Steps = tuple[Union[_HeldScalar, _HeldVector], ...]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _ScalarRow(ScalarPlan):
+    """Numbers from left to right."""
+
+    _steps: _Steps
+    _last: ScalarPlan
+
+    def run(self, moment: EvaluationContext) -> float:
+        for step in self._steps:
+            step.take(moment)
+        return self._last.run(moment)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _VectorRow(VectorPlan):
+    """Vectors, and numbers among them, from left to right."""
+
+    _steps: _Steps
+    _last: VectorPlan
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        for step in self._steps:
+            if isinstance(step, _HeldVector):
+                step.look(moment)
+        return self._last.is_barren(moment)
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        for step in self._steps:
+            step.take(moment)
+        return self._last.run(moment)
 
 
 class OperatorRow:
-    """Plans that are evaluated from left to right, each of which takes the result of the one before."""
+    """Makes one plan of operations from left to right, each of which takes the result of the one before."""
 
     def __init__(self) -> None:
-        self._steps: list[Callable[[EvaluationContext], None]] = []
+        self._steps: list[_HeldScalar | _HeldVector] = []
 
     def hold(self, plan: Operand) -> Operand:
         """Have a plan evaluated, and return the plan that stands for its result in the next operation."""
-        if isinstance(plan, VectorPlan):
-            return VectorPlan(self._held(plan.run))
-        return plan if plan.constant is not None else ScalarPlan(self._held(plan.run))
-
-    def _held(self, run: Callable[[EvaluationContext], _Result]) -> Callable[[EvaluationContext], _Result]:
-        results: list[_Result] = []
-
-        def step(moment: EvaluationContext) -> None:
-            results[:] = (run(moment),)  # in place of one that an error left there
-
-        self._steps.append(step)
-        return lambda _moment: results.pop()
+        if isinstance(plan, ScalarPlan) and plan.constant is not None:
+            return plan
+        held = _HeldVector(plan) if isinstance(plan, VectorPlan) else _HeldScalar(plan)
+        self._steps.append(held)
+        return held
 
     def close(self, plan: Operand) -> Operand:
         """Return the plan of the whole row, of which `plan` is the last operation."""
-        if not self._steps:
+        if not self._steps or (isinstance(plan, ScalarPlan) and plan.constant is not None):
             return plan
-        if isinstance(plan, VectorPlan):
-            return VectorPlan(self._whole(plan.run))
-        return ScalarPlan(self._whole(plan.run), plan.constant)
-
-    def _whole(self, last: Callable[[EvaluationContext], _Result]) -> Callable[[EvaluationContext], _Result]:
         steps = tuple(self._steps)
-
-        def run(moment: EvaluationContext) -> _Result:
-            for step in steps:
-                step(moment)
-            return last(moment)
-
-        return run
+        return _VectorRow(steps, plan) if isinstance(plan, VectorPlan) else _ScalarRow(steps, plan)

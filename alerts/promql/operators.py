@@ -5,10 +5,19 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from alerts.promql import numbers
 from alerts.promql.labels import drop_metadata
-from alerts.promql.plan import Elements, EvaluationContext, LabelSpace, ScalarPlan, VectorPlan, refuse_same_labels
+from alerts.promql.plan import (
+    Derivation,
+    Elements,
+    EvaluationContext,
+    LabelSpace,
+    ScalarPlan,
+    VectorPlan,
+    refuse_same_labels,
+)
 
 ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
@@ -29,22 +38,47 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 }
 
 
-def constant(value: float) -> ScalarPlan:
-    """Plan a number literal."""
-    return ScalarPlan(lambda _moment: value, value)
+class Constant(ScalarPlan):
+    """A number literal, or what is made of some."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+
+    @property
+    def constant(self) -> float:
+        return self._value
+
+    def run(self, moment: EvaluationContext) -> float:  # noqa: ARG002 - the same at any moment
+        return self._value
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _OfNumbers(ScalarPlan):
+    """A function of two numbers."""
+
+    _function: Callable[[float, float], float]
+    _left: ScalarPlan
+    _right: ScalarPlan
+
+    def run(self, moment: EvaluationContext) -> float:
+        return self._function(self._left.run(moment), self._right.run(moment))
 
 
 def scalar_operation(name: str, left: ScalarPlan, right: ScalarPlan) -> ScalarPlan:
     """Plan an operation of two numbers; a comparison gives 1 or 0."""
-    function = _as_number(COMPARISONS[name]) if name in COMPARISONS else ARITHMETIC[name]
+    function = _AS_NUMBERS[name] if name in COMPARISONS else ARITHMETIC[name]
     if left.constant is not None and right.constant is not None:
-        return constant(function(left.constant, right.constant))
-    left_run, right_run = left.run, right.run
-    return ScalarPlan(lambda moment: function(left_run(moment), right_run(moment)))
+        return Constant(function(left.constant, right.constant))
+    return _OfNumbers(function, left, right)
 
 
 def _as_number(compare: Callable[[float, float], bool]) -> Callable[[float, float], float]:
     return lambda left, right: 1.0 if compare(left, right) else 0.0
+
+
+_AS_NUMBERS = {name: _as_number(compare) for name, compare in COMPARISONS.items()}
 
 
 def vector_with_scalar(
@@ -52,59 +86,96 @@ def vector_with_scalar(
 ) -> VectorPlan:
     """Plan an operation of a vector and a number; `swapped` where the number stands on the left."""
     if name in COMPARISONS and not as_bool:
-        return _filter(COMPARISONS[name], vector, scalar, swapped=swapped)
-    function = _as_number(COMPARISONS[name]) if name in COMPARISONS else ARITHMETIC[name]
-    nameless = space.derivation(drop_metadata)
-    vector_run, scalar_run = vector.run, scalar.run
+        return _Filter(COMPARISONS[name], vector, scalar, swapped)
+    function = _AS_NUMBERS[name] if name in COMPARISONS else ARITHMETIC[name]
+    return _WithNumber(function, vector, scalar, swapped, Derivation(space, drop_metadata))
 
-    def run(moment: EvaluationContext) -> Elements:
-        number = scalar_run(moment)
-        elements = moment.budget.each(vector_run(moment))
-        if swapped:
+
+@dataclass(slots=True, eq=False, repr=False)
+class _WithNumber(VectorPlan):
+    """A function of each value and one number."""
+
+    _function: Callable[[float, float], float]
+    _vector: VectorPlan
+    _scalar: ScalarPlan
+    _swapped: bool
+    _nameless: Derivation
+
+    @property
+    def certain(self) -> bool:
+        return self._vector.certain and self._scalar.constant is not None
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._scalar.constant is not None and self._vector.is_barren(moment)
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        number = self._scalar.run(moment)
+        elements = moment.budget.each(self._vector.run(moment))
+        function, nameless = self._function, self._nameless.of
+        if self._swapped:
             found = [(nameless(labels), function(number, value)) for labels, value in elements]
         else:
             found = [(nameless(labels), function(value, number)) for labels, value in elements]
         return refuse_same_labels(found)
 
-    return VectorPlan(run)
 
+@dataclass(slots=True, eq=False, repr=False)
+class _Filter(VectorPlan):
+    """The elements, with their own values and names, for which the comparison holds."""
 
-def _filter(
-    compare: Callable[[float, float], bool], vector: VectorPlan, scalar: ScalarPlan, *, swapped: bool
-) -> VectorPlan:
-    """Keep the elements, with their own values and names, for which the comparison holds."""
-    vector_run, scalar_run = vector.run, scalar.run
+    _compare: Callable[[float, float], bool]
+    _vector: VectorPlan
+    _scalar: ScalarPlan
+    _swapped: bool
 
-    def run(moment: EvaluationContext) -> Elements:
-        number = scalar_run(moment)
-        elements = moment.budget.each(vector_run(moment))
-        if swapped:
+    @property
+    def certain(self) -> bool:
+        return self._vector.certain and self._scalar.constant is not None
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._scalar.constant is not None and self._vector.is_barren(moment)
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        number = self._scalar.run(moment)
+        elements = moment.budget.each(self._vector.run(moment))
+        compare = self._compare
+        if self._swapped:
             return [element for element in elements if compare(number, element[1])]
         return [element for element in elements if compare(element[1], number)]
 
-    return VectorPlan(run)
+
+@dataclass(slots=True, eq=False, repr=False)
+class _NegativeNumber(ScalarPlan):
+    """The negative of a number."""
+
+    _inner: ScalarPlan
+
+    def run(self, moment: EvaluationContext) -> float:
+        return -self._inner.run(moment)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _NegativeVector(VectorPlan):
+    """The negative of each value."""
+
+    _inner: VectorPlan
+    _nameless: Derivation
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        found = []
+        for labels, value in moment.budget.each(self._inner.run(moment)):
+            made = self._nameless.of(labels)
+            if moment.steps is not None:
+                moment.steps.refuse_clash(self, labels, made, moment.budget)
+            found.append((made, -value))
+        return refuse_same_labels(found)
 
 
 def negate_scalar(plan: ScalarPlan) -> ScalarPlan:
     """Plan the negative of a number."""
-    if plan.constant is not None:
-        return constant(-plan.constant)
-    inner = plan.run
-    return ScalarPlan(lambda moment: -inner(moment))
+    return _NegativeNumber(plan) if plan.constant is None else Constant(-plan.constant)
 
 
 def negate_vector(space: LabelSpace, plan: VectorPlan) -> VectorPlan:
     """Plan the negative of a vector, which loses the metric's name."""
-    nameless = space.derivation(drop_metadata)
-    inner = plan.run
-
-    def run(moment: EvaluationContext) -> Elements:
-        found = []
-        for labels, value in moment.budget.each(inner(moment)):
-            made = nameless(labels)
-            if moment.steps is not None:
-                moment.steps.refuse_clash(nameless, labels, made, moment.budget)
-            found.append((made, -value))
-        return refuse_same_labels(found)
-
-    return VectorPlan(run)
+    return _NegativeVector(plan, Derivation(space, drop_metadata))

@@ -1,4 +1,4 @@
-"""Compiled queries: closures over label sets that are computed once and cached.
+"""Compiled queries: nodes over label sets that are computed once and cached.
 
 Within one query every label set is *canonical*: equal sets are one object. So two label sets are equal if they are the
 same object, a group is found by identity, and derived sets (its group, its matching signature, the set
@@ -8,11 +8,12 @@ without the metric name) are a look-up. The memory is bounded: when the series c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar, Union
+from typing import Any, NamedTuple, Protocol, TypeVar, Union
 
 from alerts.limits import LABEL_SET, MOST_REMEMBERED
 from alerts.promql.budget import Budget
 from alerts.promql.labels import Labels
+from alerts.promql.matchers import Matcher
 from alerts.promql.query_errors import SAME_LABELSET, EvaluationError
 from alerts.promql.staleness import without_markers
 from alerts.promql.storage import Newest, SampleSource, Window
@@ -31,6 +32,8 @@ _TOGETHER = 512
 """Label sets that are made between two looks at what an evaluation may take."""
 _ENTRY = 2
 """Samples that an entry of a memory counts, which finds a label set that is there already."""
+_NO_BUDGET = Budget()
+"""Of a query that was not evaluated yet; nothing counts in it."""
 
 
 class Steps:
@@ -58,7 +61,8 @@ class Steps:
 class EvaluationContext(NamedTuple):
     """The instant of an evaluation: where samples come from, when it is, and what it may take.
 
-    `query_ms` is the instant of the whole query, which a step of a subquery keeps; `@ start()` and `@ end()` mean it.
+    `lacks` says whether no series matches at all, at any time. `query_ms` is the instant of the whole query, which a
+    step of a subquery keeps; `@ start()` and `@ end()` mean it.
     `forgetful` is a source that keeps samples for as long as rules look back from now. `steps` is there within a
     subquery (see `Steps`).
     """
@@ -70,6 +74,7 @@ class EvaluationContext(NamedTuple):
     budget: Budget
     forgetful: bool = False
     steps: Steps | None = None
+    lacks: Callable[[tuple[Matcher, ...], Budget], bool] = lambda _matchers, _budget: False
 
 
 class Matrix(NamedTuple):
@@ -91,23 +96,66 @@ class Matrix(NamedTuple):
         return not any(times for _, times, _ in self.windows)
 
 
-class ScalarPlan(NamedTuple):
-    """A plan for a number; `constant` is set where the number does not depend on the samples or the time."""
+class ScalarPlan:
+    """A plan for a number; `constant` is set where the number does not depend on the samples or the time.
 
-    run: Callable[[EvaluationContext], float]
-    constant: float | None = None
+    Plans are objects with slots and no closures: a node takes some 60 bytes, a closure with its cells five times that.
+    """
+
+    __slots__ = ()
+
+    @property
+    def constant(self) -> float | None:
+        return None
+
+    def run(self, moment: EvaluationContext) -> float:
+        """Return the number at a moment."""
+        raise NotImplementedError
 
 
-class VectorPlan(NamedTuple):
-    """A plan for an instant vector."""
+class VectorPlan:
+    """A plan for an instant vector.
 
-    run: Callable[[EvaluationContext], Elements]
+    Most rules find nothing most of the time. `certain` and `is_barren` say where that can be known without running
+    the plan; a plan that says False to both is always run.
+    """
+
+    __slots__ = ()
+
+    @property
+    def certain(self) -> bool:
+        """Whether it raises nothing but LimitError, and no two of its elements differ in the metric's name alone.
+
+        Who does not need the elements of such a plan need not run it: no error goes unreported.
+        """
+        return False
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        """Whether it gives no elements and no error, since no series is there that it reads. Raises LimitError."""
+        del moment
+        return False
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        """Return the elements at a moment."""
+        raise NotImplementedError
 
 
-class MatrixPlan(NamedTuple):
-    """A plan for a range vector."""
+class MatrixPlan:
+    """A plan for a range vector. `certain` and `is_barren` are as for an instant vector."""
 
-    run: Callable[[EvaluationContext], Matrix]
+    __slots__ = ()
+
+    @property
+    def certain(self) -> bool:
+        return False
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        del moment
+        return False
+
+    def run(self, moment: EvaluationContext) -> Matrix:
+        """Return the windows at a moment."""
+        raise NotImplementedError
 
 
 class StringPlan(NamedTuple):
@@ -129,29 +177,80 @@ class Memory(dict[K, V]):
     __slots__ = ()
 
 
+_NOTHING: Memory[Any, Any] = Memory()
+"""Stands for a memory in which nothing was put yet, and is never written to."""
+
+
+class LabelFunction(Protocol):
+    """Makes a label set of another one: a function, or a clause of a query that is called."""
+
+    def __call__(self, labels: Labels, /) -> Labels: ...
+
+
+class Derivation:
+    """What a function makes of canonical label sets, remembered; what it makes is canonical."""
+
+    __slots__ = ("_function", "_memory", "_space")
+
+    def __init__(self, space: LabelSpace, function: LabelFunction) -> None:
+        self._space = space
+        self._function = function
+        self._memory: Memory[int, Labels] = _NOTHING
+
+    def of(self, labels: Labels) -> Labels:
+        """Return what the function makes of a label set. Raises LimitError."""
+        derived = self._memory.get(id(labels))
+        return self._make(labels) if derived is None else derived
+
+    def _make(self, labels: Labels) -> Labels:
+        if self._memory is _NOTHING:
+            self._memory = self._space.new_memory()
+        derived = self._memory[id(labels)] = self._space.derived(self._function(labels))
+        return derived
+
+
+class PairDerivation:
+    """What a function makes of two canonical label sets, remembered."""
+
+    __slots__ = ("_function", "_memory", "_space")
+
+    def __init__(self, space: LabelSpace, function: Callable[[Labels, Labels], Labels]) -> None:
+        self._space = space
+        self._function = function
+        self._memory: Memory[tuple[int, int], Labels] = _NOTHING
+
+    def of(self, left: Labels, right: Labels) -> Labels:
+        """Return what the function makes of two label sets. Raises LimitError."""
+        derived = self._memory.get((id(left), id(right)))
+        return self._make(left, right) if derived is None else derived
+
+    def _make(self, left: Labels, right: Labels) -> Labels:
+        if self._memory is _NOTHING:
+            self._memory = self._space.new_memory()
+        derived = self._memory[id(left), id(right)] = self._space.derived(self._function(left, right))
+        return derived
+
+
 class ForeignDerivation:
     """What a function makes of label sets that are not canonical, remembered; what it makes is canonical.
 
-    Many are done at a time: most of a large vector's cost is in its labels.
+    Without a function it is the label sets themselves, in a memory that all of a query's share.
     """
 
-    __slots__ = ("_canonical", "_function", "_grow", "_memory")
+    __slots__ = ("_function", "_memory", "_space")
 
-    def __init__(
-        self,
-        function: Callable[[Labels], Labels],
-        memory: Memory[int, tuple[Labels, Labels]],
-        canonical: Memory[Labels, Labels],
-        grow: Callable[[int], None],
-    ) -> None:
+    def __init__(self, space: LabelSpace, function: Callable[[Labels], Labels] | None) -> None:
+        self._space = space
         self._function = function
-        self._memory = memory
-        self._canonical = canonical
-        self._grow = grow
+        self._memory: Memory[int, tuple[Labels, Labels]] = _NOTHING
 
     def all(self, labels: list[Labels], *, lasting: bool) -> list[Labels]:
-        """What the function makes of each; remembered if it is `lasting`, and asked for again. Raises LimitError."""
-        known = list(map(self._memory.get, map(id, labels))) if self._memory else [None]
+        """What the function makes of each; remembered if it is `lasting`, and asked for again. Raises LimitError.
+
+        Many are done at a time: most of a large vector's cost is in its labels.
+        """
+        memory = self._memory if self._function else self._space.adopted
+        known = list(map(memory.get, map(id, labels))) if memory else [None]
         if None not in known:
             # An object of another label set may have taken the place of one that is gone.
             same = [pair[1] for pair, own in zip(known, labels, strict=True) if pair is not None and pair[0] is own]
@@ -163,31 +262,44 @@ class ForeignDerivation:
         return derived
 
     def _make(self, labels: list[Labels], lasting: bool) -> list[Labels]:
-        before = len(self._canonical)
-        made = list(map(self._function, labels))
-        derived = list(map(self._canonical.setdefault, made, made))
+        made = labels if self._function is None else list(map(self._function, labels))
+        derived = self._space.canonical_all(made)
         if lasting:
-            self._memory.update(zip(map(id, labels), zip(labels, derived, strict=True), strict=True))
-        self._grow(_ENTRY * len(labels) + LABEL_SET * (len(self._canonical) - before))
+            memory = self._lasting()
+            memory.update(zip(map(id, labels), zip(labels, derived, strict=True), strict=True))
+        self._space.grow(_ENTRY * len(labels))
         return derived
 
-
-def _same(labels: Labels) -> Labels:
-    return labels
+    def _lasting(self) -> Memory[int, tuple[Labels, Labels]]:
+        """Return the memory to write to."""
+        space = self._space
+        if self._function is None:
+            if space.adopted is _NOTHING:
+                space.adopted = space.new_memory()
+            return space.adopted
+        if self._memory is _NOTHING:
+            self._memory = space.new_memory()
+        return self._memory
 
 
 class LabelSpace:
-    """The canonical label sets of one query, and every derivation from them."""
+    """The canonical label sets of one query, and every derivation from them.
+
+    Derivations are not kept here, since they hold this: a query is large, and is to go at once when nobody needs it any
+    more. What they remember is made when there is something to remember.
+    """
+
+    __slots__ = (
+        "_budget", "_canonical", "_counted", "_limit", "_memories", "_unspent", "_weight", "adopted", "lasts",
+    )  # fmt: skip
 
     def __init__(self) -> None:
-        self._canonical = Memory[Labels, Labels]()
-        self._memories: list[Memory[int, Labels]] = []
-        self._pair_memories: list[Memory[tuple[int, int], Labels]] = []
-        self._foreign_memories: list[Memory[int, tuple[Labels, Labels]]] = []
-        self._adopted = Memory[int, tuple[Labels, Labels]]()
-        self._foreign_memories.append(self._adopted)
+        self._canonical: Memory[Labels, Labels] = _NOTHING
+        self.adopted: Memory[int, tuple[Labels, Labels]] = _NOTHING
+        """The canonical objects for label sets of a source."""
+        self._memories: tuple[Memory[Any, Any], ...] = ()
         self._limit: int | None = _ALWAYS_REMEMBERED
-        self._budget = Budget()
+        self._budget = _NO_BUDGET
         self._weight = 0
         """All that is remembered, counted in samples; what of it is in the ledger's sum, and not yet in the budget."""
         self._counted = 0
@@ -205,6 +317,8 @@ class LabelSpace:
         Start anew when much more is remembered than one evaluation needs: series come and go. Only between evaluations,
         since identity is equality within one.
         """
+        if self._canonical is _NOTHING:
+            self._canonical = Memory()
         if self._limit is None:  # the evaluation after a new start shows what one needs
             self._limit = max(_ALWAYS_REMEMBERED, _TIMES_NEEDED * self._weight)
         if self._weight > self._limit:
@@ -229,16 +343,14 @@ class LabelSpace:
 
     def forget(self) -> None:
         """Start anew."""
+        if self._canonical is _NOTHING:
+            return  # it was not evaluated yet
         self._budget.ledger.remembered -= self._counted
         self._budget.labels -= self._weight - self._unspent
         self._weight = self._counted = self._unspent = 0
         self._canonical.clear()
-        for foreign in self._foreign_memories:
-            foreign.clear()
         for memory in self._memories:
             memory.clear()
-        for pair_memory in self._pair_memories:
-            pair_memory.clear()
 
     def grow(self, samples: int) -> None:
         """Count what was made, and is remembered from now on."""
@@ -257,48 +369,25 @@ class LabelSpace:
             self.grow(LABEL_SET)
         return found
 
-    @property
-    def adopt(self) -> ForeignDerivation:
-        """Gives the canonical objects for label sets of a source.
+    def derived(self, labels: Labels) -> Labels:
+        """Return the same for what a derivation made, and remembers."""
+        before = len(self._canonical)
+        found = self._canonical.setdefault(labels, labels)
+        self.grow(_ENTRY + LABEL_SET * (len(self._canonical) - before))
+        return found
 
-        It is not kept here, since it holds this: a query is large, and is to go at once when nobody needs it any more.
-        """
-        return ForeignDerivation(_same, self._adopted, self._canonical, self.grow)
+    def canonical_all(self, labels: list[Labels]) -> list[Labels]:
+        """Return the objects that stand for label sets."""
+        before = len(self._canonical)
+        found = list(map(self._canonical.setdefault, labels, labels))
+        self.grow(LABEL_SET * (len(self._canonical) - before))
+        return found
 
-    def foreign_derivation(self, function: Callable[[Labels], Labels]) -> ForeignDerivation:
-        """Remember what a function makes of label sets as a source has them, which keeps its own objects."""
-        memory = Memory[int, tuple[Labels, Labels]]()
-        self._foreign_memories.append(memory)
-        return ForeignDerivation(function, memory, self._canonical, self.grow)
-
-    def derivation(self, function: Callable[[Labels], Labels]) -> Callable[[Labels], Labels]:
-        """Remember what a function makes of canonical label sets."""
-        memory = Memory[int, Labels]()
-        self._memories.append(memory)
-
-        def derive(labels: Labels) -> Labels:
-            derived = memory.get(id(labels))
-            if derived is None:
-                derived = memory[id(labels)] = self.canonical(function(labels))
-                self.grow(_ENTRY)
-            return derived
-
-        return derive
-
-    def pair_derivation(self, function: Callable[[Labels, Labels], Labels]) -> Callable[[Labels, Labels], Labels]:
-        """Remember what a function makes of two canonical label sets."""
-        memory = Memory[tuple[int, int], Labels]()
-        self._pair_memories.append(memory)
-
-        def derive(left: Labels, right: Labels) -> Labels:
-            key = (id(left), id(right))
-            derived = memory.get(key)
-            if derived is None:
-                derived = memory[key] = self.canonical(function(left, right))
-                self.grow(_ENTRY)
-            return derived
-
-        return derive
+    def new_memory(self) -> Memory[Any, Any]:
+        """Return a memory for a derivation, which begins anew when everything else does."""
+        memory = Memory[Any, Any]()
+        self._memories += (memory,)
+        return memory
 
 
 def refuse_same_labels(elements: Elements) -> Elements:

@@ -9,9 +9,10 @@ from alerts.promql.budget import Budget
 from alerts.promql.compiler import compile_text
 from alerts.promql.plan import EvaluationContext, LabelSpace, ScalarPlan, StringPlan, VectorPlan
 from alerts.promql.query_values import Sample, Scalar, String, Value
-from alerts.promql.selectors import Selector, newest_by_select
+from alerts.promql.selectors import Selector, lacks_nothing, newest_by_select
 from alerts.promql.storage import SampleSource, to_milliseconds
 from alerts.promql.syntax.literals import readable
+from alerts.sharing import Sharing
 
 DEFAULT_STEP_SECONDS = 60.0
 _new = tuple.__new__
@@ -48,7 +49,12 @@ class Query:
         # Not isinstance: a protocol's check costs as much as a small query.
         newest = getattr(source, "newest", None) or newest_by_select(source)
         budget = budget or Budget()
-        moment = EvaluationContext(source, newest, at_ms, at_ms, budget, getattr(source, "forgetful", False))
+        moment = EvaluationContext(
+            source, newest, at_ms, at_ms, budget, getattr(source, "forgetful", False),
+            lacks=getattr(source, "lacks", None) or lacks_nothing,
+        )  # fmt: skip
+        if isinstance(self._plan, VectorPlan) and self._plan.is_barren(moment):
+            return []
         self._space.begin(budget)
         # What an evaluation makes is freed by its reference counts. Passes in between find nothing, and with a hundred
         # thousand elements take as long as all the rest.
@@ -78,10 +84,12 @@ class Query:
         return f"Query({self.text!r})"
 
 
-def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS) -> Query:
+def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS, sharing: Sharing | None = None) -> Query:
     """Compile a query; `default_step` is the step of subqueries that name none, in seconds.
+
+    Queries that are compiled with the same `sharing` have in common what they can.
 
     Raises `PromqlError` for text that is no query and for whatever this evaluator does not offer.
     """
-    compiled = compile_text(text, default_step_ms=to_milliseconds(default_step))
+    compiled = compile_text(text, to_milliseconds(default_step), sharing or Sharing())
     return Query(text, compiled.plan, compiled.space, compiled.selectors, compiled.doom)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from operator import gt, lt, ne
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from alerts.promql.numbers import Each, Floats
 from alerts.promql.plan import (
     Elements,
     EvaluationContext,
+    ForeignDerivation,
     LabelSpace,
     MatrixPlan,
     ScalarPlan,
@@ -58,16 +60,34 @@ def range_function(
     keep_name: bool = False,
 ) -> VectorPlan:
     """Plan a function over the windows of a range vector."""
-    derive = space.adopt if keep_name else space.foreign_derivation(drop_metadata)
-    inner = matrix.run
+    derive = ForeignDerivation(space, None if keep_name else drop_metadata)
+    return _OfWindows(space, function, matrix, argument, derive)
 
-    def run(moment: EvaluationContext) -> Elements:
+
+@dataclass(slots=True, eq=False, repr=False)
+class _OfWindows(VectorPlan):
+    """A function of each window."""
+
+    _space: LabelSpace
+    _function: RangeFunction
+    _matrix: MatrixPlan
+    _argument: ScalarPlan | None
+    _derive: ForeignDerivation
+
+    @property
+    def certain(self) -> bool:
+        return self._argument is None and self._matrix.certain
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._argument is None and self._matrix.is_barren(moment)
+
+    def run(self, moment: EvaluationContext) -> Elements:
         budget = moment.budget
         before = budget.held
-        windows, start_ms, end_ms, marked = inner(moment)
-        span = RangeWindow(
-            start_ms, end_ms, moment.at_ms, 0.0 if argument is None else argument.run(moment), budget.each
-        )
+        windows, start_ms, end_ms, marked = self._matrix.run(moment)
+        argument = 0.0 if self._argument is None else self._argument.run(moment)
+        span = RangeWindow(start_ms, end_ms, moment.at_ms, argument, budget.each)
+        function = self._function
         found: Elements = []
         sources: list[Labels] = []
         results: list[float] = []
@@ -79,7 +99,7 @@ def range_function(
                     continue
             units += 1 + len(values) // _SUMMED
             if units >= _TOGETHER:
-                finish(moment, found, sources, results)
+                self._finish(moment, found, sources, results)
                 budget.spend(units)
                 budget.settle(before, len(found))
                 units = 0
@@ -87,21 +107,19 @@ def range_function(
             if value is not None:
                 sources.append(labels)
                 results.append(value)
-        finish(moment, found, sources, results)
+        self._finish(moment, found, sources, results)
         budget.settle(before, len(found))
         return refuse_same_labels(found)
 
-    def finish(moment: EvaluationContext, found: Elements, sources: list[Labels], results: list[float]) -> None:
+    def _finish(self, moment: EvaluationContext, found: Elements, sources: list[Labels], results: list[float]) -> None:
         """Make elements of results and of the labels that they are made of."""
-        made = derive.all(sources, lasting=space.lasts or moment.steps is not None)
+        made = self._derive.all(sources, lasting=self._space.lasts or moment.steps is not None)
         if moment.steps is not None:
             for source, labels in zip(sources, made, strict=True):
-                moment.steps.refuse_clash(derive, source, labels, moment.budget)
+                moment.steps.refuse_clash(self, source, labels, moment.budget)
         found.extend(zip(made, results, strict=True))
         sources.clear()
         results.clear()
-
-    return VectorPlan(run)
 
 
 def _seconds(start: float, end: float) -> float:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from alerts.limits import ELEMENT
 from alerts.promql.budget import Budget
 from alerts.promql.labels import Labels, drop_metadata
-from alerts.promql.matchers import Matcher
+from alerts.promql.matchers import Matcher, wanted_name
 from alerts.promql.plan import (
     LOOKBACK_MS,
     Elements,
@@ -90,23 +91,40 @@ def newest_by_select(source: SampleSource) -> Callable[[tuple[Matcher, ...], flo
     return newest
 
 
+def lacks_nothing(matchers: tuple[Matcher, ...], budget: Budget) -> bool:
+    """What is known of the series of a source that cannot tell which it has."""
+    del matchers, budget
+    return False
+
+
 def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
     """Plan an instant selector."""
-    samples = _newest_samples(matchers, timing)
+    return _InstantSelector(space, matchers, timing, ForeignDerivation(space, None))
 
-    def run(moment: EvaluationContext) -> Elements:
-        return _elements(
-            space,
-            moment,
-            space.adopt,
-            [
-                (labels, value)
-                for labels, _, value in moment.budget.each(samples(moment))
-                if value == value or not is_stale(value)  # only a NaN can be the marker
-            ],
-        )
 
-    return VectorPlan(run)
+@dataclass(slots=True, eq=False, repr=False)
+class _InstantSelector(VectorPlan):
+    """The newest sample of each series that matches."""
+
+    _space: LabelSpace
+    _matchers: tuple[Matcher, ...]
+    _timing: Timing
+    _adopt: ForeignDerivation
+
+    @property
+    def certain(self) -> bool:
+        return _is_certain(self._matchers, self._timing)
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return _is_barren(moment, self._matchers, self._timing)
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        found = [
+            (labels, value)
+            for labels, _, value in moment.budget.each(_newest(moment, self._matchers, self._timing))
+            if value == value or not is_stale(value)  # only a NaN can be the marker
+        ]
+        return _elements(self._space, moment, self._adopt, found)
 
 
 def _elements(space: LabelSpace, moment: EvaluationContext, derive: ForeignDerivation, found: Elements) -> Elements:
@@ -123,47 +141,93 @@ def _elements(space: LabelSpace, moment: EvaluationContext, derive: ForeignDeriv
 
 def timestamp_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
     """Plan `timestamp(selector)`: the times of the samples instead of their values."""
-    samples = _newest_samples(matchers, timing)
-    nameless = space.foreign_derivation(drop_metadata)
-
-    def run(moment: EvaluationContext) -> Elements:
-        found = [(labels, at) for labels, at, value in moment.budget.each(samples(moment)) if not is_stale(value)]
-        return refuse_same_labels(_elements(space, moment, nameless, found))
-
-    return VectorPlan(run)
+    return _TimestampSelector(space, matchers, timing, ForeignDerivation(space, drop_metadata))
 
 
-def _newest_samples(matchers: tuple[Matcher, ...], timing: Timing) -> Callable[[EvaluationContext], list[Newest]]:
-    def samples(moment: EvaluationContext) -> list[Newest]:
-        end = timing.selected_ms(moment)
-        return moment.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000, moment.budget)
+@dataclass(slots=True, eq=False, repr=False)
+class _TimestampSelector(VectorPlan):
+    """The time of the newest sample of each series that matches."""
 
-    return samples
+    _space: LabelSpace
+    _matchers: tuple[Matcher, ...]
+    _timing: Timing
+    _nameless: ForeignDerivation
+
+    @property
+    def certain(self) -> bool:
+        return _is_certain(self._matchers, self._timing)
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return _is_barren(moment, self._matchers, self._timing)
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        newest = moment.budget.each(_newest(moment, self._matchers, self._timing))
+        found = [(labels, at) for labels, at, value in newest if not is_stale(value)]
+        return refuse_same_labels(_elements(self._space, moment, self._nameless, found))
 
 
-def range_selector(matchers: tuple[Matcher, ...], timing: Timing, range_ms: int) -> MatrixPlan:
-    """Plan a range selector; its windows are the source's."""
-
-    def run(moment: EvaluationContext) -> Matrix:
-        end = timing.selected_ms(moment)
-        found = moment.source.select(matchers, (end - range_ms) / 1000, end / 1000, moment.budget)
-        return Matrix(found, end - range_ms, end, marked=True)
-
-    return MatrixPlan(run)
+def _is_certain(matchers: tuple[Matcher, ...], timing: Timing) -> bool:
+    return not timing.of_fixed and wanted_name(matchers) is not None
 
 
-def subquery(inner: Callable[[EvaluationContext], Elements], timing: Timing, range_ms: int, step_ms: int) -> MatrixPlan:
-    """Plan a subquery: the inner query at every multiple of the step within the range."""
+def _is_barren(moment: EvaluationContext, matchers: tuple[Matcher, ...], timing: Timing) -> bool:
+    return not timing.of_fixed and moment.lacks(matchers, moment.budget)
 
-    def run(moment: EvaluationContext) -> Matrix:
-        end = timing.end_ms(moment)
-        start = end - range_ms
+
+def _newest(moment: EvaluationContext, matchers: tuple[Matcher, ...], timing: Timing) -> list[Newest]:
+    end = timing.selected_ms(moment)
+    return moment.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000, moment.budget)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class RangeSelector(MatrixPlan):
+    """The samples of a range, of each series that matches; the windows are the source's."""
+
+    _matchers: tuple[Matcher, ...]
+    _timing: Timing
+    _range_ms: int
+
+    @property
+    def certain(self) -> bool:
+        return _is_certain(self._matchers, self._timing)
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return _is_barren(moment, self._matchers, self._timing)
+
+    def run(self, moment: EvaluationContext) -> Matrix:
+        end = self._timing.selected_ms(moment)
+        start = end - self._range_ms
+        found = moment.source.select(self._matchers, start / 1000, end / 1000, moment.budget)
+        return Matrix(found, start, end, marked=True)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class SubqueryPlan(MatrixPlan):
+    """The results of the inner query at every multiple of the step within the range."""
+
+    _inner: VectorPlan
+    _timing: Timing
+    _range_ms: int
+    _step_ms: int
+
+    @property
+    def certain(self) -> bool:
+        return self._inner.certain
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._inner.is_barren(moment)
+
+    def run(self, moment: EvaluationContext) -> Matrix:
+        end = self._timing.end_ms(moment)
+        start, step_ms = end - self._range_ms, self._step_ms
+        if self._inner.is_barren(moment):  # and so at every step
+            return Matrix((), start, end, marked=False)
         budget, steps = moment.budget, moment.steps or Steps()
         series: dict[int, tuple[Labels, array[float], array[float]]] = {}
         for at_ms in range((start // step_ms + 1) * step_ms, end + 1, step_ms):
             budget.spend(_STEP)
             before, known, now = budget.held, len(series), at_ms / 1000
-            elements = inner(moment._replace(at_ms=at_ms, steps=steps))
+            elements = self._inner.run(moment._replace(at_ms=at_ms, steps=steps))
             for labels, value in budget.each(elements):
                 window = series.get(id(labels))
                 if window is None:
@@ -175,5 +239,3 @@ def subquery(inner: Callable[[EvaluationContext], Elements], timing: Timing, ran
             budget.held = before  # the elements are let go, and their samples kept
             budget.hold(len(elements) + _SERIES * (len(series) - known))
         return Matrix(series.values(), start, end, marked=False)
-
-    return MatrixPlan(run)

@@ -137,6 +137,10 @@ class Storage:
             series.times.append(at)
             series.values.append(value)
 
+    def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
+        """Return whether no series matches. Raises LimitError."""
+        return not self._index.matching(matchers, budget)
+
     def mark_stale(self, labels: Labels, at: float) -> None:
         """End a series; a series that has no samples, or has ended, is left alone."""
         series = self._index.get(labels)

@@ -229,6 +229,10 @@ class Windows:
         """See `alerts.promql.InstantSource`."""
         return newest_of(self._index.matching(matchers, budget), start, end, budget)
 
+    def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
+        """See `alerts.promql.plan.EvaluationContext`."""
+        return not self._index.matching(matchers, budget)
+
     def shift(self, seconds: float) -> None:
         """Move the whole past in time: the clock was set, and what lies between two samples did not change."""
         for window in self._index:

@@ -214,3 +214,20 @@ def test_queries_that_templates_make_are_remembered_by_their_length(storage: Sto
         remembered.compiled(f"t > {number}" + " " * 100)
         assert remembered.compiled("t") is kept
     assert remembered.characters <= MOST_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("name", "alertname", "ends"),
+    [("ALERTS", "Hot", True), ("ALERTS_FOR_STATE", "Hot", True), ("ALERTS", "Cold", False), ("Hot", "Hot", False),
+     ("recorded", "", True), ("other", "", False)],
+)  # fmt: skip
+def test_after_a_restart_series_that_a_rule_of_the_group_wrote_and_no_longer_writes_end(
+    storage: Storage, ask: Callable[..., object], name: str, alertname: str, ends: bool
+) -> None:
+    rules = group("rules: [{alert: Hot, expr: t > 80}, {record: recorded, expr: t}]")
+    labels = make_labels({"gpu": "gone", **({"alertname": alertname} if alertname else {})}, name)
+    storage.append(labels, 1, 1.0)
+    rules.inherit([labels])
+    put(storage, 2, x=3)
+    rules.evaluate(storage, 2)
+    assert bool(ask(f'{name}{{gpu="gone"}}', 2)) is not ends

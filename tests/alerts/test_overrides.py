@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.config.schema import OverrideConfig as Override
 from alerts import packs, rulefile
 from alerts.group_evaluator import GroupEvaluator
-from alerts.overrides import Override, OverrideError, apply
+from alerts.overrides import OverrideError, apply
 from alerts.promql import Storage, compile_query, make_labels
 from alerts.promql.position import number_literals
 from alerts.rulefile import AlertingRule, RuleFile
@@ -90,7 +91,7 @@ def test_a_query_that_is_known_when_the_alert_fires_only_is_told() -> None:
 def test_zero_overrides_a_duration_and_none_does_not() -> None:
     (first, _) = alerts(changed({"Hot": Override(hold=0.0)}), "Hot")
     assert (first.terms.hold, first.terms.keep) == (0.0, 60.0)
-    (first, _) = alerts(changed({"Hot": Override(keep=0.0)}), "Hot")
+    (first, _) = alerts(changed({"Hot": Override(keep_firing_for=0.0)}), "Hot")
     assert (first.terms.hold, first.terms.keep) == (300.0, 0.0)
 
 
@@ -110,14 +111,14 @@ def test_an_empty_text_takes_a_label_from_the_alert_whether_the_rule_or_the_resu
 
 
 def test_a_threshold_replaces_numbers_and_nothing_else() -> None:
-    first, second = alerts(changed({"Hot": Override(thresholds=((80.0, 82.5),))}), "Hot")
+    first, second = alerts(changed({"Hot": Override(thresholds={80.0: 82.5})}), "Hot")
     expected = 'rate(gpu:t:max{zone="80"}[5m] offset 1m)\n  > 82.5  # and not 90\n'
     assert (first.expression, first.query.text) == (expected, expected)
     assert second.expression == "gpu:t:max > 9e1"
 
 
 def test_a_threshold_that_only_one_alert_of_the_name_has_changes_that_one() -> None:
-    first, second = alerts(changed({"Hot": Override(thresholds=((90.0, 95.0),))}), "Hot")
+    first, second = alerts(changed({"Hot": Override(thresholds={90.0: 95.0})}), "Hot")
     assert "> 80 " in first.expression
     assert second.expression == "gpu:t:max > 95"
 
@@ -149,14 +150,14 @@ def test_what_is_a_number_of_a_query_is_replaced_where_it_stands(
     query: str, old: float, new: float, expected: str
 ) -> None:
     text = f"groups: [{{name: g, rules: [{{alert: A, expr: {query!r}}}]}}]".replace("\\'", "''")
-    (file,) = apply([rulefile.parse(text, "f")], (), {"A": Override(thresholds=((old, new),))}, default_step=60.0)
+    (file,) = apply([rulefile.parse(text, "f")], (), {"A": Override(thresholds={old: new})}, default_step=60.0)
     (rule,) = alerts(file, "A")
     assert (rule.expression, rule.query.text) == (expected, expected)
 
 
 def test_several_thresholds_are_replaced_at_once_and_never_twice() -> None:
     text = "groups: [{name: g, rules: [{alert: A, expr: 'a > 1 < 2'}]}]"
-    override = Override(thresholds=((1.0, 2.0), (2.0, 1.0)))
+    override = Override(thresholds={1.0: 2.0, 2.0: 1.0})
     (file,) = apply([rulefile.parse(text, "f")], (), {"A": override}, default_step=60.0)
     assert alerts(file, "A")[0].expression == "a > 2 < 1"
 
@@ -164,7 +165,7 @@ def test_several_thresholds_are_replaced_at_once_and_never_twice() -> None:
 @given(st.floats(min_value=0, allow_nan=False, allow_infinity=False), st.floats(allow_nan=False))
 def test_any_number_can_take_the_place_of_any_other(old: float, new: float) -> None:
     text = f"groups: [{{name: g, rules: [{{alert: A, expr: 'vector({old!r})'}}]}}]"
-    override = Override(thresholds=((old, new),))
+    override = Override(thresholds={old: new})
     (file,) = apply([rulefile.parse(text, "f")], (), {"A": override}, default_step=60.0)
     (sample,) = alerts(file, "A")[0].query.evaluate(Storage(), 0.0)
     assert sample.value == new
@@ -203,11 +204,11 @@ WRONG: list[tuple[dict[str, Override], tuple[str, ...], str]] = [
     ({"gpu:t:max": Override()}, (), "override.gpu:t:max: 'gpu:t:max' is a recording rule, which other rules may read"),
     ({}, ("hot",), "disable: the rule files have no alert 'hot'; did you mean 'Hot'?"),
     ({}, ("Hot", "gpu:*"), "disable: the rule files have no alert 'gpu:*'; alerts are: "),
-    ({"Hot": Override(thresholds=((85.0, 1.0),))}, (),
+    ({"Hot": Override(thresholds={85.0: 1.0})}, (),
      "override.Hot.thresholds: the query has no number 85; its numbers are 80, 9e1"),
-    ({"Hot": Override(thresholds=((-80.0, 1.0),))}, (), "no number -80; its numbers are 80, 9e1, without a sign"),
-    ({"Hot": Override(thresholds=((80.0, float("nan")),))}, (), "override.Hot.thresholds: nan is never reached"),
-    ({"Hot": Override(expr="t > 1", thresholds=((80.0, 1.0),))}, (), "override.Hot.expr: cannot be combined with"),
+    ({"Hot": Override(thresholds={-80.0: 1.0})}, (), "no number -80; its numbers are 80, 9e1, without a sign"),
+    ({"Hot": Override(thresholds={80.0: float("nan")})}, (), "override.Hot.thresholds: nan is never reached"),
+    ({"Hot": Override(expr="t > 1", thresholds={80.0: 1.0})}, (), "override.Hot.expr: cannot be combined with"),
     ({"Hot": Override(expr="ratee(t[5m])")}, (), "override.Hot.expr: line 1, column 1: "),
     ({"Hot": Override(expr="t >")}, (), "override.Hot.expr: line 1, column 4: unexpected end of input"),
     ({"Hot": Override(expr="")}, (), "override.Hot.expr: "),
@@ -234,15 +235,15 @@ def test_what_cannot_be_applied_is_told_with_its_key_and_remedy(
 def test_a_query_without_numbers_says_so() -> None:
     text = "groups: [{name: g, rules: [{alert: A, expr: a == b}]}]"
     with pytest.raises(OverrideError, match="the query has no number 1; it has none; override expr instead"):
-        apply([rulefile.parse(text, "f")], (), {"A": Override(thresholds=((1.0, 2.0),))}, default_step=60.0)
+        apply([rulefile.parse(text, "f")], (), {"A": Override(thresholds={1.0: 2.0})}, default_step=60.0)
 
 
 def test_thresholds_of_the_shipped_pack_can_be_tuned() -> None:
     pack = packs.load_all([packs.BUILTIN], None, 60.0)
     overrides = {
-        "GpuHot": Override(hold=600.0, labels={"severity": "info"}, thresholds=((5.0, 8.0), (85.0, 80.0))),
-        "GpuImbalance": Override(thresholds=((0.5, 0.4),)),
-        "InfinibandCongestion": Override(thresholds=((1e8, 2e8),)),
+        "GpuHot": Override(hold=600.0, labels={"severity": "info"}, thresholds={5.0: 8.0, 85.0: 80.0}),
+        "GpuImbalance": Override(thresholds={0.5: 0.4}),
+        "InfinibandCongestion": Override(thresholds={1e8: 2e8}),
         "GpuPcieReplays": Override(expr="increase(gpu:pcie_replays_total:each1m[10m]) > 600"),
     }
     tuned = apply(pack, ("GpuXid*", "GpuAllocatedIdle"), overrides, default_step=60.0)

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.cli import main
 from agent.commands.render.rules import MARK, render
 from agent.config.schema import ConfigError
+from agent.config.schema import OverrideConfig as Override
 from alerts import packs, rulefile
 from alerts.lifecycle import RuleTiming
-from alerts.overrides import Override, apply
+from alerts.overrides import apply
 from alerts.promql import compile_query
 from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleFile, RuleGroup
 from alerts.rulewriter import write
@@ -99,7 +101,7 @@ def test_any_text_is_the_same_when_it_is_read_again(values: list[str], space: st
 
 
 def test_promtool_and_coldplate_load_what_is_written(tmp_path: Path, promtool: Any, coldplate: Any) -> None:
-    overrides = {"GpuHot": Override(hold=1.5, labels={"severity": "", "team": "hpc"}, thresholds=((5.0, -8.0),))}
+    overrides = {"GpuHot": Override(hold=1.5, labels={"severity": "", "team": "hpc"}, thresholds={5.0: -8.0})}
     files = apply(packs.load_all([packs.BUILTIN], None, 60.0), ("GpuXid*",), overrides, default_step=60.0)
     assert render(files, tmp_path / "made" / "here") == 0
     written = sorted((tmp_path / "made" / "here").iterdir())
@@ -162,3 +164,16 @@ def test_a_place_that_cannot_be_written_to_is_a_mistake_with_its_reason(tmp_path
     (tmp_path / "heat.yml").mkdir()
     with pytest.raises(ConfigError, match=r"heat.yml was not written by this command"):
         render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path)
+
+
+def test_rule_files_are_looked_for_beside_the_configuration_wherever_the_command_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    for folder in (there, here):
+        folder.mkdir()
+    (there / "mine.yml").write_text(TEXT)
+    (there / "c.yaml").write_text("rules: {files: [mine.yml]}")
+    monkeypatch.chdir(here)
+    assert main(["render", "rules", "--config.file", "../there/c.yaml", "--out", str(tmp_path / "out")]) == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.yml"]

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from collections.abc import Callable
+from math import inf
 
 import pytest
 
+from agent.model import Instant
 from alerts import packs, rulefile
-from alerts.promql import compile_query
+from alerts.engine import RuleEngine, Ruleset
+from alerts.promql import Scalar, compile_query
+from alerts.promql.storage import Storage
 from alerts.promql.syntax.bounds import LONGEST_TEXT
-from alerts.rulefile import RuleFileError
+from alerts.rulefile import AlertingRule, RuleFile, RuleFileError
+from alerts.sharing import Sharing
 from alerts.weight import MOST, Room, most_of, weigh
 
 QUERIES = [
@@ -67,10 +73,10 @@ def test_the_pack_weighs_little() -> None:
 
 
 def test_what_is_held_for_a_while_is_given_back() -> None:
-    room = Room(1000)
-    room.hold(900)
+    room = Room(4000)
+    room.hold(3500)
     assert not room.admits("u")
-    room.hold(-900)
+    room.hold(-3500)
     assert room.take("x" * 100)
     assert not room.take("x" * 1000)
 
@@ -99,3 +105,69 @@ def test_what_aliases_share_counts_as_often_as_it_is_compiled() -> None:
     assert rulefile.parse(text, "f").rule_count == 1001
     with pytest.raises(RuleFileError, match="exceed their memory limit of 1 MiB"):
         rulefile.parse(text, "f", room=Room(2**20))
+
+
+def _alike(number: int) -> str:
+    """Rules that differ in their names alone."""
+    return (
+        f"{{alert: Hot{number}, expr: 'avg_over_time(t{{gpu=~\"1|2\"}}[5m]) > 80 and on (gpu) up == 1', for: 1m, "
+        "labels: {severity: warning}, annotations: {summary: 'GPU {{ $labels.gpu }} is at {{ $value }} degrees'}}"
+    )
+
+
+def _apart(number: int) -> str:
+    """Rules that have nothing in common, and many texts."""
+    texts = ", ".join(f"text{each}: 'Number {number} of {each} is {{{{ $value }}}}, see {each}'" for each in range(5))
+    rate = f'rate(m{number}{{b="{number}"}}[{number + 1}m])'
+    query = f"sum by (a{number}) ({rate}) > {number} unless on (c{number}) d{number}"
+    return f"{{alert: Apart{number}, expr: '{query}', labels: {{team: t{number}}}, annotations: {{{texts}}}}}"
+
+
+def _recording(number: int) -> str:
+    query = f'histogram_quantile(0.99, sum by (le, job) (rate(seconds_bucket{{shard="{number}"}}[5m])))'
+    return f"{{record: 'job:seconds{number}:p99', expr: '{query}', labels: {{shard: '{number}'}}}}"
+
+
+def _loaded(rule: Callable[[int], str], count: int) -> tuple[RuleFile, RuleEngine]:
+    """Rules that have been evaluated a few times."""
+    file = rulefile.parse("groups:\n- name: g\n  rules:\n" + "".join(f"  - {rule(n)}\n" for n in range(count)), "f")
+    engine = RuleEngine(Ruleset((file,)), (), Instant(0.0, 1e9))
+    for second in range(1, 4):
+        engine.round(None, Instant(float(second), 1e9 + second))
+    return file, engine
+
+
+@pytest.mark.parametrize("rule", [_alike, _apart, _recording])
+def test_rules_at_work_count_at_least_what_they_take(rule: Callable[[int], str]) -> None:
+    _loaded(rule, 2)
+    gc.collect()
+    tracemalloc.start()
+    file, engine = _loaded(rule, 300)
+    gc.collect()
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(engine.reports()[0].rules) == 300
+    room = Room()
+    assert all(room.take(each) for each in file.groups[0].rules)
+    counted = room.most - room.left
+    assert 0.95 * taken <= counted <= 2 * taken
+
+
+def test_what_rules_have_in_common_is_there_once_and_counts_once() -> None:
+    file, _ = _loaded(_alike, 2)
+    first, second = file.groups[0].rules
+    assert isinstance(first, AlertingRule) and isinstance(second, AlertingRule)
+    assert first.labels is second.labels
+    assert all(mine is other for mine, other in zip(first.query.selectors, second.query.selectors, strict=True))
+    room = Room()
+    room.take(first)
+    before = room.left
+    room.take(second)
+    assert before - room.left < 0.6 * (room.most - before)
+
+
+def test_the_two_zeros_are_not_shared() -> None:
+    """Two zeros equal each other."""
+    sharing = Sharing()
+    results = [compile_query(text, sharing=sharing).evaluate(Storage(), 0.0) for text in ("1 / 0", "1 / -0")]
+    assert results == [Scalar(inf), Scalar(-inf)]

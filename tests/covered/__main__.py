@@ -16,7 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("agent", "alerts", "dashboards", "exporters")
 FLOOR = 0.95
 """Of all lines; a little less than what it is."""
-FLOOR_OF_A_FOLDER = 0.80
+FLOOR_OF_A_FOLDER = 0.85
+UNSEEN = frozenset({"dashboards/boards"})
+"""Folders whose files are loaded by their path, under names that the measurement does not know."""
 
 Lines = Mapping[str, tuple[int, int]]
 """By file, from the root: the lines that can be run, and those that were."""
@@ -55,7 +57,7 @@ def judge(files: Lines, floor: float = FLOOR, of_a_folder: float = FLOOR_OF_A_FO
     low = [
         f"{name}: {share(lines, run)} of the lines are run by tests, and {of_a_folder:.0%} is the least"
         for name, (lines, run) in folders.items()
-        if run < of_a_folder * lines
+        if run < of_a_folder * lines and name not in UNSEEN
     ]
     if done < floor * able:
         low.append(f"{share(able, done)} of all lines are run by tests, and {floor:.0%} is the least")

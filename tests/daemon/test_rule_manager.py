@@ -13,12 +13,12 @@ import pytest
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.daemon.rule_manager import PATIENCE_SECONDS, AlertingSettings, RuleManager
+from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
 from agent.model import Instant, Labels, Phase, Reading
 from alerts import alert_state
 from alerts.engine import Ruleset
 from alerts.notify.alertmanager import Alertmanager
-from alerts.notify.target import ReceiverTarget
 from tests.daemon.test_alert_store import Files
 from tests.engine.conftest import Node, later, ruleset
 from tests.notify.conftest import Ear, wait_until
@@ -344,7 +344,7 @@ def test_what_a_receiver_cannot_deliver_goes_to_the_one_with_another_login_and_t
     begun: list[Bench],
 ) -> None:
     def alertmanager(url: str, **more: Any) -> Alertmanager:
-        return Alertmanager(ReceiverTarget(url, **more), lambda: later(0.0), "")
+        return Alertmanager(HttpTarget(url, **more), lambda: later(0.0), "")
 
     old, gone = alertmanager("http://127.0.0.1:9"), alertmanager("http://127.0.0.1:10")
     new, other = alertmanager("http://127.0.0.1:9", timeout=1.0), alertmanager("http://127.0.0.1:11")

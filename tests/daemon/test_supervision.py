@@ -111,6 +111,7 @@ class Stage:
     def play(self, script: Callable[[], None]) -> int:
         """Run the service while the script runs beside it, then tell it to end; the exit status."""
         failed: list[BaseException] = []
+        over = threading.Event()
 
         def beside() -> None:
             try:
@@ -118,12 +119,16 @@ class Stage:
                 script()
             except BaseException as error:
                 failed.append(error)
-            os.kill(os.getpid(), signal.SIGTERM)
+            if not over.is_set():  # by itself, which it should not be: the signal would be ours
+                os.kill(os.getpid(), signal.SIGTERM)
 
         player = threading.Thread(target=beside)
         player.start()
-        status = self.service.run()
-        player.join(20)
+        try:
+            status = self.service.run()
+        finally:
+            over.set()
+            player.join(20)
         if failed:
             raise failed[0]
         return status
@@ -144,6 +149,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 def test_parts_end_in_an_order_in_which_none_needs_one_that_is_gone(stage: Stage) -> None:
     assert stage.play(lambda: None) == 0
     ending = stage.log[stage.log.index("systemd STOPPING") :]
+    assert stage.notifier.heard[-1] == {"STOPPING": 1}
     assert stage.log[:4] == ["server.start", "reloads.start", "rack.start", "rules.start"]
     assert ending == [
         "systemd STOPPING", "reloads.stop", "sampling.stop", "rules.stop", "rack.stop", "server.stop", "files.stop",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.backends.jobs import JobsBackend, JobSettings
+from agent.backends.jobs import JobsBackend
 from agent.backends.protocol import BackendSample, GpuProcess
 from agent.broker.asking import BrokerClient
 from agent.catalogue import BY_NAME
@@ -81,12 +81,12 @@ class Rig:
         self.backend: JobsBackend | None = None
 
     def open(self, *sources: str, trust: tuple[str, ...] = (), **options: object) -> JobsBackend:
-        config = JobSettings(sources or ("all",), self.mapping, trust)
         given: dict[str, Any] = {
             "lookup": name_of, "ask": self.broker.variables, "kubelet": [str(self.socket), str(self.proxy)],
-            "pod_logs": str(self.pod_logs), "gpustat": str(self.gpustat), **options,
+            "pod_logs": str(self.pod_logs), "gpustat": str(self.gpustat), "sources": sources or ("all",),
+            "mapping_dir": str(self.mapping), "trust_environment": trust, **options,
         }  # fmt: skip
-        self.backend = JobsBackend(self.proc.root, lambda: self.running, lambda: self.snapshot, config, **given)
+        self.backend = JobsBackend(self.proc.root, lambda: self.running, lambda: self.snapshot, **given)
         return self.backend
 
     def put(self, index: int, *pids: int, instance: int | None = None) -> None:

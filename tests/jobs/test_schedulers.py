@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.jobs.job_settings import SOURCES, JobSettings
+from agent.backends.jobs.job_sources import SOURCES, is_wanted, refuse_unknown
 from agent.backends.jobs.schedulers import SCHEDULERS, discover
 from agent.broker.job_variables import KEYS
 from tests.jobs.rig import Rig
@@ -58,11 +58,14 @@ def test_the_folder_of_the_agent_is_looked_through() -> None:
 
 
 def test_every_scheduler_is_a_source_that_can_be_named() -> None:
-    assert JobSettings(sources=SOURCES).has("slurm")
-    assert JobSettings().has("lsf")
-    assert not JobSettings(sources=("slurm",)).has("lsf")
+    refuse_unknown(("all", *SOURCES), ("slurm",))
+    assert is_wanted("lsf", ("all",))
+    assert is_wanted("slurm", ("slurm",))
+    assert not is_wanted("lsf", ("slurm",))
     with pytest.raises(ValueError, match="sources: 'cobalt' is unknown; use any of all, slurm"):
-        JobSettings(sources=("cobalt",))
+        refuse_unknown(("cobalt",), ())
+    with pytest.raises(ValueError, match="trust_environment: 'all' is unknown; use any of slurm"):
+        refuse_unknown((), ("all",))
 
 
 def test_the_broker_tells_the_variables_of_every_scheduler_and_no_others() -> None:

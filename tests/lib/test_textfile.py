@@ -232,5 +232,5 @@ def test_a_descriptor_that_is_not_open_is_refused() -> None:
     ("most", "shown"), [(2**10, "1 KiB"), (2**20 - 1, "1023 KiB"), (2**20, "1 MiB"), (5 * 2**20, "5 MiB")]
 )
 def test_what_a_file_may_have_is_told_in_the_unit_that_suits_it(tmp_path: Path, most: int, shown: str) -> None:
-    with pytest.raises(ReadError, match=f"has more than {shown};"):
+    with pytest.raises(ReadError, match=f"is larger than {shown};"):
         read_text(too_large(tmp_path / "large"), most)

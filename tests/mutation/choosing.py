@@ -1,8 +1,13 @@
-"""Which tests are asked about a mutant, and in which order: those most likely to tell soon come first."""
+"""Which tests are asked about a mutant, and in which order: those most likely to tell soon come first.
+
+They are those of the folder in tests/ that is named like a folder of the code, then a few quick ones of each file, then
+all that run the line, and at last those that may see what a fixture or a child process ran.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from tests.mutation.names import file_of
@@ -20,13 +25,19 @@ QUICK_SECONDS = 20.0
 def stages(mutant: Mutant, known: TestMap, budget: float) -> Iterator[list[str]]:
     """Lists of tests, each to be run in its order, until one of them fails. No more than `budget` seconds in all."""
     exact, files = _covering(mutant, known)
-    quick = _within(_few_of_each(exact, known), known, QUICK_SECONDS)
-    asked = set(quick)
-    others = _within(exact - asked, known, budget)
-    asked.update(others)
-    left = budget - sum(known.seconds[test] for test in asked)
-    neighbours = {test for test in known.seconds if file_of(test) in files} - asked
-    for stage in (quick, others, _within(neighbours, known, left)):
+    asked: set[str] = set()
+    places = PurePath(mutant.path).with_suffix("").parts
+    own = {test for test in exact if PurePath(file_of(test)).parent.name in places}
+    neighbours = {test for test in known.seconds if file_of(test) in files}
+    for wanted, most in (
+        (own, QUICK_SECONDS),
+        (_few_of_each(exact, known), QUICK_SECONDS),
+        (exact, budget),
+        (neighbours, budget),
+    ):
+        left = budget - sum(known.seconds[test] for test in asked)
+        stage = _within(wanted - asked, known, min(most, left))
+        asked.update(stage)
         if stage:
             yield grouped(stage, known)
 
@@ -50,7 +61,7 @@ def _few_of_each(tests: Iterable[str], known: TestMap) -> set[str]:
 
 def _within(tests: Iterable[str], known: TestMap, seconds: float) -> list[str]:
     chosen = []
-    for test in sorted(tests, key=known.seconds.__getitem__):
+    for test in sorted(tests, key=lambda test: (known.seconds[test], test)):
         seconds -= known.seconds[test]
         if seconds < 0:
             break
@@ -64,4 +75,4 @@ def grouped(tests: Iterable[str], known: TestMap) -> list[str]:
     for test in tests:
         files.setdefault(file_of(test), []).append(test)
     order = sorted(files.values(), key=lambda each: sum(known.seconds[test] for test in each))
-    return [test for each in order for test in sorted(each, key=known.seconds.__getitem__)]
+    return [test for each in order for test in sorted(each, key=lambda test: (known.seconds[test], test))]

@@ -137,7 +137,8 @@ class TestMap:
         self._newest: dict[str, Recording] = {}
         for recording in self._recordings:
             for name in recording.files():
-                self._newest.setdefault(name, recording)
+                if (copy.root / name).exists():
+                    self._newest.setdefault(name, recording)
         self.seconds: dict[str, float] = {}
         """Of each test that passed."""
         for recording in self._recordings:

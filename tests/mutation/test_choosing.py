@@ -35,6 +35,16 @@ def test_a_few_of_each_file_come_first_and_those_that_take_least_before_them() -
     ]
 
 
+def test_tests_of_the_folder_that_is_named_like_one_of_the_code_come_before_all_others() -> None:
+    seconds = {"tests/other/test_a.py::quick": 0.1} | {f"tests/rack/test_b.py::{number}": 2.0 for number in range(4)}
+    known: Any = Known(seconds, {5: {f"{test}|call" for test in seconds}})
+    mutant: Any = SimpleNamespace(**{**vars(MUTANT), "path": "agent/rack/x.py"})
+    assert list(stages(mutant, known, 100.0)) == [
+        [f"tests/rack/test_b.py::{number}" for number in range(4)],
+        ["tests/other/test_a.py::quick"],
+    ]
+
+
 def test_the_neighbours_of_a_fixture_or_child_process_are_asked_last() -> None:
     seconds = {"a.py::started_it": 1.0, "a.py::looked_at_it": 1.0, "b.py::ran_it": 1.0, "b.py::other": 1.0}
     known = Known(seconds, {5: {"a.py::started_it|child", "b.py::ran_it|call"}})
@@ -44,7 +54,7 @@ def test_the_neighbours_of_a_fixture_or_child_process_are_asked_last() -> None:
 def test_the_budget_is_not_exceeded() -> None:
     seconds = {f"a.py::{number}": 6.0 for number in range(9)}
     known = Known(seconds, {5: {f"{test}|call" for test in seconds}})
-    assert sum(len(stage) for stage in asked(known, budget=30.0)) == 3 + 5
+    assert sum(len(stage) for stage in asked(known, budget=30.0)) == 5
 
 
 def test_a_line_that_nobody_was_seen_to_run_goes_by_its_function_and_then_by_its_module() -> None:

@@ -79,3 +79,11 @@ def test_what_is_listed_as_equivalent_has_a_reason(tmp_path: Path) -> None:
     listed.write_text("agent/x.py\n- a\n+ b\n")
     with pytest.raises(ValueError, match="no reason"):
         list(reviewed(listed))
+
+
+def test_every_change_that_is_listed_can_still_be_made() -> None:
+    root = Path(__file__).resolve().parents[2]
+    for path, diff in reviewed(Path(__file__).with_name("equivalent.txt")):
+        lines = (root / path).read_text().splitlines()
+        there = [each for each in mutants_of(root, path) if lines[each.line - 1].strip() == diff[0].removeprefix("- ")]
+        assert any(each.diff() == diff for each in there), f"{path}: {diff}"

@@ -26,8 +26,8 @@ PATIENCE_SECONDS, PATIENCE_FACTOR = 60.0, 5.0
 DOUBTFUL_SECONDS = 0.5
 """A test that takes longer waits for something: when it fails it is asked again."""
 MOST_MEMORY = 12 * 2**30
-FAILED, NONE_FOUND = (1, 2, 3, 4), 5
-"""How pytest ends: a test fails or a module cannot be imported; nothing was there to run."""
+PASSED = (0, 5)
+"""How pytest ends where nothing failed, or nothing was there to run. It may also be ended by a signal."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,13 @@ class Court:
         status, failed = self._run(tests, limit)
         if status is None:
             return Verdict("timeout", f"{limit:.0f} s")
-        if status not in FAILED:
+        if status in PASSED:
             return None
         if failed is None:
-            return Verdict("killed", "the code cannot be imported")
+            return Verdict("killed", "nothing can be imported, or pytest itself is ended")
         if self._known.seconds.get(failed, 0.0) > DOUBTFUL_SECONDS:
             again, _ = self._run([failed], limit)
-            if again not in (*FAILED, None):
+            if again in PASSED:
                 left = tests[tests.index(failed) + 1 :]
                 return self._ask(left) if left else None
         return Verdict("killed", failed)

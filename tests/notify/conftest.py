@@ -207,12 +207,12 @@ def listener(listen: Listen) -> Listener:
 @pytest.fixture
 def receive() -> Iterator[Callable[..., Any]]:
     """Makes HTTP receivers, `receive(Alertmanager, url, ...)`, and stops them at the end."""
-    from alerts.notify.target import ReceiverTarget
+    from agent.lib.http_target import HttpTarget
 
     made: list[Any] = []
 
     def build(kind: Any, url: str, timeout: float = 2.0, pace: Pace = SWIFT, options: Any = None, **target: Any) -> Any:
-        made.append(kind(ReceiverTarget(url, timeout=timeout, **target), clock, pace=pace, **(options or {})))
+        made.append(kind(HttpTarget(url, timeout=timeout, **target), clock, pace=pace, **(options or {})))
         return made[-1]
 
     yield build

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from agent.lib.credentials import MASK, masked, shown_url
+from agent.lib.http_target import HttpTarget
 from alerts.exposition import Exposition
 from alerts.notify.alertmanager import Alertmanager
-from alerts.notify.target import ReceiverTarget
 from alerts.notify.webhook import Webhook
 
 PATH = "/services/T0FAKE/B0FAKE/s3cr3t-of-the-path"
@@ -74,7 +74,7 @@ def test_two_webhooks_of_one_host_are_told_apart() -> None:
 )  # fmt: skip
 def test_a_url_that_is_refused_is_not_repeated(url: str) -> None:
     with pytest.raises(ValueError, match="url") as refused:
-        ReceiverTarget(url)
+        HttpTarget(url)
     assert "s3cr3t" not in str(refused.value)
 
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.lib.http_target import HttpTarget
 from agent.model import Instant
 from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.notice import Notice
 from alerts.notify.serverclock import MOST_SECONDS, TOLERANCE_SECONDS, ServerClock
-from alerts.notify.target import ReceiverTarget
 
 OFFS = (-600.0, 600.0)
 
@@ -63,7 +63,7 @@ def test_an_alert_of_many_nodes_outlives_what_one_with_a_wrong_clock_tells(
 ) -> None:
     real = alertmanager()
     good = receive(Alertmanager, real.url)
-    wrong = Alertmanager(ReceiverTarget(real.url), lambda: off_clock(off))
+    wrong = Alertmanager(HttpTarget(real.url), lambda: off_clock(off))
     try:
         for receiver, now in ((good, time.time()), (wrong, time.time() + off)):
             alert = h.alert("RackPowerIncomplete", fired_at=now - 5, rack="r12")
@@ -87,7 +87,7 @@ def test_an_alert_of_many_nodes_outlives_what_one_with_a_wrong_clock_tells(
 
 @pytest.mark.parametrize("off", OFFS)
 def test_what_was_told_in_wrong_times_is_told_again_at_once(listener: Any, h: Any, off: float) -> None:
-    receiver = Alertmanager(ReceiverTarget(listener.url), lambda: off_clock(off))
+    receiver = Alertmanager(HttpTarget(listener.url), lambda: off_clock(off))
     try:
         now = time.time() + off
         Dispatcher([receiver]).consider("g", [h.alert("A", fired_at=now)], now, 1.0)
@@ -144,7 +144,7 @@ def test_times_that_cannot_be_written_are_told_by_our_own_clock(listener: Any, r
 
 def test_an_alert_that_ended_by_a_clock_that_is_behind_ends_when_it_did(h: Any) -> None:
     now = time.time() - 600
-    receiver = Alertmanager(ReceiverTarget("http://127.0.0.1:1"), lambda: off_clock(-600.0))
+    receiver = Alertmanager(HttpTarget("http://127.0.0.1:1"), lambda: off_clock(-600.0))
     receiver._server_clock.ahead = 600.0
     notice = Notice(h.alert("A", fired_at=now - 60, resolved_at=now - 5), now + 240)
     (alert,) = json.loads(receiver.encode(receiver._server_clock.told([notice])))

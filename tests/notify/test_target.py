@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from agent.lib.http_target import HttpTarget
 from alerts.notify.alertmanager import Alertmanager
-from alerts.notify.target import ReceiverTarget
 
 BAD = [
     ({"url": "ftp://host"}, "give http://HOST:PORT or https://"),
@@ -41,22 +41,22 @@ BAD = [
 @pytest.mark.parametrize(("options", "remedy"), BAD, ids=str)
 def test_what_could_not_work_is_refused(options: dict[str, Any], remedy: str) -> None:
     with pytest.raises(ValueError) as told:
-        ReceiverTarget(**options)
+        HttpTarget(**options)
     assert remedy in str(told.value)
     assert "hush" not in str(told.value)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1", "http://localhost:9093/x", "http://[::1]:1", "https://host"])
 def test_credentials_may_go_in_clear_to_this_machine_alone(url: str) -> None:
-    assert ReceiverTarget(url, bearer_token_file="t").url == url
-    assert ReceiverTarget(url, username="me", password_file="p").url == url
+    assert HttpTarget(url, bearer_token_file="t").url == url
+    assert HttpTarget(url, username="me", password_file="p").url == url
 
 
 def test_an_address_has_its_schemes_port_and_keeps_its_path() -> None:
-    plain, secure = ReceiverTarget("http://host/a/b/"), ReceiverTarget("https://[fe80::1]:8443")
+    plain, secure = HttpTarget("http://host/a/b/"), HttpTarget("https://[fe80::1]:8443")
     assert (plain.host, plain.port, plain.tls, plain.path) == ("host", 80, False, "/a/b")
     assert (secure.host, secure.port, secure.tls, secure.path) == ("fe80::1", 8443, True, "")
-    assert ReceiverTarget("https://host").port == 443
+    assert HttpTarget("https://host").port == 443
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"two\nlines", b"\xff\xfe", "tök".encode()])
@@ -64,15 +64,15 @@ def test_a_token_that_cannot_be_sent_is_refused_without_showing_it(tmp_path: Pat
     file = tmp_path / "token"
     file.write_bytes(content)
     with pytest.raises(ValueError, match="token: "):
-        ReceiverTarget("https://host", bearer_token_file=str(file)).authorization()
+        HttpTarget("https://host", bearer_token_file=str(file)).authorization()
 
 
 @pytest.mark.parametrize("path", ["/api/v2/alerts", "/am/api/v2/alerts/", "/api/v1/alerts"])
 def test_alertmanagers_address_goes_without_the_path_of_its_api(h, path: str) -> None:
     with pytest.raises(ValueError, match=r"without /api/"):
-        Alertmanager(ReceiverTarget(f"http://host{path}"), h.clock)
+        Alertmanager(HttpTarget(f"http://host{path}"), h.clock)
 
 
 def test_a_generator_url_that_alertmanager_would_refuse_is_refused_at_once(h) -> None:
     with pytest.raises(ValueError, match="give http://HOST:PORT"):
-        Alertmanager(ReceiverTarget("http://host"), h.clock, external_url="node7")
+        Alertmanager(HttpTarget("http://host"), h.clock, external_url="node7")

@@ -99,6 +99,9 @@ class Controller:
         self.asked: list[str] = []
         self.connections = 0
         self.drop_after: int | None = None
+        self.break_off: bytes | None = None
+        """Said instead of the next answer, before it hangs up; of each one where it is `broken_for_good`."""
+        self.broken_for_good = False
         self.hang = threading.Event()
         self.hang.set()
         self.url = ""
@@ -141,6 +144,10 @@ class Handler(BaseHTTPRequestHandler):
         controller = self.server.controller
         controller.asked.append(self.path)
         controller.hang.wait(5)
+        if controller.break_off is not None or controller.broken_for_good:
+            self.wfile.write(controller.break_off or b"")
+            controller.break_off, self.close_connection = None, True
+            return
         status = controller.status.get(self.path, 200 if self.path in controller.documents else 404)
         if controller.login is not None and self.headers.get("Authorization") != controller.login:
             status = 401

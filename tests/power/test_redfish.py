@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.power.redfish import Redfish, RedfishSettings, consumed_watts
+from agent.backends.power.redfish import Redfish, check_address, consumed_watts
 from agent.backends.protocol import DeviceError
+from agent.lib.http_target import HttpTarget
 from agent.model import Reason
+
+
+def at(url: str, chassis: str | None = None, **options) -> Redfish:
+    return Redfish(HttpTarget(url, **options), chassis, time.monotonic)
 
 
 @pytest.fixture
@@ -21,7 +28,7 @@ def source(controller):
     made: list[Redfish] = []
 
     def build(**options) -> Redfish:
-        made.append(Redfish(RedfishSettings(controller.url, **options)))
+        made.append(at(controller.url, **options))
         return made[-1]
 
     yield build
@@ -163,13 +170,35 @@ def test_a_service_that_closes_idle_connections_is_asked_on_a_new_one(controller
 
 
 def test_a_service_that_is_away_is_lost_and_found_again(controller, source) -> None:
-    away = Redfish(RedfishSettings("http://127.0.0.1:9"))
+    away = at("http://127.0.0.1:9")
     assert fault(away).reason is Reason.LOST
 
 
 def test_a_service_that_does_not_answer_is_a_timeout(controller, source) -> None:
     controller.hang.clear()
     assert fault(source(timeout=0.05)).reason is Reason.TIMEOUT
+
+
+def test_an_answer_that_trickles_beyond_the_patience_of_the_source_is_a_timeout(controller) -> None:
+    controller.serve({"A": controller.power("A", 1000)})
+    later = itertools.count(0, step=Redfish.patience)  # all the time is over at the second look
+    one = Redfish(HttpTarget(controller.url), None, lambda: next(later))
+    assert fault(one).reason is Reason.TIMEOUT
+    one.close()
+
+
+@pytest.mark.parametrize("broken", [b"HTTP/1.1 200 OK\r\nContent-Le", b"\x00garbage", b""])
+def test_what_breaks_off_on_a_kept_connection_is_asked_once_more_on_a_new_one(
+    controller, source, broken: bytes
+) -> None:
+    controller.serve({"A": controller.power("A", 1000)})
+    one = source()
+    assert one.watts() == 1000.0
+    controller.break_off = broken
+    assert one.watts() == 1000.0
+    assert controller.connections == 2
+    controller.broken_for_good = True
+    assert fault(one).reason is Reason.LOST
 
 
 def test_the_login_is_sent_and_a_new_password_is_taken_up_after_a_refusal(controller, source, tmp_path: Path) -> None:
@@ -197,7 +226,7 @@ def test_a_password_file_that_is_missing_is_named(controller, source, tmp_path: 
     [
         ({"url": "bmc"}, "https://HOST"),
         ({"url": "ftp://bmc"}, "https://HOST"),
-        ({"url": "https://user:secret@bmc"}, "have their own keys"),
+        ({"url": "https://user:secret@bmc"}, "use username and password_file"),
         ({"url": "https://bmc/redfish/v1"}, "only host and port"),
         ({"url": "https://bmc:99999"}, "Port out of range"),
         ({"url": "https://bmc:x"}, "Port could not be cast"),
@@ -209,12 +238,12 @@ def test_a_password_file_that_is_missing_is_named(controller, source, tmp_path: 
 )
 def test_a_configuration_that_cannot_work_or_would_leak_is_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text) as told:
-        RedfishSettings(**options)
+        check_address(HttpTarget(**options))
     assert "secret" not in str(told.value)
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(tls_controller) -> None:
-    error = fault(Redfish(RedfishSettings(tls_controller.url)))
+    error = fault(at(tls_controller.url))
     assert error.reason is Reason.DENIED
     assert "ca_file" in error.detail
     assert not tls_controller.asked
@@ -223,7 +252,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(tls_co
 def test_a_certificate_is_trusted_by_ca_file_or_not_looked_at_with_verify_false(tls_controller, tmp_path: Path) -> None:
     tls_controller.serve({"A": tls_controller.power("A", 1000)})
     for options in ({"ca_file": str(tmp_path / "ca.pem")}, {"verify": False}):
-        one = Redfish(RedfishSettings(tls_controller.url, **options))
+        one = at(tls_controller.url, **options)
         assert one.watts() == 1000.0
         one.close()
 
@@ -233,7 +262,7 @@ def test_a_ca_file_that_cannot_be_used_is_named(tls_controller, tmp_path: Path) 
     broken.write_text("no certificate")
     os.mkfifo(tmp_path / "fifo.pem")
     for path in (broken, tmp_path / "none.pem", tmp_path / "fifo.pem"):
-        assert str(path) in fault(Redfish(RedfishSettings(tls_controller.url, ca_file=str(path)))).detail
+        assert str(path) in fault(at(tls_controller.url, ca_file=str(path))).detail
 
 
 json_values = st.recursive(

@@ -17,7 +17,7 @@ from typing import Any
 from alerts.promql import EvaluationError, Matcher, PromqlError, Storage, make_labels
 from alerts.promql.budget import Budget
 from alerts.promql.label_functions import label_replace, replace_regex
-from alerts.promql.plan import EvaluationContext, LabelSpace, VectorPlan
+from alerts.promql.plan import Elements, EvaluationContext, LabelSpace, VectorPlan
 from alerts.regex import RegexError
 
 AT = 1_700_000_000.0
@@ -174,13 +174,25 @@ def matched(given: Sequence[str], pattern: str) -> Found:
     return {number: "" for number, text in enumerate(given) if matches(text)}
 
 
+class _Given(VectorPlan):
+    """Elements that are there already."""
+
+    def __init__(self, elements: Elements) -> None:
+        self._elements = elements
+
+    def run(self, moment: EvaluationContext) -> Elements:
+        return self._elements
+
+
 def replaced(given: Sequence[str], pattern: str, replacement: str) -> Found:
     """What our `label_replace` makes."""
     elements = [(make_labels({"i": str(number), "x": text}), 1.0) for number, text in enumerate(given)]
     try:
         regex = replace_regex(pattern)
-        plan = label_replace(LabelSpace(), VectorPlan(lambda _: elements), "r", replacement, "x", regex)
-        found = plan.run(EvaluationContext(Storage(), lambda *_: [], 0, 0, Budget()))
+        space, budget = LabelSpace(), Budget()
+        space.begin(budget)
+        plan = label_replace(space, _Given(elements), "r", replacement, "x", regex)
+        found = plan.run(EvaluationContext(Storage(), lambda *_: [], 0, 0, budget))
     except (PromqlError, RegexError, EvaluationError):
         return None
     return _made(dict(labels) for labels, _ in found)

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.lib.textfile import PEERS
-from agent.rack.access import Access, PeerTrust
+from agent.rack.access import Access
 from agent.rack.finder import AGAIN_SECONDS, ASK_SECONDS, Finder
-from agent.rack.peer_errors import PeerError
-from agent.rack.targets import MOST, FileEntry, HostEntry, PeerTarget, parse_entry
+from agent.rack.poller import QUESTION
+from agent.rack.targets import MOST, FileEntry, HostEntry, parse_entry
 
 
 class Names:
@@ -76,8 +76,8 @@ def test_any_entry_is_taken_or_refused(text: str) -> None:
     except ValueError:
         return
     if isinstance(entry, HostEntry):
-        request = Access().request(PeerTarget("", entry.host, entry.port))
-        assert request.count(b"\r\n\r\n") == 1
+        asked = QUESTION.written(f"{entry.host}:{entry.port}", {})
+        assert asked.count(b"\r\n\r\n") == 1
 
 
 def test_addresses_need_no_name_server(tmp_path: Path) -> None:
@@ -223,13 +223,3 @@ def test_a_fifo_in_the_place_of_a_file_of_peers_holds_nobody_up(
     path.unlink()
     path.write_text("- targets: ['10.0.0.9:1']")
     assert names_of(found) == ["10.0.0.9:1"]
-
-
-def test_a_fifo_in_the_place_of_certificates_or_a_password_holds_nobody_up(tmp_path: Path) -> None:
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    target = PeerTarget("n1:1", "n1", 1)
-    with pytest.raises(PeerError, match="is a FIFO, not a file"):
-        PeerTrust(Access(tls=True, ca_file=str(path))).context()
-    with pytest.raises(PeerError, match=r"cannot read the credentials: .*is a FIFO, not a file"):
-        Access(tls=True, username="u", password_file=str(path)).request(target)

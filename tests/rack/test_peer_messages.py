@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.rack.http import MAX_BODY, AnswerReader, HttpAnswer
 from agent.rack.peer_messages import GarbageError, Report, decode, encode
 
 GOOD = Report(1, "r12", "", "0123456789abcdef", "n1:19400", "coldplate", 1000.5, 1000, (7.5, None, 8.0), "ipmi")
@@ -77,60 +76,3 @@ def test_whatever_is_read_is_within_bounds(changes: dict[str, object]) -> None:
     assert 0 <= report.now - report.last < 2
     assert report.instance.isprintable()
     report.instance.encode()
-
-
-# -- HTTP -------------------------------------------------------------------------------------------------------------
-
-
-def reply(*headers: str, body: bytes = b"", status: str = "HTTP/1.1 200 OK") -> bytes:
-    return "".join(f"{line}\r\n" for line in (status, *headers, "")).encode("latin-1") + body
-
-
-@given(st.data())
-def test_an_answer_is_the_same_however_it_is_cut(data: st.DataObject) -> None:
-    whole = reply("content-type: a", "CONTENT-LENGTH:  5 ", body=b"hello")
-    reader, answers = AnswerReader(), []
-    while whole:
-        cut = data.draw(st.integers(1, len(whole)))
-        answers.append(reader.feed(whole[:cut]))
-        whole = whole[cut:]
-    assert answers[:-1] == [None] * (len(answers) - 1)
-    assert answers[-1] == HttpAnswer(200, b"hello")
-    assert reader.feed(reply("Content-Length: 1", "Connection: keep-alive, close", body=b"x")) == HttpAnswer(
-        200, b"x", True
-    )
-
-
-def test_a_body_of_another_status_is_left_unread() -> None:
-    assert AnswerReader().feed(reply(status="HTTP/1.1 301 Moved", body=b"")) == HttpAnswer(301, closes=True)
-    assert AnswerReader().feed(reply("Transfer-Encoding: chunked", status="HTTP/1.1 404 ")) == HttpAnswer(
-        404, closes=True
-    )
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"SSH-2.0-OpenSSH\r\n", b"HTTP/2 200\r\n\r\n", b"HTTP/1.1 20 OK\r\n\r\n", b"\x15\x03\x01", b"H" * 10,
-        reply(), reply("Content-Length: x"), reply("Content-Length: -1"),
-        reply("Content-Length: 1", "content-length: 1"),
-        reply(f"Content-Length: {MAX_BODY + 1}"), reply("Content-Length: 99999999999999999999"),
-        reply("Transfer-Encoding: chunked", "Content-Length: 1", body=b"x"),
-        reply("Content-Encoding: gzip", "Content-Length: 1", body=b"x"),
-        reply("Content-Length: 1", body=b"xHTTP/1.1 200"), b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 5_000,
-    ],
-    ids=lambda data: repr(data[:40]),
-)  # fmt: skip
-def test_what_is_no_answer_of_an_agent_is_refused(data: bytes) -> None:
-    with pytest.raises(GarbageError):
-        AnswerReader().feed(data)
-
-
-@given(st.lists(st.binary(max_size=40) | st.just(b"HTTP/1.1 200 OK\r\n") | st.just(b"\r\n\r\n"), max_size=6))
-def test_any_stream_ends_in_an_answer_a_refusal_or_a_wait(chunks: list[bytes]) -> None:
-    reader = AnswerReader()
-    try:
-        for chunk in chunks:
-            reader.feed(chunk)
-    except GarbageError:
-        return

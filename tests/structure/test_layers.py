@@ -148,6 +148,12 @@ def test_no_layer_needs_one_that_needs_it() -> None:
     ] == []
 
 
+def test_no_file_needs_one_that_needs_it() -> None:
+    """Not for types either: who names what names it belongs in a third file, or asks for it by a Protocol."""
+    files = {name_of(path): path for path in MODULES if path.name != "__init__.py"}
+    TopologicalSorter({name: imports(path) & files.keys() for name, path in files.items()}).prepare()
+
+
 def test_third_party_names_stay_behind_their_fences() -> None:
     outside = [
         f"{name_of(path)} imports {library}"

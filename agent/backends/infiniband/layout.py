@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from agent.backends.file_relay import FileRelay, Leg
 from agent.backends.infiniband.attribute import Attribute, Pread
 from agent.backends.infiniband.port import Port
+from agent.backends.infiniband.watch import LinkWatch
 from agent.model import Gap, Lane, Reading
 
 log = logging.getLogger("coldplate.infiniband")
@@ -38,6 +39,8 @@ class FileLayout:
         self.attributes: dict[Lane, list[list[Attribute]]] = {lane: [] for lane in SAMPLED}
         self.legs: dict[Lane, list[Leg[Reading | Gap]]] = {lane: [] for lane in SAMPLED}
         """With the same attributes, in the same order."""
+        self.watches: dict[Lane, list[list[tuple[int, LinkWatch]]]] = {lane: [] for lane in SAMPLED}
+        """For each leg, the places of those attributes that somebody watches."""
         self.left_out = 0
         """Files that the driver offers and that are not shown."""
         self._relay = relay
@@ -60,6 +63,10 @@ class FileLayout:
                 by_device.setdefault(port.device, []).extend(port.of(lane))
             self.attributes[lane] = [each for each in by_device.values() if each]
             self.legs[lane] = [Leg(device, each) for device, each in by_device.items() if each]
+            self.watches[lane] = [
+                [(place, each.watch) for place, each in enumerate(attributes) if each.watch is not None]
+                for attributes in self.attributes[lane]
+            ]
         self._count(ports, depths, ignored)
         self._budget = -1
 

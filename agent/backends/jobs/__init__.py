@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from agent.backends.jobs.job_settings import SOURCES, JobSettings
+from agent.backends.jobs.job_sources import SOURCES, refuse_unknown
 from agent.backends.jobs.jobs_backend import JobsBackend
 from agent.backends.registration import BackendContext
 from agent.config.schema import Config, ConfigError
 
-__all__ = ["SOURCES", "JobSettings", "JobsBackend", "jobs_config", "make_backend"]
+__all__ = ["SOURCES", "JobsBackend", "check_jobs", "make_backend"]
 
 
 def make_backend(context: BackendContext) -> JobsBackend | None:
@@ -17,14 +15,20 @@ def make_backend(context: BackendContext) -> JobsBackend | None:
     config = context.config
     if not (context.has_driver and config.jobs.sources):
         return None
-    return JobsBackend(context.procfs, context.processes, context.readings, jobs_config(config))
+    check_jobs(config)
+    return JobsBackend(
+        context.procfs,
+        context.processes,
+        context.readings,
+        sources=config.jobs.sources,
+        mapping_dir=config.jobs.mapping_dir,
+        trust_environment=config.jobs.trust_environment,
+    )
 
 
-def jobs_config(config: Config) -> JobSettings:
-    """How jobs are found. Raises ConfigError."""
-    folder = config.jobs.mapping_dir
+def check_jobs(config: Config) -> None:
+    """Refuse sources and schedulers that do not exist. Raises ConfigError."""
     try:
-        found = None if folder is None else Path(folder)
-        return JobSettings(config.jobs.sources, found, config.jobs.trust_environment)
+        refuse_unknown(config.jobs.sources, config.jobs.trust_environment)
     except ValueError as error:
         raise ConfigError(f"jobs.{error}") from error

@@ -19,7 +19,7 @@ from agent.backends.jobs.job import Job, foul
 from agent.backends.jobs.job_energy import JobEnergy
 from agent.backends.jobs.job_files import Patient, ReadFile, read_file
 from agent.backends.jobs.job_id import agreed
-from agent.backends.jobs.job_settings import JobSettings
+from agent.backends.jobs.job_sources import ALL, is_wanted
 from agent.backends.jobs.kubelet import SOCKETS, Kubelet, KubeletError
 from agent.backends.jobs.mapping import GPUSTAT, Entry, MappingFiles, scheduler_of
 from agent.backends.jobs.minors import minors
@@ -61,8 +61,10 @@ class JobsBackend:
         procfs: Path | str,
         processes: Callable[[], Mapping[Gpu, Sequence[GpuProcess]]],
         readings: Callable[[], Iterable[Reading]] = tuple,
-        config: JobSettings | None = None,
         *,
+        sources: Sequence[str] = (ALL,),
+        mapping_dir: str | None = None,
+        trust_environment: Sequence[str] = (),
         ask: AskVariables | None = None,
         kubelet: Sequence[str] = SOCKETS,
         pod_logs: str = PODS,
@@ -71,8 +73,12 @@ class JobsBackend:
         read: ReadFile = read_file,
         schedulers: Sequence[Scheduler] = SCHEDULERS,
     ) -> None:
-        config = config if config is not None else JobSettings()
-        wanted = tuple(each for each in schedulers if config.has(each.name))
+        """`mapping_dir` is dcgm-exporter's --hpc-job-mapping-dir; `gpustat` is looked at as well.
+
+        `trust_environment` names schedulers whose variables count in every process, for nodes where neither cgroups
+        nor a unit of the scheduler show what it started. Whoever can log in there can name any job.
+        """
+        wanted = tuple(each for each in schedulers if is_wanted(each.name, sources))
         self._processes = processes
         self._readings = readings
         self._problems = Problems()
@@ -81,12 +87,12 @@ class JobsBackend:
         ticks = os.sysconf("SC_CLK_TCK")
         self._reader = Patient(read)
         self._table = ProcessTable(
-            self._procfs, wanted, config.has("cgroup"), config.trust_environment, self._reader,
+            self._procfs, wanted, is_wanted("cgroup", sources), trust_environment, self._reader,
             ask or BrokerClient().variables, self._users, self._problems, ticks,
         )  # fmt: skip
-        self._kubelet = Kubelet(kubelet) if config.has(KUBERNETES) else None
-        directories = [gpustat] if config.mapping_dir is None else [os.fspath(config.mapping_dir), gpustat]
-        self._files = MappingFiles(directories if config.has("mapping") else (), self._reader, self._problems)
+        self._kubelet = Kubelet(kubelet) if is_wanted(KUBERNETES, sources) else None
+        directories = [gpustat] if mapping_dir is None else [mapping_dir, gpustat]
+        self._files = MappingFiles(directories if is_wanted("mapping", sources) else (), self._reader, self._problems)
         self._pod_logs = PodLogs(pod_logs)
         self._names = PodNames()
         self._tenants = Tenants()

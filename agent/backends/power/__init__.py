@@ -29,21 +29,21 @@ from agent.backends.power.hwmon import Hwmon
 from agent.backends.power.ipmi import Ipmi, Transport, open_transport
 from agent.backends.power.pacing import Paced, PowerSource, Repeat, Spawn, spawn_thread
 from agent.backends.power.rapl import Rapl
-from agent.backends.power.redfish import Redfish, RedfishSettings
+from agent.backends.power.redfish import SILENCE_SECONDS, Redfish, check_address
 from agent.backends.power.refusals import Refusals
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.registration import BackendContext
 from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
 from agent.config.schema import BackendsConfig, ConfigError
+from agent.lib.http_target import HttpTarget
 from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Series
 
-SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
 PATIENCE_SECONDS = 1.0
 """Seconds that a file is waited for: a meter may go through the firmware."""
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
 
-__all__ = ["SOURCES", "PowerBackend", "RedfishSettings", "bmc_of", "make_backend"]
+__all__ = ["PowerBackend", "bmc_of", "make_backend"]
 
 
 def make_backend(context: BackendContext) -> PowerBackend | None:
@@ -51,18 +51,29 @@ def make_backend(context: BackendContext) -> PowerBackend | None:
     wanted = context.config.backends
     if context.synthetic or not set(wanted.power) - {"estimate"}:
         return None
-    return PowerBackend(wanted.power, str(context.sysfs), redfish=bmc_of(wanted))
+    return PowerBackend(wanted.power, str(context.sysfs), redfish=_redfish(context))
 
 
-def bmc_of(wanted: BackendsConfig) -> RedfishSettings | None:
-    """The BMC to ask, if one is configured. Raises ConfigError."""
-    redfish = wanted.redfish
-    if redfish is None or "redfish" not in wanted.power:
+def _redfish(context: BackendContext) -> Redfish | None:
+    wanted = context.config.backends
+    target = bmc_of(wanted)
+    if target is None or wanted.redfish is None:
         return None
+    return Redfish(target, wanted.redfish.chassis, lambda: context.clock().mono)
+
+
+def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
+    """The BMC to ask, if one is configured. Raises ConfigError."""
+    if wanted.redfish is None or "redfish" not in wanted.power:
+        return None
+    address = msgspec.structs.asdict(wanted.redfish)
+    del address["chassis"]
     try:
-        return RedfishSettings(**msgspec.structs.asdict(redfish))
+        target = HttpTarget(**address, timeout=SILENCE_SECONDS)
+        check_address(target)
     except ValueError as error:
         raise ConfigError(f"backends.redfish: {error}") from error
+    return target
 
 
 class PowerBackend:
@@ -76,20 +87,17 @@ class PowerBackend:
         self,
         order: Sequence[str],
         sysfs: str = "/sys",
-        redfish: RedfishSettings | None = None,
+        redfish: PowerSource | None = None,
         ipmi: Callable[[], Transport] = open_transport,
         spawn: Spawn = spawn_thread,
     ) -> None:
-        """`spawn` runs what may take long. Raises ValueError for a source that does not exist."""
-        unknown = [name for name in order if name not in SOURCES]
-        if unknown:
-            raise ValueError(f"backends.power: {unknown[0]!r} is unknown; use any of {', '.join(SOURCES)}")
+        """`order` names sources; one that is not there is passed over. `spawn` runs what may take long."""
         self._relay = FileRelay(self.name, PATIENCE_SECONDS)
         hwmon = Hwmon(sysfs, self._relay)
         rapl = Rapl(sysfs, self._relay)
         sources: dict[str, PowerSource] = {"ipmi": Ipmi(ipmi), "hwmon": hwmon}
         if redfish is not None:
-            sources["redfish"] = Redfish(redfish)
+            sources["redfish"] = redfish
         names = [name for name in dict.fromkeys(order) if name in sources]
         self._paced = [Paced(sources[name], spawn) for name in names]
         self._series = {name: Series(NODE_POWER, Node(), (("source", name),)) for name in names}

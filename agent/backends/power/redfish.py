@@ -14,26 +14,25 @@ some report several consumers in one: the largest reading is the whole, since it
 
 from __future__ import annotations
 
-import base64
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
-from urllib.parse import quote, urlsplit
+from collections.abc import Callable
+from typing import Any, TypeGuard
+from urllib.parse import quote
 
 from agent.backends.protocol import DeviceError
-from agent.lib.credentials import certificates, secret
-from agent.lib.textfile import ReadError
+from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_client import HttpClient
+from agent.lib.http_link import HttpRequest
+from agent.lib.http_outcomes import HttpError, HttpFault
+from agent.lib.http_target import HttpTarget
 from agent.model import Reason
-
-if TYPE_CHECKING:  # both cost memory, so they are loaded only where Redfish is configured
-    import http.client
-    import ssl
 
 ROOT = "/redfish/v1/"
 COLLECTION = "/redfish/v1/Chassis"
-MAX_BODY = 1 << 20
+BOUNDS = AnswerBounds(body=1 << 20)
+SILENCE_SECONDS = 5.0
+"""Seconds without a byte after which a service does not answer; a whole answer may take the source's patience."""
 MAX_CHASSIS = 64
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 PARTS = frozenset({"Component", "Module", "Card", "Cartridge"})
 """ChassisTypes that are inside a node."""
@@ -42,6 +41,13 @@ BEYOND = frozenset({"Rack", "RackGroup", "Row", "Pod", "Zone", "Shelf", "PowerSt
 GPU_BASEBOARD = "HGX_"
 """NVIDIA's controllers list the GPU baseboard and what is on it as chassis with this prefix."""
 
+_HEADERS = (("Accept", "application/json"), ("OData-Version", "4.0"))
+_BROKEN_OFF = (HttpFault.UNREACHABLE, HttpFault.GARBAGE)
+_FAULTS = {
+    HttpFault.UNTRUSTED: (Reason.DENIED, "; set ca_file to the controller's own, or verify: false"),
+    HttpFault.UNREADABLE: (Reason.DENIED, ""),
+    HttpFault.TIMEOUT: (Reason.TIMEOUT, ""),
+}
 _STATUS = {
     401: (Reason.DENIED, "user name or password refused"),
     403: (Reason.DENIED, "the account may not read this"),
@@ -53,35 +59,10 @@ _STATUS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RedfishSettings:
-    """Where the service is and how to log in. `password_file` holds the password alone.
-
-    Raises ValueError for what could not work, or would send the password in clear over a network.
-    """
-
-    url: str
-    username: str = ""
-    password_file: str | None = None
-    ca_file: str | None = None
-    verify: bool = True
-    chassis: str | None = None
-    timeout: float = 5.0
-
-    def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("redfish url: use https://HOST or https://HOST:PORT")
-        if parts.username or parts.password or parts.path not in ("", "/") or parts.query or parts.fragment:
-            raise ValueError("redfish url: give only host and port; user and password have their own keys")
-        if bool(self.username) != bool(self.password_file):
-            raise ValueError("redfish: username and password_file belong together; give both or neither")
-        try:
-            _ = parts.port
-        except ValueError as error:
-            raise ValueError(f"redfish url {self.url!r}: {error}; use https://HOST or https://HOST:PORT") from None
-        if self.username and parts.scheme == "http" and parts.hostname not in LOOPBACK:
-            raise ValueError("redfish url: would send the password in clear text; use https")
+def check_address(target: HttpTarget) -> None:
+    """Refuse an address that is more than a host and port. Raises ValueError."""
+    if target.path:
+        raise ValueError(f"url {target.shown!r}: give only host and port: https://HOST or https://HOST:PORT")
 
 
 def consumed_watts(document: Any) -> float | None:
@@ -131,11 +112,12 @@ class Redfish:
     grace = 0.0
     patience = 10.0
 
-    def __init__(self, config: RedfishSettings) -> None:
-        self._config = config
-        self._connection: http.client.HTTPConnection | None = None
-        self._headers: dict[str, str] = {}
-        self._context: ssl.SSLContext | None = None
+    def __init__(self, target: HttpTarget, chassis: str | None, clock: Callable[[], float]) -> None:
+        """The target's timeout is for how long the service may be silent. `clock` tells monotonic seconds."""
+        self._url = target.url.rstrip("/")
+        self._chassis = chassis
+        self._clock = clock
+        self._client = HttpClient(target, BOUNDS, clock, silence=target.timeout)
         self._resource: str | None = None
 
     def watts(self) -> float:
@@ -150,9 +132,7 @@ class Redfish:
             raise
 
     def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        self._client.close()
 
     def _reading(self, resource: str) -> float:
         watts = consumed_watts(self._get(resource))
@@ -162,15 +142,15 @@ class Redfish:
 
     def _find(self) -> str:
         """Search for the resource with the largest reading."""
-        if self._config.chassis is not None:
-            members = [f"{COLLECTION}/{quote(self._config.chassis, safe='')}"]
+        if self._chassis is not None:
+            members = [f"{COLLECTION}/{quote(self._chassis, safe='')}"]
         else:
             listed = _list(self._get(COLLECTION).get("Members"))
             members = [path for path in map(_link, listed) if path is not None]
         best: tuple[float, str] | None = None
         for member in members[:MAX_CHASSIS]:
             chassis = self._try(member)
-            if self._config.chassis is None and not is_node(chassis):
+            if self._chassis is None and not is_node(chassis):
                 continue
             for resource in (_link(chassis.get("Power")), _link(chassis.get("EnvironmentMetrics"))):
                 if resource is None:
@@ -203,78 +183,22 @@ class Redfish:
         return document
 
     def _exchange(self, path: str) -> bytes:
-        import http.client
-        import ssl
-
-        kept = self._connection is not None
+        question = HttpRequest("GET", path, _HEADERS)
         try:
-            return self._request(path)
-        except ssl.SSLCertVerificationError as error:
-            self.close()
-            remedy = "set ca_file to the controller's own, or verify: false"
-            text = f"certificate not trusted: {error.verify_message}; {remedy}"
-            raise self._error(Reason.DENIED, path, text) from error
-        except TimeoutError as error:
-            self.close()
-            raise self._error(Reason.TIMEOUT, path, f"no answer within {self._config.timeout:g} s") from error
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            if kept:  # the service may close a connection that was idle: once more, on a new one
+            answer = self._client.exchange(question, self._clock() + self.patience)
+        except HttpError as error:
+            if error.kept and error.fault in _BROKEN_OFF:  # once more, on a new connection
                 return self._exchange(path)
-            raise self._error(Reason.LOST, path, f"{type(error).__name__}: {error}") from error
-
-    def _request(self, path: str) -> bytes:
-        if self._connection is None:
-            self._connection = self._connect()
-        self._connection.request("GET", path, headers=self._headers)
-        with self._connection.getresponse() as response:
-            status = response.status
-            body = response.read(MAX_BODY + 1)
-            if len(body) > MAX_BODY or response.will_close or status in (401, 403):
-                self.close()  # what is left unread would be taken for the next answer; a new login needs a new start
-        if len(body) > MAX_BODY:
-            raise self._error(Reason.MALFORMED, path, f"the response exceeds {MAX_BODY} bytes")
-        if status != 200:
-            reason, text = _STATUS.get(status, (Reason.MALFORMED, "unexpected response"))
-            raise self._error(reason, path, f"{text} (HTTP status {status})")
-        return body
-
-    def _connect(self) -> http.client.HTTPConnection:
-        import http.client
-
-        self._headers = {"Accept": "application/json", "OData-Version": "4.0", **self._authorization()}
-        parts = urlsplit(self._config.url)
-        host = parts.hostname or ""
-        if parts.scheme == "http":
-            return http.client.HTTPConnection(host, parts.port, timeout=self._config.timeout)
-        return http.client.HTTPSConnection(host, parts.port, timeout=self._config.timeout, context=self._tls())
-
-    def _authorization(self) -> dict[str, str]:
-        """Basic authentication; the file is read for each connection, so that a new password is taken up."""
-        if not self._config.password_file:
-            return {}
-        try:
-            password = secret(self._config.password_file)
-        except ValueError as error:
-            raise DeviceError(Reason.DENIED, f"redfish password_file {error}") from error
-        login = f"{self._config.username}:{password}".encode()
-        return {"Authorization": f"Basic {base64.b64encode(login).decode('ascii')}"}
-
-    def _tls(self) -> ssl.SSLContext:
-        import ssl
-
-        if self._context is None:
-            try:
-                ca_file = self._config.ca_file
-                self._context = ssl.create_default_context(cadata=certificates(ca_file) if ca_file else None)
-            except ReadError as error:
-                raise DeviceError(Reason.DENIED, f"redfish ca_file {error}") from error
-            except (OSError, ssl.SSLError) as error:
-                raise DeviceError(Reason.DENIED, f"redfish ca_file {ca_file}: {error.strerror or error}") from error
-            if not self._config.verify:
-                self._context.check_hostname = False
-                self._context.verify_mode = ssl.CERT_NONE
-        return self._context
+            reason, remedy = _FAULTS.get(error.fault, (Reason.LOST, ""))
+            raise self._error(reason, path, f"{error}{remedy}") from error
+        if answer.status in (401, 403):
+            self._client.close()  # a new login needs a new start
+        if answer.cut:
+            raise self._error(Reason.MALFORMED, path, f"the response exceeds {BOUNDS.body} bytes")
+        if answer.status != 200:
+            reason, text = _STATUS.get(answer.status, (Reason.MALFORMED, "unexpected response"))
+            raise self._error(reason, path, f"{text} (HTTP status {answer.status})")
+        return answer.body
 
     def _error(self, reason: Reason, path: str, text: str) -> DeviceError:
-        return DeviceError(reason, f"{self._config.url.rstrip('/')}{path}: {text}")
+        return DeviceError(reason, f"{self._url}{path}: {text}")

@@ -1,36 +1,53 @@
-"""The URL of an HTTP receiver and its login; rejects what could not work or would expose a password."""
+"""The URL of an HTTP server and its login; rejects what could not work or would expose a password."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
 from agent.lib.credentials import LOOPBACK, authorization, check_login, shown_url
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiverTarget:
-    """A receiver's address. The files hold the password or the token alone, and are read for each connection.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLogin:
+    """Who we are to a server, and whom we trust to be it. Raises ValueError.
 
-    `timeout` in seconds is for a whole exchange, from the connection to the end of the answer. Raises ValueError.
+    The files hold the password or the token alone, or certificates, and are read for each connection.
     """
 
-    url: str
     username: str = ""
     password_file: str | None = None
     bearer_token_file: str | None = None
     ca_file: str | None = None
     verify: bool = True
+
+    def __post_init__(self) -> None:
+        check_login(self.username, self.password_file, self.bearer_token_file)
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether there is something that must not be sent in clear."""
+        return bool(self.username or self.bearer_token_file)
+
+    def authorization(self) -> dict[str, str]:
+        """The header to log in with, if any. Raises ValueError for a file that cannot be used."""
+        return authorization(self.username, self.password_file, self.bearer_token_file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpTarget(HttpLogin):
+    """A server's address, too. `timeout` in seconds is what its user waits for. Raises ValueError."""
+
+    url: str = field(kw_only=False)
     timeout: float = 10.0
 
     def __post_init__(self) -> None:
         parts = split_url(self.url)
         try:
-            check_login(self.username, self.password_file, self.bearer_token_file)
+            HttpLogin.__post_init__(self)
         except ValueError as error:
             raise ValueError(f"url {self.shown!r}: {error}") from error
-        secret = self.username or self.bearer_token_file
-        if secret and parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        if self.is_secret and parts.scheme == "http" and parts.hostname not in LOOPBACK:
             raise ValueError(f"url {self.shown!r}: would send the credentials in clear text; use https")
         if self.ca_file and parts.scheme == "http":
             raise ValueError(f"url {self.shown!r}: ca_file needs https; use https, or remove ca_file")
@@ -58,10 +75,6 @@ class ReceiverTarget:
     def path(self) -> str:
         """The path of the URL, without a slash at its end; empty for the root."""
         return urlsplit(self.url).path.rstrip("/")
-
-    def authorization(self) -> dict[str, str]:
-        """The header to log in with, if any. Raises ValueError for a file that cannot be used."""
-        return authorization(self.username, self.password_file, self.bearer_token_file)
 
 
 WANTED = "give http://HOST:PORT or https://HOST:PORT, with a path if needed"

@@ -1,0 +1,278 @@
+"""The answers of HTTP/1.1 as data: bytes in, answers out. It knows no sockets and no clock.
+
+Web servers of management controllers and proxies are taken as they are: bare line feeds, folded or broken header
+lines, bodies in chunks or up to the end of the connection. That is safe where one question is asked at a time: whatever
+leaves the slightest doubt where an answer ends has the connection closed, so that nothing can pass for the next one.
+Between agents, where no such server is, an answer has to be `plain`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
+
+MOST_HEADERS = 100
+MOST_INTERIM = 16
+"""Answers with a status of 1xx before the one that counts."""
+MOST_CHUNK_LINE = 1024
+
+_END = re.compile(rb"\r?\n\r?\n")
+_PLAIN_END = re.compile(rb"\r\n\r\n")
+_STATUS = re.compile(rb"HTTP/1\.([0-9])[ \t]+([1-9][0-9]{2})(?:[ \t].*)?", re.DOTALL)
+_PLAIN_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [^\r\n]*)?")
+_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_LENGTH = re.compile(r"[0-9]{1,18}")
+_CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;.*)?", re.DOTALL)
+_BODYLESS = (204, 304)
+_LISTS = ("connection", "transfer-encoding")
+_OK = 200
+_FIRST = b"HTTP/1."
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBounds:
+    """Bytes of a body and of a head that are taken.
+
+    What is longer than `body` is cut off there. `plain` wants what an agent sends: a status of 200 with a body of one
+    Content-Length within the bound, neither chunked nor coded, and nothing after it; the body of another status is not
+    waited for.
+    """
+
+    body: int
+    head: int = 64 * 1024
+    plain: bool = False
+
+
+class AnswerReader:
+    """Cuts one answer after the other out of what comes. Holds at most one head, one body and what was fed last."""
+
+    __slots__ = ("_body", "_bounds", "_buffer", "_framing", "_interim", "_searched", "head")
+
+    def __init__(self, bounds: AnswerBounds) -> None:
+        self._bounds = bounds
+        self._buffer = bytearray()
+        self._searched = 0
+        self._interim = 0
+        self._framing: _Framing = _Sized(0)
+        self._body = bytearray()
+        self.head: HttpAnswer | None = None
+        """Status and headers of the answer under way, once they have come."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether something of an answer is there."""
+        return bool(self._buffer) or self.head is not None or self._interim > 0
+
+    def feed(self, data: bytes) -> HttpAnswer | None:
+        """Take in what came; the answer once it is whole. Raises HttpError."""
+        self._buffer += data
+        while self.head is None:
+            if not self._read_head():
+                return None
+        if self._bounds.plain and self.head.status != _OK:
+            return self.head
+        whole = self._framing.take(self._buffer, self._body)
+        if len(self._body) > self._bounds.body:
+            return self._finish(self.head, cut=True)
+        return self._finish(self.head) if whole else None
+
+    def hang_up(self) -> HttpAnswer | None:
+        """The server has hung up: the answer, where that is how its end is told."""
+        if self.head is None or not isinstance(self._framing, _UntilClose):
+            return None
+        return self._finish(self.head)
+
+    def _finish(self, head: HttpAnswer, cut: bool = False) -> HttpAnswer:
+        if self._buffer and self._bounds.plain:
+            raise _garbage("the response is longer than its Content-Length")
+        body = bytes(self._body[: self._bounds.body])
+        closes = head.closes or cut or bool(self._buffer)
+        self.head, self._interim, self._searched = None, 0, 0
+        self._buffer.clear()
+        self._body = bytearray()
+        return HttpAnswer(head.status, head.headers, body, closes, cut)
+
+    def _read_head(self) -> bool:
+        bounds, buffer = self._bounds, self._buffer
+        pattern = _PLAIN_END if bounds.plain else _END
+        end = pattern.search(buffer, self._searched, bounds.head)
+        if end is None:
+            if len(buffer) >= bounds.head or not _FIRST.startswith(buffer[: len(_FIRST)]):
+                raise _garbage("not an HTTP response")
+            self._searched = max(len(buffer) - 3, 0)  # the end may have begun
+            return False
+        lines = bytes(buffer[: end.start()]).split(b"\r\n" if bounds.plain else b"\n")
+        del buffer[: end.end()]
+        self._searched = 0
+        self._take_head(lines)
+        return True
+
+    def _take_head(self, lines: list[bytes]) -> None:
+        plain = self._bounds.plain
+        found = (_PLAIN_STATUS if plain else _STATUS).fullmatch(lines[0].rstrip(b"\r"))
+        if found is None or len(lines) > MOST_HEADERS + 1:
+            raise _garbage("not an HTTP response")
+        status = int(found[2])
+        if not plain and status < _OK:
+            self._interim += 1
+            if status == 101 or self._interim > MOST_INTERIM:
+                raise _garbage(f"an unsolicited response with status {status}")
+            return
+        headers, doubtful = _headers(lines[1:])
+        if plain and status == _OK:
+            self._framing = _Sized(_plain_length(headers, doubtful, self._bounds.body))
+        else:
+            self._framing, unclear = _framing_of(status, headers)
+            doubtful = doubtful or unclear
+        closes = doubtful or _closes(headers, old=found[1] == b"0") or (plain and status != _OK)
+        self.head = HttpAnswer(status, headers, closes=closes)
+
+
+def _headers(lines: list[bytes]) -> tuple[dict[str, str], bool]:
+    """The headers, and whether it is doubtful where the body ends; a line that is none is passed over."""
+    headers: dict[str, str] = {}
+    doubtful, last = False, ""
+    for line in lines:
+        raw, colon, rest = line.partition(b":")
+        value = rest.strip(b" \t\r").decode("latin-1")
+        if line[:1] in (b" ", b"\t"):
+            if last:
+                headers[last] += " " + line.strip(b" \t\r").decode("latin-1")
+            continue
+        if not colon or _NAME.fullmatch(raw) is None:
+            doubtful = doubtful or b"length" in raw.lower() or b"encoding" in raw.lower()
+            last = ""
+            continue
+        last = raw.decode("ascii").lower()
+        if last not in headers:
+            headers[last] = value
+        elif last in _LISTS:
+            headers[last] += f", {value}"
+        elif last == "content-length":
+            doubtful = True
+            last = ""
+    return headers, doubtful
+
+
+def _closes(headers: Mapping[str, str], old: bool) -> bool:
+    """Whether the server hangs up after this; one of HTTP/1.0 does unless it says otherwise."""
+    wishes = {wish.strip().lower() for wish in headers.get("connection", "").split(",")}
+    return "close" in wishes or (old and "keep-alive" not in wishes)
+
+
+def _framing_of(status: int, headers: Mapping[str, str]) -> tuple[_Framing, bool]:
+    """How the end of the body is told (RFC 9112, 6.3), and whether that leaves a doubt."""
+    codings = [each.strip().lower() for each in headers.get("transfer-encoding", "").split(",")]
+    length = headers.get("content-length")
+    if status in _BODYLESS:
+        return _Sized(0), False
+    if codings[-1] == "chunked":
+        return _Chunked(), length is not None
+    if length is not None and _LENGTH.fullmatch(length):
+        return _Sized(int(length)), codings != [""]
+    return _UntilClose(), True
+
+
+def _plain_length(headers: Mapping[str, str], doubtful: bool, most: int) -> int:
+    if "transfer-encoding" in headers or "content-encoding" in headers:
+        raise _garbage("the response is chunked or compressed, which agents never send: check any proxy in between")
+    length = headers.get("content-length", "")
+    if doubtful or _LENGTH.fullmatch(length) is None:
+        raise _garbage("the response has no Content-Length")
+    if int(length) > most:
+        raise _garbage(f"a response of {int(length)} bytes; the limit is {most}")
+    return int(length)
+
+
+class _Framing(Protocol):
+    def take(self, buffer: bytearray, body: bytearray) -> bool:
+        """Move what belongs to the body from one to the other; whether the body is whole. Raises HttpError."""
+
+
+class _Sized:
+    """A body of so many bytes."""
+
+    def __init__(self, missing: int) -> None:
+        self._missing = missing
+
+    def take(self, buffer: bytearray, body: bytearray) -> bool:
+        here = buffer[: self._missing]
+        del buffer[: len(here)]
+        body += here
+        self._missing -= len(here)
+        return self._missing == 0
+
+
+class _UntilClose:
+    """A body that ends with the connection."""
+
+    def take(self, buffer: bytearray, body: bytearray) -> bool:
+        body += buffer
+        buffer.clear()
+        return False
+
+
+class _Chunked:
+    """A body in chunks, each after a line with its size (RFC 9112, 7.1). Extensions and trailers are passed over."""
+
+    def __init__(self) -> None:
+        self._missing = 0
+        self._after_data = False
+        self._trailers = -1
+        """Lines after the last chunk; -1 before it."""
+
+    def take(self, buffer: bytearray, body: bytearray) -> bool:
+        while True:
+            if self._missing:
+                here = buffer[: self._missing]
+                del buffer[: len(here)]
+                body += here
+                self._missing -= len(here)
+                if self._missing:
+                    return False
+                self._after_data = True
+            line = _line(buffer)
+            if line is None:
+                return False
+            if self._take_line(line):
+                return True
+
+    def _take_line(self, line: bytes) -> bool:
+        """Whether it is the last one."""
+        if self._trailers >= 0:
+            self._trailers += 1
+            if self._trailers > MOST_HEADERS:
+                raise _garbage("the trailers of the response never end")
+            return not line
+        if self._after_data:
+            if line:
+                raise _garbage("a chunk is longer than its size")
+            self._after_data = False
+            return False
+        size = _CHUNK_SIZE.fullmatch(line)
+        if size is None:
+            raise _garbage("a chunk has no valid size")
+        self._missing = int(size[1], 16)
+        if self._missing == 0:
+            self._trailers = 0
+        return False
+
+
+def _line(buffer: bytearray) -> bytes | None:
+    """The first line of what came, without its end; None while it is not whole. Raises HttpError."""
+    end = buffer.find(b"\n", 0, MOST_CHUNK_LINE)
+    if end < 0:
+        if len(buffer) >= MOST_CHUNK_LINE:
+            raise _garbage("a chunk has no valid size")
+        return None
+    line = bytes(buffer[:end]).removesuffix(b"\r")
+    del buffer[: end + 1]
+    return line
+
+
+def _garbage(text: str) -> HttpError:
+    return HttpError(HttpFault.GARBAGE, text)

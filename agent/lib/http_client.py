@@ -1,0 +1,118 @@
+"""Asks one HTTP server and waits for its answer: every exchange ends by a set time, whatever the server does.
+
+A time-out of the socket would begin anew with every byte, so that a server that trickles could hold it for ever; here
+the time that is left is set before each wait. Looking up the server's name is the one thing that nobody can cut short.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import selectors
+import socket
+from collections.abc import Callable
+from math import ceil, inf
+
+from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_link import HttpLink, HttpRequest, Place
+from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
+from agent.lib.http_target import HttpTarget
+from agent.lib.http_trust import HttpTrust
+
+
+class HttpClient:
+    """The way to a target. `clock` tells monotonic seconds. For one thread, but for `abort`.
+
+    `silence` is for how many seconds the server may say nothing at all.
+    """
+
+    def __init__(
+        self, target: HttpTarget, bounds: AnswerBounds, clock: Callable[[], float], silence: float = inf
+    ) -> None:
+        self._target = target
+        self._clock = clock
+        self._silence = silence
+        self._poll = select.poll()
+        self._watched: dict[socket.socket, int] = {}
+        trust = HttpTrust(target) if target.tls else None
+        self._link = HttpLink(self._find, target, trust, bounds, self._watch)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection from the exchange before."""
+        return self._link.is_open
+
+    def exchange(self, request: HttpRequest, until: float) -> HttpAnswer:
+        """Send and read the answer, by a time on the monotonic clock. Raises HttpError."""
+        began = self._clock()
+        self._see_to_what_was_kept()
+        try:
+            answer = self._link.begin(request)
+            while answer is None:
+                if self._is_ready(began, until):
+                    answer = self._link.advance()
+                else:
+                    self._link.skip()
+        except BaseException:
+            self._link.close()
+            raise
+        return answer
+
+    def close(self) -> None:
+        """Hang up; the next exchange opens a new connection."""
+        self._link.close()
+
+    def abort(self) -> None:
+        """End an exchange under way, from another thread."""
+        self._link.abort()
+
+    def masked(self, text: str) -> str:
+        """What came back, without what it repeats of the target's path and the login."""
+        return self._link.masked(text, self._target.path)
+
+    def _see_to_what_was_kept(self) -> None:
+        """The server may have hung up since, or say what nobody asked for."""
+        if self._link.is_open and self._poll.poll(0):
+            with contextlib.suppress(HttpError):
+                self._link.advance()
+
+    def _find(self) -> Place:
+        """The server, with its addresses of now. Raises HttpError."""
+        target = self._target
+        try:
+            found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+        except (OSError, ValueError) as error:
+            text = f"{target.host}: {getattr(error, 'strerror', None) or error}"
+            raise HttpError(HttpFault.UNREACHABLE, text) from error
+        return Place(target.host, target.port, tuple(dict.fromkeys(_address(each[4]) for each in found)))
+
+    def _is_ready(self, began: float, until: float) -> bool:
+        """Wait for the server; False where its address is to be given up for the next. Raises HttpError."""
+        left = until - self._clock()
+        if left <= 0:
+            raise self._late(until - began)
+        share = left / (self._link.untried + 1) if self._link.is_connecting else left
+        wait = min(share, self._silence)
+        if self._poll.poll(ceil(wait * 1000)):
+            return True
+        if self._link.is_connecting and self._link.untried:
+            return False
+        raise self._late(self._silence if self._silence < left else until - began)
+
+    def _late(self, waited: float) -> HttpError:
+        error = HttpError(HttpFault.TIMEOUT, f"no response within {waited:.3g} s")
+        error.head = self._link.head
+        return error
+
+    def _watch(self, held: socket.socket, events: int | None) -> None:
+        if self._watched.pop(held, None) is not None:
+            self._poll.unregister(held)
+        if events is not None:
+            self._watched[held] = events
+            self._poll.register(held, select.POLLIN if events == selectors.EVENT_READ else select.POLLOUT)
+
+
+def _address(found: tuple[object, ...]) -> str:
+    """The address in text; a link-local one of IPv6 with its interface."""
+    scope = found[3] if len(found) == 4 else 0
+    return f"{found[0]}%{scope}" if scope and "%" not in str(found[0]) else str(found[0])

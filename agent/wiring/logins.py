@@ -1,0 +1,16 @@
+"""How the configuration says that a client of ours logs in, for whatever asks over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agent.config.schema import LoginConfig
+
+LOGIN = LoginConfig.__struct_fields__
+
+
+def login_of(config: LoginConfig) -> dict[str, Any]:
+    """The keys that every client of ours has, as `HttpLogin` takes them."""
+    return {name: value for name, value in msgspec.structs.asdict(config).items() if name in LOGIN}

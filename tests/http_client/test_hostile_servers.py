@@ -1,0 +1,434 @@
+"""Servers of every temper against the one client: each exchange ends in time, and says what was the matter.
+
+The table is run once for servers as they are (receivers of alerts, management controllers) and once between agents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_link import HttpRequest
+from agent.lib.http_outcomes import HttpError, HttpFault
+
+LENIENT = AnswerBounds(body=64 * 1024)
+PLAIN = AnswerBounds(body=64 * 1024, head=8 * 1024, plain=True)
+TIME = 0.25
+"""Seconds that an exchange may take here."""
+
+GARBAGE, TIMEOUT, UNREACHABLE = HttpFault.GARBAGE, HttpFault.TIMEOUT, HttpFault.UNREACHABLE
+Outcome = HttpFault | tuple[int, bytes]
+Do = Callable[[socket.socket], None]
+
+OK = b"HTTP/1.1 200 OK\r\n"
+TWO = OK + b"Content-Length: 2\r\n\r\nhi"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def says(data: bytes, hangs_up: bool = False) -> Do:
+    def treat(held: socket.socket) -> None:
+        held.sendall(data)
+        if hangs_up:
+            held.shutdown(socket.SHUT_WR)
+
+    return treat
+
+
+def goes_on(first: bytes, more: bytes, pause: float = 0.0) -> Do:
+    """Without end, until the client has had enough."""
+
+    def treat(held: socket.socket) -> None:
+        held.sendall(first)
+        with contextlib.suppress(OSError):
+            while True:
+                time.sleep(pause)
+                held.sendall(more)
+
+    return treat
+
+
+def resets(after: bytes) -> Do:
+    def treat(held: socket.socket) -> None:
+        held.sendall(after)
+        time.sleep(0.05)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        held.close()
+
+    return treat
+
+
+TABLE: dict[str, tuple[Do, Outcome, Outcome]] = {
+    # what the server does: to servers as they are, and between agents
+    "answers": (says(TWO), (200, b"hi"), (200, b"hi")),
+    "never answers": (says(b""), TIMEOUT, TIMEOUT),
+    "hangs up": (says(b"", hangs_up=True), UNREACHABLE, UNREACHABLE),
+    "resets": (resets(b""), UNREACHABLE, UNREACHABLE),
+    "resets in its head": (resets(OK), UNREACHABLE, UNREACHABLE),
+    "resets in its body": (resets(TWO[:-1]), UNREACHABLE, UNREACHABLE),
+    "drips": (goes_on(b"", b"H", 0.03), GARBAGE, GARBAGE),
+    "drips its status": (goes_on(b"HTTP/1.1 2", b"0", 0.03), TIMEOUT, TIMEOUT),
+    "drips its head": (goes_on(OK, b"x", 0.03), TIMEOUT, TIMEOUT),
+    "drips its body": (goes_on(OK + b"Content-Length: 999\r\n\r\n", b"x", 0.03), TIMEOUT, TIMEOUT),
+    "headers without end": (goes_on(OK, b"a: b\r\n" * 500), GARBAGE, GARBAGE),
+    "one header without end": (goes_on(OK + b"a: ", b"b" * 4000), GARBAGE, GARBAGE),
+    "a body without end": (goes_on(OK + b"\r\n", b"x" * 4000), (200, b"x" * 65536), GARBAGE),
+    "a body too long": (goes_on(OK + b"Content-Length: 1000000\r\n\r\n", b"x" * 4000), (200, b"x" * 65536), GARBAGE),
+    "chunks without end": (goes_on(CHUNKED, b"1\r\nx\r\n" * 500), (200, b"x" * 65536), GARBAGE),
+    "too short, and hangs up": (says(OK + b"Content-Length: 3\r\n\r\nhi", True), UNREACHABLE, UNREACHABLE),
+    "too short, and waits": (says(OK + b"Content-Length: 3\r\n\r\nhi"), TIMEOUT, TIMEOUT),
+    "too long": (says(TWO + b"!"), (200, b"hi"), GARBAGE),
+    "no length, and hangs up": (says(OK + b"\r\nhi", hangs_up=True), (200, b"hi"), GARBAGE),
+    "no length, and waits": (says(OK + b"\r\nhi"), TIMEOUT, GARBAGE),
+    "chunks": (says(CHUNKED + b"2;x=y\r\nhi\r\n0\r\na: b\r\n\r\n"), (200, b"hi"), GARBAGE),
+    "chunks of bad sizes": (says(CHUNKED + b"two\r\nhi\r\n"), GARBAGE, GARBAGE),
+    "chunks of less than none": (says(CHUNKED + b"-2\r\nhi\r\n"), GARBAGE, GARBAGE),
+    "chunks, and hangs up": (says(CHUNKED + b"2\r\nhi\r\n", hangs_up=True), UNREACHABLE, GARBAGE),
+    "coded": (says(OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\nhi"), (200, b"hi"), GARBAGE),
+    "both lengths": (says(CHUNKED[:-2] + b"Content-Length: 1\r\n\r\n2\r\nhi\r\n0\r\n\r\n"), (200, b"hi"), GARBAGE),
+    "two lengths": (says(OK + b"Content-Length: 2\r\nContent-Length: 9\r\n\r\nhi"), (200, b"hi"), GARBAGE),
+    "bare line feeds": (says(TWO.replace(b"\r\n", b"\n")), (200, b"hi"), TIMEOUT),
+    "a folded header": (says(OK + b"X: a\r\n b\r\nContent-Length: 2\r\n\r\nhi"), (200, b"hi"), (200, b"hi")),
+    "a header that is none": (says(OK + b"what?\r\nContent-Length: 2\r\n\r\nhi"), (200, b"hi"), (200, b"hi")),
+    "HTTP/0.9": (says(b"<html>hi</html>", hangs_up=True), GARBAGE, GARBAGE),
+    "HTTP/1.0": (says(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi", True), (200, b"hi"), (200, b"hi")),
+    "HTTP/2": (says(b"\x00\x00\x12\x04\x00\x00\x00\x00\x00"), GARBAGE, GARBAGE),
+    "TLS": (says(b"\x15\x03\x01\x00\x02\x02\x46"), GARBAGE, GARBAGE),
+    "two answers": (says(TWO + TWO.replace(b"hi", b"ho")), (200, b"hi"), GARBAGE),
+    "continue": (says(b"HTTP/1.1 100 Continue\r\n\r\n" + TWO), (200, b"hi"), (100, b"")),
+    "continue without end": (goes_on(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), GARBAGE, (100, b"")),
+    "upgrades": (says(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), GARBAGE, (101, b"")),
+    "no content": (says(b"HTTP/1.1 204 No Content\r\n\r\n"), (204, b""), (204, b"")),
+    "redirects": (says(b"HTTP/1.1 307 Go\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n"),
+                  (307, b""), (307, b"")),
+    "refuses": (says(b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"), (503, b"busy"), (503, b"")),
+}  # fmt: skip
+
+
+def outcome(one: Any, within: float = TIME) -> Outcome:
+    try:
+        answer = one.ask(within)
+    except HttpError as error:
+        return error.fault
+    return answer.status, answer.body
+
+
+@pytest.mark.parametrize("what", TABLE)
+@pytest.mark.parametrize("bounds", [LENIENT, PLAIN], ids=["as they are", "between agents"])
+def test_an_exchange_ends_in_time_with_an_answer_or_the_reason(serve: Any, asker: Any, bounds: Any, what: str) -> None:
+    do, lenient, plain = TABLE[what]
+    server = serve(lambda held, number: do(held))
+    wanted = plain if bounds.plain else lenient
+    assert outcome(asker(server.port, bounds), TIME if wanted is TIMEOUT else 10.0) == wanted
+
+
+@pytest.mark.parametrize("what", [what for what in TABLE if what not in ("never answers", "hangs up", "resets")])
+@pytest.mark.parametrize("bounds", [LENIENT, PLAIN], ids=["as they are", "between agents"])
+def test_after_whatever_came_the_next_answer_is_the_one_to_the_next_question(
+    serve: Any, asker: Any, bounds: Any, what: str
+) -> None:
+    good = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood"
+    server = serve(lambda held, number: (TABLE[what][0] if number == 1 else says(good))(held))
+    one = asker(server.port, bounds)
+    outcome(one)
+    assert outcome(one, 10.0) == (200, b"good")
+    assert len(server.questions) == 2
+
+
+def test_an_answer_that_comes_before_its_question_is_not_taken_for_it(serve: Any, asker: Any) -> None:
+    early = threading.Event()
+
+    def treat(held: socket.socket, number: int) -> None:
+        held.sendall(TWO)
+        if number == 1:
+            early.wait(10)
+            held.sendall(TWO.replace(b"hi", b"ho"))
+            early.clear()
+
+    server = serve(treat)
+    one = asker(server.port)
+    assert outcome(one, 10.0) == (200, b"hi")
+    early.set()
+    while early.is_set():
+        time.sleep(0.01)
+    assert outcome(one, 10.0) == (200, b"hi")
+    assert server.connections == 2
+
+
+# -- Deadlines --------------------------------------------------------------------------------------------------------
+
+
+def test_silence_may_be_bounded_more_tightly_than_the_whole(serve: Any, asker: Any) -> None:
+    slow = serve(lambda held, number: goes_on(OK + b"Content-Length: 10\r\n\r\n", b"x", 0.05)(held))
+    assert outcome(asker(slow.port, silence=2.0), 10.0) == (200, b"x" * 10)
+    late = serve(lambda held, number: time.sleep(1.0) or held.sendall(TWO))
+    with pytest.raises(HttpError, match=r"no response within 0\.1 s") as told:
+        asker(late.port, silence=0.1).ask(60.0)
+    assert told.value.fault is TIMEOUT
+
+
+def test_what_is_known_of_an_answer_that_does_not_end_is_told(serve: Any, asker: Any) -> None:
+    for do in (says(b"HTTP/1.1 503 No\r\nContent-Length: 9\r\n\r\nbu"), says(OK + b"Content-Length: 9\r\n\r\n", True)):
+        server = serve(lambda held, number, do=do: do(held))
+        with pytest.raises(HttpError) as told:
+            asker(server.port).ask(TIME)
+        assert told.value.head is not None
+        assert told.value.head.status in (200, 503)
+    with pytest.raises(HttpError) as told:
+        asker(serve(lambda held, number: None).port).ask(TIME)
+    assert told.value.head is None
+
+
+def test_a_time_that_is_over_is_not_waited_for(serve: Any, asker: Any) -> None:
+    assert outcome(asker(serve(lambda held, number: None).port), -1.0) is TIMEOUT
+
+
+def test_a_large_question_to_a_server_that_takes_none_ends_in_time(serve: Any, asker: Any) -> None:
+    server = serve(lambda held, number: None, wrap=lambda held: time.sleep(2 * TIME) or held)
+    large = HttpRequest("POST", "/", body=b"x" * 50_000_000)
+    with pytest.raises(HttpError) as told:
+        asker(server.port).ask(TIME, large)
+    assert told.value.fault is TIMEOUT
+
+
+def test_an_exchange_is_broken_off_from_another_thread_and_not_begun_again(serve: Any, asker: Any) -> None:
+    asked = threading.Event()
+
+    def treat(held: socket.socket, number: int) -> None:
+        if number == 1:
+            held.sendall(TWO)
+        else:
+            asked.set()
+
+    server = serve(treat)
+    one = asker(server.port)
+    assert outcome(one) == (200, b"hi")
+    found: list[Outcome] = []
+    waiting = threading.Thread(target=lambda: found.append(outcome(one, 60.0)))
+    waiting.start()
+    assert asked.wait(10)
+    one.client.abort()
+    waiting.join(10)
+    assert found == [UNREACHABLE]
+    assert server.connections == 1
+
+
+# -- Connections ------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_is_kept_and_one_that_died_meanwhile_opened_anew(serve: Any, asker: Any) -> None:
+    server = serve(lambda held, number: says(TWO, hangs_up=number == 3)(held))
+    one = asker(server.port)
+    assert [outcome(one) for _ in range(5)] == [(200, b"hi")] * 5
+    assert server.connections == 2
+
+
+def test_a_kept_connection_that_dies_with_the_question_is_opened_anew_once(serve: Any, asker: Any) -> None:
+    """It is one that the server had closed for being idle, at the moment that the question was on its way."""
+    server = serve(lambda held, number: says(TWO)(held) if number in (1, 3) else resets(b"")(held))
+    one = asker(server.port)
+    assert [outcome(one) for _ in range(3)] == [(200, b"hi"), (200, b"hi"), UNREACHABLE]
+    assert len(server.questions) == 5  # the last was asked on the kept connection, and on a new one
+
+
+def test_a_kept_connection_that_breaks_off_in_an_answer_is_told_as_such(serve: Any, asker: Any) -> None:
+    server = serve(lambda held, number: (says(TWO) if number == 1 else resets(OK))(held))
+    one = asker(server.port)
+    outcome(one)
+    with pytest.raises(HttpError) as told:
+        one.ask()
+    assert told.value.kept
+    assert len(server.questions) == 2
+
+
+def test_the_next_address_is_tried_where_one_is_closed(serve: Any, asker: Any, monkeypatch: Any) -> None:
+    server = serve(lambda held, number: held.sendall(TWO))
+    resolve(monkeypatch, server.port, "127.0.0.3", "::1", "127.0.0.1")
+    one = asker(server.port, host="many.example")
+    assert outcome(one, 10.0) == (200, b"hi")
+    resolve(monkeypatch, server.port, "127.0.0.3", "127.0.0.4")
+    other = asker(server.port, host="many.example")
+    with pytest.raises(HttpError, match="Connection refused"):
+        other.ask()
+
+
+def test_an_address_that_swallows_everything_leaves_time_for_the_next(serve: Any, asker: Any, monkeypatch: Any) -> None:
+    server = serve(lambda held, number: held.sendall(TWO))
+    with contextlib.ExitStack() as stack:
+        full = stack.enter_context(socket.socket())
+        full.bind(("127.0.0.2", server.port))
+        full.listen(0)
+        for _ in range(4):  # more than it takes: what comes after them is not even refused
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.2", server.port))
+        resolve(monkeypatch, server.port, "127.0.0.2", "127.0.0.1")
+        assert outcome(asker(server.port, host="many.example"), 2.0) == (200, b"hi")
+
+
+def resolve(monkeypatch: Any, port: int, *addresses: str) -> None:
+    found = [(socket.AF_INET6 if ":" in each else socket.AF_INET, 1, 6, "", (each, port)) for each in addresses]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *arguments, **options: found)
+
+
+def test_a_name_that_is_unknown_or_none_is_said(asker: Any) -> None:
+    for host in ("nowhere.invalid", "a" * 70 + ".example"):
+        with pytest.raises(HttpError, match=host[:20]) as told:
+            asker(1, host=host).ask()
+        assert told.value.fault is UNREACHABLE
+
+
+def test_an_ipv6_address_is_asked_with_brackets(serve: Any, asker: Any, monkeypatch: Any) -> None:
+    server = serve(lambda held, number: held.sendall(TWO))
+    resolve(monkeypatch, server.port, "127.0.0.1")  # not every machine has IPv6
+    assert outcome(asker(server.port, host="[::1]")) == (200, b"hi")
+    assert b"\r\nHost: [::1]:%d\r\n" % server.port in server.questions[0]
+
+
+def test_a_question_is_as_it_should_be(serve: Any, asker: Any, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("sesame\n")
+    server = serve(lambda held, number: held.sendall(TWO))
+    asker(server.port, bearer_token_file=str(token)).ask()
+    assert server.questions == [
+        b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUser-Agent: coldplate\r\nAccept-Encoding: identity\r\n"
+        b"Accept: application/json\r\nAuthorization: Bearer sesame" % server.port
+    ]
+    assert HttpRequest("POST", "/", body=b"{}").written("h", {}).endswith(b"\r\nContent-Length: 2\r\n\r\n{}")
+
+
+@pytest.mark.parametrize("path", ["", "x", "/a b", "/a\r\nX: y", "/\u00fc", "/\x7f", "http://elsewhere/"])
+def test_a_path_that_would_be_more_than_one_is_not_sent(serve: Any, asker: Any, path: str) -> None:
+    server = serve(lambda held, number: held.sendall(TWO))
+    with pytest.raises(HttpError):
+        asker(server.port).ask(TIME, HttpRequest("GET", path))
+    assert server.questions == []
+
+
+def test_what_a_server_repeats_of_path_and_login_is_masked(serve: Any, asker: Any, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("s3cr3t-password\n")
+    server = serve(lambda held, number: held.sendall(TWO))
+    one = asker(server.port, username="u", password_file=str(password))
+    one.ask()
+    assert "s3cr3t" not in one.client.masked("no s3cr3t-password, dTpzM2NyM3QtcGFzc3dvcmQ=, here")
+
+
+def test_a_file_that_cannot_be_read_is_named_before_anything_is_sent(serve: Any, asker: Any, tmp_path: Path) -> None:
+    server = serve(lambda held, number: held.sendall(TWO))
+    with pytest.raises(HttpError, match=r"cannot read the credentials: .*nowhere") as told:
+        asker(server.port, username="u", password_file=str(tmp_path / "nowhere")).ask()
+    assert told.value.fault is HttpFault.UNREADABLE
+    assert server.connections == 0
+
+
+# -- TLS --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA(key_type=trustme.KeyType.ECDSA)
+
+
+def secured(authority: trustme.CA, host: str = "127.0.0.1") -> Callable[[socket.socket], socket.socket]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(host).configure_cert(context)
+    return lambda held: context.wrap_socket(held, server_side=True)
+
+
+def stalls(held: socket.socket) -> socket.socket:
+    held.recv(1)
+    time.sleep(2 * TIME)
+    raise OSError
+
+
+def drips_its_hello(held: socket.socket) -> socket.socket:
+    held.sendall(b"\x16\x03\x03\x40\x00")
+    for _ in range(40):
+        time.sleep(0.03)
+        held.sendall(b"\x02")
+    raise OSError
+
+
+def speaks_none(held: socket.socket) -> socket.socket:
+    held.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    return held
+
+
+def hangs_up(held: socket.socket) -> socket.socket:
+    held.recv(1)
+    held.close()
+    raise OSError
+
+
+@pytest.mark.parametrize(
+    ("wrap", "fault"),
+    [(stalls, TIMEOUT), (drips_its_hello, TIMEOUT), (speaks_none, UNREACHABLE), (hangs_up, UNREACHABLE)],
+)
+def test_tls_that_stalls_or_fails_ends_in_time(serve: Any, asker: Any, wrap: Any, fault: HttpFault) -> None:
+    server = serve(lambda held, number: None, wrap=wrap)
+    assert outcome(asker(server.port, scheme="https")) is fault
+    assert server.questions == []
+
+
+def test_over_tls_answers_are_the_same(serve: Any, asker: Any, authority: trustme.CA, tmp_path: Path) -> None:
+    ca = str(tmp_path / "ca.pem")
+    authority.cert_pem.write_to_path(ca)
+    long = OK + b"Content-Length: 60000\r\n\r\n" + b"x" * 60_000
+    server = serve(lambda held, number: held.sendall(long), wrap=secured(authority))
+    for options in ({"ca_file": ca}, {"verify": False}):
+        one = asker(server.port, scheme="https", **options)
+        large = HttpRequest("POST", "/", body=b"x" * 100)
+        assert [one.ask(10.0).body, one.ask(10.0, large).body] == [b"x" * 60_000] * 2
+    assert server.connections == 2
+
+
+def test_whom_nobody_vouches_for_gets_no_question(
+    serve: Any, asker: Any, authority: trustme.CA, tmp_path: Path
+) -> None:
+    ca = str(tmp_path / "ca.pem")
+    authority.cert_pem.write_to_path(ca)
+    stranger = serve(lambda held, number: None, wrap=secured(trustme.CA()))
+    misnamed = serve(lambda held, number: None, wrap=secured(authority, "10.9.9.9"))
+    for server in (stranger, misnamed):
+        with pytest.raises(HttpError, match="certificate not trusted: ") as told:
+            asker(server.port, scheme="https", ca_file=ca).ask(10.0)
+        assert told.value.fault is HttpFault.UNTRUSTED
+        assert server.questions == []
+
+
+def test_certificates_that_are_renewed_are_taken_up(
+    serve: Any, asker: Any, authority: trustme.CA, tmp_path: Path
+) -> None:
+    ca = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(str(ca))
+    server = serve(lambda held, number: held.sendall(TWO), wrap=secured(authority))
+    one = asker(server.port, scheme="https", ca_file=str(ca))
+    assert outcome(one, 10.0) is HttpFault.UNTRUSTED
+    authority.cert_pem.write_to_path(str(ca))
+    assert outcome(one, 10.0) == (200, b"hi")
+
+
+def test_certificates_that_cannot_be_read_are_named(
+    serve: Any, asker: Any, authority: trustme.CA, tmp_path: Path
+) -> None:
+    import os
+
+    server = serve(lambda held, number: held.sendall(TWO), wrap=secured(authority))
+    (tmp_path / "empty").write_text("no certificate")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("empty", "fifo", "nowhere"):
+        with pytest.raises(HttpError, match=f"ca_file .*{name}") as told:
+            asker(server.port, scheme="https", ca_file=str(tmp_path / name)).ask(10.0)
+        assert told.value.fault is HttpFault.UNREADABLE
+    assert server.questions == []
