@@ -246,7 +246,7 @@ class _Chunked:
         if self._trailers >= 0:
             self._trailers += 1
             if self._trailers > MOST_HEADERS:
-                raise _garbage("the trailers of the response have no end")
+                raise _garbage("the trailers of the response never end")
             return not line
         if self._after_data:
             if line:
