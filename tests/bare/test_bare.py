@@ -231,7 +231,8 @@ def test_without_a_repository_the_files_are_tried_but_for_what_was_built(tmp_pat
 
 
 def test_a_bare_root_has_what_the_readme_names_and_no_more() -> None:
-    named = re.search(r"You need Python 3\.10 or newer and `make`: on Debian [^`]*(`[^.]*) are enough", README.read_text())
+    sentence = r"You need Python 3\.10 or newer and `make`: on Debian [^`]*(`[^.]*) are enough"
+    named = re.search(sentence, README.read_text())
     assert named is not None
     assert re.findall(r"`([^`]+)`", named[1]) == list(README_NAMES)
 
