@@ -109,7 +109,7 @@ def test_whoever_asks_is_answered_even_where_the_thread_falls(rig: Rig) -> None:
         raise SystemExit
 
     rig.work = fall
-    assert rig.answer() == ("me", False, "the reload failed; coldplate's log says more")
+    assert rig.answer() == ("me", False, "the reload failed; see coldplate's log")
     assert rig.notifier.heard[-1] == {"READY": 1}
     rig.work = lambda: None
     assert rig.answer()[1], "the thread did not begin again"
@@ -143,7 +143,7 @@ def test_at_the_end_the_one_under_way_is_waited_for_and_no_other_begins() -> Non
     rig.ask("too late")
     threading.Timer(0.1, rig.free.set).start()
     rig.reloader.stop(10)
-    assert rig.answers == [("under way", True, "configuration reloaded"), ("too late", False, "the agent stops")]
+    assert rig.answers == [("under way", True, "configuration reloaded"), ("too late", False, "the agent is stopping")]
     assert rig.reads == 1
 
 

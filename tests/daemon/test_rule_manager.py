@@ -112,7 +112,7 @@ def test_a_round_that_fails_is_told_once_counted_each_time_and_gone_on_with(
     bench.trouble = ZeroDivisionError("odd")
     wait_until(lambda: failures() >= 3)
     assert [each.getMessage() for each in caplog.records] == [
-        "a round of the rule engine failed; going on with the next one"
+        "an evaluation round failed; continuing with the next one"
     ]
     assert caplog.records[0].exc_info
     bench.trouble = ValueError("odd")  # of another kind
@@ -153,7 +153,7 @@ def test_a_rule_that_fails_is_told_once_and_once_more_when_it_works_again(
     bench = start(Bench(rules), begun)
     for _ in range(3):
         bench.round()
-    (told,) = [each for each in caplog.records if each.getMessage().startswith("a rule fails")]
+    (told,) = [each for each in caplog.records if each.getMessage().startswith("rule failed")]
     facts = vars(told)["facts"]
     assert (facts["rule_group"], facts["rule"]) == ("g", "a")
     assert "many" in facts["error"]
@@ -162,7 +162,7 @@ def test_a_rule_that_fails_is_told_once_and_once_more_when_it_works_again(
     for _ in range(2):
         bench.round()
     messages = [each.getMessage() for each in caplog.records]
-    assert messages.count("a rule works again") == 1
+    assert messages.count("rule succeeds again") == 1
 
 
 def test_without_a_snapshot_nothing_is_evaluated(begun: list[Bench]) -> None:
@@ -297,7 +297,7 @@ def test_a_round_that_hangs_for_long_is_trouble_of_the_whole_process_until_it_is
     wait_until(lambda: len(bench.asked) > asked)
     bench.threads.tend()
     assert pass_time(PATIENCE_SECONDS - 1) == ""
-    assert pass_time(3).startswith("thread rules has not moved")
+    assert pass_time(3).startswith("thread rules has made no progress")
     bench.free.set()
     wait_until(lambda: pass_time(1) == "")
 

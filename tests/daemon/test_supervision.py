@@ -255,7 +255,7 @@ def test_a_sampling_loop_that_stands_still_for_long_is_trouble(stage: Stage) -> 
         for _ in range(10):
             stage.clock.turn(4.0)
         stage.clock.turn(0.5)  # by then the look before it is over
-        assert "thread sampler has not moved for" in stage.threads.trouble()
+        assert "thread sampler has made no progress for" in stage.threads.trouble()
         stage.sampling.heartbeat += 1
         wait_until(lambda: stage.threads.trouble() == "")
 
