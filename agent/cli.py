@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import io
-import pkgutil
 import platform
 import sys
 from collections.abc import Sequence
@@ -12,6 +10,7 @@ from collections.abc import Sequence
 from agent import __version__, commands
 from agent.config.schema import ConfigError
 from agent.lib.commandline import OutputError, Parser, abandon_output, guard_output
+from agent.lib.discovery import modules_in
 
 EXIT_USAGE = 2
 
@@ -26,11 +25,9 @@ def _parser() -> Parser:
     version = f"coldplate {__version__} (Python {platform.python_version()}, {platform.machine()})"
     parser.add_argument("--version", action="version", version=version)
     found = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in pkgutil.iter_modules(commands.__path__):
-        command = importlib.import_module(f"{commands.__name__}.{module.name}")
-        one = found.add_parser(
-            module.name.replace("_", "-"), help=command.HELP, description=command.DESCRIPTION or None
-        )
+    for command in modules_in(commands.__name__, commands.__path__):
+        name = command.__name__.rpartition(".")[2].replace("_", "-")
+        one = found.add_parser(name, help=command.HELP, description=command.DESCRIPTION or None)
         command.add_arguments(one)
         one.set_defaults(run=command.run)
     return parser

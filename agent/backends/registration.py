@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 from agent import backends
 from agent.backends.protocol import BackendProtocol, GpuProcess
 from agent.config.schema import DEVICES, Config
+from agent.lib.discovery import modules_in
 from agent.model import Gpu, GpuIdentity, Instant, Reading
 
 
@@ -48,11 +47,7 @@ class BackendContext:
 
 def make_backends(context: BackendContext) -> list[BackendProtocol]:
     """Every source that the configuration wants, in the order of their names. Raises ConfigError."""
-    made: list[BackendProtocol | None] = []
-    for found in iter_modules(backends.__path__):
-        if found.name in DEVICES:
-            continue  # a family of devices: what it loads belongs to the worker
-        module = import_module(f"{backends.__name__}.{found.name}")
-        if hasattr(module, "make_backend"):
-            made.append(module.make_backend(context))
+    # Not the families of devices: what they load belongs to the worker.
+    modules = modules_in(backends.__name__, backends.__path__, leave_out=DEVICES)
+    made = [module.make_backend(context) for module in modules if hasattr(module, "make_backend")]
     return [each for each in made if each is not None]

@@ -32,6 +32,8 @@ LONGEST_STRIDE = 3.0
 Values = Sequence[float | None]
 """Of a frame, or of some columns of it; None stands for a value that was left out."""
 
+_Noted = dict[Metric, dict[Entity, tuple[float, float]]]
+
 
 class Integral:
     """Seconds of a ratio: the ratio times the time that each of its readings stands for."""
@@ -236,9 +238,6 @@ class _Lane:
 def _where(column: Values, statistic: Values) -> Values:
     """A statistic for those series that have a value now."""
     return [None if value is None else each for value, each in zip(column, statistic, strict=True)]
-
-
-_Noted = dict[Metric, dict[Entity, tuple[float, float]]]
 
 
 class Conditioner:

@@ -48,7 +48,7 @@ class RollingWindow:
         """`window` in seconds; `width` is the number of columns."""
         self._length = window / BUCKETS
         self._ones = (1,) * width
-        self._nothing = Bucket((inf,) * width, (-inf,) * width, (0.0,) * width, (0,) * width)
+        self._nothing = _empty(width)
         self._index = -1
         self._open = self._nothing
         self._newer: list[tuple[int, Bucket]] = []
@@ -78,7 +78,7 @@ class RollingWindow:
         """Go on with more columns; the new ones come last."""
         more = width - len(self._ones)
         self._ones += (1,) * more
-        empty = Bucket((inf,) * more, (-inf,) * more, (0.0,) * more, (0,) * more)
+        empty = _empty(more)
         self._nothing, self._open, self._newer_total = (
             _beside(each, empty) for each in (self._nothing, self._open, self._newer_total)
         )
@@ -128,6 +128,10 @@ class RollingWindow:
         self.lowest, self.highest = total.lowest, total.highest
         counts = total.counts if all(total.counts) else tuple(map(max, total.counts, self._ones))
         self.means = tuple(map(truediv, total.sums, counts))
+
+
+def _empty(width: int) -> Bucket:
+    return Bucket((inf,) * width, (-inf,) * width, (0.0,) * width, (0,) * width)
 
 
 def _beside(left: Bucket, right: Bucket) -> Bucket:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Protocol
 
+from agent.lib.discovery import modules_in
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
 from agent.model import Instant
@@ -28,7 +27,7 @@ class ReceiverKind(Protocol):
 
 
 def _discover() -> tuple[ReceiverKind, ...]:
-    modules = [import_module(f"{notify.__name__}.{each.name}") for each in iter_modules(notify.__path__)]
+    modules = modules_in(notify.__name__, notify.__path__)
     return tuple(module.RECEIVER for module in modules if hasattr(module, "RECEIVER"))
 
 

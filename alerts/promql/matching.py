@@ -68,6 +68,11 @@ def vector_operation(
     )
 
 
+def _settles(side: VectorPlan, other: VectorPlan, moment: EvaluationContext) -> bool:
+    """Return whether one side, by being barren, makes an operation barren that needs both."""
+    return side.is_barren(moment) and (other.certain or other.is_barren(moment))
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class _OfVectors(VectorPlan):
     """What is made of each two elements that match. `many` is the side of which several may match one of the other."""
@@ -80,9 +85,7 @@ class _OfVectors(VectorPlan):
     _result: Derivation | PairDerivation
 
     def is_barren(self, moment: EvaluationContext) -> bool:
-        if self._left.is_barren(moment):
-            return self._right.certain or self._right.is_barren(moment)
-        return self._left.certain and self._right.is_barren(moment)
+        return _settles(self._left, self._right, moment) or _settles(self._right, self._left, moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
         # Samples are read in the order of the text, so that errors come in that order.
@@ -197,9 +200,9 @@ class _And(VectorPlan):
         return self._left.certain and self._right.certain
 
     def is_barren(self, moment: EvaluationContext) -> bool:
-        if self._left.is_barren(moment):
-            return self._right.certain or self._right.is_barren(moment)
-        return not self._unless and self._left.certain and self._right.is_barren(moment)
+        if _settles(self._left, self._right, moment):
+            return True
+        return not self._unless and _settles(self._right, self._left, moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
         kept = self._left.run(moment)

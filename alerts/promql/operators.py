@@ -86,20 +86,18 @@ def vector_with_scalar(
 ) -> VectorPlan:
     """Plan an operation of a vector and a number; `swapped` where the number stands on the left."""
     if name in COMPARISONS and not as_bool:
-        return _Filter(COMPARISONS[name], vector, scalar, swapped)
+        return _Filter(vector, scalar, swapped, COMPARISONS[name])
     function = _AS_NUMBERS[name] if name in COMPARISONS else ARITHMETIC[name]
-    return _WithNumber(function, vector, scalar, swapped, Derivation(space, drop_metadata))
+    return _WithNumber(vector, scalar, swapped, function, Derivation(space, drop_metadata))
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _WithNumber(VectorPlan):
-    """A function of each value and one number."""
+class _VectorAndNumber(VectorPlan):
+    """A vector and a number; `_swapped` where the number stands on the left."""
 
-    _function: Callable[[float, float], float]
     _vector: VectorPlan
     _scalar: ScalarPlan
     _swapped: bool
-    _nameless: Derivation
 
     @property
     def certain(self) -> bool:
@@ -107,6 +105,14 @@ class _WithNumber(VectorPlan):
 
     def is_barren(self, moment: EvaluationContext) -> bool:
         return self._scalar.constant is not None and self._vector.is_barren(moment)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _WithNumber(_VectorAndNumber):
+    """A function of each value and one number."""
+
+    _function: Callable[[float, float], float]
+    _nameless: Derivation
 
     def run(self, moment: EvaluationContext) -> Elements:
         number = self._scalar.run(moment)
@@ -120,20 +126,10 @@ class _WithNumber(VectorPlan):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _Filter(VectorPlan):
+class _Filter(_VectorAndNumber):
     """The elements, with their own values and names, for which the comparison holds."""
 
     _compare: Callable[[float, float], bool]
-    _vector: VectorPlan
-    _scalar: ScalarPlan
-    _swapped: bool
-
-    @property
-    def certain(self) -> bool:
-        return self._vector.certain and self._scalar.constant is not None
-
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        return self._scalar.constant is not None and self._vector.is_barren(moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
         number = self._scalar.run(moment)

@@ -58,6 +58,12 @@ class Steps:
             raise EvaluationError(SAME_LABELSET)
 
 
+def lacks_nothing(matchers: tuple[Matcher, ...], budget: Budget) -> bool:
+    """What is known of the series of a source that cannot tell which it has."""
+    del matchers, budget
+    return False
+
+
 class EvaluationContext(NamedTuple):
     """The instant of an evaluation: where samples come from, when it is, and what it may take.
 
@@ -74,7 +80,7 @@ class EvaluationContext(NamedTuple):
     budget: Budget
     forgetful: bool = False
     steps: Steps | None = None
-    lacks: Callable[[tuple[Matcher, ...], Budget], bool] = lambda _matchers, _budget: False
+    lacks: Callable[[tuple[Matcher, ...], Budget], bool] = lacks_nothing
 
 
 class Matrix(NamedTuple):
@@ -113,8 +119,8 @@ class ScalarPlan:
         raise NotImplementedError
 
 
-class VectorPlan:
-    """A plan for an instant vector.
+class _SeriesPlan:
+    """A plan that reads series.
 
     Most rules find nothing most of the time. `certain` and `is_barren` say where that can be known without running
     the plan; a plan that says False to both is always run.
@@ -135,23 +141,21 @@ class VectorPlan:
         del moment
         return False
 
+
+class VectorPlan(_SeriesPlan):
+    """A plan for an instant vector."""
+
+    __slots__ = ()
+
     def run(self, moment: EvaluationContext) -> Elements:
         """Return the elements at a moment."""
         raise NotImplementedError
 
 
-class MatrixPlan:
-    """A plan for a range vector. `certain` and `is_barren` are as for an instant vector."""
+class MatrixPlan(_SeriesPlan):
+    """A plan for a range vector."""
 
     __slots__ = ()
-
-    @property
-    def certain(self) -> bool:
-        return False
-
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        del moment
-        return False
 
     def run(self, moment: EvaluationContext) -> Matrix:
         """Return the windows at a moment."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from alerts.promql.budget import Budget
 from alerts.promql.compiler import compile_text
-from alerts.promql.plan import EvaluationContext, LabelSpace, ScalarPlan, StringPlan, VectorPlan
+from alerts.promql.plan import EvaluationContext, LabelSpace, ScalarPlan, StringPlan, VectorPlan, lacks_nothing
 from alerts.promql.query_values import Sample, Scalar, String, Value
-from alerts.promql.selectors import Selector, lacks_nothing, newest_by_select
+from alerts.promql.selectors import Selector, newest_by_select
 from alerts.promql.storage import SampleSource, to_milliseconds
 from alerts.promql.syntax.literals import readable
 from alerts.sharing import Sharing

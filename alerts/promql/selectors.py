@@ -91,32 +91,32 @@ def newest_by_select(source: SampleSource) -> Callable[[tuple[Matcher, ...], flo
     return newest
 
 
-def lacks_nothing(matchers: tuple[Matcher, ...], budget: Budget) -> bool:
-    """What is known of the series of a source that cannot tell which it has."""
-    del matchers, budget
-    return False
+@dataclass(slots=True, eq=False, repr=False)
+class _Reader:
+    """What all plans have in common that read the series of a source."""
+
+    _matchers: tuple[Matcher, ...]
+    _timing: Timing
+
+    @property
+    def certain(self) -> bool:
+        return not self._timing.of_fixed and wanted_name(self._matchers) is not None
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return not self._timing.of_fixed and moment.lacks(self._matchers, moment.budget)
 
 
 def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
     """Plan an instant selector."""
-    return _InstantSelector(space, matchers, timing, ForeignDerivation(space, None))
+    return _InstantSelector(matchers, timing, space, ForeignDerivation(space, None))
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _InstantSelector(VectorPlan):
+class _InstantSelector(_Reader, VectorPlan):
     """The newest sample of each series that matches."""
 
     _space: LabelSpace
-    _matchers: tuple[Matcher, ...]
-    _timing: Timing
     _adopt: ForeignDerivation
-
-    @property
-    def certain(self) -> bool:
-        return _is_certain(self._matchers, self._timing)
-
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        return _is_barren(moment, self._matchers, self._timing)
 
     def run(self, moment: EvaluationContext) -> Elements:
         found = [
@@ -141,37 +141,20 @@ def _elements(space: LabelSpace, moment: EvaluationContext, derive: ForeignDeriv
 
 def timestamp_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
     """Plan `timestamp(selector)`: the times of the samples instead of their values."""
-    return _TimestampSelector(space, matchers, timing, ForeignDerivation(space, drop_metadata))
+    return _TimestampSelector(matchers, timing, space, ForeignDerivation(space, drop_metadata))
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _TimestampSelector(VectorPlan):
+class _TimestampSelector(_Reader, VectorPlan):
     """The time of the newest sample of each series that matches."""
 
     _space: LabelSpace
-    _matchers: tuple[Matcher, ...]
-    _timing: Timing
     _nameless: ForeignDerivation
-
-    @property
-    def certain(self) -> bool:
-        return _is_certain(self._matchers, self._timing)
-
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        return _is_barren(moment, self._matchers, self._timing)
 
     def run(self, moment: EvaluationContext) -> Elements:
         newest = moment.budget.each(_newest(moment, self._matchers, self._timing))
         found = [(labels, at) for labels, at, value in newest if not is_stale(value)]
         return refuse_same_labels(_elements(self._space, moment, self._nameless, found))
-
-
-def _is_certain(matchers: tuple[Matcher, ...], timing: Timing) -> bool:
-    return not timing.of_fixed and wanted_name(matchers) is not None
-
-
-def _is_barren(moment: EvaluationContext, matchers: tuple[Matcher, ...], timing: Timing) -> bool:
-    return not timing.of_fixed and moment.lacks(matchers, moment.budget)
 
 
 def _newest(moment: EvaluationContext, matchers: tuple[Matcher, ...], timing: Timing) -> list[Newest]:
@@ -180,19 +163,10 @@ def _newest(moment: EvaluationContext, matchers: tuple[Matcher, ...], timing: Ti
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class RangeSelector(MatrixPlan):
+class RangeSelector(_Reader, MatrixPlan):
     """The samples of a range, of each series that matches; the windows are the source's."""
 
-    _matchers: tuple[Matcher, ...]
-    _timing: Timing
     _range_ms: int
-
-    @property
-    def certain(self) -> bool:
-        return _is_certain(self._matchers, self._timing)
-
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        return _is_barren(moment, self._matchers, self._timing)
 
     def run(self, moment: EvaluationContext) -> Matrix:
         end = self._timing.selected_ms(moment)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import iter_modules
-
+from agent.lib.discovery import modules_in
 from exporters.endpoint import Endpoint
 
 
 def _discover() -> tuple[Endpoint, ...]:
-    found: list[Endpoint] = [import_module(f"{__name__}.{each.name}").ENDPOINT for each in iter_modules(__path__)]
+    found: list[Endpoint] = [module.ENDPOINT for module in modules_in(__name__, __path__)]
     return tuple(sorted(found, key=lambda endpoint: endpoint.path))
 
 

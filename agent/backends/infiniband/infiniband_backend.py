@@ -112,7 +112,4 @@ class InfinibandBackend:
 
 
 def _all_read(leg: list[Reading | Gap | Unread]) -> TypeGuard[list[Reading]]:
-    return _READ.issuperset(map(type, leg))
-
-
-_READ = {Reading}
+    return {Reading}.issuperset(map(type, leg))

@@ -7,31 +7,24 @@ fails affects only itself, unless its code says that the GPU or the driver is go
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import mul, truediv
-from typing import NamedTuple
 
 from agent.backends.nvml.arrays import FieldArray, Slot, SlotFault
 from agent.backends.nvml.calls import factors
 from agent.backends.nvml.codes import CodeTable
 from agent.backends.nvml.driver import GpuHandle
 from agent.backends.nvml.return_codes import DriverError, escalate, reason_of
+from agent.backends.nvml.scaled_columns import ScaledColumns
 from agent.catalogue.bindings import Field
 from agent.lib.picking import picker
-from agent.model import Entity, Gap, Metric, Reading, Reason, Series, readings_of
+from agent.model import Entity, Gap, Metric, Reading, Reason, Series
 
 Pair = tuple[int, int]
 """Field id and scope id."""
 
 GET = "nvmlDeviceGetFieldValues"
 
-
-class _NumberColumns(NamedTuple):
-    """The fields that are numbers, in columns."""
-
-    pick: Callable[[Sequence[Slot]], tuple[Slot, ...]]
-    multipliers: tuple[float, ...]
-    divisors: tuple[float, ...]
-    series: tuple[Series, ...]
+_Numbers = tuple[Callable[[Sequence[Slot]], tuple[Slot, ...]], ScaledColumns]
+"""Takes the numbers out of a lane's slots, and makes readings of them."""
 
 
 class FieldBatch:
@@ -40,7 +33,7 @@ class FieldBatch:
     def __init__(self) -> None:
         self._slots: dict[Pair, int] = {}
         self._values: list[tuple[int, float, float, Series]] = []
-        self._columns: _NumberColumns | None = None
+        self._columns: _Numbers | None = None
         self._codes: list[tuple[int, CodeTable, Metric, Entity]] = []
         self._sums: list[tuple[tuple[int, ...], float, float, Series]] = []
         self._array: FieldArray | None = None
@@ -77,21 +70,19 @@ class FieldBatch:
             slots: Sequence[Slot] = [fault] * self._array.count
         else:
             slots = self._array.decode()
-        columns = self._columns or self._lay_out()
-        picked = columns.pick(slots)
-        if SlotFault in map(type, picked):
+        pick, columns = self._columns or self._lay_out()
+        good = columns.readings(pick(slots))
+        if good is None:
             self._read_each(slots, readings, gaps)
         else:
-            scaled = map(truediv, map(mul, picked, columns.multipliers), columns.divisors)
-            readings.extend(readings_of(columns.series, scaled))
+            readings.extend(good)
         if self._codes:
             self._read_codes(slots, readings, gaps)
         if self._sums:
             self._read_sums(slots, readings, gaps)
 
-    def _lay_out(self) -> _NumberColumns:
-        slots, multipliers, divisors, series = tuple(zip(*self._values, strict=True)) or ((), (), (), ())
-        self._columns = _NumberColumns(picker(slots), multipliers, divisors, series)
+    def _lay_out(self) -> _Numbers:
+        self._columns = (picker([slot for slot, *_ in self._values]), ScaledColumns([row[1:] for row in self._values]))
         return self._columns
 
     def _read_each(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:

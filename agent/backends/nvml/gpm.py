@@ -8,14 +8,13 @@ the next interval is long enough.
 
 from __future__ import annotations
 
-from operator import mul, truediv
-
 from agent.backends.nvml.arrays import GpmArray, SlotFault
 from agent.backends.nvml.calls import factors
 from agent.backends.nvml.driver import Driver, GpuHandle
 from agent.backends.nvml.return_codes import NOT_SUPPORTED, DriverError, escalate, reason_of
+from agent.backends.nvml.scaled_columns import ScaledColumns
 from agent.catalogue.bindings import Gpm
-from agent.model import Gap, Instant, Reading, Series, readings_of
+from agent.model import Gap, Instant, Reading, Series
 
 INTERVAL_SECONDS = 0.11
 """Seconds between two samples: the documented 100 ms and a tenth more."""
@@ -28,6 +27,7 @@ class GpmSampler:
         self._driver = driver
         self._wants: list[tuple[int, float, float, Series]] = []
         self._array: GpmArray | None = None
+        self._columns = ScaledColumns(())
         self._older: int | None = None
         self._spare: int | None = None
         self._at: float | None = None
@@ -80,11 +80,12 @@ class GpmSampler:
         # After the exchange the newest sample is `_older`, the next interval's beginning.
         if self._array is None:
             self._array = GpmArray([metric for metric, _, _, _ in self._wants])
+            self._columns = ScaledColumns([row[1:] for row in self._wants])
         self._driver.call("nvmlGpmMetricsGet", self._array.between(self._spare or 0, self._older or 0))
         values = self._array.decode()
-        _, multipliers, divisors, all_series = zip(*self._wants, strict=True)
-        if SlotFault not in map(type, values):
-            return list(readings_of(all_series, map(truediv, map(mul, values, multipliers), divisors))), []
+        good = self._columns.readings(values)
+        if good is not None:
+            return list(good), []
         readings: list[Reading] = []
         gaps: list[Gap] = []
         for value, (metric, multiplier, divisor, series) in zip(values, self._wants, strict=True):

@@ -7,15 +7,14 @@ agent/broker/job_variables.py as well: what a privileged process returns is list
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import import_module
-from pkgutil import iter_modules
 
 from agent.backends.jobs.scheduler import Scheduler
+from agent.lib.discovery import modules_in
 
 
 def discover(folders: Iterable[str], package: str) -> tuple[Scheduler, ...]:
     """The scheduler of every module in the folders of a package, in the order of belief."""
-    found: list[Scheduler] = [import_module(f"{package}.{each.name}").SCHEDULER for each in iter_modules(folders)]
+    found: list[Scheduler] = [module.SCHEDULER for module in modules_in(package, folders)]
     return tuple(sorted(found, key=lambda scheduler: (scheduler.rank, scheduler.name)))
 
 
