@@ -58,6 +58,7 @@ class _Order:
     def fail(self) -> None:
         for waiter in self.waiters:
             waiter.answer.answer(FAILED)
+        self.waiters = []
 
 
 class _Line:
@@ -130,7 +131,10 @@ class RenderQueue:
             except Exception as error:
                 self._complaints.defect(self._clock(), error, "rendering the page %s failed", order.rendering.kind)
                 order.fail()
-            line.begun = None
+            if order.wanted:  # the thread fell while it was at it, and is back: nobody else would make the page
+                line.steps = self._make(order)
+            else:
+                line.begun = None
 
     def _make(self, order: _Order) -> Iterator[None]:
         rendering, now = order.rendering, self._clock()

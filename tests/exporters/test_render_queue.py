@@ -190,3 +190,25 @@ def test_a_page_that_cannot_be_made_costs_itself_and_is_logged_once(
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert record.exc_info is not None
+
+
+@pytest.mark.parametrize("urgent", [False, True])
+def test_a_page_in_the_midst_of_which_the_thread_fell_is_made_when_it_is_back(kitchen: Kitchen, urgent: bool) -> None:
+    class FellError(BaseException):
+        """Nothing that is caught on the way."""
+
+    falls = [True]
+
+    def pieces(now: float) -> Iterator[bytes]:
+        yield b"well begun"
+        if falls.pop():
+            falls.append(False)
+            raise FellError
+
+    rendering = Rendering("page", None, (), pieces, urgent=urgent)
+    answer = kitchen.queue.get(rendering, False, lambda body: Response(HTTPStatus.OK, body))
+    assert isinstance(answer, Deferred)
+    with pytest.raises(FellError):
+        kitchen.finish()
+    kitchen.finish()
+    assert body(answer) == b"well begun"
