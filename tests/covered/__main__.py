@@ -14,10 +14,10 @@ import coverage
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("agent", "alerts", "dashboards", "exporters")
-FLOOR = 0.92
+FLOOR = 0.90
 """Of all lines; a little less than what it is: 94.5 to 97 %, since a process that is killed while it writes what it ran
 loses that."""
-FLOOR_OF_A_FOLDER = 0.80
+FLOOR_OF_A_FOLDER = 0.75
 UNSEEN = frozenset({"dashboards/boards"})
 """Folders whose files are loaded by their path, under names that the measurement does not know."""
 
