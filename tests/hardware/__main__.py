@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from agent import __version__
+from agent.driver_trace.pseudonyms import Pseudonyms
 from agent.model import Instant
-from agent.recording.pseudonyms import Pseudonyms
 from tests.hardware import apart, steps
 from tests.hardware.findings import STAND_IN, Report, Verdict
 from tests.hardware.load import KINDS

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.backends.nvml.driver import Driver
+from agent.driver_trace.pseudonyms import Pseudonyms
 from agent.model import Instant
-from agent.recording.pseudonyms import Pseudonyms
 from tests.hardware.findings import Report
 from tests.hardware.node import Node
 from tests.hardware.spy import TimedDriver

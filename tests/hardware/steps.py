@@ -15,8 +15,8 @@ from typing import Any
 from agent.backends.nvml.driver import Driver
 from agent.backends.nvml.return_codes import TIMEOUT, DriverError
 from agent.backends.protocol import BackendSample
+from agent.driver_trace.recording_driver import LeakError, RecordingDriver
 from agent.model import Lane
-from agent.recording.recording_driver import LeakError, RecordingDriver
 from tests.hardware import apart, cost, moving
 from tests.hardware.compare import Comparison
 from tests.hardware.findings import Report, Section, Table, quantile

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from agent.backends.protocol import BackendSample
+from agent.driver_trace.replay_driver import ReplayDriver
+from agent.driver_trace.trace import Trace
 from agent.model import Instant, Kind, Lane, Reason
-from agent.recording.replay_driver import ReplayDriver
-from agent.recording.trace import Trace
 from tests.hardware.node import FAST_CALLS, LANES, Node, families, violations
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.jsonl"))

@@ -14,8 +14,8 @@ from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.return_codes import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TIMEOUT, DriverError
-from agent.recording.answer_slots import fill_slot, gpm_samples
-from agent.recording.trace import Trace
+from agent.driver_trace.answer_slots import fill_slot, gpm_samples
+from agent.driver_trace.trace import Trace
 
 FIELDS, GPM, TAKE = "nvmlDeviceGetFieldValues", "nvmlGpmMetricsGet", "nvmlGpmSampleGet"
 

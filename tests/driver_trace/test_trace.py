@@ -10,11 +10,11 @@ import pytest
 from agent.backends.nvml.arrays import FieldArray
 from agent.backends.nvml.return_codes import DriverError
 from agent.backends.protocol import BackendSample
+from agent.driver_trace.pseudonyms import Pseudonyms
+from agent.driver_trace.recording_driver import LeakError, RecordingDriver
+from agent.driver_trace.replay_driver import ReplayDriver
+from agent.driver_trace.trace import Trace, TraceError
 from agent.model import Instant
-from agent.recording.pseudonyms import Pseudonyms
-from agent.recording.recording_driver import LeakError, RecordingDriver
-from agent.recording.replay_driver import ReplayDriver
-from agent.recording.trace import Trace, TraceError
 from tests.hardware.node import LANES, Node, families
 from tests.nvml.fake_driver import LOST, U32, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, b200, h100
 

@@ -11,9 +11,9 @@ from typing import Any
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import Driver
 from agent.backends.nvml.return_codes import DriverError
-from agent.recording.answer_slots import field_slots, gpm_results, gpm_samples
-from agent.recording.pseudonyms import Pseudonyms
-from agent.recording.trace import FORMAT
+from agent.driver_trace.answer_slots import field_slots, gpm_results, gpm_samples
+from agent.driver_trace.pseudonyms import Pseudonyms
+from agent.driver_trace.trace import FORMAT
 
 HANDLES = frozenset(
     {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetMigDeviceHandleByIndex"}
