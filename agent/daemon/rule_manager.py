@@ -24,13 +24,10 @@ from alerts.exposition import Exposition
 from alerts.notify.delivery import HttpReceiver
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.receiver import Receiver
+from alerts.round_times import patient_time, prompt_time
 
 log = logging.getLogger("coldplate.rules")
 
-PROMPT = 0.9
-"""Share of the interval after which a new snapshot begins a round."""
-PATIENT = 1.25
-"""Share of the interval after which a round begins without one, where snapshots come at least as often."""
 ENGINE = "engine"
 """The group under which failures are counted that are no rule's."""
 CLOSING_SECONDS = 2.0
@@ -134,11 +131,10 @@ class RuleManager:
     def _await_round(self, began: float) -> bool:
         """Wait until the next round is due; False when there is none any more."""
         interval = self._engine.interval
-        if self._stopping.wait(max(began + PROMPT * interval - self._clock().mono, 0.0)):
+        if self._stopping.wait(max(prompt_time(began, interval) - self._clock().mono, 0.0)):
             return False
         self._fresh.clear()
-        share = PATIENT if self._hub.period <= interval else 1.0
-        self._fresh.wait(max(began + share * interval - self._clock().mono, 0.0))
+        self._fresh.wait(max(patient_time(began, interval, self._hub.period) - self._clock().mono, 0.0))
         return not self._stopping.is_set()
 
     def _round(self, now: Instant) -> None:
