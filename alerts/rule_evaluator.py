@@ -154,6 +154,8 @@ class RecordingRuleEvaluator(RuleEvaluator):
         """What the rule writes. Raises EvaluationError and RuleError, and has changed nothing then."""
         del at, transitions  # a recording rule has no alerts
         found = _vector(self.rule.query, store, stamp, budget)
+        if not found and not self._kept:
+            return []
         budget.hold((LABEL_SET + ELEMENT) * len(found))
         written = [(set_labels(sample.labels, self._changes), sample.value) for sample in budget.each(found)]
         if len({labels for labels, _ in written}) < len(written):
@@ -198,6 +200,8 @@ class AlertingRuleEvaluator(RuleEvaluator):
     ) -> Written:
         """What the rule writes of its alerts. Raises EvaluationError and RuleError: the alerts are as before then."""
         holding = self._holding(store, stamp, budget)
+        if not holding and not self.records:  # as most rules are, most of the time
+            return []
         if self.patience:
             self.patience = {labels: until for labels, until in self.patience.items() if at < until}
         found: list[Transition] = []
@@ -250,10 +254,13 @@ class AlertingRuleEvaluator(RuleEvaluator):
 
     def _holding(self, store: SampleStore, stamp: float, budget: Budget) -> dict[Labels, Holds]:
         """The elements of the query's result, by the identity of their alerts."""
+        found = _vector(self.rule.query, store, stamp, budget)
+        if not found:
+            return {}
         asked = _Asker(store, stamp + self._query_offset, budget)  # the offset is not for templates
         try:
             holding: dict[Labels, Holds] = {}
-            for sample in _vector(self.rule.query, store, stamp, budget):
+            for sample in found:
                 budget.spend(_STEP)
                 holds = self._holds(sample, asked)
                 if holds.labels in holding:
