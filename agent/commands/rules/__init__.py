@@ -1,4 +1,5 @@
-"""`coldplate rules check` and `coldplate rules test`: promtool's commands of those names, without Prometheus.
+"""`coldplate rules check` and `coldplate rules test`: promtool's commands of those names, without Prometheus. And
+`coldplate rules backtest`: what rules would have said in the time of a recording.
 
 Results and exit statuses are those of promtool: 0 on success, 1 if a file or a test fails. Successes
 go to standard output, failures to standard error. `coldplate render rules` is the inverse: it writes the rules that the
@@ -13,19 +14,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.commands.rules import backtest
 from agent.lib.commandline import Parser
 
 if TYPE_CHECKING:
     from alerts.rulefile import RuleFile
     from alerts.unittests.unit_test_file import Document
 
-HELP = "check and test Prometheus rule files"
+HELP = "check and test Prometheus rule files, also on recordings"
 DESCRIPTION = "Check and test Prometheus rule files, as the daemon evaluates them."
 EXIT_FAILED = 1
 
 
 def add_arguments(parser: Parser) -> None:
-    """The two actions and their files."""
+    """The actions and their files."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser(
         "check",
@@ -41,10 +43,23 @@ def add_arguments(parser: Parser) -> None:
         "Exit status: 0 all tests pass, 1 at least one fails.",
     )
     test.add_argument("files", nargs="+", type=Path, metavar="FILE", help="unit-test file")
+    backtest.add_arguments(
+        actions.add_parser(
+            "backtest",
+            help="play rules over recordings",
+            description="Tell which alerts there would have been in the time of recordings: when they were pending, "
+            "fired and ended. Rules are evaluated as the daemon does it, and faster than it happened. "
+            "Example: coldplate rules backtest run.coldplate --rules new.yml --against builtin. "
+            "Exit status: 0 played, 1 a recording or a rule file cannot be read, 2 invalid command line or "
+            "configuration.",
+        )
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check or test each file; the exit status."""
+    """Check or test each file, or play recordings; the exit status. Raises ConfigError."""
+    if arguments.action == "backtest":
+        return backtest.run(arguments)
     one = _check if arguments.action == "check" else _test
     verdicts = [one(path) for path in arguments.files]
     return 0 if all(verdicts) else EXIT_FAILED

@@ -1,0 +1,150 @@
+"""`coldplate rules backtest`: which alerts there would have been in the time of recordings."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.lib.commandline import Parser
+from agent.wiring.command_line import add_config_file, folder_of, read_file
+
+if TYPE_CHECKING:
+    from agent.config.schema import Config
+    from agent.recording.recording_reader import Recording
+    from alerts.backtest.rule_play import NodePlay
+    from alerts.engine import Ruleset
+
+EXIT_UNREADABLE = 1
+
+
+class UnreadableRulesError(Exception):
+    """Rules cannot be read; the lines say why."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+
+
+def add_arguments(parser: Parser) -> None:
+    """The recordings, the rules, and what to compare them with."""
+    parser.add_argument("recordings", nargs="+", type=Path, metavar="RECORDING", help="file of coldplate record, or of "
+                        "the flight recorder; each node is played by itself")  # fmt: skip
+    for name, words in (
+        ("rules", "rule files to play instead of the configured ones, or 'builtin': the pack that is shipped"),
+        ("against", "an earlier version of the rules: tell what fires with one of them only, earlier or later"),
+    ):
+        parser.add_argument(f"--{name}", nargs="+", action="extend", metavar="FILE", help=words)
+    parser.add_argument("--pending", action="store_true", help="list alerts as well that never came to fire")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    add_config_file(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Play the recordings and print what the rules say. Raises ConfigError."""
+    from agent.commands.rules import backtest_output
+    from agent.lib import logs
+    from agent.recording.file_records import RecordingError
+    from alerts.backtest.span_differences import differences, labels_set_by
+
+    logs.set_up("error", "logfmt", sys.stderr)
+    config = read_file(arguments)
+    try:
+        versions = _versions(arguments, config)
+    except UnreadableRulesError as error:
+        _warn(str(error))
+        return EXIT_UNREADABLE
+    with ExitStack() as stack:
+        recordings, status = _opened(arguments.recordings, stack)
+        if not recordings:
+            return status
+        nodes: dict[str, NodePlay] = {}
+        try:
+            _play(recordings, versions, config, nodes)
+        except RecordingError as error:  # what was played until then is told
+            _warn(str(error))
+            status = EXIT_UNREADABLE
+        problems = [problem for recording in recordings for problem in recording.problems]
+    for problem in problems:
+        _warn(problem)
+    played = [nodes[name] for name in sorted(nodes)]
+    new, *old = [[span for node in played for span in node.plays[number].spans()] for number in range(len(versions))]
+    found = differences(old[0], new, labels_set_by(*versions)) if old else None
+    write = backtest_output.write_json if arguments.json else backtest_output.write_text
+    write(backtest_output.Backtest(played, new, found, versions[0], problems, arguments.pending))
+    return status
+
+
+def _versions(arguments: argparse.Namespace, config: Config) -> list[Ruleset]:
+    """The rules that are asked for, and those to compare them with. Raises ConfigError and UnreadableRulesError."""
+    from agent.wiring.alerting import load_rules
+
+    rules = _loaded(arguments.rules, config) if arguments.rules else load_rules(config, folder_of(arguments))
+    return [rules, _loaded(arguments.against, config)] if arguments.against else [rules]
+
+
+def _loaded(entries: list[str], config: Config) -> Ruleset:
+    """Rule files as they are: the configuration changes those only that it names."""
+    from agent.wiring.node_identity import external_labels, external_url
+    from alerts import packs
+    from alerts.engine import Ruleset
+    from alerts.group_evaluator import TemplateContext
+    from alerts.rulefile import RuleFileError
+
+    interval = config.rules.interval
+    try:
+        files = packs.load_all(entries, None, interval)
+    except RuleFileError as error:
+        raise UnreadableRulesError(*map(str, error.problems)) from error
+    except ValueError as error:
+        raise UnreadableRulesError(str(error)) from error
+    context = TemplateContext(external_labels(config), external_url(config))
+    return Ruleset(files, interval, context, int(config.rules.memory))
+
+
+def _opened(paths: list[Path], stack: ExitStack) -> tuple[list[Recording], int]:
+    """Those that can be read; the exit status tells whether one cannot."""
+    from agent.recording.file_records import RecordingError
+    from agent.recording.recording_reader import Recording
+
+    recordings, status = [], 0
+    for path in paths:
+        try:
+            recordings.append(stack.enter_context(Recording(path)))
+        except RecordingError as error:
+            _warn(str(error))
+            status = EXIT_UNREADABLE
+    return recordings, status
+
+
+def _play(recordings: list[Recording], versions: list[Ruleset], config: Config, nodes: dict[str, NodePlay]) -> None:
+    """Play all nodes, which are put into the mapping under their names. Raises RecordingError."""
+    from agent.lib.clock import clock
+    from agent.lib.progress import Progress
+    from agent.recording.node_merge import by_time
+    from agent.recording.recording_reader import utc
+
+    total = sum(span.count for recording in recordings for span in recording.survey())
+    with Progress("playing", total, lambda: clock().mono) as progress:
+        for header, snapshot in by_time(recordings):
+            node = nodes.get(header.node)
+            if node is None:
+                node = nodes[header.node] = _node_play(header.node, versions, config, header.interval)
+            node.take(snapshot)
+            wall = snapshot.at.wall
+            progress.step(lambda wall=wall: utc(wall))  # type: ignore[misc]  # wall is bound
+
+
+def _node_play(name: str, versions: list[Ruleset], config: Config, period: float) -> NodePlay:
+    from msgspec.structs import replace
+
+    from agent.wiring.node_identity import target_labels
+    from alerts.backtest.rule_play import NodePlay, RulePlay
+
+    target = target_labels(replace(config, node=replace(config.node, name=name)))
+    return NodePlay(name, [RulePlay(name, rules, target) for rules in versions], versions[0].interval, period)
+
+
+def _warn(text: str) -> None:
+    print(f"coldplate rules backtest: {text}", file=sys.stderr)

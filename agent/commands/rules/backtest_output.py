@@ -1,0 +1,186 @@
+"""What `coldplate rules backtest` prints: a timeline of alerts as a table, or all of it as one JSON document."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from agent.lib.wording import one_line
+from agent.model import Labels
+from alerts.backtest.alert_spans import AlertSpan
+from alerts.backtest.rule_play import NodePlay
+from alerts.backtest.span_differences import SpanDifference
+from alerts.durations import show
+from alerts.engine import Ruleset
+
+_UNSHOWN = ("alertname", "instance", "job")
+"""Labels that the table leaves out: they are told otherwise, or the same for all."""
+_LABEL = 200
+"""Characters of a label's value, and of an error, that are shown."""
+_ROW = "{:<{width}}  {:<{width}}  {:<{width}}  {:>9}  {}"
+
+
+class Backtest(NamedTuple):
+    """All that is to be told. `differences` and how many alerts are the same; None without another version."""
+
+    nodes: Sequence[NodePlay]
+    spans: Sequence[AlertSpan]
+    differences: tuple[Sequence[SpanDifference], int] | None
+    rules: Ruleset
+    problems: Sequence[str]
+    with_pending: bool
+
+
+def write_text(done: Backtest) -> None:
+    """Print the nodes, the timeline, rules that failed, and the differences."""
+    clock = _Times(done.nodes)
+    count = sum(file.rule_count for file in done.rules.files)
+    for node in done.nodes:
+        rules = f"{count} rule{'s' * (count != 1)}"
+        print(f"{one_line(node.node)}: {node.snapshots} snapshots, {clock.range(node)}, {rules}")
+        for before, after in node.pauses:
+            print(f"  nothing recorded from {clock.time(before)} to {clock.time(after)}: alerts begin anew behind it")
+    shown = [span for span in done.spans if span.fired or done.with_pending]
+    several = len(done.nodes) > 1
+    _write_spans(sorted(shown, key=lambda span: span.active_at), clock, several)
+    hidden = len(done.spans) - len(shown)
+    if hidden:
+        print(f"\n{hidden} pending that never fired; list with --pending")
+    for failure in (failure for node in done.nodes for failure in node.plays[0].failures()):
+        error = one_line(failure.error, _LABEL)
+        times = f"{failure.count} times, first at {clock.time(failure.first_at)}"
+        print(f"\nrule {failure.rule} of {failure.group} failed ({times}): {error}")
+    if done.differences is not None:
+        _write_differences(*done.differences, clock, several)
+
+
+def _write_spans(spans: Sequence[AlertSpan], clock: _Times, several: bool) -> None:
+    if not spans:
+        print("\nno alert fires")
+        return
+    print()
+    print(_ROW.format("PENDING", "FIRING", "UNTIL", "FOR", "ALERT", width=clock.width))
+    for span in spans:
+        fired = "-" if span.fired_at is None else clock.time(span.fired_at)
+        ended = "the end" if span.ended_at is None else clock.time(span.ended_at)
+        text = f"{_named(span, several)} = {span.value:.6g}"
+        row = (clock.time(span.active_at), fired, ended, _length(span, clock))
+        print(_ROW.format(*row, text, width=clock.width))
+
+
+def _length(span: AlertSpan, clock: _Times) -> str:
+    """For how long it fired, or was pending if it never did."""
+    begin = span.active_at if span.fired_at is None else span.fired_at
+    return _seconds((clock.ends[span.node] if span.ended_at is None else span.ended_at) - begin)
+
+
+def _write_differences(found: Sequence[SpanDifference], same: int, clock: _Times, several: bool) -> None:
+    print(f"\nagainst the other version: {same} alerts fire in the same way, {len(found)} do not")
+    for each in found:
+        span = each.new or each.old
+        assert span is not None
+        print(f"  {clock.time(each.at)}  {_named(span, several)}: {'; '.join(_changes(each, clock))}")
+
+
+def _changes(each: SpanDifference, clock: _Times) -> Iterable[str]:
+    """How one alert differs, in words."""
+    if each.old is None or each.new is None:
+        span = each.new or each.old
+        assert span is not None
+        which = "only with these rules" if each.new is not None else "only with the other version"
+        yield f"{which}, for {_length(span, clock)}"
+        return
+    if each.start_shift:
+        yield f"fires {_shift(each.start_shift)}"
+    if each.end_changes:
+        yield "does not end" if each.new.ended_at is None else f"ends at {clock.time(each.new.ended_at)}, did not end"
+    elif each.end_shift:
+        yield f"ends {_shift(each.end_shift)}"
+    if each.labels_change:
+        was = [pair for pair in each.old.labels if pair not in each.new.labels]
+        yield f"had {_braced(was)}" if was else "has more labels"
+
+
+def _shift(seconds: float) -> str:
+    return f"{_seconds(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
+
+
+def _seconds(seconds: float) -> str:
+    return show(round(max(seconds, 0.0), 0 if seconds >= 10 else 1))
+
+
+def _named(span: AlertSpan, several: bool) -> str:
+    """The alert with the labels that tell it from others."""
+    pairs = [pair for pair in span.labels if pair[0] not in _UNSHOWN]
+    node = f"{one_line(span.node)} " if several else ""
+    return f"{node}{span.alert}{_braced(pairs)}"
+
+
+def _braced(pairs: Iterable[tuple[str, str]]) -> str:
+    return "{" + ",".join(f'{name}="{one_line(value, _LABEL)}"' for name, value in pairs) + "}"
+
+
+class _Times:
+    """Wall seconds as a table has them: with the date where there are several days."""
+
+    def __init__(self, nodes: Sequence[NodePlay]) -> None:
+        self.ends = {node.node: node.last for node in nodes}
+        days = {int(wall // 86400) for node in nodes for wall in (node.first, node.last) if wall is not None}
+        self._format = "%H:%M:%S" if len(days) <= 1 else "%m-%d %H:%M:%S"
+        self.width = len(self.time(0.0))
+
+    def time(self, wall: float) -> str:
+        return time.strftime(self._format, time.gmtime(wall))
+
+    def range(self, node: NodePlay) -> str:
+        """When a node was recorded, with the whole date."""
+        begin, end = (time.gmtime(wall) for wall in (node.first or 0.0, node.last))
+        last = "%H:%M:%S" if begin[:3] == end[:3] else "%Y-%m-%d %H:%M:%S"
+        return f"{time.strftime('%Y-%m-%d %H:%M:%S', begin)} to {time.strftime(last, end)} UTC"
+
+
+def write_json(done: Backtest) -> None:
+    """Print everything; times are wall seconds, null where not reached."""
+    document: dict[str, Any] = {
+        "nodes": [
+            {"node": node.node, "snapshots": node.snapshots, "first": node.first, "last": node.last,
+             "pauses": node.pauses}
+            for node in done.nodes
+        ],
+        "alerts": [_alert(span) for span in done.spans],
+        "failures": [
+            {"node": each.node, "group": each.group, "rule": each.rule, "count": each.count,
+             "first_at": each.first_at, "error": each.error}
+            for node in done.nodes for each in node.plays[0].failures()
+        ],
+        "problems": list(done.problems),
+    }  # fmt: skip
+    if done.differences is not None:
+        found, same = done.differences
+        document["against"] = {"same": same, "differences": [_difference(each) for each in found]}
+    json.dump(document, sys.stdout, indent=1)
+    print()
+
+
+def _alert(span: AlertSpan) -> dict[str, Any]:
+    return {
+        "node": span.node, "alert": span.alert, "labels": _mapping(span.labels), "active_at": span.active_at,
+        "fired_at": span.fired_at, "ended_at": span.ended_at, "value": span.value if abs(span.value) < 1e308 else
+        str(span.value), "annotations": _mapping(span.annotations),
+    }  # fmt: skip
+
+
+def _difference(each: SpanDifference) -> dict[str, Any]:
+    return {
+        "with_these_rules": None if each.new is None else _alert(each.new),
+        "with_the_other_version": None if each.old is None else _alert(each.old),
+        "fires_later_seconds": each.start_shift,
+        "ends_later_seconds": each.end_shift,
+    }
+
+
+def _mapping(labels: Labels) -> dict[str, str]:
+    return dict(labels)

@@ -1,0 +1,47 @@
+"""Tells on a terminal how far something has come that takes longer than a second."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+PATIENCE_SECONDS = 1.0
+"""Seconds for which nothing is said: most things are done by then."""
+EVERY_SECONDS = 0.2
+"""Seconds between two lines."""
+
+
+class Progress:
+    """One line that is written over itself and gone at the end; nothing where `stream` is no terminal.
+
+    `now` gives seconds, `total` is the number of steps. Use it in a `with` statement.
+    """
+
+    def __init__(self, what: str, total: int, now: Callable[[], float], stream: TextIO | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._is_shown = self._stream is not None and self._stream.isatty()
+        self._what, self._total, self._now = what, total, now
+        self._done = 0
+        self._next = now() + PATIENCE_SECONDS
+        self._width = 0
+
+    def __enter__(self) -> Progress:  # noqa: PYI034 Self came with Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._width:
+            self._write("")
+
+    def step(self, where: Callable[[], str] = str) -> None:
+        """One step is done; `where` gives more words, if it is time to say anything."""
+        self._done += 1
+        if self._is_shown and self._done & 63 == 0 and self._now() >= self._next:
+            self._next = self._now() + EVERY_SECONDS
+            share = f"{100 * self._done // self._total} %" if self._total else str(self._done)
+            self._write(f"{self._what}: {share} {where()}".rstrip()[:78])
+
+    def _write(self, text: str) -> None:
+        self._stream.write(f"\r{text:<{self._width}}" + ("" if text else "\r"))
+        self._stream.flush()
+        self._width = max(self._width, len(text))
