@@ -156,7 +156,7 @@ class Encoder:
 
 def _add_chunks(layout: _PageLayout, fmt: Format) -> Iterator[bytes]:
     rows = [kin.metric for kin in layout.kin]
-    heads = _openmetrics_heads(rows) if fmt is Format.OPENMETRICS else map(_text_head, rows)
+    heads = openmetrics_heads(rows) if fmt is Format.OPENMETRICS else map(_text_head, rows)
     chunks = []
     for kin, head in zip(layout.kin, heads, strict=True):
         chunks.append(kin.chunk(fmt, head))
@@ -175,7 +175,7 @@ def _spelled(value: float) -> object:
 
 def _prefix(series: Series) -> bytes:
     """The line of a series up to its value, as a piece of the template: `%a` is Python's ASCII repr."""
-    labels = ",".join(f'{name}="{_escape_label(value)}"' for name, value in labels_of(series))
+    labels = ",".join(f'{name}="{escape_label(value)}"' for name, value in labels_of(series))
     line = f"{series.metric.name}{{{labels}}} " if labels else f"{series.metric.name} "
     return _escape_percent(_encode(line)) + b"%a\n"
 
@@ -189,7 +189,8 @@ def _escape_percent(text: bytes) -> bytes:
     return text.replace(b"%", b"%%")
 
 
-def _escape_label(value: str) -> str:
+def escape_label(value: str) -> str:
+    """A label's value, or a HELP text, between the quotes of a page."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
@@ -198,7 +199,8 @@ def _text_head(row: Metric) -> str:
     return f"# HELP {row.name} {meaning}\n# TYPE {row.name} {text_type(row)}\n"
 
 
-def _openmetrics_heads(rows: Sequence[Metric]) -> list[str]:
+def openmetrics_heads(rows: Sequence[Metric]) -> list[str]:
+    """The lines above each family's samples; whether a name can be shortened depends on the others."""
     kinds = openmetrics_kinds(rows)
     return [_openmetrics_head(row, name, kind) for row, (name, kind) in zip(rows, kinds, strict=True)]
 
@@ -209,5 +211,5 @@ def _openmetrics_head(row: Metric, name: str, kind: str) -> str:
     if unit:
         lines.append(f"# UNIT {name} {unit}\n")
     if row.help:
-        lines.append(f"# HELP {name} {_escape_label(row.help)}\n")
+        lines.append(f"# HELP {name} {escape_label(row.help)}\n")
     return "".join(lines)

@@ -1,0 +1,182 @@
+"""`coldplate export`: recordings in formats that other programs read."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from agent.lib.commandline import Parser
+from agent.wiring.command_line import add_config_file, read_file
+
+if TYPE_CHECKING:
+    from agent.commands.export.selected_snapshots import ExportSelection, SelectedSnapshots
+    from agent.config.schema import Config
+    from agent.model import Labels
+    from agent.recording.recording_reader import Recording
+
+HELP = "write recordings as OpenMetrics, CSV, JSON or Parquet"
+DESCRIPTION = (
+    "Write recordings in a format that other programs read: openmetrics has timestamps, for promtool tsdb "
+    "create-blocks-from openmetrics; csv has a row for each value, csv-wide one for each snapshot and a column for "
+    "each series; json has a line for each value; parquet has the rows of csv and needs pyarrow. "
+    "Example: coldplate export run.coldplate -o run.csv --metrics 'coldplate_gpu_power_*' --step 15s. "
+    "Exit status: 0 written, 1 a recording cannot be read or the output cannot be written, 2 invalid command line or "
+    "configuration."
+)
+FORMATS = ("openmetrics", "csv", "csv-wide", "json", "parquet")
+SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
+EXIT_FAILED = 1
+
+
+def add_arguments(parser: Parser) -> None:
+    """The recordings, what of them, and where to and how."""
+    parser.add_argument("recordings", nargs="+", type=Path, metavar="RECORDING", help="file of coldplate record, or of "
+                        "the flight recorder")  # fmt: skip
+    parser.add_argument(
+        "-o", "--out", type=Path, metavar="OUT", help="file to write, a new one (default standard output)"
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="how to write it (default by the suffix of OUT: .csv, .json, .jsonl, .parquet; else openmetrics)",
+    )
+    parser.add_argument(
+        "--metrics", nargs="+", default=[], metavar="NAME", help="only these metrics; patterns with * are taken"
+    )
+    parser.add_argument(
+        "--step", default="0s", metavar="D", help="one snapshot in so much time, such as 15s (default all)"
+    )
+    for name, words in (("start", "from"), ("end", "until")):
+        parser.add_argument(
+            f"--{name}", metavar="TIME", help=f"only {words} this time on, such as 2026-11-21T08:00:00Z or 1795248000"
+        )
+    add_config_file(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the file. Raises ConfigError."""
+    from agent.commands.export.parquet_file import MissingLibraryError
+    from agent.recording.file_records import RecordingError
+
+    config = read_file(arguments)
+    style = arguments.format or SUFFIXES.get("" if arguments.out is None else arguments.out.suffix, "openmetrics")
+    selection = _selection(arguments)
+    with ExitStack() as stack:
+        recordings = _opened(arguments.recordings, stack)
+        if not recordings:
+            return EXIT_FAILED
+        status = 0 if len(recordings) == len(arguments.recordings) else EXIT_FAILED
+        try:
+            _write(recordings, selection, style, arguments.out, config)
+        except (RecordingError, MissingLibraryError) as error:
+            return _fail(str(error))
+        except FileExistsError:
+            return _fail(f"{arguments.out}: exists already; remove it, or give another name")
+        except OSError as error:
+            if arguments.out is None:
+                raise
+            return _fail(f"{arguments.out}: {error.strerror or error}; what is there is not complete")
+        for problem in dict.fromkeys(problem for recording in recordings for problem in recording.problems):
+            _fail(problem)
+    return status
+
+
+def _write(
+    recordings: list[Recording], selection: ExportSelection, style: str, out: Path | None, config: Config
+) -> None:
+    """Raises RecordingError, OSError, MissingLibraryError and ConfigError."""
+    from agent.commands.export.parquet_file import library, write_parquet
+    from agent.commands.export.selected_snapshots import SelectedSnapshots
+    from agent.config.schema import ConfigError
+    from agent.lib.clock import clock
+    from agent.lib.progress import Progress
+    from agent.recording.recording_reader import utc
+
+    if style == "parquet" and out is None:
+        raise ConfigError("export: a Parquet file cannot go to standard output; name one with -o")
+    pyarrow = library() if style == "parquet" else None
+    with Progress("reading", 0, lambda: clock().mono) as progress:
+        snapshots = SelectedSnapshots(recordings, selection, lambda wall: progress.step(lambda: utc(wall)))
+        if out is None:
+            _write_text(snapshots, style, sys.stdout, config)
+            return
+        descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        with os.fdopen(descriptor, "wb") as file:
+            if pyarrow is not None:
+                write_parquet(snapshots, pyarrow, file)
+                return
+            with io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
+                _write_text(snapshots, style, text, config)
+
+
+def _write_text(snapshots: SelectedSnapshots, style: str, out: TextIO, config: Config) -> None:
+    from msgspec.structs import replace
+
+    from agent.commands.export import openmetrics_file, row_files
+    from agent.wiring.node_identity import target_labels
+
+    def targets(node: str) -> Labels:
+        return target_labels(replace(config, node=replace(config.node, name=node)))
+
+    if style == "openmetrics":
+        openmetrics_file.write(snapshots, targets, out)
+    else:
+        writers = {"csv": row_files.write_long, "csv-wide": row_files.write_wide, "json": row_files.write_json_lines}
+        writers[style](snapshots, out)
+
+
+def _selection(arguments: argparse.Namespace) -> ExportSelection:
+    """What the command line asks for. Raises ConfigError."""
+    from agent.commands.export.selected_snapshots import ExportSelection
+    from agent.config.quantities import duration
+    from agent.config.schema import ConfigError
+
+    try:
+        step = duration(arguments.step)
+    except ValueError as error:
+        raise ConfigError(f"--step: {error}") from error
+    start = _moment("start", arguments.start) if arguments.start else float("-inf")
+    end = _moment("end", arguments.end) if arguments.end else float("inf")
+    return ExportSelection(tuple(arguments.metrics), start, end, step)
+
+
+def _moment(option: str, text: str) -> float:
+    """Wall seconds. Raises ConfigError."""
+    from datetime import datetime, timezone
+
+    from agent.config.schema import ConfigError
+
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 knows no Z
+    except ValueError:
+        raise ConfigError(
+            f"--{option}: {text!r} is no time; give one such as 2026-11-21T08:00:00Z, or seconds since 1970"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def _opened(paths: list[Path], stack: ExitStack) -> list[Recording]:
+    from agent.recording.file_records import RecordingError
+    from agent.recording.recording_reader import Recording
+
+    recordings = []
+    for path in paths:
+        try:
+            recordings.append(stack.enter_context(Recording(path)))
+        except RecordingError as error:
+            _fail(str(error))
+    return recordings
+
+
+def _fail(text: str) -> int:
+    print(f"coldplate export: {text}", file=sys.stderr)
+    return EXIT_FAILED

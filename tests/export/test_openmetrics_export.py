@@ -1,0 +1,119 @@
+"""Recordings as OpenMetrics: what a strict parser reads is what was recorded, and Prometheus answers as our engine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from agent.cli import main
+from agent.commands.export import openmetrics_file
+from agent.recording.recording_reader import Recording
+from alerts.engine import RuleEngine, Ruleset
+from alerts.promql import Sample
+from alerts.promql.budget import Budget, SampleLedger
+from exporters.families import labels_of
+from tests.backtest.simulated import heat, lived, recorded, temperatures
+from tests.recording.played import record
+from tests.score.play import TARGET, load_pack
+from tests.servers import fetch, free_port, need_recent, program
+
+Value = dict[frozenset[tuple[str, str]], float]
+SECONDS = 150
+
+
+def exported(recording: Path, *options: str) -> Path:
+    out = recording.with_suffix(".om")
+    assert main(["export", str(recording), "-o", str(out), *options]) == 0
+    return out
+
+
+@pytest.mark.parametrize("samples", [openmetrics_file.SAMPLES, 2000], ids=["one pass", "many passes"])
+def test_a_strict_parser_reads_what_was_recorded(tmp_path: Path, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a GPU whose series come and go."""
+    monkeypatch.setattr(openmetrics_file.write, "__defaults__", (samples,))
+    path = recorded(tmp_path, "driver-hang", 200)
+    out = exported(path, "--step", "50s")
+    found = {
+        (each.name, frozenset(each.labels.items()), float(each.timestamp)): each.value
+        for family in text_string_to_metric_families(out.read_text())
+        for each in family.samples
+    }
+    with Recording(path) as recording:
+        expected = {
+            (each.metric.name, frozenset((*labels_of(each.series), *TARGET)), snapshot.at.wall): each.value
+            for snapshot in recording.snapshots()
+            if (snapshot.at.wall - 1_700_000_000) % 50 == 0
+            for each in snapshot
+        }
+    assert found == expected
+    assert len(found) > 5_000
+
+
+@contextmanager
+def server(openmetrics: Path, folder: Path) -> Iterator[str]:
+    """A Prometheus that was given a file with timestamps."""
+    recent = need_recent("NOTHING shows here that a real Prometheus loads an export")
+    loading = [recent.promtool, "tsdb", "create-blocks-from", "openmetrics", str(openmetrics), str(folder / "tsdb")]
+    subprocess.run(loading, check=True, capture_output=True)
+    (folder / "prometheus.yml").write_text("{}\n")
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [
+        recent.prometheus, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'tsdb'}",
+        "--storage.tsdb.retention.time=100y", f"--web.listen-address=127.0.0.1:{port}",
+    ]  # fmt: skip
+    with program(command, f"{url}/-/ready", folder / "log"):
+        yield url
+
+
+def asked(url: str, expression: str, at: float) -> Value:
+    document = json.loads(fetch(f"{url}/api/v1/query?{urlencode({'query': expression, 'time': at})}"))
+    assert document["status"] == "success"
+    return {frozenset(each["metric"].items()): float(each["value"][1]) for each in document["data"]["result"]}
+
+
+def test_prometheus_answers_the_rules_queries_as_the_engine_does(tmp_path: Path) -> None:
+    """Of all rules that read what devices tell, and not what other rules or the agent wrote at that moment."""
+    snapshots, _ = lived("ecc-remap", SECONDS)
+    engine = RuleEngine(Ruleset(load_pack()), TARGET, snapshots[0].at)
+    for snapshot in snapshots:
+        engine.round(snapshot, snapshot.at)
+    at = snapshots[-1].at.wall
+    names = ("coldplate_gpu_*", "coldplate_infiniband_*", "coldplate_nvlink_*")
+    out = exported(recorded(tmp_path, "ecc-remap", SECONDS), "--metrics", *names)
+    answered = 0
+    with server(out, tmp_path) as url:
+        for rule in (rule for file in load_pack() for group in file.groups for rule in group.rules):
+            if ":" in rule.expression or not any(each[:-1] in rule.expression for each in names):
+                continue
+            found = rule.query.evaluate(engine.windows, at, Budget(lambda: 0.0, SampleLedger()))
+            assert isinstance(found, list)
+            ours = {frozenset(each.labels): each.value for each in found if isinstance(each, Sample)}
+            theirs = asked(url, rule.expression, at)
+            assert ours == pytest.approx(theirs), rule.name
+            answered += bool(ours)
+    assert answered > 7
+
+
+def test_metrics_and_times_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = record(tmp_path / "r", heat(temperatures((50, 10), (60, 10))), "n1")
+    assert (
+        main(["export", str(path), "--start", "2023-11-14T22:13:29Z", "--end", "1700000010", "--metrics", "*_cel*"])
+        == 0
+    )
+    lines = capsys.readouterr().out.splitlines()
+    labels = '{gpu="0",uuid="GPU-0",instance="n1:19400",job="coldplate"}'
+    assert lines[-3:] == [
+        f"coldplate_gpu_temperature_celsius{labels} 50.0 1700000009.000",
+        f"coldplate_gpu_temperature_celsius{labels} 60.0 1700000010.000",
+        "# EOF",
+    ]
+    assert main(["export", str(path), "--metrics", "node_*"]) == 0
+    assert capsys.readouterr().out == "# EOF\n"

@@ -1,0 +1,158 @@
+"""Recordings as CSV, JSON and Parquet, and what the command says when something is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.cli import main
+from agent.model import Frame, Framer, Layout, Snapshot
+from tests.backtest.simulated import heat, temperatures
+from tests.recording.played import record
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """Two nodes, one of which begins a second later."""
+    paths = [
+        record(tmp_path / "1", heat(temperatures((50.5, 3))), "n1"),
+        record(tmp_path / "2", heat([60.0, 61.0], start=1.0), "n2"),
+    ]
+    both = tmp_path / "both.coldplate"
+    both.write_bytes(b"".join(path.read_bytes() for path in paths))
+    return both
+
+
+def export(*arguments: object) -> int:
+    return main(["export", *map(str, arguments)])
+
+
+def test_a_row_for_each_value(recording: Path, tmp_path: Path) -> None:
+    assert export(recording, "-o", tmp_path / "out.csv") == 0
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["time"][-6:], row["node"], float(row["value"])) for row in rows] == [
+        ("0.000Z", "n1", 50.5), ("1.000Z", "n1", 50.5), ("1.000Z", "n2", 60.0), ("2.000Z", "n1", 50.5),
+        ("2.000Z", "n2", 61.0),
+    ]  # fmt: skip
+    assert rows[0]["time"] == "2023-11-14T22:13:20.000Z"
+    assert rows[0]["metric"] == "coldplate_gpu_temperature_celsius"
+    assert rows[0]["labels"] == 'gpu="0",uuid="GPU-0"'
+
+
+def test_a_row_for_each_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A value that is absent is an empty cell."""
+    first, second = heat([50.0], gpu="0"), heat([60.0], start=1.0, sequence=2, gpu="1")
+    path = record(tmp_path / "r", [*first, *second], "n1")
+    assert export(path, "--format", "csv-wide") == 0
+    rows = list(csv.reader(capsys.readouterr().out.splitlines()))
+    names = [f'coldplate_gpu_temperature_celsius{{gpu="{gpu}",uuid="GPU-{gpu}"}}' for gpu in (0, 1)]
+    assert rows == [
+        ["time", "node", *names],
+        ["2023-11-14T22:13:20.000Z", "n1", "50.0", ""],
+        ["2023-11-14T22:13:21.000Z", "n1", "", "60.0"],
+    ]
+
+
+SERIES = 'coldplate_gpu_temperature_celsius{{gpu="0",uuid="GPU-0",instance="n1:19400",job="coldplate"}}'
+
+
+@pytest.mark.parametrize(
+    ("style", "found"),
+    [
+        ("csv-wide", "{time},n1,{value}\n"),
+        ("openmetrics", f"{SERIES} {{value}} {{wall}}\n"),
+    ],
+)  # fmt: skip
+def test_a_series_that_moves_to_another_place_stays_one(
+    tmp_path: Path, style: str, found: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is in one frame, in another, and in the first again; and where two have it, the first one counts."""
+    one, other = heat([50.0, 51.0, 52.0, 53.0]), heat([70.0, 71.0, 72.0, 73.0], gpu="1")
+    both = [Framer(), Framer()]
+    snapshots = []
+    for number, (here, there) in enumerate(zip(one, other, strict=True)):
+        second = both[number % 2].frame((*there.readings, *here.readings) if number % 2 else here.readings)
+        odd = Frame(Layout(here.frames[0].layout.series), (99.0,))
+        snapshots.append(Snapshot(here.sequence, here.at, (second, odd)))
+    path = record(tmp_path / "r", snapshots, "n1")
+    assert export(path, "--format", style, "--metrics", "*celsius") == 0
+    lines = capsys.readouterr().out.splitlines(keepends=True)
+    times = [(f"2023-11-14T22:13:2{second}.000Z", f"170000000{second}.000") for second in range(4)]
+    rows = [line.replace(",71.0\n", "\n").replace(",73.0\n", "\n").replace(",\n", "\n") for line in lines]
+    assert [row for row in rows if row.startswith(("2023", 'coldplate_gpu_temperature_celsius{gpu="0"'))] == [
+        found.format(time=time, wall=wall, value=50.0 + second) for second, (time, wall) in enumerate(times)
+    ]
+
+
+def test_a_line_of_json_for_each_value(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert export(recording, "--format", "json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == 5
+    assert lines[4] == {
+        "time": 1_700_000_002.0, "node": "n2", "metric": "coldplate_gpu_temperature_celsius",
+        "labels": {"gpu": "0", "uuid": "GPU-0"}, "value": 61.0,
+    }  # fmt: skip
+
+
+def test_parquet_without_its_library_says_what_to_install(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it could not be imported
+    out = tmp_path / "out.parquet"
+    assert export(recording, "-o", out) == 1
+    assert "pip install pyarrow" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_what_is_there_is_not_overwritten(recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.csv"
+    out.write_text("mine")
+    assert export(recording, "-o", out) == 1
+    assert capsys.readouterr().err == f"coldplate export: {out}: exists already; remove it, or give another name\n"
+    assert out.read_text() == "mine"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+def test_a_full_disk_is_told(
+    recording: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "O_EXCL", 0)  # /dev/full stands in for a file on a full disk
+    assert export(recording, "-o", "/dev/full") == 1
+    told = capsys.readouterr().err
+    assert told.startswith("coldplate export: /dev/full: No space left on device") and "not complete" in told
+
+
+def test_a_torn_recording_gives_what_is_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = record(tmp_path / "whole", heat(temperatures((50, 30))), "n1")
+    torn = tmp_path / "torn"
+    torn.write_bytes(whole.read_bytes()[:-5])
+    assert export(torn, "--format", "json") == 0
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 20
+    assert "snapshots before are whole" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--step", "often"], "--step: "),
+        (["--start", "yesterday"], "--start: 'yesterday' is no time; give one such as"),
+        (["--format", "parquet"], "a Parquet file cannot go to standard output"),
+    ],
+)
+def test_mistakes_are_told(
+    recording: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert export(recording, *options) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_no_recording_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert export(tmp_path / "missing") == 1
+    assert "No such file" in capsys.readouterr().err
