@@ -26,7 +26,7 @@ def _parser() -> Parser:
     parser.add_argument("--version", action="version", version=version)
     found = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in modules_in(commands.__name__, commands.__path__):
-        name = command.__name__.rpartition(".")[2].replace("_", "-")
+        name = command.__name__.rpartition(".")[2].rstrip("_").replace("_", "-")  # import_ is `import`
         one = found.add_parser(name, help=command.HELP, description=command.DESCRIPTION or None)
         command.add_arguments(one)
         one.set_defaults(run=command.run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import datetime, timezone
 
 from agent.lib.wording import shown
 
@@ -34,6 +35,21 @@ def _parse(value: object, units: dict[str, float], what: str, example: str) -> f
 def duration(value: object) -> float:
     """Seconds. Raises ValueError with the remedy."""
     return _parse(value, _DURATIONS, "duration", "15s")
+
+
+def moment(text: str) -> float:
+    """Wall seconds of a time in ISO 8601, in UTC where it has no zone, or of seconds. Raises ValueError."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 knows no Z
+    except ValueError:
+        raise ValueError(
+            f"{shown(text)} is no time; give one such as 2026-11-21T08:00:00Z, or seconds since 1970"
+        ) from None
+    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def power(value: object) -> float:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from agent.catalogue import BY_NAME
 from agent.cli import main
 from agent.commands.export import openmetrics_file
+from agent.model import Snapshot
 from agent.recording.recording_reader import Recording
 from alerts.engine import RuleEngine, Ruleset
 from alerts.promql import Sample
@@ -99,7 +102,25 @@ def test_prometheus_answers_the_rules_queries_as_the_engine_does(tmp_path: Path)
             theirs = asked(url, rule.expression, at)
             assert ours == pytest.approx(theirs), rule.name
             answered += bool(ours)
+        back = tmp_path / "back.coldplate"
+        times = ["--start", str(at - 10), "--end", str(at), "--interval", "1s"]
+        assert main(["import", "--prometheus", url, "-o", str(back), *times]) == 0
     assert answered > 7
+    with Recording(back) as recording:
+        came_back = list(recording.snapshots())
+        assert recording.header.node == "node"
+    assert [each.at.wall for each in came_back] == [each.at.wall for each in snapshots[-11:]]
+    for original, imported in zip(snapshots[-11:], came_back, strict=True):
+        assert known(original, names) == known(imported, names)
+
+
+def known(snapshot: Snapshot, names: Sequence[str]) -> Value:
+    """The values of these metrics, but for those of drivers' own names; an empty label is none to Prometheus."""
+    return {
+        frozenset([("", each.metric.name), *(pair for pair in each.series.all_labels if pair[1])]): each.value
+        for each in snapshot
+        if each.metric.name in BY_NAME and any(fnmatchcase(each.metric.name, name) for name in names)
+    }
 
 
 def test_metrics_and_times_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

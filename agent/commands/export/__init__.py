@@ -147,21 +147,13 @@ def _selection(arguments: argparse.Namespace) -> ExportSelection:
 
 def _moment(option: str, text: str) -> float:
     """Wall seconds. Raises ConfigError."""
-    from datetime import datetime, timezone
-
+    from agent.config.quantities import moment
     from agent.config.schema import ConfigError
 
     try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 knows no Z
-    except ValueError:
-        raise ConfigError(
-            f"--{option}: {text!r} is no time; give one such as 2026-11-21T08:00:00Z, or seconds since 1970"
-        ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+        return moment(text)
+    except ValueError as error:
+        raise ConfigError(f"--{option}: {error}") from error
 
 
 def _opened(paths: list[Path], stack: ExitStack) -> list[Recording]:

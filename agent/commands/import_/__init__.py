@@ -1,0 +1,185 @@
+"""`coldplate import`: what other programs logged, as a recording."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+from collections.abc import Iterator
+from itertools import chain, islice, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent import __version__
+from agent.lib.commandline import Parser
+
+if TYPE_CHECKING:
+    from agent.commands.import_.imported_readings import ImportProblems
+    from agent.commands.import_.prometheus_history import NodeTick
+
+HELP = "make a recording of logs of nvidia-smi and dcgmi, or of a Prometheus server's past"
+DESCRIPTION = (
+    "Make a recording of what other programs logged: nvidia-smi --query-gpu=timestamp,index,uuid,... --format=csv, "
+    "dcgmi dmon, or a Prometheus server. What coldplate has no metric for is named and left out. "
+    "Example: coldplate import gpu.csv -o gpu.coldplate. "
+    "Exit status: 0 imported, 1 nothing could be read or written, 2 invalid command line."
+)
+EXIT_FAILED = 1
+
+
+def add_arguments(parser: Parser) -> None:
+    """The log or the server, and what is to be known of them."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("log", nargs="?", type=Path, metavar="LOG", help="file of nvidia-smi or dcgmi dmon")
+    source.add_argument("--prometheus", metavar="URL", help="Prometheus server to ask")
+    parser.add_argument("-o", "--out", type=Path, required=True, metavar="OUT", help="recording to write, a new file")
+    parser.add_argument("--node", metavar="NAME", help="name of the node of a log (default this one)")
+    parser.add_argument("--start", metavar="TIME", help="with dcgmi dmon, which logs no times, when it began; with a "
+                        "server, from when on: 2026-11-21T08:00:00Z, or seconds since 1970")  # fmt: skip
+    parser.add_argument("--end", metavar="TIME", help="with a server: until when")
+    parser.add_argument(
+        "--interval", metavar="D", help="seconds between two lines of a GPU in dcgmi dmon (default 1s), or between two "
+        "values from a server (default 15s)"
+    )  # fmt: skip
+    parser.add_argument(
+        "--match", metavar="SELECTOR", default='{__name__=~"coldplate_.*|DCGM_FI_.*"}',
+        help="with a server: which series (default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--utc", action="store_true", help="nvidia-smi logged in UTC (default the local time zone)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the recording. Raises ConfigError."""
+    from agent.commands.import_.imported_readings import ImportProblems, UnsuitableLogError
+    from agent.recording.file_records import RecordingError
+
+    problems = ImportProblems(arguments.prometheus or str(arguments.log))
+    try:
+        count = _write(arguments, problems)
+    except (UnsuitableLogError, RecordingError) as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{arguments.log}: {error.strerror}")
+    finally:
+        for problem in problems.all():
+            _fail(problem)
+    if not count:
+        return _fail(f"{problems.file}: nothing of it could be imported; no recording was written")
+    print(f"{arguments.out}: {count} snapshots")
+    return 0
+
+
+def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
+    """How many snapshots were written."""
+    from agent.commands.import_.imported_readings import SnapshotMaker
+    from agent.lib.clock import clock
+    from agent.lib.progress import Progress
+    from agent.recording.provenance import Provenance
+    from agent.recording.recording_file import RecordingFile
+
+    ticks = _ticks(arguments, problems)
+    first = list(islice(ticks, 3))
+    if not first:
+        return 0
+    period = _period(arguments, first)
+    makers: dict[str, SnapshotMaker] = {}
+    file: RecordingFile | None = None
+    node, count = "", 0
+    try:
+        with Progress("importing", 0, lambda: clock().mono) as progress:
+            for each in chain(first, ticks):
+                snapshot = makers.setdefault(each.node, SnapshotMaker(period)).make(each.tick)
+                progress.step()
+                if snapshot is None:
+                    problems.note(None, "times that go back are left out")
+                    continue
+                at = snapshot.at
+                header = Provenance(__version__, each.node, at.wall, at.mono, period, f"import of {problems.file}")
+                if file is None:
+                    file = RecordingFile(arguments.out, header)
+                elif each.node != node:
+                    file.continue_as(header)
+                node, count = each.node, count + 1
+                file.add(snapshot)
+    finally:
+        if file is not None:
+            file.close()
+    return count
+
+
+def _period(arguments: argparse.Namespace, first: list[NodeTick]) -> float:
+    """Seconds between two snapshots: as it is said, or as the first ones are."""
+    if arguments.interval or arguments.prometheus or len(first) < 2:
+        return _interval(arguments, 15.0 if arguments.prometheus else 1.0)
+    steps = [after.tick.wall - before.tick.wall for before, after in pairwise(first)]
+    return max(round(min(steps), 1), 0.1)
+
+
+def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[NodeTick]:
+    """What is imported. Raises ConfigError, UnsuitableLogError and OSError."""
+    from datetime import timezone
+
+    from agent.commands.import_ import dcgm_log, nvidia_smi_log
+    from agent.commands.import_.prometheus_history import NodeTick
+    from agent.config.schema import ConfigError
+
+    if arguments.prometheus:
+        yield from _asked(arguments, problems)
+        return
+    node = arguments.node or socket.gethostname()
+    with arguments.log.open(encoding="utf-8", errors="replace", newline="") as lines:
+        begin = next(lines, "")
+        whole = chain([begin], lines)
+        if begin.lstrip().startswith("#"):
+            if not arguments.start:
+                raise ConfigError("import: dcgmi dmon logs no times; say with --start when it began")
+            ticks = dcgm_log.ticks(whole, _time(arguments, "start"), _interval(arguments, 1.0), problems)
+        else:
+            ticks = nvidia_smi_log.ticks(whole if begin else (), timezone.utc if arguments.utc else None, problems)
+        yield from (NodeTick(node, tick) for tick in ticks)
+
+
+def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[NodeTick]:
+    from agent.commands.import_.prometheus_history import Asked, node_ticks
+    from agent.config.schema import ConfigError
+    from agent.lib.clock import clock
+    from agent.lib.http_target import HttpTarget
+
+    if not (arguments.start and arguments.end):
+        raise ConfigError("import: say with --start and --end which time to ask the server for")
+    try:
+        target = HttpTarget(arguments.prometheus, timeout=60.0)
+    except ValueError as error:
+        raise ConfigError(f"--prometheus: {error}") from error
+    asked = Asked(arguments.match, _time(arguments, "start"), _time(arguments, "end"), _interval(arguments, 15.0))
+    yield from node_ticks(target, asked, lambda: clock().mono, problems)
+
+
+def _time(arguments: argparse.Namespace, option: str) -> float:
+    from agent.config.quantities import moment
+    from agent.config.schema import ConfigError
+
+    try:
+        return moment(getattr(arguments, option))
+    except ValueError as error:
+        raise ConfigError(f"--{option}: {error}") from error
+
+
+def _interval(arguments: argparse.Namespace, default: float) -> float:
+    from agent.config.quantities import duration
+    from agent.config.schema import ConfigError
+
+    if arguments.interval is None:
+        return default
+    try:
+        seconds = duration(arguments.interval)
+    except ValueError as error:
+        raise ConfigError(f"--interval: {error}") from error
+    if seconds <= 0:
+        raise ConfigError("--interval: must be more than 0s")
+    return seconds
+
+
+def _fail(text: str) -> int:
+    print(f"coldplate import: {text}", file=sys.stderr)
+    return EXIT_FAILED

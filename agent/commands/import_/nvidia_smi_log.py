@@ -1,0 +1,197 @@
+"""Logs of `nvidia-smi --query-gpu=timestamp,index,uuid,... --format=csv -l 1`, also with `nounits`.
+
+The header has the queried names with their units in brackets; a value that the device does not offer is a text in
+brackets. The names are those of `nvidia-smi --help-query-gpu`; a name with `current` and one without mean the same.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from datetime import datetime, tzinfo
+
+from agent.catalogue import BY_NAME
+from agent.commands.import_.imported_readings import (
+    ImportProblems,
+    Target,
+    Tick,
+    UnsuitableLogError,
+    factor_of,
+    up,
+)
+from agent.lib.wording import shown
+from agent.model import Gpu, Reading
+
+REMEDY = "log with: nvidia-smi --query-gpu=timestamp,index,uuid,utilization.gpu,power.draw --format=csv -l 1"
+COLUMNS = {
+    "utilization.gpu": "gpu_utilization_ratio",
+    "utilization.memory": "gpu_memory_activity_ratio",
+    "utilization.encoder": "gpu_encoder_utilization_ratio",
+    "utilization.decoder": "gpu_decoder_utilization_ratio",
+    "memory.used": "gpu_memory_used_bytes",
+    "memory.free": "gpu_memory_free_bytes",
+    "memory.reserved": "gpu_memory_reserved_bytes",
+    "memory.total": "gpu_memory_total_bytes",
+    "power.draw": "gpu_power_watts",
+    "power.draw.average": "gpu_power_watts",
+    "power.draw.instant": "gpu_power_instant_watts",
+    "power.limit": "gpu_power_limit_watts",
+    "enforced.power.limit": "gpu_power_limit_watts",
+    "power.default_limit": "gpu_power_limit_default_watts",
+    "temperature.gpu": "gpu_temperature_celsius",
+    "temperature.memory": "gpu_memory_temperature_celsius",
+    "temperature.gpu.tlimit": "gpu_temperature_margin_celsius",
+    "clocks.sm": "gpu_clock_hertz sm",
+    "clocks.gr": "gpu_clock_hertz graphics",
+    "clocks.mem": "gpu_clock_hertz memory",
+    "clocks.video": "gpu_clock_hertz video",
+    "pcie.link.gen": "gpu_pcie_link_generation",
+    "pcie.link.gen.gpucurrent": "gpu_pcie_link_generation",
+    "pcie.link.gen.max": "gpu_pcie_link_generation_max",
+    "pcie.link.width": "gpu_pcie_link_width",
+    "pcie.link.width.max": "gpu_pcie_link_width_max",
+    "ecc.errors.corrected.volatile.total": "gpu_ecc_errors_total corrected",
+    "ecc.errors.uncorrected.volatile.total": "gpu_ecc_errors_total uncorrected",
+    "ecc.errors.corrected.aggregate.total": "gpu_ecc_aggregate_errors_total corrected",
+    "ecc.errors.uncorrected.aggregate.total": "gpu_ecc_aggregate_errors_total uncorrected",
+    "clocks_event_reasons.gpu_idle": "gpu_throttle_active gpu_idle",
+    "clocks_event_reasons.applications_clocks_setting": "gpu_throttle_active application_clocks",
+    "clocks_event_reasons.sw_power_cap": "gpu_throttle_active sw_power_cap",
+    "clocks_event_reasons.sync_boost": "gpu_throttle_active sync_boost",
+    "clocks_event_reasons.sw_thermal_slowdown": "gpu_throttle_active sw_thermal_slowdown",
+    "clocks_event_reasons.hw_thermal_slowdown": "gpu_throttle_active hw_thermal_slowdown",
+    "clocks_event_reasons.hw_power_brake_slowdown": "gpu_throttle_active hw_power_brake",
+    "clocks_event_reasons.hw_slowdown": "gpu_hw_slowdown_active",
+}
+"""Our row for each name, and the value of its label."""
+PLACES = ("timestamp", "index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
+"""What says when and which GPU."""
+STATES = {"Active": 1.0, "Not Active": 0.0}
+
+
+class _Header:
+    """What the columns of a log are."""
+
+    def __init__(self, cells: list[str], line: int, problems: ImportProblems) -> None:
+        self.cells = cells
+        self.places: dict[str, int] = {}
+        self.targets: dict[int, tuple[Target, str]] = {}
+        """The places of the values, where they go, and the unit that stands behind each."""
+        for place, cell in enumerate(cells):
+            name, _, unit = cell.strip().partition(" [")
+            if name in PLACES:
+                self.places[name.removeprefix("gpu_")] = place
+            else:
+                self._enter(place, name, unit.removesuffix("]"), line, problems)
+        if "timestamp" not in self.places:
+            raise UnsuitableLogError(f"{problems.file}:{line}: has no column timestamp; {REMEDY}")
+        if not {"index", "uuid", "pci.bus_id"} & self.places.keys():
+            raise UnsuitableLogError(f"{problems.file}:{line}: does not tell which GPU a line is about; {REMEDY}")
+
+    def _enter(self, place: int, name: str, unit: str, line: int, problems: ImportProblems) -> None:
+        plain = name.replace("clocks_throttle_reasons", "clocks_event_reasons").replace("clocks.current.", "clocks.")
+        row = COLUMNS.get({"clocks.memory": "clocks.mem", "clocks.graphics": "clocks.gr"}.get(
+            plain.removesuffix(".current"), plain.removesuffix(".current")))  # fmt: skip
+        if row is None:
+            problems.note(line, f"column {shown(name)} is left out: coldplate has nothing of that kind")
+            return
+        metric, _, label = row.partition(" ")
+        target = Target(BY_NAME[f"coldplate_{metric}"], label=label)
+        factor = factor_of(target.metric, unit)
+        if factor is None:
+            problems.note(line, f"column {shown(name)} is left out: its unit {shown(unit)} is not known")
+        elif any((each.metric, each.label) == (target.metric, label) for each, _ in self.targets.values()):
+            problems.note(line, f"column {shown(name)} is left out: another one has the same")
+        else:
+            target.factor = factor
+            self.targets[place] = target, unit
+
+
+def ticks(lines: Iterable[str], zone: tzinfo | None, problems: ImportProblems) -> Iterator[Tick]:
+    """What was logged, a tick for each pass over the GPUs. Timestamps without a zone are local ones in `zone`.
+
+    Raises UnsuitableLogError, at the first line if it is no header.
+    """
+    header: _Header | None = None
+    order: dict[str, str] = {}
+    wall, found = 0.0, dict[Gpu, tuple[Reading, ...]]()
+    for number, cells in _rows(lines, problems):
+        if not cells or cells == [""]:
+            continue
+        if header is None or cells[0].strip() == header.cells[0].strip():  # appended to, a log has another header
+            header = _header_of(cells, number, problems, is_first=header is None)
+            continue
+        if len(cells) != len(header.cells):
+            problems.note(number, f"has {len(cells)} columns and not {len(header.cells)}; the line is left out")
+            continue
+        try:
+            at = _moment(cells[header.places["timestamp"]], zone)
+        except ValueError as error:
+            problems.note(number, f"{error}; the line is left out")
+            continue
+        gpu = _gpu(header, cells, order)
+        if gpu in found:
+            yield Tick(wall, tuple(reading for readings in found.values() for reading in readings))
+            found = {}
+        if not found:
+            wall = at
+        found[gpu] = (up(gpu), *_readings(header, cells, gpu, number, problems))
+    if header is None:
+        raise UnsuitableLogError(f"{problems.file}: is empty; {REMEDY}")
+    if found:
+        yield Tick(wall, tuple(reading for readings in found.values() for reading in readings))
+
+
+def _rows(lines: Iterable[str], problems: ImportProblems) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(lines, skipinitialspace=True)
+    try:
+        for cells in reader:
+            yield reader.line_num, cells
+    except csv.Error as error:
+        raise UnsuitableLogError(f"{problems.file}:{reader.line_num}: {error}; {REMEDY}") from error
+
+
+def _header_of(cells: list[str], line: int, problems: ImportProblems, *, is_first: bool) -> _Header:
+    names = [cell.strip().partition(" [")[0] for cell in cells]
+    if is_first and not any(name in PLACES or name in COLUMNS for name in names):
+        raise UnsuitableLogError(
+            f"{problems.file}:{line}: {shown(','.join(cells))} is no header of nvidia-smi's; {REMEDY}, without noheader"
+        )
+    return _Header(cells, line, problems)
+
+
+def _moment(text: str, zone: tzinfo | None) -> float:
+    """Wall seconds. Raises ValueError."""
+    for shape in ("%Y/%m/%d %H:%M:%S.%f", "%Y/%m/%d %H:%M:%S"):
+        try:
+            return datetime.strptime(text.strip(), shape).replace(tzinfo=zone).timestamp()
+        except ValueError:
+            continue
+    raise ValueError(f"{shown(text)} is no timestamp of nvidia-smi's")
+
+
+def _gpu(header: _Header, cells: list[str], order: dict[str, str]) -> Gpu:
+    """The GPU of a line; without an index they are numbered as they come."""
+    uuid = cells[header.places["uuid"]].strip() if "uuid" in header.places else ""
+    if "index" in header.places:
+        return Gpu(cells[header.places["index"]].strip(), uuid)
+    name = uuid or cells[header.places["pci.bus_id"]].strip()
+    return Gpu(order.setdefault(name, str(len(order))), uuid)
+
+
+def _readings(header: _Header, cells: list[str], gpu: Gpu, line: int, problems: ImportProblems) -> Iterator[Reading]:
+    for place, (target, unit) in header.targets.items():
+        text = cells[place].strip()
+        if text in ("N/A", "ERR!", "") or text.startswith("["):
+            continue
+        number = STATES.get(text)
+        if number is None:
+            try:
+                number = float(text.removesuffix(unit) if unit else text)
+            except ValueError:
+                name = header.cells[place].strip()
+                problems.note(line, f"{shown(text)} is no value of {shown(name)}, and left out")
+                continue
+        reading = target.reading(gpu, number)
+        if reading is not None:
+            yield reading

@@ -1,0 +1,166 @@
+"""The past of nodes from a Prometheus server, by its `query_range`, some hours at a time.
+
+Series of coldplate's become what they were on the node, and series of dcgm-exporter's the rows that stand for the same.
+A server gives each series the newest value of the five minutes before a moment, as its rules would see it there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from agent.catalogue import BY_NAME, ROWS
+from agent.commands.import_.imported_readings import ImportProblems, Tick, UnsuitableLogError
+from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_client import HttpClient
+from agent.lib.http_link import HttpRequest
+from agent.lib.http_outcomes import HttpError
+from agent.lib.http_target import HttpTarget
+from agent.lib.wording import one_line, shown
+from agent.model import Backend, Entity, Gpu, IbPort, Labels, Metric, Node, NvLink, Rack, Reading, Series
+from exporters.metrics_document import labels_of
+
+POINTS = 240
+"""Steps that are asked for at once: an hour at 15 s; a node with 8 GPUs has 2,400 series."""
+ANSWER = 512 * 2**20
+"""Bytes of an answer that are taken."""
+OF_TARGETS = frozenset({"__name__", "instance", "job"})
+ALIASES = {
+    alias.name: (row, 1 / alias.factor, alias.labels)
+    for row in ROWS
+    for alias in row.aliases
+    if alias.profile == "dcgm" and row.entity is Gpu
+}
+
+
+class Asked(NamedTuple):
+    """What is wanted of the server: series, and wall seconds."""
+
+    selector: str
+    start: float
+    end: float
+    step: float
+
+
+class NodeTick(NamedTuple):
+    """What a node had at a moment."""
+
+    node: str
+    tick: Tick
+
+
+def node_ticks(
+    target: HttpTarget, asked: Asked, clock: Callable[[], float], problems: ImportProblems
+) -> Iterator[NodeTick]:
+    """What the nodes had, hour by hour, and in each of them node by node. Raises UnsuitableLogError."""
+    client = HttpClient(target, AnswerBounds(ANSWER), clock)
+    known: dict[tuple[tuple[str, str], ...], tuple[str, Series, float] | None] = {}
+    try:
+        start = asked.start
+        while start <= asked.end:
+            end = min(start + (POINTS - 1) * asked.step, asked.end)
+            result = _result(client, target, asked._replace(start=start, end=end), clock)
+            try:
+                found = list(_of(result, known, problems))
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                raise UnsuitableLogError(f"{target.shown}: its answer is no matrix of series; check --match") from error
+            yield from found
+            start += POINTS * asked.step
+    finally:
+        client.close()
+
+
+def _of(
+    result: list[Any], known: dict[tuple[tuple[str, str], ...], tuple[str, Series, float] | None],
+    problems: ImportProblems,
+) -> Iterator[NodeTick]:  # fmt: skip
+    nodes: defaultdict[str, defaultdict[float, dict[Series, float]]] = defaultdict(lambda: defaultdict(dict))
+    for each in result:
+        metric: dict[str, str] = each["metric"]
+        key = tuple(sorted(metric.items()))
+        if key not in known:
+            known[key] = _meaning(metric, problems)
+        meaning = known[key]
+        if meaning is None:
+            continue
+        node, series, factor = meaning
+        low, high = series.metric.span
+        ticks = nodes[node]
+        for at, text in each["values"]:
+            value = float(text) * factor
+            if low <= value <= high and value < float("inf"):
+                ticks[float(at)].setdefault(series, value)
+    for node, ticks in sorted(nodes.items()):
+        for wall, values in sorted(ticks.items()):
+            yield NodeTick(node, Tick(wall, tuple(Reading(series, value) for series, value in values.items())))
+
+
+def _result(client: HttpClient, target: HttpTarget, asked: Asked, clock: Callable[[], float]) -> list[Any]:
+    query = urlencode({"query": asked.selector, "start": asked.start, "end": asked.end, "step": asked.step})
+    path = f"{target.path.rstrip('/')}/api/v1/query_range?{query}"
+    try:
+        answer = client.exchange(HttpRequest("GET", path), clock() + target.timeout)
+    except HttpError as error:
+        raise UnsuitableLogError(f"{target.shown}: {error}") from error
+    if answer.cut:
+        raise UnsuitableLogError(f"{target.shown}: its answer is too long; ask for fewer series with --match")
+    try:
+        document = json.loads(answer.body)
+        if document["status"] != "success":
+            raise UnsuitableLogError(f"{target.shown}: {one_line(str(document.get('error', 'no reason')))}")
+        result: list[Any] = document["data"]["result"]
+    except (ValueError, TypeError, LookupError) as error:
+        raise UnsuitableLogError(
+            f"{target.shown}: answers with status {answer.status} and not as a Prometheus server does; check the URL"
+        ) from error
+    return result
+
+
+def _meaning(metric: Mapping[str, str], problems: ImportProblems) -> tuple[str, Series, float] | None:
+    """The node, the series there, and the factor to its unit; None for what is not ours."""
+    name = metric.get("__name__", "")
+    row, factor, given = BY_NAME.get(name), 1.0, dict(metric)
+    if row is None and name in ALIASES:
+        row, factor, own = ALIASES[name]
+        given = {"gpu": metric.get("gpu", ""), "uuid": metric.get("UUID", metric.get("uuid", "")),
+                 **dict(zip(row.labels, own, strict=False))}  # fmt: skip
+    if row is None:
+        problems.note(None, f"series of {shown(name)} are left out: coldplate has no such metric")
+        return None
+    entity = _entity(row, given)
+    if entity is None:
+        problems.note(None, f"series of {name} without the labels of a {row.entity.__name__} are left out")
+        return None
+    host = metric.get("Hostname", metric.get("hostname")) if name in ALIASES else None
+    instance = metric.get("instance", "")
+    node = host or (instance.rpartition(":")[0] or instance)
+    return node, Series(row, entity, _labels(row, entity, given)), factor
+
+
+def _entity(row: Metric, given: Mapping[str, str]) -> Entity | None:
+    """What the series is about, by its labels."""
+    try:
+        if row.entity is Gpu:
+            return Gpu(given["gpu"], given["uuid"])
+        if row.entity is NvLink:
+            return NvLink(Gpu(given["gpu"], given["uuid"]), int(given["link"]))
+        if row.entity is IbPort:
+            return IbPort(given["device"], given["port"])
+        if row.entity is Rack:
+            return Rack(given["rack"])
+        return Backend(given["backend"]) if row.entity is Backend else Node()
+    except (LookupError, ValueError):
+        return None
+
+
+def _labels(row: Metric, entity: Entity, given: Mapping[str, str]) -> Labels:
+    """The series' own labels in their order; those of the scrape are left out, but where a row has any."""
+    own = [label for label in labels_of(row) if label not in dict(entity.labels)]
+    if own:
+        return tuple((label, given[label]) for label in own if label in given)
+    if row.name not in ("coldplate_alert", "coldplate_metric_missing"):
+        return ()
+    return tuple(sorted(pair for pair in given.items() if pair[0] not in OF_TARGETS | set(dict(entity.labels))))

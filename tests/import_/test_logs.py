@@ -1,0 +1,158 @@
+"""Logs of other programs become recordings; what is not understood is named, with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.cli import main
+from agent.recording.recording_reader import Recording
+
+HEADER = (
+    "timestamp, index, uuid, name, utilization.gpu [%], power.draw [W], memory.used [MiB], temperature.gpu, "
+    "clocks.current.sm [MHz], clocks_throttle_reasons.hw_slowdown, clocks_event_reasons.sw_power_cap, fan.speed [%]\n"
+)
+BEGIN = 1_700_000_000.0
+
+
+def line(second: int, gpu: int, *, utilization: str = "98 %", power: str = "450.10 W") -> str:
+    stamp = f"2023/11/14 22:13:{20 + second:02}.000"
+    return (
+        f"{stamp}, {gpu}, GPU-{gpu}, NVIDIA H100 80GB HBM3, {utilization}, {power}, 1024 MiB, 61, 1980 MHz, "
+        "Not Active, Active, [N/A]\n"
+    )
+
+
+def run(*arguments: object) -> int:
+    return main(["import", *map(str, arguments)])
+
+
+def values(path: Path) -> list[tuple[float, dict[str, float]]]:
+    """The wall seconds of each snapshot since BEGIN, and its values by metric, GPU and labels."""
+    with Recording(path) as recording:
+        return [
+            (
+                snapshot.at.wall - BEGIN,
+                {
+                    " ".join([each.metric.name.removeprefix("coldplate_gpu_"),
+                              *(value for name, value in each.series.all_labels if name != "uuid")]): each.value
+                    for each in snapshot
+                },
+            )
+            for snapshot in recording.snapshots()
+        ]  # fmt: skip
+
+
+def test_a_log_of_nvidia_smi(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = tmp_path / "gpu.csv", tmp_path / "gpu.coldplate"
+    log.write_text(HEADER + line(0, 0) + line(0, 1, utilization="[N/A]") + line(5, 0, power="0.00 W") + line(5, 1))
+    assert run(log, "-o", out, "--utc", "--node", "n7") == 0
+    told = capsys.readouterr()
+    assert told.out == f"{out}: 2 snapshots\n"
+    assert [each.partition(": column ")[2] for each in told.err.splitlines()] == [
+        "'name' is left out: coldplate has nothing of that kind",
+        "'fan.speed' is left out: coldplate has nothing of that kind",
+    ]
+    (first, at_first), (second, at_second) = values(out)
+    assert (first, second) == (0.0, 5.0)
+    assert {name: value for name, value in at_first.items() if name.split()[1] == "0"} == {
+        "up 0": 1.0,
+        "utilization_ratio 0": pytest.approx(0.98),
+        "power_watts 0": 450.1,
+        "memory_used_bytes 0": 2.0**30,
+        "temperature_celsius 0": 61.0,
+        "clock_hertz 0 sm": 1.98e9,
+        "hw_slowdown_active 0": 0.0,
+        "throttle_active 0 sw_power_cap": 1.0,
+    }
+    assert "utilization_ratio 1" not in at_first, "what is not told is absent"
+    assert at_second["power_watts 0"] == 0.0, "zero is a value"
+    with Recording(out) as recording:
+        assert (recording.header.node, recording.header.interval) == ("n7", 5.0)
+        assert [each.sequence for each in recording.snapshots()] == [1, 2]
+
+
+def test_values_without_units(tmp_path: Path) -> None:
+    """As of `--format=csv,nounits`: the header has them."""
+    log, out = tmp_path / "gpu.csv", tmp_path / "out"
+    log.write_text("timestamp, uuid, power.draw [W], memory.total [MiB]\n2023/11/14 22:13:20.500, GPU-a, 70.5, 81559\n")
+    assert run(log, "-o", out, "--utc") == 0
+    assert values(out) == [(0.5, {"up 0": 1.0, "power_watts 0": 70.5, "memory_total_bytes 0": 81559 * 2.0**20})]
+
+
+def test_a_log_that_was_stopped_and_begun_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its last line is torn, another header follows, and the numbers of the snapshots show the hole."""
+    log, out = tmp_path / "gpu.csv", tmp_path / "out"
+    lines = [line(0, 0), line(1, 0), line(2, 0)[:40] + "\n", HEADER, line(30, 0), line(31, 0, power="lots")]
+    log.write_text(HEADER + "".join(lines))
+    assert run(log, "-o", out, "--utc") == 0
+    assert f"{log}:4: has 4 columns and not 12; the line is left out" in capsys.readouterr().err
+    with Recording(out) as recording:
+        assert [each.sequence for each in recording.snapshots()] == [1, 2, 31, 32]
+    assert "power_watts 0" not in values(out)[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", ": is empty; log with: nvidia-smi"),
+        ("timestamp, index\n" + "0" * 200_000 + "\n", ":2: field larger than field limit"),
+        ("time,load\n1,2\n", ":1: 'time,load' is no header of nvidia-smi's; log with: nvidia-smi"),
+        ("index, power.draw [W]\n0, 70 W\n", ":1: has no column timestamp; log with"),
+        ("timestamp, power.draw [W]\n2023/11/14 22:13:20, 70 W\n", ":1: does not tell which GPU a line is about"),
+        (
+            "timestamp, index, power.draw [hp]\n14 Nov, 0, 1\n",
+            ":1: column 'power.draw' is left out: its unit 'hp' is not",
+        ),
+        ("timestamp, index, power.draw [W]\n14 Nov, 0, 1\n", ":2: '14 Nov' is no timestamp of nvidia-smi's"),
+        ("#Entity   POWER\nGPU 0 70\n", "dcgmi dmon logs no times; say with --start when it began"),
+    ],
+)
+def test_a_file_that_is_none(tmp_path: Path, content: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = tmp_path / "gpu.csv", tmp_path / "out"
+    log.write_text(content)
+    assert run(log, "-o", out) == (2 if "--start" in problem else 1)
+    assert problem in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_log_of_dcgmi_dmon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = tmp_path / "dmon", tmp_path / "out"
+    head = "#Entity   GPUTL  POWER  TOTEC         TMPTR  FBUSD  SMACT  XYZZY\n"
+    head += "ID               W      mJ            C\n"
+    log.write_text(
+        head + "GPU 0     50     350.5  7000000       60     2048   0.875  1\n"
+            "GPU 1     0      N/A    0             30     0      0.000  1\n"
+        + head + "GPU 0     51     351.5  7350000       61     2048   0.900  1\ntext\n"
+    )  # fmt: skip
+    assert run(log, "-o", out, "--start", "2023-11-14T22:13:20Z", "--interval", "500ms") == 0
+    told = capsys.readouterr().err
+    assert f"{log}:1: column 'XYZZY' is left out" in told
+    assert f"{log}:8: 'text' is no line about a GPU" in told
+    (at, first), (later, second) = values(out)
+    assert (at, later) == (0.0, 0.5)
+    assert first == {
+        "up 0": 1.0, "utilization_ratio 0": 0.5, "power_watts 0": 350.5, "energy_joules_total 0": 7000.0,
+        "temperature_celsius 0": 60.0, "memory_used_bytes 0": 2.0**31, "sm_active_ratio 0": 0.875,
+        "up 1": 1.0, "utilization_ratio 1": 0.0, "energy_joules_total 1": 0.0, "temperature_celsius 1": 30.0,
+        "memory_used_bytes 1": 0.0, "sm_active_ratio 1": 0.0,
+    }  # fmt: skip
+    assert "up 1" not in second
+
+
+def test_a_column_of_another_unit_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = tmp_path / "dmon", tmp_path / "out"
+    log.write_text("#Entity   GPUTL  POWER\nID               kW\nGPU 0     50     0.35\n")
+    assert run(log, "-o", out, "--start", "1700000000") == 0
+    assert f"{log}:2: column 'POWER' is left out: its unit 'kW' is not known" in capsys.readouterr().err
+    assert values(out) == [(0.0, {"up 0": 1.0, "utilization_ratio 0": 0.5})]
+
+
+def test_a_recording_that_exists_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = tmp_path / "gpu.csv", tmp_path / "out"
+    log.write_text(HEADER + line(0, 0))
+    out.write_text("mine")
+    assert run(log, "-o", out) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert out.read_text() == "mine"
