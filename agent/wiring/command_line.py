@@ -42,6 +42,19 @@ def add_config_file(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_roots(parser: argparse.ArgumentParser) -> None:
+    """The options that say where the kernel's file systems are."""
+    for name in ("sysfs", "procfs"):
+        parser.add_argument(
+            f"--path.{name}",
+            dest=name,
+            type=Path,
+            default=Path("/sys" if name == "sysfs" else "/proc"),
+            metavar="DIR",
+            help=f"root of {name} (default %(default)s)",
+        )
+
+
 def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
     """The options of commands that read devices; `level` is the least severe log line that they print."""
     add_config_file(parser)
@@ -54,15 +67,7 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
     parser.add_argument(
         "--scenario", metavar="NAME|FILE", help="scenario of the synthetic devices; implies --backend synthetic"
     )
-    for name in ("sysfs", "procfs"):
-        parser.add_argument(
-            f"--path.{name}",
-            dest=name,
-            type=Path,
-            default=Path("/sys" if name == "sysfs" else "/proc"),
-            metavar="DIR",
-            help=f"root of {name} (default %(default)s)",
-        )
+    add_roots(parser)
     parser.add_argument(
         "--log.level",
         dest="log_level",
