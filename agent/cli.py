@@ -42,7 +42,7 @@ def make_parser() -> Parser:
             exit_statuses=getattr(command, "EXIT_STATUSES", {}),
         )
         command.add_arguments(one)
-        one.set_defaults(run=command.run)
+        one.set_defaults(run=command.run, whole=parser)
     return parser
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from agent.commands.render import dashboards, documents, rules
+from agent.commands.render import completion, dashboards, documents, manual, rules
 from agent.lib.commandline import INVALID, Parser
 
 HELP = "write generated documents, rule files, dashboards, manual pages or shell completion"
@@ -19,7 +19,7 @@ EXIT_STATUSES = {0: "written", 1: "standard output could not be written", **INVA
 def add_arguments(parser: Parser) -> None:
     """What to write; each has options of its own."""
     kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
-    for each in (documents, rules, dashboards):
+    for each in (documents, rules, dashboards, completion, manual):
         each.add_to(kinds)
 
 
