@@ -13,15 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from agent import cli
+from agent import __version__, cli
 from agent.commands.doctor import agent_user, diagnosis_text
 from agent.commands.doctor.agent_user import READ, WRITE, AgentUser
-from agent.commands.doctor.agent_view import ask
+from agent.commands.doctor.agent_view import ask, parse_snapshot
 from agent.commands.doctor.diagnosis_line import Diagnosis, DoctorVerdict
 from agent.commands.doctor.subjects.clock_sync import UNSYNCHRONISED, judge
 from agent.commands.doctor.subjects.scraping import peer_of
 from agent.lib.http_target import HttpTarget
 from tests.doctor.conftest import AGENT, MODULE, SCRAPER, Answer, NodeTree, reading, snapshot, write
+from tests.fakes.trees import OddTree
 from tests.servers import free_ports
 
 Start = Callable[[Answer], str]
@@ -374,6 +375,40 @@ def test_the_command_tells_in_text_and_in_json_and_its_status_is_the_worst(
     document = json.loads(capsys.readouterr().out)
     assert document["verdict"] == "FAIL"
     assert {"subject", "verdict", "found", "remedy"} == document["findings"][0].keys()
+
+
+SPOILED = (
+    "proc/driver/nvidia/version", "proc/driver/nvidia/gpus", "proc/self/mounts", "proc/net/tcp", "proc/4711/status",
+    "proc/50/cgroup", "proc/51/comm", "proc/sys/kernel/dmesg_restrict", "sys/bus/pci/devices/0000:02:00.0/class",
+    "sys/bus/pci/devices", "sys/class/infiniband/mlx5_0/ports/1/rate", "sys/class/infiniband/mlx5_1/ports",
+    "sys/class/powercap", "root/dev/nvidia0", "root/etc/passwd", "root/etc/group", "root/var/lib/coldplate",
+    "root/etc/systemd/system/coldplate.service", "root/usr/lib", "root/run/systemd/system",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_stands_in_the_place_of_a_file_every_subject_is_told_of(tree: NodeTree, seed: int) -> None:
+    odd = OddTree(seed)
+    for path in odd.dice.sample(SPOILED, 6):
+        odd.spoil(tree.at(path))
+    told = [each.subject for each in tree.findings()]
+    assert {"configuration", "driver", "fabric", "clock", "port", "rules", "receivers", "state", "unit"} <= set(told)
+
+
+def test_a_gpu_that_is_passed_through_is_not_missed(tree: NodeTree) -> None:
+    tree.at("sys/bus/pci/devices/0000:03:00.0/driver").symlink_to("../../../bus/pci/drivers/vfio-pci")
+    tree.remove("proc/driver/nvidia/gpus/0000:03:00.0")
+    tree.remove("root/dev/nvidia2")
+    assert not [each for each in tree.told("driver") + tree.told("devices") if each[0] != "OK"]
+
+
+def test_the_snapshot_is_read_as_the_agent_writes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["once", "--backend", "none", "--format", "json"]) == 0
+    view, why = parse_snapshot(capsys.readouterr().out.encode(), "here")
+    assert view is not None, why
+    assert [each.outcome for each in view.reports if each.backend == "host"] == ["ok"]
+    assert next(view.labelled("coldplate_build_info", "version", 1)) == __version__
+    assert view.values("coldplate_node_cpus") == [os.cpu_count()]
 
 
 def test_a_url_that_is_none_is_a_mistake_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

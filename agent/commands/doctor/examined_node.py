@@ -21,6 +21,7 @@ UNIT = "coldplate.service"
 UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
                 "lib/systemd/system")  # fmt: skip
 """Where systemd looks for units, the first of one name counts (systemd.unit(5))."""
+DEFAULT_PORT = 19400
 TABLE = 1 << 24
 """Bytes of a table of procfs that are read: a node has thousands of connections."""
 
@@ -151,13 +152,27 @@ class ExaminedNode:
 
     @property
     def gpus(self) -> list[str]:
-        """Addresses of NVIDIA's GPUs: vendor 10de, and a display controller (class 03)."""
-        return [address for address, vendor, kind in self.pci if vendor == 0x10DE and kind >> 16 == 0x03]
+        """Addresses of NVIDIA's GPUs (vendor 10de, class 03), but for those of virtual machines: they are not ours."""
+        return [
+            address
+            for address, vendor, kind in self.pci
+            if vendor == 0x10DE and kind >> 16 == 0x03 and not self._is_lent(self.sysfs / "bus/pci/devices" / address)
+        ]
+
+    def _is_lent(self, device: Path) -> bool:
+        """Whether a device is passed through, or is a virtual function that can be."""
+        driver = os.path.basename(os.path.realpath(device / "driver"))  # noqa: PTH119 - of a link that may be dangling
+        return driver == "vfio-pci" or os.path.lexists(device / "physfn")
+
+    @property
+    def listen(self) -> list[tuple[str, int]]:
+        """Host and port of each address that the agent listens on."""
+        return [parse_address(each) for each in self.config.web.listen]
 
 
 def own_url(listen: Iterable[str]) -> str:
     """Where an agent with these addresses answers on its own node."""
-    host, port = parse_address(next(iter(listen), ":19400"))
+    host, port = next((each for each in map(parse_address, listen) if each[1]), ("", DEFAULT_PORT))
     if host in ("", "0.0.0.0"):  # noqa: S104 - what it listens on is everything
         host = "127.0.0.1"
     elif host == "::":

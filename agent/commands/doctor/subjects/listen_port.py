@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from agent.backends.sysfs import names
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode, SeenProcess, whole
-from agent.wiring.start_checks import parse_address
 
 RANK = 130
 PORT = Diagnoses("port")
@@ -20,8 +19,7 @@ LISTENING, ESTABLISHED = "0A", "01"
 
 def checks(node: ExaminedNode) -> Iterable[Examination]:
     """One for each address of the configuration."""
-    for address in node.config.web.listen:
-        _, port = parse_address(address)
+    for _, port in node.listen:
         if port:
             yield PORT.check(f"port {port}", _look, node, port)
 

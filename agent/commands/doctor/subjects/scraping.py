@@ -8,7 +8,6 @@ from ipaddress import IPv4Address, IPv6Address
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode
 from agent.commands.doctor.subjects.listen_port import ESTABLISHED, port_of, sockets
-from agent.wiring.start_checks import parse_address
 
 RANK = 160
 SCRAPES = Diagnoses("scrapes")
@@ -22,8 +21,8 @@ def checks(node: ExaminedNode) -> Iterable[Examination]:
 
 
 def _look(node: ExaminedNode) -> Iterator[Diagnosis]:
-    hosts = [parse_address(each)[0] for each in node.config.web.listen]
-    if all(host.startswith(LOOPBACK) for host in hosts):
+    hosts = [host for host, _ in node.listen]
+    if hosts and all(host.startswith(LOOPBACK) for host in hosts):
         remedy = 'web: {listen: [":19400"]}, unless a proxy on this node is scraped instead'
         yield SCRAPES.warn(f"the agent listens on {', '.join(hosts)} alone: no other node can scrape it", remedy)
         return
