@@ -203,6 +203,13 @@ def test_another_server_on_the_port_is_no_agent(server: Start, answer: tuple[int
     assert why
 
 
+def test_gpus_that_the_agent_reads_need_no_trace_in_proc(tree: NodeTree, server: Start) -> None:
+    tree.remove("proc/driver")
+    tree.remove("sys/bus")
+    config = answering(tree, server, UP)
+    assert ("OK", "no /proc/driver/nvidia, but the agent reads 8 GPUs") in tree.told("driver", config)
+
+
 def test_what_the_sandbox_hides_is_what_the_agent_does_not_see_and_doctor_does(tree: NodeTree, server: Start) -> None:
     denied = {"backend": "power", "metric": "coldplate_node_rapl_energy_joules_total", "labels": {}, "reason": "denied",
               "detail": "/sys/class/powercap/intel-rapl:0/energy_uj: Permission denied"}  # fmt: skip

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.lib.commandline import INVALID
 from agent.lib.user_error import UserError
 from agent.wiring.command_line import DEFAULT_FILE, add_config_file, add_roots, folder_of, read_file
 
@@ -26,7 +25,11 @@ EXAMPLES = (
     ("coldplate doctor --json", "the same for a program"),
     ("coldplate doctor --url http://127.0.0.1:9400", "with the agent at another address than the configuration's"),
 )
-EXIT_STATUSES = {0: "every line is OK or WARN", 1: "at least one is FAIL", **INVALID}
+EXIT_STATUSES = {
+    0: "every line is OK or WARN",
+    1: "at least one is FAIL; so is a configuration that cannot be used",
+    2: "the command line is invalid; one line says why",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

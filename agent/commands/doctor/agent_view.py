@@ -70,6 +70,11 @@ class AgentView:
         """All values of a metric."""
         return [each.value for each in self.readings.get(metric, ()) if each.value is not None]
 
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether nothing that it says of GPUs and ports is real."""
+        return "coldplate_synthetic_info" in self.readings
+
     def labelled(self, metric: str, label: str, value: float) -> Iterator[str]:
         """The label's value of each series that has this value."""
         return (each.labels.get(label, "") for each in self.readings.get(metric, ()) if each.value == value)

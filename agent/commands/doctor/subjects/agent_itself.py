@@ -36,7 +36,7 @@ def _look(node: ExaminedNode) -> Iterator[Diagnosis]:
         remedy = "systemctl restart coldplate.service"
         yield AGENT.warn(f"version {version} runs, and {__version__} is installed", remedy)
     yield from _troubles(view)
-    if view.labelled("coldplate_synthetic_info", "scenario", 1) and "coldplate_synthetic_info" in view.readings:
+    if view.is_synthetic:
         yield AGENT.warn(
             "its devices are synthetic: nothing that it says of GPUs is real", "leave out --scenario and --backend"
         )

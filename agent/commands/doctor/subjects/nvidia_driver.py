@@ -51,8 +51,10 @@ def module_version(node: ExaminedNode) -> str:
 
 
 def _module(node: ExaminedNode) -> Iterator[Diagnosis]:
-    version, gpus = module_version(node), node.gpus
-    if not version and gpus:
+    version, gpus, read = module_version(node), node.gpus, _read_by_agent(node)
+    if not version and read:
+        yield DRIVER.ok(f"no /proc/driver/nvidia, but the agent reads {read} GPUs")
+    elif not version and gpus:
         remedy = "modprobe nvidia; if that fails, dmesg -T | grep -i nvrm tells why"
         yield DRIVER.fail(f"{len(gpus)} NVIDIA GPUs on the PCI bus, and the kernel module nvidia is not loaded", remedy)
     elif not version:
@@ -67,6 +69,12 @@ def _module(node: ExaminedNode) -> Iterator[Diagnosis]:
             yield DRIVER.fail(f"module {version} took {known} of the {len(gpus)} GPUs on the PCI bus", remedy)
         else:
             yield DRIVER.ok(f"kernel module {version} with {known} GPUs")
+
+
+def _read_by_agent(node: ExaminedNode) -> int:
+    """GPUs that the running agent reads: a driver in another kernel (WSL) shows nothing in /proc."""
+    view = node.agent
+    return 0 if view is None or view.is_synthetic else view.values("coldplate_gpu_up").count(1.0)
 
 
 def _library(node: ExaminedNode) -> Iterator[Diagnosis]:

@@ -29,7 +29,7 @@ def _look(node: ExaminedNode) -> Iterator[Diagnosis]:
     if view is None:
         yield SANDBOX.ok("no agent runs whose view could be compared")
         return
-    if "coldplate_synthetic_info" in view.readings:
+    if view.is_synthetic:
         yield SANDBOX.ok("its devices are synthetic: nothing to compare")
         return
     found = [*_denied(view), *_unseen(node, view)]
