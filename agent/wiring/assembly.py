@@ -32,7 +32,7 @@ log = logging.getLogger("coldplate")
 
 
 def make_service(options: CommandLineOptions, read_config: Callable[[], Config], notifier: Notifier) -> Service:
-    """All parts, each made of those before it. `read_config` reads the configuration anew. Raises ConfigError."""
+    """All parts, each built from those before it. `read_config` reads the configuration again. Raises ConfigError."""
     config = read_config()
     hub = Hub()
     exposed = Exposed(hub, check(config))

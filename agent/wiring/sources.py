@@ -22,7 +22,7 @@ from agent.worker.supervisor import Supervisor, WorkerOptions
 log = logging.getLogger("coldplate")
 
 AUTOMATIC = "nvml"
-"""The family of devices that is read where nobody names one."""
+"""The family of devices that is read if none is named."""
 
 
 def load_settings(config: Config) -> Settings:
@@ -48,7 +48,7 @@ def make_sampling_loop(
     save: Save | None = None,
     threads: Threads | None = None,
 ) -> SamplingLoop:
-    """The loop over all sources of the configuration; `save` has the inventory written. Raises ConfigError."""
+    """The loop over all configured sources; `save` writes the inventory. Raises ConfigError."""
     has_driver = config.backends.devices not in ("synthetic", "none")
     kept = state_file(config, "inventory.state") if has_driver else None
     if kept is None and has_driver:
@@ -74,7 +74,7 @@ def family_of(config: Config) -> str:
 
 
 def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | None:
-    """Who keeps the device worker; None where no devices are read."""
+    """The supervisor of the device worker; None if no devices are read."""
     if config.backends.devices == "none":
         return None
     family = family_of(config)
@@ -90,7 +90,7 @@ def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | Non
 
 
 def faults_to_come(scenario: str, wall: float) -> list[str]:
-    """What goes wrong in a scenario that begins at `wall` (seconds since the epoch), and when. Raises ScenarioError."""
+    """The faults of a scenario that begins at `wall` (seconds since the epoch), with times. Raises ScenarioError."""
     from agent.backends.synthetic.announcement import announced
     from agent.backends.synthetic.loader import load_scenario
 
@@ -98,7 +98,7 @@ def faults_to_come(scenario: str, wall: float) -> list[str]:
 
 
 def checked_scenario(config: Config) -> str:
-    """The scenario's name or file, after seeing that the worker will be able to read it."""
+    """The scenario's name or file, after a check that the worker will be able to read it."""
     from agent.backends.synthetic import ScenarioError, load_scenario
 
     name = scenario_of(config) or DEFAULT_SCENARIO
