@@ -87,8 +87,7 @@ class Dispatcher:
             post.hand_over(at)
 
     def already_told(self, alerts: Iterable[Alert], receivers: Sequence[Receiver] | None = None) -> None:
-        """Mark incidents restored at the start as known to these (or all) receivers that are notified only of
-        changes."""
+        """Mark incidents restored at the start as known to these (or all) receivers that are told only of changes."""
         with self._lock:
             told = frozenset(map(id, self._receivers if receivers is None else receivers))
             self._restored.update((alert.labels, (alert, told)) for alert in alerts if alert.phase is not Phase.PENDING)
