@@ -195,8 +195,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
     def evaluate(
         self, store: SampleStore, at: float, stamp: float, transitions: list[Transition], budget: Budget
     ) -> Written:
-        """What the rule writes about its alerts. Raises EvaluationError and RuleError; the alerts are then as
-        before."""
+        """What the rule writes of its alerts. Raises EvaluationError and RuleError; the alerts are then as before."""
         holding = self._holding(store, stamp, budget)
         if self.patience:
             self.patience = {labels: until for labels, until in self.patience.items() if at < until}

@@ -99,8 +99,7 @@ Rule = Union[RecordingRule, AlertingRule]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleGroup:
-    """Rules evaluated in order, at one time. `interval` is None if the file gives none; `limit` 0 is none. In
-    seconds."""
+    """Rules evaluated in order, at one time. `interval` in seconds is None if the file has none; `limit` 0 is none."""
 
     name: str
     file: str

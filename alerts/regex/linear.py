@@ -38,8 +38,7 @@ class Subject(Protocol):
     end: int
 
     def whole(self) -> list[Span] | None:
-        """Return the spans of a match of the whole text: itself, then its groups, (-1, -1) for one that took no
-        part."""
+        """Return the spans of a match of the whole text: its own, then its groups', (-1, -1) for one not in it."""
 
     def search(self, at: int) -> list[Span] | None:
         """Return the same for the first match from a place on."""
