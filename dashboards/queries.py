@@ -58,8 +58,7 @@ def labels_of(name: str) -> tuple[str, ...]:
 
 
 def _knows_job(name: str) -> bool:
-    """Whether a recorded series of GPUs has the label of their job, according to its query or to the series that it
-    reads."""
+    """Whether a recorded series of GPUs has the label of their job, going by its query or the series that it reads."""
     expr = recorded().get(name, "")
     return "job_id" in expr or any(_knows_job(each) for each in names_in(expr) if each in recorded())
 
