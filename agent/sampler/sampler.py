@@ -101,6 +101,12 @@ class Sampler:
         """Record that the devices cannot be read at all, for this reason."""
         self._gpus.refused(reason, detail)
 
+    def pause(self, detail: str) -> None:
+        """The devices are released for a while on request; they come back as a worker shows them again."""
+        self._gpus.pause(detail)
+        self._processes.clear()
+        self.health.outcome(self.devices, Outcome.ABSENT, detail)
+
     def take_lane(self, sample: LaneSample) -> bool:
         """Take in one lane of one device. True if it is back from an error, which had withdrawn its other lanes."""
         key = (self.devices, sample.channel, sample.lane)
