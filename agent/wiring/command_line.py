@@ -22,14 +22,14 @@ DEFAULT_SCENARIO = "healthy-training"
 
 @dataclass(frozen=True, slots=True)
 class CommandLineOptions:
-    """What only the command line decides."""
+    """What the command line alone decides."""
 
     sysfs: Path = Path("/sys")
     procfs: Path = Path("/proc")
     log_level: str = "info"
     log_format: str = "logfmt"
     folder: Path = Path()
-    """Where relative paths of the configuration start: the folder of its file."""
+    """Where relative paths of the configuration begin: the folder of its file."""
 
 
 def add_config_file(parser: argparse.ArgumentParser) -> None:
@@ -81,19 +81,19 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
 
 
 def read_file(arguments: argparse.Namespace, *, again: bool = False) -> Config:
-    """The file's configuration; `again` if it was read before: a pipe can be read only once. Raises ConfigError."""
+    """The file's configuration; `again` when it was read before, which a pipe cannot be. Raises ConfigError."""
     file, must_exist = arguments.config_file or DEFAULT_FILE, arguments.config_file is not None
     return load(file, must_exist, handed=not again)
 
 
 def folder_of(arguments: argparse.Namespace) -> Path:
-    """Where relative paths of the configuration start: its folder, or the current one if it comes through a pipe."""
+    """Where relative paths of the configuration begin: beside it, or here if it comes through a pipe."""
     file = arguments.config_file or DEFAULT_FILE
     return Path.cwd() if descriptor_of(file) is not None else file.absolute().parent
 
 
 def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config:
-    """The file's configuration, overridden by the command line. Raises ConfigError."""
+    """The file's configuration with the command line laid over it. Raises ConfigError."""
     config = read_file(arguments, again=again)
     backends, web = config.backends, config.web
     devices = arguments.backend or ("synthetic" if arguments.scenario else None)
@@ -121,7 +121,7 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
 
 
 def read_options(arguments: argparse.Namespace) -> CommandLineOptions:
-    """What only the command line decides."""
+    """What the command line decides alone."""
     return CommandLineOptions(
         arguments.sysfs,
         arguments.procfs,
