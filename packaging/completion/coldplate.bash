@@ -17,7 +17,7 @@ _coldplate() {
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$at ${COMP_WORDS[i]}" in
-        'coldplate doctor' | 'coldplate once' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate run') at="$at ${COMP_WORDS[i]}" ;;
+        'coldplate doctor' | 'coldplate once' | 'coldplate pause' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate run') at="$at ${COMP_WORDS[i]}" ;;
         esac
     done
     COMPREPLY=()
@@ -36,6 +36,8 @@ _coldplate() {
     'coldplate once --log.format') _coldplate_words 'logfmt json'; return ;;
     'coldplate once --format') _coldplate_words 'text openmetrics json'; return ;;
     'coldplate once --textfile') _coldplate_paths -f; return ;;
+    'coldplate pause --config.file') _coldplate_paths -f; return ;;
+    'coldplate pause --for') return ;;
     'coldplate render metrics --out') _coldplate_paths -f; return ;;
     'coldplate render scenarios --out') _coldplate_paths -f; return ;;
     'coldplate render configuration --out') _coldplate_paths -f; return ;;
@@ -60,9 +62,10 @@ _coldplate() {
     'coldplate run --web.telemetry-path') return ;;
     esac
     case "$at" in
-    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'doctor once render rules run'; fi ;;
+    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'doctor once pause render rules run'; fi ;;
     'coldplate doctor') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --json --url --path.sysfs --path.procfs --path.rootfs'; else :; fi ;;
     'coldplate once') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --path.sysfs --path.procfs --log.level --log.format --format --textfile'; else :; fi ;;
+    'coldplate pause') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --for --end'; else :; fi ;;
     'coldplate render') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_words 'metrics scenarios configuration config-file rules dashboards completion man'; fi ;;
     'coldplate render metrics') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
     'coldplate render scenarios') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;

@@ -3,7 +3,7 @@
 function __coldplate_at --description 'Whether the command so far is this one'
     set -l at coldplate
     for word in (commandline -opc)[2..-1]
-        contains -- "$at $word" 'coldplate doctor' 'coldplate once' 'coldplate render' 'coldplate render metrics' 'coldplate render scenarios' 'coldplate render configuration' 'coldplate render config-file' 'coldplate render rules' 'coldplate render dashboards' 'coldplate render completion' 'coldplate render man' 'coldplate rules' 'coldplate rules check' 'coldplate rules test' 'coldplate run'
+        contains -- "$at $word" 'coldplate doctor' 'coldplate once' 'coldplate pause' 'coldplate render' 'coldplate render metrics' 'coldplate render scenarios' 'coldplate render configuration' 'coldplate render config-file' 'coldplate render rules' 'coldplate render dashboards' 'coldplate render completion' 'coldplate render man' 'coldplate rules' 'coldplate rules check' 'coldplate rules test' 'coldplate run'
         and set at "$at $word"
     end
     test "$at" = "$argv"
@@ -12,6 +12,7 @@ end
 complete -c coldplate -f
 complete -c coldplate -n '__coldplate_at coldplate' -a doctor -d 'explain the installation: what works, what does not, and what mends it'
 complete -c coldplate -n '__coldplate_at coldplate' -a once -d 'take one sample and print it'
+complete -c coldplate -n '__coldplate_at coldplate' -a pause -d 'have the running agent release the driver for a while'
 complete -c coldplate -n '__coldplate_at coldplate' -a render -d 'write generated documents, rule files, dashboards, manual pages or shell completion'
 complete -c coldplate -n '__coldplate_at coldplate' -a rules -d 'check and test Prometheus rule files'
 complete -c coldplate -n '__coldplate_at coldplate' -a run -d 'sample the node and serve its metrics until stopped'
@@ -34,6 +35,10 @@ complete -c coldplate -n '__coldplate_at coldplate once' -l log.level -x -a 'deb
 complete -c coldplate -n '__coldplate_at coldplate once' -l log.format -x -a 'logfmt json' -d 'format of log lines (default logfmt)'
 complete -c coldplate -n '__coldplate_at coldplate once' -l format -x -a 'text openmetrics json' -d 'what to print (default text)'
 complete -c coldplate -n '__coldplate_at coldplate once' -l textfile -r -F -d 'write the sample to FILE for node_exporter\'s textfile collector, atomically'
+complete -c coldplate -n '__coldplate_at coldplate pause' -s h -l help -d 'show this help message and exit'
+complete -c coldplate -n '__coldplate_at coldplate pause' -l config.file -r -F -d 'configuration file (default /etc/coldplate/coldplate.yaml if it exists; every key has a default)'
+complete -c coldplate -n '__coldplate_at coldplate pause' -l for -x -d 'take the driver up again after this time, such as 90s or 2h, at most 1d (default 10m)'
+complete -c coldplate -n '__coldplate_at coldplate pause' -l end -d 'take the driver up again now'
 complete -c coldplate -n '__coldplate_at coldplate render' -a metrics -d 'write the reference of all metrics, in Markdown'
 complete -c coldplate -n '__coldplate_at coldplate render' -a scenarios -d 'write the reference of the synthetic scenarios, in Markdown'
 complete -c coldplate -n '__coldplate_at coldplate render' -a configuration -d 'write the reference of the configuration\'s keys, in Markdown'

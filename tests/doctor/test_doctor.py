@@ -183,6 +183,11 @@ def test_addresses_are_read_as_the_kernel_writes_them(address: str, peer: str) -
         (snapshot(reading("coldplate_config_last_reload_successful", 0)), "FAIL", "the last reload was refused"),
         (snapshot(reading("coldplate_thread_up", 0, thread="rules")), "FAIL", "its thread rules is stuck or failed"),
         (snapshot(reading("coldplate_worker_up", 0)), "FAIL", "its device worker does not run"),
+        (
+            snapshot(reading("coldplate_devices_paused_until_timestamp_seconds", 9), reading("coldplate_worker_up", 0)),
+            "WARN",
+            "it has released the driver",
+        ),
         (snapshot(reading("coldplate_worker_restarts_total", 9)), "WARN", "its device worker was started anew 9 times"),
         (snapshot(reading("coldplate_state_write_successful", 0, file="alerts")), "FAIL", "it cannot write alerts"),
         (snapshot(reading("coldplate_synthetic_info", 1, scenario="idle")), "WARN", "its devices are synthetic"),

@@ -75,6 +75,11 @@ class AgentView:
         """Whether nothing that it says of GPUs and ports is real."""
         return "coldplate_synthetic_info" in self.readings
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether it has released the driver because somebody asked it to."""
+        return "coldplate_devices_paused_until_timestamp_seconds" in self.readings
+
     def labelled(self, metric: str, label: str, value: float) -> Iterator[str]:
         """The label's value of each series that has this value."""
         return (each.labels.get(label, "") for each in self.readings.get(metric, ()) if each.value == value)

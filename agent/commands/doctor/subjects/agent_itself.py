@@ -48,6 +48,8 @@ def _version(view: AgentView) -> str:
 
 
 def _troubles(view: AgentView) -> Iterator[Diagnosis]:
+    if view.is_paused:
+        yield AGENT.warn("it has released the driver, as coldplate pause asked it to", "coldplate pause --end")
     if view.age > STALE_SECONDS:
         yield AGENT.fail(f"the last sample is {view.age:.0f} s old", "journalctl -u coldplate -n 50")
     if 0.0 in view.values("coldplate_config_last_reload_successful"):
@@ -55,7 +57,7 @@ def _troubles(view: AgentView) -> Iterator[Diagnosis]:
         yield AGENT.fail("the last reload was refused: it works with the configuration before", remedy)
     for thread in view.labelled("coldplate_thread_up", "thread", 0):
         yield AGENT.fail(f"its thread {thread} is stuck or failed", "journalctl -u coldplate -n 50")
-    if 0.0 in view.values("coldplate_worker_up"):
+    if 0.0 in view.values("coldplate_worker_up") and not view.is_paused:
         yield AGENT.fail("its device worker does not run or does not answer", "journalctl -u coldplate -n 50; dmesg -T")
     if max(view.values("coldplate_worker_restarts_total"), default=0) > RESTARTS:
         count = max(view.values("coldplate_worker_restarts_total"))

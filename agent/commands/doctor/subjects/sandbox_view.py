@@ -29,8 +29,9 @@ def _look(node: ExaminedNode) -> Iterator[Diagnosis]:
     if view is None:
         yield SANDBOX.ok("no agent runs whose view could be compared")
         return
-    if view.is_synthetic:
-        yield SANDBOX.ok("its devices are synthetic: nothing to compare")
+    if view.is_synthetic or view.is_paused:
+        why = "its devices are synthetic" if view.is_synthetic else "it has released the driver"
+        yield SANDBOX.ok(f"{why}: nothing to compare")
         return
     found = [*_denied(view), *_unseen(node, view)]
     yield from found or [SANDBOX.ok("the agent sees what doctor sees")]
