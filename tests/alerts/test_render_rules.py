@@ -144,7 +144,7 @@ def test_a_file_that_somebody_else_wrote_is_never_overwritten_and_nothing_is_wri
     assert (tmp_path / "dust.yml").read_text() == "groups: []\n"
 
 
-def test_what_is_left_from_an_earlier_time_is_told_and_what_is_others_is_not(
+def test_files_left_from_an_earlier_time_are_reported_and_foreign_ones_are_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     render([rulefile.parse(TEXT, "/a/old.yml")], tmp_path)

@@ -149,7 +149,7 @@ UNWISE = {
 
 
 @pytest.mark.parametrize("template", UNWISE, ids=list(UNWISE))
-def test_what_can_only_fail_when_the_alert_fires_is_told(template: str) -> None:
+def test_what_can_only_fail_when_the_alert_fires_is_reported(template: str) -> None:
     told = compile_template(template).unwise
     assert bool(told) == bool(UNWISE[template])
     assert all(UNWISE[template] in each for each in told[:1])

@@ -91,6 +91,6 @@ def test_a_program_is_recent_from_3_5_on(version: str, good: bool, tmp_path: Pat
     assert (is_recent(path) == "") is good
 
 
-def test_what_is_not_there_is_told_with_a_remedy(tmp_path: Path) -> None:
+def test_what_is_not_there_is_reported_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="make newest"):
         find(tmp_path)

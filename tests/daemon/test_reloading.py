@@ -104,7 +104,7 @@ def test_a_defect_of_ours_is_answered_too_and_logged_with_its_place(rig: Rig, ca
     assert caplog.records[0].exc_info
 
 
-def test_whoever_asks_is_answered_even_where_the_thread_falls(rig: Rig) -> None:
+def test_every_request_is_answered_even_if_the_thread_fails(rig: Rig) -> None:
     def fall() -> None:
         raise SystemExit
 
@@ -115,7 +115,7 @@ def test_whoever_asks_is_answered_even_where_the_thread_falls(rig: Rig) -> None:
     assert rig.answer()[1], "the thread did not begin again"
 
 
-def test_who_asks_while_one_is_under_way_is_answered_by_the_next_one(rig: Rig) -> None:
+def test_a_request_while_one_is_under_way_is_answered_by_the_next_one(rig: Rig) -> None:
     """Its file may have changed after that one was read."""
     rig.free.clear()
     rig.ask("first")

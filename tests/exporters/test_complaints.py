@@ -59,7 +59,7 @@ def fail_there() -> None:
     raise ZeroDivisionError("by request")
 
 
-def test_a_defect_is_told_with_its_traceback_once_for_each_place_in_the_code(
+def test_a_defect_is_reported_with_its_traceback_once_for_each_place_in_the_code(
     complaints: Complaints, said: Said
 ) -> None:
     for now in range(20):

@@ -86,7 +86,7 @@ def test_an_unreadable_state_leaves_link_up_unknown_but_keeps_the_count(tree, op
     assert len(events) == 9
 
 
-def test_facts_that_nobody_may_read_are_a_gap(tree, opened, now) -> None:
+def test_facts_that_may_not_be_read_are_a_gap(tree, opened, now) -> None:
     sysfs = tree("dgx-h100")
 
     def pread(fd: int, size: int, offset: int) -> bytes:
@@ -161,7 +161,7 @@ def dead(fd: int, size: int, offset: int) -> bytes:
     return os.pread(fd, size, offset)
 
 
-def test_a_device_that_vanishes_is_lost_in_its_files_and_nobody_elses(node, opened, now) -> None:
+def test_a_device_that_vanishes_is_lost_in_its_own_files_only(node, opened, now) -> None:
     backend = opened(node.sysfs, pread=dead)
     before = of(backend.read(Lane.FAST, now))
     node.unplug()

@@ -51,7 +51,7 @@ def test_a_cgroup_of_the_scheduler_is_its_job_and_one_of_the_same_name_that_a_us
 
 
 @pytest.mark.parametrize("path", [f"/system.slice/jupyter-alice.service/pod{UID}", f"/work/kubepods/pod{UID}/x"])
-def test_a_pod_below_what_is_not_roots_is_none(path: str) -> None:
+def test_a_pod_below_what_is_not_roots_is_not_one(path: str) -> None:
     assert place(f"0::{path}").scheduler == ("systemd" if "service" in path else "session")
 
 
@@ -273,7 +273,7 @@ FOUL = ("4711 or 1=1", "x" * 400, 'a"b', "a\nb", "a\u202eb", "")
 
 
 @pytest.mark.parametrize("text", FOUL)
-def test_a_foul_id_is_none(text: str) -> None:
+def test_a_foul_id_is_not_an_id(text: str) -> None:
     assert foul(text)
 
 
@@ -282,7 +282,7 @@ def test_no_right_id_is_foul(path: str) -> None:
     assert not foul(place(f"0::{path}").id)
 
 
-def test_a_foul_id_is_a_problem_told_once_and_no_label(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_foul_id_is_a_problem_logged_once_and_not_a_label(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.proc.process(100, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)
     rig.proc.process(101, "/pbs_jobs.service/jobid/" + "x" * 400, {}, session=9)
     rig.proc.process(102, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)

@@ -81,7 +81,7 @@ def test_without_a_counter_there_is_a_gap_and_no_zero(busy: Rig) -> None:
     assert "slurm job 1" in gap.detail
 
 
-def test_a_counter_that_was_missing_for_a_look_tells_later_what_was_used(busy: Rig) -> None:
+def test_a_counter_that_was_missing_for_a_look_shows_later_what_was_used(busy: Rig) -> None:
     busy.meter(g0=1000.0, g1=5000.0)
     busy.look()
     busy.meter(g1=5010.0)
@@ -91,7 +91,7 @@ def test_a_counter_that_was_missing_for_a_look_tells_later_what_was_used(busy: R
     assert busy.value(ENERGY, job_id="1") == 120.0
 
 
-def test_a_job_between_two_steps_goes_on_counting_and_keeps_its_start(rig: Rig) -> None:
+def test_a_job_between_two_steps_keeps_counting_and_keeps_its_start(rig: Rig) -> None:
     rig.proc.process(100, SLURM.format(1), {}, started=10)
     rig.put(0, 100)
     for joules in (0.0, 50.0):

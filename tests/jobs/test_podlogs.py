@@ -96,7 +96,7 @@ def as_root(path: str, most: int) -> bytes:
         os.seteuid(unprivileged)
 
 
-def test_a_directory_that_may_not_be_listed_is_said_once_with_the_remedy(
+def test_a_directory_that_may_not_be_listed_is_logged_once_with_the_remedy(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     logs(rig, f"ml_trainer-0_{UID_A}")
@@ -116,7 +116,7 @@ def test_a_directory_that_may_not_be_listed_is_said_once_with_the_remedy(
     assert (rig.gap("coldplate_job_info"), list(rig.jobs())) == (None, [("kubernetes", "ml/trainer-0")])
 
 
-def test_a_directory_that_is_not_there_or_no_directory_is_no_refusal(tmp_path: Path) -> None:
+def test_a_directory_that_does_not_exist_or_is_not_one_is_no_refusal(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "none", tmp_path / "file"):
         found = PodLogs(str(path))
@@ -176,7 +176,7 @@ def test_the_kubelet_is_asked_through_the_socket_that_is_handed_on_where_its_own
         handed.stop()
 
 
-def test_where_both_are_closed_it_is_said_once_with_the_remedy(
+def test_where_both_are_closed_it_is_logged_once_with_the_remedy(
     rig: Rig, open_place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (open_place / "handed.sock").touch(mode=0)

@@ -69,7 +69,7 @@ def test_a_denied_instance_is_a_gap(opened, driver):
     assert values(sample, USED) == {("MIG-2", "8"): 20.0}
 
 
-def test_a_list_that_cannot_be_had_is_a_gap(opened, driver):
+def test_a_list_that_is_not_available_is_a_gap(opened, driver):
     driver.gpus[0].calls["nvmlDeviceGetMaxMigDeviceCount"] = UNKNOWN
     assert gaps(opened(driver).read(Lane.COLD), INFO)[0].reason is Reason.MALFORMED
 

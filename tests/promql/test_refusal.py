@@ -131,7 +131,9 @@ DOOMED = [
 
 
 @pytest.mark.parametrize(("query", "words"), DOOMED, ids=[each[0] for each in DOOMED])
-def test_what_prometheus_loads_and_fails_at_is_told_when_it_is_read_and_fails_each_time(query: str, words: str) -> None:
+def test_what_prometheus_loads_and_fails_at_is_reported_when_it_is_read_and_fails_each_time(
+    query: str, words: str
+) -> None:
     compiled = compile_query(query)
     assert len(compiled.doom) == 1
     assert words in compiled.doom[0]

@@ -183,7 +183,7 @@ def test_another_hang_is_a_new_one() -> None:
         rig.read(began + 5.0, Lane.FAST)
 
 
-def test_a_hang_and_its_end_are_told_once_each(caplog) -> None:
+def test_a_hang_and_its_end_are_reported_once_each(caplog) -> None:
     rig = Rig()
     with caplog.at_level(logging.INFO, "coldplate.backend"):
         rig.fly(0.0, Lane.COLD)

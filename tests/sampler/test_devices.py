@@ -244,7 +244,7 @@ def test_the_one_with_the_same_index_is_that_one() -> None:
     assert strangers == []
 
 
-def test_a_gpu_that_goes_down_is_told_once_with_its_reason_and_once_when_it_is_back(
+def test_a_gpu_that_goes_down_is_reported_once_with_its_reason_and_once_when_it_is_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     rig = Rig()

@@ -137,7 +137,7 @@ def test_whatever_is_reported_takes_little_memory() -> None:
     assert grown < 16 * 2**20
 
 
-def test_each_kind_is_told_at_once_and_a_storm_of_it_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_kind_is_reported_at_once_and_a_storm_of_it_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     book = ledger()
     with caplog.at_level(logging.INFO):
         for second in range(3600):

@@ -23,7 +23,7 @@ def facts(node, t):
     }
 
 
-def test_a_job_is_told_with_all_of_its_facts_while_it_runs(play, write):
+def test_a_job_is_shown_with_all_of_its_facts_while_it_runs(play, write):
     node = play(write(LATE))
     assert facts(node, 99.0) == facts(node, 201.0) == {}
     shown = facts(node, 160.0)

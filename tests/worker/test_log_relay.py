@@ -62,7 +62,7 @@ def test_what_a_terminal_would_obey_is_made_harmless(pipes: Pipes) -> None:
     assert pipes.pass_on() == b"a?[2Jb?c\td\xc3\xa9\n"
 
 
-def test_a_flood_is_cut_and_the_cut_is_told_seldom(pipes: Pipes, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flood_is_cut_and_the_cut_is_reported_seldom(pipes: Pipes, caplog: pytest.LogCaptureFixture) -> None:
     line = b"NVRM: something is wrong, " + b"x" * 40 + b"\n"
     got = 0
     with caplog.at_level(logging.WARNING):
