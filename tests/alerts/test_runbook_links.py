@@ -61,13 +61,13 @@ def test_an_override_is_the_last_word() -> None:
 @pytest.mark.parametrize(
     "wrong", ["docs.example", "ftp://docs.example", "https://a b", "https://a/{{ 1 }}", "https://a?b", ""]
 )
-def test_an_invalid_address_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_that_is_none_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match=r"rules\.runbook_base"):
         parse(f"rules: {{runbook_base: '{wrong}'}}", "c.yaml")
     assert cli.main(["render", "rules", "--out", "/nowhere/x", "--runbook-base", wrong]) == 2
     assert "--runbook-base" in capsys.readouterr().err
 
 
-def test_the_address_is_only_for_rules(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_address_is_for_rules_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["render", "metrics", "--runbook-base", BASE]) == 2
     assert "applies to rules only" in capsys.readouterr().err
