@@ -51,7 +51,7 @@ def _row(
     """The sort key, and the row. `usual` is the median rate of the node's ports, in bytes per second."""
     rate, downs, physical = (values[name] for name in ("rate_bytes_per_second", "link_down_events_total", _PHYSICAL_ID))
     slow = up and rate is not None and rate < _BELOW * usual
-    asleep = physical == _DISABLED  # it was disabled on purpose
+    asleep = physical == _DISABLED  # somebody switched it off
     tone = Tone.GOOD if up and not slow else Tone.WARN if up else Tone.CALM if asleep else Tone.BAD
     word = "slow" if slow else "up" if up else "silent" if silent else "off" if asleep else "down"
     words = [_word(_STATES, values["state_id"]), _word(_PHYSICAL, physical)]

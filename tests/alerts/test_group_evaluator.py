@@ -75,7 +75,7 @@ def test_alerts_show_their_state_as_series_and_the_old_state_ends_at_once(
     assert ask('{__name__=~"ALERTS.*"}', 103) == {}
 
 
-def test_transitions_are_told_once(storage: Storage) -> None:
+def test_transitions_are_reported_once(storage: Storage) -> None:
     rules = group("rules: [{alert: Hot, expr: t > 80, for: 1s}]")
     told = []
     for second, value in enumerate((90, 90, 90, 10, 10)):

@@ -76,7 +76,7 @@ def test_the_problems_of_all_files_are_reported_at_once(folder: Path) -> None:
     assert [Path(each.file).name for each in caught.value.problems] == ["x.yml", "y.yml"]
 
 
-def test_the_default_step_is_that_of_subqueries_that_name_none(folder: Path) -> None:
+def test_the_default_step_is_that_of_subqueries_without_one(folder: Path) -> None:
     (folder / "a.yml").write_text("groups: [{name: g, rules: [{record: r, expr: 'sum_over_time(vector(1)[1m:])'}]}]")
     (file,) = packs.load_all(["a.yml"], folder, 15.0)
     from alerts.promql import Storage

@@ -135,7 +135,7 @@ def test_a_numbered_name_gives_way_to_a_file_that_has_it(tmp_path: Path) -> None
     }  # fmt: skip
 
 
-def test_a_file_that_somebody_else_wrote_is_never_overwritten_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_foreign_file_is_never_overwritten_and_then_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "dust.yml").write_text("groups: []\n")
     files = [rulefile.parse(TEXT, "/a/heat.yml"), rulefile.parse(TEXT, "/a/dust.yml")]
     with pytest.raises(ConfigError, match=r"--out: .*dust.yml was not written by this command; move it"):

@@ -200,7 +200,7 @@ def test_a_template_that_calls_itself_ends() -> None:
      "<gpu burn-in>1!"),
     ("{{ (args 1 `b`).arg1 }}{{ (args 1).arg7 }}", "b<no value>"),
 ])  # fmt: skip
-def test_what_older_servers_or_other_tests_have_not(template: str, printed: str) -> None:
+def test_what_older_servers_or_other_tests_do_not_have(template: str, printed: str) -> None:
     assert rendered(template) == printed
 
 

@@ -165,7 +165,9 @@ def test_a_shortage_hides_no_failure(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "SKIPPED: only 2 of them were tried: no mirror" in capsys.readouterr().err
 
 
-def test_root_of_a_container_that_may_not_mount_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_of_a_container_that_may_not_mount_gets_that_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("unshare", "setpriv", "mount", "chroot", "tar"):
         program = tmp_path / name
         program.write_text("#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2; exit 1\n")

@@ -84,7 +84,7 @@ def test_hooks_are_not_run_and_all_is_in_the_folder(mirror: Mirror, archive: Arc
     assert list((tmp_path / "a folder").iterdir()) == []
 
 
-def test_unpacking_gives_a_whole_folder_or_none(mirror: Mirror, archive: Archive, tmp_path: Path) -> None:
+def test_unpacking_gives_a_complete_folder_or_none(mirror: Mirror, archive: Archive, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     files = archive.fetch("hello", dependencies=True)
     archive.unpack(files, tree)

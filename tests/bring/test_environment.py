@@ -99,7 +99,7 @@ def made(fresh: Checkout, capsys: pytest.CaptureFixture[str]) -> Checkout:
     return fresh
 
 
-def test_an_environment_is_made_where_there_is_none_also_below_a_path_with_spaces(fresh: Checkout) -> None:
+def test_an_environment_is_made_if_there_is_none_even_below_a_path_with_spaces(fresh: Checkout) -> None:
     assert fresh.provide() == 0
     assert fresh.works()
 

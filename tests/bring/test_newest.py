@@ -72,7 +72,7 @@ def test_programs_and_scripts_come_once_and_lie_beside_the_machines_own(
     assert capsys.readouterr() == ("", "")
 
 
-def test_an_archive_without_the_scripts_brings_the_programs(
+def test_an_archive_without_the_scripts_gives_the_programs(
     mirror: Mirror, newer: NewestPrometheus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mirror.add_source("prometheus", "3.5.10", source_of({"prometheus-3.5.10/other.test": ""}))

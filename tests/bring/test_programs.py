@@ -75,7 +75,7 @@ def test_the_machines_own_under_another_name_will_do(checkout: Checkout) -> None
     assert not checkout.ours.exists()
 
 
-def test_a_program_of_the_machine_that_is_unusable_is_passed_over(checkout: Checkout) -> None:
+def test_an_unusable_program_of_the_machine_is_skipped(checkout: Checkout) -> None:
     checkout.install("exit 3")
     checkout.provide()
     assert shutil.which("hello") == str(checkout.ours)
@@ -145,7 +145,7 @@ def test_a_program_that_cannot_be_started_is_unusable(tmp_path: Path) -> None:
     assert tells_its_version(tmp_path / "nothing") != ""
 
 
-def test_the_alertmanager_finds_its_templates_wherever_it_lies(tmp_path: Path) -> None:
+def test_the_alertmanager_finds_its_templates_wherever_it_is(tmp_path: Path) -> None:
     tree, ours = tmp_path / "my tree", tmp_path / "usr" / "bin" / "prometheus-alertmanager"
     program = tree / "usr" / "bin" / "prometheus-alertmanager"
     templates = tree / "usr" / "share" / "prometheus" / "alertmanager"

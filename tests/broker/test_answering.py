@@ -96,7 +96,7 @@ def test_a_number_that_is_reused_between_the_two_files_reveals_nothing_of_the_ne
     assert told(broker(proc), ask_variables(100, STARTED)) == (0, b"SLURM_JOB_ID=1\0")
 
 
-def test_the_controller_is_asked_once_a_second_at_most_and_let_go_each_time(proc: Proc) -> None:
+def test_the_controller_is_asked_once_a_second_at_most_and_released_each_time(proc: Proc) -> None:
     times = iter([0.0, 0.5, 1.0])
     bmc = Bmc(b"\x00\xdc\x10")
     answering = broker(proc, bmc, lambda: next(times))
@@ -105,7 +105,7 @@ def test_the_controller_is_asked_once_a_second_at_most_and_let_go_each_time(proc
     assert (bmc.opened, bmc.closed) == (2, 2)
 
 
-def test_a_controller_that_fails_is_an_error_number_and_let_go(proc: Proc) -> None:
+def test_a_controller_that_fails_gives_an_error_number_and_is_released(proc: Proc) -> None:
     bmc = Bmc(TimeoutError(errno.ETIMEDOUT, "no answer"))
     assert told(broker(proc, bmc), ask_power()) == (errno.ETIMEDOUT, b"")
     assert bmc.closed == 1
@@ -123,7 +123,7 @@ QUESTIONS = st.one_of(
 @example(ask_power() + b"\0")
 @example(b"pwr1" + b"\xff" * 12)
 @example(ask_variables(0, 0))
-def test_whatever_is_asked_gets_an_answer_of_its_own_or_none(proc: Proc, question: bytes) -> None:
+def test_every_request_gets_its_own_answer_or_none(proc: Proc, question: bytes) -> None:
     answer = broker(proc, Bmc()).answer(question)
     if parse_question(question) is None:
         assert answer == b""

@@ -114,7 +114,7 @@ def test_alerts_of_a_drill_are_not_those_of_the_node(written: Path) -> None:
     assert (run.phases, loaded.lost, loaded.told, len(run.engine.windows)) == ([], (), frozenset(), 0)
 
 
-def test_after_a_long_time_alerts_start_again_and_those_that_fired_are_told_to_end(written: Path) -> None:
+def test_after_a_long_time_alerts_start_again_and_the_end_of_firing_ones_is_sent(written: Path) -> None:
     run = Run(written, begin=int(130 + alert_state.OUTAGE_TOLERANCE_SECONDS))
     loaded = run.store.load(run.engine, at(run))
     assert (run.phases, [alert.rule for alert in loaded.lost]) == ([], ["Down"])

@@ -210,7 +210,7 @@ def taken_up(folder: Path, begun: list[Bench], *receivers: Any, rules: str = DOW
     return start(Bench(rules, *receivers, store=store, begin=130.0), begun)
 
 
-def test_after_a_restart_those_that_knew_are_not_told_again_and_those_that_did_not_are(
+def test_after_a_restart_receivers_that_knew_are_not_notified_again_and_others_are(
     tmp_path: Path, begun: list[Bench]
 ) -> None:
     run_before(tmp_path, "http://knew")
@@ -233,7 +233,7 @@ def test_after_a_restart_the_end_of_what_no_rule_watches_any_more_is_reported(
     assert at == notice.alert.resolved_at == later(130.0).wall
 
 
-def test_a_receiver_for_which_something_waits_is_not_noted_as_told(tmp_path: Path) -> None:
+def test_a_receiver_for_which_something_is_queued_is_not_saved_as_notified(tmp_path: Path) -> None:
     files = Files()
     done, waits, again, nameless = (Ear(repeats=False) for _ in range(4))
     done.url, waits.url, again.url = "http://done", "http://waits", "http://again"
@@ -317,7 +317,7 @@ def test_a_reload_ends_the_alerts_of_groups_that_go_and_shows_new_ones_from_zero
     assert bench.value("alert") is None
 
 
-def test_a_reload_changes_the_labels_that_alerts_leave_with_and_how_often_they_are_told_again(
+def test_a_reload_changes_the_labels_of_sent_alerts_and_how_often_they_are_sent_again(
     begun: list[Bench],
 ) -> None:
     ear = Ear()

@@ -61,7 +61,7 @@ def test_every_variable_has_values_and_every_annotation_finds_alerts(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rows_of_a_table_are_told_apart_by_its_columns_alone(server: tuple[Server, list[str]], name: str) -> None:
+def test_rows_of_a_table_are_distinguished_only_by_its_columns(server: tuple[Server, list[str]], name: str) -> None:
     """A label that one query has and another has not (such as the name of the series) would tear rows apart."""
     prometheus, nodes = server
     for panel in load()[name].panels():

@@ -176,7 +176,7 @@ def test_a_group_that_moves_to_another_file_takes_its_series_over(node: Node) ->
     assert [rule.health for group in run.engine.reports() for rule in group.rules] == [RuleHealth.OK] * 2
 
 
-def test_files_of_one_name_with_groups_of_one_name_are_apart(node: Node) -> None:
+def test_files_of_one_name_with_groups_of_one_name_are_separate(node: Node) -> None:
     files = tuple(ruleset(HOT, f"{folder}/x.yml").files[0] for folder in "ab")
     run = Run(Ruleset(files), node)
     assert run.rounds(0, 12, HOT_NODE) == ["0: pending", "0: pending", "10: firing", "10: firing"]

@@ -127,7 +127,7 @@ def test_one_window_is_not_too_long_either() -> None:
         evaluate("count_over_time(m[10m])", storage, 699.0, samples=590)
 
 
-def test_what_is_let_go_no_longer_counts() -> None:
+def test_what_is_released_no_longer_counts() -> None:
     """Windows are looked at one after the other, and an aggregation leaves nothing of what it read."""
     storage = stored(100, 60)
     evaluate("sum(count_over_time(m[1m]))", storage, 160.0, samples=3000)

@@ -113,7 +113,7 @@ def test_what_does_not_fit_is_left_out_and_counted_and_what_is_there_stays(node:
     assert (len(kept), kept.dropped) == (3, 4)
 
 
-def test_room_that_becomes_free_is_given_to_those_who_wait(node: Node) -> None:
+def test_room_that_becomes_free_is_given_to_waiting_series(node: Node) -> None:
     kept = windows(rules_of("a"), capacity=SERIES_BYTES + 18)
     kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)])], START.wall)
     for second in range(1, 340):

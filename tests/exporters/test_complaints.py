@@ -28,7 +28,7 @@ def complain(complaints: Complaints, now: float, key: str = "a") -> None:
     complaints.say(now, key, "%s is wrong", key, relief=f"{key} is well again")
 
 
-def test_what_lasts_is_said_at_its_beginning_and_at_its_end(complaints: Complaints, said: Said) -> None:
+def test_a_lasting_problem_is_logged_at_its_beginning_and_at_its_end(complaints: Complaints, said: Said) -> None:
     for second in range(100):
         complain(complaints, second)
         complaints.ease(second)

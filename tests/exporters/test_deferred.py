@@ -148,7 +148,7 @@ def test_a_client_that_hangs_up_silently_costs_nothing_but_its_place(
     eventually(lambda: running.server.connections == 0)
 
 
-def test_a_client_that_has_said_all_and_half_closed_gets_its_answer(
+def test_a_client_that_has_sent_all_and_half_closed_gets_its_answer(
     serve: Serve, promises: Promises, eventually: Eventually
 ) -> None:
     running = serve(promises)

@@ -260,7 +260,7 @@ def test_reload(view: RouteContext, method: str, reload: Begin | None, status: i
         ("HEAD", "/-/reload", "POST, PUT"),
     ],
 )
-def test_a_wrong_method_is_told_the_right_ones(view: RouteContext, method: str, path: str, allow: str) -> None:
+def test_a_wrong_method_is_answered_with_the_right_ones(view: RouteContext, method: str, path: str, allow: str) -> None:
     answer = ask(Routes(view), Request(method, path))
     assert (answer.status, header(answer, "Allow")) == (HTTPStatus.METHOD_NOT_ALLOWED, allow)
 
@@ -280,7 +280,7 @@ def test_the_overview_lists_what_says_what_it_is(view: RouteContext) -> None:
     assert listed == ["/metrics", *(each.path for each in ENDPOINTS if each.what)]
 
 
-def test_an_unknown_path_is_told_where_things_are(view: RouteContext) -> None:
+def test_an_unknown_path_is_answered_with_where_things_are(view: RouteContext) -> None:
     answer = get(Routes(view), "/favicon.ico")
     assert answer.status == 404
     assert b"/metrics" in answer.body

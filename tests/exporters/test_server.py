@@ -63,7 +63,7 @@ def test_pipelined_requests_are_answered_in_order(serve: Serve) -> None:
     assert answer.endswith(b"GET /last")
 
 
-def test_a_client_that_has_said_all_and_half_closed_still_gets_its_answer(serve: Serve) -> None:
+def test_a_client_that_has_sent_all_and_half_closed_still_gets_its_answer(serve: Serve) -> None:
     client = serve().client()
     client.send(GET % b"a" + GET % b"b")
     client.sock.shutdown(1)

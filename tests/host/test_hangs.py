@@ -160,7 +160,7 @@ def test_every_filesystem_may_hang_and_the_rest_of_the_host_is_shown(host, monke
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"endless", "huge"}))
 @pytest.mark.parametrize("file", sorted(ROWS_OF))
-def test_whatever_stands_in_the_place_of_a_file_affects_only_its_own_group(
+def test_whatever_is_in_the_place_of_a_file_affects_only_its_own_group(
     host, tree, caplog, file: str, kind: str
 ) -> None:
     """Endless and huge files are left out: procfs has none, and psutil reads them whole; lists of mounts are below."""
@@ -188,7 +188,7 @@ def test_hardware_is_distinguished_from_the_rest_even_where_sysfs_may_not_be_sea
     assert any('device="eth0"' in name for name in values)
 
 
-def test_more_devices_than_are_shown_are_counted_and_told_once(host, caplog) -> None:
+def test_more_devices_than_are_shown_are_counted_and_logged_once(host, caplog) -> None:
     number = DEVICES + 20
     line = "eth{0}: 1000 10 1 2 0 0 0 0 3000 30 3 4 0 0 0 0\n"
     head = "\n".join((host.proc / "net/dev").read_text().splitlines()[:2])

@@ -193,7 +193,7 @@ def test_a_time_that_is_over_is_not_waited_for(serve: Any, asker: Any) -> None:
     assert outcome(asker(serve(lambda held, number: None).port), -1.0) is TIMEOUT
 
 
-def test_a_large_question_to_a_server_that_takes_none_ends_in_time(serve: Any, asker: Any) -> None:
+def test_a_large_request_to_a_server_that_accepts_none_ends_in_time(serve: Any, asker: Any) -> None:
     server = serve(lambda held, number: None, wrap=lambda held: time.sleep(2 * TIME) or held)
     large = HttpRequest("POST", "/", body=b"x" * 50_000_000)
     with pytest.raises(HttpError) as told:

@@ -35,7 +35,7 @@ def test_a_file_that_cannot_be_understood_is_a_gap_that_names_it(tree, opened, p
     assert "/mlx5_0/ports/1/" in gap.detail
 
 
-def test_broken_files_cost_exactly_themselves(tree, opened, page) -> None:
+def test_broken_files_affect_only_themselves(tree, opened, page) -> None:
     shown = page(opened(tree("broken-port")))
     assert len(shown.gaps) == len(BROKEN)
     well = {each.metric for each in shown.readings if each.entity.device == "mlx5_1"}

@@ -176,7 +176,7 @@ def test_an_adapter_whose_firmware_hangs_costs_its_ports_and_two_threads(node) -
         assert (sample.readings, sample.gaps) == (well[lane].readings, [])
 
 
-def test_what_a_read_brings_that_was_given_up_is_never_shown(node) -> None:
+def test_what_an_abandoned_read_gives_is_never_shown(node) -> None:
     """It was read before the adapter went silent, and tells nothing about now."""
     node.read(Lane.FAST)
     node.write("mlx5_0", "counters/link_downed", 1)

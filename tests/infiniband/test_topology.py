@@ -156,7 +156,7 @@ def test_a_device_that_hangs_keeps_its_place_or_is_unknown_and_the_others_are_sh
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_whatever_stands_in_the_place_of_a_device_costs_that_device(backend, tmp_path, kind: str) -> None:
+def test_whatever_is_in_the_place_of_a_device_affects_only_that_device(backend, tmp_path, kind: str) -> None:
     sysfs = tmp_path / "dgx-h100"
     tree = OddTree(0)
     tree.spoil(devices(sysfs) / "mlx5_0/device", kind)

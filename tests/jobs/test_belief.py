@@ -77,7 +77,7 @@ def test_no_user_makes_his_process_one_of_anothers_container(rig: Rig, prefix: s
         assert [rig.holder(gpu)["user"] for gpu in (1, 2)] == ["alice", "bob"]
 
 
-def test_a_rootless_container_is_its_users_whoever_he_is_inside(rig: Rig) -> None:
+def test_a_rootless_container_belongs_to_its_user_whichever_user_it_has_inside(rig: Rig) -> None:
     for gpu, uid in enumerate((1000, 100999)):
         path = f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{HEX}.scope/container"
         rig.proc.process(100 + gpu, path, {}, uid=uid)
@@ -133,7 +133,7 @@ def test_the_environment_counts_below_the_schedulers_daemons(rig: Rig, scheduler
         ("nomad", VARIABLES["nomad"], UID, {"name": "n"}),
     ],
 )
-def test_below_the_daemons_the_environment_brings_id_and_facts(rig: Rig, scheduler, env, job, facts) -> None:
+def test_below_the_daemons_the_environment_gives_id_and_facts(rig: Rig, scheduler, env, job, facts) -> None:
     rig.proc.process(100, DAEMONS[scheduler][0], env)
     rig.put(0, 100)
     rig.look()
@@ -200,7 +200,7 @@ def test_the_processes_of_one_cgroup_are_one_job_whosever_environment_is_hidden(
     assert {found: len(gpus) for (_, found), gpus in rig.jobs().items()} == {job: len(envs)}
 
 
-def test_elements_of_an_array_that_have_cgroups_of_their_own_stay_apart(rig: Rig) -> None:
+def test_elements_of_an_array_with_cgroups_of_their_own_stay_separate(rig: Rig) -> None:
     for gpu, path in enumerate(("/lsf/c/job.12.5.17", "/lsf/c/job.12.6.17")):
         rig.proc.process(100 + gpu, path, LSF_ARRAY | {"LSB_JOBINDEX": str(gpu + 1)})
         rig.put(gpu, 100 + gpu)
@@ -308,7 +308,7 @@ def test_a_foul_id_is_a_problem_logged_once_and_not_a_label(rig: Rig, caplog: py
         ("/lxc/a b", {"RAY_JOB_ID": "a b"}, ("session", "9@1000")),
     ],
 )
-def test_a_foul_variable_does_not_cost_what_the_cgroup_says(rig: Rig, path, env, job) -> None:
+def test_a_foul_variable_does_not_hide_what_the_cgroup_says(rig: Rig, path, env, job) -> None:
     rig.proc.process(100, path, env, session=9)
     rig.put(0, 100)
     rig.look()

@@ -32,7 +32,7 @@ def test_energy_is_what_the_gpus_of_the_job_used_since_it_was_seen(busy: Rig) ->
     assert (busy.value(ENERGY, job_id="1"), busy.value(ENERGY, job_id="2")) == (400.0, 1.5)
 
 
-def test_a_shared_gpus_energy_is_nobodys(busy: Rig) -> None:
+def test_a_shared_gpus_energy_is_attributed_to_no_job(busy: Rig) -> None:
     busy.meter(g0=1000.0, g1=5000.0, g2=7.0)
     busy.look()
     busy.proc.process(200, SLURM.format(2), {})
@@ -64,7 +64,7 @@ def test_a_counter_that_falls_takes_nothing_away(busy: Rig) -> None:
     assert busy.value(ENERGY, job_id="1") == 102.0
 
 
-def test_a_gpu_that_is_also_held_in_part_is_nobodys_alone(busy: Rig) -> None:
+def test_a_gpu_that_is_also_held_in_part_belongs_to_no_single_job(busy: Rig) -> None:
     busy.proc.process(50, SLURM.format(3), {})
     busy.put(2, 50, instance=5)
     for joules in (1000.0, 1100.0):

@@ -46,7 +46,7 @@ def test_a_debugger_beside_a_job_shares_its_gpu(rig: Rig) -> None:
     assert rig.holder(0)["shared"] == "true"
 
 
-def test_mig_instances_are_held_apart(rig: Rig) -> None:
+def test_mig_instances_are_distinguished(rig: Rig) -> None:
     start(rig, 0, 100, 1, instance=3)
     start(rig, 0, 101, 2, instance=4)
     start(rig, 0, 102, 3, instance=4)

@@ -75,7 +75,7 @@ def test_an_sxid_is_counted_once_though_three_lines_describe_it(follower) -> Non
     assert reading.metric.name == "coldplate_node_nvswitch_sxid_errors_total"
 
 
-def test_sxid_counts_grow_and_stay_and_are_apart_by_switch_and_code(follower) -> None:
+def test_sxid_counts_grow_and_stay_and_are_separate_by_switch_and_code(follower) -> None:
     for switch, code in ((0, 20034), (0, 20034), (1, 20034), (0, 26007)):
         follower.log.write(
             f"nvidia-nvswitch{switch}: SXid (PCI:0004:0{switch}:00.0): {code}, Fatal, Link 30 LTSSM Fault Up"

@@ -137,7 +137,7 @@ def test_the_alerts_of_a_rule_that_failed_are_neither_sent_nor_forgotten(h) -> N
     assert repeats.heard[-1][0] == 1021.0
 
 
-def test_what_was_told_before_a_restart_is_not_told_again_but_to_alertmanager(h) -> None:
+def test_what_was_sent_before_a_restart_is_sent_again_only_to_alertmanager(h) -> None:
     repeats, once = h.Ear(), h.Ear(repeats=False)
     dispatcher = Dispatcher([repeats, once])
     fires, over = h.alert("Fires"), h.alert("Over", resolved_at=1010.0)
@@ -216,7 +216,7 @@ def test_a_receiver_that_does_not_stop_delays_nothing(h, monkeypatch: pytest.Mon
     let_go.set()
 
 
-def test_the_heir_of_a_receiver_is_not_told_again_what_that_one_knew(h) -> None:
+def test_the_successor_of_a_receiver_does_not_get_again_what_that_one_knew(h) -> None:
     old, heir = h.Ear(repeats=False), h.Ear(repeats=False)
     dispatcher = Dispatcher([old])
     dispatcher.consider("g", [h.alert("Fires")], 1010.0, 1.0)
@@ -250,7 +250,7 @@ def test_a_clock_that_is_set_makes_no_new_incident(h, step: float) -> None:
     assert len(repeats.heard) == 2
 
 
-def test_a_receiver_for_which_something_waited_is_told_after_a_restart(h) -> None:
+def test_a_receiver_for_which_something_was_queued_is_notified_after_a_restart(h) -> None:
     knew, waited = h.Ear(repeats=False), h.Ear(repeats=False)
     dispatcher = Dispatcher([knew, waited])
     dispatcher.already_told([h.alert("Fires")], [knew])

@@ -109,7 +109,7 @@ def test_a_difference_about_the_tolerance_does_not_come_and_go() -> None:
     assert told == [True, *[False] * 5, True, False, False]
 
 
-def test_a_time_that_is_not_believed_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_time_that_is_not_believed_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     clock = ServerClock()
     for off in (-4000, -4000, 0, -4000):
         clock.hear(formatdate(1.8e9 + off, usegmt=True), Instant(0.0, 1.8e9), Instant(0.0, 1.8e9))

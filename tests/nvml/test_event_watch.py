@@ -48,7 +48,7 @@ def test_a_wait_without_an_event_ends_quietly(watched):
     assert watched.paused == []
 
 
-def test_events_of_other_kinds_are_passed_over(watched):
+def test_events_of_other_kinds_are_skipped(watched):
     watched.driver.events = [
         ("handle of GPU-00000000", 0x8000, 1),
         ("elsewhere", 8, 13),

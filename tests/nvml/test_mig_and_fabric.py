@@ -49,7 +49,7 @@ def test_memory_is_read_by_instance(opened, driver):
     assert values(sample, "coldplate_gpu_mig_memory_total_bytes")[("MIG-2", "8")] == 2000.0
 
 
-def test_an_instance_that_is_taken_apart_is_gone_after_one_gap(opened, driver):
+def test_a_destroyed_instance_is_gone_after_one_gap(opened, driver):
     bench = opened(driver)
     bench.read(Lane.SLOW)
     driver.others["two"].failing = UNKNOWN

@@ -176,9 +176,7 @@ def test_where_no_thread_can_be_started_the_source_says_so_and_the_others_contin
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("file", sorted(FILES))
-def test_whatever_stands_in_the_place_of_a_file_affects_only_its_own_series(
-    full, read, odd, file: str, kind: str
-) -> None:
+def test_whatever_is_in_the_place_of_a_file_affects_only_its_own_series(full, read, odd, file: str, kind: str) -> None:
     whole = read(["hwmon", "rapl"]).values(0.0)
     odd.spoil(full.root / file, kind)
     reader = read(["hwmon", "rapl"])
@@ -192,7 +190,7 @@ def test_whatever_stands_in_the_place_of_a_file_affects_only_its_own_series(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_whatever_is_odd_costs_its_device(full, read, seed: int) -> None:
+def test_an_oddity_affects_only_its_device(full, read, seed: int) -> None:
     whole = read(["hwmon", "rapl"]).values(0.0)
     tree = OddTree(seed)
     devices = [*(f"class/hwmon/hwmon{number}" for number in range(3)), "class/powercap/intel-rapl:0:0",

@@ -127,7 +127,7 @@ def test_rapl_domains_are_energy_of_their_own_and_never_node_power(tree, read) -
     }
 
 
-def test_domains_of_one_name_stay_apart(tree, read) -> None:
+def test_domains_of_one_name_stay_separate(tree, read) -> None:
     tree.rapl("2", "psys", 1_000_000)
     tree.rapl("3", "psys", 2_000_000)
     assert read(["rapl"]).values(0.0) == {

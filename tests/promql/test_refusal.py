@@ -190,5 +190,5 @@ def reach(query: str) -> dict[str, float]:
         ("1 + 2", {}),
     ],
 )
-def test_a_query_tells_what_it_reads_and_how_far_back(query: str, expected: dict[str, float]) -> None:
+def test_a_query_knows_what_it_reads_and_how_far_back(query: str, expected: dict[str, float]) -> None:
     assert reach(query) == expected

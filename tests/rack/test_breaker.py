@@ -64,9 +64,7 @@ def test_at_its_magnetic_release_a_breaker_opens_at_once(kind: str, load: float)
 
 
 @given(curves, heats, st.floats(0.1, 2.9), st.floats(0.01, 0.99))
-def test_heat_arrives_at_opening_exactly_when_it_was_said_to(
-    curve: Curve, heat: float, load: float, part: float
-) -> None:
+def test_heat_reaches_opening_exactly_when_predicted(curve: Curve, heat: float, load: float, part: float) -> None:
     seconds = trip_seconds(curve, heat, load)
     assume(seconds is not None and seconds > 1e-3)
     assert seconds is not None
@@ -112,7 +110,7 @@ def heats_kept(rack: str) -> bytes:
     return heats.kept(1000.0)
 
 
-def test_a_breaker_that_nobody_watched_begins_warm_and_continues_from_there() -> None:
+def test_a_breaker_that_was_not_watched_begins_warm_and_continues_from_there() -> None:
     heats = heats_of(FEED)
     assert heats.look(None, 0.0) == []  # nothing is known of it
     (state,) = heats.look(60_000.0, 1.0)

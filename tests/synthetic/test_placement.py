@@ -46,7 +46,7 @@ def test_the_energy_of_a_job_is_that_of_its_gpus_since_its_start(play, write):
     assert told == pytest.approx([each - own[0] for each in own], abs=1.0)
 
 
-def test_a_source_that_opens_late_tells_the_same(play, write):
+def test_a_source_that_opens_late_shows_the_same(play, write):
     path = write(LATE)
     assert facts(play(path), 150.0) == pytest.approx(facts(play(path, 140.0), 150.0))
 

@@ -49,7 +49,7 @@ def test_the_target_is_named_as_a_server_names_it_that_scrapes_the_host(text: st
         ("{node: {cluster: c}, notify: {labels: {cluster: ''}}}", {}),
     ],
 )
-def test_alerts_leave_with_where_the_node_stands_and_what_is_added(text: str, labels: dict[str, str]) -> None:
+def test_alerts_are_sent_with_the_place_of_the_node_and_what_is_added(text: str, labels: dict[str, str]) -> None:
     assert external_labels(config(text)) == labels
 
 

@@ -345,7 +345,7 @@ def test_nvml_may_miss_the_jobs_of_a_gpu_but_not_report_them() -> None:
         decoder.decode(encode("layout", 0, "slow", 1, encode_series([Series(row, GPU, labels)])))
 
 
-def test_nvml_speaks_of_no_ports_and_of_no_power_of_the_node() -> None:
+def test_nvml_reports_neither_ports_nor_power_of_the_node() -> None:
     decoder = open_decoder("nvml")
     for row in (
         ["coldplate_infiniband_port_up", ["ib", "mlx5_0", "1"], []],
@@ -445,7 +445,7 @@ def sealed(body: bytes) -> bytes:
         b"\xff\xfe\x00",
     ],
 )
-def test_garbage_is_refused_with_an_error_of_ours(body: bytes) -> None:
+def test_garbage_is_refused_with_a_message_error(body: bytes) -> None:
     decoder = ready_decoder()
     with pytest.raises(MessageError):
         decoder.decode(sealed(body))
