@@ -82,6 +82,7 @@ generate: .venv/dev.stamp ## Regenerate the generated documents
 	$(BIN)/coldplate render configuration --out docs/configuration.md
 	$(BIN)/coldplate render config-file --out packaging/coldplate.yaml
 	$(BIN)/python -m dashboards.generate
+	$(BIN)/python -m tests.terminal.panes
 
 LOCK := .programs/lock
 lock: python ## Update the tools to their newest versions, with hashes, for every Python and machine: tests/tools.txt
