@@ -10,7 +10,7 @@ from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_outcomes import HttpError
 from agent.lib.http_target import HttpTarget
-from agent.lib.threads import Threads
+from agent.lib.threads import KeptThread, Threads
 from agent.lib.wording import one_line
 from agent.model import Alert, Instant
 from agent.terminal.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts
@@ -19,6 +19,8 @@ from agent.terminal.sightings import Sighting, SightingBoard
 ORIGIN = "from its agent"
 MOST_BODY = 64 * 1024 * 1024
 """Bytes of a snapshot: that of the largest node has about 10 MiB."""
+END_SECONDS = 1.0
+"""Seconds for which those that end are waited for, all together."""
 _OK, _NO_RULES = 200, 404
 
 
@@ -46,6 +48,14 @@ class AgentPoll:
             return self._silent(str(error))
         return Sighting(self.name, ORIGIN, snapshot, alerts, "", age, self._clock().mono)
 
+    def close(self) -> None:
+        """Hang up; the next question opens another connection."""
+        self._client.close()
+
+    def abort(self) -> None:
+        """End a question under way, from another thread."""
+        self._client.abort()
+
     def _alerts(self, until: float) -> list[Alert] | None:
         body = self._get("/api/v1/alerts", until, optional=True)
         return None if body is None else read_alerts(body)
@@ -72,21 +82,27 @@ class Polling:
         self._interval = interval
         self._threads = threads
         self._stopping = threading.Event()
-        self._names: set[str] = set()
+        self._polls: dict[str, tuple[AgentPoll, KeptThread]] = {}
 
     def begin(self, poll: AgentPoll) -> None:
         """Ask this one, too, unless one of its name is asked already."""
-        if poll.name in self._names:
+        if poll.name in self._polls:
             return
-        self._names.add(poll.name)
         self._board.expect(poll.name)
-        self._threads.begin(f"top-{poll.name}", lambda: self._run(poll))
+        self._polls[poll.name] = poll, self._threads.begin(f"top-{poll.name}", lambda: self._run(poll))
 
     def _run(self, poll: AgentPoll) -> None:
-        while not self._stopping.is_set():
-            self._board.put(poll.ask())
-            self._stopping.wait(self._interval)
+        try:
+            while not self._stopping.is_set():
+                self._board.put(poll.ask())
+                self._stopping.wait(self._interval)
+        finally:
+            poll.close()
 
     def stop(self) -> None:
-        """Ask nobody any more; exchanges under way are left to themselves."""
+        """Ask nobody any more. A name server that does not answer is not waited for."""
         self._stopping.set()
+        for poll, _ in self._polls.values():
+            poll.abort()
+        for _, thread in self._polls.values():
+            thread.join(END_SECONDS / len(self._polls))

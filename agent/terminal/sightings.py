@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from agent.model import Alert, Snapshot
@@ -44,17 +44,29 @@ class SightingBoard:
     def put(self, sighting: Sighting) -> None:
         with self._arrived:
             self._expected[sighting.name] = None
+            before = self._latest.get(sighting.name)
             self._latest[sighting.name] = sighting
-            self._counts[sighting.name] = self._counts.get(sighting.name, 0) + 1
+            if before is None or _moment(before) != _moment(sighting) or sighting.snapshot is None:
+                self._counts[sighting.name] = self._counts.get(sighting.name, 0) + 1
             self._arrived.notify_all()
         self._changed()
 
     def all(self) -> list[Sighting]:
         """One for each node that was told of."""
-        with self._lock:
-            return [self._latest[name] for name in self._expected if name in self._latest]
+        return self.look()[0]
 
-    def wait(self, times: int, seconds: float) -> None:
-        """Until every expected node was told of so often, or for so many seconds."""
+    def look(self) -> tuple[list[Sighting], dict[str, int]]:
+        """The same, with how many samples or problems of each node there were so far."""
+        with self._lock:
+            return [self._latest[name] for name in self._expected if name in self._latest], dict(self._counts)
+
+    def wait(self, counts: Mapping[str, int], seconds: float) -> None:
+        """Until there is another sample, or problem, of every expected node than those counted, or for so long."""
         with self._arrived:
-            self._arrived.wait_for(lambda: all(self._counts.get(name, 0) >= times for name in self._expected), seconds)
+            self._arrived.wait_for(
+                lambda: all(self._counts.get(name, 0) > counts.get(name, 0) for name in self._expected), seconds
+            )
+
+
+def _moment(sighting: Sighting) -> float | None:
+    return None if sighting.snapshot is None else sighting.snapshot.at.mono

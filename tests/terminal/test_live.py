@@ -53,9 +53,9 @@ class Terminal:
     A shell is needed: nobody could continue a group of processes without one, so the kernel does not stop it either.
     """
 
-    def __init__(self, *arguments: str, columns: int = 100, lines: int = 30, **environment: str) -> None:
+    def __init__(self, *arguments: str, **environment: str) -> None:
         self.master, self.slave = pty.openpty()
-        self.resize(columns, lines)
+        self.resize(100, 30)
         self.before = termios.tcgetattr(self.slave)
         self.written = b""
         command = [sys.executable, "-m", "agent.cli", "top", *arguments]

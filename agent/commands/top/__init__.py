@@ -104,11 +104,13 @@ def _two_samples(sources: NodeSources, interval: float) -> Scene:
     from agent.lib.clock import clock
     from agent.terminal.view_keeper import ViewKeeper
 
-    watch = ViewKeeper(interval)
-    for times in (1, 2):
+    keeper = ViewKeeper(interval)
+    counts: dict[str, int] = {}
+    for _ in range(2):
         sources.tend()
-        sources.board.wait(times, FIRST_SECONDS + interval)
-        scene = watch.scene(sources.board.all(), clock().mono, sources.note)
+        sources.board.wait(counts, FIRST_SECONDS + interval)
+        sightings, counts = sources.board.look()
+        scene = keeper.scene(sightings, clock().mono, sources.note)
     return scene
 
 

@@ -73,7 +73,9 @@ class NodeSources:
         """Whether an agent runs here and answers; it is asked from then on."""
         name = node_name(self._config)
         for listen in self._config.web.listen:
-            first = AgentPoll(name, HttpTarget(local_url(listen), timeout=ATTACH_SECONDS), clock).ask()
+            poll = AgentPoll(name, HttpTarget(local_url(listen), timeout=ATTACH_SECONDS), clock)
+            first = poll.ask()
+            poll.close()
             if first.snapshot is not None:
                 self.board.put(first)
                 self._polling.begin(AgentPoll(name, HttpTarget(local_url(listen), timeout=TIMEOUT_SECONDS), clock))
