@@ -25,13 +25,13 @@ def draw(scene: Scene, state: UiState, look: Look) -> tuple[list[Text], OnScreen
     """The lines, exactly as many as the terminal has, and what keys act upon."""
     rows = gpu_table.rows_of(scene.nodes, state)
     if state.is_helping:
-        return _fitted(help_lines(look), scene, state, look), _on_screen(rows, (), 0)
+        return _fitted(help_lines(look), state, look), _on_screen(rows, (), 0)
     if isinstance(state.zoom, OneGpu):
         for node in scene.nodes:
             for gpu in node.gpus:
                 if gpu.key == state.zoom.key:
                     head = node_panes.head_line(scene.nodes, state, scene.interval, look)
-                    return _fitted([head, *zoom_lines(node, gpu, look)], scene, state, look), _on_screen(rows, (), 0)
+                    return _fitted([head, *zoom_lines(node, gpu, look)], state, look), _on_screen(rows, (), 0)
     return _overview(scene, state, look, rows)
 
 
@@ -52,7 +52,7 @@ def _overview(scene: Scene, state: UiState, look: Look, rows: Sequence[Row]) -> 
     if not rows:
         lines.append(look.line((_nothing(scene, state), DIM)))
     lines += _panels(scene, state, look, None if height is None else height - len(lines) - 1)
-    return _fitted(lines, scene, state, look), _on_screen(rows, range(top, top + len(shown)), first)
+    return _fitted(lines, state, look), _on_screen(rows, range(top, top + len(shown)), first)
 
 
 def _nothing(scene: Scene, state: UiState) -> str:
@@ -99,16 +99,16 @@ def _shares(room: int, wanted: Sequence[int]) -> list[int]:
     return shares
 
 
-def _fitted(lines: list[Text], scene: Scene, state: UiState, look: Look) -> list[Text]:
+def _fitted(lines: list[Text], state: UiState, look: Look) -> list[Text]:
     """With the footer, in exactly the terminal's height."""
     if look.height is None:
         return lines
     body = lines[: max(look.height - 1, 0)]
     blank = [look.line("") for _ in range(look.height - 1 - len(body))]
-    return [*body, *blank, _footer(scene, state, look)][: look.height]
+    return [*body, *blank, _footer(state, look)][: look.height]
 
 
-def _footer(scene: Scene, state: UiState, look: Look) -> Text:
+def _footer(state: UiState, look: Look) -> Text:
     if state.is_typing:
         return look.line(("filter: ", BOLD), f"{state.filter}_", ("   Enter keeps it, Esc clears it", DIM))
     order = f"{state.sort.value}{' reversed' if state.reverse else ''}"
@@ -118,7 +118,7 @@ def _footer(scene: Scene, state: UiState, look: Look) -> Text:
     if state.zoom is not None or state.filter:
         keys.insert(0, ("Esc", "back"))
     parts = [part for key, what in keys for part in ((f" {key}", BOLD), (f" {what} ", DIM))]
-    return look.ends(parts, scene.note)
+    return look.line(*parts)
 
 
 def _on_screen(rows: Sequence[Row], lines: Sequence[int], first: int) -> OnScreen:

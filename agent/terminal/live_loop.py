@@ -17,7 +17,7 @@ from agent.terminal.keys import KeyReader, Press
 from agent.terminal.look import Look
 from agent.terminal.painter import Painter
 from agent.terminal.scene import Scene
-from agent.terminal.tty_modes import TerminalModes
+from agent.terminal.tty_modes import TerminalGoneError, TerminalModes
 from agent.terminal.ui_state import OnScreen, UiState, press
 from agent.terminal.wake_pipe import WakePipe
 
@@ -41,7 +41,7 @@ class LiveLoop:
         clock: Callable[[], float],
         pipe: WakePipe,
     ) -> None:
-        self._source, self._sink = terminal
+        self._source = terminal[0]
         self._modes = TerminalModes(*terminal)
         self._painter = Painter(console, console.encoding)
         self._glyphs = glyphs
@@ -63,7 +63,7 @@ class LiveLoop:
         try:
             self._modes.enter(state.mouse)
             self._loop()
-        except OSError:  # the terminal is gone: there is nobody to draw for
+        except TerminalGoneError:
             self._ending = self._ending or signal.SIGHUP
         finally:
             self._modes.leave()
@@ -102,10 +102,7 @@ class LiveLoop:
             self._pipe.drain()
         if self._source not in ready:
             return (self._keys.flush() if not ready else []), self._pipe.out in ready
-        data = os.read(self._source, 4096)
-        if not data:
-            raise OSError("the terminal was closed")
-        return self._keys.feed(data), self._pipe.out in ready
+        return self._keys.feed(self._modes.read()), self._pipe.out in ready
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._noted.append(number)
@@ -136,7 +133,7 @@ class LiveLoop:
     def _draw(self, *, fresh: bool) -> None:
         if self._scene is None or (fresh and not self.state.is_frozen):
             self._scene = self._make_scene()
-        size = os.get_terminal_size(self._sink)
+        size = self._modes.size()
         look = Look(max(size.columns, 1), max(size.lines, 1), self._glyphs)
         lines, self._on_screen = draw(self._scene, self.state, look)
         self._modes.write(self._painter.paint(lines))

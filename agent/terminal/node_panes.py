@@ -56,8 +56,8 @@ def _devices(node: NodeView) -> str:
 
 def verdict(nodes: Sequence[NodeView], troubles: Sequence[Complaint], look: Look, most: int) -> list[Text]:
     """What is wrong in at most so many lines, the worst first; a line says how many more there are."""
-    if not troubles:
-        return list(sentence(look, Tone.GOOD, _peace(nodes), 1))
+    if not any(each.tone <= Tone.WARN for each in troubles):
+        troubles = [Complaint(Tone.GOOD, _peace(nodes)), *troubles]
     if most == 1:
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 and look.width >= NARROW else ""
         cut = look.cut(troubles[0].text, max(look.width - 2 - len(more), look.width // 2))

@@ -11,12 +11,11 @@ from agent.terminal.node_view import NodeView
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Nodes and what is wrong with them. `interval` in seconds; `note` is for the footer."""
+    """Nodes and what is wrong with them. `interval` in seconds."""
 
     nodes: Sequence[NodeView]
     troubles: Sequence[Complaint]
     interval: float
-    note: str = ""
 
     @property
     def wall(self) -> float | None:

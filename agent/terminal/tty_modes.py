@@ -14,6 +14,10 @@ _MOUSE_ON, _MOUSE_OFF = b"\x1b[?1000h\x1b[?1006h", b"\x1b[?1006l\x1b[?1000l"
 _LOCAL, _CONTROLS = 3, 6
 
 
+class TerminalGoneError(Exception):
+    """The terminal was closed: there is nobody to draw for."""
+
+
 class TerminalModes:
     """Takes a terminal over and gives it back as it was; both may be called again, and in any state."""
 
@@ -48,12 +52,32 @@ class TerminalModes:
         before, self._before = self._before, None
         if before is None:
             return
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(TerminalGoneError):
             self.write(_MOUSE_OFF + _LEAVE)
         with contextlib.suppress(OSError, termios.error):
             termios.tcsetattr(self._source, termios.TCSADRAIN, before)  # type: ignore[arg-type]  # as tcgetattr gave it
 
     def write(self, data: bytes) -> None:
-        """All of it. Raises OSError."""
-        while data:
-            data = data[os.write(self._sink, data) :]
+        """All of it. Raises TerminalGoneError."""
+        try:
+            while data:
+                data = data[os.write(self._sink, data) :]
+        except OSError as error:
+            raise TerminalGoneError from error
+
+    def read(self) -> bytes:
+        """What was typed. Raises TerminalGoneError."""
+        try:
+            data = os.read(self._source, 4096)
+        except OSError as error:
+            raise TerminalGoneError from error
+        if not data:
+            raise TerminalGoneError
+        return data
+
+    def size(self) -> os.terminal_size:
+        """Columns and lines. Raises TerminalGoneError."""
+        try:
+            return os.get_terminal_size(self._sink)
+        except OSError as error:
+            raise TerminalGoneError from error

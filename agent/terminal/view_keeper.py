@@ -26,12 +26,13 @@ class ViewKeeper:
         self._history = History()
 
     def scene(self, sightings: Sequence[Sighting], mono: float, note: str = "") -> Scene:
-        """What is shown at a monotonic second."""
+        """What is shown at a monotonic second; `note` is said of the view itself."""
         nodes = [self._node(each, mono) for each in sightings]
         self._history.take(nodes)
         walls = [node.wall for node in nodes if node.wall is not None]
         troubles = diagnose(nodes, max(walls, default=None))
-        return Scene(nodes, [*self._stale(nodes), *troubles], self._interval, note)
+        notes = [Complaint(Tone.CALM, note)] if note else []
+        return Scene(nodes, [*self._stale(nodes), *troubles, *notes], self._interval)
 
     def _node(self, sighting: Sighting, mono: float) -> NodeView:
         if sighting.snapshot is None:

@@ -30,6 +30,7 @@ import fcntl, os, signal, sys, termios
 slave = os.open(sys.argv[1], os.O_RDWR)
 fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
 child = os.fork()
 if child == 0:
     os.setpgid(0, 0)
@@ -100,8 +101,13 @@ class Terminal:
         self._shell.communicate()
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-        os.close(self.master)
-        os.close(self.slave)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """As when the window is closed."""
+        for descriptor in (self.master, self.slave):
+            with suppress(OSError):
+                os.close(descriptor)
 
 
 @contextmanager
@@ -155,6 +161,13 @@ def test_a_signal_leaves_the_terminal_as_it_was(act: Callable[[Terminal], None],
         shown.until(LEFT)
         assert shown.says() == str(status)
         assert shown.is_restored
+
+
+def test_a_window_that_is_closed_ends_it() -> None:
+    with terminal("--backend", "none", "--no-attach") as shown:
+        shown.until(b"no GPU here")
+        shown.hang_up()
+        assert shown.says() == "129"
 
 
 def test_an_error_while_drawing_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:

@@ -77,8 +77,13 @@ def test_it_attaches_to_the_agent_of_this_node_unless_told_not_to(tmp_path: Path
 
 def test_a_foreign_server_on_the_agents_port_is_told_of_and_not_attached_to(tmp_path: Path) -> None:
     with serving(lambda _: (200, b"<html>")) as place:
-        (node,) = json.loads(top("--json", *configuration(tmp_path, place)))["nodes"]
-        assert node["origin"] == "sampled here"
+        document = json.loads(top("--json", *configuration(tmp_path, place)))
+    assert document["nodes"][0]["origin"] == "sampled here"
+    told = document["troubles"][-1]
+    assert told == {
+        "tone": "calm",
+        "text": f"not attached to {place}: the answer is not JSON: is this the port of an agent?",
+    }
 
 
 def test_the_rack_is_this_node_and_its_peers(tmp_path: Path) -> None:
