@@ -36,6 +36,7 @@ class LiveLoop:
         self,
         terminal: tuple[int, int],
         console: Console,
+        encoding: str,
         glyphs: Glyphs,
         scene: Callable[[], Scene],
         clock: Callable[[], float],
@@ -43,7 +44,7 @@ class LiveLoop:
     ) -> None:
         self._source = terminal[0]
         self._modes = TerminalModes(*terminal)
-        self._painter = Painter(console, console.encoding)
+        self._painter = Painter(console, encoding)
         self._glyphs = glyphs
         self._make_scene = scene
         self._clock = clock

@@ -54,7 +54,7 @@ def _show(arguments: argparse.Namespace, sources: NodeSources, pipe: WakePipe) -
     from agent.terminal.ui_state import UiState
     from agent.terminal.view_keeper import ViewKeeper
 
-    console = Console(file=sys.stdout, highlight=False)
+    console = Console(file=io.StringIO(), force_terminal=True, highlight=False)  # it styles; the loop writes
     watch = ViewKeeper(arguments.interval)
 
     def scene() -> Scene:
@@ -63,5 +63,5 @@ def _show(arguments: argparse.Namespace, sources: NodeSources, pipe: WakePipe) -
 
     terminal = (sys.stdin.fileno(), sys.stdout.fileno())
     glyphs = ASCII if arguments.ascii else glyphs_for(sys.stdout.encoding)
-    loop = LiveLoop(terminal, console, glyphs, scene, lambda: clock().mono, pipe)
+    loop = LiveLoop(terminal, console, sys.stdout.encoding, glyphs, scene, lambda: clock().mono, pipe)
     return loop.run(UiState(mouse=not arguments.no_mouse))
