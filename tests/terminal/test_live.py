@@ -48,6 +48,13 @@ while True:
 """
 
 
+def has_more(descriptor: int, seconds: float) -> bool:
+    """Whether there is something to read, now or soon."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
 class Terminal:
     """A pseudo-terminal with `coldplate top` in it, started by a process that stands in for a shell.
 
@@ -70,8 +77,9 @@ class Terminal:
     def says(self) -> str:
         """The next line of the shell: the process's id, `stopped`, or how it ended."""
         assert self._shell.stdout is not None
-        ready = select.select([self._shell.stdout], [], [], PATIENCE_SECONDS)[0]
-        assert ready, f"the shell says nothing: {self.written[-3000:]!r}"
+        assert has_more(self._shell.stdout.fileno(), PATIENCE_SECONDS), (
+            f"the shell says nothing: {self.written[-3000:]!r}"
+        )
         return self._shell.stdout.readline().strip()
 
     def resize(self, columns: int, lines: int) -> None:
@@ -87,7 +95,7 @@ class Terminal:
         while (found := wanted.search(self.written)) is None:
             left = end - time.monotonic()
             assert left > 0, f"{seen!r} never came: {self.written[-3000:]!r}"
-            if select.select([self.master], [], [], left)[0]:
+            if has_more(self.master, left):
                 self.written += os.read(self.master, 65536)
         told, self.written = self.written[: found.end()], self.written[found.end() :]
         return told
@@ -188,7 +196,7 @@ def test_modes_are_taken_and_given_back_any_number_of_times() -> None:
         before = termios.tcgetattr(slave)
         modes = TerminalModes(slave, slave)
         modes.leave()
-        assert not select.select([master], [], [], 0)[0]
+        assert not has_more(master, 0.0)
         modes.enter(mouse=True)
         modes.enter(mouse=True)
         assert not termios.tcgetattr(slave)[3] & (termios.ECHO | termios.ICANON)
