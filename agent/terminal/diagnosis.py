@@ -120,7 +120,9 @@ def _held_up(
     peers = [gpu for gpu in members if gpu not in culprits]
     wait = f"{_count(waiting)} {_verb(waiting, 'wait')} for {'it' if len(culprits) == 1 else 'them'}"
     if not all(gpu.row.up for gpu in culprits):
-        return f"{who} {_verb(culprits, 'is')} {culprits[0].word}: {wait} in {what}, {_at_low_power(waiting)}"
+        is_lost = culprits[0].word == "lost"
+        gone = f"{_verb(culprits, 'is')} lost" if is_lost else f"{_verb(culprits, 'do')} not answer"
+        return f"{who} {gone}: {wait} in {what}, {_at_low_power(waiting)}"
     if not _has(culprits[0], BEHIND):
         return f"{who} {_verb(culprits, 'hold')} {what} up ({culprits[0].word}): {wait}, {_at_low_power(waiting)}"
     busy = f"{_busy(culprits)} busy"

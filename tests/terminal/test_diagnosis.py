@@ -82,6 +82,12 @@ def test_a_job_of_two_nodes_names_the_gpu_of_the_other_node() -> None:
     assert waiting.findings[0].text == "waits for b GPU 2: 100% busy at 21% of its power limit"
 
 
+def test_a_gpu_that_lost_its_job_with_itself_is_still_the_one_that_is_waited_for() -> None:
+    gone = [reading("coldplate_gpu_up", 0.0, GPUS[3])]
+    scene = seen(("a", [*busy(0, 1.0, 150.0), *busy(1, 1.0, 150.0), *gone]))
+    assert texts(scene.troubles)[0].startswith("BAD GPU 3 does not answer: 2 GPUs wait for it in job 77")
+
+
 def test_gpus_of_another_job_are_no_peers() -> None:
     scene = seen(("a", [*busy(0, 1.0, 690.0, "1"), *busy(1, 0.02, 120.0, "2")]))
     assert texts(scene.troubles) == []

@@ -57,7 +57,7 @@ def test_without_a_terminal_it_prints_one_picture_without_escapes() -> None:
 
 def configuration(tmp_path: Path, place: str, **rack: object) -> list[str]:
     file = tmp_path / "coldplate.yaml"
-    content = {"node": {"name": "here"}, "web": {"listen": [place]}, "rack": rack}
+    content = {"node": {"name": "here"}, "web": {"listen": [place]}, "rack": rack, "backends": {"devices": "none"}}
     file.write_text(json.dumps(content))
     return ["--config.file", str(file), *QUICK]
 
@@ -71,7 +71,7 @@ def test_it_attaches_to_the_agent_of_this_node_unless_told_not_to(tmp_path: Path
         assert "GpuImbalance" in {alert["alert"] for alert in node["alerts"]}
         assert node["gpus"][0]["nvlink_bytes_per_second"] is not None
         assert document["troubles"][0]["text"].startswith("GPU 5 does too little of job 6001")
-        (own,) = json.loads(top("--json", "--no-attach", "--backend", "none", *options))["nodes"]
+        (own,) = json.loads(top("--json", "--no-attach", *options))["nodes"]
         assert (own["node"], own["origin"], own["gpus"]) == ("here", "sampled here", [])
 
 
