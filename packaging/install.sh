@@ -2,14 +2,14 @@
 # Installs coldplate on this machine, or removes it: `make install`, `make uninstall`. Starts nothing.
 #
 #   PREFIX      directory of the program, in its own environment (default /opt/coldplate)
-#   PYTHON      the Python to use, 3.10 or newer (default python3); EXTRAS=kubernetes adds optional libraries
+#   PYTHON      the Python to use, 3.10 or newer (default python3); EXTRAS=top,kubernetes: optional libraries (default top)
 #   DESTDIR     for packages: everything is installed below it, and this machine is not changed
 #   UNITDIR, SYSUSERSDIR, UDEVDIR, TMPFILESDIR    (default: the administrator's, below /etc)
 #   BINDIR, SHAREDIR    for the command, its manual pages and completion (default /usr/local/bin, /usr/local/share)
 set -eu
 umask 022
 cd "$(dirname "$0")/.."
-: "${PREFIX:=/opt/coldplate}" "${PYTHON:=python3}" "${DESTDIR:=}" "${EXTRAS:=}"
+: "${PREFIX:=/opt/coldplate}" "${PYTHON:=python3}" "${DESTDIR:=}" "${EXTRAS=top}"
 : "${UNITDIR:=/etc/systemd/system}" "${SYSUSERSDIR:=/etc/sysusers.d}"
 : "${UDEVDIR:=/etc/udev/rules.d}" "${TMPFILESDIR:=/etc/tmpfiles.d}"
 : "${BINDIR:=/usr/local/bin}" "${SHAREDIR:=/usr/local/share}"

@@ -6,7 +6,6 @@ import socket
 
 from agent.config.schema import Config
 from agent.model import Labels
-from alerts.promql.labels import make_labels
 
 SCRAPE_JOB = "coldplate"
 """The job that the Prometheus configuration in the documentation scrapes this agent with."""
@@ -17,7 +16,9 @@ def node_name(config: Config) -> str:
 
 
 def target_labels(config: Config) -> Labels:
-    """The labels that a Prometheus server would give this agent: rules see on the node what they see there."""
+    """The labels that a Prometheus server would give this agent, so that rules see the same here as there."""
+    from alerts.promql.labels import make_labels  # loads all of PromQL, which commands without rules can do without
+
     return make_labels({"instance": instance(config), "job": SCRAPE_JOB})
 
 

@@ -17,7 +17,7 @@ _coldplate() {
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$at ${COMP_WORDS[i]}" in
-        'coldplate doctor' | 'coldplate once' | 'coldplate pause' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate run') at="$at ${COMP_WORDS[i]}" ;;
+        'coldplate doctor' | 'coldplate once' | 'coldplate pause' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate run' | 'coldplate top') at="$at ${COMP_WORDS[i]}" ;;
         esac
     done
     COMPREPLY=()
@@ -60,9 +60,18 @@ _coldplate() {
     'coldplate run --log.format') _coldplate_words 'logfmt json'; return ;;
     'coldplate run --web.listen-address') return ;;
     'coldplate run --web.telemetry-path') return ;;
+    'coldplate top --config.file') _coldplate_paths -f; return ;;
+    'coldplate top --backend') _coldplate_words 'auto nvml synthetic none'; return ;;
+    'coldplate top --scenario') _coldplate_paths -f; return ;;
+    'coldplate top --path.sysfs') _coldplate_paths -d; return ;;
+    'coldplate top --path.procfs') _coldplate_paths -d; return ;;
+    'coldplate top --log.level') _coldplate_words 'debug info warn error'; return ;;
+    'coldplate top --log.format') _coldplate_words 'logfmt json'; return ;;
+    'coldplate top --interval') return ;;
+    'coldplate top --url') return ;;
     esac
     case "$at" in
-    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'doctor once pause render rules run'; fi ;;
+    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'doctor once pause render rules run top'; fi ;;
     'coldplate doctor') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --json --url --path.sysfs --path.procfs --path.rootfs'; else :; fi ;;
     'coldplate once') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --path.sysfs --path.procfs --log.level --log.format --format --textfile'; else :; fi ;;
     'coldplate pause') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --for --end'; else :; fi ;;
@@ -79,6 +88,7 @@ _coldplate() {
     'coldplate rules check') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;
     'coldplate rules test') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;
     'coldplate run') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --path.sysfs --path.procfs --log.level --log.format --web.listen-address --web.telemetry-path --web.enable-lifecycle'; else :; fi ;;
+    'coldplate top') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --path.sysfs --path.procfs --log.level --log.format --interval --url --rack --no-attach --once --json --csv --ascii --no-mouse'; else :; fi ;;
     esac
 }
 

@@ -3,7 +3,7 @@
 function __coldplate_at --description 'Whether the command so far is this one'
     set -l at coldplate
     for word in (commandline -opc)[2..-1]
-        contains -- "$at $word" 'coldplate doctor' 'coldplate once' 'coldplate pause' 'coldplate render' 'coldplate render metrics' 'coldplate render scenarios' 'coldplate render configuration' 'coldplate render config-file' 'coldplate render rules' 'coldplate render dashboards' 'coldplate render completion' 'coldplate render man' 'coldplate rules' 'coldplate rules check' 'coldplate rules test' 'coldplate run'
+        contains -- "$at $word" 'coldplate doctor' 'coldplate once' 'coldplate pause' 'coldplate render' 'coldplate render metrics' 'coldplate render scenarios' 'coldplate render configuration' 'coldplate render config-file' 'coldplate render rules' 'coldplate render dashboards' 'coldplate render completion' 'coldplate render man' 'coldplate rules' 'coldplate rules check' 'coldplate rules test' 'coldplate run' 'coldplate top'
         and set at "$at $word"
     end
     test "$at" = "$argv"
@@ -16,6 +16,7 @@ complete -c coldplate -n '__coldplate_at coldplate' -a pause -d 'have the runnin
 complete -c coldplate -n '__coldplate_at coldplate' -a render -d 'write generated documents, rule files, dashboards, manual pages or shell completion'
 complete -c coldplate -n '__coldplate_at coldplate' -a rules -d 'check and test Prometheus rule files'
 complete -c coldplate -n '__coldplate_at coldplate' -a run -d 'sample the node and serve its metrics until stopped'
+complete -c coldplate -n '__coldplate_at coldplate' -a top -d 'show live what the GPUs do, and why one is slow'
 complete -c coldplate -n '__coldplate_at coldplate' -s h -l help -d 'show this help message and exit'
 complete -c coldplate -n '__coldplate_at coldplate' -l version -d 'show program\'s version number and exit'
 complete -c coldplate -n '__coldplate_at coldplate doctor' -s h -l help -d 'show this help message and exit'
@@ -88,3 +89,20 @@ complete -c coldplate -n '__coldplate_at coldplate run' -l log.format -x -a 'log
 complete -c coldplate -n '__coldplate_at coldplate run' -l web.listen-address -x -d 'address to serve on, host:port or :port; may be repeated (default :19400)'
 complete -c coldplate -n '__coldplate_at coldplate run' -l web.telemetry-path -x -d 'path of the metrics (default /metrics)'
 complete -c coldplate -n '__coldplate_at coldplate run' -l web.enable-lifecycle -d 'allow POST /-/reload'
+complete -c coldplate -n '__coldplate_at coldplate top' -s h -l help -d 'show this help message and exit'
+complete -c coldplate -n '__coldplate_at coldplate top' -l config.file -r -F -d 'configuration file (default /etc/coldplate/coldplate.yaml if it exists; every key has a default)'
+complete -c coldplate -n '__coldplate_at coldplate top' -l backend -x -a 'auto nvml synthetic none' -d 'source of GPU readings: auto, nvml, synthetic, none (default auto: nvml if a driver is installed)'
+complete -c coldplate -n '__coldplate_at coldplate top' -l scenario -r -F -d 'scenario of the synthetic devices; implies --backend synthetic'
+complete -c coldplate -n '__coldplate_at coldplate top' -l path.sysfs -x -a '(__fish_complete_directories)' -d 'root of sysfs (default /sys)'
+complete -c coldplate -n '__coldplate_at coldplate top' -l path.procfs -x -a '(__fish_complete_directories)' -d 'root of procfs (default /proc)'
+complete -c coldplate -n '__coldplate_at coldplate top' -l log.level -x -a 'debug info warn error' -d 'lowest level of log lines to print (default warn)'
+complete -c coldplate -n '__coldplate_at coldplate top' -l log.format -x -a 'logfmt json' -d 'format of log lines (default logfmt)'
+complete -c coldplate -n '__coldplate_at coldplate top' -l interval -x -d 'time between two samples (default 1s)'
+complete -c coldplate -n '__coldplate_at coldplate top' -l url -x -d 'show these nodes: host, host:port or URL of their agents'
+complete -c coldplate -n '__coldplate_at coldplate top' -l rack -d 'show this node and all of rack.peers'
+complete -c coldplate -n '__coldplate_at coldplate top' -l no-attach -d 'read the devices even if an agent runs here'
+complete -c coldplate -n '__coldplate_at coldplate top' -l once -d 'print one picture and exit'
+complete -c coldplate -n '__coldplate_at coldplate top' -l json -d 'print everything once as JSON, in base units'
+complete -c coldplate -n '__coldplate_at coldplate top' -l csv -d 'print a row for each GPU once, in base units'
+complete -c coldplate -n '__coldplate_at coldplate top' -l ascii -d 'use ASCII signs only (default where the locale asks)'
+complete -c coldplate -n '__coldplate_at coldplate top' -l no-mouse -d 'leave the mouse to the terminal'

@@ -42,6 +42,7 @@ FENCED = {
     "re2": r"alerts\.regex\.linear",
     "grpc": r"agent\.backends\.jobs(\..*)?",
     "subprocess": r"agent\.worker\.worker_process",
+    "rich": r"agent\.(terminal|commands\.top)(\..*)?",
     "yaml": r"agent\.lib\.yamltree|agent\.lib\.yamlscan|alerts\.rulewriter",
 }
 

@@ -22,7 +22,7 @@ EXPOSURE = {"coldplate.service": 1.6, "coldplate-broker.service": 1.6, "coldplat
 """The most that `systemd-analyze security` may find; the checks on a running systemd hold the same."""
 
 
-EXTRAS = {"dashboards": "grafanalib", "kubernetes": "grpc"}
+EXTRAS = {"dashboards": "grafanalib", "kubernetes": "grpc", "top": "rich"}
 """The module that each extra brings."""
 
 
