@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.catalogue.bindings import Derived, Source
-from agent.model import Backend, Kind, Lane, Metric, Node, Unit
+from agent.model import Backend, Gpu, Kind, Lane, Metric, Node, Unit
 
 BACKENDS = (
     Metric("coldplate_backend_up", Kind.STATE, Unit.NONE, Backend,
@@ -131,4 +131,19 @@ NOTIFICATIONS = (
            Lane.FAST, (Derived("notifiers"),), labels=("notifier", "url"), simulated=(0, 10_000)),
 )  # fmt: skip
 
-ROWS = BACKENDS + SAMPLER + VITALS + RULES + NOTIFICATIONS
+RECORDED = (
+    Metric("coldplate_recorded_processes", Kind.GAUGE, Unit.NONE, Node,
+           "In a recording: processes of the recorded command and all that they started.",
+           Lane.SLOW, (Source("/proc/PID/stat"),), span=(0, 2.0**22)),
+    Metric("coldplate_recorded_process_cpu_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
+           "In a recording: processor time of those processes, including those that have ended.",
+           Lane.SLOW, (Source("/proc/PID/stat"),)),
+    Metric("coldplate_recorded_process_resident_memory_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "In a recording: resident memory of those processes; what they share counts for each.",
+           Lane.SLOW, (Source("/proc/PID/stat"),), span=(0, 2.0**52)),
+    Metric("coldplate_gpu_recorded_processes", Kind.GAUGE, Unit.NONE, Gpu,
+           "In a recording: processes of the recorded command that compute on the GPU.",
+           Lane.SLOW, (Derived("the processes that the driver shows, among the command's"),), span=(0, 4096)),
+)  # fmt: skip
+
+ROWS = BACKENDS + SAMPLER + VITALS + RULES + NOTIFICATIONS + RECORDED

@@ -104,6 +104,10 @@ class SamplingLoop:
         assert self._hub.latest is not None
         return self._hub.latest
 
+    def tell(self, what: str, teller: Teller) -> None:
+        """Have one more part tell with each snapshot; before `run`. `what` says what it does, for the log."""
+        self._tellers[what] = teller
+
     def stop(self) -> None:
         """Make `run` return soon. For any thread."""
         self._stopping.set()

@@ -55,10 +55,10 @@ class RecordingFile:
             self._append(self._packer.pack())
             self.snapshots += waiting
 
-    def continue_as(self, header: Provenance) -> None:
-        """Begin a segment that comes from elsewhere. Raises RecordingError."""
+    def continue_as(self, header: Provenance, redaction: Redaction | None) -> None:
+        """Go on with what comes from elsewhere, in a segment of its own. Raises RecordingError."""
         self.flush()
-        self._header = header
+        self._header, self._redaction = header, redaction
         self._begin_another(header.began)
 
     def close(self) -> None:

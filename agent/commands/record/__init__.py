@@ -1,0 +1,106 @@
+"""`coldplate record`: records the node while a command runs, or until it is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from agent.config.schema import ConfigError
+from agent.wiring.command_line import add_sources
+
+HELP = "record the node while a command runs, or until stopped, into a file"
+DESCRIPTION = (
+    "Record all that the agent can see of this node into one file, while COMMAND runs, or without one until Ctrl-C or "
+    "for --duration. Needs no privilege, no daemon and no configuration; a file is read if --config.file names it. "
+    "Example: coldplate record -o run.coldplate -- python train.py. Exit status: that of COMMAND, 128 + N if signal N "
+    "ended it, 127 if it was not found, 126 if it cannot be run, 125 if the recording cannot begin; without COMMAND 0, "
+    "or 1 if the recording failed."
+)
+
+WANTED, DELAY, DURATION, KEY = (f"COLDPLATE_RECORD{each}" for each in ("", "_DELAY", "_DURATION", "_KEY"))
+"""Environment variables: whether to record and where to, after how long, for how long, and the key of pseudonyms."""
+YES, NO = frozenset({"1", "yes", "true", "on"}), frozenset({"", "0", "no", "false", "off"})
+RANKS = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID",
+         "LOCAL_RANK")  # fmt: skip
+"""Variables in which launchers number the tasks of a job on one node, from 0."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """When to record, where to, and what to run."""
+    parser.add_argument("--delay", metavar="TIME", help="begin after this long, such as 5m")
+    parser.add_argument("--duration", metavar="TIME", help="record for this long; the command runs on")
+    parser.add_argument(
+        "--interval", metavar="TIME", default="1s", help="time between two samples (default %(default)s)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="file to write, or a folder (default ./coldplate-NODE-TIME.coldplate)",
+    )
+    parser.add_argument(
+        "--redact",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="replace UUIDs, serials, host, user and job names by pseudonyms (default: yes)",
+    )
+    parser.add_argument(
+        "--if-asked",
+        dest="if_asked",
+        action="store_true",
+        help=f"record only if {WANTED} is set, and in one task of each node; otherwise become the command",
+    )
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--info", nargs="+", type=Path, metavar="FILE", help="tell what is in recordings, and exit")
+    group.add_argument(
+        "--copy", nargs="+", type=Path, metavar="FILE", help="write recordings into one, redacted unless --no-redact"
+    )
+    add_sources(parser, "error")
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="what to run")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Record, or what else was asked for. Raises ConfigError."""
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    if arguments.info:
+        from agent.commands.record.contents import tell
+
+        return tell(arguments.info)
+    if arguments.copy:
+        from agent.commands.record.contents import copy
+
+        return copy(arguments.copy, arguments.output, _key() if arguments.redact else None)
+    from agent.commands.record.followed_command import become
+
+    if arguments.if_asked and not _is_asked():
+        return become(words)
+    from agent.commands.record.session import record
+
+    key = _key() if arguments.redact else None
+    try:
+        return record(arguments, words, os.environ.get(WANTED, ""), key)
+    except ConfigError as error:
+        if not arguments.if_asked:
+            raise
+        complain(f"not recording: {error}")  # whoever launches jobs for others must not break them
+        return become(words)
+
+
+def _is_asked() -> bool:
+    """Whether the environment asks for a recording, and this is the first task of the node."""
+    wanted = os.environ.get(WANTED, "").strip().lower() not in NO
+    return wanted and all(os.environ.get(each, "0") == "0" for each in RANKS)
+
+
+def _key() -> bytes:
+    """The key of pseudonyms: the same on all nodes of a job if its launch sets one, else for this recording alone."""
+    return os.environb.get(KEY.encode()) or os.urandom(32)
+
+
+def complain(text: str) -> None:
+    """A line on standard error, which may be closed."""
+    if sys.stderr is not None:
+        print(f"coldplate: {text}", file=sys.stderr, flush=True)
