@@ -12,7 +12,7 @@ import msgspec
 
 from agent.config.key import Key, Notation
 
-DEVICES = ("auto", "nvml", "synthetic", "none")
+DEVICES = ("auto", "nvml", "synthetic", "replay", "none")
 POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
 BREAKERS = ("ul489", "iec60947-2", "iec60898-b", "iec60898-c", "iec60898-d", "electronic")
 POWER_FACTOR = 0.95
@@ -84,6 +84,14 @@ class EstimateConfig(Section, frozen=True):
     per_gpu: Annotated[float, Key("plus this much for each GPU.", Notation.POWER, "0W", most="10kW")] = 212.5
 
 
+class ReplayConfig(Section, frozen=True):
+    """With `devices: replay`: a recording that is shown as if it were now (recordings.md)."""
+
+    file: Annotated[str | None, Key("The recording.", restart=True, example="incident.coldplate")] = None
+    speed: Annotated[float, Key("How many times as fast as it was.", least="0.1", most="1000", restart=True)] = 1.0
+    loop: Annotated[bool, Key("Whether it begins anew when it is over.", restart=True)] = False
+
+
 class BackendsConfig(Section, frozen=True):
     """Where readings come from."""
 
@@ -94,6 +102,7 @@ class BackendsConfig(Section, frozen=True):
         str | None,
         Key("With synthetic: a scenario from scenarios.md, or a file.", restart=True, example="straggler"),
     ] = None
+    replay: ReplayConfig = ReplayConfig()
     infiniband: Annotated[bool, Key("Whether to read InfiniBand and RoCE ports.", restart=True)] = True
     host: Annotated[bool, Key("Whether to read processors, memory, disks and network.", restart=True)] = True
     power: Annotated[
