@@ -134,6 +134,24 @@ NOTIFICATIONS = (
            Lane.FAST, (Derived("notifiers"),), labels=("notifier", "url"), simulated=(0, 10_000)),
 )  # fmt: skip
 
+FLIGHT = (
+    Metric("coldplate_flight_recorder_seconds", Kind.GAUGE, Unit.SECONDS, Node,
+           "How far back the flight recorder goes.",
+           Lane.FAST, (Derived("flight recorder"),), simulated=(0, 1000)),
+    Metric("coldplate_flight_recorder_memory_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "Memory used by what the flight recorder holds.",
+           Lane.FAST, (Derived("flight recorder"),), simulated=(0, 2**23)),
+    Metric("coldplate_flight_recorder_files_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "Size of the files that the flight recorder has in its directory.",
+           Lane.FAST, (Derived("flight recorder"),), simulated=(0, 2**30)),
+    Metric("coldplate_flight_recorder_files_total", Kind.COUNTER, Unit.NONE, Node,
+           "Files that the flight recorder wrote around alerts and XID errors.",
+           Lane.FAST, (Derived("count"),)),
+    Metric("coldplate_flight_recorder_failures_total", Kind.COUNTER, Unit.NONE, Node,
+           "Files that the flight recorder could not write.",
+           Lane.FAST, (Derived("count"),)),
+)  # fmt: skip
+
 RECORDED = (
     Metric("coldplate_recorded_processes", Kind.GAUGE, Unit.NONE, Node,
            "In a recording: processes of the recorded command and all that they started.",
@@ -149,4 +167,4 @@ RECORDED = (
            Lane.SLOW, (Derived("the processes that the driver shows, among the command's"),), span=(0, 4096)),
 )  # fmt: skip
 
-ROWS = BACKENDS + SAMPLER + VITALS + RULES + NOTIFICATIONS + RECORDED
+ROWS = BACKENDS + SAMPLER + VITALS + RULES + NOTIFICATIONS + FLIGHT + RECORDED

@@ -12,6 +12,7 @@ import msgspec
 
 from agent.config.key import Key, Notation
 
+TRIGGERS = ("firing", "xid")
 DEVICES = ("auto", "nvml", "synthetic", "replay", "none")
 POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
 BREAKERS = ("ul489", "iec60947-2", "iec60898-b", "iec60898-c", "iec60898-d", "electronic")
@@ -285,6 +286,26 @@ class NotifyConfig(Section, frozen=True):
     ] = {}
 
 
+class RecorderConfig(Section, frozen=True):
+    """The flight recorder: keeps the last minutes, and writes them down around events (recordings.md)."""
+
+    flight: Annotated[
+        float,
+        Key("How much to keep in memory; 0s is no flight recorder.", Notation.DURATION, "0s", most="1d", restart=True),
+    ] = 900.0
+    dump_on: Annotated[tuple[str, ...], Key("Events around which a file is written.", words=TRIGGERS, restart=True)] = (
+        TRIGGERS
+    )
+    directory: Annotated[
+        str | None,
+        Key("Directory for the files; flight in state_dir if not set.", restart=True, example="/scratch/flight"),
+    ] = None
+    keep: Annotated[
+        float,
+        Key("Limit on all files together; the oldest go first.", Notation.SIZE, "1MiB", most="1TiB", restart=True),
+    ] = 2.0**30
+
+
 class WebConfig(Section, frozen=True):
     """The agent's HTTP server."""
 
@@ -307,6 +328,7 @@ class Config(Section, frozen=True):
     rack: RackConfig = RackConfig()
     rules: RulesConfig = RulesConfig()
     notify: NotifyConfig = NotifyConfig()
+    recorder: RecorderConfig = RecorderConfig()
     web: WebConfig = WebConfig()
     state_dir: Annotated[
         str | None,

@@ -21,6 +21,7 @@ from agent.recording.provenance import Provenance
 from agent.recording.recording_reader import utc
 from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager
 from agent.wiring.command_line import CommandLineOptions, scenario_of
+from agent.wiring.flight import make_flight_recorder
 from agent.wiring.peering import make_rack_monitor
 from agent.wiring.reconfiguration import Reconfiguration, rack_options
 from agent.wiring.replaying import clock_of, is_replay, replayed_header
@@ -55,11 +56,15 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     rules = make_rule_manager(config, alerting, hub, files, rack.foreign, threads, now)
     last = LastReload(clock().wall)
     own = SelfMetrics(scenario, last, threads.states, files.states)
+    flight = make_flight_recorder(config, threads)
     tellers: dict[str, Teller] = {
         "reporting the agent's own metrics": own,
         "adding up the rack's power": rack,
         "reporting rule metrics": rules,
     }
+    if flight is not None:
+        tellers["reporting the flight recorder"] = flight
+        hub.follow("keeping the last minutes", flight.observe)
     sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, now)
     change = Reconfiguration(options, read_config, config, alerting, receivers, exposed, sampling, rack, rules)
     reloads = Reloader(change, last, clock, notifier, threads)
@@ -67,7 +72,9 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     server = make_server(config, hub, exposed, readiness, rack, rules, reloads, threads, now)
     synthetic = scenario is not None
     path = config.web.telemetry_path
-    return Service(Parts(hub, threads, files, sampling, rack, rules, reloads, server, notifier, path, synthetic))
+    return Service(
+        Parts(hub, threads, files, sampling, rack, rules, reloads, server, notifier, path, synthetic, flight)
+    )
 
 
 def _announce_replay(header: Provenance) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from agent.catalogue.agent import NOTIFICATIONS, RULES, VITALS
+from agent.catalogue.agent import FLIGHT, NOTIFICATIONS, RULES, VITALS
 from agent.lib.picking import picker
 from agent.model import Frame, Kind, Layout, Metric, Series
 
 TIMES = "_timestamp_seconds"
 OWN = frozenset(
     {
-        *(row.name for row in (*VITALS, *RULES, *NOTIFICATIONS)),
+        *(row.name for row in (*VITALS, *RULES, *NOTIFICATIONS, *FLIGHT)),
         "coldplate_build_info", "coldplate_config_last_reload_successful",
         "coldplate_config_last_reload_success_timestamp_seconds", "coldplate_replay_info",
     }
