@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from agent.config.schema import Config
 from agent.daemon.hub import Hub
+from agent.daemon.pausing import REQUEST, PauseWatch, boot_of
 from agent.daemon.readiness import Readiness
 from agent.daemon.reloading import LastReload, Reloader
 from agent.daemon.sampling import Teller
@@ -36,7 +37,7 @@ log = logging.getLogger("coldplate")
 
 
 def make_service(options: CommandLineOptions, read_config: Callable[[], Config], notifier: Notifier) -> Service:
-    """All parts, each made of those before it. `read_config` reads the configuration anew. Raises ConfigError."""
+    """All parts, each built from those before it. `read_config` reads the configuration again. Raises ConfigError."""
     config = read_config()
     now = clock_of(config)
     hub = Hub()
@@ -65,7 +66,9 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     if flight is not None:
         tellers["reporting the flight recorder"] = flight
         hub.follow("keeping the last minutes", flight.observe)
-    sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, now)
+    request = drill_file(config, REQUEST)
+    pause = PauseWatch(request.parent if request else None, boot_of(options.procfs), clock, threads)
+    sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, pause, now)
     change = Reconfiguration(options, read_config, config, alerting, receivers, exposed, sampling, rack, rules)
     reloads = Reloader(change, last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, now)
