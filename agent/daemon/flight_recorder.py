@@ -203,7 +203,11 @@ class FlightRecorder:
                 self._handed.clear()
                 ordered, self._ordered = self._ordered, None
                 ended = self._stopping
-            self._pack(handed)
+            try:
+                self._pack(handed)
+            except BaseException:
+                self._packer = None  # what it has half taken in would spoil the segment
+                raise
             if ordered is not None:
                 self._order(*ordered)
             if ended:

@@ -43,10 +43,16 @@ class RecordingFile:
             return
         if self._packer.waiting == 0 and self._is_time_for_another(snapshot.at):
             self._begin_another(snapshot.at)
-        self._packer.add(snapshot)
-        since = self._packer.since
-        if self._packer.full or (since is not None and snapshot.at.mono - since >= BLOCK_SECONDS):
-            self.flush()
+        try:
+            self._packer.add(snapshot)
+            since = self._packer.since
+            if self._packer.full or (since is not None and snapshot.at.mono - since >= BLOCK_SECONDS):
+                self.flush()
+        except RecordingError:
+            raise
+        except Exception:  # what the packer has half taken in would spoil the rest of the segment
+            self._begin_another(snapshot.at)
+            raise
 
     def flush(self) -> None:
         """Write what waits. Raises RecordingError."""
