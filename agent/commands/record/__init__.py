@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from agent.config.schema import ConfigError
+from agent.lib.user_error import UserError
 from agent.wiring.command_line import add_sources
 
 HELP = "record the node while a command runs, or until stopped, into a file"
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Record, or what else was asked for. Raises ConfigError."""
+    """Record, or what else was asked for. Raises UserError."""
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     if arguments.info:
         from agent.commands.record.contents import tell
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     key = _key() if arguments.redact else None
     try:
         return record(arguments, words, os.environ.get(WANTED, ""), key)
-    except ConfigError as error:
+    except UserError as error:
         if not arguments.if_asked:
             raise
         complain(f"not recording: {error}")  # whoever launches jobs for others must not break them
