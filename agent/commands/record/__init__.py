@@ -13,11 +13,22 @@ from agent.wiring.command_line import add_sources
 HELP = "record the node while a command runs, or until stopped, into a file"
 DESCRIPTION = (
     "Record all that the agent can see of this node into one file, while COMMAND runs, or without one until Ctrl-C or "
-    "for --duration. Needs no privilege, no daemon and no configuration; a file is read if --config.file names it. "
-    "Example: coldplate record -o run.coldplate -- python train.py. Exit status: that of COMMAND, 128 + N if signal N "
-    "ended it, 127 if it was not found, 126 if it cannot be run, 125 if the recording cannot begin; without COMMAND 0, "
-    "or 1 if the recording failed."
+    "for --duration. Needs no privilege, no daemon and no configuration; a file is read if --config.file names it."
 )
+EXAMPLES = (
+    ("coldplate record -o run.coldplate -- python train.py", "record the node while a program runs"),
+    ("coldplate record --duration 10m", "record ten minutes of the node"),
+    ("coldplate record --info run.coldplate", "tell what is in a recording"),
+    ("coldplate record --copy a.coldplate b.coldplate -o both.coldplate", "make one of two, without names"),
+)
+EXIT_STATUSES = {
+    0: "recorded, or what COMMAND ended with",
+    1: "without COMMAND: the recording failed; with --info or --copy: a file is no recording",
+    2: "the command line or the configuration is invalid; one line says why",
+    125: "the recording cannot begin, and COMMAND was not started",
+    126: "COMMAND cannot be run",
+    127: "COMMAND was not found; with COMMAND every other status is its own, 128 + N if signal N ended it",
+}
 
 WANTED, DELAY, DURATION, KEY = (f"COLDPLATE_RECORD{each}" for each in ("", "_DELAY", "_DURATION", "_KEY"))
 """Environment variables: whether to record and where to, after how long, for how long, and the key of pseudonyms."""
