@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 ARGS ?=
+EXTRAS ?= top
 BIN := .venv/bin
 BRING = $(PYTHON) -ES tests/bring/__main__.py
 export PATH := $(CURDIR)/.programs/usr/bin:$(PATH)

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from urllib.parse import parse_qs
 
+from agent.catalogue import BY_NAME
 from agent.model import BackendReport, GroupReport, Outcome, Snapshot
 from exporters import landing_alerts, landing_fabric, landing_gpus, landing_jobs, landing_verdict
 from exporters.landing_readings import Gathered, gather
 from exporters.landing_style import STYLE
 from exporters.markup import TABLE_END, Tone, badge, cell, cut, escape, row, span, table_head
 
+REPLAY = BY_NAME["coldplate_replay_info"]
 REFRESHES_SECONDS = (0, 2, 10, 60)
 """Seconds after which the page may reload itself; 0 is never."""
 REFRESH_SECONDS = 10
@@ -107,8 +109,21 @@ def _head(facts: Facts, word: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
         f"<header><h1>{node} <small>coldplate {escape(facts.version)}</small></h1>\n{_control(facts)}</header>\n"
-        f"{synthetic}"
+        f"{synthetic}{_replay(facts.snapshot)}"
     )
+
+
+def _replay(snapshot: Snapshot | None) -> str:
+    """Whose past it is, where a recording is replayed."""
+    layouts = [frame.layout for frame in snapshot.frames] if snapshot is not None else []
+    for series in (each for layout in layouts for each in layout.series if each.metric is REPLAY):
+        facts = dict(series.labels)
+        node, recorded = escape(facts.get("node", "")), escape(facts.get("recorded", ""))
+        return (
+            f'<p class="banner" role="alert">Replay of a recording of {node}, begun at {recorded}:'
+            " nothing it shows is of this moment.</p>\n"
+        )
+    return ""
 
 
 def _control(facts: Facts) -> str:

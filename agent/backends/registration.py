@@ -44,7 +44,7 @@ class BackendContext:
     @property
     def has_driver(self) -> bool:
         """Whether GPUs of this node are read."""
-        return self.config.backends.devices not in ("synthetic", "none")
+        return self.config.backends.devices not in ("synthetic", "replay", "none")
 
 
 def make_backends(context: BackendContext) -> list[BackendProtocol]:

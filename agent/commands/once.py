@@ -57,20 +57,21 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
     from agent.daemon.reloading import LastReload
     from agent.daemon.sampling import Teller
     from agent.daemon.self_metrics import SelfMetrics
-    from agent.lib.clock import clock
     from agent.rack.series import ConfiguredRack
     from agent.wiring.peering import load_rack
+    from agent.wiring.replaying import clock_of
     from agent.wiring.sources import make_sampling_loop
     from agent.wiring.start_checks import check
     from exporters.page import age_of
 
     selection = check(config)
+    clock = clock_of(config)
     own = SelfMetrics(scenario_of(config), LastReload(clock().wall))
     tellers: dict[str, Teller] = {
         "reporting the rack's configuration": ConfiguredRack(load_rack(config, options.folder, 0.0)),
         "reporting the agent's own metrics": own,
     }
-    sampling = make_sampling_loop(config, options, Hub(), tellers)
+    sampling = make_sampling_loop(config, options, Hub(), tellers, now=clock)
     try:
         whole = sampling.once()
     finally:
@@ -101,7 +102,7 @@ def _devices(config: Config, snapshot: Snapshot) -> int:
     from agent.wiring.sources import family_of
 
     wanted = config.backends.devices
-    if wanted in ("synthetic", "none") or any(each.metric.name == UP for each in snapshot):
+    if wanted in ("synthetic", "replay", "none") or any(each.metric.name == UP for each in snapshot):
         return 0
     told = [report.detail for report in snapshot.reports if report.backend == family_of(config) and report.detail]
     log = logging.getLogger("coldplate.once")

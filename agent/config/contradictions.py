@@ -24,7 +24,11 @@ def check_values(config: Config, fail: Fail) -> None:
     _check_rules(config, fail)
     _check_labels("notify.labels", config.notify.labels, fail)
     _check_web(config, fail)
-    for key, value in (("state_dir", config.state_dir), ("jobs.mapping_dir", config.jobs.mapping_dir)):
+    for key, value in (
+        ("state_dir", config.state_dir),
+        ("jobs.mapping_dir", config.jobs.mapping_dir),
+        ("recorder.directory", config.recorder.directory),
+    ):
         if value == "":
             fail(key, "is empty; name a directory, or remove the key")
     if not config.metrics.include:

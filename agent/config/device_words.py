@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-DEVICES = ("auto", "nvml", "synthetic", "none")
+DEVICES = ("auto", "nvml", "synthetic", "replay", "none")

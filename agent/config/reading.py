@@ -26,7 +26,6 @@ from agent.lib.wording import one_line
 from agent.lib.yamltree import Node
 
 _LATER = {
-    "recorder": "this version has no flight recorder",
     "metrics.compatibility": "this version has no compatibility profiles",
     "web.config_file": "this version serves plain HTTP only",
 }

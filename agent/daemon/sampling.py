@@ -108,6 +108,10 @@ class SamplingLoop:
         assert self._hub.latest is not None
         return self._hub.latest
 
+    def tell(self, what: str, teller: Teller) -> None:
+        """Have one more part tell with each snapshot; before `run`. `what` says what it does, for the log."""
+        self._tellers[what] = teller
+
     def stop(self) -> None:
         """Make `run` return soon. For any thread."""
         self._stopping.set()
@@ -124,6 +128,7 @@ class SamplingLoop:
             self.supervisor.stop(wait)
         for runner in self._runners:
             runner.stop(0.5)
+        self.sampler.close()
         if not any(runner.busy for runner in self._runners):
             os.close(self._wake_out)
             os.close(self._wake_in)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
+from agent.daemon.flight_recorder import FlightRecorder
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import Reloader
 from agent.daemon.rule_manager import RuleManager
@@ -67,6 +68,7 @@ class Parts:
     notifier: Notifier
     telemetry_path: str
     synthetic: bool
+    flight: FlightRecorder | None = None
 
 
 class Service:
@@ -88,6 +90,8 @@ class Service:
         parts.reloads.start()
         parts.rack.start()
         parts.rules.start()
+        if parts.flight is not None:
+            parts.flight.start()
         # A scrape that arrives during a tick waits this long for the interpreter, not 5 ms.
         hurry(False)
         gc.collect()
@@ -143,6 +147,8 @@ class Service:
         parts.sampling.stop()
         sampler.join(5.0)
         parts.rules.stop()
+        if parts.flight is not None:
+            parts.flight.stop(CLOSING_SECONDS)
         parts.rack.stop()
         parts.server.stop()
         parts.files.stop(CLOSING_SECONDS)

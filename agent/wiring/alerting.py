@@ -12,7 +12,6 @@ from agent.config.texts import base_url
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
-from agent.lib.clock import clock
 from agent.lib.durable import clear_unfinished
 from agent.lib.http_target import HttpTarget
 from agent.lib.statefiles import StateFiles
@@ -127,6 +126,7 @@ def make_rule_manager(
     files: StateFiles,
     foreign: Callable[[Instant], Sequence[Reading]],
     threads: Threads,
+    now: Callable[[], Instant],
 ) -> RuleManager:
     """The rule manager, with what an earlier run saved if there is a state directory."""
     path = drill_file(config, "alerts.state")
@@ -137,4 +137,4 @@ def make_rule_manager(
     else:
         clear_unfinished(path.parent)
         store = AlertStateStore(path.parent, source_of(config), files)
-    return RuleManager(alerting, target_labels(config), clock, hub, store, foreign, threads)
+    return RuleManager(alerting, target_labels(config), now, hub, store, foreign, threads)

@@ -13,10 +13,23 @@ from agent.lib.log_words import FORMATS, LEVELS
 from agent.lib.user_error import UserError
 
 if TYPE_CHECKING:  # every command's options are made for the help: what reads a file is imported when one is read
-    from agent.config.schema import Config
+    from agent.config.schema import Config, ReplayConfig
 
 DEFAULT_FILE = Path("/etc/coldplate/coldplate.yaml")
 DEFAULT_SCENARIO = "healthy-training"
+
+
+REPLAY = "replay:"
+"""What stands before the name of a recording on the command line."""
+
+
+class Families(tuple[str, ...]):
+    """What --backend takes: the families of devices, and recordings by their names."""
+
+    __slots__ = ()
+
+    def __contains__(self, word: object) -> bool:
+        return super().__contains__(word) or (isinstance(word, str) and word.startswith(REPLAY) and word != REPLAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +73,19 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
     add_config_file(parser)
     parser.add_argument(
         "--backend",
-        choices=DEVICES,
+        choices=Families(DEVICES),
         metavar="NAME",
-        help=f"source of GPU readings: {', '.join(DEVICES)} (default auto: nvml if a driver is installed)",
+        help=f"source of GPU readings: {', '.join(DEVICES)}, or replay:FILE for a recording "
+        "(default auto: nvml if a driver is installed)",
     )
     parser.add_argument(
         "--scenario", metavar="NAME|FILE", help="scenario of the synthetic devices; implies --backend synthetic"
+    )
+    parser.add_argument(
+        "--replay.speed", dest="replay_speed", metavar="N", help="replay a recording N times as fast (default 1)"
+    )
+    parser.add_argument(
+        "--replay.loop", dest="replay_loop", action="store_true", default=None, help="replay it again and again"
     )
     add_roots(parser)
     parser.add_argument(
@@ -112,11 +132,17 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
     devices = arguments.backend or ("synthetic" if arguments.scenario else None)
     if devices is not None:
         scenario = backends.scenario if devices == "synthetic" else None
-        backends = msgspec.structs.replace(backends, devices=devices, scenario=scenario)
+        replay = backends.replay
+        if devices.startswith(REPLAY):
+            # Beside the configuration's folder it would be another file than the one that was named here.
+            file, devices = str(Path(devices.removeprefix(REPLAY)).absolute()), "replay"
+            replay = msgspec.structs.replace(replay, file=file)
+        backends = msgspec.structs.replace(backends, devices=devices, scenario=scenario, replay=replay)
     if arguments.scenario is not None:
         if backends.devices != "synthetic":
             raise UserError(f"--scenario needs --backend synthetic, not {backends.devices}")
         backends = msgspec.structs.replace(backends, scenario=arguments.scenario)
+    backends = msgspec.structs.replace(backends, replay=_replay(arguments, backends.replay))
     given = {
         "listen": tuple(arguments.listen) if getattr(arguments, "listen", None) else None,
         "telemetry_path": getattr(arguments, "telemetry_path", None),
@@ -131,6 +157,25 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
         if not os.path.isdir(root):  # noqa: PTH112 unlike Path's it never raises
             raise UserError(f"{name}: {one_line(str(root))} is not a directory")
     return msgspec.structs.replace(config, backends=backends, web=web)
+
+
+def _replay(arguments: argparse.Namespace, replay: ReplayConfig) -> ReplayConfig:
+    """How to replay, with the command line laid over it. Raises UserError."""
+    import msgspec
+
+    from agent.lib.wording import one_line
+
+    if arguments.replay_loop is not None:
+        replay = msgspec.structs.replace(replay, loop=arguments.replay_loop)
+    if arguments.replay_speed is None:
+        return replay
+    try:
+        speed = float(arguments.replay_speed)
+    except ValueError:
+        speed = 0.0
+    if not 0.1 <= speed <= 1000:
+        raise UserError(f"--replay.speed: {one_line(arguments.replay_speed)} is not a number from 0.1 to 1000")
+    return msgspec.structs.replace(replay, speed=speed)
 
 
 def read_options(arguments: argparse.Namespace) -> CommandLineOptions:

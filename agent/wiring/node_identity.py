@@ -42,6 +42,8 @@ def external_labels(config: Config) -> dict[str, str]:
 def source_of(config: Config) -> str:
     """Which devices alerts are about: those of a drill are not the node's."""
     backends = config.backends
+    if backends.devices == "replay":
+        return f"replay {backends.replay.file or ''}"
     return f"synthetic {backends.scenario or ''}".strip() if backends.devices == "synthetic" else "devices"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from agent.backends.registration import BackendContext, make_backends
 from agent.config.schema import Config, ConfigError
@@ -12,11 +12,13 @@ from agent.daemon.pausing import PauseWatch
 from agent.daemon.sampling import SamplingLoop, Teller
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
+from agent.model import Instant
 from agent.sampler.estimate import Coefficients
 from agent.sampler.inventory import Inventory, Save
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
 from agent.wiring.command_line import DEFAULT_SCENARIO, CommandLineOptions, scenario_of
+from agent.wiring.replaying import is_replay, make_replayed_node
 from agent.wiring.state_directory import state_file
 from agent.worker.supervisor import Supervisor, WorkerOptions
 
@@ -49,11 +51,15 @@ def make_sampling_loop(
     save: Save | None = None,
     threads: Threads | None = None,
     pause: PauseWatch | None = None,
+    now: Callable[[], Instant] = clock,
 ) -> SamplingLoop:
     """The loop over all configured sources. Raises ConfigError.
 
-    `save` writes the inventory; `pause` knows when the driver is to be released.
+    `save` writes the inventory; `pause` knows when the driver is to be released; `now` is the clock.
     """
+    if is_replay(config):
+        node = make_replayed_node(config, options.folder, load_settings(config))
+        return SamplingLoop(node, None, (), now, hub, tellers, threads)
     has_driver = config.backends.devices not in ("synthetic", "none")
     kept = state_file(config, "inventory.state") if has_driver else None
     if kept is None and has_driver:

@@ -17,7 +17,7 @@ _coldplate() {
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$at ${COMP_WORDS[i]}" in
-        'coldplate doctor' | 'coldplate once' | 'coldplate pause' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate run' | 'coldplate top') at="$at ${COMP_WORDS[i]}" ;;
+        'coldplate doctor' | 'coldplate once' | 'coldplate pause' | 'coldplate record' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate run' | 'coldplate top') at="$at ${COMP_WORDS[i]}" ;;
         esac
     done
     COMPREPLY=()
@@ -28,8 +28,9 @@ _coldplate() {
     'coldplate doctor --path.procfs') _coldplate_paths -d; return ;;
     'coldplate doctor --path.rootfs') _coldplate_paths -d; return ;;
     'coldplate once --config.file') _coldplate_paths -f; return ;;
-    'coldplate once --backend') _coldplate_words 'auto nvml synthetic none'; return ;;
+    'coldplate once --backend') _coldplate_words 'auto nvml synthetic replay none'; return ;;
     'coldplate once --scenario') _coldplate_paths -f; return ;;
+    'coldplate once --replay.speed') return ;;
     'coldplate once --path.sysfs') _coldplate_paths -d; return ;;
     'coldplate once --path.procfs') _coldplate_paths -d; return ;;
     'coldplate once --log.level') _coldplate_words 'debug info warn error'; return ;;
@@ -38,6 +39,20 @@ _coldplate() {
     'coldplate once --textfile') _coldplate_paths -f; return ;;
     'coldplate pause --config.file') _coldplate_paths -f; return ;;
     'coldplate pause --for') return ;;
+    'coldplate record --delay') return ;;
+    'coldplate record --duration') return ;;
+    'coldplate record --interval') return ;;
+    'coldplate record -o' | 'coldplate record --output') _coldplate_paths -f; return ;;
+    'coldplate record --info') _coldplate_paths -f; return ;;
+    'coldplate record --copy') _coldplate_paths -f; return ;;
+    'coldplate record --config.file') _coldplate_paths -f; return ;;
+    'coldplate record --backend') _coldplate_words 'auto nvml synthetic replay none'; return ;;
+    'coldplate record --scenario') _coldplate_paths -f; return ;;
+    'coldplate record --replay.speed') return ;;
+    'coldplate record --path.sysfs') _coldplate_paths -d; return ;;
+    'coldplate record --path.procfs') _coldplate_paths -d; return ;;
+    'coldplate record --log.level') _coldplate_words 'debug info warn error'; return ;;
+    'coldplate record --log.format') _coldplate_words 'logfmt json'; return ;;
     'coldplate render metrics --out') _coldplate_paths -f; return ;;
     'coldplate render scenarios --out') _coldplate_paths -f; return ;;
     'coldplate render configuration --out') _coldplate_paths -f; return ;;
@@ -52,8 +67,9 @@ _coldplate() {
     'coldplate render completion --out') _coldplate_paths -f; return ;;
     'coldplate render man --out') _coldplate_paths -d; return ;;
     'coldplate run --config.file') _coldplate_paths -f; return ;;
-    'coldplate run --backend') _coldplate_words 'auto nvml synthetic none'; return ;;
+    'coldplate run --backend') _coldplate_words 'auto nvml synthetic replay none'; return ;;
     'coldplate run --scenario') _coldplate_paths -f; return ;;
+    'coldplate run --replay.speed') return ;;
     'coldplate run --path.sysfs') _coldplate_paths -d; return ;;
     'coldplate run --path.procfs') _coldplate_paths -d; return ;;
     'coldplate run --log.level') _coldplate_words 'debug info warn error'; return ;;
@@ -61,8 +77,9 @@ _coldplate() {
     'coldplate run --web.listen-address') return ;;
     'coldplate run --web.telemetry-path') return ;;
     'coldplate top --config.file') _coldplate_paths -f; return ;;
-    'coldplate top --backend') _coldplate_words 'auto nvml synthetic none'; return ;;
+    'coldplate top --backend') _coldplate_words 'auto nvml synthetic replay none'; return ;;
     'coldplate top --scenario') _coldplate_paths -f; return ;;
+    'coldplate top --replay.speed') return ;;
     'coldplate top --path.sysfs') _coldplate_paths -d; return ;;
     'coldplate top --path.procfs') _coldplate_paths -d; return ;;
     'coldplate top --log.level') _coldplate_words 'debug info warn error'; return ;;
@@ -71,10 +88,11 @@ _coldplate() {
     'coldplate top --url') return ;;
     esac
     case "$at" in
-    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'doctor once pause render rules run top'; fi ;;
+    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'doctor once pause record render rules run top'; fi ;;
     'coldplate doctor') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --json --url --path.sysfs --path.procfs --path.rootfs'; else :; fi ;;
-    'coldplate once') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --path.sysfs --path.procfs --log.level --log.format --format --textfile'; else :; fi ;;
+    'coldplate once') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --format --textfile'; else :; fi ;;
     'coldplate pause') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --for --end'; else :; fi ;;
+    'coldplate record') if [[ $cur == -* ]]; then _coldplate_words '-h --help --delay --duration --interval -o --output --redact --no-redact --if-asked --info --copy --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format'; else :; fi ;;
     'coldplate render') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_words 'metrics scenarios configuration config-file rules dashboards completion man'; fi ;;
     'coldplate render metrics') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
     'coldplate render scenarios') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
@@ -87,8 +105,8 @@ _coldplate() {
     'coldplate rules') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_words 'check test'; fi ;;
     'coldplate rules check') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;
     'coldplate rules test') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;
-    'coldplate run') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --path.sysfs --path.procfs --log.level --log.format --web.listen-address --web.telemetry-path --web.enable-lifecycle'; else :; fi ;;
-    'coldplate top') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --path.sysfs --path.procfs --log.level --log.format --interval --url --rack --no-attach --once --json --csv --ascii --no-mouse'; else :; fi ;;
+    'coldplate run') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --web.listen-address --web.telemetry-path --web.enable-lifecycle'; else :; fi ;;
+    'coldplate top') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --interval --url --rack --no-attach --once --json --csv --ascii --no-mouse'; else :; fi ;;
     esac
 }
 

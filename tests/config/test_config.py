@@ -36,7 +36,7 @@ def test_quantities_take_units() -> None:
         ("\nsampling:\n  fats: 1s\n", "c.yaml:3: sampling.fats: unknown key; did you mean 'fast'?"),
         ("web: {zzz: 1}", ("c.yaml:1: web.zzz: unknown key; valid here: listen, telemetry_path, "
                           "enable_lifecycle, max_connections")),
-        ("recorder: {flight: 15m}", "c.yaml:1: recorder: this version has no flight recorder; remove the key"),
+        ("recorder: {dump_on: [panic]}", "c.yaml:1: recorder.dump_on: 'panic' is unknown; use any of firing, xid"),
         ("rules: {files: builtin}", "c.yaml:1: rules.files: must be a list, found text; write files: [builtin]"),
         ("rules: {interval: 100ms}", "c.yaml:1: rules.interval: 0.1s is out of range; use 1s to 60s"),
         ("rules: {memory: 1kB}", "c.yaml:1: rules.memory: 1000 B is out of range; use 1MiB to 64GiB"),
@@ -107,7 +107,7 @@ def test_quantities_take_units() -> None:
         ("sampling: {fast: 10ms}", "c.yaml:1: sampling.fast: 0.01s is out of range; use 100ms to 60s"),
         ("sampling: {fast: 20s}", "c.yaml:1: sampling.slow: is shorter than sampling.fast"),
         ("backends: {devices: amd}", ("c.yaml:1: backends.devices: 'amd' is unknown; "
-                                     "use one of auto, nvml, synthetic, none")),
+                                     "use one of auto, nvml, synthetic, replay, none")),
         ("backends: {power: [psu]}", ("c.yaml:1: backends.power: 'psu' is unknown; "
                                      "use any of redfish, ipmi, hwmon, rapl, estimate")),
         ("rack: {power_budget: 1kW}", ("c.yaml:1: rack.power_budget: needs the rack's name; set rack.name or "

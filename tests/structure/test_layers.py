@@ -179,6 +179,23 @@ def test_patterns_for_re_are_in_the_code() -> None:
     assert computed == []
 
 
+STARTERS = {
+    "agent.commands.record.followed_command": "the command that a user has recorded",
+}
+"""Modules that start a program without the module subprocess, and which one."""
+
+
+def test_programs_are_started_in_few_places() -> None:
+    starting = [
+        f"{path}:{line}"
+        for path in MODULES
+        if name_of(path) not in STARTERS
+        for name, attribute, line in attributes(path)
+        if name in ("os", "pty") and re.match(r"exec|fork|posix_spawn|spawn|system$|popen$", attribute)
+    ]
+    assert starting == []
+
+
 def test_nothing_below_the_roof_reads_a_clock() -> None:
     reading = [
         f"{path}:{line}"

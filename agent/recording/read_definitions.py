@@ -1,0 +1,198 @@
+"""The definitions of a segment as they are read: every text and number of a file may be anything."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agent.catalogue import BY_NAME
+from agent.catalogue.bindings import Derived
+from agent.model import (
+    Backend,
+    BackendReport,
+    Entity,
+    Gap,
+    Gpu,
+    IbPort,
+    Kind,
+    Labels,
+    Lane,
+    Layout,
+    Metric,
+    Node,
+    NvLink,
+    Outcome,
+    Rack,
+    Reason,
+    Series,
+    Unit,
+)
+from agent.recording.definitions import KINDS
+from agent.recording.file_records import inflated
+
+INFLATED = 16 * 2**20
+"""Bytes of the definitions of one record: those of the largest node have three mebibytes."""
+ITEMS = 400_000
+"""Definitions of a segment that a reader keeps: four times those after which a writer begins another."""
+WIDTH = 4_000_000
+"""Series and gaps of all its layouts and absences together."""
+GAPS = 500_000
+"""Gaps of one snapshot."""
+TEXT = 16 * 2**10
+"""Characters of a text."""
+
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_TYPES: dict[str, type] = {each.__name__: each for each in (Node, Gpu, NvLink, IbPort, Rack, Backend)}
+
+_Run = tuple[tuple[tuple[Metric, Entity], ...], Reason, str]
+_Report = tuple[str, Outcome, str, tuple[_Run, ...]]
+
+
+class Known:
+    """Series, layouts and foreign metrics of the segment before, so that they stay the same objects in the next."""
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, Metric] = {}
+        self.series: dict[Series, Series] = {}
+        self.layouts: dict[tuple[Series, ...], Layout] = {}
+
+
+class ReadDefinitions:
+    """The tables of one segment. All methods raise ValueError, TypeError or LookupError for what makes no sense."""
+
+    def __init__(self, before: Known) -> None:
+        self._before = before
+        self.known = Known()
+        self.known.metrics = before.metrics
+        self._metrics: list[Metric] = []
+        self._entities: list[Entity] = []
+        self._series: list[Series] = []
+        self.layouts: list[Layout] = []
+        self._absences: list[tuple[tuple[Metric, Entity], ...]] = []
+        self._runs: list[_Run] = []
+        self._reports: list[_Report] = []
+        self._lists: list[tuple[_Report, ...]] = []
+        self._last: tuple[int, tuple[BackendReport, ...]] = (-1, ())
+        """The list that was asked for last: gaps are made when wanted, since a silent device has others each second."""
+        self._room = ITEMS
+        self._width = WIDTH
+
+    def take(self, payload: bytes) -> None:
+        """Take in a record of definitions."""
+        document = json.loads(inflated(payload, INFLATED))
+        takers: dict[str, tuple[list[Any], Callable[[Any], Any]]] = {
+            "metrics": (self._metrics, self._metric),
+            "entities": (self._entities, self._entity),
+            "series": (self._series, self._one_series),
+            "layouts": (self.layouts, self._layout),
+            "absences": (self._absences, self._absence),
+            "runs": (self._runs, self._run),
+            "reports": (self._reports, self._report),
+            "lists": (self._lists, self._list),
+        }
+        for kind in KINDS:
+            kept, make = takers[kind]
+            items = document.get(kind, ())
+            self._room -= len(items)
+            if self._room < 0:
+                raise ValueError(f"more than {ITEMS} definitions in a segment")
+            for item in items:  # one by one: an entity may refer to the one before
+                kept.append(make(item))
+
+    def _metric(self, item: Any) -> Metric:
+        name, kind, unit, lane, entity, words = item
+        row = BY_NAME.get(name) or self.known.metrics.get(name)
+        if row is None:
+            if not _NAME.fullmatch(name):
+                raise ValueError("a metric without a name")
+            row = self.known.metrics[name] = Metric(
+                name, Kind(kind), Unit(unit), _TYPES[entity], _text(words), Lane(lane), (Derived("a recording"),)
+            )
+        return row
+
+    def _entity(self, parts: Any) -> Entity:
+        kind, *rest = parts
+        if kind == "nvlink":
+            gpu = _at(self._entities, rest[0])
+            if not isinstance(gpu, Gpu):
+                raise ValueError("a link of no GPU")
+            return NvLink(gpu, _number(rest[1]))
+        makers: dict[str, Callable[..., Entity]] = {
+            "gpu": Gpu, "port": IbPort, "rack": Rack, "backend": Backend, "node": Node,
+        }  # fmt: skip
+        return makers[kind](*map(_text, rest))
+
+    def _one_series(self, item: Any) -> Series:
+        metric, entity, *flat = item
+        texts = [_text(each) for each in flat]
+        if len(texts) % 2 or not all(map(_NAME.fullmatch, texts[::2])):
+            raise ValueError("labels that are none")
+        labels: Labels = tuple(zip(texts[::2], texts[1::2], strict=True))
+        made = Series(_at(self._metrics, metric), _at(self._entities, entity), labels)
+        series = self._before.series.get(made, made)
+        self.known.series[series] = series
+        return series
+
+    def _layout(self, runs: Any) -> Layout:
+        numbers = []
+        for first, count in zip(runs[::2], runs[1::2], strict=True):
+            self._widen(_number(count))
+            numbers.append(range(_number(first), first + count))
+        series = tuple(self._series[number] for run in numbers for number in run)
+        layout = self._before.layouts.get(series) or self.known.layouts.get(series) or Layout(series)
+        self.known.layouts[series] = layout
+        return layout
+
+    def _absence(self, flat: Any) -> tuple[tuple[Metric, Entity], ...]:
+        self._widen(len(flat))
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        return tuple((_at(self._metrics, metric), _at(self._entities, entity)) for metric, entity in pairs)
+
+    def _run(self, item: Any) -> _Run:
+        absences, reason, detail = item
+        return _at(self._absences, absences), Reason(reason), _text(detail)
+
+    def _report(self, item: Any) -> _Report:
+        name, outcome, detail, numbers = item
+        runs = tuple(_at(self._runs, number) for number in numbers)
+        return _text(name), Outcome(outcome), _text(detail), runs
+
+    def _list(self, numbers: Sequence[Any]) -> tuple[_Report, ...]:
+        return tuple(_at(self._reports, number) for number in numbers)
+
+    def reports(self, number: int) -> tuple[BackendReport, ...]:
+        """A list of reports; their durations and calls are 0."""
+        if number != self._last[0]:
+            wanted = self._lists[number]
+            if sum(len(absences) for _, _, _, runs in wanted for absences, _, _ in runs) > GAPS:
+                raise ValueError(f"more than {GAPS} gaps at once")
+            made = (BackendReport(name, how, 0.0, detail, _gaps(runs)) for name, how, detail, runs in wanted)
+            self._last = number, tuple(made)
+        return self._last[1]
+
+    def _widen(self, more: int) -> None:
+        self._width -= more
+        if self._width < 0:
+            raise ValueError(f"more than {WIDTH} series and gaps in the definitions of a segment")
+
+
+def _gaps(runs: Sequence[_Run]) -> tuple[Gap, ...]:
+    return tuple(Gap(metric, entity, why, detail) for absences, why, detail in runs for metric, entity in absences)
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str or len(value) > TEXT:
+        raise ValueError("a text is none, or too long")
+    return value
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError("not a number of anything")
+    return value
+
+
+def _at(table: Sequence[Any], number: Any) -> Any:
+    return table[_number(number)]

@@ -1,0 +1,325 @@
+"""Reads a recording: its header, where its segments are, and its snapshots one after the other.
+
+A file may end anywhere, and any of its bytes may be wrong. What is whole is given, and what is not is told in words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import struct
+import time as _time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from agent.lib.wording import one_line
+from agent.model import BackendReport, Frame, Instant, Snapshot
+from agent.recording import columns
+from agent.recording.file_records import (
+    BLOCK,
+    DEFINITIONS,
+    HEADER,
+    START,
+    BrokenRecordError,
+    Record,
+    RecordingError,
+    inflated,
+    next_segment,
+    records,
+)
+from agent.recording.provenance import Provenance, decoded
+from agent.recording.read_definitions import Known, ReadDefinitions
+from agent.recording.segment_packer import PREAMBLE
+
+BLOCK_BYTES = 32 * 2**20
+"""Bytes of a block when it is decompressed: a writer packs one when it has eight mebibytes."""
+OUTLINE_BYTES = 4 * 2**20
+"""Bytes of the part of a block that says which rows belong to which snapshot."""
+TICKS = 100_000
+"""Snapshots of a block."""
+PROBLEMS = 100
+"""Problems of one file that are told."""
+_ODD = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, struct.error)
+"""What comes of a document that is not as it should be."""
+
+
+class RecordedSnapshot(NamedTuple):
+    """A snapshot, and where it comes from."""
+
+    header: Provenance
+    snapshot: Snapshot
+
+
+@dataclass(slots=True)
+class SegmentSpan:
+    """A segment of a file: the byte at which it begins, its header, and its snapshots' number and wall seconds.
+
+    `first` and `last` are None in a segment without snapshots.
+    """
+
+    at: int
+    header: Provenance
+    count: int = 0
+    first: float | None = None
+    last: float | None = None
+
+
+class Recording:
+    """A file. Use it in a `with` statement, or close it.
+
+    `problems` are what was found wrong with the file so far, in words that name it; a file that ends in the middle of a
+    record, because its writer was killed, is the most frequent.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        """Opens the file and reads its first header. Raises RecordingError if it is no recording."""
+        self.path = Path(path)
+        self.problems: list[str] = []
+        self._file, self._end = _opened(self.path)
+        self._given = 0
+        self._last: float | None = None
+        try:
+            self.header = self._first_header()
+        except RecordingError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Recording:  # noqa: PYI034 Self came with Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; may be called more than once."""
+        self._file.close()
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """All snapshots, in the order of the file. Raises RecordingError if the disk does not give it."""
+        return (each.snapshot for each in self.recorded())
+
+    def recorded(self, segments: list[int] | None = None) -> Iterator[RecordedSnapshot]:
+        """All snapshots with their headers; of these segments only, if their first bytes are given. As `snapshots`."""
+        known = Known()
+        self._given, self._last = 0, None
+        for start in [0] if segments is None else segments:
+            at: int | None = start
+            while at is not None:
+                reader = _SegmentReader(known, only=segments is not None)
+                at = yield from self._whole(reader, at)
+                known = reader.known or known
+
+    def survey(self) -> list[SegmentSpan]:
+        """The segments, found without decompressing their blocks: a second for a recording of days. As `snapshots`."""
+        spans: list[SegmentSpan] = []
+        at: int | None = 0
+        while at is not None:
+            try:
+                for record in records(self._file, at, self._end, PREAMBLE.size):
+                    _enter(spans, record)
+                return spans
+            except BrokenRecordError as error:
+                self._note(error.at, str(error), torn=error.torn, count=False)
+                at = self._behind(error.at)
+            except _ODD as error:
+                self._note(at, f"is damaged: {error}", count=False)
+                at = self._behind(at)
+            except OSError as error:
+                raise self._unreadable(error) from None
+        return spans
+
+    def _whole(self, reader: _SegmentReader, at: int) -> Generator[RecordedSnapshot, None, int | None]:
+        """What is whole from a byte on. Returns where to go on behind damage; None at the end."""
+        place = at
+        try:
+            for record in records(self._file, at, self._end):
+                place = record.at
+                if record.kind is None and reader.is_over:
+                    return None
+                for each in reader.take(record):
+                    self._given, self._last = self._given + 1, each.snapshot.at.wall
+                    yield each
+            return None
+        except BrokenRecordError as error:
+            self._note(error.at, str(error), torn=error.torn)
+            place = error.at
+        except _ODD as error:
+            self._note(place, f"is damaged: {error}")
+        except OSError as error:
+            raise self._unreadable(error) from None
+        return None if reader.only else self._behind(place)
+
+    def _behind(self, at: int) -> int | None:
+        """Where the next segment begins behind damage, which is told."""
+        try:
+            found = next_segment(self._file, at, self._end)
+        except OSError as error:
+            raise self._unreadable(error) from None
+        if found is not None and self.problems:
+            self.problems[-1] += f"; read on from byte {found}"
+        return found
+
+    def _note(self, at: int, problem: str, *, torn: bool = False, count: bool = True) -> None:
+        whole = ""
+        if count:
+            until = "" if self._last is None else f", until {utc(self._last)}"
+            whole = f"; {self._given} snapshots before are whole{until}"
+        why = " (its writer was stopped, or it was cut)" if torn else ""
+        text = f"{self._shown}: {problem} at byte {at} of {self._end}{why}{whole}"
+        if len(self.problems) < PROBLEMS and text not in self.problems:
+            self.problems.append(text)
+
+    def _first_header(self) -> Provenance:
+        self._file.seek(0)
+        begin = self._file.read(len(START))
+        if not begin:
+            raise RecordingError(f"{self._shown}: is empty; a recording begins with its header")
+        if not START.startswith(begin[: len(START) - 2]):
+            raise RecordingError(f"{self._shown}: is not a recording of coldplate's")
+        try:
+            for record in records(self._file, 0, self._end):
+                if record.kind is not None:
+                    return _header_of(record)
+            problem = "ends before its header"
+        except (BrokenRecordError, ValueError) as error:
+            problem = str(error)
+        except OSError as error:
+            raise self._unreadable(error) from None
+        raise RecordingError(f"{self._shown}: {problem} at byte 0 of {self._end}; nothing of it can be read")
+
+    def _unreadable(self, error: OSError) -> RecordingError:
+        return RecordingError(f"{self._shown}: cannot be read: {error.strerror or error}")
+
+    @property
+    def _shown(self) -> str:
+        return one_line(str(self.path), 4096)
+
+
+class _SegmentReader:
+    """Reads records into snapshots. One object reads a segment and those that follow it, or `only` one."""
+
+    def __init__(self, before: Known, *, only: bool) -> None:
+        self.known = before
+        self.only = only
+        self._header: Provenance | None = None
+        self._begun = False
+        self._definitions = ReadDefinitions(before)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether another segment is none of ours."""
+        return self.only and self._begun
+
+    def take(self, record: Record) -> Iterator[RecordedSnapshot]:
+        """The snapshots in a record."""
+        if record.kind is None:
+            if self._begun:
+                self.known = self._definitions.known
+            self._begun, self._header = True, None
+            self._definitions = ReadDefinitions(self.known)
+        elif record.kind == HEADER:
+            self._header = decoded(record.payload)
+        elif record.kind == DEFINITIONS:
+            self._definitions.take(record.payload)
+        elif self._header is None:
+            raise ValueError("a block without a header")
+        else:
+            header = self._header
+            yield from (RecordedSnapshot(header, each) for each in _Block(record.payload, self._definitions))
+
+
+class _Block:
+    """The snapshots of a block, made one by one."""
+
+    def __init__(self, payload: bytes, definitions: ReadDefinitions) -> None:
+        count, _, _ = PREAMBLE.unpack_from(payload)
+        if count > TICKS:
+            raise ValueError(f"more than {TICKS} snapshots in a block")
+        body = inflated(payload[PREAMBLE.size :], BLOCK_BYTES)
+        (length,) = struct.unpack_from("<I", body)
+        if length > OUTLINE_BYTES:
+            raise ValueError(f"an outline of more than {OUTLINE_BYTES} bytes")
+        document = json.loads(body[4 : 4 + length])
+        self._definitions = definitions
+        self._shapes: list[list[int]] = document["shapes"]
+        self._ticks: list[Any] = document["ticks"]
+        if len(self._ticks) != count:
+            raise ValueError("a block with another number of snapshots than it says")
+        self._times, at = columns.unpacked(body, 4 + length, 3, count)
+        self._tracks: list[tuple[str, int, Iterator[tuple[float, ...]]]] = []
+        for kind, number, height in document["tracks"]:
+            if not 0 < height <= TICKS:
+                raise ValueError("a track of so many rows")
+            width = len(definitions.layouts[number]) if kind == "L" else 2 * len(definitions.reports(number))
+            rows, at = columns.unpacked(body, at, width, height)
+            self._tracks.append((kind, number, rows))
+        self._last: dict[int, Frame | tuple[BackendReport, ...]] = {}
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        for (sequence, mono, wall), (shape, fresh) in zip(self._times, self._ticks, strict=True):
+            frames: list[Frame] = []
+            reports: tuple[BackendReport, ...] = ()
+            for track, is_fresh in zip(self._shapes[shape], fresh, strict=True):
+                item = self._next(track) if is_fresh == "1" else self._last[track]
+                if isinstance(item, Frame):
+                    frames.append(item)
+                else:
+                    reports = item
+            yield Snapshot(int(sequence), Instant(mono, wall), tuple(frames), reports)
+
+    def _next(self, track: int) -> Frame | tuple[BackendReport, ...]:
+        kind, number, rows = self._tracks[track]
+        row = next(rows, None)
+        if row is None:
+            raise ValueError("a track with fewer rows than are used")
+        made: Frame | tuple[BackendReport, ...]
+        if kind == "L":
+            made = Frame(self._definitions.layouts[number], row)
+        else:
+            plain = self._definitions.reports(number)
+            pairs = zip(plain, row[::2], row[1::2], strict=True)
+            made = tuple(each._replace(duration=duration, calls=int(calls)) for each, duration, calls in pairs)
+        self._last[track] = made
+        return made
+
+
+def _enter(spans: list[SegmentSpan], record: Record) -> None:
+    """Note a record in the survey of a file."""
+    if record.kind == HEADER:
+        spans.append(SegmentSpan(record.at - len(START), decoded(record.payload)))
+    elif record.kind == BLOCK and spans:
+        count, first, last = PREAMBLE.unpack_from(record.payload)
+        span = spans[-1]
+        span.count += count
+        span.first, span.last = (first if span.first is None else span.first), last
+
+
+def _header_of(record: Record) -> Provenance:
+    if record.kind != HEADER:
+        raise ValueError("has no header")
+    return decoded(record.payload)
+
+
+def _opened(path: Path) -> tuple[BinaryIO, int]:
+    """The file and its length. Never waits for a writer of a pipe. Raises RecordingError."""
+    shown = one_line(str(path), 4096)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except (OSError, ValueError) as error:
+        raise RecordingError(f"{shown}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise RecordingError(f"{shown}: is no file; give a recording")
+    return os.fdopen(descriptor, "rb"), status.st_size
+
+
+def utc(wall: float) -> str:
+    """Seconds since the epoch as people write them."""
+    try:
+        return _time.strftime("%Y-%m-%dT%H:%M:%SZ", _time.gmtime(wall))
+    except (ValueError, OverflowError, OSError):
+        return f"{wall:.0f} s"

@@ -1,0 +1,122 @@
+"""Replaces what identifies people and machines in a recording: UUIDs, serials, hosts, users, jobs and their kin.
+
+A pseudonym is a keyed hash of the original: the same key gives the same pseudonym in the files of many nodes, and
+without the key nobody can try names until one fits. What a label's value stands for is decided by the label's name,
+and a label that nobody has decided about is replaced: an alert's rule may have put anything into it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from dataclasses import replace
+
+from agent.model import Backend, Entity, Gpu, Labels, NvLink, Rack
+from agent.recording.provenance import Provenance
+
+KEPT = frozenset(
+    """
+    action alertname alertstate architecture backend board_id board_part cause clique component compute_capability
+    compute_instance device distance domain driver_version feed file firmware_version gpu gpu_instance hca_type
+    kernel lane layer link link_layer machine metric mig minor mode model notifier numa_node outcome pci port
+    problem process profile python reason recorded resource rule_group scenario scheduler setting severity shared
+    slot socket source split state sxid thread type vbios version xid
+    """.split()  # noqa: SIM905 - a table to read, not a list to edit
+)
+"""Labels whose values say what something is, and not whose."""
+
+KINDS = {
+    "uuid": "uuid", "mig_uuid": "uuid", "previous_uuid": "uuid", "cluster_uuid": "cluster",
+    "serial": "serial", "previous_serial": "serial", "job_id": "job", "array": "job", "name": "name", "user": "user",
+    "account": "account", "partition": "partition", "namespace": "namespace", "pod": "pod", "container": "container",
+    "mountpoint": "path", "peer": "host", "url": "url", "rack": "rack", "instance": "host", "node": "host",
+}  # fmt: skip
+"""What the values of a label stand for, by its name. It is the beginning of the pseudonym."""
+
+_SHORT = 4
+"""Originals shorter than this are not looked for in free text: a job may be called `a`."""
+_REMEMBERED = 4096
+"""Originals that are looked for in free text."""
+_WORD = r"(?<![\w.-]){}(?![\w-])"
+_PATTERNS = (
+    ("uuid", re.compile(r"\b(?:GPU-|MIG-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")),
+    ("url", re.compile(r"\b[a-z][a-z0-9+]*://[^\s'\",;)]+")),
+    ("path", re.compile(r"(?<![\w/])/(?!(?:dev|proc|sys|run|var|etc|usr|opt)/)[^\s:;,'\")]+")),
+    ("host", re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b")),
+    ("host", re.compile(r"(?<![\w:])(?:[0-9a-f]{1,4}:){3,7}(?::?[0-9a-f]{1,4})+(?![\w:])", re.IGNORECASE)),
+)  # fmt: skip
+
+
+class Redaction:
+    """Pseudonyms by one key. The same original has the same one wherever it stands."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._known: dict[str, str] = {}
+        self._finder: re.Pattern[str] | None = None
+
+    def pseudonym(self, kind: str, original: str) -> str:
+        """What stands for an original of this kind; what is empty stays so."""
+        if not original:
+            return ""
+        digest = hmac.new(self._key, original.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+        if kind == "uuid":
+            family = original[:4] if original.startswith(("GPU-", "MIG-")) else ""
+            made = f"{family}{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+        elif kind == "serial":
+            made = f"{int(digest[:12], 16) % 10**13:013d}"
+        elif kind == "cluster":
+            made = digest[:32]
+        else:
+            made = f"{kind}-{digest[:10]}"
+        if len(original) >= _SHORT and len(self._known) < _REMEMBERED and original not in self._known:
+            self._known[original] = made
+            self._finder = None
+        return made
+
+    def entity(self, entity: Entity) -> Entity:
+        """An entity without what identifies it; its place on the node stays."""
+        if isinstance(entity, Gpu):
+            return replace(entity, uuid=self.pseudonym("uuid", entity.uuid))
+        if isinstance(entity, NvLink):
+            gpu = self.entity(entity.gpu)
+            assert isinstance(gpu, Gpu)
+            return replace(entity, gpu=gpu)
+        if isinstance(entity, Rack):
+            return Rack(self.pseudonym("rack", entity.name))
+        return Backend(self.text(entity.name)) if isinstance(entity, Backend) else entity
+
+    def labels(self, labels: Labels) -> Labels:
+        """Labels with what stands for their values."""
+        return tuple((name, value if name in KEPT else self._value(name, value)) for name, value in labels)
+
+    def text(self, text: str) -> str:
+        """Free text without originals that were met, and without what looks like an identifier or an address."""
+        if self._finder is None and self._known:
+            longest_first = sorted(map(re.escape, self._known), key=len, reverse=True)
+            self._finder = re.compile(_WORD.format(f"(?:{'|'.join(longest_first)})"))
+        if self._finder is not None:
+            text = self._finder.sub(lambda found: self._known[found[0]], text)
+        for kind, pattern in _PATTERNS:
+            text = pattern.sub(lambda found, kind=kind: self._unless_made(kind, found[0]), text)  # type: ignore[misc]  # kind is bound
+        return text
+
+    def header(self, header: Provenance) -> Provenance:
+        """A header without the node's name and the job; of the command, only the program is told."""
+        program = header.command[:1] and (header.command[0].rpartition("/")[2],)
+        return replace(
+            header,
+            node=self.pseudonym("host", header.node),
+            job=self.pseudonym("job", header.job),
+            command=tuple(self.text(each) for each in program),
+            redacted=True,
+        )
+
+    def _value(self, name: str, value: str) -> str:
+        if name == "mountpoint" and value in ("/", "/boot", "/home", "/tmp", "/var", "/usr", "/opt", "/scratch"):  # noqa: S108
+            return value
+        return self.pseudonym(KINDS.get(name, "label"), value)
+
+    def _unless_made(self, kind: str, found: str) -> str:
+        return found if found in self._known.values() else self.pseudonym(kind, found)

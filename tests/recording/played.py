@@ -1,0 +1,57 @@
+"""Snapshots of scenarios in simulated time, and recordings of them."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from agent.backends.synthetic import load_scenario
+from agent.model import Snapshot
+from agent.recording.provenance import Provenance
+from agent.recording.recording_file import RecordingFile
+from agent.recording.redaction import Redaction
+from tests.score.play import Play, load_pack
+
+
+@functools.cache
+def played(scenario: str, seconds: int) -> tuple[Snapshot, ...]:
+    """The first so many snapshots of a scenario, with the rules' series."""
+    play = Play(load_scenario(scenario), load_pack())
+    made = []
+    for _ in range(seconds):
+        made.append(play.sample())
+        play.judge(made[-1])
+    play.close()
+    return tuple(made)
+
+
+def provenance(first: Snapshot, node: str = "node-1.example") -> Provenance:
+    return Provenance(
+        "0.1", node, first.at.wall, first.at.mono, 1.0, "a test", ("python", "train.py"), "4711", "played"
+    )
+
+
+def record(
+    path: Path, snapshots: Sequence[Snapshot], node: str = "node-1.example", redaction: Redaction | None = None
+) -> Path:
+    file = RecordingFile(path, provenance(snapshots[0], node), redaction)
+    for snapshot in snapshots:
+        file.add(snapshot)
+    file.close()
+    return path
+
+
+def bits(values: Iterable[float]) -> bytes:
+    return b"".join(struct.pack("<d", value) for value in values)
+
+
+def same(one: Snapshot, other: Snapshot) -> bool:
+    """Whether two snapshots tell the same, to the last bit of each value."""
+    mine, yours = one.readings, other.readings
+    return (
+        (one.sequence, one.at, one.reports) == (other.sequence, other.at, other.reports)
+        and [each.series for each in mine] == [each.series for each in yours]
+        and bits(each.value for each in mine) == bits(each.value for each in yours)
+    )

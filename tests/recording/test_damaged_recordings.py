@@ -1,0 +1,191 @@
+"""A recording may end anywhere and any byte of it may be wrong: what is whole is read, and what is not is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from agent.catalogue import BY_NAME
+from agent.model import BackendReport, Frame, Gap, Gpu, Instant, Layout, Outcome, Reason, Series, Snapshot
+from agent.recording.file_records import BLOCK, DEFINITIONS, HEADER, MAGIC, START, RecordingError, sealed
+from agent.recording.provenance import encoded
+from agent.recording.recording_reader import Recording
+from agent.recording.segment_packer import PREAMBLE
+from tests.recording.played import played, provenance, record, same
+
+POWER, BUSY = BY_NAME["coldplate_gpu_power_watts"], BY_NAME["coldplate_gpu_utilization_ratio"]
+GPU = Gpu("0", "GPU-0")
+LAYOUT = Layout((Series(POWER, GPU), Series(BUSY, GPU)))
+HEAD = START + sealed(HEADER, encoded(provenance(Snapshot(1, Instant(0.0, 1e9), ()))))
+
+
+def small(segments: int) -> list[Snapshot]:
+    """Thirty seconds in each segment, so that there are three blocks or four."""
+    made = []
+    for segment in range(segments):
+        for second in range(30):
+            gap = Gap(BUSY, GPU, Reason.DENIED, f"no {second // 20}")
+            report = BackendReport("nvml", Outcome.OK, 0.01, "", (gap,), second)
+            at = Instant(1000.0 * segment + second, 1e9 + 1000.0 * segment + second)
+            made.append(Snapshot(second, at, (Frame(LAYOUT, (float(second), 0.5)),), (report,)))
+    return made
+
+
+def read(path: Path) -> tuple[list[Snapshot], list[str]]:
+    with Recording(path) as recording:
+        return list(recording.snapshots()), recording.problems
+
+
+def test_cut_at_every_byte_what_is_whole_is_read(tmp_path: Path) -> None:
+    snapshots = small(1)
+    content = record(tmp_path / "whole", snapshots).read_bytes()
+    cut = tmp_path / "cut"
+    counts = []
+    for length in range(len(content) + 1):
+        cut.write_bytes(content[:length])
+        if length < len(HEAD):
+            with pytest.raises(RecordingError, match="cut: "):
+                Recording(cut)
+            continue
+        got, problems = read(cut)
+        assert all(map(same, got, snapshots))
+        counts.append(len(got))
+        if problems:
+            (problem,) = problems
+            assert "ends in the middle of a record at byte " in problem
+            assert f"of {length} (its writer was stopped, or it was cut); {len(got)} snapshots before" in problem
+    assert counts == sorted(counts)
+    assert sorted(set(counts)) == [0, 10, 20, 30]
+
+
+def test_with_any_byte_changed_nothing_is_read_that_was_not_recorded(tmp_path: Path) -> None:
+    snapshots = small(2)
+    content = record(tmp_path / "whole", snapshots).read_bytes()
+    second = content.index(MAGIC, 1)
+    broken = tmp_path / "broken"
+    rest = 0
+    known = {each.at.mono: each for each in snapshots}
+    places = range(len(HEAD), len(content), 5)
+    for at in places:
+        broken.write_bytes(content[:at] + bytes([content[at] ^ 0x41]) + content[at + 1 :])
+        got, problems = read(broken)
+        assert problems, at
+        assert str(broken) in problems[0]
+        assert "at byte" in problems[0]
+        assert all(same(each, known[each.at.mono]) for each in got)
+        if at < second:
+            assert "read on from byte" in problems[0]
+            rest += all(map(same, got[-30:], snapshots[30:]))
+    assert rest == sum(at < second for at in places), "the next segment is read whatever happened before"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b"power,temperature\n1,2\n", "is not a recording of coldplate's"),
+        (zlib.compress(b"x" * 100), "is not a recording of coldplate's"),
+        (MAGIC + struct.pack("<H", 77), "is of version 77 of the format, and this program knows 1"),
+        (START, "ends before its header"),
+        (START + sealed(HEADER, b"[]"), "its header is not understood"),
+        (START + sealed(HEADER, b'{"node": 7}'), "its header is not understood"),
+        (START + sealed(BLOCK, b""), "has no header"),
+    ],
+)
+def test_what_is_no_recording_is_refused_in_words(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "foreign\n"
+    path.write_bytes(content)
+    with pytest.raises(RecordingError, match=words) as error:
+        Recording(path)
+    assert "foreign\\n: " in str(error.value)
+
+
+def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for name, words in (("fifo", "is no file"), (".", "is no file"), ("none", "No such file")):
+        with pytest.raises(RecordingError, match=words):
+            Recording(tmp_path / name)
+
+
+def block(document: object, rest: bytes = b"", count: int = 1) -> bytes:
+    text = json.dumps(document).encode()
+    return sealed(BLOCK, PREAMBLE.pack(count, 0.0, 0.0) + zlib.compress(struct.pack("<I", len(text)) + text + rest))
+
+
+def definitions(**tables: object) -> bytes:
+    return sealed(DEFINITIONS, zlib.compress(json.dumps(tables).encode()))
+
+
+TIMES = b"\0\0\0" + bytes(24)
+ROW = ["coldplate_gpu_power_watts", "gauge", "watts", "fast", "Gpu", ""]
+ONE = definitions(metrics=[ROW], entities=[["gpu", "0", "u"]], series=[[0, 0]], layouts=[[0, 1]])
+TRACK = {"tracks": [["L", 0, 1]], "shapes": [[0]], "ticks": [[0, "1"]]}
+
+
+def test_the_hostile_ones_below_are_near_a_good_one(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    path.write_bytes(HEAD + ONE + block(TRACK, TIMES + b"\0" + struct.pack("<d", 5.0)))
+    (snapshot,), problems = read(path)
+    assert ([each.value for each in snapshot.readings], problems) == ([5.0], [])
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        sealed(DEFINITIONS, zlib.compress(bytes(10**8))),
+        sealed(DEFINITIONS, b"no"),
+        sealed(DEFINITIONS, zlib.compress(b"[" * 10**6)),
+        sealed(DEFINITIONS, zlib.compress(b'{"series": 5}')),
+        definitions(layouts=[[0, 10**9]]),
+        definitions(metrics=[ROW], entities=[["node"]], series=[[0, 0]], layouts=[[0, 1] * 3_000_000]),
+        definitions(entities=[["node"]] * 500_000),
+        definitions(entities=[["nvlink", 0, 1]]),
+        definitions(entities=[["gpu", {}, "u"]]),
+        definitions(metrics=[["bad name", *ROW[1:]]]),
+        definitions(metrics=[ROW], entities=[["gpu", "0", "u"]], series=[[0, 0, "bad name", "x"]]),
+        definitions(metrics=[ROW], entities=[["gpu", "0", "u"]], series=[[-1, 0]]),
+        sealed(BLOCK, PREAMBLE.pack(1, 0.0, 0.0) + zlib.compress(bytes(10**8))),
+        sealed(BLOCK, b""),
+        ONE + block(TRACK, TIMES + b"\0" + struct.pack("<d", float("nan"))),
+        ONE + block(TRACK, TIMES + b"\1"),
+        ONE + block(TRACK, TIMES + b"\7" + bytes(8)),
+        ONE + block({**TRACK, "tracks": [["L", 0, 10**9]]}, TIMES + b"\0" + bytes(8)),
+        ONE + block({**TRACK, "tracks": [["R", 5, 1]]}, TIMES),
+        ONE + block({**TRACK, "ticks": [[0, "0"]]}, TIMES + b"\0" + bytes(8)),
+        ONE + block({**TRACK, "ticks": [[3, "1"]]}, TIMES + b"\0" + bytes(8)),
+        ONE + block({**TRACK, "shapes": [[0, 0]], "ticks": [[0, "11"]]}, TIMES + b"\0" + bytes(8)),
+        ONE + block(TRACK, TIMES, count=2**32 - 1),
+        block(5),
+    ],
+)  # fmt: skip
+def test_what_is_whole_and_makes_no_sense_is_told_as_damage(tmp_path: Path, hostile: bytes) -> None:
+    path = tmp_path / "r"
+    path.write_bytes(HEAD + hostile + HEAD)
+    got, (problem, *more) = read(path)
+    assert (got, more) == ([], [])
+    assert f"{path}: is damaged: " in problem
+    assert f"read on from byte {len(HEAD + hostile)}" in problem
+    with Recording(path) as recording:
+        recording.survey()
+
+
+def test_noise_behind_a_header_is_told_as_damage(tmp_path: Path) -> None:
+    noise = random.Random(5)
+    for _ in range(50):
+        (tmp_path / "r").write_bytes(HEAD + noise.randbytes(300))
+        got, problems = read(tmp_path / "r")
+        assert (got, len(problems)) == ([], 1)
+
+
+def test_a_file_that_grows_is_read_up_to_its_last_whole_block(tmp_path: Path) -> None:
+    snapshots = played("healthy-training", 60)
+    content = record(tmp_path / "r", snapshots).read_bytes()
+    (tmp_path / "r").write_bytes(content[:-7])
+    got, problems = read(tmp_path / "r")
+    assert (len(got), len(problems)) == (50, 1)
