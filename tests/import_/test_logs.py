@@ -84,8 +84,9 @@ def test_values_without_units(tmp_path: Path) -> None:
 def test_a_log_that_was_stopped_and_begun_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its last line is torn, another header follows, and the numbers of the snapshots show the hole."""
     log, out = tmp_path / "gpu.csv", tmp_path / "out"
-    lines = [line(0, 0), line(1, 0), line(2, 0)[:40] + "\n", HEADER, line(30, 0, power="9e12 W"), line(31, 0, power="lots")]
-    log.write_text(HEADER + "".join(lines))
+    lines = [HEADER, line(0, 0), line(1, 0), line(2, 0)[:40] + "\n"]
+    lines += [HEADER, line(30, 0, power="9e12 W"), line(31, 0, power="lots")]
+    log.write_text("".join(lines))
     assert run(log, "-o", out, "--utc") == 0
     assert f"{log}:4: has 4 columns and not 12; the line is left out" in capsys.readouterr().err
     with Recording(out) as recording:

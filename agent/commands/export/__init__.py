@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from agent.lib.commandline import Parser
+from agent.lib.commandline import INVALID, Parser
 from agent.wiring.command_line import add_config_file, read_file
 
 if TYPE_CHECKING:
@@ -23,11 +23,16 @@ HELP = "write recordings as OpenMetrics, CSV, JSON or Parquet"
 DESCRIPTION = (
     "Write recordings in a format that other programs read: openmetrics has timestamps, for promtool tsdb "
     "create-blocks-from openmetrics; csv has a row for each value, csv-wide one for each snapshot and a column for "
-    "each series; json has a line for each value; parquet has the rows of csv and needs pyarrow. "
-    "Example: coldplate export run.coldplate -o run.csv --metrics 'coldplate_gpu_power_*' --step 15s. "
-    "Exit status: 0 written, 1 a recording cannot be read or the output cannot be written, 2 invalid command line or "
-    "configuration."
+    "each series; json has a line for each value; parquet has the rows of csv and needs pyarrow."
 )
+EXAMPLES = (
+    ("coldplate export run.coldplate -o run.om", "timestamps and all, for a Prometheus server"),
+    (
+        "coldplate export run.coldplate -o run.csv --metrics 'coldplate_gpu_power_*' --step 15s",
+        "some of it, for a notebook",
+    ),
+)
+EXIT_STATUSES = {0: "written", 1: "a recording cannot be read, or the output cannot be written", **INVALID}
 FORMATS = ("openmetrics", "csv", "csv-wide", "json", "parquet")
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
 EXIT_FAILED = 1

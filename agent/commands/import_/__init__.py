@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import socket
 import sys
 from collections.abc import Iterator
 from itertools import chain, islice, pairwise
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent import __version__
-from agent.lib.commandline import Parser
+from agent.lib.commandline import INVALID, Parser
 
 if TYPE_CHECKING:
     from agent.commands.import_.imported_readings import ImportProblems
@@ -20,10 +19,16 @@ if TYPE_CHECKING:
 HELP = "make a recording of logs of nvidia-smi and dcgmi, or of a Prometheus server's past"
 DESCRIPTION = (
     "Make a recording of what other programs logged: nvidia-smi --query-gpu=timestamp,index,uuid,... --format=csv, "
-    "dcgmi dmon, or a Prometheus server. What coldplate has no metric for is named and left out. "
-    "Example: coldplate import gpu.csv -o gpu.coldplate. "
-    "Exit status: 0 imported, 1 nothing could be read or written, 2 invalid command line."
+    "dcgmi dmon, or a Prometheus server. What coldplate has no metric for is named and left out."
 )
+EXAMPLES = (
+    ("coldplate import gpu.csv -o gpu.coldplate", "a log of nvidia-smi as a recording"),
+    ("coldplate import dmon.txt -o gpu.coldplate --start 2026-11-21T08:00:00Z",
+     "a log of dcgmi dmon, which has no times"),
+    ("coldplate import --prometheus http://prometheus:9090 --start 1795248000 --end 1795255200 -o run.coldplate",
+     "two hours of all nodes that the server scraped"),
+)  # fmt: skip
+EXIT_STATUSES = {0: "imported", 1: "nothing could be read or written", **INVALID}
 EXIT_FAILED = 1
 
 
@@ -98,7 +103,7 @@ def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
                 if file is None:
                     file = RecordingFile(arguments.out, header)
                 elif each.node != node:
-                    file.continue_as(header)
+                    file.continue_as(header, None)
                 node, count = each.node, count + 1
                 file.add(snapshot)
     finally:
@@ -117,6 +122,7 @@ def _period(arguments: argparse.Namespace, first: list[NodeTick]) -> float:
 
 def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[NodeTick]:
     """What is imported. Raises ConfigError, UnsuitableLogError and OSError."""
+    import socket
     from datetime import timezone
 
     from agent.commands.import_ import dcgm_log, nvidia_smi_log

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.lib.commandline import Parser
+from agent.lib.commandline import INVALID, Parser
 from agent.wiring.command_line import add_config_file, folder_of, read_file
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from alerts.backtest.rule_play import NodePlay
     from alerts.engine import Ruleset
 
+EXAMPLES = (
+    ("coldplate rules backtest run.coldplate", "which alerts the configured rules would have had"),
+    ("coldplate rules backtest run.coldplate --rules new.yml --against builtin", "how they differ from the pack's"),
+)
+EXIT_STATUSES = {0: "played", 1: "a recording or a rule file cannot be read; the others were played", **INVALID}
 EXIT_UNREADABLE = 1
 
 
