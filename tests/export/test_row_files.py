@@ -116,6 +116,8 @@ def test_what_is_there_is_not_overwritten(recording: Path, tmp_path: Path, capsy
     assert export(recording, "-o", out) == 1
     assert capsys.readouterr().err == f"coldplate export: {out}: exists already; remove it, or give another name\n"
     assert out.read_text() == "mine"
+    assert export(recording, "-o", tmp_path / "missing" / "out.csv") == 1
+    assert "cannot be created: No such file or directory; name a file" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")

@@ -80,8 +80,6 @@ def run(arguments: argparse.Namespace) -> int:
             _write(recordings, selection, style, arguments.out, config)
         except (RecordingError, MissingLibraryError) as error:
             return _fail(str(error))
-        except FileExistsError:
-            return _fail(f"{arguments.out}: exists already; remove it, or give another name")
         except OSError as error:
             if arguments.out is None:
                 raise
@@ -110,13 +108,26 @@ def _write(
         if out is None:
             _write_text(snapshots, style, sys.stdout, config)
             return
-        descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        with os.fdopen(descriptor, "wb") as file:
+        with os.fdopen(_created(out), "wb") as file:
             if pyarrow is not None:
                 write_parquet(snapshots, pyarrow, file)
                 return
             with io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
                 _write_text(snapshots, style, text, config)
+
+
+def _created(path: Path) -> int:
+    """A new file. Raises RecordingError."""
+    from agent.recording.file_records import RecordingError
+
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        raise RecordingError(f"{path}: exists already; remove it, or give another name") from None
+    except OSError as error:
+        raise RecordingError(
+            f"{path}: cannot be created: {error.strerror}; name a file in a folder that you may write to"
+        ) from None
 
 
 def _write_text(snapshots: SelectedSnapshots, style: str, out: TextIO, config: Config) -> None:
