@@ -59,13 +59,17 @@ def nvlinks(view: NodeView, expected: Expected) -> HealthFinding:
     if not up and not down:
         return _no_links(view, wanted, text)
     down = down if any(up.values()) or wanted else Counter()  # where none is used, nobody has connected them
+    unread = [gpu for gpu in view.answering if not up[gpu] and not down[gpu] and view.offers(gpu, LINK_UP)]
     short = {
         gpu: f"{up[gpu]} up" + (f", {down[gpu]} down" if down[gpu] else "")
         for gpu in view.answering
-        if (down[gpu] > 0 if wanted is None else up[gpu] < wanted)
+        if gpu not in unread and (down[gpu] > 0 if wanted is None else up[gpu] < wanted)
     }
     if short:
         return HealthFinding("nvlinks", Verdict.CRITICAL, text, grouped(short), _LINK_REMEDY)
+    if unread and wanted:
+        why = grouped({gpu: view.why_absent(gpu, LINK_UP) for gpu in unread})
+        return HealthFinding("nvlinks", Verdict.UNKNOWN, text, why, UNREAD)
     return HealthFinding("nvlinks", Verdict.OK, text, grouped({gpu: f"{up[gpu]} up" for gpu in view.answering}))
 
 

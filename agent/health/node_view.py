@@ -11,6 +11,8 @@ from agent.model import BackendReport, Entity, Gpu, Reason, Snapshot
 
 UP = "coldplate_gpu_up"
 INFO = "coldplate_gpu_info"
+NOT_READ = "no answer yet"
+"""Why a reading is absent where nobody gave a reason."""
 _NEVER = {Reason.UNSUPPORTED}
 """Reasons that are no news: the device is not made to tell this."""
 
@@ -70,7 +72,7 @@ class NodeView:
 
     def why_absent(self, gpu: Gpu, metric: str) -> str:
         """Why a GPU has no reading of a metric, as far as it is known."""
-        return self._gaps.get((metric, gpu), "not read yet")
+        return self._gaps.get((metric, gpu), NOT_READ)
 
     def models(self) -> dict[Gpu, str]:
         """The name under which the driver shows each GPU."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from agent.health.expected_node import DISTANCES, Expected
-from agent.health.node_view import NodeView
+from agent.health.node_view import NodeView, numbers
 from agent.health.per_gpu import NOBODY, UNREAD, grouped
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.model import Gpu, IbPort
@@ -90,15 +90,18 @@ def nearest_hca(view: NodeView, expected: Expected) -> HealthFinding | None:
         return HealthFinding(name, Verdict.SKIPPED, text, "nothing tells which adapter is near which GPU")
     wrong: dict[Gpu, str] = {}
     slots = view.slots()
-    for gpu in view.answering:
+    for gpu, devices in near.items():
         named = node.nearest_hcas.get(slots.get(gpu, "")) if node.nearest_hcas else None
-        if node.hca_distances is not None and distances.get(gpu) not in node.hca_distances:
-            wrong[gpu] = f"{', '.join(near[gpu])} at {distances[gpu]}" if gpu in near else "none"
-        elif named is not None and set(near[gpu]) != set(named):
-            wrong[gpu] = f"{', '.join(near[gpu]) or 'none'}, not {', '.join(named)}"
+        if node.hca_distances is not None and distances[gpu] not in node.hca_distances:
+            wrong[gpu] = f"{', '.join(devices)} at {distances[gpu]}"
+        elif named is not None and set(devices) != set(named):
+            wrong[gpu] = f"{', '.join(devices)}, not {', '.join(named)}"
     if wrong:
         remedy = "nvidia-smi topo -m; an adapter that is gone or moved takes the GPU's traffic through the processor"
         return HealthFinding(name, Verdict.WARNING, text, grouped(wrong), remedy)
+    untold = [gpu for gpu in view.answering if gpu not in near]
+    if untold:
+        return HealthFinding(name, Verdict.UNKNOWN, text, f"not known of {numbers(untold)}", UNREAD)
     return HealthFinding(name, Verdict.OK, text, grouped({gpu: ", ".join(near[gpu]) for gpu in view.answering}))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,7 @@ def looked_at(scenario: Scenario, t: float) -> Snapshot:
 def look() -> Callable[..., Snapshot]:
     """One look at a scenario, by its name; once all of its faults have shown, unless a second is given."""
 
+    @cache
     def see(name: str, t: float | None = None) -> Snapshot:
         scenario = load_scenario(name)
         return looked_at(scenario, settled_at(scenario) if t is None else t)

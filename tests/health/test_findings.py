@@ -76,9 +76,10 @@ def of(metric: str, value: float | None, gpu: str = "3", **labels: str) -> Calla
         (of("gpu_throttle_active", 1, reason="hw_power_brake"), "throttling", "critical", "GPU 3: the power brake"),
         (of("gpu_throttle_active", 1, reason="hw_thermal_slowdown"), "throttling", "critical", "GPU 3: heat"),
         (of("gpu_up", 0), "gpus-present", "critical", "GPU 3 (GPU-"),
-        (of("gpu_nearest_hca_info", None), "nearest-hca", "warning", "GPU 3: none"),
-        (of("gpu_ecc_enabled", None), "ecc", "unknown", "GPU 3: not read yet"),
-        (of("gpu_pcie_link_width", None), "pcie-width", "unknown", "GPU 3: not read yet"),
+        (of("gpu_nearest_hca_info", None), "nearest-hca", "unknown", "not known of GPU 3"),
+        (of("nvlink_up", None), "nvlinks", "unknown", "GPU 3: no answer yet"),
+        (of("gpu_ecc_enabled", None), "ecc", "unknown", "GPU 3: no answer yet"),
+        (of("gpu_pcie_link_width", None), "pcie-width", "unknown", "GPU 3: no answer yet"),
         (of("gpu_nvlink_speed_bytes_per_second", None), "nvlink-speed", "unknown", "not known of GPU 3"),
     ],
 )

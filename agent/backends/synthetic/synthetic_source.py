@@ -48,7 +48,7 @@ class SyntheticSource:
         self._feed = feed = XidFeed(scenario, tuple(gpu.uuid for gpu in gpus), t)
         self._waiting = dict(enumerate(identities))
         self._joined = self._arrivals(t)
-        self._joined += (FabricChannel(scenario, gpus, self._epoch, self._released, feed),)
+        self._joined += (FabricChannel(scenario, gpus, self._epoch, self._released, feed, self._waiting),)
         return self._joined
 
     def roster(self, now: Instant) -> Roster:
