@@ -51,9 +51,9 @@ FACTS = frozenset(check.name for check in CHECKS if check.is_fact)
 """The checks that the running agent makes all the time; alerts of their own tell of the others."""
 
 
-def view_of(snapshot: Snapshot) -> NodeView:
-    """The part of a snapshot that the checks read."""
-    return NodeView(snapshot, METRICS)
+def view_of(snapshot: Snapshot, devices: str = "") -> NodeView:
+    """The part of a snapshot that the checks read; `devices` is the family of devices in it, where that is known."""
+    return NodeView(snapshot, METRICS, devices)
 
 
 def expected_of(view: NodeView) -> Expected:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from agent.health.expected_node import Expected
 from agent.health.node_view import NodeView, name_of
-from agent.health.per_gpu import NOBODY, GpuFact, gibibytes, grouped, plain, switched
+from agent.health.per_gpu import NOBODY, UNREAD, GpuFact, gibibytes, grouped, plain, switched
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.model import Gpu, Outcome
 
@@ -62,6 +62,10 @@ def count(view: NodeView, expected: Expected) -> HealthFinding | None:
     wanted = expected.node.gpus
     if wanted is None:
         return None
+    if not view.is_told:
+        return HealthFinding(
+            "gpu-count", Verdict.UNKNOWN, f"{wanted} GPUs", "nobody has told of any device yet", UNREAD
+        )
     found, told = len(view.gpus), f"{len(view.gpus)} GPUs"
     if found == wanted:
         return HealthFinding("gpu-count", Verdict.OK, f"{wanted} GPUs", told)

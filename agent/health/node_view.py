@@ -26,9 +26,12 @@ class Seen(NamedTuple):
 
 
 class NodeView:
-    """The part of a snapshot that checks read, `metrics` by name. Costs one pass over the series."""
+    """The part of a snapshot that checks read, `metrics` by name. Costs one pass over the series.
 
-    def __init__(self, snapshot: Snapshot, metrics: Iterable[str]) -> None:
+    `devices` is the family of devices that is read, where that is known.
+    """
+
+    def __init__(self, snapshot: Snapshot, metrics: Iterable[str], devices: str = "") -> None:
         wanted = {BY_NAME[name] for name in (*metrics, UP, INFO)}
         self._seen: dict[str, list[Seen]] = defaultdict(list)
         for layout, values in snapshot.frames:
@@ -43,6 +46,8 @@ class NodeView:
         presence = [(each.entity, each.value) for each in self.all(UP)]
         self.gpus = [gpu for gpu, _ in presence if isinstance(gpu, Gpu)]
         """All that are known of: those that answer, those that are lost, those that never said who they are."""
+        self.is_told = bool(self.gpus) or not devices or devices in self.reports
+        """Whether anybody has told of devices yet, if only that there are none."""
         self.answering = [gpu for gpu, up in presence if isinstance(gpu, Gpu) and up]
 
     def _take_gaps(self, report: BackendReport) -> None:

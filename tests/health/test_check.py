@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import socket
@@ -23,6 +24,7 @@ from agent.commands.check.asides import AgentAlerts, Aside, ask_agent
 from agent.commands.check.judgement import Evidence, judge
 from agent.commands.check.wording_of_judgement import as_json, as_text, status_of
 from agent.health.examination import CHECKS
+from agent.health.expectation_files import load_expectations
 from agent.health.expected_node import NodeExpectations
 from agent.lib.clock import clock
 from agent.model import BackendReport, Instant, Outcome, Snapshot
@@ -108,6 +110,8 @@ def test_silence_is_the_drivers_only_where_it_was_given_the_time_to_answer(look)
     ):
         evidence = Evidence(Snapshot(1, at, (), reports), DEVICES, is_up, xids=[])
         assert status_of(judge(evidence, NAMES, None, needs_agent=False)) == status
+        named = load_expectations("dgx-h100")
+        assert status_of(judge(evidence, NAMES, named, needs_agent=False)) == (2 if is_up or reports else 3)
 
 
 def answering(listener: socket.socket, answer: bytes) -> None:
@@ -140,15 +144,16 @@ def serve() -> Iterator:
         listener.close()
 
 
-def alert(name: str, state: str) -> dict[str, object]:
-    return {"labels": {"alertname": name, "severity": "critical"}, "state": state, "annotations": {}}
+def alert(name: str, state: str, **labels: str) -> dict[str, object]:
+    return {"labels": {"alertname": name, "severity": "critical", **labels}, "state": state, "annotations": {}}
 
 
 def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_raves_has_said_nothing(serve) -> None:
     def asked(*listen: str, seconds: float = 5.0) -> AgentAlerts:
         return ask_agent(listen, clock().mono + seconds)
 
-    page = {"status": "success", "data": {"alerts": [alert("GpuLost", "firing"), alert("GpuHot", "pending")]}}
+    alerts = [alert("GpuLost", "firing"), alert("GpuHot", "pending"), alert("RackPower", "firing", rack="r12")]
+    page = {"status": "success", "data": {"alerts": alerts}}
     well = serve(json.dumps(page).encode())
     assert asked(well).firing == [("GpuLost", "critical")]
     for body, status in ((b"[]", "200 OK"), (b"", "200 OK"), (b'{"data": {"alerts": []}}', "503 Busy")):
@@ -252,6 +257,17 @@ def test_a_call_that_never_returns_is_critical_once_the_time_is_up(
     assert found in out.splitlines()[0]
 
 
+@pytest.fixture
+def own_logging() -> Iterator[None]:
+    """A command run in this process sends the log its own way; afterwards it goes the way that it went before."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("own_logging")
 def test_a_mistake_is_unknown_and_never_a_sick_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text("gpus: eight\n")
@@ -279,6 +295,7 @@ def test_a_mistake_is_unknown_and_never_a_sick_node(tmp_path: Path, capsys: pyte
     assert ended.value.code == 3
 
 
+@pytest.mark.usefixtures("own_logging")
 def test_a_node_without_gpus_is_well_if_it_is_to_have_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", "--backend", "none", "--agent", "none"]) == 0
     assert capsys.readouterr().out.startswith("COLDPLATE OK - ")

@@ -52,7 +52,10 @@ class AgentAlerts(NamedTuple):
 
 
 def ask_agent(listen: Sequence[str], until: float) -> AgentAlerts:
-    """What the agent that listens there is alarmed about. The first address that answers is believed."""
+    """What the agent that listens there is alarmed about. The first address that answers is believed.
+
+    Alerts of the rack as a whole are left out: they say nothing about this node.
+    """
     told = AgentAlerts(None, "no address is configured to listen on")
     for text in listen:
         host, port = parse_address(text)
@@ -74,9 +77,9 @@ def _ask(url: str, until: float) -> AgentAlerts:
         return AgentAlerts(None, f"{url}: {error}")
     if answer.status != 200:
         return AgentAlerts(None, f"{url}{ALERTS}: HTTP status {answer.status}")
-    alerts = (alert for alert in page["data"]["alerts"] if alert["state"] == "firing")
-    labels = (alert["labels"] for alert in alerts)
-    return AgentAlerts([(each.get("alertname", "?"), each.get("severity", "")) for each in labels])
+    firing = (alert["labels"] for alert in page["data"]["alerts"] if alert["state"] == "firing")
+    of_node = (labels for labels in firing if "rack" not in labels or "instance" in labels)
+    return AgentAlerts([(labels.get("alertname", "?"), labels.get("severity", "")) for labels in of_node])
 
 
 class _AgentAlert(TypedDict):

@@ -115,7 +115,7 @@ def gather(config: Config, options: CommandLineOptions, until: float, agent: str
 
 def judge(evidence: Evidence, names: Collection[str], wanted: Expected | None, *, needs_agent: bool) -> Judgement:
     """The findings of the checks with these names; `wanted` is None where the GPUs tell what the node should be."""
-    view = view_of(evidence.snapshot)
+    view = view_of(evidence.snapshot, evidence.devices)
     expected = wanted or expected_of(view)
     findings = [
         _driver(view, expected, evidence),
@@ -184,7 +184,7 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> Eviden
 
 def _driver(view: NodeView, expected: Expected, evidence: Evidence) -> HealthFinding:
     finding = gpu_findings.driver(view, expected, evidence.devices)
-    if finding.verdict is Verdict.CRITICAL and not evidence.is_up and evidence.devices not in view.reports:
+    if finding.verdict is Verdict.CRITICAL and not evidence.is_up and not view.is_told:
         return replace(finding, verdict=Verdict.UNKNOWN, found="the device worker was not up in time", remedy=_BUSY)
     return finding
 
