@@ -118,8 +118,8 @@ class SamplingLoop:
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
         while True:
             self._request(self._clock().mono)
-            self._pump(min(until, self.schedule.next_tick), self._has_everything)
-            if self._has_everything() or self._clock().mono >= until:
+            self._pump(min(until, self.schedule.next_tick), self.has_everything)
+            if self.has_everything() or self._clock().mono >= until:
                 break
         self._publish(())
         assert self._hub.latest is not None
@@ -132,7 +132,8 @@ class SamplingLoop:
         for runner in self._runners:
             runner.ask(lanes, now)
 
-    def _has_everything(self) -> bool:
+    def has_everything(self) -> bool:
+        """Whether every device and every backend has answered what it was asked first."""
         answered = all(map(self.sampler.has_answered, self.sampler.channel_keys))
         return answered and not any(runner.busy for runner in self._runners)
 

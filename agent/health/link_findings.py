@@ -120,22 +120,39 @@ def fabric(view: NodeView, expected: Expected) -> HealthFinding | None:
     if not expected.node.fabric:
         return None
     name, text = "fabric", "every GPU has joined the NVLink fabric, all in one domain"
-    remedy = "systemctl status nvidia-fabricmanager (nvidia-imex, too, on multi-node NVLink); restart it, then the node"
-    fact = GpuFact(
-        name, FABRIC_STATE, text, bool, lambda value: "completed" if value else _NOT_JOINED, Verdict.CRITICAL, remedy,
-        {"state": "completed"},
-    )  # fmt: skip
-    finding = fact.judged(view)
-    if finding.verdict is not Verdict.OK:
-        return finding
+    if not view.answering:
+        return HealthFinding(name, Verdict.SKIPPED, text, NOBODY)
+    states = _fabric_states(view)
+    apart = {gpu: state.replace("_", " ") for gpu, state in states.items() if state in _NOT_JOINED}
+    if apart:
+        return HealthFinding(name, Verdict.CRITICAL, text, grouped(apart), _FABRIC_REMEDY)
+    unread = [gpu for gpu in view.answering if gpu not in states and view.offers(gpu, FABRIC_STATE)]
+    if unread:
+        why = grouped({gpu: view.why_absent(gpu, FABRIC_STATE) for gpu in unread})
+        return HealthFinding(name, Verdict.UNKNOWN, text, why, UNREAD)
     domains: dict[tuple[str, str], list[Gpu]] = {}
     for each in view.all(FABRIC_INFO):
-        if isinstance(each.entity, Gpu):
+        if isinstance(each.entity, Gpu) and states.get(each.entity) == "completed":
             domains.setdefault((each.labels["cluster_uuid"], each.labels["clique"]), []).append(each.entity)
     if len(domains) > 1:
         parts = [f"{numbers(gpus)}: clique {clique} of {cluster}" for (cluster, clique), gpus in domains.items()]
-        return HealthFinding(name, Verdict.CRITICAL, text, "; ".join(parts), remedy)
-    return finding
+        return HealthFinding(name, Verdict.CRITICAL, text, "; ".join(parts), _FABRIC_REMEDY)
+    if "completed" not in states.values():
+        return HealthFinding(name, Verdict.SKIPPED, text, "the driver knows of no fabric")
+    return HealthFinding(name, Verdict.OK, text, grouped(states))
 
 
-_NOT_JOINED = "not joined"
+def _fabric_states(view: NodeView) -> dict[Gpu, str]:
+    """By GPU that answers, the state of its registration."""
+    answering = set(view.answering)
+    return {
+        each.entity: each.labels["state"]
+        for each in view.all(FABRIC_STATE)
+        if isinstance(each.entity, Gpu) and each.entity in answering and each.value
+    }
+
+
+_NOT_JOINED = ("not_started", "in_progress")
+_FABRIC_REMEDY = (
+    "systemctl status nvidia-fabricmanager (nvidia-imex, too, on multi-node NVLink); restart it, then the node"
+)

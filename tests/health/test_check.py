@@ -21,8 +21,9 @@ from agent.backends.synthetic import load_scenario, shipped_scenarios
 from agent.backends.synthetic.hindsight import past_xids, settled_at
 from agent.commands.check import ASIDE
 from agent.commands.check.asides import AgentAlerts, Aside, ask_agent
-from agent.commands.check.judgement import Evidence, judge
+from agent.commands.check.judgement import Evidence, judge, learn
 from agent.commands.check.wording_of_judgement import as_json, as_text, status_of
+from agent.config.schema import ConfigError
 from agent.health.examination import CHECKS
 from agent.health.expectation_files import load_expectations
 from agent.health.expected_node import NodeExpectations
@@ -299,6 +300,16 @@ def test_a_mistake_is_unknown_and_never_a_sick_node(tmp_path: Path, capsys: pyte
 def test_a_node_without_gpus_is_well_if_it_is_to_have_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", "--backend", "none", "--agent", "none"]) == 0
     assert capsys.readouterr().out.startswith("COLDPLATE OK - ")
+
+
+def test_nothing_is_learned_from_a_node_that_does_not_tell_everything(look) -> None:
+    assert learn(Evidence(look("idle"), DEVICES)).gpus == 8
+    for snapshot, is_whole, told in (
+        (look("idle"), False, "not everything was read in time"),
+        (look("gpu-lost"), True, "1 of 8 GPUs do not answer"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            learn(Evidence(snapshot, DEVICES, is_whole=is_whole))
 
 
 def test_what_was_learned_is_what_is_expected_of_the_node(tmp_path: Path) -> None:

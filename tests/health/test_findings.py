@@ -56,6 +56,16 @@ def of(metric: str, value: float | None, gpu: str = "3", **labels: str) -> Calla
     return change
 
 
+def state(now: str) -> Callable[[Reading], float | None]:
+    """The registration of GPU 3 with the fabric is in this state."""
+
+    def change(each: Reading) -> float | None:
+        mine = each.metric.name == "coldplate_gpu_fabric_state" and each.entity.index == "3"
+        return float(dict(each.series.labels)["state"] == now) if mine else each.value
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "name", "verdict", "found"),
     [
@@ -69,7 +79,8 @@ def of(metric: str, value: float | None, gpu: str = "3", **labels: str) -> Calla
         (of("nvlink_up", 0, link="7"), "nvlinks", "critical", "GPU 3: 17 up, 1 down"),
         (of("nvlink_up", None, link="7"), "nvlinks", "critical", "GPU 3: 17 up"),
         (of("gpu_nvlink_speed_bytes_per_second", 18 * 20e9), "nvlink-speed", "warning", "GPU 3: 20 GB/s"),
-        (of("gpu_fabric_state", 0, state="completed"), "fabric", "critical", "GPU 3: not joined"),
+        (state("in_progress"), "fabric", "critical", "GPU 3: in progress"),
+        (of("gpu_fabric_state", None), "fabric", "unknown", "GPU 3: no answer yet"),
         (of("gpu_row_remap_pending", 1), "row-remaps", "warning", "GPU 3: pending"),
         (of("gpu_row_remap_failure", 1), "row-remaps", "critical", "GPU 3: failed"),
         (of("gpu_recovery_action", 1, action="gpu_reset"), "recovery-action", "critical", "GPU 3: gpu reset"),
@@ -133,6 +144,18 @@ def test_gpus_in_two_domains_are_not_one_fabric(look) -> None:
     (finding,) = examined(view_of(Snapshot(1, snapshot.at, frames)), H100, {"fabric"})
     assert finding.verdict is Verdict.CRITICAL
     assert "GPU 5: clique 9 of c" in finding.found
+
+
+def test_a_driver_that_knows_of_no_fabric_is_not_asked_for_one(look) -> None:
+    """Older ones say not_supported of a board that works."""
+
+    def change(each: Reading) -> float:
+        if each.metric.name != "coldplate_gpu_fabric_state":
+            return each.value
+        return float(dict(each.series.labels)["state"] == "not_supported")
+
+    (finding,) = examined(view_of(changed(look("idle"), change)), H100, {"fabric"})
+    assert finding.verdict is Verdict.SKIPPED
 
 
 def test_ports_below_their_rate_and_ports_that_are_not_there(look) -> None:

@@ -7,11 +7,15 @@ import contextlib
 import logging
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from agent.config.schema import Config, ConfigError
+from agent.config.schema import ConfigError
 from agent.lib import logs
 from agent.lib.commandline import OutputError, Parser, abandon_output, nearest
-from agent.wiring.command_line import CommandLineOptions, add_sources, read_config, read_options
+from agent.wiring.command_line import add_sources, read_config, read_options
+
+if TYPE_CHECKING:
+    from agent.commands.check.judgement import Evidence
 
 HELP = "judge whether the node is fit for a job"
 DESCRIPTION = (
@@ -81,7 +85,7 @@ def _obey(arguments: argparse.Namespace) -> int:
     agent = arguments.agent or ("none" if arguments.scenario else "auto")
     until = judgement.deadline(timeout)
     if arguments.learn is not None:
-        return _learn(config, options, until, arguments.learn)
+        return _learn(judgement.gather(config, options, until, "none"), arguments.learn)
     if config.backends.devices == "none":
         names -= {"driver", "xids"}
     evidence = judgement.gather(config, options, until, agent)
@@ -91,12 +95,12 @@ def _obey(arguments: argparse.Namespace) -> int:
     return wording_of_judgement.status_of(made)
 
 
-def _learn(config: Config, options: CommandLineOptions, until: float, target: str) -> int:
-    from agent.commands.check import judgement
+def _learn(evidence: Evidence, target: str) -> int:
+    from agent.commands.check.judgement import learn
     from agent.health.learned_node import written
     from agent.lib.durable import replace_file
 
-    text = written(judgement.learn(config, options, until))
+    text = written(learn(evidence))
     if target == "-":
         sys.stdout.write(text)
         return 0

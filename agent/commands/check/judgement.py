@@ -69,14 +69,14 @@ def expectations_of(source: str, folder: Path) -> Expected | None:
 
 def aged(options: CommandLineOptions, config: Config, at: float | None) -> CommandLineOptions:
     """The options, with the scenario `at` seconds old, or as old as it takes its faults to show. Raises ConfigError."""
-    from agent.backends.synthetic.hindsight import settled_at
-    from agent.backends.synthetic.loader import load_scenario
-    from agent.wiring.sources import checked_scenario
-
     if scenario_of(config) is None:
         if at is not None:
             raise ConfigError("--at: needs --scenario")
         return options
+    from agent.backends.synthetic.hindsight import settled_at
+    from agent.backends.synthetic.loader import load_scenario
+    from agent.wiring.sources import checked_scenario
+
     scenario = load_scenario(checked_scenario(config))
     return replace(options, scenario_age=settled_at(scenario) if at is None else at)
 
@@ -85,14 +85,15 @@ def aged(options: CommandLineOptions, config: Config, at: float | None) -> Comma
 class Evidence:
     """What was gathered: a snapshot of the devices of a family, the XIDs since boot, and what the agent says.
 
-    `is_up`: the device worker was up, so that its silence is the driver's. `waited` is for how many seconds the devices
-    had been open. `xids` is None with the reason where
-    the kernel log cannot be read, and `alerts` where nobody asked.
+    `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: everybody answered in time.
+    `waited` is for how many seconds the devices had been open. `xids` is None with the reason where the kernel log
+    cannot be read, and `alerts` where nobody asked.
     """
 
     snapshot: Snapshot
     devices: str
     is_up: bool = True
+    is_whole: bool = True
     waited: float = inf
     xids: Sequence[Xid] | None = None
     why_no_xids: str = ""
@@ -128,12 +129,14 @@ def judge(evidence: Evidence, names: Collection[str], wanted: Expected | None, *
     return Judgement([each for each in findings if each.name in names], expected, note)
 
 
-def learn(config: Config, options: CommandLineOptions, until: float) -> NodeExpectations:
-    """What this node is, as expectations. Raises ConfigError where no GPU answers."""
-    view = view_of(_sample(config, options, until).snapshot)
+def learn(evidence: Evidence) -> NodeExpectations:
+    """What this node is, as expectations. Raises ConfigError where it does not tell all that there is to learn."""
+    view = view_of(evidence.snapshot, evidence.devices)
     silent = len(view.gpus) - len(view.answering)
-    if not view.answering or silent:
-        what = "no GPU answers" if not view.answering else f"{silent} of {len(view.gpus)} GPUs do not answer"
+    what = f"{silent} of {len(view.gpus)} GPUs do not answer" if silent else "not everything was read in time"
+    if not view.answering:
+        what = "no GPU answers"
+    if silent or not view.answering or not evidence.is_whole:
         raise ConfigError(f"--learn: {what}; learn from a node that is well, or give it a longer --timeout")
     return learned(view, f"{len(view.gpus)} x {next(iter(view.models().values()))}, learned", MARGIN_CELSIUS)
 
@@ -173,11 +176,11 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> Eviden
     sampling = make_sampling_loop(sparing, options, Hub(), rack)
     try:
         snapshot = sampling.glance(until)
-        worker = sampling.supervisor
+        worker, is_whole = sampling.supervisor, sampling.has_everything()
         if worker is None:
-            return Evidence(snapshot, family_of(config))
+            return Evidence(snapshot, family_of(config), is_whole=is_whole)
         waited = 0.0 if worker.opened_at is None else snapshot.at.mono - worker.opened_at
-        return Evidence(snapshot, family_of(config), worker.heard, waited)
+        return Evidence(snapshot, family_of(config), worker.heard, is_whole, waited)
     finally:
         sampling.abandon()
 
