@@ -28,7 +28,7 @@ class SnapshotCollector(Collector):
         self._clock = clock
 
     def describe(self) -> Iterator[ClientMetric]:
-        """Nothing: which families there are is known only once there is a sample."""
+        """Nothing: the families are known only once there is a sample."""
         return iter(())
 
     def collect(self) -> Iterator[ClientMetric]:

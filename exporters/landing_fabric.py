@@ -17,11 +17,11 @@ _DISABLED = 3
 _PHYSICAL_ID = "physical_state_id"
 _VALUES = ("rate_bytes_per_second", "link_down_events_total", "state_id", _PHYSICAL_ID)
 _BELOW = 0.95
-"""Of the usual rate, as in the rule InfinibandBelowRate."""
+"""Share of the usual rate, as in the rule InfinibandBelowRate."""
 
 
 def ports(found: Gathered) -> dict[IbPort, bool]:
-    """The ports that say whether they are up, and those that do not answer, as down."""
+    """The ports that report whether they are up, and those that do not answer, as down."""
     silent = {entity: False for entity in found.silent if isinstance(entity, IbPort)}
     return silent | {each.entity: each.value == 1 for each in found.of(PORT_UP) if isinstance(each.entity, IbPort)}
 
@@ -48,7 +48,7 @@ def section(found: Gathered) -> str:
 def _row(
     port: IbPort, up: bool, silent: bool, values: Mapping[str, float | None], info: Mapping[str, str], usual: float
 ) -> tuple[tuple[object, ...], str]:
-    """What it is sorted by, and the row. `usual` is the rate of the node's middle port, in bytes per second."""
+    """The sort key, and the row. `usual` is the median rate of the node's ports, in bytes per second."""
     rate, downs, physical = (values[name] for name in ("rate_bytes_per_second", "link_down_events_total", _PHYSICAL_ID))
     slow = up and rate is not None and rate < _BELOW * usual
     asleep = physical == _DISABLED  # somebody switched it off

@@ -39,11 +39,11 @@ RECOVERY_ACTIONS = (
     "bus_reset",
     "system_reboot",
 )
-"""Names of NVML_FI_DEV_GET_GPU_RECOVERY_ACTION's codes, in their order (nvidia-ml-py)."""
+"""Names of NVML_FI_DEV_GET_GPU_RECOVERY_ACTION's codes, in order (nvidia-ml-py)."""
 
 
 FACTS = ("driver_version", "vbios", "architecture", "compute_capability", "minor", "numa_node", "board_part")
-"""What else is known of a GPU; one that the driver does not tell is empty."""
+"""What else is known of a GPU; a fact that the driver does not give is empty."""
 
 
 def _ratio(

@@ -11,7 +11,7 @@ from agent.catalogue.growth import JOB_WATTS
 from agent.model import Gpu, Kind, Lane, Metric, Node, Unit
 
 JOB = ("scheduler", "job_id")
-"""What names a job."""
+"""The labels that identify a job."""
 POD = ("namespace", "pod", "container")
 
 _HOLDER = Source("cgroup and environment of the GPU's processes, kubelet, mapping files; or a scenario")

@@ -16,7 +16,7 @@ _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def check_values(config: Config, fail: Fail) -> None:
-    """Refuse the first problem found."""
+    """Fail with the first problem found."""
     _check_node(config, fail)
     _check_sampling(config, fail)
     _check_backends(config, fail)
@@ -94,7 +94,7 @@ def _check_rules(config: Config, fail: Fail) -> None:
 
 
 def _check_labels(path: str, labels: Mapping[str, str], fail: Fail) -> None:
-    """As Prometheus checks its external_labels."""
+    """Check labels as Prometheus checks its external_labels."""
     for name in labels:
         if not _LABEL_NAME.fullmatch(name) or name == "__name__":
             remedy = "use letters, digits and _, not starting with a digit"

@@ -19,6 +19,7 @@ from agent.backends.own_processes import OwnProcesses
 from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
 from agent.daemon.hub import Hub
 from agent.daemon.isolation import Isolation
+from agent.daemon.pausing import PauseAnswer, PauseWatch, utc
 from agent.lib.threads import Threads
 from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.backend_runner import Runner
@@ -32,15 +33,15 @@ from agent.worker.worker_messages import Hello, Message, Refusal
 log = logging.getLogger("coldplate.sampler")
 
 PATIENT_SHARE = 0.8
-"""Share of a tick for which answers are waited for; what comes later is shown by the next snapshot."""
+"""Share of a tick for which the loop waits for answers; later ones are in the next snapshot."""
 HEARTBEAT_SECONDS = 1.0
-"""Longest seconds between two rounds of the loop."""
+"""Most seconds between two rounds of the loop."""
 PROMPT_SECONDS = 0.2
 """A backend whose last read took longer than this many seconds is not waited for."""
 GATHER_SECONDS = 0.005
-"""Seconds in which answers gather before they are taken: one wake-up for all GPUs, not one for each."""
+"""Seconds for which answers are collected before they are read: one wake-up for all GPUs, not one for each."""
 LATE_SECONDS = 60.0
-"""Seconds that an XID error may be old when the worker tells of it; both go by the same clock."""
+"""Most age in seconds of an XID error when the worker reports it; both use the same clock."""
 OPENING_SECONDS = 5.0
 """Seconds that the first snapshot waits for the devices to be opened."""
 
@@ -48,14 +49,14 @@ Clock = Callable[[], Instant]
 
 
 class Teller(Protocol):
-    """A part of the agent that has something to tell with each snapshot, and need not be waited for."""
+    """A part of the agent that has readings for each snapshot, and that the loop need not wait for."""
 
     def frame(self, now: Instant) -> Frame:
-        """What is to be told at this moment. It is called in the sampling thread, and must return at once."""
+        """The part's readings at this moment. Called in the sampling thread; must return at once."""
 
 
 class SamplingLoop:
-    """Runs the sources, makes the snapshots, and puts them into the hub. `tellers` by what they do, for the log."""
+    """Runs the sources, makes the snapshots, and publishes them in the hub. `tellers` by what they do, for the log."""
 
     def __init__(
         self,
@@ -66,12 +67,15 @@ class SamplingLoop:
         hub: Hub,
         tellers: Mapping[str, Teller] | None = None,
         threads: Threads | None = None,
+        pause: PauseWatch | None = None,
     ) -> None:
         threads = threads or Threads()
         self._clock = clock
         self._hub = hub
         self._tellers = dict(tellers or {})
         self._isolation = Isolation()
+        self._pause = pause
+        self._paused_until: float | None = None
         self.supervisor = supervisor
         self.sampler = sampler
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -85,7 +89,7 @@ class SamplingLoop:
         self.schedule = Schedule(sampler.settings, clock().mono)
         hub.period = sampler.settings.fast
         self.heartbeat = 0
-        """Grows as long as the loop goes round, also between two ticks that are far apart."""
+        """Grows as long as the loop runs, even between two ticks that are far apart."""
 
     def run(self) -> None:
         """Sample until `stop`."""
@@ -180,10 +184,10 @@ class SamplingLoop:
         self._publish(lanes)
 
     def _begin(self) -> None:
-        """Give the worker time to open its devices, so that the first page shows them, and lay the grid from then."""
+        """Give the worker time to open its devices, so that the first page shows them, and start the grid then."""
         supervisor = self.supervisor
         if supervisor is not None:
-            supervisor.step(self._clock().mono)
+            self._tend_worker(self._clock().mono)
             self._pump(self._clock().mono + OPENING_SECONDS, lambda: not supervisor.awaited)
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
 
@@ -203,14 +207,28 @@ class SamplingLoop:
             self._pending.update(key for key in self.sampler.channel_keys if self.sampler.expects(key, now))
 
     def _tend_worker(self, now: float) -> None:
-        """Start or end the worker as its state asks, and take note of one that fell."""
+        """Start or end the worker as its state requires, and record one that failed."""
         if self.supervisor is None:
             return
+        self._keep_pause(self.supervisor, now)
         self.supervisor.step(now)
         exit_reason, self.supervisor.exit_reason = self.supervisor.exit_reason, None
-        if exit_reason is not None:
+        if exit_reason is not None and not self.supervisor.held:
             self.sampler.health.outcome(self.sampler.devices, Outcome.FAILED, exit_reason.detail)
             self.sampler.refused(exit_reason.reason, exit_reason.detail)
+
+    def _keep_pause(self, supervisor: Supervisor, now: float) -> None:
+        """Release the driver while it is requested to be free, and open it again afterwards."""
+        until = None if self._pause is None else self._pause.until
+        if until != self._paused_until:
+            self._paused_until = until
+            if until is None:
+                supervisor.release(now)
+            else:
+                supervisor.hold(now)
+                self.sampler.pause(f"coldplate pause has released the driver until {utc(until)}")
+        if until is not None and self._pause is not None:
+            self._pause.tell(PauseAnswer(until, supervisor.pid))
 
     def _publish(self, lanes: Sequence[Lane]) -> None:
         now = self._clock()
@@ -229,9 +247,10 @@ class SamplingLoop:
         supervisor = self.supervisor
         if supervisor is None:
             return facts
-        absent = supervisor.refusal is not None and supervisor.refusal.absent
+        absent = supervisor.held or (supervisor.refusal is not None and supervisor.refusal.absent)
         return replace(
             facts,
+            paused_until=self._paused_until,
             worker_up=None if absent else supervisor.running,
             worker_restarts=supervisor.restarts,
             worker_garbage=supervisor.garbage,
@@ -274,12 +293,12 @@ class SamplingLoop:
             if ready == self._wake_out:
                 os.read(self._wake_out, 4096)
             elif event & select.POLLHUP:
-                # Until the worker is buried this descriptor ends every wait at once, and a process takes a
+                # Until the worker's end is collected this descriptor ends every wait at once, and a process takes a
                 # moment between closing its pipe and being gone.
                 self._breathe()
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups already
+        with contextlib.suppress(BlockingIOError):  # the pipe is already full of wake-ups
             os.write(self._wake_in, b".")
 
     def _collect(self) -> None:

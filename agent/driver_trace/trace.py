@@ -20,11 +20,11 @@ FORMAT = 1
 
 
 class TraceError(Exception):
-    """The file is no trace that can be played; the text names it and the line."""
+    """The file is not a trace that can be replayed; the text names it and the line."""
 
 
 class Trace:
-    """A trace that was read. Raises TraceError for what is none, and OSError."""
+    """A trace that was read. Raises TraceError if it is not a trace, and OSError."""
 
     def __init__(self, path: Path) -> None:
         lines = []

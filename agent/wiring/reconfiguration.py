@@ -23,11 +23,11 @@ from alerts.garbage import collect_what_stayed
 log = logging.getLogger("coldplate")
 
 THOROUGH = 50
-"""Reloads after which the garbage collector looks through everything once."""
+"""Reloads after which a full garbage collection is made."""
 
 
 class Reconfiguration:
-    """Knows the parts that can be changed, and what they were started with."""
+    """Has the parts that can be changed, and the configuration that they were started with."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Reconfiguration:
         self._count = 0
 
     def __call__(self) -> None:
-        """Do it. Raises ConfigError, and then nothing has changed."""
+        """Reload. Raises ConfigError, and then nothing has changed."""
         config = self._read_config()
         selection = check(config)
         alerting = load_alerting(config, self._options.folder, self._receivers, self._alerting.rules)
@@ -76,7 +76,7 @@ def rack_options(config: Config, options: CommandLineOptions) -> RackOptions:
 
 
 def keys_for_a_restart(old: Section, new: Section, path: str = "") -> list[str]:
-    """Keys that differ and that a reload cannot change: they shape processes, sockets and files."""
+    """Keys that differ but that a reload cannot apply: they determine processes, sockets and files."""
     changed = []
     for field in fields_of(type(old)).values():
         before, after = getattr(old, field.attribute), getattr(new, field.attribute)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from agent.backends.registration import BackendContext, make_backends
 from agent.config.schema import Config, ConfigError
 from agent.daemon.hub import Hub
+from agent.daemon.pausing import PauseWatch
 from agent.daemon.sampling import SamplingLoop, Teller
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
@@ -22,7 +23,7 @@ from agent.worker.supervisor import Supervisor, WorkerOptions
 log = logging.getLogger("coldplate")
 
 AUTOMATIC = "nvml"
-"""The family of devices that is read where nobody names one."""
+"""The family of devices that is read if none is named."""
 
 
 def load_settings(config: Config) -> Settings:
@@ -47,8 +48,12 @@ def make_sampling_loop(
     tellers: Mapping[str, Teller],
     save: Save | None = None,
     threads: Threads | None = None,
+    pause: PauseWatch | None = None,
 ) -> SamplingLoop:
-    """The loop over all sources of the configuration; `save` has the inventory written. Raises ConfigError."""
+    """The loop over all configured sources. Raises ConfigError.
+
+    `save` writes the inventory; `pause` knows when the driver is to be released.
+    """
     has_driver = config.backends.devices not in ("synthetic", "none")
     kept = state_file(config, "inventory.state") if has_driver else None
     if kept is None and has_driver:
@@ -64,7 +69,8 @@ def make_sampling_loop(
         readings=lambda: () if hub.latest is None else hub.latest,
         clock=clock,
     )
-    return SamplingLoop(sampler, _supervisor(config, options), make_backends(context), clock, hub, tellers, threads)
+    supervisor, backends = _supervisor(config, options), make_backends(context)
+    return SamplingLoop(sampler, supervisor, backends, clock, hub, tellers, threads, pause)
 
 
 def family_of(config: Config) -> str:
@@ -74,7 +80,7 @@ def family_of(config: Config) -> str:
 
 
 def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | None:
-    """Who keeps the device worker; None where no devices are read."""
+    """The supervisor of the device worker; None if no devices are read."""
     if config.backends.devices == "none":
         return None
     family = family_of(config)
@@ -90,7 +96,7 @@ def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | Non
 
 
 def faults_to_come(scenario: str, wall: float) -> list[str]:
-    """What goes wrong in a scenario that begins at `wall` (seconds since the epoch), and when. Raises ScenarioError."""
+    """The faults of a scenario that begins at `wall` (seconds since the epoch), with times. Raises ScenarioError."""
     from agent.backends.synthetic.announcement import announced
     from agent.backends.synthetic.loader import load_scenario
 
@@ -98,7 +104,7 @@ def faults_to_come(scenario: str, wall: float) -> list[str]:
 
 
 def checked_scenario(config: Config) -> str:
-    """The scenario's name or file, after seeing that the worker will be able to read it."""
+    """The scenario's name or file, after a check that the worker will be able to read it."""
     from agent.backends.synthetic import ScenarioError, load_scenario
 
     name = scenario_of(config) or DEFAULT_SCENARIO

@@ -1,4 +1,4 @@
-"""Builds the HTTP server: which samples its pages show, what they know of the other parts, and where it listens."""
+"""Builds the HTTP server: which series its pages show, what they know of the other parts, and where it listens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Exposed:
         self._hub = hub
 
     def latest(self) -> Snapshot | None:
-        """None before the first one. For the server's thread."""
+        """The last snapshot; None before the first one. For the server's thread."""
         snapshot = self._hub.latest
         return None if snapshot is None else self.selection.apply(snapshot)
 

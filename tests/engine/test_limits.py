@@ -59,17 +59,17 @@ def evaluated(what: str, seed: int, count: int) -> list[dict[str, Any]]:
 
 def test_nasty_rules_end_and_take_no_more_memory_than_they_may() -> None:
     """Over windows that are full, one after the other; the process is held against what it had before the first."""
-    found = evaluated("memory", 1, 80)
+    found = evaluated("memory", 1, 50)
     assert found[-1]["bytes"] < 48 * MEBIBYTE, max(found, key=lambda each: each["bytes"])
     assert max(each["samples"] for each in found) <= limits.MOST_SAMPLES
     errors = "".join(each["error"] for each in found)
     assert "timed out" in errors and "too many samples" in errors
-    assert sum(not each["error"] for each in found) > 20
+    assert sum(not each["error"] for each in found) > 12
 
 
 def test_nasty_rules_look_at_the_time_again_and_again() -> None:
     """Counted in lines that are executed: a loop that forgets to look would go through a hundred times as many."""
-    found = evaluated("looks", 1, 60)
+    found = evaluated("looks", 1, 40)
     worst = max(found, key=lambda each: each["lines"])
     assert worst["lines"] < 120_000, worst
 

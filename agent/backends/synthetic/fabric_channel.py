@@ -24,7 +24,7 @@ from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, Node, Reading, Ser
 BMC_STEP = 25.0  # watts: a power supply's sensor is coarse
 BMC_NOISE = 0.015
 CALLS = {Lane.FAST: 11, Lane.SLOW: 40, Lane.COLD: 4}
-"""File reads that a real port would have cost."""
+"""File reads that a real port would take."""
 
 
 class FabricChannel:
@@ -64,7 +64,7 @@ class FabricChannel:
         ]
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
-        """What the node shows at `now` beside its GPUs."""
+        """What the node shows at `now`, apart from its GPUs."""
         t = max(0.0, now.mono - self._epoch)
         self._feed.advance(t, now)
         self._gate.source(t)
