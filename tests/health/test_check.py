@@ -24,6 +24,7 @@ from agent.commands.check.asides import AgentAlerts, Aside, ask_agent
 from agent.commands.check.judgement import Evidence, judge, learn
 from agent.commands.check.wording_of_judgement import as_json, as_text, status_of
 from agent.config.schema import ConfigError
+from agent.daemon.pausing import PauseRequest, boot_of, write_request
 from agent.health.examination import CHECKS
 from agent.health.expectation_files import load_expectations
 from agent.health.expected_node import NodeExpectations
@@ -294,6 +295,20 @@ def test_a_mistake_is_unknown_and_never_a_sick_node(tmp_path: Path, capsys: pyte
     with pytest.raises(SystemExit) as ended:
         cli.main(["check", "--expct", "x"])
     assert ended.value.code == 3
+
+
+def test_a_driver_that_is_to_be_free_is_not_opened(library: Path, tmp_path: Path) -> None:
+    """It would keep a GPU from being reset."""
+    config = tmp_path / "coldplate.yaml"
+    config.write_text(f"state_dir: {tmp_path}\n")
+    words = ["--config.file", str(config), "--backend", "nvml", "--only", "driver,gpu-count", "--expect", "dgx-h100",
+             "--agent", "none", "--timeout", "20s"]  # fmt: skip
+    here = boot_of(Path("/proc"))
+    for boot, seconds, status in ((here, 60.0, 3), ("another", 60.0, 0), (here, -1.0, 0)):
+        write_request(tmp_path, PauseRequest(clock().wall + seconds, boot))
+        got, out, _ = check(*words, LD_LIBRARY_PATH=str(library))
+        assert got == status
+        assert ("driver: coldplate pause has released the driver until " in out) == (status == 3)
 
 
 @pytest.mark.usefixtures("own_logging")

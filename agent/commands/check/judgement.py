@@ -13,6 +13,7 @@ import msgspec
 
 from agent.commands.check.asides import AgentAlerts, Aside, ask_agent, read_kernel_log
 from agent.config.schema import Config, ConfigError
+from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request, utc
 from agent.health import fault_findings, gpu_findings
 from agent.health.examination import examined, expected_of, view_of
 from agent.health.expectation_files import ExpectationError
@@ -25,6 +26,7 @@ from agent.model import Snapshot, Xid
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.expectations import AUTO, load_expected
 from agent.wiring.sources import family_of, make_sampling_loop
+from agent.wiring.state_directory import state_file
 
 GATHERING_SHARE = 0.8
 """Share of the time in which answers are waited for; the rest is for the judgement itself, and for leaving."""
@@ -87,7 +89,7 @@ class Evidence:
 
     `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: everybody answered in time.
     `waited` is for how many seconds the devices had been open. `xids` is None with the reason where the kernel log
-    cannot be read, and `alerts` where nobody asked.
+    cannot be read, and `alerts` where nobody asked. `paused`: the driver was not asked, for this reason.
     """
 
     snapshot: Snapshot
@@ -98,6 +100,7 @@ class Evidence:
     xids: Sequence[Xid] | None = None
     why_no_xids: str = ""
     alerts: AgentAlerts | None = None
+    paused: str = ""
 
 
 def gather(config: Config, options: CommandLineOptions, until: float, agent: str) -> Evidence:
@@ -105,13 +108,15 @@ def gather(config: Config, options: CommandLineOptions, until: float, agent: str
     alerts = None if agent == "none" else Aside(lambda: ask_agent(config.web.listen, until))
     is_real = scenario_of(config) is None and config.backends.devices != "none"
     kernel_log = Aside(read_kernel_log) if is_real else None
-    sampled = _sample(config, options, until)
+    paused = _pause(config, options)
+    sampled = replace(_sample(_without_devices(config) if paused else config, options, until), paused=paused)
     xids: Sequence[Xid] | None = [] if scenario_of(config) is None else _past(config, options)
     why = ""
     if kernel_log is not None:
         xids, why = kernel_log.result(until, (None, "the kernel log could not be read in time"))
     told = None if alerts is None else alerts.result(until, AgentAlerts(None, "it did not answer in time"))
-    return replace(sampled, xids=xids, why_no_xids=why, alerts=told)
+    devices = family_of(config)
+    return replace(sampled, devices=devices, xids=xids, why_no_xids=why, alerts=told)
 
 
 def judge(evidence: Evidence, names: Collection[str], wanted: Expected | None, *, needs_agent: bool) -> Judgement:
@@ -187,6 +192,9 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> Eviden
 
 def _driver(view: NodeView, expected: Expected, evidence: Evidence) -> HealthFinding:
     finding = gpu_findings.driver(view, expected, evidence.devices)
+    if evidence.paused:
+        remedy = "check again afterwards, or end it with coldplate pause --end"
+        return replace(finding, verdict=Verdict.UNKNOWN, found=evidence.paused, remedy=remedy)
     if finding.verdict is Verdict.CRITICAL and not evidence.is_up and not view.is_told:
         return replace(finding, verdict=Verdict.UNKNOWN, found="the device worker was not up in time", remedy=_BUSY)
     return finding
@@ -200,6 +208,22 @@ def _patient(finding: HealthFinding, view: NodeView, evidence: Evidence) -> Heal
     if any(view.why_absent(gpu, gpu_findings.AGE) != NOT_READ for gpu in silent):
         return finding
     return replace(finding, verdict=Verdict.UNKNOWN, remedy=_BUSY)
+
+
+def _pause(config: Config, options: CommandLineOptions) -> str:
+    """Why the driver must not be opened now: somebody needs it to be free. Empty where nobody does."""
+    state = state_file(config, REQUEST) if scenario_of(config) is None else None
+    now = clock().wall
+    with contextlib.suppress(OSError, PauseError):
+        request = read_request(state.parent) if state is not None else None
+        is_now = request is not None and now < request.until <= now + LONGEST_SECONDS
+        if request is not None and is_now and request.boot == boot_of(options.procfs):
+            return f"coldplate pause has released the driver until {utc(request.until)}"
+    return ""
+
+
+def _without_devices(config: Config) -> Config:
+    return msgspec.structs.replace(config, backends=msgspec.structs.replace(config.backends, devices="none"))
 
 
 def _unrecognised(view: NodeView) -> str:
