@@ -7,6 +7,8 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 
+from agent.lib.user_error import UserError
+
 _BACKLOG = 2048
 
 _SEND_BUFFER = 128 * 1024
@@ -15,7 +17,7 @@ _RECEIVE_BUFFER = 32 * 1024
 of a page for one that does not read, which count towards the service's memory limit. Every client inherits this."""
 
 
-class BindError(Exception):
+class BindError(UserError):
     """An address cannot be listened on; the text names it and the remedy."""
 
 

@@ -10,15 +10,16 @@ from typing import Annotated
 
 import msgspec
 
+from agent.config.device_words import DEVICES
 from agent.config.key import Key, Notation
+from agent.lib.user_error import UserError
 
-DEVICES = ("auto", "nvml", "synthetic", "none")
 POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
 BREAKERS = ("ul489", "iec60947-2", "iec60898-b", "iec60898-c", "iec60898-d", "electronic")
 POWER_FACTOR = 0.95
 
 
-class ConfigError(Exception):
+class ConfigError(UserError):
     """The configuration cannot be used; the text names the place and the remedy."""
 
 

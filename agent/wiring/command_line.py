@@ -6,15 +6,14 @@ import argparse
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
+from agent.config.device_words import DEVICES
+from agent.lib.log_words import FORMATS, LEVELS
+from agent.lib.user_error import UserError
 
-from agent.config.reading import load
-from agent.config.schema import DEVICES, Config, ConfigError
-from agent.config.texts import check_url_path
-from agent.lib import logs
-from agent.lib.textfile import descriptor_of
-from agent.lib.wording import one_line
+if TYPE_CHECKING:  # every command's options are made for the help: what reads a file is imported when one is read
+    from agent.config.schema import Config
 
 DEFAULT_FILE = Path("/etc/coldplate/coldplate.yaml")
 DEFAULT_SCENARIO = "healthy-training"
@@ -45,6 +44,19 @@ def add_config_file(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_roots(parser: argparse.ArgumentParser) -> None:
+    """The options that say where the kernel's file systems are."""
+    for name in ("sysfs", "procfs"):
+        parser.add_argument(
+            f"--path.{name}",
+            dest=name,
+            type=Path,
+            default=Path("/sys" if name == "sysfs" else "/proc"),
+            metavar="DIR",
+            help=f"root of {name} (default %(default)s)",
+        )
+
+
 def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
     """The options of commands that read devices; `level` is the least severe log line that they print."""
     add_config_file(parser)
@@ -57,26 +69,18 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
     parser.add_argument(
         "--scenario", metavar="NAME|FILE", help="scenario of the synthetic devices; implies --backend synthetic"
     )
-    for name in ("sysfs", "procfs"):
-        parser.add_argument(
-            f"--path.{name}",
-            dest=name,
-            type=Path,
-            default=Path("/sys" if name == "sysfs" else "/proc"),
-            metavar="DIR",
-            help=f"root of {name} (default %(default)s)",
-        )
+    add_roots(parser)
     parser.add_argument(
         "--log.level",
         dest="log_level",
-        choices=logs.LEVELS,
+        choices=LEVELS,
         default=level,
         help="lowest level of log lines to print (default %(default)s)",
     )
     parser.add_argument(
         "--log.format",
         dest="log_format",
-        choices=logs.FORMATS,
+        choices=FORMATS,
         default="logfmt",
         help="format of log lines (default %(default)s)",
     )
@@ -84,18 +88,27 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
 
 def read_file(arguments: argparse.Namespace, *, again: bool = False) -> Config:
     """The file's configuration; `again` when it was read before, which a pipe cannot be. Raises ConfigError."""
+    from agent.config.reading import load
+
     file, must_exist = arguments.config_file or DEFAULT_FILE, arguments.config_file is not None
     return load(file, must_exist, handed=not again)
 
 
 def folder_of(arguments: argparse.Namespace) -> Path:
     """Where relative paths of the configuration begin: beside it, or here if it comes through a pipe."""
+    from agent.lib.textfile import descriptor_of
+
     file = arguments.config_file or DEFAULT_FILE
     return Path.cwd() if descriptor_of(file) is not None else file.absolute().parent
 
 
 def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config:
-    """The file's configuration with the command line laid over it. Raises ConfigError."""
+    """The file's configuration with the command line laid over it. Raises UserError."""
+    import msgspec
+
+    from agent.config.texts import check_url_path
+    from agent.lib.wording import one_line
+
     config = read_file(arguments, again=again)
     backends, web = config.backends, config.web
     devices = arguments.backend or ("synthetic" if arguments.scenario else None)
@@ -104,7 +117,7 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
         backends = msgspec.structs.replace(backends, devices=devices, scenario=scenario)
     if arguments.scenario is not None:
         if backends.devices != "synthetic":
-            raise ConfigError(f"--scenario needs --backend synthetic, not {backends.devices}")
+            raise UserError(f"--scenario needs --backend synthetic, not {backends.devices}")
         backends = msgspec.structs.replace(backends, scenario=arguments.scenario)
     given = {
         "listen": tuple(arguments.listen) if getattr(arguments, "listen", None) else None,
@@ -115,10 +128,10 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
     try:
         check_url_path(web.telemetry_path)
     except ValueError as error:
-        raise ConfigError(f"--web.telemetry-path: {error}") from error
+        raise UserError(f"--web.telemetry-path: {error}") from error
     for name, root in (("--path.sysfs", arguments.sysfs), ("--path.procfs", arguments.procfs)):
         if not os.path.isdir(root):  # noqa: PTH112 unlike Path's it never raises
-            raise ConfigError(f"{name}: {one_line(str(root))} is not a directory")
+            raise UserError(f"{name}: {one_line(str(root))} is not a directory")
     return msgspec.structs.replace(config, backends=backends, web=web)
 
 

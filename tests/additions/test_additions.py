@@ -142,7 +142,7 @@ FAMILY_ROW = """\
 
 def test_a_family_of_devices(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
     product.add("agent/backends/acme/__init__.py", FAMILY)
-    product.edit("agent/config/schema.py", '"synthetic", "none")', '"acme", ')
+    product.edit("agent/config/device_words.py", '"synthetic", "none")', '"acme", ')
     product.edit("agent/catalogue/gpu.py", BEFORE_METRIC, FAMILY_ROW)
     product.edit("agent/catalogue/gpu.py", "Derived, Field, Gpm, Source\n", "DeviceValue, ")
     product.edit(
@@ -311,7 +311,9 @@ COMMAND = '''\
 """`coldplate greet`: says good day."""
 
 HELP = "say good day"
-DESCRIPTION = ""
+DESCRIPTION = "Say good day."
+EXAMPLES = (("coldplate greet world", "good day to everybody"),)
+EXIT_STATUSES = {0: "said"}
 
 
 def add_arguments(parser):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.config.schema import ConfigError
-from agent.lib import logs
 from agent.lib.commandline import OutputError, Parser, abandon_output, nearest
+from agent.lib.user_error import UserError
 from agent.wiring.command_line import add_sources, read_config, read_options
 
 if TYPE_CHECKING:
@@ -19,17 +17,32 @@ if TYPE_CHECKING:
 
 HELP = "judge whether the node is fit for a job"
 DESCRIPTION = (
-    "Read the devices once, without the agent, and hold the node against what its model should be (docs/check.md). "
-    "Exit status, as of a Nagios plugin: 0 ok, 1 warning, 2 critical, 3 unknown, which a mistake on the command "
-    "line or in the configuration is as well. "
-    "Example: coldplate check --skip alerts,infiniband-rate --timeout 5s"
+    "Read the devices once, without the agent, and hold the node against what its model should be. The firing alerts "
+    "of an agent that runs count as well. Exit statuses are those of a Nagios plugin; docs/check.md has every check, "
+    "and examples for Slurm and node-problem-detector."
 )
+EXAMPLES = (
+    ("coldplate check", "whether this node is fit for a job"),
+    (
+        "coldplate check --skip alerts,infiniband-rate --timeout 5s",
+        "some checks only, and more time for them",
+    ),
+    (
+        "coldplate check --learn /etc/coldplate/site.yaml",
+        "write down what a node that is well should stay",
+    ),
+    ("coldplate check --scenario nvlink-down --verbose", "what it says of a fault, without a GPU"),
+)
+EXIT_STATUSES = {
+    0: "ok: everything that could be checked is as it should be",
+    1: "warning: usable, but not as it should be",
+    2: "critical: not fit for a job; something is broken, missing or hangs",
+    3: "unknown: it cannot be told; so is an invalid command line or configuration",
+}
 UNKNOWN = 3
 AGENT_WORDS = ("auto", "required", "none")
 ASIDE = ("driver", "xids", "agent", "alerts")
 """Checks whose answers are not in the sample of the devices."""
-
-log = logging.getLogger("coldplate.check")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -58,20 +71,23 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         status = _obey(arguments)
         sys.stdout.flush()
-    except (ConfigError, OutputError) as error:
+    except (UserError, OutputError) as error:
         status = UNKNOWN
         print(f"coldplate: {error}", file=sys.stderr)
         abandon_output()
     except BrokenPipeError:
         abandon_output()  # the reader has seen enough; the status is still the judgement
     except Exception:
-        log.exception("check failed")
+        import logging
+
+        logging.getLogger("coldplate.check").exception("check failed")
         print("COLDPLATE UNKNOWN - check failed by a defect of its own; see standard error")
     return status
 
 
 def _obey(arguments: argparse.Namespace) -> int:
     from agent.commands.check import judgement, wording_of_judgement
+    from agent.lib import logs
 
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     config = read_config(arguments)
@@ -81,7 +97,7 @@ def _obey(arguments: argparse.Namespace) -> int:
     expected = judgement.expectations_of(source, Path.cwd() if arguments.expect else options.folder)
     timeout = _seconds("--timeout", arguments.timeout) or 0.0
     if not 0.2 <= timeout <= 600:
-        raise ConfigError(f"--timeout: {arguments.timeout} is not from 200ms to 10m")
+        raise UserError(f"--timeout: {arguments.timeout} is not from 200ms to 10m")
     agent = arguments.agent or ("none" if arguments.scenario else "auto")
     until = judgement.deadline(timeout)
     if arguments.learn is not None:
@@ -107,13 +123,13 @@ def _learn(evidence: Evidence, target: str) -> int:
     try:
         replace_file(Path(target), text.encode())
     except OSError as error:
-        raise ConfigError(f"--learn: {target}: {error.strerror}") from error
+        raise UserError(f"--learn: {target}: {error.strerror}") from error
     print(f"wrote {target}; read it, and use it with --expect or as expectations in the configuration")
     return 0
 
 
 def _chosen(only: list[str], skip: list[str]) -> frozenset[str]:
-    """The names of the checks to make. Raises ConfigError."""
+    """The names of the checks to make. Raises UserError."""
     from agent.health.examination import CHECKS
 
     known = [*(check.name for check in CHECKS), *ASIDE]
@@ -122,12 +138,12 @@ def _chosen(only: list[str], skip: list[str]) -> frozenset[str]:
         named[option] = {name.strip() for text in texts for name in text.split(",") if name.strip()}
         for name in sorted(named[option] - set(known)):
             hint = nearest(name, known) or f"; there are {', '.join(known)}"
-            raise ConfigError(f"{option}: there is no check {name!r}{hint}")
+            raise UserError(f"{option}: there is no check {name!r}{hint}")
     return frozenset((named["--only"] or set(known)) - named["--skip"])
 
 
 def _seconds(option: str, text: str | None) -> float | None:
-    """A duration of the command line; a plain number is seconds. Raises ConfigError."""
+    """A duration of the command line; a plain number is seconds. Raises UserError."""
     from agent.config.quantities import duration
 
     if text is None:
@@ -137,4 +153,4 @@ def _seconds(option: str, text: str | None) -> float | None:
     try:
         return duration(text)
     except ValueError as error:
-        raise ConfigError(f"{option}: {error}") from error
+        raise UserError(f"{option}: {error}") from error
