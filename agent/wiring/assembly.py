@@ -15,14 +15,16 @@ from agent.daemon.sampling import Teller
 from agent.daemon.self_metrics import SelfMetrics
 from agent.daemon.service import Parts, Service
 from agent.daemon.systemd import Notifier
+from agent.health.expectation_series import ExpectationSeries
 from agent.lib.clock import clock
 from agent.lib.statefiles import StateFiles
 from agent.lib.threads import Threads
 from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager
 from agent.wiring.command_line import CommandLineOptions, scenario_of
+from agent.wiring.expectations import load_choice
 from agent.wiring.peering import make_rack_monitor
 from agent.wiring.reconfiguration import Reconfiguration, rack_options
-from agent.wiring.sources import faults_to_come, make_sampling_loop
+from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
 from agent.wiring.start_checks import check
 from agent.wiring.state_directory import drill_file
 from agent.wiring.web import Exposed, make_server
@@ -49,16 +51,20 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     hub.follow("recording the node's power for the rack", rack.observe)
     rules = make_rule_manager(config, alerting, hub, files, rack.foreign, threads)
     last = LastReload(clock().wall)
+    expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, options.folder), family_of(config))
     own = SelfMetrics(scenario, last, threads.states, files.states)
     tellers: dict[str, Teller] = {
         "reporting the agent's own metrics": own,
         "adding up the rack's power": rack,
+        "holding the node against expectations": expectations,
         "reporting rule metrics": rules,
     }
     request = drill_file(config, REQUEST)
     pause = PauseWatch(request.parent if request else None, boot_of(options.procfs), clock, threads)
     sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, pause)
-    change = Reconfiguration(options, read_config, config, alerting, receivers, exposed, sampling, rack, rules)
+    change = Reconfiguration(
+        options, read_config, config, alerting, receivers, exposed, sampling, rack, rules, expectations
+    )
     reloads = Reloader(change, last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, clock)
     server = make_server(config, hub, exposed, readiness, rack, rules, reloads, threads)
