@@ -17,7 +17,7 @@ _DISABLED = 3
 _PHYSICAL_ID = "physical_state_id"
 _VALUES = ("rate_bytes_per_second", "link_down_events_total", "state_id", _PHYSICAL_ID)
 _BELOW = 0.95
-"""Share of the usual rate, as in the rule InfinibandBelowRate."""
+"""Of the usual rate, as in the rule InfinibandBelowRate."""
 
 
 def ports(found: Gathered) -> dict[IbPort, bool]:

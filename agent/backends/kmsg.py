@@ -5,7 +5,7 @@ their SXids are only in the kernel log. The log also has the text that explains 
 same XID may arrive here and through NVML: the sampler drops one of the two by device, code and time.
 
 Reading starts at the end of the log, so an error of last week is not counted today. Nothing is
-ever written. A line counts whoever wrote it (only root can), so a drill may be written to /dev/kmsg.
+ever written. A line counts no matter who wrote it (only root can), so a drill may be written to /dev/kmsg.
 """
 
 from __future__ import annotations

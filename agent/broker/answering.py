@@ -113,7 +113,7 @@ def serve(
     idle: float,
     deadline: Callable[[float], object] = lambda _: None,
 ) -> None:
-    """Answer the users `peers` until nobody has asked for `idle` seconds.
+    """Answer the users `peers` until there was no request for `idle` seconds.
 
     `deadline` is called before an answer with the seconds that it may take, and afterwards with 0.
     """

@@ -1,6 +1,6 @@
 """The rows about jobs: which one holds a GPU, and what a job has had so far.
 
-A job's name stands on info series alone, to be joined on; never on the measurements, whose number would
+A job's name is only on info series, for joins; never on the measurements, whose number would
 then grow with every job that ever ran.
 """
 

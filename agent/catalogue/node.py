@@ -1,7 +1,7 @@
 """The rows of the node: processors, memory, disks, network, pressure, its power, its NVSwitches.
 
-They are few on purpose. node_exporter describes a host in full; here stands what the rules need to
-tell a GPU that is slow from a node that starves it.
+They are few on purpose. node_exporter describes a host in full; these are what the rules need to distinguish a slow GPU
+from a node that starves it.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ class Trace:
             try:
                 lines.append(json.loads(text))
             except ValueError as error:
-                raise TraceError(f"{path}:{number}: is no JSON: {error}") from error
+                raise TraceError(f"{path}:{number}: is not JSON: {error}") from error
         if len(lines) < 3 or lines[0].get("trace") != FORMAT or "shown" not in lines[-1]:
-            raise TraceError(f"{path}: is no whole trace of format {FORMAT}; record it anew with --record")
+            raise TraceError(f"{path}: is not a complete trace of format {FORMAT}; record it again with --record")
         self.provenance: dict[str, Any] = lines[0]
         self.shown: dict[str, list[str]] = lines[-1]["shown"]
         self.calls: list[dict[str, Any]] = lines[1:-1]

@@ -17,7 +17,7 @@ def node_name(config: Config) -> str:
 
 
 def target_labels(config: Config) -> Labels:
-    """The labels that a Prometheus server would give this agent, so that rules see the same here as there."""
+    """The labels that a Prometheus server would give this agent: rules see on the node what they see there."""
     return make_labels({"instance": instance(config), "job": SCRAPE_JOB})
 
 

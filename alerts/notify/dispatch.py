@@ -113,7 +113,7 @@ class Dispatcher:
             }
 
     def forget(self, group: str, at: float | None = None) -> None:
-        """Forget a group that is no longer evaluated; with a time, the incidents that are told once end then."""
+        """Forget a group that is no longer evaluated; with a time, its incidents end then for receivers of changes."""
         with self._lock:
             before = self._groups.pop(group, {})
             if at is not None:

@@ -203,7 +203,7 @@ class _Parser:
         if end.kind == "else":
             if self._peek().kind in ("if", "with"):
                 raise self._error(
-                    end, f"only {{{{ else }}}} and, after if and with, {{{{ else {kind} }}}} may stand here"
+                    end, f"only {{{{ else }}}} and, after if and with, {{{{ else {kind} }}}} may be used here"
                 )
             otherwise, end = self._nodes(opening)
         if end.kind != "end":

@@ -125,7 +125,7 @@ class _Renderer:
         return printable("".join(self._out))
 
     def _error(self, problem: str) -> RenderError:
-        assert self._node is not None, "whatever fails stands somewhere"
+        assert self._node is not None, "whatever fails is at a node"
         place = self._source.place(self._node.at)
         name = self._source.name
         where = f"executing {quoted(self._tree)} at <{written(self._node)}>"

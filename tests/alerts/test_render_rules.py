@@ -135,7 +135,7 @@ def test_a_numbered_name_gives_way_to_a_file_that_has_it(tmp_path: Path) -> None
     }  # fmt: skip
 
 
-def test_a_file_that_somebody_else_wrote_is_never_overwritten_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_foreign_file_is_never_overwritten_and_then_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "dust.yml").write_text("groups: []\n")
     files = [rulefile.parse(TEXT, "/a/heat.yml"), rulefile.parse(TEXT, "/a/dust.yml")]
     with pytest.raises(UserError, match=r"--out: .*dust.yml was not written by this command; move it"):
@@ -144,7 +144,7 @@ def test_a_file_that_somebody_else_wrote_is_never_overwritten_and_nothing_is_wri
     assert (tmp_path / "dust.yml").read_text() == "groups: []\n"
 
 
-def test_what_is_left_from_an_earlier_time_is_told_and_what_is_others_is_not(
+def test_files_left_from_an_earlier_time_are_reported_and_foreign_ones_are_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     render([rulefile.parse(TEXT, "/a/old.yml")], tmp_path)

@@ -99,7 +99,7 @@ def made(fresh: Checkout, capsys: pytest.CaptureFixture[str]) -> Checkout:
     return fresh
 
 
-def test_an_environment_is_made_where_there_is_none_also_below_a_path_with_spaces(fresh: Checkout) -> None:
+def test_an_environment_is_made_if_there_is_none_even_below_a_path_with_spaces(fresh: Checkout) -> None:
     assert fresh.provide() == 0
     assert fresh.works()
 
@@ -120,7 +120,7 @@ def test_what_more_is_asked_for_is_added_and_what_is_there_stays(made: Checkout)
     assert mark.exists()
 
 
-def test_another_project_file_is_installed_anew(made: Checkout) -> None:
+def test_another_project_file_is_installed_again(made: Checkout) -> None:
     mark = made.mark()
     (made.root / "pyproject.toml").write_text(PROJECT + "# later\n")
     assert made.provide() == 0
@@ -185,7 +185,7 @@ SPOILED = (
 
 
 @pytest.mark.parametrize("spoil", SPOILED, ids=lambda each: each.__name__)
-def test_what_is_of_no_use_is_made_anew(
+def test_an_unusable_environment_is_made_again(
     made: Checkout, spoil: Callable[[Checkout], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     spoil(made)
@@ -204,7 +204,7 @@ def test_another_python_counts_only_where_one_is_named(made: Checkout) -> None:
     assert not mark.exists()
 
 
-def test_what_pip_cannot_bring_is_told_in_a_line_and_costs_nothing_that_was_there(
+def test_what_pip_cannot_install_is_reported_in_a_line_and_nothing_that_was_there_is_lost(
     made: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mark = made.mark()

@@ -127,7 +127,7 @@ def test_rules_check_knows_the_names(rules: Path, expr: str, advice: str) -> Non
 
 
 @pytest.mark.parametrize("pattern", ["alerts/rules/*.yml", "packaging/prometheus/*.rules.yml"])
-def test_nothing_is_to_be_said_of_the_shipped_rules(pattern: str) -> None:
+def test_there_is_no_advice_on_the_shipped_rules(pattern: str) -> None:
     status, out, _ = run("rules check", *sorted(ROOT.glob(pattern)))
     assert status == 0
     assert "WARNING" not in out

@@ -208,7 +208,7 @@ OUT_OF_RANGE = [
 
 
 @pytest.mark.parametrize(("text", "message"), OUT_OF_RANGE, ids=[message[:50] for _, message in OUT_OF_RANGE])
-def test_a_value_that_nobody_can_mean_is_refused(text: str, message: str) -> None:
+def test_a_value_that_cannot_be_meant_is_refused(text: str, message: str) -> None:
     said = refusal(text)
     assert said.startswith("c.yaml:")
     assert message in said
@@ -230,7 +230,7 @@ def test_a_value_that_nobody_can_mean_is_refused(text: str, message: str) -> Non
         "state_dir: null",
     ],
 )
-def test_what_is_odd_but_can_be_meant_is_taken(text: str) -> None:
+def test_an_odd_value_that_can_be_meant_is_accepted(text: str) -> None:
     parse(text, "c.yaml")
 
 
@@ -251,7 +251,7 @@ def test_a_key_that_is_merged_is_named_with_the_line_where_it_is_written() -> No
         ("{amperes: 180, volts_dc: 800, derate: 0.8}", 180 * 800 * 0.8),
     ],
 )
-def test_a_limit_may_be_told_in_watts_volt_amperes_or_amperes(limit: str, watts: float) -> None:
+def test_a_limit_may_be_given_in_watts_volt_amperes_or_amperes(limit: str, watts: float) -> None:
     rack = parse(
         f"rack: {{name: r, power_budget: {limit}, node_nameplate: {limit}, feeds: {{a.1: {limit}}}}}", "c"
     ).rack
@@ -286,7 +286,7 @@ values = st.recursive(
 
 
 @given(st.sampled_from(Config.__struct_fields__), st.text("abcdefghijklmnop_", min_size=1), values)
-def test_any_value_under_any_section_is_taken_or_refused(section: str, key: str, value: object) -> None:
+def test_any_value_under_any_section_is_accepted_or_refused(section: str, key: str, value: object) -> None:
     import yaml
 
     try:

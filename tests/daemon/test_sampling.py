@@ -137,7 +137,7 @@ def test_a_backend_that_hangs_from_the_start_is_down_and_the_others_are_up() -> 
     loop.close(time.sleep)
 
 
-def test_the_heartbeat_stops_when_the_loop_stands_still() -> None:
+def test_the_heartbeat_stops_when_the_loop_is_stuck() -> None:
     still = threading.Event()
 
     class Stubborn:
@@ -250,7 +250,9 @@ class Failing:
         raise ZeroDivisionError
 
 
-def test_a_teller_and_a_follower_that_fail_cost_themselves_and_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_teller_and_a_follower_that_fail_affect_only_themselves_and_are_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     failing = Failing()
     rig = Rig(Settings(), tellers={"telling lies": failing})
     seen: list[int] = []

@@ -86,7 +86,7 @@ def test_boards_open_with_the_data_source_that_is_given(tmp_path: Path) -> None:
         (["--prefix", "9a"], "--prefix: '9a' cannot start a metric name; use letters, digits and _"),
     ],
 )
-def test_mistakes_are_told_in_one_line(
+def test_mistakes_are_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     assert render(tmp_path, *options) == 2

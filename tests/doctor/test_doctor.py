@@ -148,6 +148,10 @@ def test_a_port_is_free_the_agent_s_or_somebody_else_s(tree: NodeTree, server: S
     (port,) = free_ports(1)
     config = f"web: {{listen: [':{port}']}}\n"
     assert tree.told("port", config) == [("OK", f"{port} is free")]
+    tree.connections(port, peer=SCRAPER)
+    table = tree.at("proc/net/tcp").read_text().splitlines(keepends=True)
+    write(tree.at("proc/net/tcp"), table[0] + table[2])  # a connection of a client that was given this port
+    assert tree.told("port", config) == [("OK", f"{port} is free")]
     tree.process(90, "nginx", "/system.slice/nginx.service")
     tree.connections(port, 90)
     assert tree.told("port", config) == [("FAIL", f"{port} is taken by nginx, process 90, and no agent answers there")]
@@ -201,7 +205,7 @@ def test_what_the_running_agent_says_of_itself(
     assert [each for each in told if each[0] == verdict and each[1].startswith(found)]
 
 
-@pytest.mark.parametrize("answer", [(200, b"{}"), (200, b"<html>"), (404, b""), (200, b'{"data": {"age": "x"}}')])
+@pytest.mark.parametrize("answer", [(200, b"{}"), (200, b"<html>"), (404, UP), (200, b'{"data": {"age": "x"}}')])
 def test_another_server_on_the_port_is_no_agent(server: Start, answer: tuple[int, bytes]) -> None:
     view, why = ask(HttpTarget(server(lambda path: answer)), time.monotonic)
     assert view is None
@@ -218,7 +222,7 @@ def test_gpus_that_the_agent_reads_need_no_trace_in_proc(tree: NodeTree, server:
 def test_what_the_sandbox_hides_is_what_the_agent_does_not_see_and_doctor_does(tree: NodeTree, server: Start) -> None:
     denied = {"backend": "power", "metric": "coldplate_node_rapl_energy_joules_total", "labels": {}, "reason": "denied",
               "detail": "/sys/class/powercap/intel-rapl:0/energy_uj: Permission denied"}  # fmt: skip
-    unsupported = {**denied, "reason": "unsupported"}
+    unsupported = {**denied, "reason": "unsupported", "detail": "this node has none"}
     body = snapshot(*EVERYTHING_SEEN[1:9], gaps=[denied, denied, unsupported])
     assert tree.told("sandbox", answering(tree, server, body)) == [
         ("WARN", f"coldplate_node_rapl_energy_joules_total is denied: {denied['detail']}"),
@@ -259,8 +263,11 @@ def test_a_webhook_is_reached_whatever_it_answers_and_one_that_is_away_is_not(tr
     assert away[0] == "FAIL" and "Connection refused" in away[1]
 
 
-@pytest.mark.parametrize(("status", "verdict"), [(200, "OK"), (401, "FAIL"), (404, "FAIL")])
-def test_a_bmc_is_asked_once(tree: NodeTree, server: Start, status: int, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "verdict", "found"),
+    [(200, "OK", "takes the login"), (401, "FAIL", "refuses the login"), (404, "FAIL", "HTTP status 404")],
+)
+def test_a_bmc_is_asked_once(tree: NodeTree, server: Start, status: int, verdict: str, found: str) -> None:
     asked: list[str] = []
 
     def answer(path: str) -> tuple[int, bytes]:
@@ -270,6 +277,7 @@ def test_a_bmc_is_asked_once(tree: NodeTree, server: Start, status: int, verdict
     config = f"web: {{listen: [':1']}}\nbackends: {{redfish: {{url: '{server(answer)}'}}}}\n"
     told = [each for each in tree.told("BMC", config) if "Redfish" in each[1]]
     assert [each[0] for each in told] == [verdict]
+    assert found in told[0][1]
     assert asked == ["/redfish/v1/Chassis"]
 
 

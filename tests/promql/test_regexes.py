@@ -106,7 +106,7 @@ NASTY = ("(([0-9a-zA-Z-])+)+!", "(a+)+b", "(a|a)*b", "(a|aa)+$b", "(.*)(.*)(.*)(
 
 
 @pytest.mark.parametrize("pattern", NASTY)
-def test_nothing_stands_still_while_an_expression_matches(pattern: str) -> None:
+def test_other_threads_run_while_an_expression_matches(pattern: str) -> None:
     """With an engine that backtracks, neither the other thread nor this one would ever get on."""
     steps = threading.Event()
     done = threading.Thread(target=lambda: (is_match(pattern, "a" * 4000), steps.set()), daemon=True)
@@ -125,7 +125,7 @@ def test_halves_of_characters_are_no_error() -> None:
     assert compile_regex(".", dot_all=False, groups=True).found_in("\udcff")
 
 
-def test_a_text_that_is_too_long_for_an_expression_is_told() -> None:
+def test_a_text_that_is_too_long_for_an_expression_is_reported() -> None:
     with pytest.raises(TextTooLongError, match="too long; the limit"):
         is_match("x.{900}", "x" * 10_000)
     with pytest.raises(TextTooLongError, match="replacement is too long"):

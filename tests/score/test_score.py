@@ -132,7 +132,7 @@ def test_every_gpu_of_a_fault_must_have_its_alert_and_a_repeated_fault_counts_fr
     assert ([hit.after for hit in hits], len(wrong)) == ([20.0], 1)
 
 
-def test_what_is_wrong_is_told_with_play_alert_and_figures() -> None:
+def test_what_is_wrong_is_reported_with_play_alert_and_figures() -> None:
     gpu = (("gpu", "5"),)
     verdict = Verdict(
         "straggler", 2, 700,

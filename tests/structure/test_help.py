@@ -94,6 +94,7 @@ def test_a_command_is_described(prog: str) -> None:
 def test_the_help_ends_with_examples_and_exit_statuses() -> None:
     text = PARSERS["coldplate once"].format_help()
     assert "\nexamples:\n  coldplate once\n      everything" in text
+    assert "\nexit status:\n  0   a sample was taken\n" in text
     assert text.splitlines()[-1].startswith("  2   the command line or the configuration is invalid")
 
 

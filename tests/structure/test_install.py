@@ -58,7 +58,7 @@ def files(place: Path) -> set[str]:
     return {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file() or path.is_symlink()}
 
 
-def test_a_package_is_made_and_taken_apart(tmp_path: Path, python: str) -> None:
+def test_a_package_is_built_and_unpacked(tmp_path: Path, python: str) -> None:
     place = tmp_path / "root"
     settings = {"DESTDIR": place, "PREFIX": "/usr/lib/coldplate", "PYTHON": python, "BASE": "/opt/python3.12"}
     done = install("install", **settings)

@@ -164,7 +164,7 @@ def test_third_party_names_stay_behind_their_fences() -> None:
     assert outside == []
 
 
-def test_patterns_for_re_stand_in_the_code() -> None:
+def test_patterns_for_re_are_in_the_code() -> None:
     """One that comes from outside may take `re` for ever, and the whole process with it: see alerts/regex."""
     computed = [
         f"{path}:{node.lineno}"
@@ -227,7 +227,7 @@ OWN_THREADS = {
 """Modules that start threads by themselves, and why that is right."""
 
 
-def test_a_long_lived_thread_is_one_that_is_kept() -> None:
+def test_a_long_lived_thread_is_supervised() -> None:
     """One that is started in another way dies in silence with its first exception: use agent.lib.threads.Threads."""
     started = [
         f"{path}:{line}"

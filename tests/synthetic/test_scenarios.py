@@ -180,7 +180,7 @@ def test_xid_storm_reports_causes_and_followers_in_order(play):
     assert node.value(1, 1300.0, "ecc_errors_total/uncorrected", Lane.SLOW) == 1
 
 
-def test_xids_of_the_time_before_a_restart_are_not_told_again(play):
+def test_xids_from_before_a_restart_are_not_reported_again(play):
     node = play("xid-storm", opened_at=100.0)
     node.sample(0, 200.0)
     assert node.source.events(0.0) == []

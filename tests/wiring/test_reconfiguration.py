@@ -117,9 +117,7 @@ def test_queries_that_have_not_changed_are_not_compiled_again_unless_their_defau
     assert (second is first, third is first) == (True, False)
 
 
-def test_now_and_then_a_reload_looks_through_all_that_reloads_left(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_now_and_then_a_reload_collects_all_that_reloads_left(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
     monkeypatch.setattr(reconfiguration, "collect_what_stayed", lambda: looked.append(len(bench.rules.told)))
     for _ in range(2 * THOROUGH + 1):

@@ -90,7 +90,7 @@ class Census:
         return Gap(INFO, IbPort(printable(device), ""), reason, f"{self._root}/{device}/ports: {detail}")
 
     def _forget(self, found: dict[str, Found], silent: set[str]) -> bool:
-        """Drop virtual ports that are gone, and the longest-lost hardware ports if there are too many."""
+        """Drop virtual ports that are gone, and the oldest of the lost hardware ports if there are too many."""
         gone = [
             port
             for port in self.ports.values()

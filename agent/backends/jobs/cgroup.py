@@ -139,7 +139,7 @@ def _container(known: Sequence[str], home: str) -> CgroupOwner | None:
 
 
 def _roots_own(match: re.Match[str]) -> bool:
-    """Whether nobody but root could have made the cgroup that matched."""
+    """Whether only root could have created the matching cgroup."""
     return all(_ABOVE.fullmatch(part) for part in match.string[: match.start()].split("/")[1:])
 
 
@@ -163,7 +163,7 @@ def _uid(match: re.Match[str]) -> int | None:
 
 
 def _unit(path: str) -> str:
-    """The innermost unit or transient scope that somebody started for this work; "" if there is none."""
+    """The innermost unit or transient scope that was started for this work; "" if there is none."""
     owner = _USER.search(path)
     for part in reversed(path.split("/")):
         if _TRANSIENT.fullmatch(part):

@@ -1,7 +1,7 @@
 """HashiCorp Nomad.
 
 Cgroups: ALLOCATION.TASK.scope in /nomad.slice, since 1.7 in its share.slice or reserve.slice, and /nomad of version 1
-(client/lib/cgroupslib). The containers of its docker driver stand below the same slice. Variables: "runtime environment
+(client/lib/cgroupslib). The containers of its docker driver are below the same slice. Variables: "runtime environment
 settings" of its documentation.
 """
 
