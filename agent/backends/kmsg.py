@@ -125,17 +125,18 @@ def inherited(descriptor: int) -> bool:
 class DeviceReader:
     """The kernel log at its end, without waiting: opened here, or by systemd and handed over as `descriptor`.
 
-    The log asks for CAP_SYSLOG when it is opened, not when it is read.
+    From its beginning where `whole` is set. The log asks for CAP_SYSLOG when it is opened, not when it is read.
     """
 
-    def __init__(self, path: str, descriptor: int | None = None) -> None:
+    def __init__(self, path: str, descriptor: int | None = None, *, whole: bool = False) -> None:
         if descriptor is None:
             self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         else:
             self._file = os.dup(descriptor)
             os.set_blocking(self._file, False)
         try:
-            os.lseek(self._file, 0, os.SEEK_END)
+            # To the kernel log, SEEK_SET is its first record (Documentation/ABI/testing/dev-kmsg).
+            os.lseek(self._file, 0, os.SEEK_SET if whole else os.SEEK_END)
         except OSError:
             self.close()
             raise
@@ -262,6 +263,24 @@ class KmsgBackend:
         """
         wall = now.wall - (now.mono - record.mono)
         return min(max(wall, self._read_until), now.wall)
+
+
+def logged_xids(reader: LogReader, now: Instant) -> list[Xid]:
+    """The XIDs from where a reader stands to the end of the log. Raises OSError."""
+    found: list[Xid] = []
+    while True:
+        try:
+            raw = reader.read()
+        except BlockingIOError:
+            return found
+        except BrokenPipeError:
+            continue  # the kernel overwrote what was next; the following read goes on after it
+        if not raw:
+            return found
+        record = parse_record(raw)
+        xid = parse_xid(record.message) if record is not None else None
+        if record is not None and xid is not None:
+            found.append(Xid(*xid, now.wall - (now.mono - record.mono), "kmsg", record.message))
 
 
 def make_backend(context: BackendContext) -> KmsgBackend | None:

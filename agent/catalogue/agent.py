@@ -95,6 +95,16 @@ VITALS = (
            Lane.FAST, (Derived("count"),), labels=("file",)),
 )  # fmt: skip
 
+EXPECTATIONS = (
+    Metric("coldplate_expectation_met", Kind.STATE, Unit.NONE, Node,
+           "1 if the node is as expected in this respect, 0 if it is not; absent where it cannot be told.",
+           Lane.SLOW, (Derived("the readings and configuration: expectations"),), labels=("expectation",),
+           span=(0, 1), simulated=(1, 1)),
+    Metric("coldplate_expectations_info", Kind.INFO, Unit.NONE, Node,
+           "The expectations that apply to the node, by their name or file.",
+           Lane.SLOW, (Derived("the GPUs and configuration: expectations"),), labels=("expectations",), span=(1, 1)),
+)  # fmt: skip
+
 RULES = (
     Metric("coldplate_alert", Kind.STATE, Unit.NONE, Node,
            "1 for each alert that is pending or firing, with the alert's own labels.",
@@ -170,4 +180,4 @@ RECORDED = (
            Lane.SLOW, (Derived("the processes that the driver shows, among the command's"),), span=(0, 4096)),
 )  # fmt: skip
 
-ROWS = BACKENDS + SAMPLER + VITALS + RULES + NOTIFICATIONS + FLIGHT + RECORDED
+ROWS = BACKENDS + SAMPLER + VITALS + EXPECTATIONS + RULES + NOTIFICATIONS + FLIGHT + RECORDED

@@ -77,6 +77,9 @@ PRESENCE = (
     Metric("coldplate_gpus_expected", Kind.GAUGE, Unit.NONE, Node,
            "GPUs that this node should have: as configured, else those remembered or counted by the driver.",
            Lane.FAST, (Derived("configuration or inventory"),), simulated=(0, 16)),
+    Metric("coldplate_gpu_persistence_enabled", Kind.STATE, Unit.NONE, Gpu,
+           "1 if the driver stays loaded while nothing uses the GPU (persistence mode), 0 if it does not.",
+           Lane.COLD, (Call("nvmlDeviceGetPersistenceMode"),), span=(0, 1), simulated=(1, 1)),
     Metric("coldplate_gpu_sample_age_seconds", Kind.GAUGE, Unit.SECONDS, Gpu,
            "Time since the GPU's last good fast sample.",
            Lane.FAST, (Derived("monotonic clock"),), simulated=(0, 3600)),
@@ -231,6 +234,9 @@ THROTTLING = (
 )  # fmt: skip
 
 FAULTS = (
+    Metric("coldplate_gpu_ecc_enabled", Kind.STATE, Unit.NONE, Gpu,
+           "1 if ECC protects the GPU's memory, 0 if it is switched off.",
+           Lane.COLD, (Call("nvmlDeviceGetEccMode"),), span=(0, 1), simulated=(1, 1)),
     Metric("coldplate_gpu_ecc_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
            "Memory errors found by ECC since the driver was loaded (NVML: volatile).",
            Lane.SLOW, (Field(nvml.FI_DEV_ECC_SBE_VOL_TOTAL, labels=("corrected",)),

@@ -331,6 +331,13 @@ class Config(Section, frozen=True):
     notify: NotifyConfig = NotifyConfig()
     recorder: RecorderConfig = RecorderConfig()
     web: WebConfig = WebConfig()
+    expectations: Annotated[
+        str,
+        Key(
+            "What the node should be (check.md): auto by its GPUs, none, a shipped name, or a file.",
+            example="site.yaml",
+        ),
+    ] = "auto"
     state_dir: Annotated[
         str | None,
         Key(

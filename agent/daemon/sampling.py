@@ -112,6 +112,44 @@ class SamplingLoop:
         """Have one more part tell with each snapshot; before `run`. `what` says what it does, for the log."""
         self._tellers[what] = teller
 
+    def glance(self, until: float) -> Snapshot:
+        """One snapshot of every lane, as soon as all have answered; what there is by the monotonic second `until`.
+
+        Whoever has answered is asked again at each tick, so that what hangs makes nothing else grow old. Rates over an
+        interval may be missing.
+        """
+        supervisor = self.supervisor
+        if supervisor is not None:
+            supervisor.step(self._clock().mono)
+            supervisor.greet(self._clock().mono)
+            self._pump(until, lambda: not supervisor.awaited)
+        self.schedule = Schedule(self.sampler.settings, self._clock().mono)
+        while True:
+            self._request(self._clock().mono)
+            self._pump(min(until, self.schedule.next_tick), self.has_everything)
+            if self.has_everything() or self._clock().mono >= until:
+                break
+        self._publish(())
+        assert self._hub.latest is not None
+        return self._hub.latest
+
+    def _request(self, now: float) -> None:
+        """Order what is due, of everybody."""
+        lanes = self.schedule.take(now)
+        self._ask_devices(lanes, now)
+        for runner in self._runners:
+            runner.ask(lanes, now)
+
+    def has_everything(self) -> bool:
+        """Whether every device and every backend has answered what it was asked first."""
+        answered = all(map(self.sampler.has_answered, self.sampler.channel_keys))
+        return answered and not any(runner.busy for runner in self._runners)
+
+    def abandon(self) -> None:
+        """Let go of the worker and of the backends' threads without waiting: the process is about to end."""
+        if self.supervisor is not None:
+            self.supervisor.abandon()
+
     def stop(self) -> None:
         """Make `run` return soon. For any thread."""
         self._stopping.set()

@@ -42,9 +42,12 @@ class Parser(argparse.ArgumentParser):
             parts.append("exit status:\n" + "".join(_listed(*each) for each in sorted(self.exit_statuses.items())))
         return "\n".join(parts)
 
+    misused = MISUSED
+    """The exit status of a mistake; a command whose status 2 means something else has another."""
+
     def error(self, message: str) -> NoReturn:
         """End with the message and where to read more."""
-        self.exit(MISUSED, f"{self.prog}: {message}; see {self.prog} --help\n")
+        self.exit(self.misused, f"{self.prog}: {message}; see {self.prog} --help\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As the base class, but nothing is left over: each command's own parser knows best what was meant."""

@@ -203,6 +203,11 @@ class Sampler:
         """Whether the channel answered lately, so that a tick may wait for it."""
         return self._gpus.expects(channel, now, self.settings.patience(Lane.FAST))
 
+    def has_answered(self, channel: str) -> bool:
+        """Whether every lane of a device has been read, or its last word was an error."""
+        lanes = (Lane.FAST, Lane.SLOW, Lane.COLD)
+        return self._gpus.in_trouble(channel) or all((self.devices, channel, lane) in self._blocks for lane in lanes)
+
     @property
     def channel_keys(self) -> tuple[str, ...]:
         return tuple(self._gpus.channels)

@@ -15,6 +15,7 @@ from agent.daemon.sampling import Teller
 from agent.daemon.self_metrics import SelfMetrics
 from agent.daemon.service import Parts, Service
 from agent.daemon.systemd import Notifier
+from agent.health.expectation_series import ExpectationSeries
 from agent.lib.clock import clock
 from agent.lib.statefiles import StateFiles
 from agent.lib.threads import Threads
@@ -22,11 +23,12 @@ from agent.recording.provenance import Provenance
 from agent.recording.recording_reader import utc
 from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager
 from agent.wiring.command_line import CommandLineOptions, scenario_of
+from agent.wiring.expectations import load_choice
 from agent.wiring.flight import make_flight_recorder
 from agent.wiring.peering import make_rack_monitor
 from agent.wiring.reconfiguration import Reconfiguration, rack_options
 from agent.wiring.replaying import clock_of, is_replay, replayed_header
-from agent.wiring.sources import faults_to_come, make_sampling_loop
+from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
 from agent.wiring.start_checks import check
 from agent.wiring.state_directory import drill_file
 from agent.wiring.web import Exposed, make_server
@@ -56,11 +58,13 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     hub.follow("recording the node's power for the rack", rack.observe)
     rules = make_rule_manager(config, alerting, hub, files, rack.foreign, threads, now)
     last = LastReload(clock().wall)
+    expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, options.folder), family_of(config))
     own = SelfMetrics(scenario, last, threads.states, files.states)
     flight = make_flight_recorder(config, threads)
     tellers: dict[str, Teller] = {
         "reporting the agent's own metrics": own,
         "adding up the rack's power": rack,
+        "holding the node against expectations": expectations,
         "reporting rule metrics": rules,
     }
     if flight is not None:
@@ -69,7 +73,9 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     request = drill_file(config, REQUEST)
     pause = PauseWatch(request.parent if request else None, boot_of(options.procfs), clock, threads)
     sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, pause, now)
-    change = Reconfiguration(options, read_config, config, alerting, receivers, exposed, sampling, rack, rules)
+    change = Reconfiguration(
+        options, read_config, config, alerting, receivers, exposed, sampling, rack, rules, expectations
+    )
     reloads = Reloader(change, last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, now)
     server = make_server(config, hub, exposed, readiness, rack, rules, reloads, threads, now)

@@ -42,6 +42,8 @@ class CommandLineOptions:
     log_format: str = "logfmt"
     folder: Path = Path()
     """Where relative paths of the configuration begin: the folder of its file."""
+    scenario_age: float = 0.0
+    """Seconds for which the scenario of synthetic devices has been going on when they are opened."""
 
 
 def add_config_file(parser: argparse.ArgumentParser) -> None:

@@ -9,11 +9,13 @@ from agent.config.schema import Config, Section
 from agent.config.schema_fields import fields_of
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
 from agent.daemon.sampling import SamplingLoop
+from agent.health.expectation_series import ExpectationSeries
 from agent.model import Lane
 from agent.rack.monitor import RackMonitor
 from agent.rack.rack_options import RackOptions
 from agent.wiring.alerting import Receivers, load_alerting
 from agent.wiring.command_line import CommandLineOptions
+from agent.wiring.expectations import load_choice
 from agent.wiring.peering import load_rack
 from agent.wiring.sources import load_settings
 from agent.wiring.start_checks import check
@@ -40,6 +42,7 @@ class Reconfiguration:
         sampling: SamplingLoop,
         rack: RackMonitor,
         rules: RuleManager,
+        expectations: ExpectationSeries,
     ) -> None:
         self._options = options
         self._read_config = read_config
@@ -50,6 +53,7 @@ class Reconfiguration:
         self._sampling = sampling
         self._rack = rack
         self._rules = rules
+        self._expectations = expectations
         self._count = 0
 
     def __call__(self) -> None:
@@ -58,12 +62,14 @@ class Reconfiguration:
         selection = check(config)
         alerting = load_alerting(config, self._options.folder, self._receivers, self._alerting.rules)
         settings, rack = load_settings(config), rack_options(config, self._options)
+        expectations = load_choice(config, self._options.folder)
         for key in keys_for_a_restart(self._booted, config):
             log.warning("%s has changed: the change takes effect at the next restart", key)
         self._exposed.selection = selection
         self._sampling.reconfigure(settings)
         self._rack.reconfigure(rack)
         self._rules.reconfigure(alerting)
+        self._expectations.reconfigure(expectations)
         self._alerting = alerting
         self._count += 1
         if self._count % THOROUGH == 0:

@@ -94,7 +94,7 @@ def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | Non
         WorkerOptions(
             source=family,
             scenario=checked_scenario(config) if family == "synthetic" else "",
-            epoch=clock().mono,
+            epoch=clock().mono - options.scenario_age,
             log_level=options.log_level,
             log_format=options.log_format,
         )

@@ -139,6 +139,16 @@ class Supervisor:
         return not (self.running or self._noticed or self.held or self.refusal is not None)
 
     @property
+    def heard(self) -> bool:
+        """Whether the worker ever answered an order: its silence says nothing of the driver before."""
+        return self._heard
+
+    @property
+    def opened_at(self) -> float | None:
+        """The monotonic second at which the worker told of its devices; None before."""
+        return self._opened_at
+
+    @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
@@ -225,6 +235,16 @@ class Supervisor:
             self._process.signal(signal.SIGKILL)
         self._process.close(self._looked_at)
         self._process = None
+
+    def greet(self, now: float) -> None:
+        """Order nothing, so that the answer tells whether the worker is up."""
+        self._order("", now)
+
+    def abandon(self) -> None:
+        """Let go of the worker without waiting: it ends by itself once nobody gives orders, as soon as it can."""
+        if self._process is not None:
+            self._process.close(self._looked_at)
+            self._process = None
 
     def _start(self, now: float) -> None:
         try:

@@ -17,11 +17,26 @@ _coldplate() {
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$at ${COMP_WORDS[i]}" in
-        'coldplate doctor' | 'coldplate export' | 'coldplate import' | 'coldplate once' | 'coldplate pause' | 'coldplate record' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate rules backtest' | 'coldplate run' | 'coldplate top') at="$at ${COMP_WORDS[i]}" ;;
+        'coldplate check' | 'coldplate doctor' | 'coldplate export' | 'coldplate import' | 'coldplate once' | 'coldplate pause' | 'coldplate record' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate rules backtest' | 'coldplate run' | 'coldplate top') at="$at ${COMP_WORDS[i]}" ;;
         esac
     done
     COMPREPLY=()
     case "$at $before" in
+    'coldplate check --config.file') _coldplate_paths -f; return ;;
+    'coldplate check --backend') _coldplate_words 'auto nvml synthetic replay none'; return ;;
+    'coldplate check --scenario') _coldplate_paths -f; return ;;
+    'coldplate check --replay.speed') return ;;
+    'coldplate check --path.sysfs') _coldplate_paths -d; return ;;
+    'coldplate check --path.procfs') _coldplate_paths -d; return ;;
+    'coldplate check --log.level') _coldplate_words 'debug info warn error'; return ;;
+    'coldplate check --log.format') _coldplate_words 'logfmt json'; return ;;
+    'coldplate check --expect') _coldplate_paths -f; return ;;
+    'coldplate check --learn') _coldplate_paths -f; return ;;
+    'coldplate check --only') return ;;
+    'coldplate check --skip') return ;;
+    'coldplate check --agent') _coldplate_words 'auto required none'; return ;;
+    'coldplate check --timeout') return ;;
+    'coldplate check --at') return ;;
     'coldplate doctor --config.file') _coldplate_paths -f; return ;;
     'coldplate doctor --url') return ;;
     'coldplate doctor --path.sysfs') _coldplate_paths -d; return ;;
@@ -105,7 +120,8 @@ _coldplate() {
     'coldplate top --url') return ;;
     esac
     case "$at" in
-    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'doctor export import once pause record render rules run top'; fi ;;
+    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'check doctor export import once pause record render rules run top'; fi ;;
+    'coldplate check') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --timeout --at --verbose --json'; else :; fi ;;
     'coldplate doctor') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --json --url --path.sysfs --path.procfs --path.rootfs'; else :; fi ;;
     'coldplate export') if [[ $cur == -* ]]; then _coldplate_words '-h --help -o --out --format --metrics --step --start --end --config.file'; else _coldplate_paths -f; fi ;;
     'coldplate import') if [[ $cur == -* ]]; then _coldplate_words '-h --help --prometheus -o --out --node --start --end --interval --match --utc'; else _coldplate_paths -f; fi ;;

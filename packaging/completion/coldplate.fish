@@ -3,13 +3,14 @@
 function __coldplate_at --description 'Whether the command so far is this one'
     set -l at coldplate
     for word in (commandline -opc)[2..-1]
-        contains -- "$at $word" 'coldplate doctor' 'coldplate export' 'coldplate import' 'coldplate once' 'coldplate pause' 'coldplate record' 'coldplate render' 'coldplate render metrics' 'coldplate render scenarios' 'coldplate render configuration' 'coldplate render config-file' 'coldplate render rules' 'coldplate render dashboards' 'coldplate render completion' 'coldplate render man' 'coldplate rules' 'coldplate rules check' 'coldplate rules test' 'coldplate rules backtest' 'coldplate run' 'coldplate top'
+        contains -- "$at $word" 'coldplate check' 'coldplate doctor' 'coldplate export' 'coldplate import' 'coldplate once' 'coldplate pause' 'coldplate record' 'coldplate render' 'coldplate render metrics' 'coldplate render scenarios' 'coldplate render configuration' 'coldplate render config-file' 'coldplate render rules' 'coldplate render dashboards' 'coldplate render completion' 'coldplate render man' 'coldplate rules' 'coldplate rules check' 'coldplate rules test' 'coldplate rules backtest' 'coldplate run' 'coldplate top'
         and set at "$at $word"
     end
     test "$at" = "$argv"
 end
 
 complete -c coldplate -f
+complete -c coldplate -n '__coldplate_at coldplate' -a check -d 'judge whether the node is fit for a job'
 complete -c coldplate -n '__coldplate_at coldplate' -a doctor -d 'explain the installation: what works, what does not, and what mends it'
 complete -c coldplate -n '__coldplate_at coldplate' -a export -d 'write recordings as OpenMetrics, CSV, JSON or Parquet'
 complete -c coldplate -n '__coldplate_at coldplate' -a import -d 'make a recording of logs of nvidia-smi and dcgmi, or of a Prometheus server\'s past'
@@ -22,6 +23,25 @@ complete -c coldplate -n '__coldplate_at coldplate' -a run -d 'sample the node a
 complete -c coldplate -n '__coldplate_at coldplate' -a top -d 'show live what the GPUs do, and why one is slow'
 complete -c coldplate -n '__coldplate_at coldplate' -s h -l help -d 'show this help message and exit'
 complete -c coldplate -n '__coldplate_at coldplate' -l version -d 'show program\'s version number and exit'
+complete -c coldplate -n '__coldplate_at coldplate check' -s h -l help -d 'show this help message and exit'
+complete -c coldplate -n '__coldplate_at coldplate check' -l config.file -r -F -d 'configuration file (default /etc/coldplate/coldplate.yaml if it exists; every key has a default)'
+complete -c coldplate -n '__coldplate_at coldplate check' -l backend -x -a 'auto nvml synthetic replay none' -d 'source of GPU readings: auto, nvml, synthetic, replay, none, or replay:FILE for a recording (default auto: nvml if a driver is installed)'
+complete -c coldplate -n '__coldplate_at coldplate check' -l scenario -r -F -d 'scenario of the synthetic devices; implies --backend synthetic'
+complete -c coldplate -n '__coldplate_at coldplate check' -l replay.speed -x -d 'replay a recording N times as fast (default 1)'
+complete -c coldplate -n '__coldplate_at coldplate check' -l replay.loop -d 'replay it again and again'
+complete -c coldplate -n '__coldplate_at coldplate check' -l path.sysfs -x -a '(__fish_complete_directories)' -d 'root of sysfs (default /sys)'
+complete -c coldplate -n '__coldplate_at coldplate check' -l path.procfs -x -a '(__fish_complete_directories)' -d 'root of procfs (default /proc)'
+complete -c coldplate -n '__coldplate_at coldplate check' -l log.level -x -a 'debug info warn error' -d 'lowest level of log lines to print (default error)'
+complete -c coldplate -n '__coldplate_at coldplate check' -l log.format -x -a 'logfmt json' -d 'format of log lines (default logfmt)'
+complete -c coldplate -n '__coldplate_at coldplate check' -l expect -r -F -d 'expectations: shipped ones by name, a file, auto or none (default: expectations in the configuration, else auto: by the GPUs)'
+complete -c coldplate -n '__coldplate_at coldplate check' -l learn -r -F -d 'judge nothing: write what this node is, as expectations, to FILE (default standard output)'
+complete -c coldplate -n '__coldplate_at coldplate check' -l only -x -d 'make these checks and no others'
+complete -c coldplate -n '__coldplate_at coldplate check' -l skip -x -d 'leave these checks out'
+complete -c coldplate -n '__coldplate_at coldplate check' -l agent -x -a 'auto required none' -d 'whether the firing alerts of the running agent count: auto if one answers, required, or none (default auto; none with --scenario)'
+complete -c coldplate -n '__coldplate_at coldplate check' -l timeout -x -d 'time for everything (default 2s)'
+complete -c coldplate -n '__coldplate_at coldplate check' -l at -x -d 'with --scenario: how long it has been going on (default: until all of its faults show)'
+complete -c coldplate -n '__coldplate_at coldplate check' -l verbose -d 'tell of every check, not only of those that are not ok'
+complete -c coldplate -n '__coldplate_at coldplate check' -l json -d 'print one JSON object'
 complete -c coldplate -n '__coldplate_at coldplate doctor' -s h -l help -d 'show this help message and exit'
 complete -c coldplate -n '__coldplate_at coldplate doctor' -l config.file -r -F -d 'configuration file (default /etc/coldplate/coldplate.yaml if it exists; every key has a default)'
 complete -c coldplate -n '__coldplate_at coldplate doctor' -l json -d 'print findings as JSON'

@@ -28,8 +28,8 @@ RECEIVERS = {
     "InfinibandPortSilent NvLinkDown",
     "tickets": "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
     "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
-    "InfinibandLinkRecoveries InfinibandSymbolErrors NodePowerEstimated NodePowerOverShare NvLinkErrors RackClockSkew "
-    "RackSettingsDiffer",
+    "InfinibandLinkRecoveries InfinibandSymbolErrors NodeExpectationNotMet NodePowerEstimated NodePowerOverShare "
+    "NvLinkErrors RackClockSkew RackSettingsDiffer",
     "job-owners": "GpuAllocatedIdle GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
     "GpuJobSyncStall",
     "monitoring": "AgentThreadDown BackendFailing MetricsMissing NotificationsDropped NotificationsFailing "

@@ -52,6 +52,8 @@ SPECS: Mapping[str, Spec] = {
     "nvmlDeviceGetMaxPcieLinkGeneration": Spec(),
     "nvmlDeviceGetCurrPcieLinkWidth": Spec(),
     "nvmlDeviceGetMaxPcieLinkWidth": Spec(),
+    "nvmlDeviceGetEccMode": Spec(),
+    "nvmlDeviceGetPersistenceMode": Spec(),
 }
 
 

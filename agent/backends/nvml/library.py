@@ -83,6 +83,7 @@ class PynvmlDriver:
             "nvmlDeviceGetCount_v2": nvml.nvmlDeviceGetCount,
             "nvmlDeviceGetPciInfo_v3": lambda device: nvml.nvmlDeviceGetPciInfo(device).busId,
             "nvmlDeviceGetMigMode": lambda device: nvml.nvmlDeviceGetMigMode(device)[0],
+            "nvmlDeviceGetEccMode": lambda device: nvml.nvmlDeviceGetEccMode(device)[0],
             "nvmlEventSetWait_v2": wait,
         }
 

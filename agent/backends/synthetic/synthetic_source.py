@@ -43,12 +43,12 @@ class SyntheticSource:
         t = max(0.0, now.mono - self._epoch)
         self._gate.source(t)
         scenario = self._scenario
-        identities = [_identity(scenario, number) for number in range(scenario.topology.gpus)]
+        identities = [identity_of(scenario, number) for number in range(scenario.topology.gpus)]
         gpus = tuple(identity.gpu for identity in identities)
         self._feed = feed = XidFeed(scenario, tuple(gpu.uuid for gpu in gpus), t)
         self._waiting = dict(enumerate(identities))
         self._joined = self._arrivals(t)
-        self._joined += (FabricChannel(scenario, gpus, self._epoch, self._released, feed),)
+        self._joined += (FabricChannel(scenario, gpus, self._epoch, self._released, feed, self._waiting),)
         return self._joined
 
     def roster(self, now: Instant) -> Roster:
@@ -87,7 +87,8 @@ class SyntheticSource:
             self._feed.close()
 
 
-def _identity(scenario: Scenario, number: int) -> GpuIdentity:
+def identity_of(scenario: Scenario, number: int) -> GpuIdentity:
+    """What the GPU of this number says of itself."""
     machine = scenario.topology
     digits = f"{mix(scenario.seed, number, 71):016x}{mix(scenario.seed, number, 72):016x}"
     uuid = f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
