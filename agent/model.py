@@ -63,6 +63,7 @@ class Reason(Enum):
     TIMEOUT = "timeout"  # the device did not answer in time
     MALFORMED = "malformed"  # the answer could not be understood
     IMPLAUSIBLE = "implausible"  # the answer is outside what is physically possible, or a counter that fell
+    PAUSED = "paused"  # the agent was asked to release the driver for a while
 
 
 class Outcome(Enum):

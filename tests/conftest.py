@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -25,6 +26,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first, for the others to run beside it and not before it."""
     rank = {folder: number for number, folder in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path.parent.name, len(LONG)))
+
+
+TRACED = sys.gettrace()
+"""What measures coverage in this process, if anything does."""
+
+
+def pytest_runtest_setup() -> None:
+    """Go on measuring: an interpreter that ran out of its stack in a test has dropped what measures."""
+    if TRACED is not None and sys.gettrace() is None:
+        sys.settrace(TRACED)
+
+
+def pytest_sessionfinish() -> None:
+    """Save what was measured while there is time: a worker that takes long to end is killed."""
+    if TRACED is not None and "coverage" in sys.modules:
+        measuring = sys.modules["coverage"].Coverage.current()
+        if measuring is not None:
+            measuring.save()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -19,6 +19,7 @@ from agent.backends.own_processes import OwnProcesses
 from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
 from agent.daemon.hub import Hub
 from agent.daemon.isolation import Isolation
+from agent.daemon.pausing import PauseAnswer, PauseWatch, utc
 from agent.lib.threads import Threads
 from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.backend_runner import Runner
@@ -66,12 +67,15 @@ class SamplingLoop:
         hub: Hub,
         tellers: Mapping[str, Teller] | None = None,
         threads: Threads | None = None,
+        pause: PauseWatch | None = None,
     ) -> None:
         threads = threads or Threads()
         self._clock = clock
         self._hub = hub
         self._tellers = dict(tellers or {})
         self._isolation = Isolation()
+        self._pause = pause
+        self._paused_until: float | None = None
         self.supervisor = supervisor
         self.sampler = sampler
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -145,7 +149,7 @@ class SamplingLoop:
         """Give the worker time to open its devices, so that the first page shows them, and lay the grid from then."""
         supervisor = self.supervisor
         if supervisor is not None:
-            supervisor.step(self._clock().mono)
+            self._tend_worker(self._clock().mono)
             self._pump(self._clock().mono + OPENING_SECONDS, lambda: not supervisor.awaited)
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
 
@@ -168,11 +172,25 @@ class SamplingLoop:
         """Start or end the worker as its state asks, and take note of one that fell."""
         if self.supervisor is None:
             return
+        self._keep_pause(self.supervisor, now)
         self.supervisor.step(now)
         exit_reason, self.supervisor.exit_reason = self.supervisor.exit_reason, None
-        if exit_reason is not None:
+        if exit_reason is not None and not self.supervisor.held:
             self.sampler.health.outcome(self.sampler.devices, Outcome.FAILED, exit_reason.detail)
             self.sampler.refused(exit_reason.reason, exit_reason.detail)
+
+    def _keep_pause(self, supervisor: Supervisor, now: float) -> None:
+        """Release the driver while somebody wants it to be free, and take it up again."""
+        until = None if self._pause is None else self._pause.until
+        if until != self._paused_until:
+            self._paused_until = until
+            if until is None:
+                supervisor.release(now)
+            else:
+                supervisor.hold(now)
+                self.sampler.pause(f"coldplate pause has released the driver until {utc(until)}")
+        if until is not None and self._pause is not None:
+            self._pause.tell(PauseAnswer(until, supervisor.pid))
 
     def _publish(self, lanes: Sequence[Lane]) -> None:
         now = self._clock()
@@ -191,9 +209,10 @@ class SamplingLoop:
         supervisor = self.supervisor
         if supervisor is None:
             return facts
-        absent = supervisor.refusal is not None and supervisor.refusal.absent
+        absent = supervisor.held or (supervisor.refusal is not None and supervisor.refusal.absent)
         return replace(
             facts,
+            paused_until=self._paused_until,
             worker_up=None if absent else supervisor.running,
             worker_restarts=supervisor.restarts,
             worker_garbage=supervisor.garbage,

@@ -68,7 +68,7 @@ class Devices:
         self.channels = dict(channels)
         self._joined_at = {key: self._joined_at.get(key, now) for key in self.channels}
         self._unidentified = unidentified
-        self._refusal, self._open = None, True
+        self._refusal, self._open, self._presence.paused = None, True, False
         return changed
 
     def enumerate(self, expected: int | None) -> None:
@@ -97,9 +97,14 @@ class Devices:
     def refused(self, reason: Reason, detail: str) -> None:
         """The devices cannot be read at all, for this reason."""
         self._refusal = Trouble(reason, detail)
-        self._open = False
+        self._open = self._presence.paused = False
         self._joined_at.clear()
         self._trouble.clear()
+
+    def pause(self, detail: str) -> None:
+        """The devices are not read for a while, because somebody needs the driver: nothing is said of who is up."""
+        self.refused(Reason.PAUSED, detail)
+        self._presence.rest()
 
     def failed(self, error: ChannelError) -> None:
         """One device could not be read as a whole."""
@@ -172,6 +177,8 @@ class Devices:
 
     def tell_changes(self, now: float, patience: float) -> None:
         """A log line for each GPU that went down or came back."""
+        if self._presence.paused:
+            return
         for identity in self._inventory.gpus.values():
             uuid = identity.gpu.uuid
             up = self._presence.is_up(uuid, now, patience)

@@ -76,11 +76,13 @@ class LoopFacts:
     worker_up: bool | None = None
     worker_restarts: int = 0
     worker_garbage: int = 0
+    paused_until: float | None = None
+    """Until when the driver is released, in seconds since the epoch."""
 
     @property
     def shape(self) -> tuple[object, ...]:
         """What decides which series there are."""
-        return self.worker_up is None, self.worker_garbage == 0
+        return self.worker_up is None, self.worker_garbage == 0, self.paused_until is None
 
     def series(self) -> Iterator[Series]:
         node = Node()
@@ -94,6 +96,8 @@ class LoopFacts:
         if self.worker_garbage:
             cause = (("cause", "garbage"),)
             yield Series(BY_NAME["coldplate_readings_rejected_total"], Backend("worker"), cause)
+        if self.paused_until is not None:
+            yield Series(BY_NAME["coldplate_devices_paused_until_timestamp_seconds"], node)
 
     def values(self, settings: Settings) -> Iterator[float]:
         """Those of `series`, in the same order."""
@@ -102,6 +106,8 @@ class LoopFacts:
             yield from (int(self.worker_up), self.worker_restarts)
         if self.worker_garbage:
             yield self.worker_garbage
+        if self.paused_until is not None:
+            yield self.paused_until
 
 
 class Health:

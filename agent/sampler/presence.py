@@ -46,6 +46,8 @@ class Presence:
         self._lost: set[str] = set()
         self.strangers: Sequence[Unidentified] = ()
         """GPUs that the driver counts and that nobody knows: they have not said who they are."""
+        self.paused = False
+        """Whether the driver has been released on request: which GPUs are up is not known, and not an alarm."""
         self._layout = OwnLayout()
 
     def good(self, uuid: str, at: float) -> None:
@@ -61,6 +63,12 @@ class Presence:
         """The driver says that the GPU is gone or needs a reset."""
         self._lost.add(uuid)
 
+    def rest(self) -> None:
+        """Nobody asks the GPUs for a while. When they are asked again, they start as new ones do."""
+        self.paused = True
+        self._good.clear()
+        self._lost.clear()
+
     def forget(self, known: AbstractSet[str]) -> None:
         """Nobody knows the devices any more that are not among these."""
         self._good = {uuid: at for uuid, at in self._good.items() if uuid in known}
@@ -75,6 +83,12 @@ class Presence:
         """Presence, age and facts of every GPU known, and how many there should be."""
         gpus = self._inventory.gpus.items()
         known = [(self._stone(slot, identity), self._good.get(identity.gpu.uuid)) for slot, identity in gpus]
+        if self.paused:
+            facts = [stone for stone, _ in known]
+            ones = [one for stone in facts for one in stone.ones]
+            return self._layout.frame(
+                ("paused", *facts), lambda: (each for stone in facts for each in stone.facts), ones
+            )
         shape = (*((stone, good is None) for stone, good in known), *self.strangers, expected is None)
         values: list[float] = []
         for stone, good in known:

@@ -101,6 +101,12 @@ class Sampler:
         """The devices cannot be read at all, for this reason."""
         self._gpus.refused(reason, detail)
 
+    def pause(self, detail: str) -> None:
+        """The devices are released for a while on request; they come back as a worker shows them again."""
+        self._gpus.pause(detail)
+        self._processes.clear()
+        self.health.outcome(self.devices, Outcome.ABSENT, detail)
+
     def take_lane(self, sample: LaneSample) -> bool:
         """One lane of one device. True if the device is back from an error, which took what its other lanes showed."""
         key = (self.devices, sample.channel, sample.lane)

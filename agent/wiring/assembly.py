@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from agent.config.schema import Config
 from agent.daemon.hub import Hub
+from agent.daemon.pausing import REQUEST, PauseWatch, boot_of
 from agent.daemon.readiness import Readiness
 from agent.daemon.reloading import LastReload, Reloader
 from agent.daemon.sampling import Teller
@@ -54,7 +55,9 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         "adding up the rack's power": rack,
         "reporting rule metrics": rules,
     }
-    sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads)
+    request = drill_file(config, REQUEST)
+    pause = PauseWatch(request.parent if request else None, boot_of(options.procfs), clock, threads)
+    sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, pause)
     change = Reconfiguration(options, read_config, config, alerting, receivers, exposed, sampling, rack, rules)
     reloads = Reloader(change, last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, clock)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from agent.backends.registration import BackendContext, make_backends
 from agent.config.schema import Config, ConfigError
 from agent.daemon.hub import Hub
+from agent.daemon.pausing import PauseWatch
 from agent.daemon.sampling import SamplingLoop, Teller
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
@@ -47,8 +48,12 @@ def make_sampling_loop(
     tellers: Mapping[str, Teller],
     save: Save | None = None,
     threads: Threads | None = None,
+    pause: PauseWatch | None = None,
 ) -> SamplingLoop:
-    """The loop over all sources of the configuration; `save` has the inventory written. Raises ConfigError."""
+    """The loop over all sources of the configuration. Raises ConfigError.
+
+    `save` has the inventory written; `pause` knows when the driver is to be released.
+    """
     has_driver = config.backends.devices not in ("synthetic", "none")
     kept = state_file(config, "inventory.state") if has_driver else None
     if kept is None and has_driver:
@@ -64,7 +69,8 @@ def make_sampling_loop(
         readings=lambda: () if hub.latest is None else hub.latest,
         clock=clock,
     )
-    return SamplingLoop(sampler, _supervisor(config, options), make_backends(context), clock, hub, tellers, threads)
+    supervisor, backends = _supervisor(config, options), make_backends(context)
+    return SamplingLoop(sampler, supervisor, backends, clock, hub, tellers, threads, pause)
 
 
 def family_of(config: Config) -> str:

@@ -1,8 +1,8 @@
 """The outside of the device worker: starts it, communicates with it, and makes sure that one is running.
 
 States: `starting` (opening its source), `running`, `stopping` (told to exit, not gone yet), `down` (gone;
-to be restarted at a known time). There is never a second worker before the first is gone: a
-process in uninterruptible sleep cannot be killed, and a second one would hang on the same lock.
+to be restarted at a known time, or once it is not held any more). There is never a second worker before the first is
+gone: a process in uninterruptible sleep cannot be killed, and a second one would hang on the same lock.
 
 A worker answers every order at once, whatever its driver does. One that does not is stopped, swapped out or
 wedged, and is terminated within seconds. One that answers while its devices hang is left alone for long: they resume
@@ -59,6 +59,7 @@ MEMORY = 128 * 2**20
 """Bytes that a worker may hold. It holds 22 MiB on the stand-in for the library; the unit gives the agent 256 MiB."""
 PATIENCE_AT_ONCE = 500
 """Lines that are refused in one go before the rest of them is not even looked at."""
+UNKILLABLE = "the device worker cannot be killed: it sleeps in the driver, and so would a new one"
 WEIGH_SECONDS = 2.0
 """Seconds between two looks at its memory."""
 
@@ -124,6 +125,8 @@ class Supervisor:
         self._seen = False
         self._reason = ""
         self._unread: list[Message] = []
+        self.held = False
+        """Whether no worker is wanted for now: somebody needs the driver to be free."""
         self.exit_reason: ExitReason | None = None
         """What went wrong, until somebody takes note and clears it; None for a worker that found no devices."""
 
@@ -134,7 +137,7 @@ class Supervisor:
     @property
     def awaited(self) -> bool:
         """Whether the devices may still be opened soon: it is worth while to wait for them with a first sample."""
-        return not (self.running or self._noticed or self.refusal is not None)
+        return not (self.running or self._noticed or self.held or self.refusal is not None)
 
     @property
     def pid(self) -> int | None:
@@ -153,7 +156,7 @@ class Supervisor:
     def step(self, now: float) -> None:
         """Start, question, end or bury the worker, as its state asks. Call it once a second or more often."""
         if self._process is None:
-            if now >= self._start_at:
+            if now >= self._start_at and not self.held:
                 self._start(now)
         elif self._process.status() is not None:
             self._bury(now)
@@ -163,6 +166,20 @@ class Supervisor:
             self._question(now)
             self._judge(now)
         self._looked_at = now
+
+    def hold(self, now: float) -> None:
+        """End the worker, and start no other before `release`. The driver is free once there is no `pid`."""
+        self.held = True
+        if self._process is not None and self._state != "stopping":
+            self._end(now, TERM_PATIENCE_SECONDS)
+
+    def release(self, now: float) -> None:
+        """Start a worker again as soon as the last one is gone. It is no restart: nothing went wrong."""
+        self.held = False
+        self._start_at, self._delay = now, FIRST_DELAY_SECONDS
+        self._starts = 0
+        if self._process is not None and self._killed:
+            self.exit_reason = ExitReason(Reason.TIMEOUT, UNKILLABLE)
 
     def ask(self, lanes: Iterable[Lane], now: float) -> bool:
         """Order these lanes; False if there is nobody to ask."""
@@ -279,6 +296,9 @@ class Supervisor:
         log.warning("device worker %s; terminating it", why, extra={"facts": {"pid": self.pid}})
         self._reason = f"the device worker {why}"
         self.exit_reason = ExitReason(Reason.TIMEOUT, self._reason)
+        self._end(now, patience)
+
+    def _end(self, now: float, patience: float) -> None:
         assert self._process is not None
         # A stopped process takes no signal but SIGKILL until it goes on.
         self._process.signal(signal.SIGTERM, signal.SIGCONT)
@@ -293,9 +313,8 @@ class Supervisor:
             self._killed, self._kill_at = True, now + TERM_PATIENCE_SECONDS
         elif self._killed and now >= self._kill_at:
             self._kill_at = inf
-            detail = "the device worker cannot be killed: it sleeps in the driver, and so would a new one"
-            log.error("%s; waiting for it to exit", detail, extra=facts)
-            self.exit_reason = ExitReason(Reason.TIMEOUT, detail)
+            log.error("%s; waiting for it to exit", UNKILLABLE, extra=facts)
+            self.exit_reason = ExitReason(Reason.TIMEOUT, UNKILLABLE)
 
     def _bury(self, now: float) -> None:
         assert self._process is not None
@@ -303,6 +322,9 @@ class Supervisor:
         assert status is not None
         self._unread = self.receive(now)  # its last words, among them why it left
         self._process.close(now)
+        if self.held:
+            self._process, self._state = None, "down"
+            return
         sound = self._opened_at is not None and now - self._opened_at > SOUND_AFTER_SECONDS
         delay = FIRST_DELAY_SECONDS if sound else self._delay
         if self.refusal is not None and self.refusal.absent:

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.covered.unmeasured import unmeasured
 from tests.daemon.standin import FAST, Node
 from tests.fakes.nvml import build
 from tests.servers import fetch
@@ -36,7 +37,11 @@ class RunningDaemon:
         plan: dict[str, object] | None = None,
         root: Path = ROOT,
     ) -> None:
-        """`plan` is what a module other than the command line's own is told before. `root` has the product."""
+        """`plan` is what a module other than the command line's own is told before. `root` has the product.
+
+        Such a module runs without measuring coverage: an exception that is raised in any line of a thread may hit the
+        one that measures, which never lets go of its lock then.
+        """
         self.log = log
         told = [] if plan is None else [json.dumps(plan)]
         with log.open("w") as file:
@@ -45,7 +50,7 @@ class RunningDaemon:
                 stderr=file,
                 stdin=subprocess.DEVNULL,
                 cwd=root,
-                env={**os.environ, **(environment or {})},
+                env={**(os.environ if plan is None else unmeasured()), **(environment or {})},
             )
         self.url = ""
 

@@ -166,7 +166,7 @@ def test_the_heartbeat_stops_when_the_loop_stands_still() -> None:
 class ScriptedWorker:
     """A worker, as the engine sees it, whose one GPU fails or answers as the test says."""
 
-    running, awaited, descriptor, exit_reason, refusal = True, False, None, None, None
+    running, awaited, held, descriptor, exit_reason, refusal = True, False, False, None, None, None
     pid, restarts, garbage = os.getpid(), 0, 0
 
     def __init__(self) -> None:

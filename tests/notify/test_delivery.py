@@ -17,6 +17,7 @@ from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.delivery import Pace
 from alerts.notify.notice import Notice, rfc3339
 from alerts.notify.webhook import Webhook
+from tests.covered.unmeasured import unmeasured
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -454,10 +455,9 @@ assert receivers[0].queued == 1
 
 def test_a_process_is_light_until_there_is_something_to_send_and_ends_although_a_server_hangs(raw) -> None:
     server = raw(lambda connection: None)
-    unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", ALONE, server.url],
-        cwd=REPOSITORY, env=unmeasured, capture_output=True, text=True, timeout=5, check=False,
+        cwd=REPOSITORY, env=unmeasured(), capture_output=True, text=True, timeout=5, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -81,13 +81,13 @@ def test_what_asks_for_an_action_is_told_from_what_asks_for_none(name: str) -> N
 
 
 @each_runbook
-def test_whoever_resets_a_gpu_stops_the_agent_first_and_starts_it_again(name: str) -> None:
+def test_whoever_resets_a_gpu_has_the_agent_let_go_first_and_take_it_up_again(name: str) -> None:
     """The agent's worker holds the devices, and the driver resets none that is in use."""
-    commands = re.findall(r"`(systemctl (?:stop|start) coldplate|nvidia-smi --gpu-reset[^`]*)`", TEXTS[name])
-    kinds = [command.split()[0] if "reset" in command else command.split()[1] for command in commands]
+    commands = re.findall(r"`(?:coldplate pause )?(--for|nvidia-smi --gpu-reset|--end)[^`]*`", TEXTS[name])
+    kinds = [command.partition(" ")[0] for command in commands]
     resets = "nvidia-smi" in kinds
     assert resets == bool(re.search(r"\breset (?:it|the GPU|all GPUs)|gpu-reset", TEXTS[name]))
-    assert kinds == ["stop", "nvidia-smi", "start"] or not resets
+    assert kinds == ["--for", "nvidia-smi", "--end"] or not resets
 
 
 def test_some_runbooks_reset_a_gpu() -> None:

@@ -262,3 +262,45 @@ def test_a_gpu_that_goes_down_is_told_once_with_its_reason_and_once_when_it_is_b
     rig.sample(10.0, gpu(0), gpu(1))
     rig.see(10.5)
     assert [each.getMessage() for each in caplog.records[1:]] == ["GPU is back"]
+
+
+def test_while_the_driver_is_released_nothing_is_said_of_who_is_up_and_the_readings_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig()
+    rig.enlist([gpu(0), gpu(1)])
+    rig.sample(1.0, gpu(0), gpu(1))
+    rig.see(1.0)
+    caplog.set_level(logging.INFO)
+    caplog.clear()
+    rig.sampler.pause("until later")
+    for name in ("coldplate_gpu_up", "coldplate_gpus_expected", "coldplate_gpu_sample_age_seconds", POWER.name):
+        assert rig.family(60.0, name) == {}
+    assert len(rig.family(60.0, "coldplate_gpu_info")) == 2
+    assert rig.reasons(60.0) == {("0", "GPU-0"): "paused", ("1", "GPU-1"): "paused"}
+    assert rig.outcome(60.0) == (Outcome.ABSENT, "until later")
+    rig.enlist([gpu(0), gpu(1)], at=600.0)
+    rig.sample(600.5, gpu(0), gpu(1))
+    assert rig.family(600.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-1"): 1}
+    assert rig.family(600.5, "coldplate_gpus_expected") == {("", ""): 2}
+    assert caplog.records == []
+
+
+def test_a_gpu_that_is_not_back_after_the_pause_is_down() -> None:
+    rig = Rig()
+    rig.enlist([gpu(0), gpu(1)])
+    rig.sample(1.0, gpu(0), gpu(1))
+    rig.sampler.pause("until later")
+    rig.enlist([gpu(0)], at=600.0)
+    rig.sample(600.5, gpu(0))
+    assert rig.family(600.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-1"): 0}
+
+
+def test_a_driver_that_does_not_come_back_after_the_pause_is_an_alarm() -> None:
+    rig = Rig()
+    rig.enlist([gpu(0)])
+    rig.sample(1.0, gpu(0))
+    rig.sampler.pause("until later")
+    rig.sampler.refused(Reason.LOST, "the driver is not loaded")
+    assert rig.family(600.0, "coldplate_gpu_up") == {("0", "GPU-0"): 0}
+    assert rig.reasons(600.0) == {("0", "GPU-0"): "lost"}

@@ -26,6 +26,7 @@ from agent.worker.supervisor import (
     SOUND_AFTER_SECONDS,
     STUCK_SECONDS,
     TERM_PATIENCE_SECONDS,
+    UNKILLABLE,
     WEDGED_PATIENCE_SECONDS,
     Supervisor,
     WorkerOptions,
@@ -543,3 +544,41 @@ def test_a_real_one_without_a_driver_is_absent() -> None:
         assert watch.supervisor.restarts == 0
     finally:
         watch.supervisor.stop(time.sleep)
+
+
+def test_a_held_worker_ends_without_a_complaint_and_comes_back_without_a_restart(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.open()
+    caplog.clear()
+    rig.supervisor.hold(rig.now)
+    assert rig.worker.signals == [signal.SIGTERM, signal.SIGCONT]
+    rig.run(600.0)
+    assert rig.supervisor.pid is None
+    assert not rig.supervisor.awaited
+    assert (len(rig.started), rig.exit_reasons, caplog.records) == (1, [], [])
+    rig.supervisor.release(rig.now)
+    rig.turn()
+    rig.worker.said += [HELLO, HELLO]
+    rig.run(1.5)
+    assert (len(rig.started), rig.supervisor.running, rig.supervisor.restarts) == (2, True, 0)
+
+
+def test_what_is_held_from_the_start_is_not_started(rig: Rig) -> None:
+    rig.supervisor.hold(rig.now)
+    rig.run(60.0)
+    assert rig.started == []
+
+
+def test_a_worker_that_sleeps_in_the_driver_holds_it_and_is_told_of_when_the_pause_ends(rig: Rig) -> None:
+    rig.open()
+    rig.worker.mortal = set()
+    rig.supervisor.hold(rig.now)
+    rig.run(60.0)
+    assert rig.supervisor.pid == rig.worker.pid
+    assert signal.SIGKILL in rig.worker.signals
+    rig.exit_reasons.clear()
+    rig.supervisor.release(rig.now)
+    rig.run(60.0)
+    assert [why for *_, why in rig.exit_reasons] == [UNKILLABLE]
+    assert len(rig.started) == 1

@@ -27,6 +27,7 @@ from inside.tools import (
     worker_pid,
 )  # fmt: skip
 
+COLDPLATE = "/opt/coldplate/bin/coldplate"
 WORKER_RESTARTS = "coldplate_worker_restarts_total"
 
 
@@ -62,6 +63,27 @@ def alerts_and_inventory_survive() -> str:
     restart()
     until("all are well", all_up, 60)
     return f"GpuLost, since {began[11:19]}, fires on after a restart and after kill -9; a GPU gone meanwhile is missed"
+
+
+def has_worker() -> bool:
+    try:
+        return worker_pid() > 0
+    except CheckError:
+        return False
+
+
+@check("pause")
+def the_driver_is_released_on_request() -> str:
+    said = sh(COLDPLATE, "pause", "--for", "1h").strip()
+    if "released until" not in said or has_worker():
+        raise CheckError(f"{said}; a worker holds the driver: {has_worker()}")
+    until("no GPU is said to be up", lambda: not series("coldplate_gpu_up"))
+    restart()
+    if series("coldplate_gpu_up") or has_worker():
+        raise CheckError("an agent that is restarted does not know of the pause")
+    sh(COLDPLATE, "pause", "--end")
+    took = until("all are up again", all_up, 30)
+    return f"{said}, also for an agent that was restarted; all up {took:.1f} s after --end"
 
 
 @check("worker killed")

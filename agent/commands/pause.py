@@ -1,0 +1,129 @@
+"""`coldplate pause`: has the running agent release the driver for a while."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.config.quantities import duration
+from agent.config.schema import ConfigError
+from agent.daemon import pausing
+from agent.lib.clock import clock
+from agent.wiring.command_line import add_config_file, read_file
+from agent.wiring.state_directory import state_file
+
+HELP = "have the running agent release the driver for a while"
+DESCRIPTION = (
+    "Have the agent that runs on this node release the GPU driver, so that it can be unloaded or a GPU be reset, and "
+    "wait until it has. Everything else is still served, and no alert fires for the GPUs meanwhile. "
+    "Example: coldplate pause --for 10m && nvidia-smi --gpu-reset -i 3; coldplate pause --end. "
+    "Exit status: 0 the driver is released (or taken up again), 1 it is not, 2 invalid command line or configuration."
+)
+
+SHORTEST_SECONDS = 10.0
+ANSWER_SECONDS = 5.0
+"""Seconds in which a running agent sees the request."""
+RELEASE_SECONDS = 15.0
+"""Seconds in which it ends its worker, or finds that it cannot: 5 s until SIGTERM becomes SIGKILL, and some more."""
+LOOK_SECONDS = 0.1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """How long, or the end of it."""
+    add_config_file(parser)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--for",
+        dest="length",
+        default="10m",
+        metavar="D",
+        help="take the driver up again after this time, such as 90s or 2h, at most 1d (default %(default)s)",
+    )
+    what.add_argument("--end", action="store_true", help="take the driver up again now")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask, and wait for the answer. Raises ConfigError."""
+    seconds = _length(arguments.length)
+    path = state_file(read_file(arguments), pausing.REQUEST)
+    if path is None:
+        raise ConfigError(
+            "no state directory to ask the agent through: run this as root or as the agent's user, "
+            "and with its --config.file if that sets state_dir"
+        )
+    try:
+        return _end(path.parent) if arguments.end else _pause(path.parent, seconds)
+    except pausing.PauseError as error:
+        raise ConfigError(str(error)) from error
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename or path}: {error.strerror}; run this as root or as the agent's user"
+        ) from error
+
+
+def _length(text: str) -> float:
+    try:
+        seconds = duration(text)
+    except ValueError as error:
+        raise ConfigError(f"--for: {error}") from error
+    if not SHORTEST_SECONDS <= seconds <= pausing.LONGEST_SECONDS:
+        raise ConfigError(f"--for: {text} is not between 10s and 1d")
+    return seconds
+
+
+def _pause(folder: Path, seconds: float) -> int:
+    until = float(round(clock().wall + seconds))
+    pausing.write_request(folder, pausing.PauseRequest(until, pausing.boot_of(Path("/proc"))))
+
+    def answer() -> pausing.PauseAnswer | None:
+        said = pausing.read_answer(folder)
+        return said if said is not None and said.until == until else None
+
+    _say("waiting for the agent to release the driver ...")
+    if not _until(lambda: answer() is not None, ANSWER_SECONDS):
+        pausing.withdraw_request(folder)
+        return _fail(f"no agent with the state directory {folder} answers: nothing was released")
+    released = _until(lambda: (said := answer()) is not None and said.pid is None, RELEASE_SECONDS)
+    if not released:
+        said = answer()
+        pid = "its worker" if said is None else f"its worker (process {said.pid})"
+        return _fail(
+            f"the agent cannot release the driver: {pid} does not end, probably because it sleeps in the driver; "
+            f"the request stands until {pausing.utc(until)}, coldplate pause --end withdraws it"
+        )
+    print(f"the driver is released until {pausing.utc(until)}; coldplate pause --end takes it up again")
+    return 0
+
+
+def _end(folder: Path) -> int:
+    if pausing.read_request(folder) is None:
+        print("there is no pause to end")
+        return 0
+    pausing.withdraw_request(folder)
+    if not _until(lambda: pausing.read_answer(folder) is None, ANSWER_SECONDS):
+        return _fail(f"no agent with the state directory {folder} answers: it takes the driver up when it starts")
+    print("the agent takes the driver up again")
+    return 0
+
+
+def _until(holds: Callable[[], bool], seconds: float) -> bool:
+    """Wait until something holds; whether it does."""
+    end = clock().mono + seconds
+    while not holds():
+        if clock().mono >= end:
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True
+
+
+def _fail(text: str) -> int:
+    print(f"coldplate pause: {text}", file=sys.stderr)
+    return 1
+
+
+def _say(text: str) -> None:
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr)

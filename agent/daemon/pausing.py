@@ -1,0 +1,179 @@
+"""Releases the driver for a while: it can be unloaded, or a GPU be reset, while everything else is served.
+
+`coldplate pause` leaves a request in the state directory and waits for the answer, which the daemon writes beside it. A
+thread of its own looks for requests, because the directory may be on a disk that hangs. A request ends at the time it
+names, with the boot in which it was made, and at the latest `LONGEST_SECONDS` after the daemon has seen it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+from agent.lib import textfile
+from agent.lib.durable import replace_file
+from agent.lib.threads import Threads
+from agent.model import Instant
+
+log = logging.getLogger("coldplate.pause")
+
+REQUEST, ANSWER = "pause.request", "pause.answer"
+"""Names of files in the state directory."""
+LONGEST_SECONDS = 86_400.0
+LOOK_SECONDS = 1.0
+BOOT_ID = "sys/kernel/random/boot_id"
+"""Where procfs tells this boot from others."""
+_MOST = 4096
+_LAST = 253_402_300_799.0
+"""The last second that has a date: of the year 9999."""
+
+
+class PauseError(ValueError):
+    """A file that is neither a request nor an answer; the text says why."""
+
+
+class PauseRequest(NamedTuple):
+    """`until` is in seconds since the epoch."""
+
+    until: float
+    boot: str
+
+
+class PauseAnswer(NamedTuple):
+    """What the daemon has done for the request of this `until`; `pid` is the worker that still holds the driver."""
+
+    until: float
+    pid: int | None
+
+
+def write_request(folder: Path, request: PauseRequest) -> None:
+    """Ask the daemon whose state directory this is. Raises OSError."""
+    replace_file(folder / REQUEST, json.dumps(request._asdict()).encode())
+
+
+def withdraw_request(folder: Path) -> None:
+    """Ask no longer. Raises OSError."""
+    (folder / REQUEST).unlink(missing_ok=True)
+
+
+def read_request(folder: Path) -> PauseRequest | None:
+    """The request, None without one. Raises PauseError and OSError."""
+    said = _read(folder / REQUEST)
+    if said is None:
+        return None
+    until, boot = said.get("until"), said.get("boot")
+    if not (isinstance(until, (int, float)) and 0 <= until <= _LAST and isinstance(boot, str)):
+        raise PauseError(f"{folder / REQUEST} is not a request of coldplate pause")
+    return PauseRequest(until, boot)
+
+
+def read_answer(folder: Path) -> PauseAnswer | None:
+    """The daemon's answer, None without one. Raises PauseError and OSError."""
+    said = _read(folder / ANSWER)
+    if said is None:
+        return None
+    until, pid = said.get("until"), said.get("pid")
+    if not (isinstance(until, (int, float)) and (pid is None or isinstance(pid, int))):
+        raise PauseError(f"{folder / ANSWER} is not an answer to coldplate pause")
+    return PauseAnswer(until, pid)
+
+
+def utc(seconds: float) -> str:
+    """A time in seconds since the epoch, as a person reads it."""
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def boot_of(procfs: Path) -> str:
+    """What names this boot; empty where procfs does not say."""
+    with suppress(OSError, ValueError):
+        return textfile.read_text(procfs / BOOT_ID, _MOST).strip()
+    return ""
+
+
+class PauseWatch:
+    """Knows until when the driver is to be released. `folder` is the state directory; nobody can ask without one."""
+
+    def __init__(self, folder: Path | None, boot: str, clock: Callable[[], Instant], threads: Threads) -> None:
+        self._folder = folder
+        self._boot = boot
+        self._clock = clock
+        self._taken: PauseRequest | None = None
+        self._ends_at = 0.0
+        """Monotonic seconds: a wall clock that is set does not stretch a pause that has begun."""
+        self._done: PauseAnswer | None = None
+        self._answered: PauseAnswer | None = None
+        self._told = ""
+        self._nap = threading.Event()
+        if folder is not None:
+            self.look()  # a daemon that is restarted in the middle of a pause must not touch the driver
+            threads.begin("pause", self._run)
+
+    @property
+    def until(self) -> float | None:
+        """The end of the pause, in seconds since the epoch; None while there is none. For any thread."""
+        taken = self._taken
+        return None if taken is None or self._clock().mono >= self._ends_at else taken.until
+
+    def tell(self, done: PauseAnswer) -> None:
+        """Note how far the pause has come. For any thread."""
+        self._done = done
+
+    def look(self) -> None:
+        """See what is asked, and answer."""
+        assert self._folder is not None
+        try:
+            self._take(read_request(self._folder))
+            self._answer(self._folder)
+        except (OSError, PauseError) as error:
+            if str(error) != self._told:
+                self._told = str(error)
+                log.warning("pause: %s", error)
+        else:
+            self._told = ""
+
+    def _take(self, request: PauseRequest | None) -> None:
+        now = self._clock()
+        if request is not None and (request.boot != self._boot or now.wall >= request.until):
+            request = None
+        if request == self._taken:
+            return
+        if request is None:
+            log.info("the pause has ended: taking the devices up again")
+        else:
+            self._ends_at = now.mono + min(request.until - now.wall, LONGEST_SECONDS)
+            log.info("releasing the driver on request for %.0f s", self._ends_at - now.mono)
+        self._taken = request
+
+    def _answer(self, folder: Path) -> None:
+        until, done = self.until, self._done
+        if until is None:
+            (folder / ANSWER).unlink(missing_ok=True)
+            self._answered = None
+        elif done is not None and done.until == until and done != self._answered:
+            replace_file(folder / ANSWER, json.dumps(done._asdict()).encode())
+            self._answered = done
+
+    def _run(self) -> None:
+        while True:
+            self.look()
+            self._nap.wait(LOOK_SECONDS)
+
+
+def _read(path: Path) -> dict[str, object] | None:
+    try:
+        said = json.loads(textfile.read_text(path, _MOST))
+    except textfile.ReadError as error:
+        if error.missing:
+            return None
+        raise PauseError(str(error)) from error
+    except ValueError as error:
+        raise PauseError(f"{path}: {error}") from error
+    if not isinstance(said, dict):
+        raise PauseError(f"{path} was not written by coldplate")
+    return said

@@ -1,0 +1,237 @@
+"""`coldplate pause` has the agent release the driver, for as long as was asked and no longer, and take it up again."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.commands import pause as command
+from agent.daemon import pausing
+from agent.daemon.pausing import (
+    ANSWER,
+    LONGEST_SECONDS,
+    REQUEST,
+    PauseAnswer,
+    PauseRequest,
+    PauseWatch,
+    boot_of,
+    read_answer,
+    utc,
+    withdraw_request,
+    write_request,
+)
+from agent.lib.threads import Threads
+from agent.model import Instant
+from tests.daemon.conftest import RunningDaemon
+
+BOOT = "this boot"
+EPOCH = 1.8e9
+
+
+class Rig:
+    """A watch whose clocks the test sets, over a directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = Instant(1000.0, EPOCH)
+        self.folder = folder
+        self.watch = PauseWatch(None, BOOT, lambda: self.now, Threads())
+        self.watch._folder = folder  # without a thread: the test looks
+
+    def ask(self, seconds: float, boot: str = BOOT) -> float | None:
+        write_request(self.folder, PauseRequest(self.now.wall + seconds, boot))
+        return self.see()
+
+    def see(self, later: float = 0.0, wall: float | None = None) -> float | None:
+        self.now = Instant(self.now.mono + later, self.now.wall + (later if wall is None else wall))
+        self.watch.look()
+        return self.watch.until
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+def test_a_pause_lasts_as_long_as_was_asked(rig: Rig) -> None:
+    assert rig.see() is None
+    assert rig.ask(60.0) == EPOCH + 60
+    assert rig.see(59.0) == EPOCH + 60
+    assert rig.see(1.0) is None
+
+
+def test_it_ends_when_the_request_is_withdrawn(rig: Rig) -> None:
+    rig.ask(60.0)
+    withdraw_request(rig.folder)
+    assert rig.see(1.0) is None
+
+
+def test_a_clock_that_is_set_back_does_not_stretch_it(rig: Rig) -> None:
+    rig.ask(60.0)
+    assert rig.see(61.0, wall=-3600.0) is None
+
+
+def test_no_request_holds_for_longer_than_a_day(rig: Rig) -> None:
+    assert rig.ask(10 * LONGEST_SECONDS) is not None
+    assert rig.see(LONGEST_SECONDS) is None
+
+
+def test_a_request_of_another_boot_is_over(rig: Rig) -> None:
+    assert rig.ask(60.0, boot="the one before") is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"until": "soon"}', '{"until": 1e999, "boot": "this boot"}', "\xff"])
+def test_what_is_no_request_is_told_once_and_changes_nothing(
+    rig: Rig, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    rig.ask(60.0)
+    (rig.folder / REQUEST).write_bytes(text.encode("latin-1"))
+    for _ in range(3):
+        assert rig.see(1.0) == EPOCH + 60
+    (record,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert REQUEST in record.getMessage()
+
+
+def test_the_answer_is_of_this_request_and_says_who_holds_the_driver(rig: Rig) -> None:
+    until = rig.ask(60.0)
+    assert until is not None
+    rig.watch.tell(PauseAnswer(until - 1, None))  # of the request before
+    rig.see()
+    assert read_answer(rig.folder) is None
+    for pid in (4711, None):
+        rig.watch.tell(PauseAnswer(until, pid))
+        rig.see()
+        assert read_answer(rig.folder) == PauseAnswer(until, pid)
+    rig.see(60.0)
+    assert read_answer(rig.folder) is None
+
+
+def test_a_directory_that_cannot_be_read_costs_a_line(
+    rig: Rig, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    (tmp_path / REQUEST).mkdir()
+    for _ in range(3):
+        assert rig.see(1.0) is None
+    assert len(caplog.records) == 1
+
+
+def test_times_are_told_as_people_read_them() -> None:
+    assert utc(0.0) == "1970-01-01T00:00:00Z"
+
+
+def test_this_machine_has_a_boot_of_its_own(tmp_path: Path) -> None:
+    assert boot_of(tmp_path) == ""
+    assert len(boot_of(Path("/proc"))) == 36
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Path:
+    config = tmp_path / "coldplate.yaml"
+    (tmp_path / "state").mkdir()
+    config.write_text(f"state_dir: {tmp_path}/state\nsampling: {{fast: 250ms, slow: 1s, cold: 2s}}\n")
+    return config
+
+
+@pytest.fixture
+def start(configured: Path, tmp_path: Path) -> Iterator[Callable[[], RunningDaemon]]:
+    running: list[RunningDaemon] = []
+
+    def begin() -> RunningDaemon:
+        arguments = ["--scenario", "healthy-training", "--config.file", str(configured)]
+        running.append(RunningDaemon(arguments, tmp_path / "daemon.log"))
+        running[-1].await_url()
+        return running[-1]
+
+    yield begin
+    for each in running:
+        each.stop()
+
+
+def coldplate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "agent.cli", "pause", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+
+
+def test_the_driver_is_released_and_taken_up_again_while_the_rest_is_served(
+    start: Callable[[], RunningDaemon], configured: Path
+) -> None:
+    daemon = start()
+    worker = daemon.worker_pid
+    done = coldplate("--for", "1h", "--config.file", str(configured))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "the driver is released until" in done.stdout
+    assert not Path(f"/proc/{worker}").exists()
+    daemon.until("the readings end", lambda: not daemon.family("coldplate_gpu_power_watts"), 10)
+    names = {name for name, _ in daemon.page()}
+    assert {"coldplate_devices_paused_until_timestamp_seconds", "coldplate_gpu_info"} <= names
+    assert not {"coldplate_gpu_up", "coldplate_gpus_expected", "coldplate_worker_up"} & names
+    assert any(name.startswith("coldplate_node_") for name in names)
+    assert daemon.get("/-/healthy") == "healthy\n"
+    daemon.stop()
+    again = start()  # in the middle of the pause
+    assert "coldplate_gpu_up" not in {name for name, _ in again.page()}
+    done = coldplate("--end", "--config.file", str(configured))
+    assert (done.returncode, done.stdout) == (0, "the agent takes the driver up again\n")
+    again.until("all are up", lambda: set(again.family("coldplate_gpu_up").values()) == {1.0}, 15)
+    assert again.family("coldplate_worker_restarts_total", "") == {"": 0}
+    assert "GPU is down" not in again.log.read_text() + daemon.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--for", "soon"), "--for: 'soon' is not a duration"),
+        (("--for", "1s"), "--for: 1s is not between 10s and 1d"),
+        (("--for", "2d"), "--for: 2d is not between 10s and 1d"),
+        (("--for", "1m", "--end"), "not allowed with argument"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(arguments: tuple[str, ...], said: str) -> None:
+    done = coldplate(*arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert said in done.stderr
+
+
+def test_without_an_agent_nothing_is_left_behind(
+    configured: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "ANSWER_SECONDS", 0.2)
+    status = command.run(parsed("--config.file", str(configured)))
+    assert status == 1
+    assert "no agent with the state directory" in capsys.readouterr().err
+    assert os.listdir(configured.parent / "state") == []
+    assert command.run(parsed("--end", "--config.file", str(configured))) == 0
+    assert capsys.readouterr().out == "there is no pause to end\n"
+
+
+def test_a_worker_that_does_not_end_is_named(
+    configured: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "RELEASE_SECONDS", 0.3)
+    folder = configured.parent / "state"
+
+    def answered(folder: Path, request: PauseRequest) -> None:
+        (folder / ANSWER).write_text(f'{{"until": {request.until}, "pid": 4711}}')
+
+    monkeypatch.setattr(pausing, "write_request", answered)
+    assert command.run(parsed("--config.file", str(configured))) == 1
+    assert "process 4711" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == [ANSWER]
+
+
+def parsed(*arguments: str):
+    from agent.lib.commandline import Parser
+
+    parser = Parser()
+    command.add_arguments(parser)
+    return parser.parse_args(arguments)
