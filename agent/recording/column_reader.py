@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, repeat
 from math import isfinite
-from operator import itemgetter
 from typing import Any, Union
 
 from agent.model import BackendReport, Layout
@@ -88,15 +87,15 @@ class ColumnTrack:
         values = struct.unpack_from(f"<{(self.after - self._first) // VALUE}d", self._body, self._first)
         if not isfinite(sum(values)) and not all(map(isfinite, values)):
             raise ValueError("a value that is not finite")
-        found = list(map(values.__getitem__, chosen.keys(self._changes, self._height)))
+        found: list[float | tuple[float, ...]] = list(map(values.__getitem__, chosen.keys(self._changes, self._height)))
         if self._rows is None:
             return found
-        picked = itemgetter(*self._rows) if len(self._rows) > 1 else None
-        return [each if isinstance(each, float) else picked(each) if picked else each[:1] for each in found]
+        rows = self._rows
+        return [each if isinstance(each, float) else tuple([each[row] for row in rows]) for each in found]
 
 
 class ColumnBlock:
-    """Some snapshots one after the other. `walls` and `monos` are their times in seconds; `header` is their segment's."""
+    """Some snapshots one after the other. `walls` and `monos` are their times in seconds, `header` is the segment's."""
 
     def __init__(self, header: Provenance, payload: bytes, definitions: ReadDefinitions) -> None:
         """Raises ValueError, TypeError or LookupError for what makes no sense."""
@@ -128,7 +127,7 @@ class ColumnBlock:
     @property
     def until(self) -> float:
         """The wall seconds of the last one."""
-        return self.walls[-1]
+        return float(self.walls[-1])
 
     def reports(self) -> Iterator[tuple[BackendReport, ...]]:
         """Each list of reports that occurs in the block; their durations and calls are 0."""

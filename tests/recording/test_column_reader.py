@@ -40,7 +40,7 @@ def by_columns(path: Path) -> dict[Series, Column]:
 
 def test_columns_hold_every_value_of_every_snapshot_at_its_time(tmp_path: Path) -> None:
     """The GPU that is lost has other layouts from then on, in the midst of a block."""
-    path = record(tmp_path / "lost", [each for each in played("gpu-lost", 75)[::5]])
+    path = record(tmp_path / "lost", played("gpu-lost", 75)[::5])
     assert by_columns(path) == by_snapshots(path)
 
 

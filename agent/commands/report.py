@@ -1,0 +1,118 @@
+"""`coldplate report`: what recordings say about a run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from agent.lib.clock import clock
+
+if TYPE_CHECKING:
+    from agent.reporting.run_facts import Run
+    from agent.reporting.text_table import TextStyle
+
+HELP = "say what recordings show about a run"
+DESCRIPTION = (
+    "Read recordings of one run, of one node or of several, and say how each GPU was used, what was lost and why. "
+    "Example: coldplate report run.coldplate. "
+    "Files that are cut or damaged are read as far as they are whole, with a warning that names file and place. "
+    "Exit status: 0 a report was made, 1 nothing could be read or the output not be written, 2 invalid command line."
+)
+
+WIDEST = 100
+"""Columns that the card uses of a wide terminal: longer lines of text are hard to read."""
+_AFTER_SECONDS = 1.0
+"""Seconds after which progress is shown."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The files, and the form of the report."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a recording; several are read as one run")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON, in base units")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the report."""
+    import json
+
+    from agent.reporting.expert import remarks
+    from agent.reporting.report_card import report_card
+    from agent.reporting.report_document import report_document
+    from agent.reporting.told_rules import recorded_alerts
+
+    told = _gathered(arguments.files)
+    if told is None:
+        return 1
+    found, alerts = remarks(told), recorded_alerts(told)
+    if arguments.json:
+        print(json.dumps(report_document(told, found, alerts), indent=1, allow_nan=False))
+    else:
+        print("\n".join(report_card(told, found, alerts, _style())))
+    return 0
+
+
+def _style() -> TextStyle:
+    from agent.reporting.text_table import TextStyle
+
+    tty = sys.stdout.isatty()
+    width = min(shutil.get_terminal_size((80, 24)).columns, WIDEST) if tty else 80
+    colour = tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in (None, "dumb")
+    return TextStyle(width, colour=colour)
+
+
+def _gathered(files: Sequence[str]) -> Run | None:
+    """What the files say, with a warning for each that cannot be read; None if none can."""
+    from agent.recording.file_records import RecordingError
+    from agent.recording.recording_reader import Recording
+    from agent.reporting.gathering import gather
+
+    with ExitStack() as stack:
+        recordings = []
+        for file in dict.fromkeys(files):
+            try:
+                recordings.append(stack.enter_context(Recording(file)))
+            except RecordingError as error:
+                _warn(str(error))
+        if not recordings:
+            return None
+        shown = ProgressLine()
+        try:
+            told = gather(recordings, shown.show)
+        except RecordingError as error:
+            shown.clear()
+            _warn(str(error))
+            return None
+        shown.clear()
+        for problem in told.problems:
+            _warn(problem)
+        return told
+
+
+def _warn(text: str) -> None:
+    print(f"coldplate report: {text}", file=sys.stderr)
+
+
+class ProgressLine:
+    """One line on a terminal that says how far the reading is, if it takes longer than a second."""
+
+    def __init__(self) -> None:
+        self._since = clock().mono
+        self._next = _AFTER_SECONDS
+        self._shown = False
+        self._tty = sys.stderr.isatty()
+
+    def show(self, share: float) -> None:
+        """Show it, if it is time."""
+        if self._tty and (passed := clock().mono - self._since) >= self._next:
+            self._next, self._shown = passed + 0.2, True
+            print(f"\rreading: {share:4.0%}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Take it away."""
+        if self._shown:
+            print("\r" + " " * 20 + "\r", end="", file=sys.stderr, flush=True)
