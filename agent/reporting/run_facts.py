@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from agent.model import Entity, Gpu, IbPort, Labels, Reason
+from agent.model import Entity, Gpu, IbPort, Labels, Node, Reason
 from agent.recording.provenance import Provenance
 from agent.reporting import chosen_series as chosen
 from agent.reporting.series_figures import Figure, GaugeFigure, GaugeSummary, GrowthFigure, StateFigure
@@ -69,6 +69,12 @@ class NodeFacts:
         for (metric, holder, labels), figure in self.figures.items():
             if metric == name and holder == entity and isinstance(figure, kind):
                 yield labels, figure
+
+    def processor_share(self) -> float | None:
+        """The share of time in which its processors were busy; None where that was not seen."""
+        modes = {dict(labels).get("mode"): counter.growth for labels, counter in self.growths(chosen.CPU, Node())}
+        whole = sum(modes.values())
+        return 1 - (modes.get("idle", 0.0) + modes.get("iowait", 0.0)) / whole if whole else None
 
     def ports(self) -> list[IbPort]:
         """Its InfiniBand ports."""

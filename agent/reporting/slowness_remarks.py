@@ -198,12 +198,8 @@ def _io_wait(gpus: Sequence[GpuFacts]) -> float | None:
 
 def _processor_share(gpus: Sequence[GpuFacts]) -> float | None:
     """The largest share of time in which the processors of one of the nodes were busy."""
-    shares = []
-    for node in {gpu.node.name: gpu.node for gpu in gpus}.values():
-        modes = {dict(labels).get("mode"): counter.growth for labels, counter in node.growths(chosen.CPU, Node())}
-        if sum(modes.values()):
-            shares.append(1 - (modes.get("idle", 0.0) + modes.get("iowait", 0.0)) / sum(modes.values()))
-    return max(shares, default=None)
+    nodes = {gpu.node.name: gpu.node for gpu in gpus}.values()
+    return max((share for node in nodes if (share := node.processor_share()) is not None), default=None)
 
 
 def _idle(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-ABSENT = "n/a"
 NARROWEST = 20
 
 
