@@ -8,8 +8,10 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from agent.config.schema import ConfigError
 from agent.lib.clock import clock
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 HELP = "say what recordings show about a run"
 DESCRIPTION = (
     "Read recordings of one run, of one node or of several, and say how each GPU was used, what was lost and why. "
-    "Example: coldplate report run.coldplate. "
+    "Example: coldplate report run.coldplate --html run.html. "
     "Files that are cut or damaged are read as far as they are whole, with a warning that names file and place. "
     "Exit status: 0 a report was made, 1 nothing could be read or the output not be written, 2 invalid command line."
 )
@@ -32,28 +34,75 @@ _AFTER_SECONDS = 1.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The files, and the form of the report."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a recording; several are read as one run")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="a recording; several are read as one run")
+    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="set two runs of one file each side by side")
+    parser.add_argument("--html", metavar="FILE", help="write a page with plots that needs no network; - is the output")
     parser.add_argument("--json", action="store_true", help="print everything as JSON, in base units")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the report."""
-    import json
+    """Print the report. Raises ConfigError for arguments that do not go together."""
+    if arguments.compare:
+        if arguments.files or arguments.html is not None:
+            raise ConfigError("report: --compare takes two files, and neither others nor --html")
+        return _compare(*arguments.compare, as_json=arguments.json)
+    if not arguments.files:
+        raise ConfigError("report: give a recording; see coldplate report --help")
+    if arguments.html == "-" and arguments.json:
+        raise ConfigError("report: --html - and --json both write to the output; name a file for the page")
+    return _report(arguments.files, arguments.html, as_json=arguments.json)
 
+
+def _report(files: Sequence[str], page: str | None, *, as_json: bool) -> int:
     from agent.reporting.expert import remarks
+    from agent.reporting.html_report import html_report
     from agent.reporting.report_card import report_card
     from agent.reporting.report_document import report_document
     from agent.reporting.told_rules import recorded_alerts
 
-    told = _gathered(arguments.files)
+    told = _gathered(files)
     if told is None:
         return 1
     found, alerts = remarks(told), recorded_alerts(told)
-    if arguments.json:
-        print(json.dumps(report_document(told, found, alerts), indent=1, allow_nan=False))
-    else:
+    if page is not None and not _write_page(page, html_report(told, found, alerts)):
+        return 1
+    if as_json:
+        _print_document(report_document(told, found, alerts))
+    elif page != "-":
         print("\n".join(report_card(told, found, alerts, _style())))
     return 0
+
+
+def _compare(one: str, other: str, *, as_json: bool) -> int:
+    from agent.reporting.comparison import comparison, comparison_card, comparison_document
+
+    first, second = _gathered([one]), _gathered([other])
+    if first is None or second is None:
+        return 1
+    if as_json:
+        _print_document(comparison_document(first, second, comparison(first, second)))
+    else:
+        print("\n".join(comparison_card(first, second, _style())))
+    return 0
+
+
+def _print_document(document: dict[str, Any]) -> None:
+    import json
+
+    print(json.dumps(document, indent=1, allow_nan=False))
+
+
+def _write_page(name: str, page: str) -> bool:
+    """Write the page; whether that succeeded."""
+    if name == "-":
+        print(page, end="")
+        return True
+    try:
+        Path(name).write_text(page, encoding="utf-8", errors="replace")
+    except (OSError, ValueError) as error:
+        _warn(f"--html: {name}: cannot be written: {getattr(error, 'strerror', None) or error}")
+        return False
+    return True
 
 
 def _style() -> TextStyle:

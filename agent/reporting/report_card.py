@@ -35,24 +35,28 @@ def report_card(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert], 
 
 def _head(run: Run, style: TextStyle) -> Iterator[str]:
     yield from style.wrapped(", ".join(one_line(file, 200) for file in run.files), later="  ")
+    for line in run_lines(run):
+        yield from style.wrapped(line, later="  ")
+
+
+def run_lines(run: Run) -> Iterator[str]:
+    """What was recorded, in a few lines: nodes, time, command, jobs."""
     nodes = (
         f"{len(run.nodes)} nodes" if len(run.nodes) > 1 else one_line(run.nodes[0].name, 64) or "node without a name"
     )
-    models = sorted({gpu.model or "GPU of unknown model" for gpu in run.gpus()})
-    count = len(run.gpus())
-    yield from style.wrapped(f"{nodes}: {f'{count} x {one_line(chr(44).join(models), 120)}' if count else 'no GPU'}")
-    recorded = sum(node.seconds for node in run.nodes)
-    whole = run.span * len(run.nodes)
+    models = ", ".join(sorted({one_line(gpu.model, 64) or "GPU of unknown model" for gpu in run.gpus()}))
+    yield f"{nodes}: {f'{len(run.gpus())} x {models}' if models else 'no GPU'}"
+    recorded, whole = sum(node.seconds for node in run.nodes), run.span * len(run.nodes)
     gaps = "" if recorded >= whole - 1.5 * run.interval else f", {share_text(recorded / whole)} of it recorded"
-    yield from style.wrapped(f"{utc(run.first)} to {utc(run.last)}: {span_text(run.span)}{gaps}")
+    yield f"{utc(run.first)} to {utc(run.last)}: {span_text(run.span)}{gaps}"
     header = run.nodes[0].headers[0]
     if header.command:
-        yield from style.wrapped(f"ran: {one_line(' '.join(header.command), 300)}", later="  ")
+        yield f"ran: {one_line(' '.join(header.command), 300)}"
     if header.scenario:
-        yield from style.wrapped(f"synthetic devices played {one_line(header.scenario, 64)}: nothing of this is real")
+        yield f"synthetic devices played {one_line(header.scenario, 64)}: nothing of this is real"
     for job, gpus in run.groups():
         if job is not None:
-            yield from style.wrapped(f"{job_text(job)}: {gpu_names(gpus)}", later="  ")
+            yield f"{job_text(job)}: {gpu_names(gpus)}"
 
 
 def job_text(job: HeldJob) -> str:

@@ -175,7 +175,8 @@ def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
     if cpu is not None and cpu > 0.7:
         figures["processor_busy_ratio"] = cpu
         signs.append(f"the processors of {node.name} were {share_text(cpu)} busy")
-    clues = f"; {', '.join(signs)}" if signs else "; nothing recorded tells for what: processors and storage were quiet"
+    told = "was not recorded" if waits is None and cpu is None else "was quiet"
+    clues = f"; {', '.join(signs)}" if signs else f"; for what is not known: what was looked at of the host {told}"
     yield Remark(
         SLOW, "waiting-for-data",
         f"{gpu_names(gpus)} had work for at most {share_text(max(known))} of the time with their memory in use{clues}. "

@@ -48,7 +48,7 @@ class TextStyle:
     def _listed(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         lines = []
         for row in rows:
-            lines.append(f"{heads[0]} {row[0]}".strip())
+            lines += self.wrapped(f"{heads[0]} {row[0]}".strip(), later="  ")
             for head, cell in zip(heads[1:], row[1:], strict=True):
                 lines += self.wrapped(f"{head}: {cell}", "  ", "    ")
         return lines

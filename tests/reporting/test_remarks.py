@@ -129,7 +129,7 @@ def test_waiting_for_data_tells_that_storage_was_waited_for(tmp_path: Path) -> N
     loud = said_of(gathered(tmp_path / "loud", {**series, io: [0.4 * one for one in range(60)]}, 60))[
         "waiting-for-data"
     ]
-    assert "nothing recorded tells for what" in quiet.text
+    assert "what was looked at of the host was not recorded" in quiet.text
     assert "waited for storage 40% of the time" in loud.text
     assert loud.figures["io_waiting_ratio"] == pytest.approx(0.4)
 
