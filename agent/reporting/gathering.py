@@ -19,6 +19,8 @@ from agent.reporting.time_grid import PARTS, Stretch, TimeGrid, grid_over
 
 TOGETHER = 256
 """Snapshots that are taken in together, where nothing changes between their blocks: each figure is called for once."""
+LARGEST = 1e24
+"""A number that no gauge and no counter of a device reaches; columns with such are left out."""
 MOST_SERIES = 50_000
 """Series of one node of which something is kept: five times those of the largest node."""
 _HEADERS = 100
@@ -173,7 +175,8 @@ class _NodeGathering:
         facts.seconds += stretch.seconds
         columns = self._columns(some)
         for figure, ticks, held in columns if some[0].is_even else _in_order(columns):
-            figure.take(stretch, ticks, held)
+            if _is_measured(held):
+                figure.take(stretch, ticks, held)
         for block in some:
             self._explain(block)
         self._taken = (walls[-1], monos[-1])
@@ -216,6 +219,13 @@ class _NodeGathering:
             for report in reports:
                 for gap in report.gaps:
                     self._facts.absent[gap.metric.name, gap.entity] = gap.reason
+
+
+def _is_measured(held: Held) -> bool:
+    """Whether devices can have given this: a file may hold any number, and sums of the largest are infinite."""
+    if isinstance(held, float):
+        return -LARGEST < held < LARGEST
+    return min(held) > -LARGEST and max(held) < LARGEST
 
 
 def _in_order(

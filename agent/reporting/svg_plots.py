@@ -123,8 +123,15 @@ def _axes(grid: TimeGrid, place: _Places, top: float, unit: str) -> Iterator[str
     first = ceil(grid.start / step) * step
     for mark in range(first, floor(grid.start + span) + 1, step):
         yield f'<path class="grid" d="M{place.at(mark):.1f} {_TOP}V{HEIGHT - _BOTTOM}"/>'
-        text = time.strftime(shape, time.gmtime(mark))
+        text = _clock(shape, mark)
         yield f'<text x="{place.at(mark):.1f}" y="{HEIGHT - 6}" text-anchor="middle">{text}</text>'
+
+
+def _clock(shape: str, wall: int) -> str:
+    try:
+        return time.strftime(shape, time.gmtime(wall))
+    except (ValueError, OverflowError, OSError):  # a file may say that it is of any time
+        return ""
 
 
 def _marks(place: _Places, spans: Sequence[tuple[float, float, str]]) -> Iterator[str]:

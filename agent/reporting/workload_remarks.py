@@ -98,7 +98,8 @@ def _steps(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
         f"{gpu_names(gpus)}: a step takes about {step.seconds:.1f} s, by the rhythm of {name} "
         f"(autocorrelation {step.clarity:.2f}, {told} GPUs agree).",
         tuple(gpu.title for gpu in gpus), {"step_seconds": step.seconds, "autocorrelation": step.clarity},
-        "It is the period of what repeats, which may be some steps that have something in common.",
+        "It is the period of what repeats: some steps that have something in common, or the beat of steps about as "
+        "long as a sample, look alike.",
     )  # fmt: skip
 
 

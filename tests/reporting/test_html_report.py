@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from agent.model import Instant
+from agent.recording.recording_reader import Recording
 from agent.reporting import chosen_series as chosen
+from agent.reporting.comparison import comparison
 from agent.reporting.expert import remarks
+from agent.reporting.gathering import gather
 from agent.reporting.html_report import html_report
+from agent.reporting.report_card import report_card
+from agent.reporting.report_document import report_document
 from agent.reporting.run_facts import Run
+from agent.reporting.text_table import TextStyle
 from agent.reporting.told_rules import ToldAlert
 from tests.reporting.made import gathered, gpu, recorded, row, snapshots
 
@@ -131,6 +140,22 @@ def test_names_of_a_hostile_recording_are_text(tmp_path: Path) -> None:
     assert "script" not in found.tags
     assert "\u202e" not in text
     text.encode()
+
+
+@pytest.mark.parametrize("wall", [-1e17, 0.0, 1e12, 1e17])
+@pytest.mark.parametrize("value", [-1e308, -5.0, 1e-308, 1e20, 1e308])
+def test_absurd_times_and_values_break_nothing(tmp_path: Path, wall: float, value: float) -> None:
+    numbers = [value if second % 2 else 1.0 for second in range(70)]
+    names = (chosen.UTILIZATION, chosen.POWER, chosen.MEMORY, chosen.ENERGY, chosen.NVLINK_OUT, chosen.POWER_LIMIT)
+    some = snapshots({row(name, gpu(index)): numbers for name in names for index in range(2)}, 70)
+    odd = [replace(each, at=Instant(each.at.mono * 1e9, wall + each.at.wall)) for each in some]
+    with Recording(recorded(tmp_path / "run", odd, interval=1e-300)) as recording:
+        made = gather([recording])
+    found, _ = page(made)
+    assert found.words
+    assert report_card(made, remarks(made), [], TextStyle(80))
+    json.dumps(report_document(made, remarks(made), []), allow_nan=False)
+    assert comparison(made, made)
 
 
 def test_few_gpus_that_are_meant_are_the_only_ones_in_colour(tmp_path: Path) -> None:
