@@ -2,12 +2,13 @@
 
 PYTHON ?= python3
 ARGS ?=
+EXTRAS ?= top
 BIN := .venv/bin
 BRING = $(PYTHON) -ES tests/bring/__main__.py
 export PATH := $(CURDIR)/.programs/usr/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR
+export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR BINDIR SHAREDIR
 .PHONY: help run test coverage test-bare lock test-all test-systemd install uninstall check format bench score generate screenshots
 .PHONY: hardware clean parity programs recent newest python mutate
 .PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp
@@ -76,12 +77,18 @@ mutate: .venv/mutate.stamp programs recent ## Mutation testing: break the code i
 score: .venv/dev.stamp ## Play every scenario and write docs/detection.md
 	$(BIN)/python -m tests.score $(ARGS)
 
-generate: .venv/dev.stamp ## Regenerate the generated documents
+generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages and completion
 	$(BIN)/coldplate render metrics --out docs/metrics.md
 	$(BIN)/coldplate render scenarios --out docs/scenarios.md
 	$(BIN)/coldplate render configuration --out docs/configuration.md
 	$(BIN)/coldplate render config-file --out packaging/coldplate.yaml
+	rm -f packaging/man/*.1
+	$(BIN)/coldplate render man --out packaging/man
+	$(BIN)/coldplate render completion bash --out packaging/completion/coldplate.bash
+	$(BIN)/coldplate render completion zsh --out packaging/completion/_coldplate
+	$(BIN)/coldplate render completion fish --out packaging/completion/coldplate.fish
 	$(BIN)/python -m dashboards.generate
+	$(BIN)/python -m tests.terminal.panes
 
 LOCK := .programs/lock
 lock: python ## Update the tools to their newest versions, with hashes, for every Python and machine: tests/tools.txt

@@ -3,39 +3,52 @@
 from __future__ import annotations
 
 import io
-import platform
+import os
 import sys
 from collections.abc import Sequence
 
 from agent import __version__, commands
-from agent.config.schema import ConfigError
-from agent.lib.commandline import OutputError, Parser, abandon_output, guard_output
+from agent.lib.commandline import INVALID, OutputError, Parser, abandon_output, guard_output
 from agent.lib.discovery import modules_in
+from agent.lib.user_error import UserError
 
 EXIT_USAGE = 2
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
+    """The whole command line: what parses it, and what the help, the manual pages and completion are made of."""
     parser = Parser(
         prog="coldplate",
-        description="Samples the GPUs, links, fabric ports and power of one node, and serves Prometheus.",
-        epilog="Without a configuration file, every key has its default. Exit status: 0 success, 1 failure, "
-        "2 invalid command line or configuration.",
+        description="Samples the GPUs, links, fabric ports and power of one node, and serves Prometheus. "
+        "Without a configuration file, every key has its default.",
+        examples=(
+            ("coldplate run", "sample this node, and serve its metrics on port 19400"),
+            ("coldplate once --backend synthetic", "what a node with eight GPUs would show, without one"),
+            ("coldplate COMMAND --help", "what a command does, with examples"),
+        ),
+        exit_statuses={0: "success", 1: "failure; some commands tell more by this and others", **INVALID},
     )
-    version = f"coldplate {__version__} (Python {platform.python_version()}, {platform.machine()})"
+    python = ".".join(map(str, sys.version_info[:3]))
+    version = f"coldplate {__version__} (Python {python}, {os.uname().machine})"
     parser.add_argument("--version", action="version", version=version)
     found = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in modules_in(commands.__name__, commands.__path__):
         name = command.__name__.rpartition(".")[2].replace("_", "-")
-        one = found.add_parser(name, help=command.HELP, description=command.DESCRIPTION or None)
+        one = found.add_parser(
+            name,
+            help=command.HELP,
+            description=command.DESCRIPTION or None,
+            examples=getattr(command, "EXAMPLES", ()),
+            exit_statuses=getattr(command, "EXIT_STATUSES", {}),
+        )
         command.add_arguments(one)
-        one.set_defaults(run=command.run)
+        one.set_defaults(run=command.run, whole=parser)
     return parser
 
 
 def _obey(arguments: Sequence[str] | None) -> int:
     try:
-        parsed = _parser().parse_args(arguments)
+        parsed = make_parser().parse_args(arguments)
     except SystemExit:  # behind --help and --version, too, something is still to be written
         _flush()
         raise
@@ -51,11 +64,9 @@ def _flush() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status. A user's mistake is one line on standard error and status 2."""
-    from exporters.listen import BindError
-
     try:
         return _obey(arguments)
-    except (ConfigError, BindError) as error:
+    except UserError as error:
         print(f"coldplate: {error}", file=sys.stderr)
         return EXIT_USAGE
     except OutputError as error:

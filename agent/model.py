@@ -47,10 +47,10 @@ class Lane(Enum):
 
 
 class Shown(Enum):
-    """Whether a page shows a row where the configuration says nothing of it."""
+    """Whether a page shows a row that the configuration does not mention."""
 
     DEFAULT = "default"
-    COUNTED = "counted"  # each series from the first time that it is not 0: another row, always shown, has their sum
+    COUNTED = "counted"  # each series once it has not been 0; another row, always shown, has their sum
     DETAIL = "detail"  # on request
 
 
@@ -67,7 +67,7 @@ class Reason(Enum):
 
 
 class Outcome(Enum):
-    """How a backend's last read ended."""
+    """The outcome of a backend's last read."""
 
     OK = "ok"
     ABSENT = "absent"  # this node simply has no such hardware
@@ -75,7 +75,7 @@ class Outcome(Enum):
 
 
 class Phase(Enum):
-    """Where an alert stands in its life."""
+    """The stage of an alert's life."""
 
     PENDING = "pending"
     FIRING = "firing"
@@ -83,7 +83,7 @@ class Phase(Enum):
 
 
 class RuleHealth(Enum):
-    """How a rule's last evaluation ended, in the words of Prometheus's API."""
+    """The outcome of a rule's last evaluation, in the words of Prometheus's API."""
 
     UNKNOWN = "unknown"  # not evaluated yet
     OK = "ok"
@@ -95,7 +95,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Instant(NamedTuple):
-    """One moment, on both clocks: intervals are measured on `mono`, people are told `wall`.
+    """One moment, on both clocks: intervals are measured on `mono`, people are shown `wall`.
 
     Both are in seconds; `wall` since the Unix epoch.
     """
@@ -189,13 +189,13 @@ class Alias:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """A row of the catalogue: the metric's whole story. Compared by identity; there is one of each.
+    """A row of the catalogue: everything about a metric. Compared by identity; there is one of each.
 
     `span` is the closed range of physically possible values, in the row's unit: a value outside is
     left out and counted, never shown. `simulated` is the range in which the synthetic devices move.
     `origin` holds the bindings (see `agent.catalogue.bindings`) from which the value is read. `growth` is the
     most by which a counter can grow in a second, in the row's unit, where that is not what is usual for the unit.
-    `further_labels` are those that a series has beside `labels` where the device tells them.
+    `further_labels` are those that a series has beside `labels` if the device reports them.
     `statistics_shown` is `shown` for the rows of the minimum, mean and maximum of a rolling row.
     """
 
@@ -218,7 +218,7 @@ class Metric:
 
 
 class Series:
-    """One time series: a metric of an entity, told apart by `labels`. Immutable by convention.
+    """One time series: a metric of an entity, distinguished by `labels`. Immutable by convention.
 
     Its hash is computed once, because the sampler and the encoder look series up thousands of times a
     second; make a series once and keep it.
@@ -275,7 +275,7 @@ class Reading(NamedTuple):
 
 
 class Layout:
-    """Series in a fixed order. Compared by identity: who knows a layout knows its series without looking at them."""
+    """Series in a fixed order. Compared by identity: code that knows a layout need not look at its series again."""
 
     __slots__ = ("series",)
 
@@ -287,7 +287,7 @@ class Layout:
 
 
 class Frame(NamedTuple):
-    """What one read gave: a layout and the values of its series, in the same order and in their units."""
+    """The result of one read: a layout and the values of its series, in the same order and in their units."""
 
     layout: Layout
     values: tuple[float, ...]
@@ -306,7 +306,7 @@ class Framer:
     """Makes frames of readings. The layout stays the same object for as long as the series are equal.
 
     This is the one place where series are compared with those of the read before: keep a framer for each lane of each
-    source, and everybody behind it may go by the layout.
+    source, and all later code may rely on the layout.
     """
 
     __slots__ = ("_layout",)
@@ -315,7 +315,7 @@ class Framer:
         self._layout = EMPTY_LAYOUT
 
     def frame(self, readings: Iterable[Reading]) -> Frame:
-        """The readings of one read, in their order."""
+        """A frame of the readings of one read, in their order."""
         columns = tuple(zip(*readings, strict=True))
         if not columns:
             return EMPTY_FRAME
@@ -326,7 +326,7 @@ class Framer:
 
 
 def readings_of(series: Iterable[Series], values: Iterable[float]) -> Iterator[Reading]:
-    """Readings by the hundred, made without a call of Python code for each."""
+    """Pairs of series and values as readings, made without a Python call for each."""
     return map(tuple.__new__, repeat(Reading), zip(series, values, strict=True))
 
 
@@ -371,7 +371,7 @@ class GpuIdentity:
 
 
 class BackendReport(NamedTuple):
-    """How one backend is doing. `duration` and `age` in seconds; `calls` counts device or file reads."""
+    """The state of one backend. `duration` and `age` in seconds; `calls` counts device or file reads."""
 
     backend: str
     outcome: Outcome
@@ -383,7 +383,7 @@ class BackendReport(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the node looked like at one moment. Swapped in by reference; nobody ever changes one."""
+    """The state of the node at one moment. Passed by reference, and never changed."""
 
     sequence: int
     at: Instant
@@ -391,7 +391,7 @@ class Snapshot:
     reports: tuple[BackendReport, ...] = ()
 
     def __iter__(self) -> Iterator[Reading]:
-        """All readings, one after the other: for those who ask seldom, since pairs are made for it."""
+        """All readings, one after the other: for occasional use, since each is made anew."""
         for layout, values in self.frames:
             yield from readings_of(layout.series, values)
 
@@ -428,7 +428,7 @@ class Transition:
 
 
 class RuleReport(NamedTuple):
-    """How one rule is doing. Texts are as in the rule file, templates unrendered.
+    """The state of one rule. Texts are as in the rule file, templates unrendered.
 
     `hold` and `keep` are `for` and `keep_firing_for` in seconds, `evaluated_at` is in wall seconds (None
     before the first evaluation), `duration` in seconds. `alerts` are those pending or firing; a recording
@@ -451,7 +451,7 @@ class RuleReport(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """How one group of rules is doing; `interval` in seconds, `limit` 0 is none."""
+    """The state of one group of rules; `interval` in seconds, `limit` 0 is none."""
 
     name: str
     file: str

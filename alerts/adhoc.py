@@ -7,11 +7,11 @@ from collections import OrderedDict
 from alerts.promql import Query, compile_query
 
 MOST_CHARACTERS = 65_536
-"""Characters of the texts whose queries are remembered: compiled, each of them takes up to a KiB."""
+"""Most characters of the texts whose queries are remembered: compiled, each character takes up to a KiB."""
 
 
 class AdHocQueries:
-    """Compiled queries by their texts, those that were asked for lately."""
+    """Recently used compiled queries, by their texts."""
 
     def __init__(self) -> None:
         self.characters = 0

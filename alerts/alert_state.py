@@ -24,28 +24,28 @@ T = TypeVar("T")
 
 FORMAT = "coldplate-alerts-1"
 OUTAGE_TOLERANCE_SECONDS = 3600.0
-"""Seconds of downtime after which alerts start anew, as Prometheus's --rules.alert.for-outage-tolerance."""
+"""Seconds of downtime after which alerts start again, as Prometheus's --rules.alert.for-outage-tolerance."""
 
 Records = Mapping[str, Mapping[Identity, Mapping[Labels, AlertRecord]]]
-"""By the group's name, the rule's identity and the alert's labels."""
+"""Records by the group's name, the rule's identity and the alert's labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The memory of all groups at a wall second. `source` names the devices: a drill's alerts are not the node's."""
+    """The state of all groups at a wall second. `source` names the devices: a drill's alerts are not the node's."""
 
     at: float
     source: str
     records: Records = field(default_factory=dict)
     told: frozenset[str] = frozenset()
-    """Addresses of the receivers that are told once, and that had been told everything."""
+    """Addresses of the receivers that are notified once, and that had received everything."""
 
     @property
     def count(self) -> int:
         return sum(1 for _ in self.all())
 
     def all(self) -> Iterator[tuple[str, Identity, AlertRecord]]:
-        """Group, rule, and what is known of an alert."""
+        """The group, the rule and the record of each alert."""
         for group, rules in self.records.items():
             for identity, alerts in rules.items():
                 for record in alerts.values():
@@ -62,7 +62,7 @@ def encode(
 
 
 def decode(content: bytes) -> Saved:
-    """What a state file says. Raises DamagedError."""
+    """The content of a state file, decoded. Raises DamagedError."""
     body = unseal(FORMAT, content)
     try:
         document = json.loads(body)
@@ -78,7 +78,7 @@ def decode(content: bytes) -> Saved:
 
 
 def read(path: Path, understand: Callable[[bytes], T]) -> T | None:
-    """What a file says; None where there is no file, or none that can be used."""
+    """The decoded content of a file; None if there is no file, or none that can be used."""
     try:
         return understand(read_whole(path))
     except FileNotFoundError:
@@ -92,7 +92,7 @@ def read(path: Path, understand: Callable[[bytes], T]) -> T | None:
 
 
 def after_downtime(record: AlertRecord, down: float) -> AlertRecord:
-    """A record as it is after so many seconds without evaluation: they count neither for `for` nor for its kin."""
+    """A record after `down` seconds without evaluation, which count neither for `for` nor for `keep_firing_for`."""
     alert = record.alert
     if alert.phase is Phase.PENDING:
         alert = replace(alert, active_at=alert.active_at + down)
@@ -101,7 +101,7 @@ def after_downtime(record: AlertRecord, down: float) -> AlertRecord:
 
 
 def shifted(record: AlertRecord, seconds: float) -> AlertRecord:
-    """A record after the clock was set: everything happened as long ago as before."""
+    """A record after the clock was set: everything is as long ago as before."""
 
     def move(at: float | None) -> float | None:
         return None if at is None else at + seconds

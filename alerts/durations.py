@@ -11,11 +11,11 @@ import re
 from agent.lib.wording import shown
 
 UNITS = {"y": 31_536_000_000, "w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
-"""Milliseconds, from the longest to the shortest: in that order they have to stand."""
+"""Milliseconds, from the longest unit to the shortest: the order in which they must be written."""
 _SHAPE = re.compile("".join(rf"(?:(?P<{unit}>[0-9]+){unit})?" for unit in UNITS))
-_WHOLE = ("y", "w")  # written only when nothing is left over: 90d reads better than 12w6d
+_WHOLE = ("y", "w")  # used only if nothing is left over: 90d reads better than 12w6d
 LONGEST = 2**63 // 1_000_000
-"""Milliseconds: Go counts nanoseconds in 64 bits."""
+"""The longest, in milliseconds: Go counts nanoseconds in 64 bits."""
 _LONGEST_TEXT = 100
 
 

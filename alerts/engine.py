@@ -1,6 +1,6 @@
 """The rule engine: ingests snapshots, evaluates the due groups, and keeps alerts across reloads.
 
-A round is to it what a scrape is to Prometheus. Time is an argument. The engine's time axis follows the monotonic
+A round corresponds to a scrape in Prometheus. Time is an argument. The engine's time axis follows the monotonic
 clock: when the wall clock is set, the whole past is shifted, so that neither `for` nor windows are affected.
 
 No round is long, whatever the rules are: the remaining work is done in the next one, and groups that take long
@@ -36,15 +36,15 @@ INTERVAL_SECONDS = 1.0
 CLOCK_STEP_SECONDS = 0.5
 """Seconds by which the wall clock may stray from the monotonic one before it counts as having been set."""
 SETTLING_SECONDS = 30.0
-"""Seconds after a start in which a restored alert is not ended by silence: some source may not have answered yet."""
+"""Seconds after a start in which silence does not end a restored alert: some source may not have answered yet."""
 ON_TIME = 10
-"""Evaluations on time, one after the other, after which a group is no longer said to be late."""
+"""Number of evaluations on time in a row after which a group is no longer reported as late."""
 SAMPLE_AGE = Layout((Series(BY_NAME["coldplate_sample_age_seconds"], Node()),))
 
 
 @dataclass(frozen=True, slots=True)
 class Ruleset:
-    """What is to be evaluated, and how often: groups without an interval of their own every `interval` seconds."""
+    """The rules to evaluate; groups without an interval of their own are evaluated every `interval` seconds."""
 
     files: tuple[RuleFile, ...] = ()
     interval: float = INTERVAL_SECONDS
@@ -59,7 +59,7 @@ class Ruleset:
 class Evaluation(NamedTuple):
     """One evaluation of one group, or of a part of its rules, at a wall second.
 
-    `interval` is that which the group runs at; `missed` are the places of its time grid that went by just before.
+    `interval` is that of the group; `missed` is the number of points of its time grid that were skipped just before.
     """
 
     key: str
@@ -85,13 +85,13 @@ class _Slot:
 
     @property
     def is_quick(self) -> bool:
-        """Whether the group is soon done with, as far as is known."""
+        """Whether the group is evaluated quickly, as far as is known."""
         return self.group.cost <= QUICK_SECONDS
 
     def place(self, now: float) -> tuple[float, int]:
-        """The place on the grid that is served now, and how many went by: they are left out, not caught up.
+        """The point of the grid that is served now, and how many were skipped: they are not made up for.
 
-        Rules that were left over are served at the place that it is now, and what comes next stays due.
+        Rules that were left over are evaluated for the current point, and the next point stays due.
         """
         passed = floor((now - self.due) / self.interval)
         if self.group.is_unfinished:
@@ -99,13 +99,13 @@ class _Slot:
         passed = max(passed, 0)
         served = self.due + self.interval * passed
         self.due = served + self.interval
-        missed = passed if self._is_served else 0  # nobody can be late before the first snapshot
+        missed = passed if self._is_served else 0  # no group can be late before the first snapshot
         self._is_served = True
         self._tell(missed)
         return served, missed
 
     def _tell(self, missed: int) -> None:
-        """Say once that the group is late, and once that it is no more."""
+        """Log once that the group is late, and once that it no longer is."""
         self._on_time = 0 if missed else self._on_time + 1
         if missed and not self._is_late:
             self._is_late = True
@@ -117,7 +117,7 @@ class _Slot:
 
 
 class _Leaving(NamedTuple):
-    """Series of a group that ended: another group may have taken them over until `due`, in monotonic seconds."""
+    """Series of a removed group: another group may take them over until `due`, in monotonic seconds."""
 
     due: float
     since: float
@@ -128,7 +128,7 @@ class RuleEngine:
     """Groups of rules, and the windows that they are evaluated on.
 
     `target` are the labels that a scrape would add to every series; `timer` measures how long rules take; `halted` says
-    whether the round shall end after the rule that is evaluated now.
+    whether the round should end after the current rule.
     """
 
     def __init__(
@@ -154,9 +154,9 @@ class RuleEngine:
         return self._rules.interval
 
     def round(self, snapshot: Snapshot | None, now: Instant, foreign: Iterable[Reading] = ()) -> list[Evaluation]:
-        """Take in what the node looks like, and evaluate what is due, as far as there is time.
+        """Take in the state of the node, and evaluate what is due, as far as there is time.
 
-        `foreign` are readings of other nodes as they are now, that bring the labels which a scrape would add to them.
+        `foreign` are the current readings of other nodes, with the labels that a scrape would add to them.
         """
         at = self._time(now)
         if snapshot is not None and self._slots:
@@ -166,7 +166,7 @@ class RuleEngine:
         waiting = [each for each in self._slots if each.group.is_unfinished or each.due <= now.mono]
         waiting.sort(
             key=lambda slot: min(floor((slot.due - now.mono) / self.interval) + 1, 0)
-        )  # who waited for long first
+        )  # the ones that have waited longest first
         end = self._timer() + ROUND_SECONDS
 
         def enough() -> bool:
@@ -181,13 +181,13 @@ class RuleEngine:
         for slot in [each for each in waiting if each.key not in served and not each.is_quick]:
             if self._halted():
                 break
-            done.append(self._evaluate(slot, now, enough))  # one rule of one of them, however long the others took
+            done.append(self._evaluate(slot, now, enough))  # of each at least one rule
             if enough():
                 break
         return done
 
     def _evaluate(self, slot: _Slot, now: Instant, enough: Callable[[], bool]) -> Evaluation:
-        # Durations are counted on the grid: the moment of a round strays, and `for` must not miss by a hair.
+        # Durations are counted on the grid: rounds are not exactly on time, and `for` must not be missed by a fraction.
         place, missed = slot.place(now.mono)
         grid = place + self._offset
         outcome = slot.group.evaluate(self.windows, grid, self.time(now), enough)
@@ -195,9 +195,9 @@ class RuleEngine:
         return Evaluation(slot.key, slot.group, grid, slot.interval, outcome, missed)
 
     def reload(self, rules: Ruleset, now: Instant) -> list[str]:
-        """Evaluate other rules from now on; the keys of the groups that ended.
+        """Evaluate other rules from now on; returns the keys of the groups that ended.
 
-        History and alerts stay where the rules do.
+        History and alerts of rules that stay are kept.
         """
         at = self._time(now)
         before = {slot.key: slot for slot in self._slots}
@@ -210,22 +210,22 @@ class RuleEngine:
             if old is not None:
                 slot.group.adopt(old.group)
                 slot.report = slot.group.report(slot.interval)
-                if slot.interval == old.interval and self.interval == interval:  # however often somebody reloads
+                if slot.interval == old.interval and self.interval == interval:  # however often reloads happen
                     slot.due = old.due
         for ended in before.values():
             self._leaving.append(_Leaving(now.mono + 2 * ended.interval, at, tuple(ended.group.written())))
-        self._slots = slots  # at once, for whoever reads reports meanwhile
+        self._slots = slots  # in one step, for other threads that read reports
         return list(before)
 
     def _see_off(self, now: float, at: float) -> None:
-        """End the series of groups that are gone, as Prometheus does two of their intervals after a reload."""
+        """End the series of removed groups, as Prometheus does two of their intervals after a reload."""
         for leaving in [each for each in self._leaving if each.due <= now]:
             self._leaving.remove(leaving)
             for labels in leaving.series:
                 self.windows.expire(labels, leaving.since, at)
 
     def restore(self, saved: alert_state.Saved, now: Instant) -> list[Alert]:
-        """Take up the alerts of an earlier run; those of them that fired and that no rule owns any more."""
+        """Take over the alerts of an earlier run; returns those that fired and that no rule owns any more."""
         at = self._time(now)
         down = at - saved.at
         change = alert_state.after_downtime if down >= 0 else alert_state.shifted
@@ -233,7 +233,7 @@ class RuleEngine:
             rules = saved.records.get(slot.key, {})
             slot.group.restore(
                 {key: {labels: change(record, down) for labels, record in kept.items()} for key, kept in rules.items()},
-                at + SETTLING_SECONDS - self.interval / 2,  # as far back as the places of the groups are
+                at + SETTLING_SECONDS - self.interval / 2,  # as far back as the groups' points of the grid
             )
             slot.report = slot.group.report(slot.interval)
         owned = {(key, identity, record.alert.labels) for key, identity, record in self.remembered()}
@@ -244,24 +244,24 @@ class RuleEngine:
         ]
 
     def restore_windows(self, archive: Archive, now: Instant) -> None:
-        """Take up the windows of an earlier run, before the first round."""
+        """Take over the windows of an earlier run, before the first round."""
         self.windows.restore(archive.series, min(self._time(now) - archive.at, 0.0))
         written = [each.labels for each in archive.series if not each.live]
         for slot in self._slots:
             slot.group.inherit(written)
 
     def remembered(self) -> Iterator[tuple[str, Identity, AlertRecord]]:
-        """All that must survive a restart: group, rule, and what is known of an alert."""
+        """All that must survive a restart: group, rule, and the record of an alert."""
         for slot in self._slots:
             for identity, record in slot.group.remembered():
                 yield slot.key, identity, record
 
     def time(self, now: Instant) -> float:
-        """The wall second that a moment has on the engine's time axis."""
+        """The wall second of a moment on the engine's time axis."""
         return now.mono + self._offset
 
     def reports(self) -> tuple[GroupReport, ...]:
-        """How groups and rules were doing at their last evaluation. For any thread."""
+        """The state of groups and rules at their last evaluation. For any thread."""
         return tuple(slot.report for slot in self._slots)
 
     def groups(self) -> Sequence[tuple[str, GroupEvaluator]]:
@@ -269,15 +269,15 @@ class RuleEngine:
         return [(slot.key, slot.group) for slot in self._slots]
 
     def take_step(self) -> float:
-        """By how many seconds the clock was set since this was last asked."""
+        """The seconds by which the clock was set since the last call."""
         step, self._stepped = self._stepped, 0.0
         return step
 
     def _lay_out(self, now: Instant) -> list[_Slot]:
-        """Groups of one interval take turns, so that no round has to evaluate everything.
+        """Groups with the same interval take turns, so that no round has to evaluate everything.
 
-        Their places lie half a round before the moments that rounds are expected at: a round that strays by less serves
-        the same places, and none of them is in the future, where an end would not be taken for one yet.
+        Their points on the grid are half a round before the expected rounds: a round that is off by less serves the
+        same points, and none of them is in the future, where an end would not count as one yet.
         """
         intervals = [max(group.interval or self.interval, self.interval) for group in self._rules.groups]
         turns: Counter[float] = Counter()

@@ -15,7 +15,7 @@ _REMEMBERED = 10_000
 class Exposition:
     """Makes the readings; each series is made once.
 
-    `target` are the labels that a scrape will add: an alert's own copy of them would only be renamed by it.
+    `target` are the labels that a scrape adds: it would only rename an alert's own labels of those names.
     """
 
     def __init__(self, target: Labels) -> None:
@@ -24,7 +24,7 @@ class Exposition:
         self._evaluated: dict[str, list[float]] = {}
 
     def count(self, group: str, rules: int, failed: int, seconds: float, missed: int = 0) -> None:
-        """Note one evaluation of a group, or of a part of it, before which so many places of its grid went by."""
+        """Count one evaluation of a group, or of a part of it, and the `missed` points of its grid before it."""
         totals = self._evaluated.setdefault(group, [0.0, 0.0, 0.0, 0.0])
         totals[0] += rules
         totals[1] += failed

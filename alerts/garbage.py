@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def no_passes_over_garbage() -> Iterator[None]:
-    """For work that makes many objects which stay: nobody looks through them for garbage, now or later.
+    """For work that makes many lasting objects: they are not scanned for garbage, now or later.
 
-    It holds for the whole process, so the work must be sure to end: no waiting for a file or for others.
+    It applies to the whole process, so the work must be certain to end: it may not wait for files or threads.
     """
     gc.disable()
     try:
@@ -26,7 +26,7 @@ def no_passes_over_garbage() -> Iterator[None]:
 
 
 def collect_what_stayed() -> None:
-    """Look through everything once: whatever other threads had just dropped when rules were read is kept till then."""
+    """Scan everything once: what other threads dropped just when rules were read is kept until then."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

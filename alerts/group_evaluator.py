@@ -1,6 +1,6 @@
 """Evaluates the rules of a group, in order, at a given time, and keeps their state.
 
-Each rule sees what the rules before it wrote. A rule that fails affects only itself: its alerts and
+Each rule sees what the rules before it have written. A rule that fails affects only itself: its alerts and
 series stay unchanged, and the failure is reported. Samples and stale markers are written exactly as in Prometheus.
 
 A rule that takes too long is stopped, and then paused for many times as long as it took. A group of slow rules can be
@@ -36,7 +36,7 @@ log = logging.getLogger("coldplate.rules")
 
 _ALONE = TemplateContext()
 _LONGEST_ERROR = 1000
-"""Characters: the error of a query may quote label sets."""
+"""Most characters of an error: that of a query may quote label sets."""
 
 
 class Failure(NamedTuple):
@@ -48,9 +48,9 @@ class Failure(NamedTuple):
 
 
 class GroupOutcome(NamedTuple):
-    """What an evaluation of a group brought about, or of those of its rules that there was time for.
+    """The outcome of an evaluation of a group, or of those rules for which there was time.
 
-    `rules` are the names of those, and `seconds` is what they took.
+    `rules` are their names, and `seconds` is the time that they took.
     """
 
     transitions: tuple[Transition, ...]
@@ -60,7 +60,7 @@ class GroupOutcome(NamedTuple):
 
 
 class GroupEvaluator:
-    """A group at work. `timer` gives seconds, and measures how long rules take; `ledger` has what all rules keep."""
+    """Evaluates one group. `timer` gives seconds, to measure the time of rules; `ledger` counts what all rules keep."""
 
     def __init__(
         self,
@@ -77,28 +77,28 @@ class GroupEvaluator:
         self._ledger = SampleLedger() if ledger is None else ledger
         self._works = [work_of(rule, rules, context, self._ledger) for rule in rules.rules]
         self._next = 0
-        """The place of the rule that comes next, and what those before it took this time."""
+        """The position of the next rule, and the time that those before it took in this evaluation."""
         self._spent = 0.0
         self._orphans: dict[Labels, None] = {}
-        """Series that rules wrote which are no longer in the group."""
+        """Series written by rules that are no longer in the group."""
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether the last evaluation left rules over."""
+        """Whether the last evaluation left out some rules."""
         return self._next > 0
 
     @property
     def cost(self) -> float:
-        """Seconds that an evaluation of all rules takes, as far as is known."""
+        """Seconds that an evaluation of all rules takes, as far as known."""
         return max(self.duration, self._spent)
 
     def evaluate(
         self, store: SampleStore, at: float, now: float | None = None, enough: Callable[[], bool] = lambda: False
     ) -> GroupOutcome:
-        """Evaluates every rule at a time in wall seconds; writes their samples to the store.
+        """Evaluate every rule at a time in wall seconds, and write their samples to the store.
 
-        With `now`, queries and samples have that time, and only durations are counted by `at`. When `enough` says so
-        after a rule, the rules that are left over are what the next call begins with.
+        With `now`, queries and samples have that time, and only durations are counted by `at`. If `enough` says so
+        after a rule, the next call begins with the remaining rules.
         """
         stamp = (at if now is None else now) - self.rules.query_offset
         transitions: list[Transition] = []
@@ -133,7 +133,7 @@ class GroupEvaluator:
         stamp: float,
         transitions: list[Transition],
     ) -> str:
-        """Evaluates one rule; what went wrong, or nothing."""
+        """Evaluate one rule; returns what went wrong, if anything."""
         if at < work.rests_until:
             work.failures += 1
             return work.error
@@ -165,14 +165,14 @@ class GroupEvaluator:
         except (EvaluationError, RuleError) as error:
             return _shortened(str(error))
         except Exception as error:
-            # A defect of ours. It must not take the other rules along, and is counted as any failure.
+            # A defect in this code. It must not affect the other rules, and counts like any failure.
             if work.health is not RuleHealth.FAILED:
                 log.exception("rule %s of group %s: internal error", work.rule.name, self.name)
             return _shortened(f"internal error: {type(error).__name__}: {error}")
         return ""
 
     def adopt(self, before: GroupEvaluator) -> None:
-        """Takes over what an earlier version of the group remembers, rule by rule with the same name and labels."""
+        """Take over the state of an earlier version of the group, for each rule with the same name and labels."""
         known: dict[Identity, list[RecordingRuleEvaluator | AlertingRuleEvaluator]] = {}
         for work in before._works:
             known.setdefault(work.rule.identity, []).append(work)
@@ -188,10 +188,10 @@ class GroupEvaluator:
                 self._orphans.update(work.written)
 
     def inherit(self, series: Iterable[Labels]) -> None:
-        """Series of windows that were taken up after a restart: what the rules wrote and no longer write ends.
+        """Take over restored series of the windows, so that those which the rules no longer write end.
 
-        Else it would be seen for as long as an instant selector looks back. Where several rules write under one name
-        the last of them ends it, when it is known what the others write.
+        Otherwise they would be visible as long as an instant selector looks back. If several rules write under one
+        name, the last of them ends such a series, when it is known what the others write.
         """
         last = {(isinstance(work, AlertingRuleEvaluator), work.rule.name): work for work in self._works}
         for labels in series:
@@ -210,7 +210,7 @@ class GroupEvaluator:
         work.inherited = ()
 
     def written(self) -> Iterator[Labels]:
-        """The series that the group wrote, and has not ended."""
+        """The series that the group has written and not ended."""
         for work in self._works:
             yield from work.written
         yield from self._orphans
@@ -220,7 +220,7 @@ class GroupEvaluator:
             store.mark_stale(labels, stamp)
 
     def restore(self, saved: Mapping[Identity, Mapping[Labels, AlertRecord]], until: float) -> None:
-        """Takes in what was remembered before a restart; silence does not end any of it before `until`."""
+        """Take over the records from before a restart; silence does not end any of them before `until`."""
         for work in self._works:
             records = saved.get(work.rule.identity)
             if records and isinstance(work, AlertingRuleEvaluator):
@@ -235,7 +235,7 @@ class GroupEvaluator:
                     yield work.rule.identity, record
 
     def shift(self, seconds: float, move: Callable[[AlertRecord], AlertRecord]) -> None:
-        """The clock was set by so much; `move` changes the times of what is remembered."""
+        """Adjust to a clock that was set by `seconds`; `move` changes the times of a record."""
         for work in self._works:
             work.rests_until += seconds
             if isinstance(work, AlertingRuleEvaluator):
@@ -243,11 +243,11 @@ class GroupEvaluator:
                 work.patience = {labels: until + seconds for labels, until in work.patience.items()}
 
     def alerts(self) -> list[Alert]:
-        """The alerts that are pending, firing, or resolved a short while ago, rule by rule."""
+        """The alerts that are pending, firing, or were resolved a short while ago, rule by rule."""
         return [record.alert for _, record in self.remembered()]
 
     def known(self) -> tuple[list[Alert], list[Alert]]:
-        """The alerts, and apart from them those of rules that failed, of which nothing is known now."""
+        """The alerts, and separately those of rules that failed, whose state is not known now."""
         known: list[Alert] = []
         unknown: list[Alert] = []
         for work in self._works:
@@ -266,7 +266,7 @@ class GroupEvaluator:
         return [work.failures for work in self._works]
 
     def report(self, interval: float) -> GroupReport:
-        """How the group and its rules are doing; `interval` is that which the group runs at."""
+        """The state of the group and its rules; `interval` is the group's."""
         rules = tuple(_report(work) for work in self._works)
         return GroupReport(
             self.name, self.rules.file, interval, self.rules.limit, self.evaluated_at, self.duration, rules

@@ -15,12 +15,12 @@ from typing import Union
 from agent.model import Alert, Labels, Phase, Transition
 
 RETENTION_SECONDS = 15 * 60.0
-"""Seconds for which a resolved alert is remembered, so that its end can be told again."""
+"""Seconds for which a resolved alert is remembered, so that its end can be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleTiming:
-    """What a rule asks before its alerts fire and before they resolve: `for` and `keep_firing_for`, in seconds."""
+    """How long a rule waits before its alerts fire and before they resolve: `for` and `keep_firing_for`, in seconds."""
 
     rule: str
     hold: float = 0.0
@@ -37,7 +37,7 @@ class Holds:
 
 
 class Silence(Enum):
-    """This evaluation has no such element, or there was no evaluation to speak of."""
+    """This evaluation has no such element, or it failed."""
 
     CLEAR = "clear"  # false, or the series is gone: the same to Prometheus
     FAILED = "failed"  # the query failed: nothing is known, so nothing changes
@@ -48,7 +48,7 @@ Condition = Union[Holds, Silence]
 
 @dataclass(frozen=True, slots=True)
 class AlertRecord:
-    """All that must be kept of an alert from one evaluation to the next.
+    """What must be kept of an alert between evaluations.
 
     `missing_since` is the first evaluation without the element, while `keep_firing_for` bridges it.
     """
@@ -61,7 +61,7 @@ Step = tuple[Union[AlertRecord, None], Union[Transition, None]]
 
 
 def step(record: AlertRecord | None, condition: Condition, now: float, terms: RuleTiming) -> Step:
-    """What an alert becomes at `now`, in wall seconds, and its transition; (None, None) when there is no alert."""
+    """The new record of an alert at `now`, in wall seconds, and its transition; (None, None) if there is no alert."""
     if condition is Silence.FAILED:
         return record, None
     if isinstance(condition, Holds):
@@ -76,12 +76,12 @@ def step(record: AlertRecord | None, condition: Condition, now: float, terms: Ru
 
 
 def _reached(since: float, now: float, span: float) -> bool:
-    """Whether `span` seconds have gone by, in whole milliseconds: Prometheus's timestamps have no finer part."""
+    """Whether `span` seconds have passed, in whole milliseconds, the resolution of Prometheus's timestamps."""
     return round((now - since) * 1000) >= round(span * 1000)
 
 
 def _begin(record: AlertRecord | None, condition: Holds, now: float, terms: RuleTiming) -> Step:
-    """A new incident, also where an old one is still remembered."""
+    """Begin a new incident, even if an old one is still remembered."""
     fires = _reached(now, now, terms.hold)
     alert = Alert(
         rule=terms.rule,
@@ -101,13 +101,13 @@ def _continue(record: AlertRecord, condition: Holds, now: float, terms: RuleTimi
     held = _reached(alert.active_at, now, terms.hold)
     if before is Phase.PENDING and held:
         alert = replace(alert, phase=Phase.FIRING, fired_at=now)
-    elif before is Phase.FIRING and not held:  # a reload made `for` longer: as Prometheus 3, it has to be served
+    elif before is Phase.FIRING and not held:  # a reload made `for` longer: as in Prometheus 3, it must pass first
         alert = replace(alert, phase=Phase.PENDING, fired_at=None)
     return AlertRecord(alert), None if alert.phase is before else Transition(alert, before, now)
 
 
 def _miss(record: AlertRecord, now: float, terms: RuleTiming) -> Step:
-    """A firing alert whose element is not there: kept for a while, or resolved."""
+    """Handle a firing alert whose element is gone: it is kept for a while, or resolved."""
     since = now if record.missing_since is None else record.missing_since
     if terms.keep > 0 and not _reached(since, now, terms.keep):
         return replace(record, missing_since=since), None

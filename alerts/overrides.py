@@ -33,10 +33,10 @@ from alerts.weight import Room
 from alerts.yamlnodes import Problem
 
 MOST_MEMORY = 8 * 2**20
-"""Bytes for alerts that are overridden, beside those of the files."""
+"""Most bytes for overridden alerts, beside those of the files."""
 
 
-_LONGEST_PROBLEM = 2000  # characters: it may list all alerts that there are
+_LONGEST_PROBLEM = 2000  # characters: it may list all existing alerts
 
 
 class OverrideError(ValueError):
@@ -47,42 +47,42 @@ class OverrideError(ValueError):
 
 
 class Override(Protocol):
-    """What the alerts of one name shall have instead; None and what is empty leave them as they are.
+    """Changes to the alerts of one name; None and empty values change nothing.
 
-    It is a section of the configuration, as it stands there.
+    It is a section of the configuration.
     """
 
     @property
     def hold(self) -> float | None:
-        """Their `for`, in seconds."""
+        """The new `for`, in seconds."""
 
     @property
     def keep_firing_for(self) -> float | None:
-        """In seconds."""
+        """The new `keep_firing_for`, in seconds."""
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """One of empty text is taken from the alert, also where the query's result has it."""
+        """New labels; one with an empty value is removed, even if the query's result has it."""
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """One of empty text is taken from the alert."""
+        """New annotations; one with an empty value is removed."""
 
     @property
     def thresholds(self) -> Mapping[float, float]:
-        """Every number of the query that equals a key becomes its value."""
+        """New numbers: every number of the query that equals a key becomes its value."""
 
     @property
     def expr(self) -> str | None:
-        """A whole query; it excludes `thresholds`."""
+        """A new query; it excludes `thresholds`."""
 
 
 def apply(
     files: Sequence[RuleFile], disable: Sequence[str], overrides: Mapping[str, Override], *, default_step: float
 ) -> tuple[RuleFile, ...]:
-    """The files with alerts changed and left out; `default_step` is for queries that change. Raises OverrideError.
+    """The files with alerts changed or left out; `default_step` is for changed queries. Raises OverrideError.
 
-    `disable` holds names of alerts, and patterns with `*`. A group that is left without rules goes as well.
+    `disable` has names of alerts, and patterns with `*`. A group left without rules is removed, too.
     """
     rules = [rule for file in files for group in file.groups for rule in group.rules]
     _refuse_unknown_names(rules, disable, overrides)
@@ -148,7 +148,7 @@ def _unknown(name: str, alerts: Collection[str], records: Collection[str]) -> st
 
 
 class _Change:
-    """An override at work on the rules of its name."""
+    """Applies one override to the rules of its name."""
 
     def __init__(self, name: str, override: Override, default_step: float) -> None:
         self._name = name
@@ -163,13 +163,13 @@ class _Change:
             raise OverrideError(f"{self._key}.thresholds: nan is never reached; give a number")
 
     def take_warnings(self) -> list[str]:
-        """What is unwise in the templates of the rules that were changed since this was last asked, each once."""
+        """What is unwise in the templates of rules changed since the last call, each once."""
         told = list(self._warnings)
         self._warnings.clear()
         return told
 
     def of(self, rule: AlertingRule) -> AlertingRule:
-        """The rule as it shall be."""
+        """The rule with the override applied."""
         given = self._override
         expression = self._with_numbers(rule.expression) if given.expr is None else given.expr
         hold = rule.terms.hold if given.hold is None else given.hold
@@ -187,7 +187,7 @@ class _Change:
         )  # fmt: skip
 
     def refuse_unknown_numbers(self, rules: Sequence[Rule]) -> None:
-        """Refuses a threshold that stands in no query of the name."""
+        """Reject a threshold that occurs in no query of the name."""
         queries = [rule.expression for rule in rules if isinstance(rule, AlertingRule) and rule.name == self._name]
         there = {value: text for query in queries for _, text, value in number_literals(query)}
         for old in self._numbers:
@@ -197,7 +197,7 @@ class _Change:
                 raise OverrideError(f"{self._key}.thresholds: the query has no number {format_value(old)}; {has}{sign}")
 
     def _with_numbers(self, expression: str) -> str:
-        """The query with numbers replaced, and all else as it is."""
+        """The query with numbers replaced, and everything else unchanged."""
         pieces, end = [], 0
         for offset, text, value in number_literals(expression):
             if value in self._numbers:
@@ -213,7 +213,7 @@ class _Change:
             raise OverrideError(f"{self._key}.{key}: {error}") from error
 
     def _with_texts(self, templates: Templates, given: Mapping[str, str], key: str) -> Templates:
-        """The labels or annotations with some of them replaced, in the order of a rule file that is read."""
+        """The labels or annotations with some of them replaced, in the order of a loaded rule file."""
         compiled = {name: self._template(name, text, f"{self._key}.{key}") for name, text in given.items()}
         return tuple(sorted({**dict(templates), **compiled}.items(), key=lambda pair: pair[0]))
 
@@ -237,13 +237,13 @@ class _Change:
 
 
 def _literal(value: float) -> str:
-    """A number as a query has it; a negative one in brackets, since a power binds closer than a sign."""
+    """A number as written in a query; a negative one in parentheses, since a power binds tighter than a sign."""
     text = format_value(value)
     return f"({text})" if text.startswith(("-", "+")) else text
 
 
 def _refuse_same_identity(file: RuleFile, overridden: Collection[str]) -> None:
-    """Refuses two alerts of one name and the same labels, of which a receiver would see one that contradicts itself."""
+    """Reject two alerts with the same name and labels: to receivers they would be one that contradicts itself."""
     seen: dict[object, AlertingRule] = {}
     for group in file.groups:
         for rule in group.rules:

@@ -28,19 +28,19 @@ _RUNBOOKS = _SHIPPED.parent / "runbooks"
 
 
 def builtin_files() -> list[Path]:
-    """The rule files of the pack that is shipped."""
+    """The rule files of the shipped pack."""
     return sorted(_SHIPPED.glob("*.yml"))
 
 
 def runbooks() -> dict[str, str]:
-    """The Markdown of the runbooks that are shipped, by the name of the alert."""
+    """The Markdown of the shipped runbooks, by the name of the alert."""
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(_RUNBOOKS.glob("*.md"))}
 
 
 def find(entry: str, base: Path | None) -> list[Path]:
     """The files that an entry names: `builtin`, a file, or a pattern; relative to `base` if there is one.
 
-    Raises ValueError where there is none.
+    Raises ValueError if there is none.
     """
     if entry == BUILTIN:
         return builtin_files()
@@ -50,7 +50,7 @@ def find(entry: str, base: Path | None) -> list[Path]:
             f"{shown(entry, MOST_SHOWN)} is a directory; name its files, such as {shown(f'{entry}/*.yml', MOST_SHOWN)}"
         )
     if os.path.lexists(path):
-        return [path]  # a FIFO or a device, too: who reads it says what is wrong with it
+        return [path]  # even a FIFO or a device: reading it will report what is wrong
     pattern = entry if base is None or Path(entry).is_absolute() else f"{glob.escape(str(base))}/{entry}"
     names = sorted(islice(glob.iglob(pattern), MOST_FILES + 1))  # noqa: PTH207 an absolute pattern Path.glob refuses
     found = [Path(each) for each in names if os.path.isfile(each)]  # noqa: PTH113
@@ -67,8 +67,8 @@ def load_all(
 ) -> tuple[RuleFile, ...]:
     """The rules of all files that the entries name, each file once, in the order of the entries.
 
-    Queries of the `running` rules, which were loaded with the same default step, are used again: not to compile them
-    saves the memory of a second copy, and time.
+    Queries of the `running` rules, which were loaded with the same default step, are reused, which saves time and the
+    memory of a second copy.
 
     Raises ValueError for an entry that names no file, and RuleFileError with all that is wrong with all files.
     """

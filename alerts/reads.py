@@ -16,18 +16,18 @@ from alerts.template.foreseen import NUMBER, WORD, is_unforeseen, shown
 
 _LOOKBACK_SECONDS = 300.0
 _LONGEST_HISTORY_SECONDS = 10 * 365 * 86_400.0
-"""Seconds: what is longer comes of a placeholder."""
+"""Seconds: anything longer comes from a placeholder."""
 
 
 class Reads(NamedTuple):
-    """What a question of a template reads, and what of that cannot be known; empty where all is."""
+    """What a template's query reads, and what of that cannot be known; empty if all is known."""
 
     selectors: tuple[Selector, ...]
     problem: str
 
 
 def reads_of(question: str) -> Reads:
-    """What a question reads, that may hold placeholders. Any text has an answer, also one that is no query."""
+    """What a query reads, which may contain placeholders. Any text has an answer, even if it is not a query."""
     try:
         query = compile_query(question)
     except PromqlError as error:
@@ -61,7 +61,7 @@ def _is_open(selector: Selector) -> bool:
 
 
 def _opened(selector: Selector) -> Selector:
-    """A selector that takes any value for a placeholder."""
+    """A selector that accepts any value in place of a placeholder."""
     matchers = [each for each in map(_any_value, selector.matchers) if each is not None]
     return selector._replace(matchers=tuple(matchers))
 

@@ -26,11 +26,11 @@ ALERTS_FOR_STATE = "ALERTS_FOR_STATE"
 
 
 _STEP = 16
-"""Units of work that an alert takes beside its templates."""
+"""Units of work of an alert, beside its templates."""
 _SERIES = 2 * LABEL_SET
-"""Samples that a recorded series counts: its label set, and what finds it."""
+"""Samples that a recorded series counts for: its label set, and the entry that finds it."""
 _ELEMENT = 8
-"""Samples that an element counts as templates see it, with a mapping for its labels."""
+"""Samples that an element counts for in templates, where its labels are a mapping."""
 
 
 class SampleStore(SampleSource, Protocol):
@@ -42,7 +42,7 @@ class SampleStore(SampleSource, Protocol):
 
 
 class TemplateContext(NamedTuple):
-    """What templates know beside the alert."""
+    """What templates can refer to beside the alert."""
 
     external_labels: Mapping[str, str] = {}
     external_url: str = ""
@@ -56,9 +56,9 @@ Written = list[tuple[Labels, float]]
 
 
 class RuleEvaluator:
-    """What is kept of any rule: how it went the last time, and the series that it wrote then.
+    """The common part of rules: the outcome of the last evaluation, and the series written by it.
 
-    `ledger` has what all rules keep.
+    `ledger` counts what all rules keep.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class RuleEvaluator:
     def __init__(self, ledger: SampleLedger) -> None:
         self._ledger = ledger
         self._kept = 0
-        """Samples that count in the ledger for this rule."""
+        """Samples in the ledger for this rule."""
         self.health = RuleHealth.UNKNOWN
         self.error = ""
         self.failures = 0
@@ -77,20 +77,20 @@ class RuleEvaluator:
         self.duration = 0.0
         self.written: dict[Labels, None] = {}
         self.inherited: tuple[Labels, ...] = ()
-        """Series that were written before a restart; the next evaluation ends those that nobody writes."""
+        """Series that were written before a restart; the next evaluation ends those that no rule writes."""
         self.rests_until = -math.inf
-        """Until when, in wall seconds, the rule is not evaluated since it took too long."""
+        """The end of the rule's pause, in wall seconds, if it took too long."""
 
     def adopt(self, before: RuleEvaluator) -> None:
-        """Take over how an earlier version of the rule did. One that rested is tried at once: it may be mended."""
+        """Take over the outcome of an earlier version of the rule. A paused one is tried at once: it may be fixed."""
         self.health, self.error, self.failures = before.health, before.error, before.failures
         self.evaluated_at, self.duration, self.written = before.evaluated_at, before.duration, before.written
         self.inherited = before.inherited
 
     def keep(self, samples: int) -> bool:
-        """Keep so much from now on; False, and nothing changes, where that is too much for all rules together.
+        """Keep this many samples from now on; False, and no change, if that is too much for all rules together.
 
-        To keep little, or no more than before, is always allowed.
+        Keeping little, or no more than before, is always allowed.
         """
         more = samples - self._kept
         is_little = more <= 0 or samples <= ALWAYS_KEPT
@@ -105,7 +105,7 @@ class RuleEvaluator:
 
 
 def _told(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float, float]:
-    """What a report says of a rule whatever happens: the first fields of `RuleReport`."""
+    """The constant part of a rule's report: the first fields of `RuleReport`."""
     query = rule.expression.strip()
     if isinstance(rule, RecordingRule):
         return rule.name, False, query, rule.labels, (), 0.0, 0.0
@@ -116,7 +116,7 @@ def _told(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float, float]:
 def work_of(
     rule: Rule, group: RuleGroup, context: TemplateContext, ledger: SampleLedger
 ) -> RecordingRuleEvaluator | AlertingRuleEvaluator:
-    """A rule's work, begun anew."""
+    """A new evaluator for a rule."""
     if isinstance(rule, RecordingRule):
         return RecordingRuleEvaluator(rule, group.limit, ledger)
     return AlertingRuleEvaluator(rule, group.limit, context, ledger, group.query_offset)
@@ -133,7 +133,7 @@ def _vector(query: Query, store: SampleStore, stamp: float, budget: Budget) -> S
 
 
 class RecordingRuleEvaluator(RuleEvaluator):
-    """A recording rule at work."""
+    """Evaluates a recording rule."""
 
     __slots__ = ("_changes", "_limit", "rule", "told")
 
@@ -151,7 +151,7 @@ class RecordingRuleEvaluator(RuleEvaluator):
     def evaluate(
         self, store: SampleStore, at: float, stamp: float, transitions: list[Transition], budget: Budget
     ) -> Written:
-        """What the rule writes. Raises EvaluationError and RuleError, and has changed nothing then."""
+        """What the rule writes. Raises EvaluationError and RuleError; then nothing has changed."""
         del at, transitions  # a recording rule has no alerts
         found = _vector(self.rule.query, store, stamp, budget)
         budget.hold((LABEL_SET + ELEMENT) * len(found))
@@ -168,10 +168,9 @@ class RecordingRuleEvaluator(RuleEvaluator):
 
 
 class AlertingRuleEvaluator(RuleEvaluator):
-    """An alerting rule at work.
+    """Evaluates an alerting rule.
 
-    `patience` gives the time until which an alert that was restored is not ended by silence: some source may not have
-    answered yet.
+    `patience` gives the time until which silence does not end a restored alert: some source may not have answered yet.
     """
 
     __slots__ = ("_context", "_limit", "_query_offset", "patience", "records", "rule", "told")
@@ -196,7 +195,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
     def evaluate(
         self, store: SampleStore, at: float, stamp: float, transitions: list[Transition], budget: Budget
     ) -> Written:
-        """What the rule writes of its alerts. Raises EvaluationError and RuleError: the alerts are as before then."""
+        """What the rule writes of its alerts. Raises EvaluationError and RuleError; the alerts are then as before."""
         holding = self._holding(store, stamp, budget)
         if self.patience:
             self.patience = {labels: until for labels, until in self.patience.items() if at < until}
@@ -219,7 +218,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
         return list(_series(active))
 
     def _kept_of(self, records: dict[Labels, AlertRecord], found: Sequence[Transition]) -> dict[Labels, AlertRecord]:
-        """The records for which there is room; what ended before this evaluation need not be remembered."""
+        """The records for which there is room; an alert that ended before this evaluation need not be remembered."""
         if self.keep(sum(map(_weight, records.values()))):
             return records
         ended = {each.alert.labels for each in found}
@@ -233,7 +232,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
         raise RuleError(f"has {len(needed)} alerts: more than the limit on alerts and series of all rules together")
 
     def resume(self, records: dict[Labels, AlertRecord]) -> None:
-        """Have these records instead of those there are: of an earlier run, or of an earlier version of the rule."""
+        """Replace the records by those of an earlier run, or of an earlier version of the rule."""
         self.records = records
         self._take(sum(map(_weight, records.values())))
 
@@ -250,7 +249,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
 
     def _holding(self, store: SampleStore, stamp: float, budget: Budget) -> dict[Labels, Holds]:
         """The elements of the query's result, by the identity of their alerts."""
-        asked = _Asker(store, stamp + self._query_offset, budget)  # the offset is not for templates
+        asked = _Asker(store, stamp + self._query_offset, budget)  # the offset does not apply to templates
         try:
             holding: dict[Labels, Holds] = {}
             for sample in _vector(self.rule.query, store, stamp, budget):
@@ -276,26 +275,26 @@ def _characters(labels: Labels, annotations: Mapping[str, str]) -> int:
 
 
 def _weight(record: AlertRecord) -> int:
-    """Samples that an alert counts which is remembered."""
+    """Samples that a remembered alert counts for."""
     return ALERT + _characters(record.alert.labels, record.alert.annotations) // TEXT
 
 
 def _series(alerts: Iterable[Alert]) -> Iterable[tuple[Labels, float]]:
-    """The series that tell of alerts that are pending or firing."""
+    """The series about alerts that are pending or firing."""
     for alert in alerts:
         yield set_labels(alert.labels, (("__name__", ALERTS), ("alertstate", alert.phase.value))), 1.0
         yield set_labels(alert.labels, (("__name__", ALERTS_FOR_STATE),)), float(int(alert.active_at))
 
 
 def _expanded(templates: Templates, root: Root, asked: _Asker) -> Iterable[tuple[str, str]]:
-    """Templates rendered for one alert; one that cannot be rendered says so in its place, as Prometheus does."""
+    """Templates rendered for one alert; an error becomes the text, as in Prometheus."""
     for name, template in templates:
         before = asked.budget.held
         try:
             text = template.render(root, asked, asked.budget, asked.stamp)
         except RenderError as error:
             text = f"<error expanding template: {error}>"
-        asked.budget.held = before  # what it asked for is let go
+        asked.budget.held = before  # its results are released
         yield name, text
 
 
@@ -303,7 +302,7 @@ _AD_HOC = AdHocQueries()
 
 
 class _Asker:
-    """Answers the `query` of templates, at the time of the evaluation and from its budget."""
+    """Evaluates the `query` of templates, at the time of the evaluation and from its budget."""
 
     def __init__(self, store: SampleStore, stamp: float, budget: Budget) -> None:
         self.budget = budget
@@ -312,7 +311,7 @@ class _Asker:
         self._asked: set[Query] = set()
 
     def close(self) -> None:
-        """Have nothing remembered for the next evaluation, which may ask for other texts."""
+        """Forget what the queries remember: the next evaluation may have other texts."""
         for query in self._asked:
             query.forget()
 
@@ -320,7 +319,7 @@ class _Asker:
         if len(text) > LONGEST_QUERY:
             raise RenderError(f"its text has {len(text)} characters; the limit is {LONGEST_QUERY}")
         try:
-            self.budget.spend(len(text))  # to be parsed
+            self.budget.spend(len(text))  # for parsing
             query = _AD_HOC.compiled(text)
             self._asked.add(query)
             found = _vector(query, self._store, self.stamp, self.budget)

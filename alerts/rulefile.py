@@ -34,23 +34,23 @@ RULE_KEYS = ("record", "alert", "expr", "for", "keep_firing_for", "labels", "ann
 
 _PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-"""The names of the exposition format's older versions; since 3.0, Prometheus takes any text."""
+"""Names in the exposition format's older versions; since 3.0, Prometheus accepts any text."""
 _OLDER = "Prometheus before 3.0 rejects the file, and Alertmanager before 0.28 the label"
 
 BOUNDS = Bounds(depth=16, nodes=150_000, characters=8 * 2**20)
 
 _LEVELS = 4
-"""Around a rule in its file: the mapping of all, the groups, a group, and its rules."""
+"""Levels around a rule in its file: the whole mapping, the groups, a group, and its rules."""
 
 Pairs = tuple[tuple[str, str], ...]
 Templates = tuple[tuple[str, Template], ...]
 _Texts = Mapping[str, tuple[str, Node]]
 Identity = tuple[str, Pairs]
-"""By which a rule is known again after a change of its file: its name, and its labels as they are written."""
+"""What identifies a rule after a change of its file: its name, and its labels as written."""
 
 
 def is_label_name(name: str) -> bool:
-    """Whether a label may have this name: any text of Unicode but that of the metric's name."""
+    """Whether a label may have this name: any Unicode text except that of the metric's name."""
     return bool(name) and name != "__name__" and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
@@ -99,8 +99,7 @@ Rule = Union[RecordingRule, AlertingRule]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleGroup:
-    """Rules that are evaluated in order, at one time. `interval` is None where the file leaves it open;
-    `limit` 0 is none; `query_offset` in seconds."""
+    """Rules evaluated in order, at one time. `interval` in seconds is None if the file has none; `limit` 0 is none."""
 
     name: str
     file: str
@@ -113,7 +112,7 @@ class RuleGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleFile:
-    """The groups of a file. `warnings` are what Prometheus, too, loads with a warning only."""
+    """The groups of a file. `warnings` are about doubtful content that Prometheus loads, too."""
 
     path: str
     groups: tuple[RuleGroup, ...]
@@ -133,10 +132,10 @@ def load(
     sharing: Sharing | None = None,
     handed: bool = False,
 ) -> RuleFile:
-    """The rules of a file; `default_step` is that of subqueries which name none. Raises RuleFileError.
+    """The rules of a file; `default_step` is that of subqueries without one. Raises RuleFileError.
 
-    `room` is what rules may take of memory, with those of other files where it is shared. `known` are queries by their
-    texts that need not be compiled again; each is taken out by the rule that uses it. `sharing` is for what rules of
+    `room` is the memory that rules may take, together with those of other files if it is shared. `known` are queries by
+    their texts that need not be compiled again; a rule takes out the one that it uses. `sharing` is for what rules of
     several files have in common. `handed` allows a pipe of the command line (see `read_text`).
     """
     reader = Reader(str(path))
@@ -145,13 +144,13 @@ def load(
 
 
 def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP_SECONDS, room: Room | None = None) -> RuleFile:
-    """The rules of a text; `name` is told in errors. Raises RuleFileError."""
+    """The rules of a text; `name` is its name in errors. Raises RuleFileError."""
     loader = _RuleFileLoader(Reader(name), default_step, room or Room(), {}, Sharing())
     return _understood(loader, lambda: text)
 
 
 def _understood(loader: _RuleFileLoader, read: Callable[[], str]) -> RuleFile:
-    """The rules of what is read, of which nothing is kept when they are compiled."""
+    """The rules of a text, which is not kept once they are compiled."""
     reader = loader.reader
     groups: tuple[RuleGroup, ...] = ()
     text = read()
@@ -217,7 +216,7 @@ class _RuleFileLoader:
         )
 
     def _group_name(self, node: Node) -> str:
-        """The name alone, before anything is judged: every message wants it."""
+        """Only the name, before anything is checked, because every message needs it."""
         pairs = yamltree.pairs_of(node, lambda *_: None) if isinstance(node, yamltree.YamlMapping) else ()
         for key, value in pairs:
             if key.text == "name" and isinstance(value, yamltree.YamlScalar) and not yamltree.is_null(value):
@@ -225,7 +224,7 @@ class _RuleFileLoader:
         return ""
 
     def _unpacked(self, item: Node, where: str, shared: Mapping[str, tuple[str, Node]]) -> Rule | None:
-        """The rule of an item, whose nodes are there only meanwhile."""
+        """The rule of an item, whose nodes exist only meanwhile."""
         node, stored = yamltree.unpacked(item), yamltree.size_of(item)
         more = 0 if node is item else yamltree.size_of(node)
         self._room.hold(more)
@@ -319,7 +318,7 @@ class _RuleFileLoader:
         return RecordingRule(name, query, query.text, pairs, line_of(fields.get("record")))
 
     def _check_idle(self, key: str, node: Node, where: str) -> None:
-        """A key that recording rules have not: Prometheus takes it as long as it says nothing."""
+        """Check a key that recording rules do not have: Prometheus accepts it if it is empty."""
         if key == "annotations":
             is_idle = not self.reader.strings(node, f"{where}, annotations")
         else:
@@ -372,7 +371,7 @@ class _RuleFileLoader:
         return self._sharing.one(tuple(compiled))
 
     def _check_question(self, question: str, node: Node, where: str) -> None:
-        """Tell of a query of a template that cannot be answered, or not foreseen: Prometheus loads it, too."""
+        """Warn about a template's query that is invalid or cannot be foreseen: Prometheus loads it, too."""
         if not self._room.admits(question):
             self._end_of_room(node, where)
         problem = reads_of(question).problem
@@ -380,7 +379,7 @@ class _RuleFileLoader:
             self.warn(node, where, f"template: {problem}")
 
     def warn(self, node: Node | int, where: str, text: str) -> None:
-        """Note what is unwise at a node, or a line."""
+        """Record what is unwise at a node, or a line."""
         if len(self.warnings) < MOST_PROBLEMS:
             line = node if isinstance(node, int) else line_of(node)
             self.warnings.append(Problem(self.reader.file, line, one_line(where), one_line(text)))

@@ -16,21 +16,21 @@ from alerts.rulefile import AlertingRule, Rule, RuleFile, RuleGroup
 
 _Node = Mapping[str, object]
 _ODD_BREAKS = frozenset("\x85\u2028\u2029")
-"""What YAML takes for the end of a line beside the usual; only quotes keep it as it is."""
+"""Other characters that YAML treats as the end of a line; only quotes preserve them."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as they stand, and never refers from one place to another."""
+    """Writes texts of several lines as blocks, and never uses anchors."""
 
     def ignore_aliases(self, data: object) -> bool:
-        del data  # whatever it is, it stands where it is meant
+        del data  # never an alias, whatever it is
         return True
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
     if _ODD_BREAKS & set(text) or text.endswith("\n\n") or text == "\n":
-        style = '"'  # a block that ends with empty lines would take in those that follow it
+        style = '"'  # a block that ends with empty lines would include those that follow it
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -74,5 +74,5 @@ def _rule(rule: Rule) -> _Node:
 
 
 def _item(fields: _Node) -> str:
-    """One item of a list, its keys in the order given, and no line broken that was whole."""
+    """One item of a list, with its keys in the given order and no line broken."""
     return yaml.dump([dict(fields)], Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)

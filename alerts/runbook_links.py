@@ -15,7 +15,7 @@ from alerts.template import compile_template
 
 ANNOTATION = "runbook_url"
 _OF_AN_AGENT = re.compile(r"(?:.*\}\})?/runbooks/(\w+)", re.DOTALL)
-"""An address whose host is made by a template, or missing. One that is written out is somebody's own, and stays."""
+"""An address whose host comes from a template, or is missing. A complete one is the author's own, and stays."""
 
 
 def lead_to(base: str, files: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
@@ -39,7 +39,7 @@ def _led(rule: Rule, base: str) -> Rule:
 
 
 def _with_link(annotations: Templates, base: str) -> Templates | None:
-    """The annotations with another link; None where there is none to change."""
+    """The annotations with another link; None if there is none to change."""
     found = _OF_AN_AGENT.fullmatch(dict(annotations)[ANNOTATION].source) if ANNOTATION in dict(annotations) else None
     if found is None:
         return None

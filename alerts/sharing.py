@@ -10,11 +10,11 @@ V = TypeVar("V")
 
 
 _MOST = 1024
-"""Objects of a kind that are remembered: where none is like another, to remember all would take more than it saves."""
+"""Most objects of a kind that are remembered: if no two are equal, remembering all would take more than it saves."""
 
 
 class Sharing:
-    """What is shared in one load. It goes with the load, so that it keeps nothing that no rule has any more."""
+    """What is shared in one load. It ends with the load, so that it keeps nothing that no rule has any more."""
 
     __slots__ = ("_made",)
 
@@ -26,7 +26,7 @@ class Sharing:
         return self.made(lambda: value, type(value), value)
 
     def made(self, maker: Callable[[], V], kind: object, key: Hashable) -> V:
-        """Return what was made of a kind by this key before; else have it made."""
+        """Return the object of a kind that was made for this key before; otherwise make it."""
         known = self._made.setdefault(kind, {})
         if key not in known:
             if len(known) >= _MOST:

@@ -21,17 +21,17 @@ from alerts.promql.syntax.bounds import LONGEST_TEXT, MOST_TOKENS
 from alerts.template import Template, TemplateText
 
 MOST = 28 * 2**20
-"""Bytes for the rules of all files together: some 5,400 alerts of which each has texts of its own, or 8,000 that share.
+"""Bytes for the rules of all files together: some 5,400 alerts with texts of their own, or 8,000 that share them.
 
-A reload makes the new rules while the old ones are in force, since it may yet fail: so twice of it has to stay below
-64 MiB.
+A reload builds the new rules while the old ones are in force, since it may still fail: so twice this must stay below 64
+MiB.
 """
 AT_WORK = 1536
-"""Bytes that a rule takes beside itself while it is evaluated: how it does, what it wrote, and its report."""
+"""Bytes that a rule takes beside itself when it is evaluated: its outcome, what it wrote, and its report."""
 MOST_OF_TOKEN = 700
-"""Bytes that a word or a sign of a query can come to while it is compiled, its tree included."""
+"""Bytes that a word or sign of a query can take while it is compiled, including its tree."""
 MOST_OF_CHARACTER = 200
-"""Bytes that a character can come to beside that, while a long regular expression is compiled."""
+"""Bytes that a character can take beside that, while a long regular expression is compiled."""
 _SHARED = frozenset({type, ModuleType, CodeType, MethodDescriptorType, WrapperDescriptorType, type(None), bool})
 _ATOMS = frozenset({str, int, float, bytes})  # these lead to nothing
 _COMMON = frozenset(
@@ -39,13 +39,13 @@ _COMMON = frozenset(
 )
 """What several rules can have in common."""
 _MOST_COMMON = 16_384
-"""Objects that are known to have been counted; from then on some count twice."""
+"""Most objects remembered as counted; beyond it, some count twice."""
 _LOCAL = "<locals>"  # in the name of a function that was made by another one
 _ROUNDED = 16  # bytes: the interpreter's allocator deals in these
 
 
 class Room:
-    """How much memory is left for rules, and for the trees that they are made from."""
+    """The memory left for rules, and for the trees that they are made from."""
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
@@ -58,15 +58,15 @@ class Room:
         return self._left
 
     def hold(self, count: int) -> None:
-        """Count bytes that are taken for a while; fewer than none give them back."""
+        """Count bytes that are taken for a while; a negative number gives them back."""
         self._left -= count
 
     def admits(self, query: str) -> bool:
-        """Whether there is room for a query, whatever it comes to."""
+        """Whether there is room for a query in the worst case."""
         return self._left >= most_of(query)
 
     def take(self, rule: object) -> bool:
-        """Count a rule for good; whether there is room for it."""
+        """Count a rule permanently; returns whether there is room for it."""
         if len(self._common) > _MOST_COMMON:
             self._common.clear()
         self._left -= weigh(rule, self._common) + AT_WORK
@@ -77,14 +77,14 @@ class Room:
 
 
 def most_of(query: str) -> int:
-    """Bytes that a query can come to while it is compiled, by its length alone."""
+    """Bytes that a query can take while it is compiled, judging only by its length."""
     return min(len(query), MOST_TOKENS) * MOST_OF_TOKEN + min(len(query), LONGEST_TEXT) * MOST_OF_CHARACTER
 
 
 def weigh(root: object, common: set[int] | None = None) -> int:
-    """Bytes of an object and all it leads to, but for what is there anyway: modules, classes and their functions.
+    """Bytes of an object and all that it refers to, except what exists anyway: modules, classes and their functions.
 
-    `common` are what objects that were weighed before can have in common with it; it grows. They must still be there.
+    `common` are objects that others weighed before may share with it; it is added to. They must still exist.
     """
     seen: set[int] = set()
     common = set() if common is None else common
@@ -122,4 +122,4 @@ _FRESH = {
     Memory: 0,
     LabelSpace: sys.getsizeof(LabelSpace()) + _ROUNDED,
 }
-"""What a query remembers has a bound of its own (see `alerts.limits`): here it weighs what it does before."""
+"""What a query remembers has a bound of its own (see `alerts.limits`): here it counts as when it was compiled."""

@@ -18,7 +18,7 @@ from agent.lib.yamltree import Bounds, Node, YamlError, YamlScalar, pairs_of
 from alerts import durations
 
 MOST_PROBLEMS = 50
-"""Problems of one file that are told: after so many it is another kind of file, or a generator's mistake."""
+"""Most problems of one file that are reported: one with more is another kind of file, or a generator's mistake."""
 _LONGEST_NAME = 100
 _INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -41,26 +41,26 @@ class Problem:
 
 
 class TooManyError(Exception):
-    """So much is wrong with a file that it is read no further."""
+    """A file has so many problems that it is read no further."""
 
 
 class Reader:
     """Reads the nodes of one file; `problems` grows as it goes.
 
-    Whatever reads may raise TooManyError, when there are as many problems as are told. A list can be gone through once:
-    its items are let go on the way, since what is made of them may need the memory.
+    Any method may raise TooManyError when there are as many problems as are reported. A list can be iterated over once:
+    its items are released on the way, since what is made of them may need the memory.
     """
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.problems: list[Problem] = []
         self.rest = 0
-        """The line at which something stands that was not read, after the first document."""
+        """The line of the first thing after the first document, which is not read."""
         self.is_shared = False
-        """Whether some node is at several places; only then the items of a list are kept."""
+        """Whether some node is at several places; only then are the items of a list kept."""
 
     def fail(self, node: Node | int | None, where: str, text: str) -> None:
-        """Note a problem at a node, or a line."""
+        """Record a problem at a node, or a line."""
         line = node if isinstance(node, int) else line_of(node)
         self.problems.append(Problem(self.file, line, one_line(where), one_line(text)))
         if len(self.problems) >= MOST_PROBLEMS:
@@ -79,8 +79,8 @@ class Reader:
     def compose(self, text: str, bounds: Bounds, *, lone: bool = True, packed_below: int = 0) -> Node | None:
         """The tree of a text; None if it is empty, or cannot be used (a problem then says why).
 
-        What follows the first document is a problem, or is told as `rest` where the document need not be `lone`. See
-        `yamltree.compose` for `packed_below`, which is for items that whoever goes through a list unpacks.
+        Anything after the first document is a problem, or is reported as `rest` if the document need not be `lone`. See
+        `yamltree.compose` for `packed_below`, which is for lists whose items the caller unpacks.
         """
         try:
             root, self.is_shared, self.rest = yamltree.compose(text, bounds, lone=lone, packed_below=packed_below)
@@ -116,7 +116,7 @@ class Reader:
         return list(pairs_of(node, lambda problem, line: self.fail(line, where, problem)))
 
     def items(self, node: Node | None, where: str) -> Iterator[Node]:
-        """The items of a list, without nulls; none of a null."""
+        """The items of a list, without nulls; no items for a null."""
         if isinstance(node, yamltree.YamlList):
             waiting = list(node.items) if self.is_shared else node.items
             waiting.reverse()
@@ -128,7 +128,7 @@ class Reader:
             self.fail(node, where, "must be a list; start its items with '- '")
 
     def text(self, node: Node | None, where: str) -> str:
-        """A scalar as it is written; the empty text for a null."""
+        """A scalar as written; the empty text for a null."""
         if node is None or yamltree.is_null(node):
             return ""
         if isinstance(node, YamlScalar):
@@ -137,7 +137,7 @@ class Reader:
         return ""
 
     def duration(self, node: Node | None, where: str) -> float | None:
-        """Seconds; None where there is none, or where it is wrong."""
+        """Seconds; None if there is no duration, or an invalid one."""
         if node is None:
             return None
         try:
@@ -147,7 +147,7 @@ class Reader:
             return None
 
     def integer(self, node: Node | None, where: str) -> int:
-        """A whole number; 0 where there is none. As Prometheus reads it: not in quotes, and without its fraction."""
+        """A whole number; 0 if there is none. Read as in Prometheus: not in quotes, and without its fraction."""
         if node is None:
             return 0
         text = self.text(node, where)
@@ -174,7 +174,7 @@ def _whole(text: str) -> int | None:
 
 
 def line_of(node: Node | None) -> int:
-    """The line of a node, from 1; 0 where there is no node."""
+    """The line of a node, from 1; 0 if there is no node."""
     return node.line if node is not None else 0
 
 

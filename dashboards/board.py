@@ -1,7 +1,7 @@
-"""A dashboard: puts panels on the grid, and makes of all of it what Grafana reads.
+"""A dashboard: puts panels on the grid, and turns it all into what Grafana reads.
 
-grafanalib makes the JSON, and `dashboards.finish` mends it. `to_json_data` is all that grafanalib's own commands
-ask of a dashboard.
+grafanalib makes the JSON, and `dashboards.finish` corrects it. `to_json_data` is all that grafanalib's own commands
+need of a dashboard.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Board:
         self._x = self._y = self._tallest = 0
 
     def row(self, title: str) -> None:
-        """Begins a new row under a heading."""
+        """Begin a new row under a heading."""
         self._break()
         self._placed.append((title, {"h": 1, "w": COLUMNS, "x": 0, "y": self._y}))
         self._y += 1
 
     def add(self, *panels: Panel) -> None:
-        """Puts panels beside each other, and on the next line when the line is full."""
+        """Put panels beside each other, and on the next line when a line is full."""
         for panel in panels:
             if self._x + panel.width > COLUMNS:
                 self._break()
@@ -126,7 +126,7 @@ class Board:
         return {"options": options, "fieldConfig": {"defaults": defaults, "overrides": overrides}}
 
     def _label_links(self, panel: Panel) -> list[Json]:
-        """Widths and links of the columns of a table: a node leads to the board of that node."""
+        """Widths and links of the columns of a table: a node links to its board."""
         if panel.look != "table":
             return []
         made = [_override(header, "custom.width", width) for header, width in _widths(panel).items()]
@@ -135,7 +135,7 @@ class Board:
                 each.name: f'${{__data.fields["{shown}"]}}'
                 for label, shown in panel.labels
                 for each in VARIABLES[target]
-                if each.label == label and not each.many  # an alert without a GPU would choose none
+                if each.label == label and not each.many  # an alert without a GPU would select none
             }
             url = link(self.name, target, **values) + "&${__url_time_range}"
             made.append(_override(header, "links", [_data_link(f"Open {BOARDS[target]}", url)]))
@@ -156,7 +156,7 @@ class Board:
 
 
 def _grafana_annotations() -> Json:
-    """Grafana's own annotations, which it adds itself to a board that lacks them."""
+    """Grafana's own annotations, which it would add itself to a board without them."""
     return {
         "builtIn": 1, "datasource": {"type": "grafana", "uid": "-- Grafana --"}, "enable": True, "hide": True,
         "iconColor": "rgba(0, 211, 255, 1)", "name": "Annotations & Alerts", "type": "dashboard",
@@ -190,22 +190,22 @@ def _variable(variable: Variable) -> Any:
 
 
 _WIDE = {"alertname": 240, "metric": 340, "cluster_uuid": 320, "instance": 150}
-"""Columns whose words are longer than the rest, and their widths in pixels."""
+"""Columns with longer texts than the rest, and their widths in pixels."""
 
 
 _SCREEN = 1600
-"""Pixels of the screen for which columns are made."""
+"""The width of screen in pixels for which columns are laid out."""
 _LEAST = {"dateTimeFromNow": 150}
-"""Pixels that values need, by unit, where that is more than headers do."""
+"""Pixels that values need, by unit, if that is more than headers need."""
 
 
 def _needed(header: str, unit: str) -> int:
-    """Pixels that a column needs, so that its header is not cut: its letters, the sign of the order, and the rim."""
+    """Pixels that a column needs so that its header is not cut: its letters, the sort sign, and the padding."""
     return max(_LEAST.get(unit, 70), 8 * len(header) + 36)
 
 
 def _widths(panel: Panel) -> dict[str, int]:
-    """Widths of the columns that need more than their share, or have longer words; the others share the rest."""
+    """Widths of the columns that need more than their share, or have longer texts; the others share the rest."""
     needs = {shown: _WIDE.get(label, _needed(shown, "")) for label, shown in panel.labels}
     needs |= {column.header: _needed(column.header, column.unit or "") for column in panel.columns}
     fixed = {shown: _WIDE[label] for label, shown in panel.labels if label in _WIDE}
@@ -302,7 +302,7 @@ def _transformations(panel: Panel) -> list[Json]:
         "indexByName": {name: number for number, name in enumerate(order)},
         "renameByName": {**dict(panel.labels), **values},
     }
-    # Rows are one where their labels are: without the times, of which some servers tell a different one each query.
+    # Rows are joined by their labels: the times are removed, since some servers give a different one for each query.
     timeless = {"id": "filterFieldsByName", "options": {"exclude": {"names": ["Time"]}}}
     merge = [] if single else [timeless, {"id": "merge", "options": {}}]
     return [*merge, {"id": "organize", "options": organize}]

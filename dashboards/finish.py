@@ -1,7 +1,7 @@
-"""Mends what grafanalib 0.7.1 writes, so that current Grafana reads it as it was meant.
+"""Corrects what grafanalib 0.7.1 writes, so that current Grafana reads it as intended.
 
 grafanalib writes schema version 12, options of panels from before Grafana 9, empty refIds, texts where null is
-meant, and keys that nothing reads any more. This is the only place that knows.
+meant, and keys that nothing reads any more. This is the only place that knows about it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _VARIABLE = ("allValue", "datasource", "hide", "includeAll", "label", "multi", "
 
 
 def finished(dashboard: Any, dressed: Mapping[int, Json]) -> Json:
-    """The dashboard as JSON; `dressed` are options and field configuration of each panel by its id."""
+    """The dashboard as JSON; `dressed` has options and field configuration of each panel by its id."""
     raw = json.loads(json.dumps(dashboard.to_json_data(), cls=DashboardEncoder))
     made = {key: raw[key] for key in _TOP}
     made["schemaVersion"] = SCHEMA_VERSION

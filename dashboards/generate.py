@@ -30,12 +30,12 @@ def boards() -> dict[str, Json]:
 
 
 def as_text(board: Json) -> str:
-    """The bytes that are committed."""
+    """A board as the text that is committed."""
     return json.dumps(board, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def main() -> None:
-    """Write all boards into the directory that is given, or into the one that is committed."""
+    """Write all boards into the given directory, or into the committed one."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else GENERATED
     for name, board in boards().items():
         (out / f"{name}.json").write_text(as_text(board), encoding="utf-8")

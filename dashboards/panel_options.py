@@ -10,7 +10,7 @@ PLUGIN_VERSION = "12.0.0"
 _LAST: Json = {"calcs": ["lastNotNull"], "fields": "", "values": False}
 _LEGEND: Json = {"calcs": ["lastNotNull", "max"], "displayMode": "table", "placement": "right", "showLegend": True}
 _SOFT = {"percentunit": 0.01, "short": 1, "cps": 1, "Bps": 1}
-"""How far the axis of values that are all 0 goes: without it Grafana draws 0 in a range up to 100, or 10,000%."""
+"""The end of the axis if all values are 0: without it Grafana draws 0 in a range up to 100, or 10,000%."""
 
 
 def _timeseries(extra: Json) -> tuple[Json, Json]:
@@ -21,7 +21,7 @@ def _timeseries(extra: Json) -> tuple[Json, Json]:
         "drawStyle": "line",
         "lineWidth": 1,
         "lineInterpolation": "linear",
-        "fillOpacity": 30 if extra.get("stack") else 0,  # fills of lines that lie on each other mix to mud
+        "fillOpacity": 30 if extra.get("stack") else 0,  # overlapping fills of lines would blur into each other
         "gradientMode": "none",
         "showPoints": "never",
         "spanNulls": False,
@@ -137,7 +137,7 @@ def thresholds(steps: tuple[tuple[str, float | None], ...]) -> Json:
 
 
 def coloring(look: str, extra: Json, limits: bool) -> Json:
-    """By which rule values get their colour."""
+    """The rule by which values get their colour."""
     if look == "timeseries":
         return {"mode": "palette-classic"}
     if extra.get("continuous"):

@@ -1,6 +1,6 @@
 """Panels as a board writes them: one line each, with what the catalogue and the rules know filled in.
 
-Nothing here knows Grafana's JSON or where on the board a panel will stand.
+Nothing here knows Grafana's JSON or where on the board a panel will be.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIZES = {
     "stat": (4, 4), "gauge": (6, 6), "timeseries": (12, 8), "bargauge": (12, 8), "heatmap": (12, 8),
     "state-timeline": (12, 8),
 }  # fmt: skip
-"""Width and height where the board does not say."""
+"""Width and height if the board gives none."""
 YES_NO: Mapped = ((1, "yes", "orange"), (0, "no", "green"))
 UP_DOWN: Mapped = ((1, "up", "green"), (0, "down", "red"))
 
@@ -32,7 +32,7 @@ UP_DOWN: Mapped = ((1, "up", "green"), (0, "down", "red"))
 class Column:
     """One column of a table: a query whose result has just the table's labels.
 
-    `zero` says that what is absent is 0: a count of what has not happened. `first` puts the column before the labels.
+    `zero` says that an absent value is 0: a count of what has not happened. `first` puts the column before the labels.
     """
 
     header: str
@@ -98,7 +98,7 @@ NOTHING_WRONG = "nothing, as it should be"
 
 
 def _emptiness(good: str) -> str:
-    """What a panel without any series says: that this is good, or what may be the reason."""
+    """The text of a panel without any series: that this is good, or what may be the reason."""
     return NOTHING_WRONG if good.startswith(("empty", "no value", "0")) else NOT_OFFERED
 
 
@@ -164,11 +164,12 @@ def table(
     none: str = "",
     **extra: Any,
 ) -> Panel:
-    """A row for each set of labels and a column for each query; `labels` says how each label is headed.
+    """A row for each set of labels and a column for each query; `labels` has the header of each label.
 
     `links` are pairs of a header and the board that its values lead to. `rows` is a query with a series for each row
-    that has to be there, whatever the columns know of it. A table of several columns needs it: Grafana joins rows by
-    the labels that all queries have, and a query without a result has none, so that one empty column tears all rows.
+    that must be there, whether or not a column has a value for it. A table of several columns needs it: Grafana joins
+    rows by the labels that all queries have, and a query without a result has none, so that one empty column would
+    break all rows.
     """
     if len(columns) > 1 and not rows:
         raise ValueError(f"table {title!r}: several columns need `rows`")
@@ -188,7 +189,7 @@ def table(
 
 
 def _completed(column: Column, rows: str) -> str:
-    """The column's query with a value for each row: NaN, which is shown as a dash, where nothing is known."""
+    """The column's query with a value for each row: NaN, which is shown as a dash, where there is none."""
     return f"{column.expr} or {rows} * {'0' if column.zero else 'NaN'}" if rows else column.expr
 
 
@@ -205,7 +206,7 @@ def alerts(
     good: str = "empty. Every agent has the runbooks, at /runbooks/.",
     **options: Any,
 ) -> Panel:
-    """What fires, the worst first: the severity is a number with a name, which sorts as it should."""
+    """Firing alerts, the worst first: the severity is a number with a name, so that it sorts correctly."""
     begin = f"{series}{{{matchers}, " if matchers else f"{series}{{"
     ranked = " or ".join(
         f"{begin}{severity}}} * {rank}"
@@ -221,5 +222,5 @@ def alerts(
 
 
 def note(content: str, *, title: str = "", size: tuple[int, int] = (24, 2)) -> Panel:
-    """Text, for what a board has to say about itself."""
+    """A text, for what a board says about itself."""
     return Panel("text", title, (), content, "none", *size, extra={"content": content})

@@ -1,7 +1,7 @@
-"""Queries as a board needs them: each metric narrowed by the board's variables, and the legend that tells series apart.
+"""Queries as a board needs them: each metric narrowed by the board's variables, and a legend that distinguishes series.
 
 A board writes `max by (gpu) (coldplate_gpu_power_watts)`; the matchers that its variables ask for are put in here,
-for the labels that each metric has. Queries are text here: that they parse is for the tests to show.
+for the labels that each metric has. Queries are text here: the tests show that they parse.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_series(token: str) -> bool:
 
 
 def names_in(expr: str) -> list[str]:
-    """The series that a query reads, in its order."""
+    """The series that a query reads, in order."""
     return [each[0] for each in TOKEN.finditer(expr) if is_series(each[0])]
 
 
@@ -58,7 +58,7 @@ def labels_of(name: str) -> tuple[str, ...]:
 
 
 def _knows_job(name: str) -> bool:
-    """Whether a recorded series of GPUs has the label of their job, by its query or by those that it reads."""
+    """Whether a recorded series of GPUs has the label of their job, going by its query or the series that it reads."""
     expr = recorded().get(name, "")
     return "job_id" in expr or any(_knows_job(each) for each in names_in(expr) if each in recorded())
 
@@ -84,7 +84,7 @@ def narrowed(expr: str, matchers: Mapping[str, str]) -> str:
 
 
 def legend_for(query: PanelQuery, title: str, pinned: frozenset[str]) -> str:
-    """The query's legend: given, or from the labels that its result has."""
+    """The query's legend: the given one, or one made from the labels of its result."""
     if query.legend is not None:
         return query.legend
     bare = _BARE.fullmatch(query.expr)

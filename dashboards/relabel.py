@@ -1,7 +1,7 @@
-"""The committed dashboards for a site that names things otherwise: other labels, another prefix, another data source.
+"""The committed dashboards for a site with other names: other labels, another prefix, another data source.
 
-Names are replaced where they are names: in queries, legends and the columns of tables; never inside a text. Recorded
-series keep their names, since the rules that write them are evaluated before a site relabels anything.
+Names are replaced only where they are used as names: in queries, legends and the columns of tables; never inside a
+text. Recorded series keep their names, since the rules that write them are evaluated before a site relabels anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COLUMNS = {"indexByName", "renameByName"}
 
 @dataclass(frozen=True, slots=True)
 class Relabelling:
-    """What a site calls things. `labels` maps a label of coldplate to the site's."""
+    """A site's names. `labels` maps a label of coldplate to the site's."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     prefix: str = PREFIX
@@ -36,7 +36,7 @@ class Relabelling:
 
 
 def dashboards(site: Relabelling) -> Iterator[tuple[str, str]]:
-    """The file name and the text of each dashboard, as that site has it."""
+    """The file name and the text of each dashboard, for that site."""
     for path in sorted(GENERATED.glob("*.json")):
         board = _renamed(json.loads(path.read_text(encoding="utf-8")), site)
         if site.source is not None:
@@ -69,7 +69,7 @@ def _query(text: str, site: Relabelling) -> str:
 
 
 def _open_with(board: Json, source: str) -> None:
-    """Lets a board open with that data source; the choice stays."""
+    """Let a board open with that data source; the user can still choose another."""
     for variable in board["templating"]["list"]:
         if variable["type"] == "datasource":
             variable["current"] = {"text": source, "value": source}

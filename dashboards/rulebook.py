@@ -24,12 +24,12 @@ _COMPARISON = re.compile(r"(>=|<=|==|>|<)\s*(?:bool\s+)?(-?\d+(?:\.\d+)?(?:e\d+)
 _COLORS = {"info": "blue", "warning": "orange", "critical": "red"}
 GOOD = "green"
 Steps = tuple[tuple[str, float | None], ...]
-"""Colours, each with the value from which it holds; the first has none."""
+"""Colours, each with the value from which it applies; the first has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The first number that an alert compares with, and how bad it is to pass it."""
+    """The first number that an alert compares with, and its severity."""
 
     value: float
     above: bool
@@ -80,7 +80,7 @@ def steps(*names: str) -> Steps:
         made: list[tuple[str, float | None]] = [(GOOD, None)]
         for value, _, color in sorted(found, key=lambda each: (each[0], worst[each[2]])):
             if made[-1][1] == value:
-                made.pop()  # of two levels with one limit the worse is shown
+                made.pop()  # of two levels with the same limit the worse is shown
             made.append((color, value))
         return tuple(made)
     lower = sorted((value, color) for value, _, color in found)

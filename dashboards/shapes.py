@@ -5,9 +5,9 @@ from __future__ import annotations
 HARMFUL = 'reason!~"gpu_idle|low_utilization|sw_power_cap"'
 """Reasons that cost work: not those of an idle GPU, nor the power cap at which a busy GPU lives."""
 THROTTLED = f"clamp_max(rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}[$__rate_interval]), 1)"
-"""Share of time in which each of them held a GPU down; rate() reckons beyond the samples, and so beyond all of it."""
+"""Share of time in which each of them held a GPU down; rate() extrapolates, so it may exceed 1 without the limit."""
 BREACH = "(rack:time_to_breach_seconds:linear5m or (rack:power_ratio:max > 1) * 0)"
-"""When a rack meets its budget if its power goes on rising; 0 where it is over it already."""
+"""When a rack reaches its budget if its power keeps rising; 0 if it is already over it."""
 
 
 def of_job(expr: str) -> str:
@@ -16,7 +16,7 @@ def of_job(expr: str) -> str:
 
 
 def in_rack(expr: str) -> str:
-    """Node series of the nodes that know the rack as theirs."""
+    """Node series of the nodes that belong to the rack."""
     return f"({expr}) and on (instance) coldplate_rack_nodes_expected"
 
 

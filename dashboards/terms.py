@@ -1,6 +1,6 @@
 """What the catalogue's names, kinds and units are called in Grafana: titles, units, legends.
 
-It knows names only, and makes no queries.
+It handles only names, and makes no queries.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def unit_of_query(expr: str, name: str) -> str:
 
 
 def legend_of(row: Metric, pinned: frozenset[str]) -> str:
-    """How a series of that metric is told from the others, on a board where some labels have one value."""
+    """A legend that distinguishes a series of the metric from others, on a board where some labels have one value."""
     parts = ["{{instance}}"] if "instance" not in pinned and row.entity is not Rack else []
     if row.entity is not Rack or "rack" not in pinned:
         parts += _IDENTITY.get(row.entity, ())

@@ -60,7 +60,7 @@ def matchers(variables: Iterable[Variable]) -> dict[str, str]:
 
 
 def carried(source: str, target: str) -> list[str]:
-    """The variables that a link may carry: those both boards have, but never many values to a board for one."""
+    """The variables that a link may carry: those of both boards, but never many values to a board that takes one."""
     there = {each.name: each for each in VARIABLES[target]}
     return [each.name for each in VARIABLES[source] if each.name in there and (there[each.name].many or not each.many)]
 

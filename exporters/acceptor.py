@@ -19,11 +19,11 @@ from exporters.complaints import Complaints
 _SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _PAUSE_SECONDS = 0.02
-"""Seconds for which clients are left in the queue when none can be taken."""
+"""Seconds for which clients are left in the queue when none can be accepted."""
 
 
 def has_gone(sock: socket.socket) -> bool:
-    """Whether a client has hung up and asked for nothing before."""
+    """Whether a client has closed its connection without asking for anything."""
     try:
         return not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except (BlockingIOError, InterruptedError):
@@ -33,7 +33,7 @@ def has_gone(sock: socket.socket) -> bool:
 
 
 class Acceptor:
-    """The listeners. `make_room` hangs up on a client that can be spared, and says whether there was one.
+    """The listeners. `make_room` evicts a client that can be spared, and says whether there was one.
 
     `now` is always the server's clock, in seconds.
     """
@@ -54,7 +54,7 @@ class Acceptor:
                 self._spare = os.dup(self._filler)
 
     def attach(self, selector: selectors.BaseSelector) -> None:
-        """Wait for clients with this selector from now on."""
+        """Use this selector to wait for clients from now on."""
         self._selector = selector
         self._listen()
 
@@ -65,7 +65,7 @@ class Acceptor:
         return bool(poll.poll(0))
 
     def take(self, listener: socket.socket, now: float) -> tuple[socket.socket, str] | None:
-        """A client and its address. None where nobody waits, or where nobody can be taken for the moment."""
+        """A client and its address. None if no client waits, or none can be accepted at the moment."""
         while True:
             try:
                 sock, address = listener.accept()
@@ -73,7 +73,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return None
             except OSError as error:
-                if not self.somebody_waits(listener):  # the kernel wants a descriptor before it looks for a client
+                if not self.somebody_waits(listener):  # the kernel takes a descriptor before it looks for a client
                     return None
                 self._complain(error, now)
                 if error.errno not in _SHORTAGE or not (self._make_room(now) or self._give_spare()):
@@ -83,7 +83,7 @@ class Acceptor:
     def hang_up(self, sock: socket.socket) -> None:
         """Close a client's socket; its descriptor is kept if there is none in reserve.
 
-        It is never free in between: something else in the process may be waiting for it.
+        The descriptor is never free in between: something else in the process may be waiting for one.
         """
         if self._spare is not None or self._filler is None:
             sock.close()
@@ -92,7 +92,7 @@ class Acceptor:
         os.dup2(self._filler, self._spare, inheritable=False)
 
     def pause(self, now: float) -> None:
-        """Leave new clients in the kernel's queue for a moment, rather than spin on what cannot be helped."""
+        """Leave new clients in the kernel's queue for a moment, instead of spinning."""
         if self.paused_until is None and self._selector is not None:
             for listener in self.listeners:
                 with suppress(KeyError, ValueError):
@@ -106,10 +106,10 @@ class Acceptor:
             self._listen()
 
     def close(self) -> None:
-        """Take no further client, ever."""
+        """Accept no more clients."""
         for listener in self.listeners:
             if self.paused_until is None and self._selector is not None:
-                with suppress(Exception):  # whatever the selector thinks of it, it must be closed
+                with suppress(Exception):  # even if the selector fails, it must be closed
                     self._selector.unregister(listener)
             listener.close()
         self.listeners = []

@@ -24,7 +24,7 @@ from exporters.http_messages import RefusedError, Request, Response
 logger = logging.getLogger(__name__)
 
 _HELD = 24 * 1024 * 1024
-"""Bytes of bodies that slow readers may keep in memory, all together."""
+"""Bytes of bodies that slow clients may keep in memory, all together."""
 
 _HALF_LIFE_SECONDS = 1.0
 """Seconds in which half of what a client has cost is forgotten."""
@@ -37,7 +37,7 @@ Handler = Callable[[Request], Answer]
 
 
 class Clients:
-    """For the server's thread alone; `nudge` makes that thread call `deliver`, whatever thread calls it.
+    """For the server's thread only; `nudge` makes that thread call `deliver`, and may be called by any thread.
 
     `hang_up` closes a socket.
     """
@@ -64,20 +64,21 @@ class Clients:
 
     @property
     def due(self) -> float:
-        """The moment at which the first of them has waited too long; minus infinity where there is something to do."""
+        """The moment at which the first of them has waited too long; minus infinity if there is something to do."""
         if self._ready:
             return float("-inf")
         return min((connection.deadline for connection in self.connections), default=float("inf"))
 
     @property
     def busy(self) -> bool:
-        """Whether somebody has not been sent all of a response."""
+        """Whether any client has not been sent all of a response."""
         return any(connection.phase is ConnectionState.WRITING for connection in self.connections)
 
     def attach(self, selector: selectors.BaseSelector) -> None:
-        """Wait for them with this selector from now on.
+        """Use this selector to wait for clients from now on.
 
-        Whoever was attended to when the thread fell is hung up on: what it asked may be lost, and no answer would come.
+        A client that was being served when the thread failed is disconnected: its request may be lost, and no answer
+        would come.
         """
         self._selector = selector
         if self._attended is not None:
@@ -87,14 +88,14 @@ class Clients:
             self._attend(connection, self._watch)
 
     def admit(self, sock: socket.socket, peer: str, now: float) -> None:
-        """A new client; its request is usually there already."""
+        """Add a new client; usually its request has already arrived."""
         sock.setblocking(False)
         connection = Connection(sock, peer, self._timeouts, now)
         self.connections.add(connection)
         self._attend(connection, self._serve)
 
     def serve(self, ready: list[Connection], patience: float) -> None:
-        """Go on with those who can be read or written, for so many seconds; the rest waits for the next turn."""
+        """Serve those that can be read or written, for `patience` seconds; the rest wait for the next turn."""
         until = self._clock() + patience
         for connection in sorted(ready, key=lambda each: each.cost):
             began = self._clock()
@@ -104,14 +105,14 @@ class Clients:
             connection.cost += self._clock() - began
 
     def deliver(self) -> None:
-        """Give the answers that have come in the meantime."""
+        """Send the answers that have become ready."""
         while self._ready:
             connection, answer = self._ready.popleft()
             if connection.pending is answer and answer.response is not None:
                 self._attend(connection, partial(self._give, response=answer.response))
 
     def expire(self, now: float) -> None:
-        """Wait no longer for those who take too long."""
+        """Disconnect those that take too long."""
         for connection in [each for each in self.connections if each.deadline <= now]:
             self._attend(connection, self._end_wait)
         if now - self._halved >= _HALF_LIFE_SECONDS:
@@ -120,23 +121,23 @@ class Clients:
                 connection.cost /= 2
 
     def victim(self, now: float) -> Connection | None:
-        """Who can be spared, if there is anybody."""
+        """The client that can be spared, if any."""
         return victim(self.connections, now)
 
     def spare(self, connection: Connection) -> None:
-        """Hang up on whoever can be spared, if that is not done yet."""
+        """Disconnect a client that can be spared, unless that is done already."""
         if connection in self.connections:
             self._close(connection, "another client needs its slot")
 
     def evict(self, now: float) -> bool:
-        """Hang up on whoever can be spared; whether there is anybody."""
+        """Disconnect the client that can be spared; returns whether there was one."""
         spared = self.victim(now)
         if spared is not None:
             self.spare(spared)
         return spared is not None
 
     def dismiss(self, until: float) -> None:
-        """Take no request any more; who is being answered has until then to take it."""
+        """Accept no more requests; clients that are being answered have until then to take the answer."""
         for connection in tuple(self.connections):
             connection.end_by(until)
             if connection.phase is ConnectionState.WAITING:
@@ -146,17 +147,17 @@ class Clients:
                 self._close(connection, "the server is stopping")
 
     def hang_up(self) -> None:
-        """On all of them."""
+        """Disconnect all clients."""
         for connection in tuple(self.connections):
             self._close(connection, "the server is stopping")
 
     def _answered(self, connection: Connection, answer: Deferred) -> None:
-        """An answer that was to come later is there. For any thread."""
+        """Note that a deferred answer is ready. For any thread."""
         self._ready.append((connection, answer))
         self._nudge()
 
     def _attend(self, connection: Connection, action: Callable[[Connection], None]) -> None:
-        """Do something for a client, if it has not lost its place a moment ago."""
+        """Do something for a client, unless it has just lost its place."""
         if connection not in self.connections:
             return
         self._attended = connection
@@ -175,7 +176,7 @@ class Clients:
         elif not connection.receive(self._clock()):
             if (
                 connection.phase is ConnectionState.WAITING
-            ):  # it may have said all that it has to say, and still want its answer
+            ):  # it may have sent all that it will send, and still want its answer
                 self._selector.unregister(connection.sock)
             else:
                 self._close(connection, "the client disconnected")
@@ -185,7 +186,7 @@ class Clients:
             self._selector.unregister(connection.sock)
 
     def _advance(self, connection: Connection) -> None:
-        if connection.through:  # with its last response; it has let the others go first since
+        if connection.through:  # with its last response; since then the others had their turn
             connection.read_on()
             self._converse(connection)
         elif connection.flush(self._clock()):
@@ -193,7 +194,7 @@ class Clients:
             self._watch(connection)
 
     def _converse(self, connection: Connection) -> None:
-        """Answer the next request, if it is there."""
+        """Answer the next request, if there is one."""
         try:
             request = connection.next_request()
         except RefusedError as refused:
@@ -250,7 +251,7 @@ class Clients:
         """Wait for what the connection waits for."""
         wanted = selectors.EVENT_WRITE if connection.phase is ConnectionState.WRITING else selectors.EVENT_READ
         key = self._selector.get_map().get(connection.sock)
-        if key is not None and key.data is not connection:  # left behind by one that had the same descriptor
+        if key is not None and key.data is not connection:  # left by an earlier connection with the same descriptor
             self._selector.unregister(connection.sock)
             key = None
         if key is None:
@@ -261,6 +262,6 @@ class Clients:
     def _close(self, connection: Connection, why: str) -> None:
         logger.debug("closing %s because %s", connection.peer, why)
         self.connections.discard(connection)
-        with suppress(Exception):  # whatever the selector thinks of it, the socket must be closed
+        with suppress(Exception):  # even if the selector fails, the socket must be closed
             self._selector.unregister(connection.sock)
         connection.close(self._hang_up)

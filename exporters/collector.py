@@ -28,7 +28,7 @@ class SnapshotCollector(Collector):
         self._clock = clock
 
     def describe(self) -> Iterator[ClientMetric]:
-        """Nothing: which families there are is known only once there is a sample."""
+        """Nothing: the families are known only once there is a sample."""
         return iter(())
 
     def collect(self) -> Iterator[ClientMetric]:
@@ -53,7 +53,7 @@ class SnapshotCollector(Collector):
 def write_textfile(snapshot: Snapshot, path: str | Path) -> None:
     """Write the snapshot for node_exporter's textfile collector, replacing the file in one step.
 
-    The age of the sample is left out: it would stand still. node_exporter shows the age of the file,
+    The age of the sample is left out, since it would not grow. node_exporter shows the age of the file,
     as node_textfile_mtime_seconds.
     """
     registry = CollectorRegistry()

@@ -7,11 +7,11 @@ from collections.abc import Hashable
 from types import TracebackType
 
 QUIET_SECONDS = 60.0
-"""Seconds after which what has not happened again is over."""
+"""Seconds after which a problem that has not occurred again is over."""
 
 
 class Complaints:
-    """What is wrong at the moment. `now` is always the same clock, in seconds."""
+    """The current problems. `now` is always by the same clock, in seconds."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
@@ -19,21 +19,21 @@ class Complaints:
         self._relief: dict[Hashable, str] = {}
 
     def say(self, now: float, key: Hashable, text: str, *args: object, relief: str) -> None:
-        """A warning, unless it was given already; `relief` is what is said when it is over."""
+        """Log a warning, unless it was already logged; `relief` is logged when it is over."""
         if key not in self._last:
             self._logger.warning(text, *args)
         self._last[key] = now
         self._relief[key] = relief
 
     def defect(self, now: float, error: BaseException, text: str, *args: object) -> None:
-        """An error of ours, with its traceback, once for each place in the code. Nobody can tell when it is over."""
+        """Log a defect in our code, with its traceback, once for each place in the code. It never counts as over."""
         key = type(error), *_place(error.__traceback__)
         if key not in self._last:
             self._logger.error(text, *args, exc_info=error)
         self._last[key] = now
 
     def ease(self, now: float) -> None:
-        """Forget what has not happened for a while."""
+        """Forget what has not occurred for a while."""
         for key in [key for key, last in self._last.items() if now - last >= QUIET_SECONDS]:
             del self._last[key]
             relief = self._relief.pop(key, None)

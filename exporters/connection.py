@@ -20,7 +20,7 @@ from exporters.http_messages import GO_AHEAD, Request, RequestReader, Response
 
 _CHUNK = 16 * 1024
 _MOUTHFUL = 128 * 1024
-"""Bytes that a client is sent before the others have their turn: some tens of microseconds."""
+"""Bytes sent to a client before the others have their turn: some tens of microseconds."""
 
 _DRAIN_TIMEOUT_SECONDS = 1.0
 _DRAIN_LIMIT = 1024 * 1024
@@ -33,11 +33,11 @@ class ConnectionState(Enum):
     READING = "reading"  # for a request, or the rest of one
     WAITING = "waiting"  # for an answer that is not ready
     WRITING = "writing"  # for the client to take the response
-    DRAINING = "draining"  # for the client to hang up, after our last word
+    DRAINING = "draining"  # for the client to close the connection, after our last response
 
 
 class Timeouts(NamedTuple):
-    """All in seconds."""
+    """Timeouts in seconds."""
 
     idle: float
     request: float
@@ -71,12 +71,12 @@ class Connection:
         self.sock = sock
         self.peer = peer
         self.phase = ConnectionState.READING
-        self.since = now  # of the last complete request, or of the connect
+        self.since = now  # time of the last complete request, or of the connect
         self.deadline = now + timeouts.idle
-        self.answers = 0  # that the client has been given
-        self.answered = now  # when the last of them was
-        self.moved = now  # when it last took something of one
-        self.cost = 0.0  # seconds of the server's time that it took lately
+        self.answers = 0  # number of answers sent to the client
+        self.answered = now  # time of the last answer
+        self.moved = now  # time when it last took a part of one
+        self.cost = 0.0  # seconds of the server's time that it has taken lately
         self.pending: Deferred | None = None
         self._timeouts = timeouts
         self._reader = RequestReader()
@@ -88,7 +88,7 @@ class Connection:
 
     @property
     def half_asked(self) -> bool:
-        """Whether the client has begun a request and not ended it."""
+        """Whether the client has begun a request but not completed it."""
         return self.phase is ConnectionState.READING and self._reader.begun
 
     @property
@@ -98,11 +98,11 @@ class Connection:
 
     @property
     def through(self) -> bool:
-        """Whether the client has been sent all of its response."""
+        """Whether all of the response has been sent."""
         return not self._out
 
     def receive(self, now: float) -> bool:
-        """Take what the client has sent. False when it has hung up. Raises OSError."""
+        """Read what the client has sent. False if it has closed the connection. Raises OSError."""
         try:
             data = self.sock.recv(_CHUNK)
         except (BlockingIOError, InterruptedError):
@@ -119,7 +119,7 @@ class Connection:
 
     @property
     def overfed(self) -> bool:
-        """Whether the client has sent as much as is kept of it while it waits for an answer."""
+        """Whether the client has already sent as much as is buffered while it waits for an answer."""
         return self._reader.held >= _CHUNK
 
     def next_request(self) -> Request | None:
@@ -131,19 +131,19 @@ class Connection:
         return request
 
     def ask(self, request: Request, now: float) -> None:
-        """Note a request that is to be answered next."""
+        """Record the request that is answered next."""
         self.since = now
         self._last = not request.keep_alive
         self._with_body = request.method != "HEAD"
 
     def wait(self, answer: Deferred, now: float) -> None:
-        """The answer to what was asked comes later."""
+        """Record that the answer comes later."""
         self.phase = ConnectionState.WAITING
         self.pending = answer
         self.deadline = now + answer.patience
 
     def answer(self, response: Response, now: float) -> None:
-        """Queue the response to what was asked; no further request is looked at before it is gone."""
+        """Queue the response to the request; no further request is read until it has been sent."""
         self._abandon()
         self.phase = ConnectionState.WRITING
         self.deadline = now + self._timeouts.write
@@ -155,13 +155,13 @@ class Connection:
             self._out.append(memoryview(response.body))
 
     def refuse(self, response: Response, now: float) -> None:
-        """Queue a response after which there is no other."""
+        """Queue a last response."""
         self.since = now
         self._last = self._with_body = True
         self.answer(response, now)
 
     def flush(self, now: float) -> bool:
-        """Send what the client takes, up to a mouthful. True when everything is gone. Raises OSError."""
+        """Send what the client takes, up to one chunk. True if everything has been sent. Raises OSError."""
         room = _MOUTHFUL
         while self._out and room > 0:
             try:
@@ -180,7 +180,7 @@ class Connection:
         return True
 
     def turn(self, now: float) -> None:
-        """After a response is gone: wait for the next request, or for the client to hang up.
+        """After a response has been sent: wait for the next request, or for the client to close the connection.
 
         Closing at once while the client still sends would make the kernel answer with a reset, which
         can destroy the response on its way.
@@ -192,18 +192,18 @@ class Connection:
             return
         self.since = now
         if self._reader.begun:
-            # Let the other clients have their turn first: what is there is looked at once the socket can be written.
+            # Let the other clients have their turn first: what has arrived is read once the socket can be written.
             self.deadline = now + self._timeouts.request
         else:
             self.phase = ConnectionState.READING
             self.deadline = now + self._timeouts.idle
 
     def read_on(self) -> None:
-        """Look at what the client has sent in the meantime."""
+        """Read what the client has sent in the meantime."""
         self.phase = ConnectionState.READING
 
     def end_by(self, deadline: float) -> None:
-        """Make the response that is on its way the last one, and let it be gone by then."""
+        """Make the current response the last one, to be sent by then."""
         self._last = True
         self.deadline = min(self.deadline, deadline)
 

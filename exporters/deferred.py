@@ -15,7 +15,7 @@ BUSY = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"the agent is busy: the answer 
 class Deferred:
     """The promise of a response.
 
-    The client is told `late` when there is no response within `patience`, in seconds. The first response counts.
+    The client gets `late` if there is no response within `patience`, in seconds. Only the first response counts.
     """
 
     __slots__ = ("_lock", "_response", "_tell", "abandoned", "late", "patience")
@@ -24,7 +24,7 @@ class Deferred:
         self.patience = patience
         self.late = late
         self.abandoned = False
-        """Whether nobody waits for the answer any more: whoever works on it may stop."""
+        """Whether the answer is no longer wanted, so that work on it may stop."""
         self._lock = threading.Lock()
         self._response: Response | None = None
         self._tell: Callable[[], None] | None = None
@@ -54,4 +54,4 @@ class Deferred:
 
 
 Answer = Union[Response, Deferred]
-"""What a handler may give."""
+"""What a handler may return."""

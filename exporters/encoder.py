@@ -5,7 +5,7 @@ sample to sample (names, labels, HELP, TYPE, order) is laid out once, as a templ
 render fills in the values of the families that changed. prometheus_client takes about twenty times as
 long for the same page; its parsers prove in the tests that this encoder produces the same.
 
-It does not judge: it renders every reading of the snapshot, and adds none.
+It does not choose: it renders every reading of the snapshot, and adds none.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Word(str):
 
 
 class _Chunk:
-    """One family of a page in one format: its head and its lines, and how it last came out."""
+    """One family of a page in one format: its head, its lines, and its last rendering."""
 
     __slots__ = ("_made", "_template", "_values", "head")
 
@@ -61,9 +61,9 @@ class _Chunk:
         self._made = b""
 
     def render(self, own: _Values) -> bytes:
-        """The family with these values; most families are sampled seldom and come out as before."""
+        """The family with these values; most families are sampled seldom, and are the same as before."""
         if own != self._values:
-            # Readings are finite numbers. A bool or an infinity that slips in must not cost the page.
+            # Readings are finite numbers. A bool or an infinity that slips in must not break the page.
             plain = _PLAIN.issuperset(map(type, own)) and isfinite(sum(own))
             self._made = self._template % (own if plain else tuple(map(_spelled, own)))
             self._values = own if plain else None
@@ -71,7 +71,7 @@ class _Chunk:
 
 
 class _Kin:
-    """The series of one family as they come in the snapshot, their order on the page, and its chunks."""
+    """The series of one family in the snapshot's order, their order on the page, and the family's chunks."""
 
     __slots__ = ("chunks", "members", "order")
 
@@ -85,7 +85,7 @@ class _Kin:
         return self.members[0].metric
 
     def chunk(self, fmt: Format, head: str) -> _Chunk:
-        """The family in that format; it is made anew where a neighbour's coming or going changes its head."""
+        """The family in that format; made again if another family's coming or going changes its head."""
         chunk = self.chunks.get(fmt)
         if chunk is None or chunk.head != head:
             chunk = self.chunks[fmt] = _Chunk(head, [self.members[place] for place in self.order])
@@ -93,7 +93,7 @@ class _Kin:
 
 
 class _PageLayout:
-    """Everything about a page but its values; good for as long as frames of the same layouts come."""
+    """Everything about a page except its values; valid as long as frames of the same layouts come."""
 
     __slots__ = ("chunks", "kin", "layouts", "picks")
 
@@ -124,9 +124,9 @@ class Encoder:
         return b"".join(self.pieces(snapshot, fmt, age))
 
     def pieces(self, snapshot: Snapshot, fmt: Format, age: float) -> Iterator[bytes]:
-        """The page bit by bit, so that whoever renders can do something else between two; some bits are empty.
+        """The page piece by piece, so that the caller can do something else in between; some pieces are empty.
 
-        One page has to be at its end before the next is begun.
+        A page must be completed before the next is begun.
         """
         layouts = [_AGE_LAYOUT, *(frame.layout for frame in snapshot.frames)]  # the age wins over one in a snapshot
         values = (age, *chain.from_iterable(frame.values for frame in snapshot.frames))
@@ -141,7 +141,7 @@ class Encoder:
             yield b"# EOF\n"
 
     def _lay_out(self, layouts: Sequence[Layout]) -> Iterator[bytes]:
-        """A GPU that comes and goes changes few families: those that have the same series as before are kept."""
+        """Lay out a page. A GPU that comes or goes changes few families: those with the same series are kept."""
         known = {kin.metric.name: kin for kin in self._layout.kin}
         layout = _PageLayout(layouts)
         series = tuple(chain.from_iterable(each.series for each in layouts))

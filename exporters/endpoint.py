@@ -25,13 +25,13 @@ BY_ENCODING = ("Vary", "Accept-Encoding")
 NOT_YET = "no sample yet: the first one is in progress"
 _GZIP = ("Content-Encoding", "gzip")
 _TIDY_SECONDS = 1.0
-"""Seconds between two looks for pages that nobody needs any more."""
+"""Seconds between two searches for pages that are no longer needed."""
 
 
 class EndpointContext:
-    """What all endpoints of one server share: what they show, and what makes and keeps pages of it.
+    """What all endpoints of one server share: what they show, and what renders and caches their pages.
 
-    `listed` are the paths that the overview lists, with what is found there. For the server's thread alone.
+    `listed` are the paths that the overview lists, with their descriptions. For the server's thread only.
     """
 
     def __init__(self, view: RouteContext, listed: Sequence[tuple[str, str]] = ()) -> None:
@@ -46,18 +46,18 @@ class EndpointContext:
         self._tidied = float("-inf")
 
     def groups(self) -> tuple[GroupReport, ...]:
-        """How every group of rules is doing; none where there is no rules engine."""
+        """The state of every group of rules; none if there is no rule engine."""
         return () if self.view.rules is None else self.view.rules()
 
     def page(self, request: Request, rendering: Rendering, media: str, *headers: tuple[str, str]) -> Answer:
-        """A page that takes long to make or to compress; compressed for those who accept that."""
+        """A page that takes long to render or compress; compressed for clients that accept that."""
         gzipped = accepts_gzip(request.headers.get("accept-encoding", ""))
         if gzipped:
             headers = (*headers, _GZIP)
         return self._queue.get(rendering, gzipped, lambda body: Response(HTTPStatus.OK, body, media, headers))
 
     def work(self) -> bool:
-        """Go on for a moment with answers that are not ready yet; whether there is more to do."""
+        """Work for a moment on answers that are not ready yet; returns whether there is more to do."""
         now = self.view.clock()
         if now - self._tidied >= _TIDY_SECONDS:
             self._tidied = now
@@ -70,11 +70,11 @@ class EndpointContext:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One path, and who answers there.
+    """One path, and the handler that answers there.
 
-    `answer` is called in the server's thread, and must be quick: what takes long is a `Rendering` that it has made by
-    `EndpointContext.page`, or a `Deferred`. `what` says on the overview what is found here; an endpoint without it is
-    not listed there. `below` gives the paths below this one that it answers, too.
+    `answer` is called in the server's thread, and must be quick: what takes long is a `Rendering` that it passes to
+    `EndpointContext.page`, or a `Deferred`. `what` describes the path on the overview; an endpoint without it is not
+    listed there. `below` gives the paths below this one that it answers, too.
     """
 
     path: str

@@ -11,13 +11,13 @@ from itertools import islice
 from typing import Any
 
 _BATCH = 64
-"""Items of a list that are made at once: some tenths of a millisecond."""
+"""Items of a list that are encoded at once: some tenths of a millisecond."""
 
 _encoder = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 def success(data: Iterable[bytes]) -> Iterator[bytes]:
-    """An answer around its data, which are JSON already."""
+    """An answer around its data, which are already JSON."""
     yield b'{"status":"success","data":'
     yield from data
     yield b"}\n"
@@ -34,7 +34,7 @@ def dump(content: object) -> bytes:
 
 
 def array(elements: Iterable[bytes]) -> Iterator[bytes]:
-    """Elements that are JSON already, as a list; empty ones are left out."""
+    """Elements that are already JSON, as a list; empty ones are left out."""
     yield b"["
     comma = b""
     for element in elements:
@@ -47,7 +47,7 @@ def array(elements: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def batches(contents: Iterable[Any]) -> Iterator[bytes]:
-    """Elements for `array`, many in one."""
+    """Elements for `array`, many in one piece."""
     contents = iter(contents)
     while batch := list(islice(contents, _BATCH)):
         yield dump(batch)[1:-1]

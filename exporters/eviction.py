@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from exporters.connection import Connection, ConnectionState
 
 SLOW_SECONDS = 0.5
-"""Seconds at one answer after which a client may lose its place to another."""
+"""Seconds with one answer after which a client may lose its place to another."""
 
 STALLED_SECONDS = 0.1
-"""Seconds after which it may that takes nothing of its response at all: a scraper does so every few milliseconds."""
+"""The same for one that takes nothing of its response at all: a scraper takes some every few milliseconds."""
 
 
 def victim(connections: Iterable[Connection], now: float) -> Connection | None:
-    """Who gives its place to a new client; None where everybody is about to be through with a first answer.
+    """The client that makes room for a new one; None if every client is about to complete its first answer.
 
-    First whoever has gone longest without a complete request; then whoever has been at one answer for longest,
-    waiting for it or taking it too slowly; then whoever was given the most answers and still wants more.
+    First the one longest without a complete request; then the one that has been longest with one answer, waiting for it
+    or taking it too slowly; then the one that got the most answers and still wants more.
     """
     idle, slow, greedy = [], [], []
     for each in connections:
@@ -35,9 +35,9 @@ def victim(connections: Iterable[Connection], now: float) -> Connection | None:
 
 
 def hoarders(connections: Iterable[Connection], limit: int) -> list[Connection]:
-    """Who has to go for the bodies that clients have not taken yet to stay within that many bytes.
+    """The clients to disconnect so that the bodies not taken yet stay within `limit` bytes.
 
-    Clients share a body, so it costs nothing that many read one page. The newest pages stay, at least one.
+    Clients share a body, so many that read one page cost no more. The newest pages stay, at least one.
     """
     kept: dict[int, int] = {}
     gone = []

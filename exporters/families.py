@@ -14,7 +14,7 @@ from agent.catalogue import BY_NAME, ROWS
 from agent.model import Kind, Labels, Metric, Node, Series, Unit
 
 AGE_SERIES = Series(BY_NAME["coldplate_sample_age_seconds"], Node())
-"""The one series that no snapshot can hold: how old the snapshot is when its page is made."""
+"""The one series that no snapshot can contain: how old the snapshot is when its page is rendered."""
 
 _PLACE: dict[str, int] = {row.name: place for place, row in enumerate(ROWS)}
 _LAST: dict[type, int] = {row.entity: place for place, row in enumerate(ROWS)}
@@ -24,7 +24,7 @@ _NaturalKey = tuple[tuple[int, str], ...]
 
 
 class Family(NamedTuple):
-    """The series of one metric name; `members` are places in the sequence that was grouped, in page order."""
+    """The series of one metric name; `members` are positions in the grouped sequence, in page order."""
 
     metric: Metric
     members: tuple[int, ...]
@@ -40,7 +40,7 @@ def labels_of(series: Series) -> Labels:
 
 
 def group(series: Sequence[Series]) -> list[Family]:
-    """Families in catalogue order; a series that appears twice is kept where it came first."""
+    """Families in catalogue order; of a series that appears twice the first is kept."""
     return [
         Family(series[places[0]].metric, tuple(places[each] for each in arrange([series[place] for place in places])))
         for places in by_family(series)
@@ -48,7 +48,7 @@ def group(series: Sequence[Series]) -> list[Family]:
 
 
 def by_family(series: Sequence[Series]) -> list[list[int]]:
-    """The places of each family's series as they come; the families in catalogue order."""
+    """The positions of each family's series, in their order; the families in catalogue order."""
     found: dict[str, list[int]] = {}
     for place, each in enumerate(series):
         name = each.metric.name
@@ -60,7 +60,7 @@ def by_family(series: Sequence[Series]) -> list[list[int]]:
 
 
 def arrange(members: Sequence[Series]) -> tuple[int, ...]:
-    """The order of one family's series on the page, as places among them; one that appears twice stays once."""
+    """The order of one family's series on the page, as positions among them; one that appears twice is kept once."""
     kept: list[tuple[_NaturalKey, int]] = []
     seen: set[frozenset[tuple[str, str]]] = set()
     for place, each in enumerate(members):
@@ -74,7 +74,7 @@ def arrange(members: Sequence[Series]) -> tuple[int, ...]:
 
 
 def _rank(row: Metric) -> tuple[int, str]:
-    """Catalogue rows by their place; a row made at run time by name, after the last known row of its entity."""
+    """Catalogue rows by position; a row made at run time by name, after the last known row of its entity."""
     place = _PLACE.get(row.name)
     if place is not None:
         return place, ""
@@ -82,12 +82,12 @@ def _rank(row: Metric) -> tuple[int, str]:
 
 
 def _natural(labels: Labels) -> _NaturalKey:
-    """Sorts GPU 10 after GPU 9: by length first where the value is a number."""
+    """A sort key that puts GPU 10 after GPU 9: values that are numbers are sorted by length first."""
     return tuple((len(value) if value.isdigit() else 0, value) for _, value in labels)
 
 
 def text_type(row: Metric) -> str:
-    """The type in Prometheus's text format, which knows neither states nor infos."""
+    """The type in Prometheus's text format, which has neither states nor infos."""
     return "counter" if row.kind is Kind.COUNTER else "gauge"
 
 
@@ -114,7 +114,7 @@ def _openmetrics_kind(row: Metric, taken: set[str]) -> _OpenMetricsKind:
 
 
 def openmetrics_unit(row: Metric, family: str) -> str:
-    """The unit to declare, or nothing: OpenMetrics wants it as the name's last part, and infos have none."""
+    """The unit to declare, or nothing: OpenMetrics requires it as the name's last part, and infos have none."""
     unit: str = row.unit.value
     fits = row.unit is not Unit.NONE and row.kind is not Kind.INFO and family.endswith(f"_{unit}")
     return unit if fits else ""

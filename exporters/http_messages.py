@@ -16,7 +16,7 @@ MAX_HEAD = 8 * 1024
 """Bytes of request line and headers together."""
 
 MAX_HEADERS = 100
-"""Header lines: each takes a microsecond to understand, and 8 KiB have room for two thousand."""
+"""Header lines: each takes a microsecond to parse, and 8 KiB have room for two thousand."""
 
 MAX_BODY = 64 * 1024
 
@@ -58,7 +58,7 @@ class Request:
 
     @property
     def keep_alive(self) -> bool:
-        """Whether the client wants to go on with this connection."""
+        """Whether the client wants to keep the connection."""
         wishes = {wish.strip().lower() for wish in self.headers.get("connection", "").split(",", _MOST_WISHES)}
         if self.http11:
             return "close" not in wishes
@@ -67,7 +67,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a handler answers. `body` is shared between clients, never copied."""
+    """A handler's answer. `body` is shared between clients, never copied."""
 
     status: HTTPStatus
     body: bytes = b""
@@ -100,7 +100,7 @@ class RequestReader:
 
     @property
     def begun(self) -> bool:
-        """Whether something of a further request is there."""
+        """Whether part of another request has arrived."""
         return self._head is not None or bool(self._buffer)
 
     @property
@@ -109,7 +109,7 @@ class RequestReader:
         return len(self._buffer)
 
     def takes_go_ahead(self) -> bool:
-        """Whether the client has to be told that it may send the body (RFC 9110, 10.1.1); true once."""
+        """Whether the client must be told that it may send the body (RFC 9110, 10.1.1); true once."""
         waits, self._go_ahead = self._go_ahead and self._head is not None, False
         return waits
 
@@ -117,7 +117,7 @@ class RequestReader:
         self._buffer += data
 
     def next(self) -> Request | None:
-        """The next complete request, None when there is none yet. Raises RefusedError."""
+        """The next complete request, None if there is none yet. Raises RefusedError."""
         if self._head is None:
             self._read_head()
         head = self._head
@@ -129,12 +129,12 @@ class RequestReader:
         return Request(head.method, head.path, head.query, head.headers, body, head.http11) if body else head
 
     def _read_head(self) -> None:
-        # RFC 9112, 2.2: empty lines before a request are ignored. They go only with the request that they
-        # precede: a client that sends nothing else has begun one, and will not be waited for much longer.
+        # RFC 9112, 2.2: empty lines before a request are ignored. They are dropped only with the request that follows:
+        # a client that sends nothing else has begun a request, and times out.
         rest = self._buffer.lstrip(b"\r\n")
         if rest:
             self._buffer = rest
-            if not _NAME.match(rest):  # a TLS hello, for one: no need to wait for more
+            if not _NAME.match(rest):  # such as a TLS hello: no need to wait for more
                 raise _malformed("this is not an HTTP request (the port speaks plain HTTP)")
         end = _END.search(rest, 0, MAX_HEAD + 4)
         if end is None:

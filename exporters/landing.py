@@ -11,25 +11,27 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from urllib.parse import parse_qs
 
+from agent.catalogue import BY_NAME
 from agent.model import BackendReport, GroupReport, Outcome, Snapshot
 from exporters import landing_alerts, landing_fabric, landing_gpus, landing_jobs, landing_verdict
 from exporters.landing_readings import Gathered, gather
 from exporters.landing_style import STYLE
 from exporters.markup import TABLE_END, Tone, badge, cell, cut, escape, row, span, table_head
 
+REPLAY = BY_NAME["coldplate_replay_info"]
 REFRESHES_SECONDS = (0, 2, 10, 60)
-"""Seconds after which the page may load itself anew; 0 is never."""
+"""Seconds after which the page may reload itself; 0 is never."""
 REFRESH_SECONDS = 10
 _MOST_FIELDS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the page shows; `age` in seconds, None before the first sample; `groups` None without a rules engine.
+    """What the page shows; `age` in seconds, None before the first sample; `groups` None without a rule engine.
 
-    `series` is how many of them a scrape has, None before the first sample. `refresh` is one of REFRESHES.
-    `runbooks` are the alerts of whose runbooks the agent has a page. `pages` are the paths that are listed, each with
-    what is found there.
+    `series` is the number of series in a scrape, None before the first sample. `refresh` is one of REFRESHES.
+    `runbooks` are the alerts for which the agent has a runbook page. `pages` are the listed paths, each with its
+    description.
     """
 
     node: str
@@ -47,7 +49,7 @@ class Facts:
 
 
 def refresh_of(query: str) -> int:
-    """The refresh that a query string asks for; what it does not offer is the usual one."""
+    """The refresh that a query string asks for; the default for a value that is not offered."""
     try:
         asked = parse_qs(query, max_num_fields=_MOST_FIELDS).get("refresh", [""])[0]
     except ValueError:
@@ -56,7 +58,7 @@ def refresh_of(query: str) -> int:
 
 
 def pieces(facts: Facts) -> Iterator[bytes]:
-    """The HTML document, bit by bit."""
+    """The HTML document, piece by piece."""
     for part in _document(facts):
         yield part.encode("utf-8", "replace")
 
@@ -107,12 +109,25 @@ def _head(facts: Facts, word: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
         f"<header><h1>{node} <small>coldplate {escape(facts.version)}</small></h1>\n{_control(facts)}</header>\n"
-        f"{synthetic}"
+        f"{synthetic}{_replay(facts.snapshot)}"
     )
 
 
+def _replay(snapshot: Snapshot | None) -> str:
+    """Whose past it is, where a recording is replayed."""
+    layouts = [frame.layout for frame in snapshot.frames] if snapshot is not None else []
+    for series in (each for layout in layouts for each in layout.series if each.metric is REPLAY):
+        facts = dict(series.labels)
+        node, recorded = escape(facts.get("node", "")), escape(facts.get("recorded", ""))
+        return (
+            f'<p class="banner" role="alert">Replay of a recording of {node}, begun at {recorded}:'
+            " nothing it shows is of this moment.</p>\n"
+        )
+    return ""
+
+
 def _control(facts: Facts) -> str:
-    """When what stands on the page was sampled, and how often it is loaded anew."""
+    """When the data on the page were sampled, and how often it reloads."""
     at = "" if facts.snapshot is None else _clock(facts.snapshot.at.wall)
     choices = (
         f"<b>{_every(each)}</b>" if each == facts.refresh else f'<a href="/?refresh={each}">{_every(each)}</a>'

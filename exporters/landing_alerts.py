@@ -17,16 +17,16 @@ from exporters.markup import ABSENT, TABLE_END, Tone, age, badge, cell, cut, esc
 
 MAX_ROWS = 50
 MAX_OF_GPU = 4
-"""Alerts that stand beside one GPU."""
+"""Most alerts shown beside one GPU."""
 
 _ENOUGH = 250
-"""Alerts that are looked at without a break: less than two milliseconds."""
+"""Alerts that are examined without a break: less than two milliseconds."""
 
 _ORDER = {Phase.FIRING: 0, Phase.PENDING: 1}
-_SEVERITIES = {"critical": 0, "warning": 1, "info": 2}  # a word that is not known may be anything: in the middle
+_SEVERITIES = {"critical": 0, "warning": 1, "info": 2}  # an unknown word may mean anything: in the middle
 _TONES = (Tone.BAD, Tone.WARN, Tone.CALM)
 _NOT_WHERE = frozenset({"alertname", "severity", "instance", "job"})
-"""Labels that do not tell where on this node: they have a column, or are the same for all."""
+"""Labels that do not say where on this node: they have a column, or are the same for all."""
 _ELSEWHERE = re.compile(r"(?i:https?)://")
 _OF_AN_AGENT = re.compile(r"(?i:http)://([^/]+)/runbooks/(.*)", re.DOTALL)
 _HEADS = ("Severity", "Alert", "Where", "Since", "Summary", "Runbook")
@@ -34,9 +34,9 @@ _HEADS = ("Severity", "Alert", "Where", "Since", "Summary", "Runbook")
 
 @dataclass(slots=True)
 class Overview:
-    """What the page shows of all rules: counts, and no more alerts than have room.
+    """What the page shows of all rules: counts, and as many alerts as there is room for.
 
-    `names` are those that fire, by tone; `of_gpu` the worst that fire for a GPU.
+    `names` are the firing ones, by tone; `of_gpu` the worst that fire for each GPU.
     """
 
     firing: int = 0
@@ -53,7 +53,7 @@ class Overview:
 
 
 def look_at(groups: Iterable[GroupReport], gpus: Iterable[Gpu] = ()) -> Generator[str, None, Overview]:
-    """The overview. What it yields is empty, and comes often: a rule gone wild may have ten thousand alerts."""
+    """The overview. It yields empty texts often, as pauses: a runaway rule may have ten thousand alerts."""
     overview = Overview()
     known = {gpu.labels: gpu for gpu in gpus}
     active = _active(groups, overview)
@@ -88,22 +88,22 @@ def _active(groups: Iterable[GroupReport], overview: Overview) -> Iterator[Alert
 
 
 def tone_of(alert: Alert) -> Tone:
-    """How bad it is that this alert fires."""
+    """How bad this alert is."""
     return _TONES[_SEVERITIES.get(dict(alert.labels).get("severity", ""), 1)]
 
 
 def link(alert: Alert, served: Container[str]) -> str:
-    """The alert's name, leading to its runbook where it has one; `served` as for `runbook`."""
+    """The alert's name, linked to its runbook if it has one; `served` as for `runbook`."""
     address = runbook(alert, served)
     name = cut(alert.rule)
     return name if address is None else f'<a href="{escape(address)}">{name}</a>'
 
 
 def runbook(alert: Alert, served: Container[str]) -> str | None:
-    """Where the runbook is: an address that the rule gives in full, else the page of it that this agent serves.
+    """The address of the runbook: the rule's, if it is complete, else that of this agent's own page.
 
-    `served` are the alerts of whose runbooks it has a page. The pack's rules give the address of an agent, this one or
-    the first one of the rack, by a name that whoever looks at the page may not be able to resolve.
+    `served` are the alerts for which it has such a page. The pack's rules give the address of an agent, this one or the
+    first one of the rack, by a name that the viewer of the page may not be able to resolve.
     """
     address = alert.annotations.get("runbook_url", "")
     agent = _OF_AN_AGENT.fullmatch(address)

@@ -10,18 +10,26 @@ from exporters.markup import ABSENT, TABLE_END, Tone, badge, cell, cut, escape, 
 
 _HEADS = ("Port", "State", "Rate", "Went down", "Link", "Adapter")
 _NUMERIC = ("Rate", "Went down")
-_STATES = {1: "Down", 2: "Init", 3: "Armed", 4: "Active", 5: "ActiveDefer"}
-_PHYSICAL = {1: "Sleep", 2: "Polling", 3: "Disabled", 4: "Training", 5: "LinkUp", 6: "LinkErrorRecovery", 7: "PhyTest"}
+PORT_STATES = {1: "Down", 2: "Init", 3: "Armed", 4: "Active", 5: "ActiveDefer"}
+PHYSICAL_STATES = {
+    1: "Sleep",
+    2: "Polling",
+    3: "Disabled",
+    4: "Training",
+    5: "LinkUp",
+    6: "LinkErrorRecovery",
+    7: "PhyTest",
+}
 """The kernel's words: include/rdma/ib_verbs.h and drivers/infiniband/core/sysfs.c of Linux."""
-_DISABLED = 3
+DISABLED = 3
 _PHYSICAL_ID = "physical_state_id"
 _VALUES = ("rate_bytes_per_second", "link_down_events_total", "state_id", _PHYSICAL_ID)
-_BELOW = 0.95
-"""Of the usual rate, as in the rule InfinibandBelowRate."""
+BELOW_RATE = 0.95
+"""Share of the usual rate, as in the rule InfinibandBelowRate."""
 
 
 def ports(found: Gathered) -> dict[IbPort, bool]:
-    """The ports that say whether they are up, and those that do not answer, as down."""
+    """The ports that report whether they are up, and those that do not answer, as down."""
     silent = {entity: False for entity in found.silent if isinstance(entity, IbPort)}
     return silent | {each.entity: each.value == 1 for each in found.of(PORT_UP) if isinstance(each.entity, IbPort)}
 
@@ -48,13 +56,13 @@ def section(found: Gathered) -> str:
 def _row(
     port: IbPort, up: bool, silent: bool, values: Mapping[str, float | None], info: Mapping[str, str], usual: float
 ) -> tuple[tuple[object, ...], str]:
-    """What it is sorted by, and the row. `usual` is the rate of the node's middle port, in bytes per second."""
+    """The sort key, and the row. `usual` is the median rate of the node's ports, in bytes per second."""
     rate, downs, physical = (values[name] for name in ("rate_bytes_per_second", "link_down_events_total", _PHYSICAL_ID))
-    slow = up and rate is not None and rate < _BELOW * usual
-    asleep = physical == _DISABLED  # somebody switched it off
+    slow = up and rate is not None and rate < BELOW_RATE * usual
+    asleep = physical == DISABLED  # somebody switched it off
     tone = Tone.GOOD if up and not slow else Tone.WARN if up else Tone.CALM if asleep else Tone.BAD
     word = "slow" if slow else "up" if up else "silent" if silent else "off" if asleep else "down"
-    words = [_word(_STATES, values["state_id"]), _word(_PHYSICAL, physical)]
+    words = [_word(PORT_STATES, values["state_id"]), _word(PHYSICAL_STATES, physical)]
     adapter = " ".join(filter(None, (info.get("hca_type", ""), info.get("link_layer", ""))))
     cells = (
         cell("Port", f"<b>{escape(port.device)}/{escape(port.port)}</b>", "first"),

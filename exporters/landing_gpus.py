@@ -40,24 +40,24 @@ THROTTLES = {
     "sw_power_cap": (Tone.CALM, ""),
     "gpu_idle": (Tone.CALM, ""),
 }
-"""What a reason for low clocks means; the ones without words are normal, or somebody's wish."""
+"""What a reason for low clocks means; those not listed are normal, or intended."""
 _UMBRELLA = "hw_slowdown"
-"""Stands for heat or brake, too, which have a reason of their own where the GPU tells them: a state apart."""
+"""Also stands for heat or brake, which have reasons of their own if the GPU reports them: a separate state."""
 
 BUSY = 0.7
 BEHIND = 0.5
-"""As in the rules of imbalance: so far below the busiest GPU of its job, when that one is busy."""
+"""As in the rules of imbalance: how far below the busiest GPU of its job, if that one is busy."""
 WAITS = 0.35
-"""Of the power limit: a GPU that is busy below it waits for others, as in the rules of imbalance."""
+"""Share of the power limit: a GPU that is busy below it is waiting for others, as in the rules of imbalance."""
 LOW_CLOCK = 0.75
 HOT = 5.0
 """Degrees left to the GPU's own slowdown threshold, as in the rule GpuHot."""
 MEMORY_HOT = 95.0
 """As in the rule GpuMemoryHot."""
 RECENT_SECONDS = 3600.0
-"""Seconds for which an XID is told."""
+"""Seconds for which an XID is shown."""
 _ENOUGH = 500
-"""Links that are looked at without a break: about a millisecond."""
+"""Links that are examined without a break: about a millisecond."""
 _ENOUGH_GPUS = 8
 """GPUs that are examined without a break: about a millisecond."""
 _HEADS = ("GPU", "State", "Busy", "Power", "Core", "HBM", "Memory", "SM clock", "Throttled by", "NVLinks", "Job")
@@ -74,7 +74,7 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class GpuRow:
-    """A GPU as the page shows it: values by metric name in base units, absent where there is none."""
+    """A GPU as the page shows it: values by metric name in base units; missing ones are absent."""
 
     gpu: Gpu
     facts: dict[str, str] = field(default_factory=dict)
@@ -123,9 +123,9 @@ _SM = ("coldplate_gpu_clock_hertz", "coldplate_gpu_clock_limit_hertz")
 
 
 def devices(found: Gathered) -> Generator[str, None, list[GpuRow]]:
-    """The GPUs of the snapshot, by their index. Alerts are not known to them yet, nor is what they find.
+    """The GPUs of the snapshot, by index, without alerts and findings.
 
-    What it yields is empty, and comes often: a node may have 1,296 NVLinks.
+    It yields empty texts often, as pauses: a node may have 1,296 NVLinks.
     """
     made: dict[Entity, GpuRow] = {}
     for name in (*_PLAIN, *_SM):
@@ -182,9 +182,9 @@ def _add_jobs(found: Gathered, made: Mapping[Entity, GpuRow]) -> None:
 
 
 def examine(all_devices: list[GpuRow], overview: landing_alerts.Overview | None, now: float | None) -> Iterator[str]:
-    """Note what is wrong with each GPU at a moment in wall seconds, and which alerts fire for it.
+    """Add what is wrong with each GPU at a moment in wall seconds, and which alerts fire for it.
 
-    What it yields is empty, and comes often.
+    It yields empty texts often, as pauses.
     """
     busiest: dict[tuple[str, str], float] = {}
     for device in all_devices:
@@ -199,7 +199,7 @@ def examine(all_devices: list[GpuRow], overview: landing_alerts.Overview | None,
 
 
 def _only_job(device: GpuRow) -> tuple[str, str] | None:
-    """The job that holds the GPU alone."""
+    """The job that has the GPU to itself."""
     if len(device.jobs) != 1 or device.jobs[0].get("mig", "0") != "0":
         return None
     return device.jobs[0].get("scheduler", ""), device.jobs[0].get("job_id", "")
@@ -336,6 +336,6 @@ def _jobs(device: GpuRow) -> str:
 
 
 def name_of(job: Mapping[str, str]) -> str:
-    """What people call a job: its pod, else its number."""
+    """The name of a job for people: its pod, else its number."""
     pod = job.get("pod", "")
     return f"{job.get('namespace', '')}/{pod}" if pod else job.get("job_id", "")

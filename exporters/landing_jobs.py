@@ -23,7 +23,7 @@ def held(devices: Sequence[GpuRow]) -> dict[_Key, list[GpuRow]]:
 
 
 def section(found: Gathered, devices: Sequence[GpuRow], now: float | None) -> str:
-    """The table; empty where no GPU is held by a job."""
+    """The table; empty if no job holds a GPU."""
     jobs = held(devices)
     if not jobs:
         return ""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from agent.model import Entity, Gap, Gpu, IbPort, Reading, Reason, Snapshot
 
 _ENOUGH = 2000
-"""Readings that are looked at without a break: about a third of a millisecond."""
+"""Readings that are examined without a break: about a third of a millisecond."""
 
 _SILENT = frozenset({Reason.LOST, Reason.TIMEOUT})
 UP = "coldplate_gpu_up"
@@ -37,26 +37,26 @@ WANTED = frozenset(
 
 
 class Gathered(NamedTuple):
-    """Readings by metric name, and why devices say nothing: the first gap of each that is lost or does not answer."""
+    """Readings by metric name, and why devices are silent: the first gap of each that is lost or does not answer."""
 
     readings: dict[str, list[Reading]]
     silent: dict[Entity, Gap]
 
     def of(self, name: str) -> list[Reading]:
-        """All readings of a metric, none where it is absent."""
+        """All readings of a metric, none if it is absent."""
         return self.readings.get(name, [])
 
     def by_entity(self, name: str, *label: tuple[str, str]) -> dict[Entity, float]:
-        """The value for each entity, of the series that have this label where one is given."""
+        """The value for each entity, only of series with this label if one is given."""
         return {each.entity: each.value for each in self.of(name) if all(pair in each.labels for pair in label)}
 
     def one(self, name: str) -> float | None:
-        """The value of a metric of which a node has one."""
+        """The value of a metric that a node has once."""
         return next((each.value for each in self.of(name)), None)
 
 
 def gather(snapshot: Snapshot | None) -> Generator[str, None, Gathered]:
-    """What the page needs. What it yields is empty, and comes often: a node may have 20,000 series."""
+    """What the page needs. It yields empty texts often, as pauses: a node may have 20,000 series."""
     found = Gathered({}, {})
     if snapshot is None:
         return found

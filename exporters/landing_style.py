@@ -69,6 +69,6 @@ overflow-wrap:anywhere;min-width:0}
 """
 
 STYLE_HASH = "sha256-G4Om57xKAxR2DB0SV7Ff5gqGmp3I26TE9xPAhDcVEy0="
-"""Of STYLE: the one style sheet that the policy lets a browser apply. A test proves that it is right."""
+"""The hash of STYLE, the one style sheet that the policy lets a browser apply. A test proves that it is right."""
 
 HEADERS = page_headers(STYLE_HASH, "no-store")

@@ -16,7 +16,7 @@ _MOST_NAMES = 12
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """What the state of the node is told from. `expected` is the number of GPUs that there should be."""
+    """What the node's state is derived from. `expected` is the number of GPUs that there should be."""
 
     sampled: bool
     ready: bool
@@ -28,7 +28,7 @@ class Grounds:
 
 
 def banner(grounds: Grounds) -> str:
-    """The state in a word, and what is wrong; what goes wrong with the page's data itself comes first."""
+    """The state in a word, and what is wrong; problems with the page's own data come first."""
     if not grounds.sampled:
         return _markup(Tone.WARN, "Starting", [(Tone.WARN, grounds.readiness)])
     troubles = sorted(_troubles(grounds), key=lambda each: each[0])
@@ -45,7 +45,7 @@ def _markup(tone: Tone, word: str, lines: Sequence[tuple[Tone, str]]) -> str:
 
 
 def word(grounds: Grounds) -> str:
-    """The state for the title of the tab."""
+    """The state in a word, for the title of the tab."""
     if not grounds.sampled:
         return "Starting"
     return _WORDS[min((tone for tone, _ in _troubles(grounds)), default=Tone.GOOD)]

@@ -7,15 +7,17 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 
+from agent.lib.user_error import UserError
+
 _BACKLOG = 2048
 
 _SEND_BUFFER = 128 * 1024
 _RECEIVE_BUFFER = 32 * 1024
-"""Bytes that the kernel keeps for a client (it doubles them for its own needs), or it would keep up to 4 MiB of a
-page for one that does not read, and a service's memory limit counts those as well. Every client inherits them."""
+"""Bytes that the kernel buffers for a client (it doubles them for its own needs). Otherwise it would buffer up to 4 MiB
+of a page for one that does not read, which count towards the service's memory limit. Every client inherits this."""
 
 
-class BindError(Exception):
+class BindError(UserError):
     """An address cannot be listened on; the text names it and the remedy."""
 
 
@@ -33,7 +35,7 @@ def open_listeners(addresses: Sequence[tuple[str, int]]) -> list[socket.socket]:
 
 
 def address_of(listener: socket.socket) -> tuple[str, int]:
-    """Host and port, the real one where 0 was asked for."""
+    """Host and port, the real one if 0 was configured."""
     host, port = listener.getsockname()[:2]
     return str(host), int(port)
 
@@ -49,7 +51,7 @@ def _open(host: str, port: int) -> socket.socket:
     try:
         return _bind(socket.AF_INET6, ("::", port))
     except BindError as error:
-        # A kernel without IPv6, or with it switched off: then IPv4 is all there is.
+        # A kernel without IPv6, or with it disabled: then only IPv4 is used.
         if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in (
             errno.EAFNOSUPPORT,
             errno.EADDRNOTAVAIL,
@@ -77,7 +79,7 @@ def _bind(family: int, address: tuple[object, ...]) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setblocking(False)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a response leaves at once; inherited as well
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # responses are sent at once; inherited as well
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
         if family == socket.AF_INET6:

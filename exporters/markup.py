@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Tone(IntEnum):
-    """How bad something is, the worst first. Each tone has a sign of its own: colour is never the only one."""
+    """How bad something is, the worst first. Each tone has a sign of its own: colour is never the only sign."""
 
     BAD = 0
     WARN = 1
@@ -16,7 +16,7 @@ class Tone(IntEnum):
 
     @property
     def css(self) -> str:
-        """The class that colours it; empty for what needs no colour."""
+        """The class that colours it; empty if no colour is needed."""
         return {Tone.BAD: "bad", Tone.WARN: "warn", Tone.CALM: "", Tone.GOOD: "good"}[self]
 
     @property
@@ -25,28 +25,28 @@ class Tone(IntEnum):
 
 
 ABSENT = "–"
-"""What stands where there is no value: never a 0."""
+"""Shown where there is no value: never a 0."""
 
 TEXT_MAX = 400
-"""Characters of a text that others wrote."""
+"""Most characters of a foreign text."""
 
 
 def escape(text: str) -> str:
-    """As html.escape; that module brings a table of two thousand entities along."""
+    """As html.escape; that module would load a table of two thousand entities."""
     for raw, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#x27;")):
         text = text.replace(raw, safe)
     return text
 
 
 def cut(text: str) -> str:
-    """A text that others wrote, escaped and of a bounded length; a dash where it is empty."""
+    """A foreign text, escaped and of bounded length; a dash if it is empty."""
     if len(text) > TEXT_MAX:
         text = text[: TEXT_MAX - 1] + "…"
     return escape(text) or ABSENT
 
 
 def span(tone: Tone, text: str) -> str:
-    """Markup in the tone's colour; the text has to tell by itself what it is."""
+    """Markup in the tone's colour; the text has to be clear without it."""
     return f'<span class="{tone.css}">{text}</span>' if tone.css else text
 
 
@@ -56,7 +56,7 @@ def badge(tone: Tone, word: str) -> str:
 
 
 def cell(head: str, content: str, css: str = "") -> str:
-    """A cell that brings its heading along, which narrow screens show beside it."""
+    """A cell with its heading, which narrow screens show beside it."""
     attribute = f' class="{css}"' if css else ""
     return f'<td data-h="{escape(head)}"{attribute}>{content}</td>'
 
@@ -76,7 +76,7 @@ def row(tone: Tone, *rows: str) -> str:
 
 
 def quantity(value: float | None, factor: float, unit: str, most: float | None = None, digits: int = 0) -> str:
-    """A value, of the most that there can be where that is known: 690/700 W."""
+    """A value, with its maximum if that is known: 690/700 W."""
     if value is None:
         return ABSENT
     of = "" if most is None else f"<small>/{most * factor:.{digits}f}</small>"
@@ -84,7 +84,7 @@ def quantity(value: float | None, factor: float, unit: str, most: float | None =
 
 
 def age(seconds: float) -> str:
-    """A span in the two units that matter; never below zero, where the wall clock was set back."""
+    """A time span in its two largest units; never below zero, even if the wall clock was set back."""
     minutes, rest = divmod(int(max(0.0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -96,7 +96,7 @@ def age(seconds: float) -> str:
 
 
 def numbers(indexes: list[int]) -> str:
-    """Whole numbers in short, runs joined by a dash."""
+    """Whole numbers in short form, with runs joined by a dash."""
     runs: list[list[int]] = []
     for each in sorted(set(indexes)):
         if runs and each == runs[-1][1] + 1:

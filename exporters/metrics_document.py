@@ -119,7 +119,7 @@ _FACTORS = {
     1e-6: "MHz; ours is theirs × 1,000,000",
     1 / 2**20: "MiB; ours is theirs × 1,048,576",
 }
-"""A neighbour's unit by the factor from ours to theirs, and the way back, which is what a query is rewritten with."""
+"""Another exporter's unit by the factor from ours to theirs, and the way back, with which a query is rewritten."""
 
 
 def _alias(row: Metric, alias: Alias) -> str:

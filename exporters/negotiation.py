@@ -16,7 +16,7 @@ _TEXT_VERSIONS = frozenset({"", "0.0.4", "1.0.0"})  # 1.0.0 only adds quoted nam
 
 
 _MOST_WISHES = 32
-"""Items of a header that are looked at; a header of commas has room for thousands."""
+"""Most items of a header that are examined; a header of commas has room for thousands."""
 
 
 class _Wish(NamedTuple):
@@ -26,7 +26,7 @@ class _Wish(NamedTuple):
 
 
 def choose_format(accept: str) -> Format:
-    """The format that the client likes best; OpenMetrics where it likes both the same."""
+    """The format that the client prefers; OpenMetrics if it accepts both equally."""
     openmetrics = text = 0.0
     specific: int = -1
     for wish in _wishes(accept):
@@ -50,7 +50,7 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 
 def _text_rank(wish: _Wish) -> int:
-    """How exactly a wish means our text format; the most exact one decides. -1: not at all."""
+    """How specifically an item of Accept means our text format; the most specific one decides. -1: not at all."""
     if wish.value == "text/plain" and wish.version in _TEXT_VERSIONS:
         return 2
     return {"text/*": 1, "*/*": 0}.get(wish.value, -1)
@@ -71,7 +71,7 @@ def _parameter(text: str) -> tuple[str, str]:
 
 
 def _weight(text: str) -> float:
-    """A weight from 0 to 1; one that is malformed counts as none given."""
+    """A weight from 0 to 1; a malformed one counts as not given."""
     try:
         weight = float(text)
     except ValueError:

@@ -15,20 +15,20 @@ from dataclasses import dataclass, field
 from agent.model import Snapshot
 
 LIFETIME_SECONDS = 1.0
-"""Seconds for which a page that tells an age may be served again: the error of that age."""
+"""Seconds for which a page that shows an age may be served again: the error of that age."""
 
 _UNUSED_SECONDS = 10.0
-"""Seconds after which a page that nobody has asked for again is dropped."""
+"""Seconds after which a page that was not requested again is dropped."""
 
 _MOST = 4
 _MOST_BYTES = 8 * 1024 * 1024
-"""Pages of one kind that are kept, such as selections of rules, and bytes of them; the last one always is."""
+"""Most pages of one kind that are kept, such as selections of rules, and most bytes of them; the last one always is."""
 
 _FAST = 1
 """gzip's level: nine times as fast as level 9 for a page a fifth larger."""
 
 _GZIP_WINDOW = 31
-"""zlib's way to say: the largest window, in a gzip frame (whose time stamp zlib leaves at 0)."""
+"""zlib's code for the largest window, in a gzip frame (whose time stamp zlib leaves at 0)."""
 
 _BITE = 64 * 1024
 """Bytes that are compressed without a break: about half a millisecond."""
@@ -36,10 +36,10 @@ _BITE = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """A page that can be made.
+    """A page that can be rendered.
 
-    It is true while the objects of `basis` are the same ones, and, if it tells an age, for LIFETIME_SECONDS. `pieces`
-    makes it, bit by bit, for a moment of the clock. An urgent one is made before all that are not.
+    It is valid while the objects of `basis` are the same ones, and, if it shows an age, for LIFETIME_SECONDS. `pieces`
+    renders it, piece by piece, for a moment of the clock. An urgent one is rendered before all others.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Rendering:
     urgent: bool = False
 
     def same(self, other: Rendering) -> bool:
-        """Whether both show the same things. Objects that are equal would do, but comparing them takes time."""
+        """Whether both show the same objects. Equal ones would do, but comparing them takes time."""
         return (
             (self.kind, self.detail) == (other.kind, other.detail)
             and len(self.basis) == len(other.basis)
@@ -60,7 +60,7 @@ class Rendering:
 
 @dataclass(slots=True)
 class Page:
-    """A finished page. `made` and `used` are moments; it is compressed when somebody first asks for that."""
+    """A finished page. `made` and `used` are moments; it is compressed when that is first requested."""
 
     rendering: Rendering
     plain: bytes
@@ -80,17 +80,17 @@ class PageCache:
         self._shelves: dict[str, dict[Hashable, Page]] = {}
 
     def find(self, rendering: Rendering, now: float) -> Page | None:
-        """The page, if it is there and still true."""
+        """The page, if it is cached and still valid."""
         shelf = self._shelves.get(rendering.kind, {})
         page = shelf.get(rendering.detail)
         if page is None or not page.rendering.same(rendering) or _too_old(page, now):
             return None
         page.used = now
-        shelf[rendering.detail] = shelf.pop(rendering.detail)  # the one asked for last stands last
+        shelf[rendering.detail] = shelf.pop(rendering.detail)  # the most recently used one comes last
         return page
 
     def keep(self, rendering: Rendering, plain: bytes, made: float) -> Page:
-        """Put a page that has just been made where the one before it was."""
+        """Store a page that has just been rendered in place of the one before it."""
         shelf = self._shelves.setdefault(rendering.kind, {})
         shelf.pop(rendering.detail, None)
         page = shelf[rendering.detail] = Page(rendering, plain, made, made)
@@ -99,7 +99,7 @@ class PageCache:
         return page
 
     def drop_old(self, now: float) -> bool:
-        """Drop what will not be served again, and what nobody asks for; whether any page is left."""
+        """Drop what will not be served again, and what is not requested; returns whether any page is left."""
         for shelf in self._shelves.values():
             for detail in [
                 each for each, page in shelf.items() if _too_old(page, now) or now - page.used > _UNUSED_SECONDS
@@ -123,7 +123,7 @@ def compress(page: bytes) -> bytes:
 
 
 def compressed(page: bytes) -> Iterator[bytes]:
-    """The same, bit by bit."""
+    """The same, piece by piece."""
     packer = zlib.compressobj(_FAST, zlib.DEFLATED, _GZIP_WINDOW)
     view = memoryview(page)
     for start in range(0, len(page), _BITE):

@@ -19,10 +19,10 @@ logger = logging.getLogger(__name__)
 Begin = Callable[[Callable[[bool, str], None]], None]
 
 PATIENCE_SECONDS = 60.0
-"""Seconds after which a client is told that the reload is still going on."""
+"""Seconds after which a client is told that the reload is still running."""
 
 _MOST = 16
-"""Clients that may wait: they must not take every place of the server."""
+"""Most clients that may wait: they must not take all of the server's slots."""
 
 _LATE = Response(
     HTTPStatus.GATEWAY_TIMEOUT,
@@ -32,7 +32,7 @@ _CROWDED = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"too many wait for a reload
 
 
 class ReloadRequests:
-    """`begin` starts a reload and returns; it has what it is given called once when the reload is over."""
+    """`begin` starts a reload and returns; it calls its argument once when the reload is over."""
 
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
@@ -42,7 +42,7 @@ class ReloadRequests:
         self._running = self._again = False
 
     def ask(self) -> Answer:
-        """For the server's thread, as is `step`."""
+        """Request a reload. For the server's thread, as is `step`."""
         with self._lock:
             self._next = [each for each in self._next if not each.abandoned]
             if len(self._next) + sum(not each.abandoned for each in self._told) >= _MOST:
@@ -54,7 +54,7 @@ class ReloadRequests:
         return later
 
     def step(self) -> None:
-        """Begin the reload that is to come, unless one is under way; also if those who asked have hung up since."""
+        """Start the requested reload, unless one is running; even if the clients that requested it have gone."""
         with self._lock:
             if self._running or not self._again:
                 return
@@ -67,7 +67,7 @@ class ReloadRequests:
             self._over(False, f"the reload could not be started: {error}")
 
     def _over(self, done: bool, text: str) -> None:
-        """For any thread."""
+        """Take in the result of a reload. For any thread."""
         with self._lock:
             told, self._told = self._told, []
             self._running = False

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 SLICE_SECONDS = 0.002
 URGENT_SLICE_SECONDS = 0.010
-"""Seconds for which a page is worked on before the clients have their turn."""
+"""Seconds for which a page is rendered before the clients have their turn."""
 
 FAILED = Response(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; coldplate's log says more\n")
 
@@ -36,7 +36,7 @@ class _Waiter(NamedTuple):
 
 
 class _Order:
-    """A page that somebody waits for."""
+    """A page that clients wait for."""
 
     def __init__(self, rendering: Rendering) -> None:
         self.rendering = rendering
@@ -62,7 +62,7 @@ class _Order:
 
 
 class _Line:
-    """Orders that are worked on one after the other."""
+    """Orders that are completed one after the other."""
 
     def __init__(self) -> None:
         self.waiting: deque[_Order] = deque()
@@ -73,7 +73,7 @@ class _Line:
         return self.begun is not None or bool(self.waiting)
 
     def place_for(self, rendering: Rendering) -> _Order:
-        """An order for that page: one that shows the same, or one that is not begun and will show it instead."""
+        """An order for that page: one that shows the same, or one that was not begun and will now show it instead."""
         if self.begun is not None and self.begun.rendering.same(rendering):
             return self.begun
         self.waiting = deque(order for order in self.waiting if order.wanted)
@@ -86,9 +86,9 @@ class _Line:
 
 
 class RenderQueue:
-    """Gives pages that are kept at once, and others when they are made. For the server's thread alone.
+    """Returns cached pages at once, and others when they are rendered. For the server's thread only.
 
-    `work` has to be called again and again; `clock` tells when a slice is over, in seconds.
+    `work` has to be called again and again; `clock` is in seconds, for the length of a slice.
     """
 
     def __init__(self, cache: PageCache, clock: Callable[[], float]) -> None:
@@ -98,7 +98,7 @@ class RenderQueue:
         self._complaints = Complaints(logger)
 
     def get(self, rendering: Rendering, gzipped: bool, respond: Respond) -> Answer:
-        """What `respond` makes of the page's bytes, now or later."""
+        """The response that `respond` makes from the page's bytes, now or later."""
         page = self._cache.find(rendering, self._clock())
         body = None if page is None else page.packed if gzipped else page.plain
         if body is not None:
@@ -109,7 +109,7 @@ class RenderQueue:
         return later
 
     def work(self) -> bool:
-        """Go on for a slice of time; whether there is more to do."""
+        """Work for a slice of time; returns whether there is more to do."""
         now = self._clock()
         self._complaints.ease(now)
         if self._urgent:
@@ -131,7 +131,7 @@ class RenderQueue:
             except Exception as error:
                 self._complaints.defect(self._clock(), error, "rendering the page %s failed", order.rendering.kind)
                 order.fail()
-            if order.wanted:  # the thread fell while it was at it, and is back: nobody else would make the page
+            if order.wanted:  # the thread failed while rendering it, and is back: nothing else would complete the page
                 line.steps = self._make(order)
             else:
                 line.begun = None

@@ -11,17 +11,17 @@ from exporters.reloads import Begin
 
 @dataclass(frozen=True, slots=True)
 class RouteContext:
-    """What the site may know of the daemon.
+    """What the pages get to know about the daemon.
 
-    `health` gives whether the process is of any use, and what is wrong; `readiness` whether the last sample is
-    fresh, and why not. `reload` begins a reload and returns at once; it has what it is given called exactly once, in
-    any thread, when the reload is over, with whether it went well and a text. It is None where reloading over HTTP is
-    not enabled. `clock` is the clock of the snapshots' `mono`. `synthetic` names the scenario when the devices are not
-    real. `rules` gives how every group of rules is doing; it is None where there is no rules engine. `rack` gives what
-    the agents of the rack's other nodes are told, in JSON; None where no rack is configured. All of them are called in
-    the server's thread and must be quick. `runbooks` has the Markdown of each alert's runbook, by the alert's name.
-    `latest` gives the last sample with what a page of metrics shows of it; `whole` the same with everything, for the
-    overview: what a scrape leaves out is no trouble of the node. It is None where nothing is left out.
+    `health` gives whether the process works, and what is wrong; `readiness` whether the last sample is fresh, and why
+    not. `reload` starts a reload and returns at once; it calls its argument exactly once, in any thread, when the
+    reload is over, with whether it succeeded and a text. It is None if reloading over HTTP is not enabled. `clock` is
+    the clock of the snapshots' `mono`. `synthetic` names the scenario if the devices are not real. `rules` gives the
+    state of every group of rules; it is None if there is no rule engine. `rack` gives the answer to the agents of the
+    rack's other nodes, in JSON; None if no rack is configured. All of them are called in the server's thread and must
+    be quick. `runbooks` has the Markdown of each alert's runbook, by the alert's name. `latest` gives the last sample
+    with the series that a page of metrics shows; `whole` the same with all series, for the overview, where a series
+    that scrapes leave out must not look missing. It is None if nothing is left out.
     """
 
     latest: Callable[[], Snapshot | None]

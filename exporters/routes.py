@@ -25,14 +25,14 @@ _VARY = ("Vary", "Accept, Accept-Encoding")
 
 
 def is_reserved(path: str, endpoints: Sequence[Endpoint] = ENDPOINTS) -> bool:
-    """Whether the metrics cannot have a path, since another page has it. They may take the overview's."""
+    """Whether the metrics cannot have a path because another page has it. They may take the overview's."""
     return any(
         path == each.path != "/" or (each.below is not None and f"{path}/".startswith(each.path)) for each in endpoints
     )
 
 
 class Routes:
-    """The handler for the server, which also has to call `work` at every turn.
+    """The server's handler; the server also has to call `work` at every turn.
 
     Raises ValueError for a telemetry path that cannot be served.
     """
@@ -63,7 +63,7 @@ class Routes:
         return answer(request)
 
     def work(self) -> bool:
-        """Go on for a moment with answers that are not ready yet; whether there is more to do."""
+        """Work for a moment on answers that are not ready yet; returns whether there is more to do."""
         return self._context.work()
 
     def _metrics(self, request: Request) -> Answer:

@@ -9,14 +9,14 @@ from urllib.parse import parse_qs
 from agent.model import GroupReport, RuleReport
 
 MAX_FIELDS = 500
-"""Parameters of a query: as many names as its line has room for, and far fewer than it has for ampersands."""
+"""Most parameters of a query: as many names as its line has room for, but far fewer than it could have ampersands."""
 
 _TRUE = frozenset({"1", "t", "true"})
 _FALSE = frozenset({"", "0", "f", "false"})
 
 
 class ParameterError(ValueError):
-    """A query parameter that cannot be followed, told as Prometheus tells it."""
+    """An invalid query parameter, in Prometheus's words."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f'invalid parameter "{name}": {text}')
@@ -43,8 +43,8 @@ class RuleSelection:
 def selection_of(query: str) -> RuleSelection:
     """What a query string asks for. Raises ParameterError.
 
-    A parameter that is not known is ignored, as Prometheus does. `match[]` is known, and refused: an answer
-    that ignored it would hold rules that nobody asked for.
+    An unknown parameter is ignored, as in Prometheus. `match[]` is known but rejected: an answer that ignored it would
+    contain rules that were not asked for.
     """
     try:
         given = parse_qs(query, keep_blank_values=True, max_num_fields=MAX_FIELDS)

@@ -17,25 +17,25 @@ from exporters import envelope
 from exporters.rule_selection import RuleSelection
 
 _NEVER = "0001-01-01T00:00:00Z"
-"""Go's zero time, by which Prometheus says that something has not happened yet."""
+"""Go's zero time, which in Prometheus means that something has not happened yet."""
 
 _ACTIVE = (Phase.FIRING, Phase.PENDING)  # the most severe first
 
 
 class _Printed(NamedTuple):
-    """One rule's JSON, in three parts so that its alerts can be left out, or stand alone."""
+    """One rule's JSON, in three parts, so that its alerts can be left out or used alone."""
 
-    report: RuleReport  # kept with it, or its id could become another's
+    report: RuleReport  # kept alive, or its id could be reused
     head: bytes
     alerts: bytes
     tail: bytes
 
 
 class RulePrinter:
-    """Makes the answers; keeps the JSON of each rule for as long as its report stands.
+    """Makes the answers; keeps the JSON of each rule as long as its report is current.
 
-    A report stands until the rule is evaluated again, and most of a long answer is made of rules that were not
-    evaluated since the last one: ever-new selections of 5,000 rules cost little more than one.
+    A report is current until the rule is evaluated again, and most of a long answer is about rules that were not
+    evaluated since the last one: many different selections of 5,000 rules cost little more than one.
     """
 
     def __init__(self) -> None:
@@ -43,15 +43,15 @@ class RulePrinter:
         self._groups: list[GroupReport] = []
 
     def alerts(self, groups: Iterable[GroupReport]) -> Iterator[bytes]:
-        """The answer to `/api/v1/alerts`, bit by bit: what is pending or firing."""
+        """The answer to `/api/v1/alerts`, piece by piece: what is pending or firing."""
         return envelope.success(self._alert_data(_ordered(groups)))
 
     def rules(self, groups: Iterable[GroupReport], selection: RuleSelection) -> Iterator[bytes]:
-        """The answer to `/api/v1/rules`, bit by bit. A group of which no rule is asked for is left out."""
+        """The answer to `/api/v1/rules`, piece by piece. A group without a selected rule is left out."""
         return envelope.success(self._rule_data(_ordered(groups), selection))
 
     def forget(self) -> None:
-        """Keep nothing: nobody seems to ask any more."""
+        """Drop all that is kept: there seem to be no more requests."""
         self._printed, self._groups = {}, []
 
     def _alert_data(self, groups: list[GroupReport]) -> Iterator[bytes]:
@@ -97,7 +97,7 @@ class RulePrinter:
             yield head + tail if exclude_alerts else head + alerts + tail
 
     def _print(self, rule: RuleReport) -> Generator[bytes, None, _Printed]:
-        """What is kept of the rule, or made now; a rule with many alerts takes several turns."""
+        """The rule's JSON, kept or made now; a rule with many alerts takes several turns."""
         printed = self._printed.get(id(rule))
         if printed is None:
             printed = (yield from _alerting(rule)) if rule.alerting else _recording(rule)
@@ -138,7 +138,7 @@ def _alerting(rule: RuleReport) -> Generator[bytes, None, _Printed]:
 
 def _recording(rule: RuleReport) -> _Printed:
     about: dict[str, Any] = {"name": rule.name, "query": rule.query}
-    if rule.labels:  # Prometheus leaves them out where there are none, here but not in alerting rules
+    if rule.labels:  # without labels Prometheus omits the key here, but not in alerting rules
         about["labels"] = dict(rule.labels)
     return _Printed(rule, envelope.dump({**about, **_evaluation(rule), "type": "recording"}), b"", b"")
 
@@ -169,7 +169,7 @@ def _number(value: float) -> float:
 
 
 def _timestamp(wall: float | None) -> str:
-    """RFC 3339 in UTC, with the digits of a second that are there."""
+    """RFC 3339 in UTC, with as many digits of a second as needed."""
     if wall is None:
         return _NEVER
     at = datetime.fromtimestamp(wall, timezone.utc)

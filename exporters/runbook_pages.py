@@ -37,13 +37,13 @@ th,td{text-align:left;padding:.3rem .75rem .3rem 0;border-bottom:1px solid var(-
 td code,th code{white-space:nowrap}
 """
 STYLE_HASH = "sha256-ZsRUriKPC6w9n3V+ffSoxPrRjqZ+IomiEMH9xeczu5Y="
-"""Of STYLE: the one style sheet that the policy lets a browser apply. A test proves that it is right."""
+"""The hash of STYLE, the one style sheet that the policy lets a browser apply. A test proves that it is right."""
 HEADERS = page_headers(STYLE_HASH, "no-cache")
 _HTML = "text/html; charset=utf-8"
 
 
 class RunbookPages:
-    """Makes the pages of runbooks, whose texts in Markdown are given by the names of their alerts."""
+    """Makes the pages of runbooks from their texts in Markdown, by the name of the alert."""
 
     def __init__(self, texts: Mapping[str, str], node: str) -> None:
         self._texts = texts

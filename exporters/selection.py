@@ -17,7 +17,7 @@ from agent.lib.round_memo import RoundMemo
 from agent.model import Frame, Layout, Metric, Series, Shown, Snapshot
 
 PREFIX = "coldplate_infiniband_"
-"""Drivers have counters of their own names, whose rows are made when they are seen."""
+"""Drivers have counters with names of their own, whose rows are made when they are first seen."""
 MISSING = BY_NAME["coldplate_metric_missing"]
 
 
@@ -35,7 +35,7 @@ WORDS = {
     "detail": {Shown.DETAIL: Part.ALL, Shown.COUNTED: Part.ZEROS},
     "all": dict.fromkeys(Shown, Part.ALL),
 }
-"""What each word stands for; `default` and `detail` together are `all`."""
+"""What each word selects; `default` and `detail` together are `all`."""
 
 
 class SeriesSelection:
@@ -51,7 +51,7 @@ class SeriesSelection:
                 _check(key, pattern)
 
     def apply(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with the selected series only; the same object again for the same snapshot."""
+        """The snapshot with only the selected series; the same object again for the same snapshot."""
         if self._last is None or self._last[0] is not snapshot:
             selections = self._layouts.of([frame.layout for frame in snapshot.frames])
             frames = tuple(each.apply(frame) for each, frame in zip(selections, snapshot.frames, strict=True))
@@ -59,7 +59,7 @@ class SeriesSelection:
         return self._last[1]
 
     def of(self, metric: Metric) -> Part:
-        """What is exposed of the metric."""
+        """Which series of the metric are exposed."""
         part = self._parts.get(metric)
         if part is None:
             part = self._parts[metric] = _union(self._include, metric) & ~_union(self._exclude, metric)
@@ -69,7 +69,7 @@ class SeriesSelection:
         return _LayoutSelection(layout, [self._part(series) for series in layout.series])
 
     def _part(self, series: Series) -> Part:
-        """When the series is exposed; a metric that is told to be missing goes by that which is missing, too."""
+        """When the series is exposed; for coldplate_metric_missing the selection of the missing metric counts, too."""
         if series.metric is MISSING:
             missed = BY_NAME.get(dict(series.labels).get("metric", ""))
             if missed is not None and not self.of(missed):
@@ -78,7 +78,7 @@ class SeriesSelection:
 
 
 class _LayoutSelection:
-    """What is selected of the frames of one layout. Some series are exposed by whether they are 0 now."""
+    """What is selected of the frames of one layout. For some series it depends on whether they are 0 now."""
 
     def __init__(self, layout: Layout, parts: Sequence[Part]) -> None:
         self._layout = layout
@@ -86,7 +86,7 @@ class _LayoutSelection:
         self._depending = [place for place, part in enumerate(parts) if part in (Part.ZEROS, Part.OTHERS)]
         self._pick_depending = picker(self._depending)
         self._told: tuple[bool, ...] | None = None
-        """Which of those that depend on their value were not 0 when `_shown` was made."""
+        """Which of the series that depend on their value were not 0 when `_shown` was made."""
         self._shown = layout
         self._pick: Callable[[Sequence[float]], tuple[float, ...]] = tuple
 

@@ -30,30 +30,29 @@ __all__ = ["BindError", "HttpServer"]
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 10.0
-"""Longest seconds between two turns, also where nobody says anything."""
+"""Most seconds between two turns, even if no client sends anything."""
 
 _ROUND_SECONDS = 0.005
-"""Seconds of a turn for those who are connected, and for those who want to be."""
+"""Seconds of a turn for connected clients, and for those that are to be accepted."""
 
 _BURST = 32
-"""Clients that are taken in one turn: the queue must not grow, nor those who are connected wait for long."""
+"""Clients that are accepted in one turn: the queue must not grow, but connected clients must not wait long either."""
 
 _RELIEF_SECONDS = 1.0
-"""Seconds after which the last turn that left clients in the queue is forgotten."""
+"""Seconds after which the last turn that left clients in the queue no longer counts."""
 
 _GRACE_SECONDS = 1.0
 _PATIENCE_SECONDS = 6.0
-"""Seconds that the thread has to end: it may have fallen and be about to begin again."""
+"""Seconds that the thread has to end: it may have failed and be about to restart."""
 _BREATH_SECONDS = 0.02
 
 
 class HttpServer:
-    """Serves `handler` on every address of `listen`; the empty host means all interfaces, IPv6 and IPv4.
+    """Serves `handler` on every address of `listen`; an empty host means all interfaces, IPv6 and IPv4.
 
-    `work` is called in every turn, to go on for a moment with answers that are not ready; it says whether there is
-    more to do. `press` is told when clients come faster than they are taken, and when that is over: every system call
-    gives the interpreter to a thread that computes, and what that keeps of it is what the queue grows by. `clock` is in
-    seconds.
+    `work` is called in every turn, to work for a moment on answers that are not ready; it says whether there is more to
+    do. `press` is called when clients arrive faster than they are accepted, and when that is over: every system call
+    passes the interpreter to a computing thread, and the queue grows while that keeps it. `clock` is in seconds.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class HttpServer:
         self._thread = self._threads.begin("http", self._run, patience=3 * HEARTBEAT_SECONDS, vital=True)
 
     def stop(self) -> None:
-        """Take no further request, let responses that are on their way finish, within a second, and close."""
+        """Accept no more requests, let current responses finish within a second, and close."""
         thread = self._thread
         if thread is None:
             return
@@ -122,20 +121,20 @@ class HttpServer:
         if not ended:
             logger.error("the thread of the HTTP server does not stop")
             return
-        self._hang_up()  # again, in case that the thread could not be started
+        self._hang_up()  # again, in case the thread could not be started
         for each in (self._selector, self._waker, self._wake):
             each.close()
 
     def nudge(self) -> None:
-        """Have the loop go round now, whatever it waits for. For any thread."""
+        """Wake the loop up now, whatever it waits for. For any thread."""
         if self._thread is not None and self._ident != threading.get_ident():
-            with suppress(OSError):  # it is full of wake-ups already, or closed
+            with suppress(OSError):  # it is already full of wake-ups, or closed
                 self._wake.send(b"\0")
 
     # Everything below runs in the server's thread.
 
     def _run(self) -> None:
-        """Serve until told to stop. All that it needs is kept in the object: it is begun again if it falls."""
+        """Serve until told to stop. All state is kept in the object, because this is restarted if it fails."""
         self._ident = threading.get_ident()
         sound = False
         while not self._stopping.is_set():
@@ -148,7 +147,7 @@ class HttpServer:
         self._hang_up()
 
     def _try(self, step: Callable[[], None]) -> bool:
-        """A defect, ours or the kernel's, costs a turn and not the port."""
+        """A defect, ours or the kernel's, costs a turn, not the port."""
         try:
             step()
         except Exception as error:
@@ -157,7 +156,7 @@ class HttpServer:
         return True
 
     def _renew_selector(self) -> None:
-        """Put everything into a new selector: whatever was wrong with the old one is gone with it."""
+        """Put everything into a new selector: whatever was wrong with the old one is gone."""
         with suppress(OSError):
             self._selector.close()
         self._selector = selectors.DefaultSelector()
@@ -197,7 +196,7 @@ class HttpServer:
         return min(max(0.0, due - self._clock()), HEARTBEAT_SECONDS)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Take those who wait, at others' cost if need be."""
+        """Accept the waiting clients, at the expense of others if necessary."""
         until = self._clock() + _ROUND_SECONDS
         spared: Connection | None = None
         for _ in range(_BURST):
@@ -214,7 +213,7 @@ class HttpServer:
             taken = self._acceptor.take(listener, now)
             if taken is None:
                 return
-            if has_gone(taken[0]):  # in a flood most have: nobody is sent away for them
+            if has_gone(taken[0]):  # in a flood most have: no other client is evicted for them
                 self._close(taken[0])
                 continue
             if full and spared is not None:
@@ -237,6 +236,6 @@ class HttpServer:
         self._clients.dismiss(self._clock() + _GRACE_SECONDS)
 
     def _hang_up(self) -> None:
-        """Leave nothing open."""
+        """Close everything."""
         self._clients.hang_up()
         self._acceptor.close()

@@ -11,7 +11,7 @@ from exporters import envelope
 
 
 def success(snapshot: Snapshot, age: float) -> Iterator[bytes]:
-    """The whole snapshot, bit by bit; `age` in seconds."""
+    """The whole snapshot, piece by piece; `age` in seconds."""
     return envelope.success(_data(snapshot, age))
 
 

@@ -2,15 +2,17 @@
 # Installs coldplate on this machine, or removes it: `make install`, `make uninstall`. Starts nothing.
 #
 #   PREFIX      directory of the program, in its own environment (default /opt/coldplate)
-#   PYTHON      the Python to use, 3.10 or newer (default python3); EXTRAS=kubernetes adds optional libraries
+#   PYTHON      the Python to use, 3.10 or newer (default python3); EXTRAS=top,kubernetes: optional libraries (default top)
 #   DESTDIR     for packages: everything is installed below it, and this machine is not changed
 #   UNITDIR, SYSUSERSDIR, UDEVDIR, TMPFILESDIR    (default: the administrator's, below /etc)
+#   BINDIR, SHAREDIR    for the command, its manual pages and completion (default /usr/local/bin, /usr/local/share)
 set -eu
 umask 022
 cd "$(dirname "$0")/.."
-: "${PREFIX:=/opt/coldplate}" "${PYTHON:=python3}" "${DESTDIR:=}" "${EXTRAS:=}"
+: "${PREFIX:=/opt/coldplate}" "${PYTHON:=python3}" "${DESTDIR:=}" "${EXTRAS=top}"
 : "${UNITDIR:=/etc/systemd/system}" "${SYSUSERSDIR:=/etc/sysusers.d}"
 : "${UDEVDIR:=/etc/udev/rules.d}" "${TMPFILESDIR:=/etc/tmpfiles.d}"
+: "${BINDIR:=/usr/local/bin}" "${SHAREDIR:=/usr/local/share}"
 units='coldplate.service coldplate-broker.socket coldplate-broker.service coldplate-kubelet.socket coldplate-kubelet.service'
 
 fail() { echo "coldplate: $*" >&2; exit 1; }
@@ -55,11 +57,36 @@ program() {
 	echo "installed  $target ($("$target/bin/python" --version))"
 }
 
-put() { # put FILE DIRECTORY: replaces /opt/coldplate with PREFIX
+put() { # put FILE DIRECTORY [NAME]: replaces /opt/coldplate with PREFIX
 	mkdir -p "$DESTDIR$2"
-	sed "s#/opt/coldplate#$PREFIX#g" "$1" >"$DESTDIR$2/${1##*/}"
-	chmod 644 "$DESTDIR$2/${1##*/}"
-	echo "installed  $DESTDIR$2/${1##*/}"
+	sed "s#/opt/coldplate#$PREFIX#g" "$1" >"$DESTDIR$2/${3:-${1##*/}}"
+	chmod 644 "$DESTDIR$2/${3:-${1##*/}}"
+	echo "installed  $DESTDIR$2/${3:-${1##*/}}"
+}
+
+# What a person types: the command, its manual pages, and completion where each shell looks for it.
+link_command() {
+	link=$DESTDIR$BINDIR/coldplate
+	if [ -e "$link" ] && [ ! -L "$link" ]; then
+		echo "kept       $link, which is not ours: call $PREFIX/bin/coldplate"
+	else
+		mkdir -p "${link%/*}"
+		ln -sf "$PREFIX/bin/coldplate" "$link"
+		echo "installed  $link"
+	fi
+	rm -f "$DESTDIR$SHAREDIR"/man/man1/coldplate.1 "$DESTDIR$SHAREDIR"/man/man1/coldplate-*.1
+	for page in packaging/man/*.1; do put "$page" "$SHAREDIR/man/man1"; done
+	put packaging/completion/coldplate.bash "$SHAREDIR/bash-completion/completions" coldplate
+	put packaging/completion/_coldplate "$SHAREDIR/zsh/site-functions"
+	put packaging/completion/coldplate.fish "$SHAREDIR/fish/vendor_completions.d"
+}
+
+remove_command() {
+	link=$DESTDIR$BINDIR/coldplate
+	if [ -L "$link" ] && [ "$(readlink "$link")" = "$PREFIX/bin/coldplate" ]; then rm -f "$link"; fi
+	rm -f "$DESTDIR$SHAREDIR"/man/man1/coldplate.1 "$DESTDIR$SHAREDIR"/man/man1/coldplate-*.1
+	rm -f "$DESTDIR$SHAREDIR/bash-completion/completions/coldplate" "$DESTDIR$SHAREDIR/zsh/site-functions/_coldplate"
+	rm -f "$DESTDIR$SHAREDIR/fish/vendor_completions.d/coldplate.fish"
 }
 
 files() {
@@ -67,6 +94,7 @@ files() {
 	put packaging/sysusers.d/coldplate.conf "$SYSUSERSDIR"
 	put packaging/udev/70-coldplate.rules "$UDEVDIR"
 	put packaging/tmpfiles.d/coldplate.conf "$TMPFILESDIR"
+	link_command
 	rm -rf "$DESTDIR$UNITDIR/coldplate-broker.service.d/python.conf"
 	case $base in /usr | /usr/*) return ;; esac
 	mkdir -p "$DESTDIR$UNITDIR/coldplate-broker.service.d"
@@ -100,6 +128,7 @@ install_all() {
 		  systemctl enable --now coldplate.service coldplate-broker.socket coldplate-kubelet.socket
 		and, after an update of a node where it runs:
 		  systemctl try-restart coldplate.service
+		What works then, and what mends what does not: coldplate doctor
 		What each unit is for, and what is lost without it: docs/operations.md
 	NEXT
 }
@@ -112,16 +141,17 @@ uninstall_all() {
 	for unit in $units; do rm -f "$DESTDIR$UNITDIR/$unit"; done
 	rm -rf "$DESTDIR$UNITDIR/coldplate-broker.service.d/python.conf"
 	rmdir "$DESTDIR$UNITDIR/coldplate-broker.service.d" 2>/dev/null || true
+	remove_command
 	rm -f "$DESTDIR$SYSUSERSDIR/coldplate.conf" "$DESTDIR$UDEVDIR/70-coldplate.rules" "$DESTDIR$TMPFILESDIR/coldplate.conf"
 	if [ -f "$DESTDIR$PREFIX/pyvenv.cfg" ]; then rm -rf "$DESTDIR$PREFIX"; fi
 	[ ! -e "$DESTDIR$PREFIX" ] || fail "$DESTDIR$PREFIX is no environment of coldplate's; left as it is"
 	if running_systemd; then systemctl daemon-reload; fi
-	echo "removed    $DESTDIR$PREFIX, the units, the udev rule, sysusers.d and tmpfiles.d"
+	echo "removed    $DESTDIR$PREFIX, the units, the udev rule, sysusers.d and tmpfiles.d, the command"
 	echo "kept       /etc/coldplate, /var/lib/coldplate, the users; permissions of RAPL and IPMI until the next boot"
 }
 
 case "${1:-}" in
 install) install_all ;;
 uninstall) uninstall_all ;;
-*) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+*) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

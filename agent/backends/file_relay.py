@@ -27,17 +27,17 @@ log = logging.getLogger("coldplate.backend")
 QUICK_SECONDS = 0.03
 """Seconds without any progress after which another reader takes over what waits."""
 PATIENCE_SECONDS = 0.5
-"""Seconds after which a file is left to its reader, unless the caller has another patience."""
+"""The default patience: seconds after which a file is left to its reader."""
 LONGEST = 3.0
-"""Times the patience that one device may take in a round, however many of its files are slow."""
+"""How many times the patience one device may take in a round, however many of its files are slow."""
 PER_DEVICE = 2
-"""Readers that one device may keep."""
+"""Most readers that one device may occupy."""
 READERS = 32
-"""Threads that there may be in all, however many devices hang."""
+"""Most threads in all, however many devices hang."""
 FIRST = 0.25
-"""Share of them that no device gets as its second: a dozen adapters may hang whole, and the next one is still read."""
+"""Share of them that no device gets as its second reader: if a dozen adapters hang, the next one is still read."""
 TOLD = 64
-"""Paths of which it is remembered that the log told of them."""
+"""Most paths remembered as already logged."""
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -49,7 +49,7 @@ class Item(Protocol[R_co]):
     path: str
 
     def read(self) -> R_co:
-        """What it says now. Errors are for the item to turn into an answer; what it raises is a defect, and logged."""
+        """Its content. The item turns errors into answers; an exception that it raises is a defect, and is logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class _Walk:
         """Shared by the leg's readers: each takes the next item from it, in one step of the interpreter."""
         self.found: list[Any] = [_PENDING] * len(leg.items)
         self.skipped: frozenset[str] = frozenset()
-        """Items that hang since an earlier round."""
+        """Items that have been hanging since an earlier round."""
         self.readers = 0
         self.took = 0.0
         self.settled = False
@@ -103,7 +103,7 @@ class _ReaderThread:
 
 
 class _Round:
-    """What all readers share of one round."""
+    """The state of one round, shared by all readers."""
 
     __slots__ = ("left", "over", "readers", "troubled", "waiting", "walks")
 
@@ -116,7 +116,7 @@ class _Round:
         self.over = threading.Event()
 
     def settle(self, walk: _Walk) -> None:
-        """Nothing more is expected of this leg."""
+        """Expect nothing more of this leg."""
         if not walk.settled:
             walk.settled = True
             self.left -= 1
@@ -125,7 +125,7 @@ class _Round:
 
 
 class FileRelay:
-    """The readers of one backend. `patience` is in seconds, `readers` the most threads that there may be."""
+    """The readers of one backend. `patience` is in seconds, `readers` the most threads that it may have."""
 
     def __init__(self, name: str, patience: float = PATIENCE_SECONDS, readers: int = READERS) -> None:
         self._name = name
@@ -135,7 +135,7 @@ class FileRelay:
         self._orders: SimpleQueue[tuple[_Round, _ReaderThread] | None] = SimpleQueue()
         self._threads = 0
         self._spare = False
-        """Whether one of the threads waits for the next round."""
+        """Whether one of the threads is waiting for the next round."""
         self._closed = False
         self._hanging: dict[str, dict[str, float]] = {}
         """For each leg, the items that were left to their readers, and since when, in monotonic seconds."""
@@ -144,9 +144,9 @@ class FileRelay:
         self._defects: set[tuple[str, type[BaseException]]] = set()
 
     def round(self, legs: Sequence[Leg[R]], mono: float) -> list[list[R | Unread]]:
-        """What each item of each leg says, in their order. Called by one thread, at `mono` on the monotonic clock.
+        """The answer of each item of each leg, in their order. Called by one thread, at `mono` on the monotonic clock.
 
-        Returns when every item answered, or has been waited for as long as it is worth.
+        Returns when every item has answered or has used up its patience.
         """
         work = _Round(legs)
         with self._lock:
@@ -167,7 +167,7 @@ class FileRelay:
         return answers
 
     def holds(self, leg: str, path: str) -> bool:
-        """Whether a reader hangs in this item: nobody else may touch what belongs to it."""
+        """Whether a reader hangs in this item: then nothing else may touch what belongs to it."""
         return path in self._hanging.get(leg, ())
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class FileRelay:
     # The caller's side. All of it is under the lock.
 
     def _spare_hanging(self, work: _Round) -> None:
-        """Touch nothing that hangs, and nothing of a device that keeps as many readers as it may."""
+        """Skip items that hang, and whole devices that already occupy as many readers as they may."""
         for walk in work.walks:
             hanging = self._hanging.get(walk.leg.name)
             if hanging:
@@ -213,7 +213,7 @@ class FileRelay:
         return True
 
     def _look(self, work: _Round, mono: float) -> None:
-        """See who stands still: a reader that is twice at the same place."""
+        """Find readers that make no progress: those that are twice at the same place."""
         moving = False
         for reader in tuple(work.readers):
             place = (reader.walk, reader.at)
@@ -231,7 +231,7 @@ class FileRelay:
 
     def _leave(self, work: _Round, reader: _ReaderThread, walk: _Walk, mono: float) -> None:
         """Go on without this reader; another one may read on behind it."""
-        reader.left = True  # and only then look where it is: it reads nothing more once this is set
+        reader.left = True  # set before looking where it is: after this it starts no other read
         reader.path = walk.leg.items[reader.at].path
         hanging = self._hanging.setdefault(walk.leg.name, {})
         hanging[reader.path] = mono
@@ -256,7 +256,7 @@ class FileRelay:
             work.settle(work.waiting.popleft())
 
     def _explained(self, walk: _Walk, mono: float) -> list[Any]:
-        """What the leg gave, with the reason in the place of each answer that did not come."""
+        """The leg's answers, with the reason in place of each one that is missing."""
         with self._lock:
             hanging = dict(self._hanging.get(walk.leg.name, ()))
         found = list(walk.found)
@@ -281,7 +281,7 @@ class FileRelay:
             log.warning(what, extra={"facts": self._facts(path)})
 
     def _tell_cured(self, legs: Sequence[Leg[Any]], answers: list[list[Any]]) -> None:
-        """A log line for each item that hung, and each device that was slow, and has now answered in a round again."""
+        """Log each item that hung and each device that was slow once it has answered in a round again."""
         for leg, found in zip(legs, answers, strict=True):
             well = [item.path for item, each in zip(leg.items, found, strict=True) if not isinstance(each, Unread)]
             cured = self._told.intersection(well)
@@ -354,9 +354,9 @@ class FileRelay:
             self._hanging.pop(name, None)
 
     def _defect(self, path: str, error: BaseException) -> Unread:
-        """What an item did not foresee costs that item, and is told once in full. Never raises."""
+        """An unexpected error affects only its own item, and is logged once in full. Never raises."""
         detail = type(error).__name__
-        with contextlib.suppress(Exception):  # an error without words, or no memory to tell of it
+        with contextlib.suppress(Exception):  # the error may have no text, or there is no memory left to log it
             detail = f"{detail}: {error}"
         with contextlib.suppress(Exception):
             with self._lock:

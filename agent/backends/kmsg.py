@@ -2,10 +2,10 @@
 
 The driver's event interface falls silent when the driver hangs, and it knows nothing about NVSwitches:
 their SXids are only in the kernel log. The log also has the text that explains a code. The
-same XID may arrive here and through NVML: the frame drops one of the two by device, code and time.
+same XID may arrive here and through NVML: the sampler drops one of the two by device, code and time.
 
 Reading starts at the end of the log, so an error of last week is not counted today. Nothing is
-ever written. A line counts whoever wrote it (only root can), so a drill may be written to /dev/kmsg.
+ever written. A line counts no matter who wrote it (only root can), so a drill may be written to /dev/kmsg.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ RECORDS_PER_READ = 1000
 """A storm of messages is read over several ticks; the kernel keeps them meanwhile."""
 
 SWITCHES = 64
-"""NVSwitches that are told apart; an HGX H100 board has four."""
+"""Most NVSwitches with series of their own; an HGX H100 board has four."""
 SXID_CODES = 256
-"""Codes of one switch that are told apart."""
+"""Most codes of one switch with series of their own."""
 SXID_KINDS = 2048
-"""The same of all switches together."""
+"""Most codes of all switches together."""
 OTHER = "other"
 
 MAX_DIGITS = 20
-"""Of a 64-bit count of microseconds."""
+"""Digits of a 64-bit count of microseconds."""
 
 # `NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, name=python, GPU has fallen off the bus.` Old drivers leave
 # PCI: out, some write eight digits of domain, and a MIG instance follows the bus id as in `... GPU-I:05)`.
@@ -86,13 +86,13 @@ def _bus(domain: str, bus: str, device: str) -> str:
 
 
 def parse_xid(message: str) -> tuple[str, int] | None:
-    """The GPU's PCI address without its function, `0000:1b:00`, and the code; None if it is no XID."""
+    """The GPU's PCI address without its function, `0000:1b:00`, and the code; None if it is not an XID."""
     match = _XID.match(message)
     return (_bus(*match.group(1, 2, 3)), int(match.group(4))) if match else None
 
 
 def parse_sxid(message: str) -> SwitchError | None:
-    """The NVSwitch and the code; None if it is no SXid, or a line that continues one."""
+    """The NVSwitch and the code; None if it is not an SXid, or a line that continues one."""
     match = _SXID.match(message)
     if match is None:
         return None
@@ -125,17 +125,18 @@ def inherited(descriptor: int) -> bool:
 class DeviceReader:
     """The kernel log at its end, without waiting: opened here, or by systemd and handed over as `descriptor`.
 
-    The log asks for CAP_SYSLOG when it is opened, not when it is read.
+    From its beginning where `whole` is set. The log asks for CAP_SYSLOG when it is opened, not when it is read.
     """
 
-    def __init__(self, path: str, descriptor: int | None = None) -> None:
+    def __init__(self, path: str, descriptor: int | None = None, *, whole: bool = False) -> None:
         if descriptor is None:
             self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         else:
             self._file = os.dup(descriptor)
             os.set_blocking(self._file, False)
         try:
-            os.lseek(self._file, 0, os.SEEK_END)
+            # To the kernel log, SEEK_SET is its first record (Documentation/ABI/testing/dev-kmsg).
+            os.lseek(self._file, 0, os.SEEK_SET if whole else os.SEEK_END)
         except OSError:
             self.close()
             raise
@@ -162,14 +163,14 @@ class KmsgBackend:
         self._reader: LogReader | None = None
         self._read_until = 0.0  # wall time at which the log had been read to its end
         self._counts: dict[tuple[str, str], int] = {}
-        """By the switch's address and the code; either may be `other`."""
+        """Counts by the switch's address and the code; either may be `other`."""
         self._series: dict[tuple[str, str], Series] = {}
         self._switches: dict[str, int] = {}
-        """Codes of each switch that are told apart."""
+        """The codes of each switch that have series of their own."""
         self._told_full = False
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
-        """Everything that the log gained since the last read."""
+        """Everything that was added to the log since the last read."""
         try:
             reader = self._open(now)
         except PermissionError as error:
@@ -214,7 +215,7 @@ class KmsgBackend:
             except BlockingIOError:
                 raw = b""
             except BrokenPipeError:
-                continue  # the kernel overwrote what was next; the following read goes on after it
+                continue  # the kernel overwrote the next records; the following read continues after them
             if not raw:
                 self._read_until = now.wall
                 return events, calls
@@ -237,7 +238,7 @@ class KmsgBackend:
                 self._series[kind] = Series(SXID_ERRORS, Node(), (("pci", kind[0]), ("sxid", kind[1])))
 
     def _kind(self, sxid: SwitchError) -> tuple[str, str]:
-        """Under which switch and code an SXid counts: whatever the log says, there are no more of them than fit."""
+        """The switch and code under which an SXid counts: `other` beyond the limits, whatever the log says."""
         kind = (sxid.pci, str(sxid.code))
         if kind in self._counts:
             return kind
@@ -257,15 +258,33 @@ class KmsgBackend:
     def _wall(self, record: KernelRecord, now: Instant) -> float:
         """When the record was written, on the wall clock.
 
-        The log's clock is no more than near to CLOCK_MONOTONIC: it is not disciplined and drifts by
-        seconds a day. But a record read now was written after the log was last read to its end.
+        The log's clock only approximates CLOCK_MONOTONIC: it is not disciplined and drifts by seconds a day. But a
+        record read now was written after the log was last read to its end.
         """
         wall = now.wall - (now.mono - record.mono)
         return min(max(wall, self._read_until), now.wall)
 
 
+def logged_xids(reader: LogReader, now: Instant) -> list[Xid]:
+    """The XIDs from where a reader stands to the end of the log. Raises OSError."""
+    found: list[Xid] = []
+    while True:
+        try:
+            raw = reader.read()
+        except BlockingIOError:
+            return found
+        except BrokenPipeError:
+            continue  # the kernel overwrote what was next; the following read goes on after it
+        if not raw:
+            return found
+        record = parse_record(raw)
+        xid = parse_xid(record.message) if record is not None else None
+        if record is not None and xid is not None:
+            found.append(Xid(*xid, now.wall - (now.mono - record.mono), "kmsg", record.message))
+
+
 def make_backend(context: BackendContext) -> KmsgBackend | None:
-    """Where GPUs of this node are read: the log that systemd handed over as standard input, else the device."""
+    """A reader of the log: systemd's standard input, else the device. None if no GPUs of this node are read."""
     if not context.has_driver:
         return None
     if inherited(0):

@@ -22,12 +22,12 @@ class OwnProcesses:
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._series: dict[str, tuple[Series, Series]] = {}
         self._spent: dict[str, tuple[int, float, float]] = {}
-        """By role: the process, its seconds so far, and those of the processes that had the role before."""
+        """By role: its process, that process's seconds so far, and those of the earlier processes in the role."""
 
     def read(self, pids: Mapping[str, int]) -> list[Reading]:
-        """Readings of each process that is still there; `pids` by role.
+        """Readings of each process that still exists; `pids` by role.
 
-        A role's seconds go on growing when another process takes it over.
+        A role's seconds keep growing when another process takes it over.
         """
         rows = []
         for role, pid in pids.items():

@@ -1,7 +1,7 @@
-"""The interface of a backend, and what the frame around it does for it.
+"""The interface of a backend, and what the agent around it does for it.
 
-A backend only reads. Timing, deadlines, plausibility, monotone counters, rolling statistics, the
-backend's own health and the isolation of its failures are the frame's work, done once for all.
+A backend only reads. Timing, deadlines, plausibility, monotone counters, rolling statistics, the backend's own health
+and the isolation of its failures are done once for all backends, outside them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class DeviceError(Exception):
 
 
 class SourceError(Exception):
-    """The whole source is unusable until it is opened anew, in a new process if it is a library.
+    """The whole source is unusable until it is opened again, in a new process if it is a library.
 
-    Raised for a driver that was unloaded, or replaced underneath us by another version.
+    Raised for a driver that was unloaded, or replaced by another version while in use.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A process that computes on a GPU. `pid` is the host's, `instance` the MIG GPU instance; None is not known."""
+    """A process that computes on a GPU. `pid` is the host's, `instance` the MIG GPU instance, None if not known."""
 
     pid: int
     memory: int | None = None
@@ -46,7 +46,7 @@ class GpuProcess:
 class BackendSample:
     """What one read gave. `calls` counts driver calls or file reads, for the agent's own metrics.
 
-    `processes` are all that compute on the device; None where this read did not ask, or could not learn it.
+    `processes` are all that compute on the device; None if this read did not ask, or could not list them.
     """
 
     readings: Sequence[Reading] = ()
@@ -82,19 +82,19 @@ class ChannelError:
 
 
 class BackendProtocol(Protocol):
-    """A source that the main process reads, in a thread of its own with one read in flight at most."""
+    """A source that the main process reads, in a thread of its own with at most one read in flight."""
 
     name: str
     lanes: frozenset[Lane]
     shortest: float
-    """Seconds between two reads of one lane below which there is nothing new to be had."""
+    """Least seconds between two reads of one lane: earlier, there is nothing new."""
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
         """Read the rows of one lane.
 
         A single file or value that cannot be read is a `Gap` in the sample. Raises AbsentError when
         there is nothing to read on this node (it is asked again later, hardware may appear), and any
-        other exception when the whole backend failed: the frame reports it and goes on.
+        other exception when the whole backend failed: it is reported, and the agent goes on.
         """
 
     def close(self) -> None:
@@ -102,26 +102,25 @@ class BackendProtocol(Protocol):
 
 
 class Channel(Protocol):
-    """One device of a `DeviceSource`, with one read in flight at most; reads may come from different threads."""
+    """One device of a `DeviceSource`, with at most one read in flight; reads may come from different threads."""
 
     key: str
     """Unique and stable: the GPU's UUID, or a name such as `fabric`."""
     identity: GpuIdentity | None
-    """None for a channel that is no GPU."""
+    """None for a channel that is not a GPU."""
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
         """Read one lane of this device. May hang: only the thread that reads is lost then.
 
-        XID errors are no part of the sample: they come by `DeviceSource.events`.
+        XID errors are not part of the sample: they come through `DeviceSource.events`.
 
-        Raises DeviceError when the device is out of order as a whole, and SourceError when the
-        source is.
+        Raises DeviceError if the whole device is out of order, and SourceError if the source is.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Unidentified:
-    """A device that the source counts and that has not said who it is. `index` is the source's number of it."""
+    """A device that the source counts but that has not identified itself. `index` is the source's number for it."""
 
     index: str
     reason: Reason
@@ -130,7 +129,7 @@ class Unidentified:
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """Who is there: the channels, in the order in which they joined, and the devices that are still to."""
+    """All devices: the channels, in the order in which they joined, and the devices that have not joined yet."""
 
     channels: tuple[Channel, ...]
     unidentified: tuple[Unidentified, ...] = ()
@@ -142,15 +141,16 @@ class DeviceSource(Protocol):
     name: str
 
     def open(self, now: Instant) -> Sequence[Channel]:
-        """Initialise, enumerate, and give the devices that said at once who they are; there may be none.
+        """Initialise, enumerate, and return the devices that identified themselves at once; there may be none.
 
         Raises AbsentError (no driver, no device) or SourceError.
         """
 
     def roster(self, now: Instant) -> Roster:
-        """Who has joined by now; asks those who are missing again. Never waits for a device. Raises SourceError.
+        """The devices that have joined by now; asks the missing ones again. Never waits for a device. Raises
+        SourceError.
 
-        A channel that was given once stays, in its place.
+        A channel that was returned once stays, at its position.
         """
 
     def events(self, timeout: float) -> Sequence[Xid]:

@@ -13,17 +13,19 @@ from pathlib import Path
 
 from agent import backends
 from agent.backends.protocol import BackendProtocol, GpuProcess
-from agent.config.schema import DEVICES, Config
+from agent.config.device_words import DEVICES
+from agent.config.schema import Config
 from agent.lib.discovery import modules_in
 from agent.model import Gpu, GpuIdentity, Instant, Reading
 
 
 @dataclass(frozen=True, slots=True)
 class BackendContext:
-    """What a source of the main process may know of the node.
+    """What a source of the main process gets to know about the node.
 
-    `sysfs` and `procfs` are where these are mounted. `gpus` gives those of the inventory, `processes` what the driver
-    saw computing on each of them, and `readings` all of the last snapshot; all three are for any thread, as is `clock`.
+    `sysfs` and `procfs` are where these are mounted. `gpus` gives those of the inventory, `processes` those that the
+    driver saw computing on each, and `readings` all of the last snapshot; these three and `clock` may be called in any
+    thread.
     """
 
     config: Config
@@ -36,18 +38,18 @@ class BackendContext:
 
     @property
     def synthetic(self) -> bool:
-        """Whether the devices are, which bring ports, power, jobs and XIDs along."""
+        """Whether the devices are synthetic, which come with their own ports, power, jobs and XIDs."""
         return self.config.backends.devices == "synthetic"
 
     @property
     def has_driver(self) -> bool:
         """Whether GPUs of this node are read."""
-        return self.config.backends.devices not in ("synthetic", "none")
+        return self.config.backends.devices not in ("synthetic", "replay", "none")
 
 
 def make_backends(context: BackendContext) -> list[BackendProtocol]:
-    """Every source that the configuration wants, in the order of their names. Raises ConfigError."""
-    # Not the families of devices: what they load belongs to the worker.
+    """Every configured source, in the order of their names. Raises ConfigError."""
+    # Without the families of devices: what they load belongs to the worker.
     modules = modules_in(backends.__name__, backends.__path__, leave_out=DEVICES)
     made = [module.make_backend(context) for module in modules if hasattr(module, "make_backend")]
     return [each for each in made if each is not None]

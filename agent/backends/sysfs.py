@@ -1,4 +1,4 @@
-"""What a directory and a small file of sysfs or procfs hold, within bounds, whatever stands there.
+"""The content of directories and small files of sysfs and procfs, within bounds, whatever is in them.
 
 A driver decides what is there: how many entries a directory has, how long a file is, which bytes are in a name.
 """
@@ -10,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 
 ENTRIES = 1 << 17
-"""Entries of one directory that are looked at: more is no directory of devices."""
+"""Most entries of one directory that are looked at: no directory of devices has more."""
 PAGE = 4096
-"""Bytes that a file of sysfs may have (Documentation/filesystems/sysfs.rst)."""
+"""Most bytes of a file of sysfs (Documentation/filesystems/sysfs.rst)."""
 LABEL = 256
-"""Characters of a label's value."""
+"""Most characters of a label's value."""
 
 FLAGS = os.O_RDONLY | os.O_CLOEXEC
 
@@ -35,6 +35,6 @@ def text(path: Path | str, size: int = PAGE) -> str:
 
 
 def printable(name: str) -> str:
-    """A name as the value of a label: what no terminal should be sent is escaped, and a long end is cut off."""
+    """A name as the value of a label: characters that no terminal should get are escaped, and a long name is cut."""
     shown = name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
     return shown[:LABEL]

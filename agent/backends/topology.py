@@ -1,8 +1,8 @@
 """Which HCA sits nearest to which GPU, from the PCI paths in sysfs.
 
 A slow rail is found by asking for the HCA of the slow GPU; `nvidia-smi topo` knows, but not as a metric.
-The labels are its own. This module reads directory names and NUMA nodes only, never the devices. Where a device sits
-does not change: one that does not answer now is where it was.
+The labels use its words. This module reads directory names and NUMA nodes only, never the devices. Where a device sits
+does not change: one that does not answer now keeps its place.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from agent.catalogue.infiniband import NEAREST_HCA
 from agent.model import Backend, Gap, Gpu, GpuIdentity, Instant, Lane, Reading, Series
 
 HCAS = 1_280
-"""Adapters that are looked at: eight with 127 virtual functions each, and room."""
+"""Most adapters that are looked at: eight with 127 virtual functions each, and some to spare."""
 OF_GPU = 64
-"""Adapters at the same distance that are shown for a GPU."""
+"""Most adapters at the same distance that are shown for a GPU."""
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("topology"))
 
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
@@ -41,7 +41,7 @@ class Distance(IntEnum):
     PXB = 1  # through several PCIe switches, but not the host bridge
     PHB = 2  # through the host bridge
     NODE = 3  # through two host bridges of one NUMA node
-    SYS = 4  # through the link between NUMA nodes, or no way that is known to be shorter
+    SYS = 4  # through the link between NUMA nodes, or no shorter path is known
 
 
 class PciPlace(NamedTuple):
@@ -73,7 +73,7 @@ class AdapterNames:
         self.path = path
 
     def read(self) -> list[str]:
-        """In order; none without InfiniBand, which its own backend tells."""
+        """The names in order; none without InfiniBand, which its own backend reports."""
         try:
             return names(self.path)
         except OSError:
@@ -126,7 +126,7 @@ class TopologyBackend:
         self._relay.close()
 
     def _look(self, paths: Iterable[str], mono: float) -> list[Unread]:
-        """Learn where the devices sit; why that cannot be told of those whose place is not known."""
+        """Find out where the devices sit; returns why for each device whose place is still not known."""
         legs = [Leg(path, [Seat(path)]) for path in paths]
         known, self._places = self._places, {}
         silent = []
@@ -141,7 +141,7 @@ class TopologyBackend:
 
 
 def make_backend(context: BackendContext) -> TopologyBackend | None:
-    """Where GPUs of this node are read."""
+    """The backend, if GPUs of this node are read."""
     return TopologyBackend(context.sysfs, context.gpus) if context.has_driver else None
 
 
@@ -153,14 +153,14 @@ def nearest(here: PciPlace, hcas: dict[str, PciPlace]) -> list[tuple[str, Distan
 
 
 def distance(one: PciPlace, other: PciPlace) -> Distance:
-    """How far two PCI devices are apart."""
+    """How far apart two PCI devices are."""
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.path, other.path, strict=False)))
     if shared == 0:
         return Distance.NODE if one.numa == other.numa >= 0 else Distance.SYS
     if shared == 1:
         return Distance.PHB
-    # What is left of a path below the last shared bridge: the device itself, and above it a port of
-    # the shared switch. A longer rest passes through a further switch.
+    # What is left of a path below the last shared bridge: the device itself, and above it a port of the shared switch.
+    # If more is left, there is another switch in between.
     rest = max(len(one.path), len(other.path)) - shared
     return Distance.PIX if rest <= 2 else Distance.PXB
 

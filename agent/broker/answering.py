@@ -17,13 +17,13 @@ from agent.broker.job_variables import job_variables, joined
 from agent.broker.questions import POWER, QUESTION, answer_to, parse_question
 
 STAT, ENVIRON = 1024, 256 * 1024
-"""Most bytes that are read of each file."""
+"""Most bytes read of each file."""
 PATIENCE_SECONDS = 1.0
-"""Seconds that a peer has to ask, and to take its answer."""
+"""Seconds that a client has to ask, and to take its answer."""
 DEADLINE_SECONDS = 4.0
-"""Seconds that an answer may take: a process that is stuck in a driver may hold the lock on its environment."""
+"""Seconds that an answer may take: a process stuck in a driver may hold the lock on its environment."""
 POWER_PERIOD_SECONDS = 1.0
-"""Seconds between two requests to the management controller, whoever asks for them."""
+"""Seconds between two requests to the management controller, no matter who asks for them."""
 
 _CREDENTIALS = struct.Struct("=3i")  # struct ucred of unix(7): pid, uid, gid
 
@@ -45,7 +45,7 @@ class Broker:
         self._power_due = float("-inf")
 
     def answer(self, question: bytes) -> bytes:
-        """The answer; empty for what is no question."""
+        """The answer; empty for an invalid question."""
         asked = parse_question(question)
         if asked is None:
             return b""
@@ -72,10 +72,10 @@ class Broker:
 
 
 def variables_of(procfs: str, pid: int, started: int) -> dict[bytes, bytes]:
-    """The job variables of the process that was started then. Raises OSError, ESRCH if it is another one.
+    """The job variables of the process with this start time. Raises OSError, with ESRCH if it is another process.
 
-    Both files are reached through one open directory, which stays that of the same process: one that gets the same
-    number later is not seen through it.
+    Both files are opened through one open directory, which stays that of the same process, even if a later one gets the
+    same number.
     """
     directory = os.open(f"{procfs}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -87,7 +87,7 @@ def variables_of(procfs: str, pid: int, started: int) -> dict[bytes, bytes]:
 
 
 def _started(stat: bytes) -> int:
-    """When a process was started, by its /proc/PID/stat: field 22, and the command (2) may hold blanks and brackets."""
+    """When a process was started, from its /proc/PID/stat: field 22; the command (2) may have blanks and brackets."""
     fields = stat.rpartition(b")")[2].split()
     if len(fields) < 20 or not fields[19].isdigit():
         raise ProcessLookupError(errno.ESRCH, "no start in stat")
@@ -113,9 +113,9 @@ def serve(
     idle: float,
     deadline: Callable[[float], object] = lambda _: None,
 ) -> None:
-    """Answer the users `peers` until nobody has asked for `idle` seconds.
+    """Answer the users `peers` until there was no request for `idle` seconds.
 
-    `deadline` is told before an answer in how many seconds it must be there, and afterwards 0.
+    `deadline` is called before an answer with the seconds that it may take, and afterwards with 0.
     """
     listener.settimeout(idle)
     while True:
@@ -129,13 +129,13 @@ def serve(
 
 
 def user_of(connection: socket.socket) -> int:
-    """The user who opened the connection, by the kernel's word."""
+    """The user who opened the connection, according to the kernel."""
     _, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return int(uid)
 
 
 def _converse(connection: socket.socket, broker: Broker, deadline: Callable[[float], object]) -> None:
-    """One question and its answer. A peer that is slow or gone is left alone."""
+    """Handle one question and its answer. A client that is slow or gone is dropped."""
     connection.settimeout(PATIENCE_SECONDS)
     try:
         question = connection.recv(QUESTION.size + 1)

@@ -15,7 +15,7 @@ from agent.broker.questions import LONGEST_ANSWER, ask_power, ask_variables, par
 SOCKET = "/run/coldplate-broker.sock"
 REMEDY = "systemctl enable --now coldplate-broker.socket lets the agent ask coldplate's broker for it"
 VARIABLES_PATIENCE_SECONDS = 2.0
-"""Seconds: it may have to be started first, and may be waiting for the management controller meanwhile."""
+"""Seconds: the broker may have to be started first, or may be waiting for the management controller."""
 POWER_PATIENCE_SECONDS = 4.0
 
 
@@ -24,7 +24,7 @@ class BrokerError(OSError):
 
 
 def explained(error: OSError) -> str:
-    """What kept the broker from answering, and the remedy where there is one, for people."""
+    """Why the broker did not answer, and the remedy if there is one, in words."""
     if not isinstance(error, BrokerError):
         return str(error.strerror)
     unreachable = error.errno in (errno.ENOENT, errno.ECONNREFUSED, errno.EACCES, errno.EPERM)
@@ -39,13 +39,13 @@ class BrokerClient:
 
     @property
     def installed(self) -> bool:
-        """Whether there is a socket to ask at."""
+        """Whether there is a socket to connect to."""
         return os.path.exists(self._path)  # noqa: PTH110 - one call, no object
 
     def variables(self, pid: int, started: int) -> bytes:
-        """The job variables of the process that was started then, in the form of its /proc/PID/environ.
+        """The job variables of the process with this start time, in the form of its /proc/PID/environ.
 
-        Raises BrokerError, or the OSError with which the broker failed to read them.
+        Raises BrokerError, or the OSError that the broker got when it read them.
         """
         return self._ask(ask_variables(pid, started), VARIABLES_PATIENCE_SECONDS)
 
@@ -54,7 +54,7 @@ class BrokerClient:
         return self._ask(ask_power(), POWER_PATIENCE_SECONDS)
 
     def close(self) -> None:
-        """Nothing is held between two questions."""
+        """Does nothing: nothing is held between two questions."""
 
     def _ask(self, question: bytes, patience: float) -> bytes:
         try:
@@ -72,7 +72,7 @@ class BrokerClient:
         return content
 
     def _exchange(self, question: bytes, patience: float) -> bytes:
-        """One message there and one back; once more where the broker ended as we came, since it then starts anew."""
+        """Send one message and receive one; again if the broker just exited, since a new request starts it again."""
         for last in (False, True):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as connection:
                 connection.settimeout(patience)

@@ -11,7 +11,7 @@ TIMEOUT_SECONDS = 1.5
 
 
 class IpmiDevice:
-    """An open way to ask the controller. No Protocol: importing typing costs the broker a megabyte."""
+    """An open connection to the controller. Not a Protocol: importing typing costs the broker a megabyte."""
 
     def power_reading(self) -> bytes:
         """The controller's response, completion code first. Raises TimeoutError, or OSError from the device."""

@@ -20,7 +20,7 @@ BMC_CHANNEL = 0x0F  # IPMI_BMC_CHANNEL
 RESPONSE = 1  # IPMI_RESPONSE_RECV_TYPE
 MAX_MESSAGE = 272  # IPMI_MAX_MSG_LENGTH
 STALE_MESSAGES = 8
-"""Late answers to earlier requests that are thrown away while waiting for ours."""
+"""Most late answers to earlier requests that are discarded while waiting for ours."""
 
 
 class Address(ctypes.Structure):

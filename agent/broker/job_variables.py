@@ -14,10 +14,10 @@ KEYS = frozenset(
 )
 
 OF_COMPONENT = b"_HET_GROUP_"
-"""What Slurm puts between the name of a variable and the number of the component of a job that it speaks of."""
+"""What Slurm puts between the name of a variable and the number of the job's component that it is about."""
 
 LONGEST, MOST = 512, 128
-"""Bytes of a value that are kept, and variables of one process."""
+"""Most bytes of a value, and most variables of one process."""
 
 
 def job_variables(environ: bytes, keys: frozenset[bytes] = KEYS) -> dict[bytes, bytes]:

@@ -12,11 +12,11 @@ VARIABLES, POWER = b"job1", b"pwr1"
 """The job variables of a process, and the power reading of the management controller."""
 
 QUESTION = struct.Struct("!4sIQ")
-"""What is asked; for variables the process and when it was started, in clock ticks after boot, else zeros."""
+"""The question; for variables the process and when it was started, in clock ticks after boot, else zeros."""
 VERDICT = struct.Struct("!I")
 
 LONGEST_ANSWER = 80 * 1024
-"""Bytes of an answer: more than the most variables at their longest."""
+"""Most bytes of an answer: more than the most variables at their longest."""
 LARGEST_ERROR = 4095
 """MAX_ERRNO of the kernel."""
 LARGEST_PID = 2**22
@@ -24,7 +24,7 @@ LARGEST_PID = 2**22
 
 
 def ask_variables(pid: int, started: int) -> bytes:
-    """The question for the job variables of a process. Raises struct.error for numbers that no process has."""
+    """The question for the job variables of a process. Raises struct.error for numbers that no process can have."""
     return QUESTION.pack(VARIABLES, pid, started)
 
 
@@ -49,7 +49,7 @@ def answer_to(question: bytes, error: int, content: bytes = b"") -> bytes:
 
 
 def parse_answer(question: bytes, message: bytes) -> tuple[int, bytes]:
-    """Error number and content. Raises ValueError for what is no answer to this question."""
+    """Error number and content. Raises ValueError if this is not an answer to the question."""
     if not message:
         raise ValueError("closed without an answer: the broker answers only root and the owner of its socket")
     begin = len(question) + VERDICT.size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.catalogue.bindings import Derived, Source
-from agent.model import Backend, Kind, Lane, Metric, Node, Unit
+from agent.model import Backend, Gpu, Kind, Lane, Metric, Node, Unit
 
 BACKENDS = (
     Metric("coldplate_backend_up", Kind.STATE, Unit.NONE, Backend,
@@ -69,6 +69,9 @@ SAMPLER = (
     Metric("coldplate_synthetic_info", Kind.INFO, Unit.NONE, Node,
            "Present if the devices are synthetic: none of their readings is real.",
            Lane.COLD, (Source("configuration: backends.devices"),), labels=("scenario",), span=(1, 1)),
+    Metric("coldplate_replay_info", Kind.INFO, Unit.NONE, Node,
+           "Present if a recording is replayed: no reading is of this moment; the node and when it was recorded.",
+           Lane.COLD, (Source("configuration: backends.replay"),), labels=("node", "recorded"), span=(1, 1)),
     Metric("coldplate_config_last_reload_successful", Kind.STATE, Unit.NONE, Node,
            "1 if the last configuration reload succeeded, 0 if it failed and the previous configuration is in use.",
            Lane.FAST, (Derived("configuration"),), span=(0, 1), simulated=(0, 1)),
@@ -90,6 +93,16 @@ VITALS = (
     Metric("coldplate_state_write_failures_total", Kind.COUNTER, Unit.NONE, Node,
            "Failed attempts to write a state file; each is retried.",
            Lane.FAST, (Derived("count"),), labels=("file",)),
+)  # fmt: skip
+
+EXPECTATIONS = (
+    Metric("coldplate_expectation_met", Kind.STATE, Unit.NONE, Node,
+           "1 if the node is as expected in this respect, 0 if it is not; absent where it cannot be told.",
+           Lane.SLOW, (Derived("the readings and configuration: expectations"),), labels=("expectation",),
+           span=(0, 1), simulated=(1, 1)),
+    Metric("coldplate_expectations_info", Kind.INFO, Unit.NONE, Node,
+           "The expectations that apply to the node, by their name or file.",
+           Lane.SLOW, (Derived("the GPUs and configuration: expectations"),), labels=("expectations",), span=(1, 1)),
 )  # fmt: skip
 
 RULES = (
@@ -134,4 +147,37 @@ NOTIFICATIONS = (
            Lane.FAST, (Derived("notifiers"),), labels=("notifier", "url"), simulated=(0, 10_000)),
 )  # fmt: skip
 
-ROWS = BACKENDS + SAMPLER + VITALS + RULES + NOTIFICATIONS
+FLIGHT = (
+    Metric("coldplate_flight_recorder_seconds", Kind.GAUGE, Unit.SECONDS, Node,
+           "How far back the flight recorder goes.",
+           Lane.FAST, (Derived("flight recorder"),), simulated=(0, 1000)),
+    Metric("coldplate_flight_recorder_memory_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "Memory used by what the flight recorder holds.",
+           Lane.FAST, (Derived("flight recorder"),), simulated=(0, 2**23)),
+    Metric("coldplate_flight_recorder_files_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "Size of the files that the flight recorder has in its directory.",
+           Lane.FAST, (Derived("flight recorder"),), simulated=(0, 2**30)),
+    Metric("coldplate_flight_recorder_files_total", Kind.COUNTER, Unit.NONE, Node,
+           "Files that the flight recorder wrote around alerts and XID errors.",
+           Lane.FAST, (Derived("count"),)),
+    Metric("coldplate_flight_recorder_failures_total", Kind.COUNTER, Unit.NONE, Node,
+           "Files that the flight recorder could not write.",
+           Lane.FAST, (Derived("count"),)),
+)  # fmt: skip
+
+RECORDED = (
+    Metric("coldplate_recorded_processes", Kind.GAUGE, Unit.NONE, Node,
+           "In a recording: processes of the recorded command and all that they started.",
+           Lane.SLOW, (Source("/proc/PID/stat"),), span=(0, 2.0**22)),
+    Metric("coldplate_recorded_process_cpu_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
+           "In a recording: processor time of those processes, including those that have ended.",
+           Lane.SLOW, (Source("/proc/PID/stat"),)),
+    Metric("coldplate_recorded_process_resident_memory_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "In a recording: resident memory of those processes; what they share counts for each.",
+           Lane.SLOW, (Source("/proc/PID/stat"),), span=(0, 2.0**52)),
+    Metric("coldplate_gpu_recorded_processes", Kind.GAUGE, Unit.NONE, Gpu,
+           "In a recording: processes of the recorded command that compute on the GPU.",
+           Lane.SLOW, (Derived("the processes that the driver shows, among the command's"),), span=(0, 4096)),
+)  # fmt: skip
+
+ROWS = BACKENDS + SAMPLER + VITALS + EXPECTATIONS + RULES + NOTIFICATIONS + FLIGHT + RECORDED

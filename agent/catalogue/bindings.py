@@ -37,8 +37,8 @@ class Field:
 class Call:
     """A value that one NVML function gives; the NVML backend knows how to call it.
 
-    `lane` is for a value that is worth less than its call costs in the row's own lane. `bit` is for a function that
-    answers with a mask: the value is whether this bit is set.
+    `lane` is for a value whose call would cost too much in the row's own lane. `bit` is for a function that answers
+    with a mask: the value is whether this bit is set.
     """
 
     name: str
@@ -75,7 +75,7 @@ class PortFile:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A value that a backend's own code reads: the text names the file, call or library."""
+    """A value that a backend's own code reads; the text names the file, call or library."""
 
     text: str
 
@@ -85,7 +85,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class DeviceValue:
-    """A value that a family of devices beside NVIDIA's reads: its word of `backends.devices`, and the file or call."""
+    """A value read by another family of devices than NVIDIA's: its word in `backends.devices`, and the file or call."""
 
     family: str
     text: str
@@ -96,7 +96,7 @@ class DeviceValue:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A value that the agent computes: the text says from what."""
+    """A value that the agent computes; the text says from what."""
 
     how: str
 

@@ -39,11 +39,11 @@ RECOVERY_ACTIONS = (
     "bus_reset",
     "system_reboot",
 )
-"""Names of NVML_FI_DEV_GET_GPU_RECOVERY_ACTION's codes, in their order (nvidia-ml-py)."""
+"""Names of NVML_FI_DEV_GET_GPU_RECOVERY_ACTION's codes, in order (nvidia-ml-py)."""
 
 
 FACTS = ("driver_version", "vbios", "architecture", "compute_capability", "minor", "numa_node", "board_part")
-"""What else is known of a GPU; one that the driver does not tell is empty."""
+"""What else is known of a GPU; a fact that the driver does not give is empty."""
 
 
 def _ratio(
@@ -77,6 +77,9 @@ PRESENCE = (
     Metric("coldplate_gpus_expected", Kind.GAUGE, Unit.NONE, Node,
            "GPUs that this node should have: as configured, else those remembered or counted by the driver.",
            Lane.FAST, (Derived("configuration or inventory"),), simulated=(0, 16)),
+    Metric("coldplate_gpu_persistence_enabled", Kind.STATE, Unit.NONE, Gpu,
+           "1 if the driver stays loaded while nothing uses the GPU (persistence mode), 0 if it does not.",
+           Lane.COLD, (Call("nvmlDeviceGetPersistenceMode"),), span=(0, 1), simulated=(1, 1)),
     Metric("coldplate_gpu_sample_age_seconds", Kind.GAUGE, Unit.SECONDS, Gpu,
            "Time since the GPU's last good fast sample.",
            Lane.FAST, (Derived("monotonic clock"),), simulated=(0, 3600)),
@@ -231,6 +234,9 @@ THROTTLING = (
 )  # fmt: skip
 
 FAULTS = (
+    Metric("coldplate_gpu_ecc_enabled", Kind.STATE, Unit.NONE, Gpu,
+           "1 if ECC protects the GPU's memory, 0 if it is switched off.",
+           Lane.COLD, (Call("nvmlDeviceGetEccMode"),), span=(0, 1), simulated=(1, 1)),
     Metric("coldplate_gpu_ecc_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
            "Memory errors found by ECC since the driver was loaded (NVML: volatile).",
            Lane.SLOW, (Field(nvml.FI_DEV_ECC_SBE_VOL_TOTAL, labels=("corrected",)),

@@ -20,18 +20,18 @@ USUAL = {
     # Errors and events, and packets of a slow port.
     Unit.NONE: 1e9,
 }
-"""Per second, in the unit."""
+"""Most growth per second, in the unit."""
 
 PACKETS = 1e10
-"""Packets a second, in one direction: at 800 Gb/s there are 1.2e9 of the shortest, of 84 bytes with their gap."""
+"""Packets a second, in one direction: 800 Gb/s carry 1.2e9 of the shortest, of 84 bytes with their gap."""
 PROCESSORS = 1e5
 """Processor seconds a second: as many as there are processors, of which Linux serves 8,192."""
 NODE_WATTS = 1e5
-"""Joules a second of what counts a part of a whole node."""
+"""Joules a second for a counter of part of a node."""
 JOB_WATTS = 1e6
-"""Joules a second of all GPUs that one job has on a node."""
+"""Joules a second for all GPUs that one job has on a node."""
 ANYTHING = 4e12
-"""For a counter of which nothing is known: it may count bytes."""
+"""For an unknown counter, which may count bytes."""
 
 
 def growth_of(row: Metric) -> float:

@@ -104,7 +104,7 @@ INFO = Metric(
     aliases=(Alias("node_infiniband", "node_infiniband_info"),),
 )  # fmt: skip
 
-# AWS EFA and soft RoCE have no standard counters; theirs of the same meaning come second.
+# AWS EFA and soft RoCE have no standard counters; their own ones of the same meaning come second.
 TRAFFIC = (
     _data("port_data_received", "Data that the port received.", PortFile("counters/port_rcv_data", WORD),
           PortFile("hw_counters/rx_bytes"), lane=Lane.FAST),
@@ -256,13 +256,13 @@ _names: set[str] = {row.name for row in ROWS}
 
 
 DRIVER_ROWS = 8_192
-"""Rows that are made for drivers' files: names that never end, as of queues that come and go, make no more."""
+"""Most rows made for drivers' files, whose names may be endless, as those of queues that come and go."""
 
 
 def driver_counter(path: str) -> Metric | None:
-    """The row of a driver's file that no table knows, `DIRECTORY/FILE`; always the same row for a path.
+    """The row of a driver's file that is in no table, `DIRECTORY/FILE`; always the same row for a path.
 
-    None where there are too many rows already.
+    None if there are too many rows already.
     """
     row = _drivers.get(path)
     if row is None and len(_drivers) < DRIVER_ROWS:
@@ -285,7 +285,7 @@ def _driver_row(path: str) -> Metric:
 
 
 def _candidates(directory: str, stem: str, ending: str) -> Iterator[str]:
-    """Names for a file, best first: two files whose names differ in punctuation only need two names."""
+    """Names for a file, best first: two files whose names differ only in punctuation need different names."""
     apart = f"{PREFIX}{directory}_{stem}"
     yield f"{PREFIX}{stem}{ending}"
     yield f"{apart}{ending}"

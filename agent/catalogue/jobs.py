@@ -1,6 +1,6 @@
 """The rows about jobs: which one holds a GPU, and what a job has had so far.
 
-A job's name stands on info series alone, to be joined on; never on the measurements, whose number would
+A job's name is only on info series, for joins; never on the measurements, whose number would
 then grow with every job that ever ran.
 """
 
@@ -11,7 +11,7 @@ from agent.catalogue.growth import JOB_WATTS
 from agent.model import Gpu, Kind, Lane, Metric, Node, Unit
 
 JOB = ("scheduler", "job_id")
-"""What names a job."""
+"""The labels that identify a job."""
 POD = ("namespace", "pod", "container")
 
 _HOLDER = Source("cgroup and environment of the GPU's processes, kubelet, mapping files; or a scenario")

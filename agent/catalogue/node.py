@@ -1,7 +1,7 @@
 """The rows of the node: processors, memory, disks, network, pressure, its power, its NVSwitches.
 
-They are few on purpose. node_exporter describes a host in full; here stands what the rules need to
-tell a GPU that is slow from a node that starves it.
+They are few on purpose. node_exporter describes a host in full; these are what the rules need to distinguish a slow GPU
+from a node that starves it.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ METERS = (
     _metered("grace", "Power of a Grace processor with its memory, including its parts."),
     _metered("component", "Power of a measured part of the node, such as cpu and sysio of a Grace.", "component"),
 )
-"""What contains what has a metric of its own: the sum over the series of each counts no watt twice."""
+"""Parts and what contains them have different metrics, so that no sum over a metric's series counts a watt twice."""
 
 RAPL = (
     _rapl("", "Energy of processor packages, and of memory that is measured separately."),

@@ -1,4 +1,4 @@
-"""Frames of the agent's own series, which are told again and again."""
+"""Frames of the agent's own series, which are made again and again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agent.model import EMPTY_LAYOUT, Frame, Layout, Series
 
 
 class OwnLayout:
-    """The layout of such a frame, made anew only when its shape changes."""
+    """The layout of such a frame, made again only when its shape changes."""
 
     def __init__(self) -> None:
         self._shape: tuple[object, ...] | None = None
@@ -17,7 +17,7 @@ class OwnLayout:
     def frame(
         self, shape: tuple[object, ...], series: Callable[[], Iterable[Series]], values: Iterable[float]
     ) -> Frame:
-        """The frame of these values. `series` gives theirs, in the same order; it is a matter of the shape alone."""
+        """The frame of these values. `series` gives their series, in the same order, and depends only on the shape."""
         if shape != self._shape:
             self._layout, self._shape = Layout(tuple(series())), shape
         return Frame(self._layout, tuple(values))

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from agent.config.schema import Config, ConfigError
-from agent.lib import logs
-from agent.model import Snapshot
+from agent.lib.commandline import INVALID
+from agent.lib.user_error import UserError
 from agent.wiring.command_line import CommandLineOptions, add_sources, read_config, read_options, scenario_of
 
-HELP = "take one sample and print it"
-DESCRIPTION = (
-    "Take one sample of every lane and print it. Takes slightly longer than one fast interval. "
-    "Exit status: 1 if --backend nvml finds no GPU."
-)
+if TYPE_CHECKING:
+    from agent.config.schema import Config
+    from agent.model import Snapshot
 
-log = logging.getLogger("coldplate.once")
+HELP = "take one sample and print it"
+DESCRIPTION = "Take one sample of every lane and print it. Takes slightly longer than one fast interval."
+EXAMPLES = (
+    ("coldplate once", "everything that the daemon would serve, in Prometheus's text format"),
+    ("coldplate once --format json", "the same with what is missing and why"),
+    ("coldplate once --textfile /var/lib/node_exporter/coldplate.prom", "for node_exporter's textfile collector"),
+)
+EXIT_STATUSES = {0: "a sample was taken", 1: "--backend names a family of devices, and none was found", **INVALID}
 
 UP = "coldplate_gpu_up"
 
@@ -39,32 +43,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one sample. Raises ConfigError."""
+    """Print one sample. Raises UserError."""
+    from agent.lib import logs
+
     config = read_config(arguments)
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     return sample_once(config, read_options(arguments), arguments.format, arguments.textfile)
 
 
 def sample_once(config: Config, options: CommandLineOptions, style: str, textfile: Path | None) -> int:
-    """Take the sample and print it as `style`: text, openmetrics or json. The exit status. Raises ConfigError."""
+    """Take the sample and print it as `style`: text, openmetrics or json. The exit status. Raises UserError."""
     from agent.daemon.hub import Hub
     from agent.daemon.reloading import LastReload
     from agent.daemon.sampling import Teller
     from agent.daemon.self_metrics import SelfMetrics
-    from agent.lib.clock import clock
     from agent.rack.series import ConfiguredRack
     from agent.wiring.peering import load_rack
+    from agent.wiring.replaying import clock_of
     from agent.wiring.sources import make_sampling_loop
     from agent.wiring.start_checks import check
     from exporters.page import age_of
 
     selection = check(config)
+    clock = clock_of(config)
     own = SelfMetrics(scenario_of(config), LastReload(clock().wall))
     tellers: dict[str, Teller] = {
         "reporting the rack's configuration": ConfiguredRack(load_rack(config, options.folder, 0.0)),
         "reporting the agent's own metrics": own,
     }
-    sampling = make_sampling_loop(config, options, Hub(), tellers)
+    sampling = make_sampling_loop(config, options, Hub(), tellers, now=clock)
     try:
         whole = sampling.once()
     finally:
@@ -90,12 +97,15 @@ def _page(snapshot: Snapshot, style: str, age: float) -> bytes:
 
 def _devices(config: Config, snapshot: Snapshot) -> int:
     """Log why no GPU was found, if one was expected. The exit status: 1 if a family of devices was named."""
+    import logging
+
     from agent.wiring.sources import family_of
 
     wanted = config.backends.devices
-    if wanted in ("synthetic", "none") or any(each.metric.name == UP for each in snapshot):
+    if wanted in ("synthetic", "replay", "none") or any(each.metric.name == UP for each in snapshot):
         return 0
     told = [report.detail for report in snapshot.reports if report.backend == family_of(config) and report.detail]
+    log = logging.getLogger("coldplate.once")
     log.warning("no GPU in this sample: %s", told[0] if told else "the driver reports none")
     return 0 if wanted == "auto" else 1
 
@@ -106,4 +116,4 @@ def _write_textfile(snapshot: Snapshot, path: Path) -> None:
     try:
         write_textfile(snapshot, path)
     except OSError as error:
-        raise ConfigError(f"--textfile: {path}: {error.strerror}") from error
+        raise UserError(f"--textfile: {path}: {error.strerror}") from error

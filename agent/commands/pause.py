@@ -7,21 +7,28 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from agent.config.quantities import duration
-from agent.config.schema import ConfigError
-from agent.daemon import pausing
-from agent.lib.clock import clock
+from agent.lib.user_error import UserError
 from agent.wiring.command_line import add_config_file, read_file
-from agent.wiring.state_directory import state_file
+
+if TYPE_CHECKING:
+    from agent.daemon import pausing
 
 HELP = "have the running agent release the driver for a while"
 DESCRIPTION = (
     "Have the agent that runs on this node release the GPU driver, so that it can be unloaded or a GPU be reset, and "
-    "wait until it has. Everything else is still served, and no alert fires for the GPUs meanwhile. "
-    "Example: coldplate pause --for 10m && nvidia-smi --gpu-reset -i 3; coldplate pause --end. "
-    "Exit status: 0 the driver is released (or taken up again), 1 it is not, 2 invalid command line or configuration."
+    "wait until it has. Everything else is still served, and no alert fires for the GPUs meanwhile."
 )
+EXAMPLES = (
+    ("coldplate pause --for 10m && nvidia-smi --gpu-reset -i 3", "reset a GPU that the agent would keep in use"),
+    ("coldplate pause --end", "take the driver up again at once"),
+)
+EXIT_STATUSES = {
+    0: "the driver is released, or taken up again",
+    1: "it is not; one line says why",
+    2: "the command line or the configuration is invalid, or there is no way to ask the agent; one line says why",
+}
 
 SHORTEST_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
@@ -46,35 +53,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask, and wait for the answer. Raises ConfigError."""
+    """Ask, and wait for the answer. Raises UserError."""
+    from agent.daemon import pausing
+    from agent.wiring.state_directory import state_file
+
     seconds = _length(arguments.length)
     path = state_file(read_file(arguments), pausing.REQUEST)
     if path is None:
-        raise ConfigError(
+        raise UserError(
             "no state directory to ask the agent through: run this as root or as the agent's user, "
             "and with its --config.file if that sets state_dir"
         )
     try:
         return _end(path.parent) if arguments.end else _pause(path.parent, seconds)
     except pausing.PauseError as error:
-        raise ConfigError(str(error)) from error
+        raise UserError(str(error)) from error
     except OSError as error:
-        raise ConfigError(
+        raise UserError(
             f"{error.filename or path}: {error.strerror}; run this as root or as the agent's user"
         ) from error
 
 
 def _length(text: str) -> float:
+    from agent.config.quantities import duration
+    from agent.daemon import pausing
+
     try:
         seconds = duration(text)
     except ValueError as error:
-        raise ConfigError(f"--for: {error}") from error
+        raise UserError(f"--for: {error}") from error
     if not SHORTEST_SECONDS <= seconds <= pausing.LONGEST_SECONDS:
-        raise ConfigError(f"--for: {text} is not between 10s and 1d")
+        raise UserError(f"--for: {text} is not between 10s and 1d")
     return seconds
 
 
 def _pause(folder: Path, seconds: float) -> int:
+    from agent.daemon import pausing
+    from agent.lib.clock import clock
+
     until = float(round(clock().wall + seconds))
     pausing.write_request(folder, pausing.PauseRequest(until, pausing.boot_of(Path("/proc"))))
 
@@ -99,6 +115,8 @@ def _pause(folder: Path, seconds: float) -> int:
 
 
 def _end(folder: Path) -> int:
+    from agent.daemon import pausing
+
     if pausing.read_request(folder) is None:
         print("there is no pause to end")
         return 0
@@ -111,6 +129,8 @@ def _end(folder: Path) -> int:
 
 def _until(holds: Callable[[], bool], seconds: float) -> bool:
     """Wait until something holds; whether it does."""
+    from agent.lib.clock import clock
+
     end = clock().mono + seconds
     while not holds():
         if clock().mono >= end:

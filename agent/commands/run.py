@@ -6,11 +6,20 @@ import argparse
 import os
 import sys
 
-from agent.lib import logs
 from agent.wiring.command_line import add_sources, read_config, read_options
 
 HELP = "sample the node and serve its metrics until stopped"
 DESCRIPTION = "Sample the node and serve its metrics until stopped. SIGHUP reloads the configuration, SIGTERM stops it."
+EXAMPLES = (
+    ("coldplate run", "real GPUs if a driver is installed, on port 19400"),
+    ("coldplate run --scenario straggler", "synthetic devices, one of which is slow: for drills and for trying rules"),
+    ("coldplate run --config.file site.yaml --web.listen-address 127.0.0.1:19400", "another file, this node only"),
+)
+EXIT_STATUSES = {
+    0: "stopped by SIGTERM or SIGINT",
+    1: "a part of the agent failed for good",
+    2: "the command line or the configuration is invalid, or an address cannot be listened on; one line says why",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until stopped. Raises ConfigError and BindError."""
+    """Serve until stopped. Raises UserError."""
     from agent.daemon.systemd import Notifier
+    from agent.lib import logs
     from agent.wiring.assembly import make_service
 
     first = [read_config(arguments)]

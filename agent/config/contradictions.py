@@ -16,7 +16,7 @@ _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def check_values(config: Config, fail: Fail) -> None:
-    """Refuse the first problem found."""
+    """Fail with the first problem found."""
     _check_node(config, fail)
     _check_sampling(config, fail)
     _check_backends(config, fail)
@@ -24,7 +24,11 @@ def check_values(config: Config, fail: Fail) -> None:
     _check_rules(config, fail)
     _check_labels("notify.labels", config.notify.labels, fail)
     _check_web(config, fail)
-    for key, value in (("state_dir", config.state_dir), ("jobs.mapping_dir", config.jobs.mapping_dir)):
+    for key, value in (
+        ("state_dir", config.state_dir),
+        ("jobs.mapping_dir", config.jobs.mapping_dir),
+        ("recorder.directory", config.recorder.directory),
+    ):
         if value == "":
             fail(key, "is empty; name a directory, or remove the key")
     if not config.metrics.include:
@@ -94,7 +98,7 @@ def _check_rules(config: Config, fail: Fail) -> None:
 
 
 def _check_labels(path: str, labels: Mapping[str, str], fail: Fail) -> None:
-    """As Prometheus checks its external_labels."""
+    """Check labels as Prometheus checks its external_labels."""
     for name in labels:
         if not _LABEL_NAME.fullmatch(name) or name == "__name__":
             remedy = "use letters, digits and _, not starting with a digit"

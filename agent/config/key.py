@@ -11,24 +11,24 @@ from agent.lib.wording import shown
 
 
 class Notation(Enum):
-    """How a value is written in the file, where YAML's own types do not say it."""
+    """How a value is written in the file, if YAML's own types do not say it."""
 
     DURATION = auto()
     POWER = auto()
     SIZE = auto()
     LIMIT = auto()
-    """Watts that may be told as apparent power or current."""
+    """Watts that may be given as apparent power or current."""
     NUMBERS = auto()
     """A mapping from numbers to numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key. `what` is a sentence for who writes the file.
+    """One key. `what` is a sentence for the author of the file.
 
-    `least` and `most` are bounds as they are written; `above` is one that the value must exceed. `words` are all that
-    it, or each of its entries, may be. A reload does not change a key with `restart`. `example` is a value, as it
-    stands in a file, where the default shows nothing.
+    `least` and `most` are bounds as written in the file; `above` is a bound that the value must exceed. `words` are the
+    permitted values, or entries of a list. A reload does not change a key with `restart`. `example` is a value as
+    written in a file, if the default shows nothing.
     """
 
     what: str
@@ -42,13 +42,13 @@ class Key:
 
     @property
     def range(self) -> str:
-        """The bounds in words; empty where there are none."""
+        """The bounds in words; empty if there are none."""
         if self.above:
             return f"more than {self.above} and up to {self.most}"
         return f"{self.least} to {self.most}" if self.most else ""
 
     def problem(self, value: object) -> str | None:
-        """What is wrong with a value, in base units, and the remedy; None where it can be used."""
+        """What is wrong with a value, in base units, and the remedy; None if it can be used."""
         if self.words:
             return self._unknown(value)
         if not self.most or not isinstance(value, (int, float)):

@@ -42,7 +42,7 @@ def power(value: object) -> float:
 
 
 def limit(value: object, power_factor: float) -> float:
-    """Watts of a limit, which may be given as power, apparent power or current.
+    """A limit in watts, which may be given as power, apparent power or current.
 
     Breakers limit current and supplies apparent power: both times the power factor are watts. Direct current has no
     power factor. Raises ValueError with the remedy.

@@ -26,14 +26,13 @@ from agent.lib.wording import one_line
 from agent.lib.yamltree import Node
 
 _LATER = {
-    "recorder": "this version has no flight recorder",
     "metrics.compatibility": "this version has no compatibility profiles",
     "web.config_file": "this version serves plain HTTP only",
 }
 
 
 def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config:
-    """The configuration of a file; the defaults where there may be none. Raises ConfigError.
+    """The configuration in a file; the defaults if the file is missing and need not exist. Raises ConfigError.
 
     `handed` allows a pipe from the command line, which can be read only once (see `read_text`).
     """
@@ -97,7 +96,7 @@ class _Places:
         return f"{self._name}:{self._lines[path]}" if path else self._name
 
     def fail(self, key: str, problem: str) -> NoReturn:
-        """Refuse the value at a key path."""
+        """Reject the value at a key path."""
         raise ConfigError(f"{self.of(key)}: {one_line(key, 200) or 'file'}: {one_line(problem)}")
 
 
@@ -129,7 +128,7 @@ def _power_factor(raw: dict[Any, Any]) -> float:
     """The power factor of the rack, which is needed to read its limits."""
     rack = raw.get("rack")
     factor = rack.get("power_factor") if isinstance(rack, dict) else None
-    # An invalid value is refused when its own key is checked.
+    # An invalid value is rejected when its own key is checked.
     return factor if isinstance(factor, (int, float)) and 0 < factor <= 1 else POWER_FACTOR
 
 

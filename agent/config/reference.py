@@ -14,7 +14,7 @@ from agent.config.schema import Config, Section
 from agent.config.schema_fields import SchemaField, entries, fields_of
 
 BEGIN, END = "<!-- keys: made by `coldplate render configuration` -->", "<!-- keys: end -->"
-"""Between these, a document holds the table."""
+"""The document has the table between these marks."""
 _HEAD = """\
 # Configuration of coldplate: every key with its default or an example. All keys are optional; to change one, remove
 # its leading #. See docs/configuration.md. (restart): a reload does not apply the change.
@@ -42,7 +42,7 @@ def table() -> str:
 
 
 def splice(document: str) -> str:
-    """A document with the table in the place of the one that it has. Raises ValueError where it has none."""
+    """A document with its table replaced by the current one. Raises ValueError if it has none."""
     before, begun, rest = document.partition(BEGIN)
     _, ended, after = rest.partition(f"{END}\n")
     if not begun or not ended:
@@ -111,7 +111,7 @@ def _example(field: SchemaField) -> str:
 
 
 def _written(value: Any, field: SchemaField) -> str:
-    """A default as it stands in a file."""
+    """A default as written in a file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):

@@ -10,15 +10,17 @@ from typing import Annotated
 
 import msgspec
 
+from agent.config.device_words import DEVICES
 from agent.config.key import Key, Notation
+from agent.lib.user_error import UserError
 
-DEVICES = ("auto", "nvml", "synthetic", "none")
+TRIGGERS = ("firing", "xid")
 POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
 BREAKERS = ("ul489", "iec60947-2", "iec60898-b", "iec60898-c", "iec60898-d", "electronic")
 POWER_FACTOR = 0.95
 
 
-class ConfigError(Exception):
+class ConfigError(UserError):
     """The configuration cannot be used; the text names the place and the remedy."""
 
 
@@ -84,6 +86,14 @@ class EstimateConfig(Section, frozen=True):
     per_gpu: Annotated[float, Key("plus this much for each GPU.", Notation.POWER, "0W", most="10kW")] = 212.5
 
 
+class ReplayConfig(Section, frozen=True):
+    """With `devices: replay`: a recording that is shown as if it were now (recordings.md)."""
+
+    file: Annotated[str | None, Key("The recording.", restart=True, example="incident.coldplate")] = None
+    speed: Annotated[float, Key("How many times as fast as it was.", least="0.1", most="1000", restart=True)] = 1.0
+    loop: Annotated[bool, Key("Whether it begins anew when it is over.", restart=True)] = False
+
+
 class BackendsConfig(Section, frozen=True):
     """Where readings come from."""
 
@@ -94,6 +104,7 @@ class BackendsConfig(Section, frozen=True):
         str | None,
         Key("With synthetic: a scenario from scenarios.md, or a file.", restart=True, example="straggler"),
     ] = None
+    replay: ReplayConfig = ReplayConfig()
     infiniband: Annotated[bool, Key("Whether to read InfiniBand and RoCE ports.", restart=True)] = True
     host: Annotated[bool, Key("Whether to read processors, memory, disks and network.", restart=True)] = True
     power: Annotated[
@@ -276,6 +287,26 @@ class NotifyConfig(Section, frozen=True):
     ] = {}
 
 
+class RecorderConfig(Section, frozen=True):
+    """The flight recorder: keeps the last minutes, and writes them down around events (recordings.md)."""
+
+    flight: Annotated[
+        float,
+        Key("How much to keep in memory; 0s is no flight recorder.", Notation.DURATION, "0s", most="1d", restart=True),
+    ] = 900.0
+    dump_on: Annotated[tuple[str, ...], Key("Events around which a file is written.", words=TRIGGERS, restart=True)] = (
+        TRIGGERS
+    )
+    directory: Annotated[
+        str | None,
+        Key("Directory for the files; flight in state_dir if not set.", restart=True, example="/scratch/flight"),
+    ] = None
+    keep: Annotated[
+        float,
+        Key("Limit on all files together; the oldest go first.", Notation.SIZE, "1MiB", most="1TiB", restart=True),
+    ] = 2.0**30
+
+
 class WebConfig(Section, frozen=True):
     """The agent's HTTP server."""
 
@@ -298,7 +329,15 @@ class Config(Section, frozen=True):
     rack: RackConfig = RackConfig()
     rules: RulesConfig = RulesConfig()
     notify: NotifyConfig = NotifyConfig()
+    recorder: RecorderConfig = RecorderConfig()
     web: WebConfig = WebConfig()
+    expectations: Annotated[
+        str,
+        Key(
+            "What the node should be (check.md): auto by its GPUs, none, a shipped name, or a file.",
+            example="site.yaml",
+        ),
+    ] = "auto"
     state_dir: Annotated[
         str | None,
         Key(

@@ -15,7 +15,7 @@ from agent.config.schema import Config, Section
 
 
 class SchemaField(NamedTuple):
-    """One key of a section. `kind` is its type without None; `default` msgspec.NODEFAULT where it must be given.
+    """One key of a section. `kind` is its type without None; `default` is msgspec.NODEFAULT if it is required.
 
     `section` is the type of what is below it; `named` says that there may be many, each under a name of its own.
     """
@@ -31,7 +31,7 @@ class SchemaField(NamedTuple):
 
 
 class KeyEntry(NamedTuple):
-    """A key with its path in the file, `*` for names that whoever writes it chooses."""
+    """A key with its path in the file, with `*` for names that the author of the file chooses."""
 
     path: str
     field: SchemaField
@@ -52,7 +52,7 @@ def fields_of(section: type[Section]) -> dict[str, SchemaField]:
 
 
 def entries(section: type[Section] = Config, path: str = "") -> Iterator[KeyEntry]:
-    """Every key of the file, with those of a section behind it."""
+    """Every key of the file; those of a section follow it."""
     for field in fields_of(section).values():
         inner = f"{path}.{field.name}".lstrip(".")
         yield KeyEntry(inner, field)

@@ -14,12 +14,12 @@ from typing import Any
 from agent.lib.wording import shown
 
 Fail = Callable[[str, str], None]
-"""Is told the key path and the problem, and raises."""
+"""Called with the key path and the problem; raises."""
 
 MOST_ITEMS = 1000
-"""Entries of one list or mapping."""
+"""Most entries of one list or mapping."""
 MOST_TEXT = 4096
-"""Characters of one text: a path has no more. Queries and annotations of overrides have limits of their own."""
+"""Most characters of one text: no path has more. Queries and annotations of overrides have limits of their own."""
 _LONG = re.compile(r"rules\.override\..+\.(?:expr|annotations\..+)", re.DOTALL)
 _LISTEN = re.compile(r"([A-Za-z0-9._-]{0,253}|\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\]):(0|[1-9][0-9]{0,4})")
 _URL_PATH = re.compile(r"/[A-Za-z0-9._~/-]{0,199}")
@@ -29,7 +29,7 @@ _BREAKING = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 def check_texts(raw: Any, path: str, fail: Fail) -> None:
-    """What holds for every text, list and mapping of the file, whatever it is for."""
+    """Check what applies to every text, list and mapping of the file."""
     if isinstance(raw, str):
         allowed = "\n\t" if _LONG.fullmatch(path) else ""
         if not allowed and len(raw) > MOST_TEXT:
@@ -63,7 +63,7 @@ def listen_address(text: str) -> tuple[str, int]:
 
 
 def check_url_path(text: str) -> None:
-    """Whether a text can be the path of the metrics. Raises ValueError with the remedy."""
+    """Check that a text can be the path of the metrics. Raises ValueError with the remedy."""
     if not text.startswith("/"):
         raise ValueError(f"{shown(text)} must begin with '/'")
     if not _URL_PATH.fullmatch(text):

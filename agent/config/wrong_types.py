@@ -28,7 +28,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./-]{1,60}")
 
 
 def in_words(problem: str, key: str, raw: object) -> str:
-    """What msgspec says of the value at the key path `key` of the file's values, in words, with what to write."""
+    """What msgspec says of the value at the key path `key`, in plain words, with what to write instead."""
     match = _MISMATCH.match(problem)
     if match is None:
         return f"{problem[0].lower()}{problem[1:]}"
@@ -55,7 +55,7 @@ def _remedy(wanted: str, name: str, value: object) -> str:
 
 
 def _written(value: object) -> str:
-    """How a scalar stands in a file, where it can be told in a few plain characters; empty otherwise."""
+    """A scalar as written in a file, if that takes a few plain characters; empty otherwise."""
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value) if isinstance(value, (str, int, float)) else ""
@@ -65,7 +65,7 @@ def _written(value: object) -> str:
 
 
 def _at(raw: Any, key: str) -> object:
-    """The value at a key path; None where the path does not lead to one, as through a list."""
+    """The value at a key path; None if the path does not lead to one, such as through a list."""
     for part in key.split("."):
         raw = raw.get(part) if isinstance(raw, dict) else None
     return raw

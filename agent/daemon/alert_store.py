@@ -16,17 +16,17 @@ from alerts.windows import archive
 log = logging.getLogger("coldplate.rules")
 
 EVERY_SECONDS = 5.0
-"""Seconds between two writes while some alert waits for time to pass: so much of it may be lost to a crash."""
+"""Seconds between two writes while some alert is pending: a crash may lose that much of its waiting time."""
 STEADY_SECONDS = 60.0
-"""Seconds between two writes while alerts only go on firing: the file's age tells how long the agent was down."""
+"""Seconds between two writes while alerts merely keep firing: the file's age shows how long the agent was down."""
 WINDOWS_EVERY_SECONDS = 15.0
 """Seconds between two writes of the windows while some alert is pending or firing; they are written at the end, too."""
 
 
 class Loaded(NamedTuple):
-    """What became of an earlier run's alerts beside those that the engine took up.
+    """What became of those alerts of an earlier run that the engine did not take over.
 
-    `lost` are those that fired and that nobody watches any more; `told` are the receivers that knew everything.
+    `lost` are those that fired and that no rule watches any more; `told` are the receivers that knew everything.
     """
 
     lost: tuple[Alert, ...]
@@ -34,7 +34,7 @@ class Loaded(NamedTuple):
 
 
 class AlertStateStore:
-    """Hands the state to `files`. `source` names the devices: a drill's alerts are not the node's."""
+    """Passes the state to `files`. `source` names the devices: a drill's alerts are not the node's."""
 
     def __init__(self, folder: Path, source: str, files: StateFiles) -> None:
         self._alerts = folder / "alerts.state"
@@ -46,7 +46,7 @@ class AlertStateStore:
         self._told: Collection[str] = ()
 
     def load(self, engine: RuleEngine, now: Instant) -> Loaded:
-        """Give the engine what an earlier run remembered, unless that is too long ago to mean anything."""
+        """Give the engine what an earlier run saved, unless it is too old to mean anything."""
         saved = alert_state.read(self._alerts, alert_state.decode)
         windows = alert_state.read(self._windows, archive.decode)
         if windows is not None and self._is_ours(windows.source, engine.time(now) - windows.at):
@@ -71,7 +71,7 @@ class AlertStateStore:
         return source == self._source and down <= alert_state.OUTAGE_TOLERANCE_SECONDS
 
     def after(self, engine: RuleEngine, done: Sequence[Evaluation], now: Instant, told: Collection[str]) -> None:
-        """Write what changed in a round. `told` are the receivers that are told once, and that nothing waits for."""
+        """Write what changed in a round. `told` are the receivers that are notified once and have nothing queued."""
         if not done:
             return
         records = [record for _, _, record in engine.remembered()]
@@ -89,7 +89,7 @@ class AlertStateStore:
             self._write_windows(engine, now)
 
     def close(self, engine: RuleEngine, now: Instant, told: Collection[str]) -> None:
-        """Hand over the last state."""
+        """Pass on the last state."""
         if self._count or any(True for _ in engine.remembered()):
             self._write_alerts(engine, now, told)
         if engine.reports():

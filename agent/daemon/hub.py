@@ -23,14 +23,14 @@ class Hub:
         self._isolation = Isolation()
 
     def follow(self, what: str, follower: Follower) -> None:
-        """Have each snapshot shown. It is called in the sampling thread, and must return at once.
+        """Have `follower` called with each snapshot, in the sampling thread; it must return at once.
 
-        `what` says what it does, for the log: one that fails costs itself.
+        `what` says what it does, for the log: a failure affects only that follower.
         """
         self._followers[what] = follower
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Put the next one in."""
+        """Publish the next snapshot."""
         self.latest = snapshot
         for what, follower in self._followers.items():
             self._isolation.run(what, partial(follower, snapshot), None)

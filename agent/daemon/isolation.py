@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class Isolation:
-    """Remembers what was told of each part."""
+    """Remembers what was logged of each part."""
 
     def __init__(self) -> None:
         self._told: dict[str, str] = {}
 
     def run(self, what: str, work: Callable[[], T], otherwise: T) -> T:
-        """What the work gives, or `otherwise` where it fails; `what` says in the log what was done."""
+        """The result of the work, or `otherwise` if it fails; `what` describes it in the log."""
         try:
             return work()
         except Exception as error:

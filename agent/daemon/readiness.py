@@ -10,7 +10,7 @@ from agent.sampler.sampler import Sampler
 
 
 class Readiness:
-    """Looks at the last snapshot, with the sampler's patience."""
+    """Checks the last snapshot, with the sampler's patience."""
 
     def __init__(self, hub: Hub, sampler: Sampler, clock: Callable[[], Instant]) -> None:
         self._hub = hub

@@ -20,12 +20,12 @@ from agent.model import Instant
 log = logging.getLogger("coldplate")
 
 Tell = Callable[[bool, str], None]
-"""What somebody who asked is told: whether it went well, and a text."""
+"""Called with the result of a reload: whether it succeeded, and a text."""
 
 
 @dataclass(slots=True)
 class LastReload:
-    """How the configuration was last read; `at` is when it was last read well, in Unix seconds."""
+    """The result of the last reload; `at` is when the configuration was last read successfully, in Unix seconds."""
 
     at: float
     good: bool = True
@@ -33,7 +33,7 @@ class LastReload:
 
 
 class Reloader:
-    """Keeps `last`. `reread` reads the configuration and puts it in force, or raises and changes nothing."""
+    """Keeps `last`. `reread` reads the configuration and applies it, or raises and changes nothing."""
 
     def __init__(
         self,
@@ -54,17 +54,17 @@ class Reloader:
         self._thread: KeptThread | None = None
 
     def start(self) -> None:
-        """Begin to obey."""
+        """Start to serve requests."""
         self._thread = self._threads.begin("reload", self._obey)
 
     def ask(self, tell: Tell | None = None) -> None:
-        """Have the configuration read, and `tell` called when that is over. For any thread; returns at once."""
+        """Have the configuration read, and `tell` called when that is done. For any thread; returns at once."""
         if tell is not None:
             self._askers.append(tell)
         self._wanted.set()
 
     def stop(self, patience: float) -> None:
-        """Begin no other reload, and wait so many seconds for the one that is under way."""
+        """Start no other reload, and wait up to `patience` seconds for the one under way."""
         self._stopping = True
         self._wanted.set()
         if self._thread is not None:
@@ -93,7 +93,7 @@ class Reloader:
     def _attempt(self) -> None:
         try:
             self._reread()
-        except Exception as error:  # a defect of ours, too, must leave the running configuration in force
+        except Exception as error:  # even after a defect in our code the running configuration stays in force
             known = isinstance(error, ConfigError)
             self._last.good, self._last.message = False, str(error)
             kept = "configuration not reloaded, keeping the current one: %s"

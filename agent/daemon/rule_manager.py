@@ -30,18 +30,18 @@ log = logging.getLogger("coldplate.rules")
 PROMPT = 0.9
 """Share of the interval after which a new snapshot begins a round."""
 PATIENT = 1.25
-"""Share of the interval after which a round begins without one, where snapshots come at least as often."""
+"""Share of the interval after which a round begins without one, if snapshots come at least as often."""
 ENGINE = "engine"
-"""The group under which failures are counted that are no rule's."""
+"""The group under which failures are counted that do not belong to a rule."""
 CLOSING_SECONDS = 2.0
-"""Seconds that notifications have to leave at the end."""
+"""Seconds that notifications have at the end to be sent."""
 PATIENCE_SECONDS = 30.0
-"""Seconds that a round may take before the thread counts as standing still."""
+"""Seconds that a round may take before the thread counts as stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertingSettings:
-    """All that the configuration says of rules and of who is told; `resend` in seconds."""
+    """What the configuration says of rules and receivers; `resend` in seconds."""
 
     rules: Ruleset
     receivers: tuple[Receiver, ...]
@@ -87,7 +87,7 @@ class RuleManager:
         hub.follow("waking the rule manager", lambda _: self._fresh.set())
 
     def start(self) -> None:
-        """Take up what an earlier run remembered, and begin."""
+        """Take over what an earlier run saved, and start."""
         if self._store is not None:
             now = self._clock()
             loaded = self._store.load(self._engine, now)
@@ -98,7 +98,7 @@ class RuleManager:
         self._thread = self._threads.begin("rules", self._run, patience=PATIENCE_SECONDS, vital=True)
 
     def stop(self) -> None:
-        """End the thread, keep what must be remembered, and give notifications a moment to leave."""
+        """End the thread, save the state, and give notifications a moment to be sent."""
         self._stopping.set()
         self._fresh.set()
         ended = self._thread is None or self._thread.join(CLOSING_SECONDS)
@@ -111,12 +111,12 @@ class RuleManager:
         return self._frame
 
     def reconfigure(self, alerting: AlertingSettings) -> None:
-        """Evaluate other rules, tell other receivers, from the next round on. For any thread."""
+        """Use other rules and receivers from the next round on. For any thread."""
         with self._asking:
             self._wanted = alerting
 
     def reports(self) -> tuple[GroupReport, ...]:
-        """How groups and rules are doing. For any thread."""
+        """The state of groups and rules. For any thread."""
         return self._engine.reports()
 
     def _run(self) -> None:
@@ -132,7 +132,7 @@ class RuleManager:
                 self._survive(error)
 
     def _await_round(self, began: float) -> bool:
-        """Wait until the next round is due; False when there is none any more."""
+        """Wait until the next round is due; False if there will be none."""
         interval = self._engine.interval
         if self._stopping.wait(max(began + PROMPT * interval - self._clock().mono, 0.0)):
             return False
@@ -142,7 +142,7 @@ class RuleManager:
         return not self._stopping.is_set()
 
     def _round(self, now: Instant) -> None:
-        with self._asking:  # a reload that comes just now must not be lost
+        with self._asking:  # a reload that arrives just now must not be lost
             alerting, self._wanted = self._wanted, None
         if alerting is not None:
             self._take_up(alerting, now)
@@ -161,7 +161,7 @@ class RuleManager:
         self._broken = ""
 
     def _told(self) -> frozenset[str]:
-        """The receivers that are told once, and that nothing waits for."""
+        """The receivers that are notified once and have nothing queued."""
         return frozenset(
             each.url for each in self._dispatcher.receivers if each.url and not each.repeats and not each.queued
         )
@@ -175,7 +175,7 @@ class RuleManager:
         self._dispatcher.consider(done.key, alerts, done.at, done.interval, unknown)
 
     def _note_failing(self, done: Evaluation) -> None:
-        """Say once that a rule fails, and once that it does no more."""
+        """Log once that a rule fails, and once that it no longer does."""
         failing = {(done.key, failure.rule) for failure in done.outcome.failures}
         for failure in done.outcome.failures:
             if (done.key, failure.rule) not in self._failing:
@@ -203,9 +203,9 @@ class RuleManager:
         self._retire(leaving, heirs)
 
     def _retire(self, receivers: Sequence[Receiver], heirs: Sequence[tuple[Receiver, Receiver]]) -> None:
-        """Let receivers that the configuration no longer has deliver what they hold, without waiting for them.
+        """Let receivers that were removed from the configuration deliver what they hold, without waiting for them.
 
-        What they cannot deliver goes to those that follow them.
+        What they cannot deliver goes to their successors.
         """
         for old, new in heirs:
             if isinstance(old, HttpReceiver) and isinstance(new, HttpReceiver):
@@ -214,12 +214,12 @@ class RuleManager:
             self._threads.begin("notify", partial(each.stop, CLOSING_SECONDS))
 
     def _announce(self, alerting: AlertingSettings) -> None:
-        """Show every group's counters from the beginning: one that is born with its first failure hides it."""
+        """Show every group's counters from the start: a counter that appears with its first failure hides it."""
         for name in (ENGINE, *(group.name for group in alerting.rules.groups)):
             self._exposition.count(name, 0, 0, 0.0)
 
     def _survive(self, error: Exception) -> None:
-        """A defect of ours must not end the evaluation for good; it is counted as a failed rule is."""
+        """A defect in this code must not end the evaluation for good; it is counted like a failed rule."""
         text = f"{type(error).__name__}: {error}"
         if text != self._broken:
             log.error("an evaluation round failed; continuing with the next one", exc_info=error)
@@ -230,5 +230,5 @@ class RuleManager:
 
 
 def _follows(new: Receiver, old: Receiver) -> bool:
-    """Whether one receiver is another with a changed login or timeout."""
+    """Whether a receiver differs from another only in its login or timeout."""
     return bool(new.url) and (new.name, new.url) == (old.name, old.url)

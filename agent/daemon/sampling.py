@@ -33,15 +33,15 @@ from agent.worker.worker_messages import Hello, Message, Refusal
 log = logging.getLogger("coldplate.sampler")
 
 PATIENT_SHARE = 0.8
-"""Share of a tick for which answers are waited for; what comes later is shown by the next snapshot."""
+"""Share of a tick for which the loop waits for answers; later ones are in the next snapshot."""
 HEARTBEAT_SECONDS = 1.0
-"""Longest seconds between two rounds of the loop."""
+"""Most seconds between two rounds of the loop."""
 PROMPT_SECONDS = 0.2
 """A backend whose last read took longer than this many seconds is not waited for."""
 GATHER_SECONDS = 0.005
-"""Seconds in which answers gather before they are taken: one wake-up for all GPUs, not one for each."""
+"""Seconds for which answers are collected before they are read: one wake-up for all GPUs, not one for each."""
 LATE_SECONDS = 60.0
-"""Seconds that an XID error may be old when the worker tells of it; both go by the same clock."""
+"""Most age in seconds of an XID error when the worker reports it; both use the same clock."""
 OPENING_SECONDS = 5.0
 """Seconds that the first snapshot waits for the devices to be opened."""
 
@@ -49,14 +49,14 @@ Clock = Callable[[], Instant]
 
 
 class Teller(Protocol):
-    """A part of the agent that has something to tell with each snapshot, and need not be waited for."""
+    """A part of the agent that has readings for each snapshot, and that the loop need not wait for."""
 
     def frame(self, now: Instant) -> Frame:
-        """What is to be told at this moment. It is called in the sampling thread, and must return at once."""
+        """The part's readings at this moment. Called in the sampling thread; must return at once."""
 
 
 class SamplingLoop:
-    """Runs the sources, makes the snapshots, and puts them into the hub. `tellers` by what they do, for the log."""
+    """Runs the sources, makes the snapshots, and publishes them in the hub. `tellers` by what they do, for the log."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class SamplingLoop:
         self.schedule = Schedule(sampler.settings, clock().mono)
         hub.period = sampler.settings.fast
         self.heartbeat = 0
-        """Grows as long as the loop goes round, also between two ticks that are far apart."""
+        """Grows as long as the loop runs, even between two ticks that are far apart."""
 
     def run(self) -> None:
         """Sample until `stop`."""
@@ -108,6 +108,48 @@ class SamplingLoop:
         assert self._hub.latest is not None
         return self._hub.latest
 
+    def tell(self, what: str, teller: Teller) -> None:
+        """Have one more part tell with each snapshot; before `run`. `what` says what it does, for the log."""
+        self._tellers[what] = teller
+
+    def glance(self, until: float) -> Snapshot:
+        """One snapshot of every lane, as soon as all have answered; what there is by the monotonic second `until`.
+
+        Whoever has answered is asked again at each tick, so that what hangs makes nothing else grow old. Rates over an
+        interval may be missing.
+        """
+        supervisor = self.supervisor
+        if supervisor is not None:
+            supervisor.step(self._clock().mono)
+            supervisor.greet(self._clock().mono)
+            self._pump(until, lambda: not supervisor.awaited)
+        self.schedule = Schedule(self.sampler.settings, self._clock().mono)
+        while True:
+            self._request(self._clock().mono)
+            self._pump(min(until, self.schedule.next_tick), self.has_everything)
+            if self.has_everything() or self._clock().mono >= until:
+                break
+        self._publish(())
+        assert self._hub.latest is not None
+        return self._hub.latest
+
+    def _request(self, now: float) -> None:
+        """Order what is due, of everybody."""
+        lanes = self.schedule.take(now)
+        self._ask_devices(lanes, now)
+        for runner in self._runners:
+            runner.ask(lanes, now)
+
+    def has_everything(self) -> bool:
+        """Whether every device and every backend has answered what it was asked first."""
+        answered = all(map(self.sampler.has_answered, self.sampler.channel_keys))
+        return answered and not any(runner.busy for runner in self._runners)
+
+    def abandon(self) -> None:
+        """Let go of the worker and of the backends' threads without waiting: the process is about to end."""
+        if self.supervisor is not None:
+            self.supervisor.abandon()
+
     def stop(self) -> None:
         """Make `run` return soon. For any thread."""
         self._stopping.set()
@@ -124,6 +166,7 @@ class SamplingLoop:
             self.supervisor.stop(wait)
         for runner in self._runners:
             runner.stop(0.5)
+        self.sampler.close()
         if not any(runner.busy for runner in self._runners):
             os.close(self._wake_out)
             os.close(self._wake_in)
@@ -146,7 +189,7 @@ class SamplingLoop:
         self._publish(lanes)
 
     def _begin(self) -> None:
-        """Give the worker time to open its devices, so that the first page shows them, and lay the grid from then."""
+        """Give the worker time to open its devices, so that the first page shows them, and start the grid then."""
         supervisor = self.supervisor
         if supervisor is not None:
             self._tend_worker(self._clock().mono)
@@ -169,7 +212,7 @@ class SamplingLoop:
             self._pending.update(key for key in self.sampler.channel_keys if self.sampler.expects(key, now))
 
     def _tend_worker(self, now: float) -> None:
-        """Start or end the worker as its state asks, and take note of one that fell."""
+        """Start or end the worker as its state requires, and record one that failed."""
         if self.supervisor is None:
             return
         self._keep_pause(self.supervisor, now)
@@ -180,7 +223,7 @@ class SamplingLoop:
             self.sampler.refused(exit_reason.reason, exit_reason.detail)
 
     def _keep_pause(self, supervisor: Supervisor, now: float) -> None:
-        """Release the driver while somebody wants it to be free, and take it up again."""
+        """Release the driver while it is requested to be free, and open it again afterwards."""
         until = None if self._pause is None else self._pause.until
         if until != self._paused_until:
             self._paused_until = until
@@ -255,12 +298,12 @@ class SamplingLoop:
             if ready == self._wake_out:
                 os.read(self._wake_out, 4096)
             elif event & select.POLLHUP:
-                # Until the worker is buried this descriptor ends every wait at once, and a process takes a
+                # Until the worker's end is collected this descriptor ends every wait at once, and a process takes a
                 # moment between closing its pipe and being gone.
                 self._breathe()
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups already
+        with contextlib.suppress(BlockingIOError):  # the pipe is already full of wake-ups
             os.write(self._wake_in, b".")
 
     def _collect(self) -> None:

@@ -17,7 +17,7 @@ from agent.model import Frame, Instant, Labels, Node, Series
 class SelfMetrics:
     """Makes their frame.
 
-    `scenario` names what synthetic devices play; `threads` and `files` give how these are doing.
+    `scenario` names the scenario of synthetic devices; `threads` and `files` give the state of these.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class SelfMetrics:
         self._layout = OwnLayout()
 
     def frame(self, _now: Instant) -> Frame:
-        """As they are now."""
+        """The metrics as they are now."""
         threads, files = tuple(self._threads()), tuple(self._files())
         shape = (*(state.name for state in threads), None, *(state.name for state in files))
         return self._layout.frame(shape, lambda: self._series(threads, files), self._values(threads, files))

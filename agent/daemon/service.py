@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
+from agent.daemon.flight_recorder import FlightRecorder
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import Reloader
 from agent.daemon.rule_manager import RuleManager
@@ -32,29 +33,29 @@ from exporters.server import HttpServer
 log = logging.getLogger("coldplate")
 
 SWITCH_SECONDS = 0.0001
-"""Seconds after which a thread that computes lets another one in.
+"""Seconds after which a thread that computes lets another one run.
 
-Every system call of the thread that serves gives the interpreter away, and while rules are computed it comes back
-only after this long. A client takes some six of them: with 0.5 ms, 5,000 rules let the queue of clients grow.
+Every system call of the serving thread releases the interpreter's lock, and while rules are evaluated it gets it back
+only after this long. A client takes some six such calls: with 0.5 ms, the queue of clients grew beside 5,000 rules.
 """
 HURRY_SECONDS = 0.00001
-"""The same while clients come faster than they are taken: a thread that computes is held up more, for them alone."""
+"""The same while clients arrive faster than they are served: computing threads are interrupted more often for them."""
 PATIENCE_SECONDS = 30.0
-"""Seconds that the sampling loop may stand still before it is in trouble."""
+"""Seconds for which the sampling loop may make no progress before it is in trouble."""
 LOOK_SECONDS = 1.0
-"""Seconds between two looks at the threads."""
+"""Seconds between two checks of the threads."""
 CLOSING_SECONDS = 2.0
-"""Seconds that the state files have at the end, and a reload that is under way."""
+"""Seconds that the state files have at the end, and a reload under way."""
 
 
 def hurry(pressed: bool) -> None:
-    """Let the thread that serves in sooner, or no longer."""
+    """Let the serving thread run sooner, or as usual."""
     sys.setswitchinterval(HURRY_SECONDS if pressed else SWITCH_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the service starts and ends. `synthetic` says that the devices are."""
+    """What the service starts and ends. `synthetic` says whether the devices are synthetic."""
 
     hub: Hub
     threads: Threads
@@ -67,6 +68,7 @@ class Parts:
     notifier: Notifier
     telemetry_path: str
     synthetic: bool
+    flight: FlightRecorder | None = None
 
 
 class Service:
@@ -80,7 +82,7 @@ class Service:
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> int:
-        """Serve until told to stop; the exit status. Raises BindError."""
+        """Serve until told to stop; returns the exit status. Raises BindError."""
         self._on_signals()
         parts = self._parts
         parts.server.start()
@@ -88,7 +90,9 @@ class Service:
         parts.reloads.start()
         parts.rack.start()
         parts.rules.start()
-        # A scrape that comes while a tick is being worked on waits for the interpreter this long, not 5 ms.
+        if parts.flight is not None:
+            parts.flight.start()
+        # A scrape that arrives during a tick waits this long for the interpreter, not 5 ms.
         hurry(False)
         gc.collect()
         gc.freeze()
@@ -105,7 +109,7 @@ class Service:
         return 0
 
     def _report(self, snapshot: Snapshot) -> None:
-        """Tell systemd, and the first time everybody, what is there."""
+        """Tell systemd what is there, and the first time the log, too."""
         if not self._announced:
             self._announced = True
             self._announce(snapshot)
@@ -115,7 +119,7 @@ class Service:
     def _want(self, what: str) -> None:
         """Ask the main thread for something; for signal handlers."""
         self._wanted.add(what)
-        with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups already
+        with contextlib.suppress(BlockingIOError):  # the pipe is already full of wake-ups
             os.write(self._wake_in, b".")
 
     def _wait(self, seconds: float) -> None:
@@ -143,6 +147,8 @@ class Service:
         parts.sampling.stop()
         sampler.join(5.0)
         parts.rules.stop()
+        if parts.flight is not None:
+            parts.flight.stop(CLOSING_SECONDS)
         parts.rack.stop()
         parts.server.stop()
         parts.files.stop(CLOSING_SECONDS)
@@ -150,7 +156,7 @@ class Service:
         log.info("stopped")
 
     def _announce(self, snapshot: Snapshot) -> None:
-        """Say what is sampled and where it is served, and tell systemd that it may start what depends on it."""
+        """Log what is sampled and where it is served, and tell systemd that it may start what depends on it."""
         ports = {reading.entity for reading in snapshot if reading.metric.name.startswith("coldplate_infini")}
         for report in snapshot.reports:
             facts = {"outcome": report.outcome.value, **({"detail": report.detail} if report.detail else {})}

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 
 
 class Notifier:
-    """Speaks to the socket that `NOTIFY_SOCKET` names, if any."""
+    """Sends to the socket that `NOTIFY_SOCKET` names, if any."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
         self._heartbeat: int | None = None
 
     def alive(self, heartbeat: int, status: str) -> None:
-        """Feed the watchdog if `heartbeat` has changed since the last call: a loop that stands still must be seen."""
+        """Feed the watchdog if `heartbeat` has changed since the last call: a loop that is stuck must be noticed."""
         if heartbeat != self._heartbeat:
             self._heartbeat = heartbeat
             self.send(WATCHDOG=1, STATUS=status)

@@ -7,7 +7,7 @@ import struct
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 
 FORMATS = ("<d", "<I4x", "<Q", "<Q", "<q", "<i4x", "<H6x")
-"""How each nvmlValueType_t lies in the eight bytes of a field's value."""
+"""How each nvmlValueType_t is stored in the eight bytes of a field's value."""
 RECORD = FieldArray.RECORD
 
 Slot = list[int | float] | int

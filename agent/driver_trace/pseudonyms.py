@@ -10,7 +10,7 @@ from typing import Any
 
 _UUID = re.compile(r"^(GPU|MIG)-.+$")
 _SHORT = 6
-"""Originals shorter than this are not looked for in free text: `0` is a serial number on some boards."""
+"""Originals shorter than this are not searched for in free text: `0` is a serial number on some boards."""
 
 _KINDS = {
     "nvmlDeviceGetUUID": "uuid",
@@ -26,7 +26,7 @@ def slot_like(bus_id: str) -> str:
 
 
 class Pseudonyms:
-    """Originals and what stands for them."""
+    """Originals and their pseudonyms."""
 
     def __init__(self, hosts: tuple[str, ...] = (), *, bus_ids: bool = False) -> None:
         self._known: dict[str, str] = {host: "HOST" for host in hosts if host}
@@ -47,7 +47,7 @@ class Pseudonyms:
         return self._known[original]
 
     def of(self, call: str, value: Any) -> Any:
-        """An argument or the answer of an NVML call without what identifies."""
+        """An argument or the answer of an NVML call, without identifying parts."""
         if isinstance(value, dict):
             cluster = value.get("cluster_uuid")
             if isinstance(cluster, str) and cluster.strip("0"):
@@ -61,27 +61,27 @@ class Pseudonyms:
         return self._stand_in(kind, value)
 
     def learn(self, uuid: str, serial: str, part: str) -> None:
-        """Know a GPU's identifiers before they are met."""
+        """Learn a GPU's identifiers before they occur."""
         for kind, original in (("uuid", uuid), ("serial", serial), ("part", part)):
             if original:
                 self._stand_in(kind, original)
 
     def hide_slot(self, slot: str) -> None:
-        """Know a PCI bus id as Linux writes it, `0000:1b:00.0`, and as NVML does."""
+        """Learn a PCI bus id as Linux writes it, `0000:1b:00.0`, and as NVML does."""
         if slot:
             domain, _, rest = slot.partition(":")
             pseudonym = self._stand_in("bus", f"{int(domain, 16):08X}:{rest.upper()}")
             self._known[slot] = slot_like(pseudonym)
 
     def scrub(self, text: str) -> str:
-        """Free text with every known original replaced; the longest first, as one may hold another."""
+        """Free text with every known original replaced; the longest first, because one may contain another."""
         for original in sorted(self._known, key=len, reverse=True):
             if len(original) >= _SHORT or self._known[original] == "HOST":
                 text = re.sub(rf"(?<![\w-]){re.escape(original)}(?![\w-])", self._known[original], text)
         return text
 
     def left_in(self, text: str) -> list[str]:
-        """Originals that the text still holds."""
+        """Originals that the text still contains."""
         for pseudonym in set(self._known.values()):
             text = text.replace(pseudonym, "")
         return [each for each in self._known if len(each) >= _SHORT and each in text]

@@ -22,11 +22,11 @@ HANDLES = frozenset(
 
 
 class LeakError(Exception):
-    """The trace would hold an identifier; it is not written."""
+    """The trace would contain an identifier; it is not written."""
 
 
 class RecordingDriver:
-    """Implements `Driver`: passes each call on and notes it."""
+    """Implements `Driver`: passes each call on and records it."""
 
     def __init__(self, inner: Driver, clock: Callable[[], float], names: Pseudonyms) -> None:
         self._inner = inner
@@ -109,7 +109,7 @@ class RecordingDriver:
         else:
             key = value
         if key not in self._tokens:
-            self._kept.append(value)  # so that its address is not given out again
+            self._kept.append(value)  # so that its address is not reused
             self._tokens[key] = f"{kind}{sum(each.startswith(kind) for each in self._tokens.values())}"
         return self._tokens[key]
 
@@ -123,7 +123,7 @@ class RecordingDriver:
         return text
 
     def write(self, path: Path, provenance: Mapping[str, Any], shown: Mapping[str, Sequence[str]]) -> int:
-        """Write the trace; its size in bytes. Raises LeakError and OSError."""
+        """Write the trace; returns its size in bytes. Raises LeakError and OSError."""
         data = self.text(provenance, shown).encode()
         path.write_bytes(data)
         return len(data)

@@ -29,7 +29,7 @@ class ReplayDriver:
         self._lock = threading.Lock()
         self._samples: dict[int, object] = {}
         self.unknown: set[object] = set()
-        """What was asked here and not while recording."""
+        """Requests that were not made while recording."""
         for line in trace.calls:
             self._learn(line)
 
@@ -99,7 +99,7 @@ def _thaw(value: Any) -> Any:
 
 
 def _question(name: str, args: Sequence[Any]) -> object:
-    """What is asked, without the buffer that the answer is put into and without the time that is waited."""
+    """A request, without the buffer for the answer and without the time to wait."""
     if name == "nvmlGpmSampleFree":
         return name
     if name in (TAKE, "nvmlEventSetWait_v2"):

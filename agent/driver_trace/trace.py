@@ -20,11 +20,11 @@ FORMAT = 1
 
 
 class TraceError(Exception):
-    """The file is no trace that can be played; the text names it and the line."""
+    """The file is not a trace that can be replayed; the text names it and the line."""
 
 
 class Trace:
-    """A trace that was read. Raises TraceError for what is none, and OSError."""
+    """A trace that was read. Raises TraceError if it is not a trace, and OSError."""
 
     def __init__(self, path: Path) -> None:
         lines = []
@@ -32,9 +32,9 @@ class Trace:
             try:
                 lines.append(json.loads(text))
             except ValueError as error:
-                raise TraceError(f"{path}:{number}: is no JSON: {error}") from error
+                raise TraceError(f"{path}:{number}: is not JSON: {error}") from error
         if len(lines) < 3 or lines[0].get("trace") != FORMAT or "shown" not in lines[-1]:
-            raise TraceError(f"{path}: is no whole trace of format {FORMAT}; record it anew with --record")
+            raise TraceError(f"{path}: is not a complete trace of format {FORMAT}; record it again with --record")
         self.provenance: dict[str, Any] = lines[0]
         self.shown: dict[str, list[str]] = lines[-1]["shown"]
         self.calls: list[dict[str, Any]] = lines[1:-1]

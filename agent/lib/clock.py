@@ -8,5 +8,5 @@ from agent.model import Instant
 
 
 def clock() -> Instant:
-    """This moment, on both clocks."""
+    """The current moment, on both clocks."""
     return Instant(time.monotonic(), time.time())

@@ -1,24 +1,53 @@
-"""What all commands share: invalid arguments and failed output are reported in one line with a suggestion."""
+"""What all commands share: invalid arguments and failed output are reported in one line with a suggestion, and each
+help ends with examples and what every exit status means.
+"""
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import io
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 MISUSED = 2
+INVALID = {MISUSED: "the command line or the configuration is invalid; one line says why"}
+"""The exit status that all commands share, unless what they stand for has taken this number."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that tells a mistake in one line and suggests the nearest valid word."""
+    """A parser that tells a mistake in one line and suggests the nearest valid word.
+
+    `examples` are pairs of a whole command line and what it is for; `exit_statuses` has the meaning of each.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        examples: Sequence[tuple[str, str]] = (),
+        exit_statuses: Mapping[int, str] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self.examples = tuple(examples)
+        self.exit_statuses = dict(exit_statuses or {})
+
+    def format_help(self) -> str:
+        """As the base class, with the examples and the exit statuses behind it."""
+        parts = [super().format_help()]
+        if self.examples:
+            parts.append("examples:\n" + "".join(f"  {line}\n      {what}\n" for line, what in self.examples))
+        if self.exit_statuses:
+            parts.append("exit status:\n" + "".join(_listed(*each) for each in sorted(self.exit_statuses.items())))
+        return "\n".join(parts)
+
+    misused = MISUSED
+    """The exit status of a mistake; a command whose status 2 means something else has another."""
 
     def error(self, message: str) -> NoReturn:
         """End with the message and where to read more."""
-        self.exit(MISUSED, f"{self.prog}: {message}; see {self.prog} --help\n")
+        self.exit(self.misused, f"{self.prog}: {message}; see {self.prog} --help\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As the base class, but nothing is left over: each command's own parser knows best what was meant."""
@@ -37,8 +66,16 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"invalid choice {value!r}{hint}")
 
 
+def _listed(status: int, meaning: str) -> str:
+    from textwrap import fill
+
+    return fill(meaning, 79, initial_indent=f"  {status:<3} ", subsequent_indent=" " * 6) + "\n"
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """What may have been meant, to go behind a message; empty if nothing is near."""
+    import difflib  # for who made a mistake only
+
     near = difflib.get_close_matches(word[:100], list(known), 1, 0.5)
     return f"; did you mean {near[0]!r}?" if near else ""
 

@@ -1,7 +1,7 @@
-"""How a client of ours logs in over HTTP: a password or a token from a file, read anew for each connection.
+"""How a client of ours logs in over HTTP: a password or a token from a file, read for each connection.
 
-A secret is never part of the configuration itself, nor sent over a network in clear, nor shown to anybody: many
-webhooks are known by nothing but the secret in their path, and some servers repeat what they were sent.
+A secret is never part of the configuration itself, nor sent unencrypted over a network, nor shown to anyone: many
+webhooks are protected only by the secret in their path, and some servers repeat what they were sent.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from agent.lib.textfile import CERTIFICATES, SECRET, read_text
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 MASK = "***"
 SHORTEST_SECRET = 6
-"""Characters below which a piece of a path is no secret, and hiding it would spoil every message."""
+"""Characters below which a part of a path is not a secret, and hiding it would spoil every message."""
 
 
 def check_login(username: str, password_file: str | None, bearer_token_file: str | None) -> None:
-    """Whether these can be used together. Raises ValueError."""
+    """Check that these can be used together. Raises ValueError."""
     if bool(username) != bool(password_file):
         raise ValueError("username and password_file belong together; give both or neither")
     if username and bearer_token_file:
@@ -43,7 +43,7 @@ def authorization(username: str, password_file: str | None, bearer_token_file: s
 def certificates(file: str) -> str:
     """The certificates of a file, as TLS takes them. Raises ReadError.
 
-    The library would open the file itself, and wait for ever where it is a pipe that nobody feeds.
+    The library would open the file itself, and wait forever if it is a pipe without a writer.
     """
     return read_text(file, CERTIFICATES).encode("ascii", "replace").decode("ascii")  # comments may be in any language
 
@@ -57,7 +57,7 @@ def secret(file: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A URL as everybody may see it: its path is a mark that tells it from others of the same host."""
+    """A URL that anyone may see: its path is replaced by a mark that distinguishes it from others of the same host."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -69,7 +69,7 @@ def shown_url(url: str) -> str:
 
 
 def secrets_of(path: str, headers: Mapping[str, str]) -> tuple[str, ...]:
-    """What must not be repeated of a request: the pieces of its path, and its login in every form."""
+    """What must not be repeated of a request: the parts of its path, and its login in every form."""
     found = {path, *path.split("/")}
     kind, _, login = headers.get("Authorization", "").partition(" ")
     found.add(login)

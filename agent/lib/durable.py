@@ -10,7 +10,7 @@ from pathlib import Path
 from agent.lib import textfile
 
 MOST = 128 * 2**20
-"""Bytes of a file that is read: twice what the windows may take. A damaged filesystem shows sizes of its own."""
+"""Most bytes of a file that is read: twice what the windows may take. A damaged filesystem may show any size."""
 _UNFINISHED = ".new"
 
 
@@ -19,12 +19,12 @@ class DamagedError(ValueError):
 
 
 def seal(form: str, body: bytes) -> bytes:
-    """A body under a line that names its form and holds its checksum."""
+    """A body below a line with the name of its form and its checksum."""
     return f"{form} {zlib.crc32(body):08x}\n".encode("ascii") + body
 
 
 def unseal(form: str, content: bytes) -> bytes:
-    """The body of a sealed content. Raises DamagedError for another form, or where a byte has changed."""
+    """The body of sealed content. Raises DamagedError for another form, or if a byte has changed."""
     head, _, body = content.partition(b"\n")
     name, _, checksum = head.decode("ascii", "replace").partition(" ")
     if name != form:
@@ -35,7 +35,7 @@ def unseal(form: str, content: bytes) -> bytes:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file in one step that a crash cannot tear, and that outlasts a power failure. Raises OSError."""
+    """Replace a file atomically, so that neither a crash nor a power failure leaves half of it. Raises OSError."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}{_UNFINISHED}")  # two processes must not write the same one
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -52,7 +52,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def clear_unfinished(folder: Path) -> None:
-    """Remove what processes that were killed while they wrote have left behind."""
+    """Remove what processes left behind that were killed while writing."""
     with contextlib.suppress(OSError):
         for left in folder.glob(f"*{_UNFINISHED}"):
             pid = left.name.removesuffix(_UNFINISHED).rpartition(".")[2]
@@ -71,7 +71,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _sync(folder: Path) -> None:
-    """Have the directory itself written; some filesystems do not offer that, and none needs it to be right."""
+    """Write the directory itself to disk; some filesystems do not offer that, and nothing goes wrong without it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
         try:
@@ -83,8 +83,8 @@ def _sync(folder: Path) -> None:
 def read_whole(path: Path) -> bytes:
     """The content of a file.
 
-    Raises OSError where there is none or the system does not give it, and DamagedError for what cannot be a file of
-    ours: larger than any, or no regular file.
+    Raises OSError if there is none or it cannot be read, and DamagedError for what the agent cannot have written: a
+    file that is too large, or not a regular one.
     """
     try:
         return textfile.read_bytes(path, MOST)
@@ -95,7 +95,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a damaged file, for whoever wants to know what happened; its new name, whether or not that worked."""
+    """Rename a damaged file, so that it can be examined; returns its new name, even if that failed."""
     aside = path.with_suffix(".damaged")
     with contextlib.suppress(OSError):
         path.replace(aside)

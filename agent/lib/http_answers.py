@@ -1,9 +1,9 @@
-"""The answers of HTTP/1.1 as data: bytes in, answers out. It knows no sockets and no clock.
+"""Responses of HTTP/1.1 as data: bytes in, answers out, without sockets or clock.
 
-Web servers of management controllers and proxies are taken as they are: bare line feeds, folded or broken header
-lines, bodies in chunks or up to the end of the connection. That is safe where one question is asked at a time: whatever
-leaves the slightest doubt where an answer ends has the connection closed, so that nothing can pass for the next one.
-Between agents, where no such server is, an answer has to be `plain`.
+The servers of management controllers and proxies are accepted as they are: bare line feeds, folded or broken header
+lines, bodies in chunks or up to the end of the connection. That is safe with one request at a time: if there is any
+doubt where an answer ends, the connection is closed, so that nothing can pass for the next answer. Between agents,
+where there is no such server, an answer has to be `plain`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 
 MOST_HEADERS = 100
 MOST_INTERIM = 16
-"""Answers with a status of 1xx before the one that counts."""
+"""Most answers with a status of 1xx before the final one."""
 MOST_CHUNK_LINE = 1024
 
 _END = re.compile(rb"\r?\n\r?\n")
@@ -35,11 +35,11 @@ _FIRST = b"HTTP/1."
 
 @dataclass(frozen=True, slots=True)
 class AnswerBounds:
-    """Bytes of a body and of a head that are taken.
+    """Most bytes of a body and of a head.
 
-    What is longer than `body` is cut off there. `plain` wants what an agent sends: a status of 200 with a body of one
-    Content-Length within the bound, neither chunked nor coded, and nothing after it; the body of another status is not
-    waited for.
+    A longer body is cut off. `plain` requires what an agent sends: a status of 200 and a body with one Content-Length
+    within the bound, neither chunked nor compressed, and nothing after it; the body of another status is not waited
+    for.
     """
 
     body: int
@@ -48,7 +48,7 @@ class AnswerBounds:
 
 
 class AnswerReader:
-    """Cuts one answer after the other out of what comes. Holds at most one head, one body and what was fed last."""
+    """Splits what arrives into answers. Holds at most one head, one body and the last data that it was fed."""
 
     __slots__ = ("_body", "_bounds", "_buffer", "_framing", "_interim", "_searched", "head")
 
@@ -64,11 +64,11 @@ class AnswerReader:
 
     @property
     def begun(self) -> bool:
-        """Whether something of an answer is there."""
+        """Whether part of an answer has arrived."""
         return bool(self._buffer) or self.head is not None or self._interim > 0
 
     def feed(self, data: bytes) -> HttpAnswer | None:
-        """Take in what came; the answer once it is whole. Raises HttpError."""
+        """Take in data; returns the answer once it is complete. Raises HttpError."""
         self._buffer += data
         while self.head is None:
             if not self._read_head():
@@ -81,7 +81,7 @@ class AnswerReader:
         return self._finish(self.head) if whole else None
 
     def hang_up(self) -> HttpAnswer | None:
-        """The server has hung up: the answer, where that is how its end is told."""
+        """Note that the server closed the connection; returns the answer, if that is what ends it."""
         if self.head is None or not isinstance(self._framing, _UntilClose):
             return None
         return self._finish(self.head)
@@ -103,7 +103,7 @@ class AnswerReader:
         if end is None:
             if len(buffer) >= bounds.head or not _FIRST.startswith(buffer[: len(_FIRST)]):
                 raise _garbage("not an HTTP response")
-            self._searched = max(len(buffer) - 3, 0)  # the end may have begun
+            self._searched = max(len(buffer) - 3, 0)  # the end may have begun to arrive
             return False
         lines = bytes(buffer[: end.start()]).split(b"\r\n" if bounds.plain else b"\n")
         del buffer[: end.end()]
@@ -133,7 +133,7 @@ class AnswerReader:
 
 
 def _headers(lines: list[bytes]) -> tuple[dict[str, str], bool]:
-    """The headers, and whether it is doubtful where the body ends; a line that is none is passed over."""
+    """The headers, and whether the end of the body is doubtful; a line that is not a header is skipped."""
     headers: dict[str, str] = {}
     doubtful, last = False, ""
     for line in lines:
@@ -159,13 +159,13 @@ def _headers(lines: list[bytes]) -> tuple[dict[str, str], bool]:
 
 
 def _closes(headers: Mapping[str, str], old: bool) -> bool:
-    """Whether the server hangs up after this; one of HTTP/1.0 does unless it says otherwise."""
+    """Whether the server closes the connection after this answer; with HTTP/1.0 it does unless it says otherwise."""
     wishes = {wish.strip().lower() for wish in headers.get("connection", "").split(",")}
     return "close" in wishes or (old and "keep-alive" not in wishes)
 
 
 def _framing_of(status: int, headers: Mapping[str, str]) -> tuple[_Framing, bool]:
-    """How the end of the body is told (RFC 9112, 6.3), and whether that leaves a doubt."""
+    """How the body ends (RFC 9112, 6.3), and whether that is in doubt."""
     codings = [each.strip().lower() for each in headers.get("transfer-encoding", "").split(",")]
     length = headers.get("content-length")
     if status in _BODYLESS:
@@ -190,11 +190,11 @@ def _plain_length(headers: Mapping[str, str], doubtful: bool, most: int) -> int:
 
 class _Framing(Protocol):
     def take(self, buffer: bytearray, body: bytearray) -> bool:
-        """Move what belongs to the body from one to the other; whether the body is whole. Raises HttpError."""
+        """Move what belongs to the body from `buffer` to `body`; returns whether it is complete. Raises HttpError."""
 
 
 class _Sized:
-    """A body of so many bytes."""
+    """A body of a known number of bytes."""
 
     def __init__(self, missing: int) -> None:
         self._missing = missing
@@ -217,13 +217,13 @@ class _UntilClose:
 
 
 class _Chunked:
-    """A body in chunks, each after a line with its size (RFC 9112, 7.1). Extensions and trailers are passed over."""
+    """A body in chunks, each after a line with its size (RFC 9112, 7.1). Extensions and trailers are ignored."""
 
     def __init__(self) -> None:
         self._missing = 0
         self._after_data = False
         self._trailers = -1
-        """Lines after the last chunk; -1 before it."""
+        """Number of lines after the last chunk; -1 before it."""
 
     def take(self, buffer: bytearray, body: bytearray) -> bool:
         while True:
@@ -242,7 +242,7 @@ class _Chunked:
                 return True
 
     def _take_line(self, line: bytes) -> bool:
-        """Whether it is the last one."""
+        """Take in a line; returns whether it is the last one."""
         if self._trailers >= 0:
             self._trailers += 1
             if self._trailers > MOST_HEADERS:
@@ -263,7 +263,7 @@ class _Chunked:
 
 
 def _line(buffer: bytearray) -> bytes | None:
-    """The first line of what came, without its end; None while it is not whole. Raises HttpError."""
+    """The first line of the buffer, without its end; None while it is incomplete. Raises HttpError."""
     end = buffer.find(b"\n", 0, MOST_CHUNK_LINE)
     if end < 0:
         if len(buffer) >= MOST_CHUNK_LINE:

@@ -1,7 +1,7 @@
-"""Asks one HTTP server and waits for its answer: every exchange ends by a set time, whatever the server does.
+"""Asks one HTTP server and waits for its answer: every exchange ends at its deadline, whatever the server does.
 
-A time-out of the socket would begin anew with every byte, so that a server that trickles could hold it for ever; here
-the time that is left is set before each wait. Looking up the server's name is the one thing that nobody can cut short.
+A timeout of the socket would restart with every byte, so that a server that trickles could hold it forever; here the
+remaining time is set before each wait. Only looking up the server's name cannot be cut short.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from agent.lib.http_trust import HttpTrust
 
 
 class HttpClient:
-    """The way to a target. `clock` tells monotonic seconds. For one thread, but for `abort`.
+    """A client of one target. `clock` gives monotonic seconds. For one thread, except `abort`.
 
-    `silence` is for how many seconds the server may say nothing at all.
+    `silence` is the number of seconds for which the server may send nothing at all.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class HttpClient:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection from the exchange before."""
+        """Whether the connection of the last exchange is still open."""
         return self._link.is_open
 
     def exchange(self, request: HttpRequest, until: float) -> HttpAnswer:
-        """Send and read the answer, by a time on the monotonic clock. Raises HttpError."""
+        """Send a request and read the answer, by a deadline on the monotonic clock. Raises HttpError."""
         began = self._clock()
         self._see_to_what_was_kept()
         try:
@@ -59,7 +59,7 @@ class HttpClient:
         return answer
 
     def close(self) -> None:
-        """Hang up; the next exchange opens a new connection."""
+        """Close the connection; the next exchange opens a new one."""
         self._link.close()
 
     def abort(self) -> None:
@@ -67,17 +67,17 @@ class HttpClient:
         self._link.abort()
 
     def masked(self, text: str) -> str:
-        """What came back, without what it repeats of the target's path and the login."""
+        """Text from the server, without what it repeats of the target's path and the login."""
         return self._link.masked(text, self._target.path)
 
     def _see_to_what_was_kept(self) -> None:
-        """The server may have hung up since, or say what nobody asked for."""
+        """Check the kept connection: the server may have closed it since, or sent something unasked."""
         if self._link.is_open and self._poll.poll(0):
             with contextlib.suppress(HttpError):
                 self._link.advance()
 
     def _find(self) -> Place:
-        """The server, with its addresses of now. Raises HttpError."""
+        """The server, with its current addresses. Raises HttpError."""
         target = self._target
         try:
             found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
@@ -87,7 +87,7 @@ class HttpClient:
         return Place(target.host, target.port, tuple(dict.fromkeys(_address(each[4]) for each in found)))
 
     def _is_ready(self, began: float, until: float) -> bool:
-        """Wait for the server; False where its address is to be given up for the next. Raises HttpError."""
+        """Wait for the server; False if the next address should be tried. Raises HttpError."""
         left = until - self._clock()
         if left <= 0:
             raise self._late(until - began)
@@ -113,6 +113,6 @@ class HttpClient:
 
 
 def _address(found: tuple[object, ...]) -> str:
-    """The address in text; a link-local one of IPv6 with its interface."""
+    """The address as text; a link-local IPv6 address with its interface."""
     scope = found[3] if len(found) == 4 else 0
     return f"{found[0]}%{scope}" if scope and "%" not in str(found[0]) else str(found[0])

@@ -1,6 +1,6 @@
-"""One kept HTTP connection, which never waits: it does what can be done now, and says what it waits for.
+"""One persistent HTTP connection that never waits: it does what can be done now, and says what it waits for.
 
-Who holds many of them waits for all at once; who has one waits through `HttpClient`. Redirects are not followed and
+The owner of many waits for all at once; the owner of one waits through `HttpClient`. Redirects are not followed and
 proxies of the environment are not used, because each would carry credentials away.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import ssl
 
 _CHUNK = 16 * 1024
-"""Bytes that are read at once: as much as a record of TLS holds, so that nothing stays behind unseen."""
+"""Bytes that are read at once: as many as a record of TLS holds, so that none is left behind unnoticed."""
 _READS = 8
 """Chunks that are read before other connections have their turn."""
 _WANTS = {"SSLWantReadError": selectors.EVENT_READ, "SSLWantWriteError": selectors.EVENT_WRITE}
@@ -49,7 +49,7 @@ Find = Callable[[], Place]
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is asked; who asks and whom is the link's to add."""
+    """A request; the link adds the host and the login."""
 
     method: str
     path: str
@@ -57,7 +57,7 @@ class HttpRequest:
     body: bytes = b""
 
     def written(self, host: str, login: Mapping[str, str]) -> bytes:
-        """As it is sent. Raises ValueError for a path that would be more than one."""
+        """The request as it is sent. Raises ValueError for a path that would split the request line."""
         if _PATH.fullmatch(self.path) is None:
             raise ValueError("a path is printable ASCII without spaces")
         lines = [
@@ -81,11 +81,11 @@ class _Stage(Enum):
 
 
 class HttpLink:
-    """Asks one server. For one thread, but for `abort`. Without `trust` it speaks in clear.
+    """A connection to one server. For one thread, except `abort`. Without `trust` there is no TLS.
 
-    `find` tells where the server is; it is asked for each connection, and may raise HttpError. `watch` is called with
-    the socket and what it waits for, and with None when the socket is about to be closed.
-    After an error the connection is closed, and the next question opens a new one.
+    `find` gives the place of the server; it is called for each connection, and may raise HttpError. `watch` is called
+    with the socket and what it waits for, and with None when the socket is about to be closed. After an error the
+    connection is closed, and the next request opens a new one.
     """
 
     def __init__(
@@ -120,22 +120,22 @@ class HttpLink:
 
     @property
     def untried(self) -> int:
-        """Addresses of the server that are left to try."""
+        """How many of the server's addresses are left to try."""
         return self._untried
 
     @property
     def head(self) -> HttpAnswer | None:
-        """Status and headers of an answer that is not whole yet."""
+        """Status and headers of an answer that is not complete yet."""
         return self._reader.head
 
     def begin(self, request: HttpRequest) -> HttpAnswer | None:
-        """Ask, over the kept connection if there is one; see `advance`. Raises HttpError."""
+        """Send a request, over the kept connection if there is one; see `advance`. Raises HttpError."""
         self._request, self._aborted = request, False
         self._kept = self._socket is not None
         return self._go_on(self._begin)
 
     def advance(self) -> HttpAnswer | None:
-        """Go on with what the socket is ready for; the answer once it is whole. Raises HttpError."""
+        """Do what the socket is ready for; returns the answer once it is complete. Raises HttpError."""
         return self._go_on(self._advance)
 
     def skip(self) -> None:
@@ -143,7 +143,7 @@ class HttpLink:
         self._go_on(self._connect)
 
     def close(self) -> None:
-        """Hang up; the next question opens a new connection."""
+        """Close the connection; the next request opens a new one."""
         held, self._socket = self._socket, None
         self._stage = _Stage.IDLE
         self._reader = AnswerReader(self._bounds)
@@ -152,19 +152,19 @@ class HttpLink:
             held.close()
 
     def abort(self) -> None:
-        """Break the connection off, from another thread: whoever waits for it gets an error."""
+        """Break the connection off, from another thread: a thread that waits for it gets an error."""
         self._aborted = True
         held = self._socket
         if held is not None:
             with contextlib.suppress(OSError):
-                socket.socket.shutdown(held, socket.SHUT_RDWR)  # TLS's own is not for another thread
+                socket.socket.shutdown(held, socket.SHUT_RDWR)  # TLS's own method must not be called in another thread
 
     def masked(self, text: str, path: str) -> str:
-        """What came back, without what it repeats of a path that is a secret, and of the login."""
+        """Text from the server, without what it repeats of a secret path and of the login."""
         return masked(text, secrets_of(path, self._authorization))
 
     def _go_on(self, step: Callable[[], HttpAnswer | None]) -> HttpAnswer | None:
-        """A step; where it finds a kept connection dead before any answer, it begins again on a new one."""
+        """Make a step; if a kept connection turns out to be dead before any answer, start again on a new one."""
         try:
             return self._try(step)
         except HttpError as error:
@@ -179,7 +179,7 @@ class HttpLink:
     def _try(self, step: Callable[[], HttpAnswer | None]) -> HttpAnswer | None:
         try:
             return step()
-        except ValueError as error:  # TLS, about a host that no certificate can name; or a path that cannot be sent
+        except ValueError as error:  # TLS: no certificate can name the host; or a path that cannot be sent
             raise HttpError(HttpFault.UNREACHABLE, str(error)) from error
         except OSError as error:
             if self._stage is not _Stage.CONNECTING or not self._untried:
@@ -187,7 +187,7 @@ class HttpLink:
         return self._try(self._connect)
 
     def _is_outdated(self) -> bool:
-        """Whether the server may have hung up on what was kept, without having seen the question."""
+        """Whether the server may have closed the kept connection without having seen the request."""
         unanswered = not self._reader.begun and self._stage in (_Stage.SENDING, _Stage.READING)
         return self._kept and unanswered and not self._aborted
 
@@ -222,7 +222,7 @@ class HttpLink:
         self._drop()
         addresses = self._place.addresses
         address = addresses[self._turn % len(addresses)]
-        self._turn += 1  # the next attempt, if there is one, is made at the next address
+        self._turn += 1  # the next attempt, if there is one, uses the next address
         self._untried -= 1
         self._stage = _Stage.CONNECTING
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -323,7 +323,7 @@ class HttpLink:
 
 
 def _wanted(error: OSError, blocked: int = 0) -> int:
-    """What to wait for before going on; TLS may have something to send or to read first. Raises what is no such."""
+    """What to wait for before going on; TLS may have to send or read first. Raises any other error again."""
     if blocked and isinstance(error, (BlockingIOError, InterruptedError)):
         return blocked
     try:

@@ -1,4 +1,4 @@
-"""How asking an HTTP server ends: with an answer, or with why there is none. One vocabulary for all of our clients."""
+"""The outcome of a request to an HTTP server: an answer, or why there is none. The vocabulary of all our clients."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from enum import Enum, auto
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """Names of `headers` are in lower case; of several with one name the first is kept, but for what is
-    a list.
+    """Names of `headers` are in lower case; of several with one name the first is kept, unless they are a list.
 
-    `closes`: the connection cannot be used again. `cut`: the body went on.
+    `closes`: the connection cannot be used again. `cut`: the body was longer.
     """
 
     status: int
@@ -28,19 +27,19 @@ class HttpFault(Enum):
     UNREACHABLE = auto()
     """No connection, or it broke off."""
     UNTRUSTED = auto()
-    """The server's certificate; the remedy is the caller's to name, by its own keys."""
+    """The server's certificate; the caller names the remedy, by its own keys."""
     UNREADABLE = auto()
-    """A file of ours: the password, the token or the certificates."""
+    """A local file: the password, the token or the certificates."""
     TIMEOUT = auto()
     GARBAGE = auto()
-    """What came is no answer of HTTP/1.1, or one that is not taken."""
+    """Not a response of HTTP/1.1, or one that is not accepted."""
 
 
 class HttpError(Exception):
-    """There is no whole answer. The text says why, and repeats nothing that was sent.
+    """There is no complete answer. The text says why, and repeats nothing that was sent.
 
-    `head` is the status with its headers, where those came before it failed. `kept` says that the connection was one
-    of before: a new one may do better.
+    `head` is the status with its headers, if those came before it failed. `kept` says that the connection was an old
+    one: a new one may do better.
     """
 
     def __init__(self, fault: HttpFault, text: str) -> None:

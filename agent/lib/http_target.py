@@ -10,9 +10,9 @@ from agent.lib.credentials import LOOPBACK, authorization, check_login, shown_ur
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLogin:
-    """Who we are to a server, and whom we trust to be it. Raises ValueError.
+    """How the agent logs in to a server, and which certificates it trusts. Raises ValueError.
 
-    The files hold the password or the token alone, or certificates, and are read for each connection.
+    The files hold only the password, the token or certificates, and are read for each connection.
     """
 
     username: str = ""
@@ -26,7 +26,7 @@ class HttpLogin:
 
     @property
     def is_secret(self) -> bool:
-        """Whether there is something that must not be sent in clear."""
+        """Whether there is something that must not be sent unencrypted."""
         return bool(self.username or self.bearer_token_file)
 
     def authorization(self) -> dict[str, str]:
@@ -36,7 +36,7 @@ class HttpLogin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpTarget(HttpLogin):
-    """A server's address, too. `timeout` in seconds is what its user waits for. Raises ValueError."""
+    """A login with a server's address. `timeout` is how many seconds its user waits. Raises ValueError."""
 
     url: str = field(kw_only=False)
     timeout: float = 10.0
@@ -56,7 +56,7 @@ class HttpTarget(HttpLogin):
 
     @property
     def shown(self) -> str:
-        """The URL as it may be seen on pages, in logs and in files: without its path, which may be a secret."""
+        """The URL as pages, logs and files may show it: without its path, which may be a secret."""
         return shown_url(self.url)
 
     @property

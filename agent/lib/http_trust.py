@@ -1,4 +1,4 @@
-"""Whom to trust with TLS: one context for all connections, made anew when the certificates change."""
+"""Which certificates TLS trusts: one context for all connections, replaced when the certificates change."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from agent.lib.http_outcomes import HttpError, HttpFault
 from agent.lib.http_target import HttpLogin
 from agent.lib.textfile import ReadError
 
-if TYPE_CHECKING:  # costs memory, so it is loaded only where a server speaks TLS
+if TYPE_CHECKING:  # costs memory, so it is loaded only if a server speaks TLS
     import ssl
 
 Stamp = tuple[tuple[int, int, int], ...]
 
 
 class HttpTrust:
-    """By the file of the login, or by the system's certificates where it names none."""
+    """Trusts the login's file of certificates, or the system's certificates if it names none."""
 
     def __init__(self, login: HttpLogin) -> None:
         self._login = login
@@ -25,7 +25,7 @@ class HttpTrust:
         self._context: ssl.SSLContext | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Raises HttpError for a file that cannot be used."""
+        """The current context. Raises HttpError for a file that cannot be used."""
         login = self._login
         try:
             stamp = _stamp(login.ca_file)
@@ -50,7 +50,7 @@ def _make(login: HttpLogin) -> ssl.SSLContext:
 
 
 def _stamp(ca_file: str | None) -> Stamp:
-    """What tells one state of the certificates from another. Raises OSError for a file that is not there."""
+    """What changes when the certificates do. Raises OSError for a file that does not exist."""
     import ssl
 
     if ca_file:

@@ -11,8 +11,6 @@ import logging
 from datetime import datetime, timezone
 from typing import TextIO
 
-LEVELS = ("debug", "info", "warn", "error")
-FORMATS = ("logfmt", "json")
 _NAMES = {"DEBUG": "debug", "INFO": "info", "WARNING": "warn", "ERROR": "error", "CRITICAL": "error"}
 
 

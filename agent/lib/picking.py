@@ -1,4 +1,4 @@
-"""Several items of a sequence at once, by their places."""
+"""Several items of a sequence at once, by their positions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def picker(places: Sequence[int]) -> Callable[[Sequence[T]], tuple[T, ...]]:
-    """A function that takes the items at these places out of a sequence, in that order and in one step of C."""
+    """A function that picks the items at these positions from a sequence, in that order and in one step of C."""
     if len(places) > 1:
         return itemgetter(*places)
     return lambda items: tuple(items[place] for place in places)

@@ -1,4 +1,4 @@
-"""What is worked out once for each of some objects that come together, round after round."""
+"""Computes something once for each of the objects that come together, round after round."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class RoundMemo(Generic[K, T]):
-    """Remembers what `make` gave for each object of the last round, and nothing of those that it did not have."""
+    """Remembers what `make` gave for each object of the last round, and forgets all other objects."""
 
     def __init__(self, make: Callable[[K], T]) -> None:
         self._make = make
@@ -19,7 +19,7 @@ class RoundMemo(Generic[K, T]):
         self._made: list[T] = []
 
     def of(self, objects: Sequence[K]) -> list[T]:
-        """What was made of each, in their order; the same list again for the same objects."""
+        """What was made of each object, in their order; the same list again for the same objects."""
         objects = tuple(objects)
         if objects != self._objects:
             known = self._known

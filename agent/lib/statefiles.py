@@ -18,11 +18,11 @@ from agent.lib.threads import Threads
 log = logging.getLogger("coldplate.state")
 
 AGAIN_SECONDS = 5.0
-"""Seconds until what could not be written is tried again."""
+"""Seconds until a failed write is tried again."""
 
 
 class FileState(NamedTuple):
-    """How writing one file goes: whether its newest content is on the disk, as far as is known, and failed attempts."""
+    """The state of one file: whether its newest content is on the disk, as far as is known, and failed attempts."""
 
     name: str
     good: bool
@@ -40,14 +40,14 @@ class StateFiles:
         self._thread = threads.begin("state", self._run)
 
     def put(self, path: Path, content: bytes) -> None:
-        """Have the file say this, soon. Returns at once."""
+        """Have this content written to the file soon. Returns at once."""
         with self._work:
             self._wanted[path] = content
             self._states.setdefault(path, FileState(path.name, True, 0))
             self._work.notify()
 
     def stop(self, seconds: float) -> None:
-        """Write what is left, and end; a disk that takes longer than this many seconds is not waited for."""
+        """Write what is left, and end; wait at most this many seconds for the disk."""
         with self._work:
             self._stopping = True
             self._work.notify()
@@ -55,7 +55,7 @@ class StateFiles:
             log.warning("state not written within %.0f s; stopping without it", seconds)
 
     def states(self) -> list[FileState]:
-        """How each file is doing. For any thread."""
+        """The state of each file. For any thread."""
         with self._work:
             return list(self._states.values())
 
@@ -68,10 +68,10 @@ class StateFiles:
                 path, content = next(iter(self._wanted.items()))
             good = self._write(path, content)
             with self._work:
-                if self._wanted[path] is content:  # else something newer came meanwhile
+                if self._wanted[path] is content:  # else there is newer content
                     del self._wanted[path]
                     if not good and not self._stopping:
-                        self._wanted[path] = content  # behind the others
+                        self._wanted[path] = content  # after the others
                 if not good:
                     self._work.wait_for(lambda: self._stopping, AGAIN_SECONDS)
 

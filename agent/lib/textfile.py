@@ -21,7 +21,7 @@ SCENARIO = 256 * 1024
 PEERS = 64 * 1024
 SECRET = 64 * 1024
 CERTIFICATES = 4 * 1024 * 1024
-"""A bundle of certificates; those of the distributions have a quarter of a mebibyte."""
+"""A bundle of certificates; those of the distributions take a quarter of a mebibyte."""
 
 _HANDED = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d{1,9})")
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -39,7 +39,7 @@ _KINDS = (
 
 
 class ReadError(ValueError):
-    """A file cannot be read. `problem` tells why, without the path; `missing` is set where there is none."""
+    """A file cannot be read. `problem` says why, without the path; `missing` says that it does not exist."""
 
     def __init__(self, path: Path | str, problem: str, *, missing: bool = False) -> None:
         self.problem = problem
@@ -61,8 +61,8 @@ def read_text(path: Path | str, most: int, *, handed: bool = False) -> str:
 def read_bytes(path: Path | str, most: int, *, handed: bool = False) -> bytes:
     """The content of a file of at most `most` bytes. Raises ReadError.
 
-    With `handed`, `/dev/stdin` and `/dev/fd/N` may be a pipe, which is read to its end. Whatever else is no regular
-    file is refused unread, but for /dev/null, by which people mean an empty file.
+    With `handed`, `/dev/stdin` and `/dev/fd/N` may be a pipe, which is read to its end. Anything else that is not a
+    regular file is refused unread, except /dev/null, which stands for an empty file.
     """
     try:
         given = descriptor_of(path)
@@ -76,7 +76,7 @@ def read_bytes(path: Path | str, most: int, *, handed: bool = False) -> bytes:
                 return content
     except ReadError:
         raise
-    except ValueError:  # a name with a NUL, or with what no file name can have
+    except ValueError:  # a name with a NUL, or with something else that no file name can have
         raise ReadError(path, "is not a valid file name") from None
     except OSError as error:
         reason = error.strerror or type(error).__name__
@@ -85,19 +85,19 @@ def read_bytes(path: Path | str, most: int, *, handed: bool = False) -> bytes:
 
 
 def descriptor_of(path: Path | str) -> int | None:
-    """The descriptor of this process that a path names, if it does: `/dev/stdin`, or what a shell makes of `<(...)`."""
+    """The descriptor of this process that a path names, if any: `/dev/stdin`, or what a shell makes of `<(...)`."""
     match = _HANDED.fullmatch(str(path))
     return None if match is None else int(match[1] or 0)
 
 
 def _is_pipe(fd: int) -> bool:
-    """Whether a descriptor is something that somebody may have handed over to be read to its end, once."""
+    """Whether a descriptor is a pipe, which may have been passed on to be read once, to its end."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
 
 
 def _refuse(path: Path | str, status: os.stat_result) -> None:
-    """Refuse what is no regular file, before it is opened: to open a device can be to do something."""
+    """Refuse what is not a regular file, before it is opened: opening a device may have an effect."""
     null = stat.S_ISCHR(status.st_mode) and (os.major(status.st_rdev), os.minor(status.st_rdev)) == _NULL
     if stat.S_ISREG(status.st_mode) or null:
         return
@@ -107,9 +107,9 @@ def _refuse(path: Path | str, status: os.stat_result) -> None:
 
 
 def _read(path: Path | str, given: int | None, most: int) -> bytes | None:
-    """The content; None where it changed meanwhile. Raises OSError and ReadError.
+    """The content; None if the file changed meanwhile. Raises OSError and ReadError.
 
-    A descriptor is used as it is, from its beginning: to open it by its path needs rights of its own.
+    A descriptor is used as it is, from its beginning: opening it by its path would need more permissions.
     """
     _refuse(path, Path(path).stat())
     fd = os.open(path, _FLAGS) if given is None else os.dup(given)
@@ -117,7 +117,7 @@ def _read(path: Path | str, given: int | None, most: int) -> bytes | None:
         if given is not None:
             os.lseek(fd, 0, os.SEEK_SET)
         before = os.fstat(fd)
-        _refuse(path, before)  # the name may lead elsewhere by now
+        _refuse(path, before)  # the name may refer to another file by now
         content = _up_to(path, fd, most, before.st_size)
         after = os.fstat(fd)
     finally:
@@ -127,13 +127,13 @@ def _read(path: Path | str, given: int | None, most: int) -> bytes | None:
 
 
 def _drain(path: Path | str, given: int, most: int) -> bytes:
-    """All that comes out of a pipe."""
+    """All data from a pipe."""
     os.set_blocking(given, True)
     return _up_to(path, given, most, 0)
 
 
 def _up_to(path: Path | str, fd: int, most: int, expected: int) -> bytes:
-    """All there is. Where as many bytes come as are expected, they are in memory once."""
+    """All data up to the limit. If as many bytes come as are expected, they are in memory only once."""
     pieces, left = [], most + 1 if expected <= most else 0
     while left and (data := os.read(fd, min(left, max(expected + 1, _CHUNK)))):
         pieces.append(data)

@@ -17,19 +17,19 @@ from typing import NamedTuple
 log = logging.getLogger("coldplate.threads")
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
-"""Seconds between the end of a thread's work by an exception and its next beginning, doubled each time."""
+"""Seconds until a thread's work is restarted after an exception, doubled each time."""
 SETTLED_SECONDS = 2.0
-"""Seconds of work after which a thread that fell is well again."""
+"""Seconds of work after which a thread that failed is well again."""
 SOUND_AFTER_SECONDS = 60.0
-"""Seconds of work after which the next pause is the shortest again."""
+"""Seconds of work after which the next pause is back to the shortest."""
 AWAY_SECONDS = 5.0
-"""Seconds between two looks after which nobody is said to stand still: the whole process did not run meanwhile."""
+"""Seconds between two checks after which no thread is reported as stuck: the whole process did not run meanwhile."""
 
 Work = Callable[[], None]
 
 
 class ThreadState(NamedTuple):
-    """How the threads of one name are doing; `restarts` counts those that have ended as well."""
+    """The state of the threads of one name; `restarts` includes those of threads that have ended."""
 
     name: str
     up: bool
@@ -37,7 +37,7 @@ class ThreadState(NamedTuple):
 
 
 class KeptThread:
-    """One thread and its work, which is done when it returns. `beat` says that it moves, where it has a patience."""
+    """One thread and its work, which is done when it returns. With a patience it calls `beat` to show progress."""
 
     def __init__(self, name: str, work: Work, patience: float | None, vital: bool, clock: Callable[[], float]) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class KeptThread:
         self.beats = 0
         self.done = False
         self.trouble = ""
-        """What is wrong with it now, in words; empty while it is well."""
+        """What is wrong with the thread now, in words; empty while it is well."""
         self._work = work
         self._clock = clock
         self._thread: threading.Thread | None = None
@@ -59,18 +59,18 @@ class KeptThread:
         self._began_at = clock()
 
     def beat(self) -> None:
-        """It moves. For the thread itself."""
+        """Show progress. Called by the thread itself."""
         self.beats += 1
 
     def start(self) -> None:
-        """Start it, unless it runs already; without a thread to be had, the next call tries again."""
+        """Start the thread, unless it is running; if the system has no thread to give, the next call tries again."""
         if self.done or (self._thread is not None and self._thread.is_alive()):
             return
-        if self._thread is not None:  # it fell while it waited to begin again
+        if self._thread is not None:  # it failed while it waited to begin again
             self._thread = None
             self.restarts += 1
         thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        before, self.trouble = self.trouble, ""  # now, and not once it runs: it may fall at once
+        before, self.trouble = self.trouble, ""  # now, and not once it runs: it may fail at once
         try:
             thread.start()
         except (RuntimeError, MemoryError) as error:
@@ -81,13 +81,13 @@ class KeptThread:
             self._moved_at = self._clock()
 
     def join(self, seconds: float) -> bool:
-        """Wait for its work to be done; whether it is."""
+        """Wait for the work to be done; returns whether it is."""
         if self._thread is not None:
             self._thread.join(seconds)
         return self._thread is None or not self._thread.is_alive()
 
     def look(self, now: float, away: bool) -> None:
-        """Whether it is well at a monotonic second; `away` excuses it, since the process itself did not run."""
+        """Check the thread at a monotonic second; `away` excuses it, since the process itself did not run."""
         if self._fallen and now - self._began_at > SETTLED_SECONDS:
             self._fallen, self.trouble = False, ""
         if self.patience is None or self._thread is None or self._fallen:
@@ -109,7 +109,7 @@ class KeptThread:
             began = self._began_at = self._clock()
             try:
                 self._work()
-            except BaseException as error:  # whatever it is: nobody else would ever hear of it
+            except BaseException as error:  # whatever it is: nothing else would ever report it
                 self._fell(error)
             else:
                 self.done = True
@@ -123,9 +123,9 @@ class KeptThread:
         self.restarts += 1
         self._fallen = True
         text = f"ended by {type(error).__name__}: {error}"
-        with contextlib.suppress(Exception):  # out of memory, say: the pause is what helps
+        with contextlib.suppress(Exception):  # out of memory, say: the pause is the remedy
             self.trouble = text
-            if text != self._told:  # a thread that falls again and again says so once
+            if text != self._told:  # a thread that fails again and again is logged once
                 self._told = text
                 log.error("thread %s %s; restarting it", self.name, text, exc_info=error)
 
@@ -136,20 +136,20 @@ class KeptThread:
 
 
 class Threads:
-    """All threads of one process that are kept. `clock` gives monotonic seconds."""
+    """All supervised threads of one process. `clock` gives monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: list[KeptThread] = []
         self._restarts: dict[str, int] = {}
-        """Of threads that are done, by name: a counter must not fall."""
+        """Restarts of threads that are done, by name: a counter must not fall."""
         self._looked_at = clock()
 
     def begin(self, name: str, work: Work, *, patience: float | None = None, vital: bool = False) -> KeptThread:
-        """A thread for this work, which ends when the work returns. Never raises.
+        """Start a thread for this work, which ends when the work returns. Never raises.
 
-        `patience` is for how many seconds it may go without a beat, where it beats at all. Without a `vital` one the
+        `patience` is how many seconds it may go without a beat, if it beats at all. Without a `vital` thread the
         process is of no use.
         """
         kept = KeptThread(name, work, patience, vital, self._clock)
@@ -159,7 +159,7 @@ class Threads:
         return kept
 
     def tend(self) -> None:
-        """Start what could not be started, and look for what stands still. To be called every second or so."""
+        """Start threads that could not be started, and look for stuck ones. To be called about once a second."""
         now = self._clock()
         away = now - self._looked_at > AWAY_SECONDS
         self._looked_at = now
@@ -173,7 +173,7 @@ class Threads:
             kept.look(now, away)
 
     def states(self) -> list[ThreadState]:
-        """One state for each name that is or was here."""
+        """One state for each name that there is or was."""
         with self._lock:
             states = {name: ThreadState(name, True, restarts) for name, restarts in self._restarts.items()}
             for kept in self._kept:

@@ -6,7 +6,7 @@ MOST = 400
 
 
 def one_line(text: str, most: int = MOST) -> str:
-    """A text in which whatever would break a line or a terminal is an escape, cut after `most` characters."""
+    """A text in which anything that would break a line or a terminal is escaped, cut after `most` characters."""
     cut = text[: most + 1]
     if not cut.isprintable():
         cut = "".join(each if each.isprintable() else _escaped(each) for each in cut)
@@ -14,7 +14,7 @@ def one_line(text: str, most: int = MOST) -> str:
 
 
 def shown(value: object, most: int = 80) -> str:
-    """A value as a message quotes it."""
+    """A value as quoted in a message."""
     if isinstance(value, str):
         return repr(value[: most + 1]) if len(value) <= most else f"{value[:most]!r}..."
     if isinstance(value, (dict, list)):

@@ -32,7 +32,7 @@ _VERSIONS = ((1, 1), (1, 2))
 
 
 class Loader(Reader, Scanner, Parser):
-    """Gives the events of a text as libyaml would."""
+    """Yields the events of a text as libyaml would."""
 
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)
@@ -156,7 +156,7 @@ class Loader(Reader, Scanner, Parser):
         return length
 
     def _plain_gap(self, indent: int, start: Mark) -> tuple[str, bool]:
-        """What blanks and breaks between two pieces of a plain scalar come to, and whether a break is among them."""
+        """What blanks and breaks between two parts of a plain scalar become, and whether one of them is a break."""
         blanks: list[str] = []
         breaks: list[str] = []
         while self.peek() in " \t" + _BREAKS:
@@ -174,11 +174,11 @@ class Loader(Reader, Scanner, Parser):
         return "".join(breaks), True
 
     def _is_indicator(self) -> bool:
-        """Whether `---` or `...` stands here, alone at the beginning of a line."""
+        """Whether `---` or `...` is here, alone at the beginning of a line."""
         return self.column == 0 and self.prefix(3) in ("---", "...") and self.peek(3) in _BLANKS_OR_END
 
     def _break(self) -> str:
-        """Step over a line break; what it stands for, nothing where there is none."""
+        """Step over a line break; returns what it stands for, or nothing if there is none."""
         return str(self.scan_line_break())  # type: ignore[no-untyped-call]  # the stubs leave it out
 
     def _skip_comment(self) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import yaml
 
 PLAIN = ""
-"""The tag of a node that has none, and of a scalar, besides, that is not in quotes."""
+"""The tag of a node without one, and that of a scalar without one that is not in quotes either."""
 TEXT = "!!str"
 _CORE = "tag:yaml.org,2002:"
 _TAG = re.compile(r"!{1,2}[A-Za-z0-9_./:-]+")
@@ -35,13 +35,13 @@ _MARK = re.compile(r"(?:---|\.\.\.)(?=\s|$)")
 _VERSION = re.compile(r"%YAML[ \t]+1\.1(?:[ \t]+#.*)?[ \t]*\r?")
 _DIRECTIVES = 16
 _OVERHEAD = 150
-"""Bytes of a node, and of its text beside the characters."""
+"""Bytes of a node, and of its text without the characters."""
 _SHARED = 64
-"""Characters up to which a text that is there again is kept once."""
+"""Characters up to which a repeated text is kept only once."""
 
 
 class YamlError(ValueError):
-    """A text is no YAML, or is beyond the bounds. `problem` says what and what to do; `line` counts from 1."""
+    """A text is not YAML, or exceeds the bounds. `problem` says what is wrong, and the remedy; `line` counts from 1."""
 
     def __init__(self, problem: str, line: int) -> None:
         self.problem = one_line(problem)
@@ -53,7 +53,7 @@ class YamlError(ValueError):
 class Bounds:
     """How large a tree may be with every alias and merge written out: levels, nodes, and characters of its scalars.
 
-    `scalar` is for the characters of a single one.
+    `scalar` is the most characters of a single one.
     """
 
     depth: int = 32
@@ -64,7 +64,7 @@ class Bounds:
 
 @dataclass(slots=True, eq=False)
 class YamlScalar:
-    """A text as it is written. The tag tells whether it may be something else: a number, or null."""
+    """A text as it is written. The tag shows whether it may be something else: a number, or null."""
 
     text: str
     tag: str
@@ -93,7 +93,7 @@ class YamlMapping:
 
 @dataclass(slots=True, eq=False)
 class YamlPacked:
-    """A mapping that is packed until somebody reads it, see `unpacked`: as nodes it takes ten times the memory."""
+    """A mapping that stays packed until it is read, see `unpacked`: as nodes it takes ten times the memory."""
 
     data: bytes
     tag: str
@@ -105,13 +105,13 @@ class YamlPacked:
 Node = Union[YamlScalar, YamlList, YamlMapping, YamlPacked]
 _AnyNode = TypeVar("_AnyNode", YamlScalar, "YamlList | YamlMapping")
 Refuse = Callable[[str, int], object]
-"""Is told of a problem and its line, and may raise; what is wrong is left out where it does not."""
+"""Called with a problem and its line; may raise. If it does not, the faulty part is left out."""
 
 
 class YamlTree(NamedTuple):
-    """A text's tree; no root where it is empty. `is_shared` tells that aliases put some node at several places.
+    """A text's tree, without a root if it is empty. `is_shared` says that aliases put some node at several places.
 
-    `rest` is the line at which something stands after the document, 0 where nothing does.
+    `rest` is the line of anything after the document, 0 if there is nothing.
     """
 
     root: Node | None
@@ -127,9 +127,9 @@ def load(text: str, bounds: Bounds) -> Any:
 def compose(text: str, bounds: Bounds, *, lone: bool = True, libyaml: bool = True, packed_below: int = 0) -> YamlTree:
     """The tree of the one document of a text. Raises YamlError.
 
-    Empty documents may follow, since a `---` at the end makes one; others, where the first need not be `lone`: they are
-    not read then. `libyaml` False leaves the parser in C aside. Mappings in lists are packed that have `packed_below`
-    levels around them, and neither anchors nor aliases within; 0 is for none.
+    Empty documents may follow, since a `---` at the end makes one. Others may follow only if the first need not be
+    `lone`: then they are not read. `libyaml` False avoids the parser in C. Mappings in lists with `packed_below` levels
+    around them, and neither anchors nor aliases inside, are packed; 0 packs none.
     """
     _check_characters(text)
     _check_directives(text)
@@ -137,12 +137,12 @@ def compose(text: str, bounds: Bounds, *, lone: bool = True, libyaml: bool = Tru
 
 
 def is_null(node: Node) -> bool:
-    """Whether nothing is written there, or null."""
+    """Whether there is nothing, or null."""
     return isinstance(node, YamlScalar) and (node.tag == "!!null" or (node.tag == PLAIN and node.text in NULLS))
 
 
 def size_of(node: Node) -> int:
-    """Bytes of memory that a node takes, about; aliases are counted as if they were written out."""
+    """About how many bytes of memory a node takes; aliases are counted as if they were written out."""
     if isinstance(node, YamlPacked):
         return _OVERHEAD + len(node.data)
     return _OVERHEAD + len(node.text) if isinstance(node, YamlScalar) else node.size
@@ -159,7 +159,7 @@ def unpacked(node: Node) -> YamlScalar | YamlList | YamlMapping:
 
 
 def _flat(node: Node) -> tuple[Any, ...]:
-    """A node as what `marshal` takes. The recursion is no deeper than the bounds allow."""
+    """A node in the form that `marshal` takes. The recursion is no deeper than the bounds allow."""
     if isinstance(node, YamlScalar):
         return node.text, node.tag, node.line
     if isinstance(node, YamlList):
@@ -178,7 +178,7 @@ def _restored(flat: tuple[Any, ...]) -> YamlScalar | YamlList | YamlMapping:
 
 
 def pairs_of(node: YamlMapping, refuse: Refuse) -> Iterator[tuple[YamlScalar, Node]]:
-    """The pairs of a mapping: its own, and then those that it merges and has not itself.
+    """The pairs of a mapping: its own, and then those that it merges and does not have itself.
 
     Of two that it merges the first counts. What is merged may merge others in its turn.
     """
@@ -221,7 +221,7 @@ def _sources(value: Node, refuse: Refuse) -> list[YamlMapping]:
 def plain(node: Node | None, path: str = "") -> Any:
     """The tree as dictionaries, lists, texts, numbers, truths and None, with merges carried out. Raises YamlError.
 
-    A date is a text, and so is a number to the base 60. `path` is where the tree belongs, for the errors.
+    A date stays a text, and so does a number in base 60. `path` is the tree's place, for error messages.
     """
     if node is None:
         return None
@@ -242,7 +242,7 @@ def plain(node: Node | None, path: str = "") -> Any:
 
 
 def _refuse_tag(node: Node, path: str) -> None:
-    """Refuse a tag that is not YAML's own: what it asks for, such as to decrypt a text, nobody does here."""
+    """Refuse a tag that is not YAML's own: what it asks for, such as decrypting a text, is not done here."""
     if node.tag.startswith("!") and not node.tag.startswith("!!"):
         _fail(path, f"the tag {shown(node.tag)} is not supported; remove it", node.line)
 
@@ -272,7 +272,7 @@ def _check_characters(text: str) -> None:
 
 
 def _check_directives(text: str) -> None:
-    """Allow `%YAML 1.1` at the beginning and nothing else: what these lines can do, no file of ours needs."""
+    """Allow `%YAML 1.1` at the beginning and nothing else: no file of ours needs what such lines can do."""
     if "%" not in text:
         return
     first = _CONTENT.search(text)
@@ -317,7 +317,7 @@ def _said(error: yaml.YAMLError, text: str) -> YamlError:
 
 @dataclass(slots=True, eq=False)
 class _Anchor:
-    """A node that has a name, and what it comes to when it is written out; no nodes while it is still open."""
+    """A node with a name, and its size when it is written out; no nodes while it is still open."""
 
     node: Node
     nodes: int = 0
@@ -326,7 +326,7 @@ class _Anchor:
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """A list or mapping whose end has not come, and what it comes to so far."""
+    """A list or mapping whose end has not come yet, and its size so far."""
 
     node: YamlList | YamlMapping
     anchor: _Anchor | None
@@ -337,7 +337,7 @@ class _Open:
     nodes: int = 1
     characters: int = 0
     saved: int = 0
-    """Bytes that packing saved."""
+    """Bytes saved by packing."""
 
 
 class _Composer:
@@ -382,7 +382,7 @@ class _Composer:
         return YamlTree(None if is_empty else root, self._is_shared, rest)
 
     def _rest(self, event: Any) -> int:
-        """The line of whatever stands after a document but ends, beginnings, comments and spaces; 0 if nothing does."""
+        """The line of anything after a document except ends, beginnings, comments and spaces; 0 if there is nothing."""
         line = int(event.start_mark.line)
         for number, text in enumerate(self._text.split("\n")[line:], line + 1):
             bare = _MARK.sub("", text).strip()
@@ -394,7 +394,7 @@ class _Composer:
         self._documents += 1
 
     def _later(self, event: Any) -> None:
-        """Let nothing pass but empty documents: a Prometheus server would not read what they hold, and not say so."""
+        """Accept only empty documents: a Prometheus server would silently ignore the content of any other."""
         from yaml import events as kinds
 
         empty = isinstance(event, kinds.ScalarEvent) and not event.value and event.implicit[0] and not event.tag
@@ -463,14 +463,14 @@ class _Composer:
             self._open[-1].saved += done.saved + done.node.size - size_of(node)
 
     def _packed(self, done: _Open) -> Node:
-        """The node that is done, packed if it is to be."""
+        """The completed node, packed if it should be."""
         is_wanted = self._packed_below and len(self._open) == self._packed_below and done.named == self._named_nodes
         if not is_wanted or not isinstance(done.node, YamlMapping) or not isinstance(self._open[-1].node, YamlList):
             return done.node
         return YamlPacked(marshal.dumps(_flat(done.node)), done.node.tag, done.node.line, done.node.size)
 
     def _named(self, event: Any, node: _AnyNode, nodes: int, characters: int) -> _AnyNode:
-        """Remember a node by its anchor, if it has one. An anchor may be there again, for another node."""
+        """Remember a node by its anchor, if it has one. The same anchor may occur again, for another node."""
         if event.anchor is not None:
             self._named_nodes += 1
             self._anchors[event.anchor] = _Anchor(node, nodes, characters)
@@ -514,7 +514,7 @@ def _line(event: Any) -> int:
 
 
 def _tag(event: Any, line: int) -> str:
-    """The tag in its short form; empty where there is none, or `!` alone."""
+    """The tag in its short form; empty if there is none, or only `!`."""
     tag = event.tag
     if tag is None or tag == "!":
         return ""

@@ -22,7 +22,7 @@ _FLOAT = re.compile(
     r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
 _LONGEST = 400
-"""Characters of a number that is looked at."""
+"""Most characters of a text that is examined as a number."""
 _LARGEST = 2**63
 _NUMERIC = frozenset("0123456789.+-")
 
@@ -44,7 +44,7 @@ def resolve(text: str, tag: str = "") -> Plain:
 
 
 def fits(text: str, tag: str) -> bool:
-    """Whether a text can have a tag of YAML's own; any text can be without one, or have one that is not YAML's."""
+    """Whether a text can have this tag, if it is YAML's own; any text may have no tag, or one that is not YAML's."""
     if not tag.startswith("!!") or tag == "!!str":
         return True
     if tag == "!!null":

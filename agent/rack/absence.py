@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 GRACE_SECONDS = 30.0
-"""Seconds that a node may be missing: an agent that is restarted is back within them."""
+"""Seconds that a node may be missing: a restarted agent is back within them."""
 
 
 class Absences:
-    """Since when each node has been missing, by whatever name it keeps over restarts. Times are monotonic seconds."""
+    """Since when each node has been missing, by a name that survives restarts. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
@@ -21,7 +21,7 @@ class Absences:
         self._began: float | None = None
 
     def note(self, missing: Collection[str], nameless: int, now: float) -> None:
-        """These are missing now, besides so many of which nothing is known but that there are some, and no others."""
+        """Record who is missing now: these, and `nameless` others of which only their number is known."""
         if self._began is None:
             self._began = now
         self._since = {name: self._since.get(name, now) for name in missing}
@@ -29,7 +29,7 @@ class Absences:
         self._nameless += [now] * (nameless - len(self._nameless))
 
     def silent(self, now: float) -> int | None:
-        """How many have been missing for long; None while nobody has looked for long enough to know."""
+        """How many have been missing for long; None until this agent has watched for long enough to know."""
         if self._began is None or now - self._began < GRACE_SECONDS:
             return None
         return sum(1 for since in (*self._since.values(), *self._nameless) if now - since >= GRACE_SECONDS)

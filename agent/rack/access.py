@@ -1,4 +1,4 @@
-"""How peers are reached: in clear or with TLS, and how to log in there."""
+"""How peers are reached: with or without TLS, and how to log in there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent.rack.targets import Entry, HostEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access(HttpLogin):
-    """As configured. Raises ValueError."""
+    """The access as configured. Raises ValueError."""
 
     tls: bool = False
 
@@ -22,7 +22,7 @@ class Access(HttpLogin):
             raise ValueError("ca_file needs https; set scheme: https, or remove ca_file")
 
     def check(self, entries: Iterable[Entry]) -> None:
-        """Refuse to send credentials over a network in clear. Raises ValueError."""
+        """Refuse to send credentials unencrypted over a network. Raises ValueError."""
         if self.tls or not self.is_secret:
             return
         if not all(isinstance(each, HostEntry) and each.host in LOOPBACK for each in entries):

@@ -15,9 +15,9 @@ FEEDS = "feeds."
 
 
 def differing(own: Mapping[str, float], others: Iterable[Mapping[str, float]]) -> dict[str, bool]:
-    """For each setting, whether somebody tells another value than we do, or none where we have one.
+    """For each setting, whether any agent reports another value than ours, or none although we have one.
 
-    The number of nodes is compared only where both tell one: an agent that has just begun has not counted them yet.
+    The number of nodes is compared only if both report one: an agent that has just started has not counted them yet.
     """
     found = dict.fromkeys(SETTINGS, False)
     for told in others:
@@ -29,5 +29,5 @@ def differing(own: Mapping[str, float], others: Iterable[Mapping[str, float]]) -
 
 
 def most_nodes(own: int, others: Iterable[Mapping[str, float]]) -> int:
-    """How many nodes the rack has, by whoever knows of most."""
+    """How many nodes the rack has: the largest number that any agent reports."""
     return max([own, *(int(told[NODES]) for told in others if NODES in told)])

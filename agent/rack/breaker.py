@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from math import exp, inf, log
 
 LONG_DELAY_SECONDS = 12.0
-"""Seconds at 6 times the rating, where an electronic trip unit's setting is not told: half of the range's end."""
+"""Seconds at 6 times the rating if an electronic trip unit's setting is not configured: half of the range's end."""
 FORMER_LOAD = 0.9
-"""The load that a breaker is taken to have carried before anybody looked: beyond it nobody plans."""
+"""The load that a breaker is assumed to have carried before it was watched: nobody plans for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class Curve:
 
 
 def through(hold: float, load: float, seconds: float, instant: float = inf) -> Curve:
-    """The curve that carries `hold` without end, and opens at `load` after so many seconds from cold."""
+    """The curve that carries `hold` forever, and opens at `load` after `seconds` from cold."""
     return Curve(hold, seconds / log(load**2 / (load**2 - hold**2)), instant)
 
 
 def electronic(long_delay: float = LONG_DELAY_SECONDS) -> Curve:
-    """A trip unit whose long delay is set to so many seconds at 6 times its rating; the earliest within tolerance."""
+    """A trip unit whose long delay is set to this many seconds at 6 times its rating; the earliest within tolerance."""
     return through(1.05, 6.0, 0.8 * long_delay)
 
 
@@ -63,13 +63,13 @@ CLASSES = {
 
 
 def warmed(curve: Curve, heat: float, load: float, seconds: float) -> float:
-    """The heat after so long at a load. It ends at 1: whoever still carries power then has not opened."""
+    """The heat after `seconds` at a load. It stops at 1: a breaker that still carries power then has not opened."""
     end = (load / curve.hold) ** 2
     return min(end + (heat - end) * exp(-max(seconds, 0.0) / curve.constant), 1.0)
 
 
 def unknown_heat(curve: Curve, load: float) -> float:
-    """The heat of a breaker that nobody has watched, at its present load: on the warm side, and short of opening."""
+    """The heat assumed of a breaker that was not watched, at its present load: rather warm, but short of opening."""
     return (min(load, FORMER_LOAD) / curve.hold) ** 2
 
 

@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LIMIT_SECONDS = 2.0
-"""Seconds by which a clock may differ before what it tells is moved."""
+"""Seconds by which a clock may differ before its seconds are shifted."""
 STEADY_SECONDS = 0.5
-"""Seconds by which two readings of one offset may differ: an answer takes up to 0.8 s on its way, most take none."""
+"""Seconds by which two readings of one offset may differ: an answer may take up to 0.8 s, most take almost none."""
 
 
 @dataclass(slots=True)
 class PeerClock:
-    """`offset`: seconds that the peer's clock is ahead of ours. `shift`: whole seconds to take off what it tells."""
+    """`offset`: seconds that the peer's clock is ahead of ours. `shift`: whole seconds to subtract from its seconds."""
 
     offset: float | None = None
     shift: int = 0
 
     def hear(self, offset: float) -> bool:
-        """Take note of a reading; whether the peer's seconds can be told as ours."""
+        """Record a reading of the offset; returns whether the peer's seconds can be converted to ours."""
         before, self.offset = self.offset, offset
         if abs(offset) <= LIMIT_SECONDS:
             self.shift = 0
@@ -38,9 +38,9 @@ class PeerClock:
 
 
 def own_lead(offsets: Sequence[float]) -> float | None:
-    """Seconds that our clock is ahead of the others', by the median of theirs; None where there is no other.
+    """Seconds that our clock is ahead of the others', by the median of theirs; None if there is no other.
 
-    Of two in the middle, the one that blames us less counts: of three clocks the two that agree are right.
+    Of two in the middle, the one closer to our clock counts: of three clocks the two that agree are right.
     """
     if not offsets:
         return None

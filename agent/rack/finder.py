@@ -19,11 +19,11 @@ from agent.rack.targets import MOST, Entry, FileEntry, HostEntry, PeerTarget, re
 log = logging.getLogger("coldplate.rack")
 
 LOOK_SECONDS = 2.0
-"""Seconds between two looks at files."""
+"""Seconds between two checks of the files."""
 ASK_SECONDS = 30.0
-"""Seconds between two questions for the same name."""
+"""Seconds between two queries for the same name."""
 AGAIN_SECONDS = 5.0
-"""Seconds after which a question that failed is asked again."""
+"""Seconds after which a failed query is repeated."""
 _Stamp = tuple[int, int, int]
 
 
@@ -45,7 +45,7 @@ def is_literal(host: str) -> bool:
 
 
 class Finder:
-    """Keeps `targets` up to date, in a thread of its own where there is anything to look up."""
+    """Keeps `targets` up to date, in a thread of its own if there is anything to look up."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class Finder:
         self._threads.begin("rack-finder", self._run)
 
     def stop(self) -> None:
-        """Let the thread end; one that waits for a name server is left to itself."""
+        """Let the thread end; if it is waiting for a name server, it is left behind."""
         self._stopping.set()
 
     def refresh(self) -> None:
         """Look up what is due."""
         entries = list(self._hosts())
-        self.targets = self._found(entries)  # those that wait for no name server need not wait for this one
+        self.targets = self._found(entries)  # entries that need no name server need not wait for one
         for entry in entries:
             if self._stopping.is_set():
                 return
@@ -94,7 +94,7 @@ class Finder:
             try:
                 self.refresh()
             except Exception as error:
-                # A defect of ours must not end the search for good; what was found stays.
+                # A defect in this code must not end the search for good; what was found stays.
                 self._say("finder", f"{type(error).__name__}: {error}")
             self._stopping.wait(LOOK_SECONDS)
 
@@ -127,7 +127,7 @@ class Finder:
         return known
 
     def _ask(self, entry: HostEntry) -> bool:
-        """Look a name up if it is time; whether that was done."""
+        """Look a name up if it is due; returns whether it was."""
         key = (entry.host, entry.port)
         due, known = self._names.get(key, (-inf, ()))
         if self._clock() < due:
@@ -158,7 +158,7 @@ class Finder:
         elif (host, port) in self._names:
             addresses = self._names[host, port][1]
         else:
-            return  # not asked for yet
+            return  # not queried yet
         if not entry.many:
             yield PeerTarget(show_address(host, port), host, port, addresses)
             return
@@ -166,7 +166,7 @@ class Finder:
             yield PeerTarget(show_address(address, port), host, port, (address,))
 
     def _say(self, what: str, problem: str) -> None:
-        """Say a problem once, and once that it is over."""
+        """Log a problem once, and once that it is over."""
         before = self._said.get(what, "")
         if problem == before:
             return

@@ -11,11 +11,11 @@ from agent.model import Instant
 from agent.rack.breaker import Curve, trip_seconds, unknown_heat, warmed
 
 WORTH = 0.02
-"""By how much some breaker's heat must have changed to be worth writing down."""
+"""By how much some breaker's heat must have changed to be worth saving."""
 AT_LEAST_SECONDS = 600.0
-"""Seconds after which it is written down all the same: what stays as it is must not become too old."""
+"""Seconds after which it is saved anyway: what does not change must not become too old."""
 KEPT_FOR_SECONDS = 3600.0
-"""Seconds after which what was written down says nothing any more."""
+"""Seconds after which saved heat means nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A breaker at a moment: load as a share of the rating, heat as a share of what opens it, and seconds till then."""
+    """A breaker at a moment: load as a share of the rating, heat as a share of what opens it, seconds until then."""
 
     breaker: Breaker
     load: float
@@ -40,7 +40,7 @@ class State:
 
 
 class KeptBreaker(msgspec.Struct, frozen=True):
-    """A breaker's heat and load, and what it was taken for: of another breaker they say nothing."""
+    """A breaker's heat and load, and its configuration: for another breaker they mean nothing."""
 
     heat: float
     load: float
@@ -50,7 +50,7 @@ class KeptBreaker(msgspec.Struct, frozen=True):
     share: float
 
     def is_of(self, breaker: Breaker) -> bool:
-        """Whether it is this breaker's, and could be anybody's."""
+        """Whether this was saved for `breaker`, and has possible values."""
         curve = breaker.curve
         same = (self.hold, self.constant, self.rating, self.share) == (
             curve.hold, curve.constant, breaker.rating, breaker.share,
@@ -59,7 +59,7 @@ class KeptBreaker(msgspec.Struct, frozen=True):
 
 
 class KeptHeats(msgspec.Struct, frozen=True):
-    """What is written down: wall seconds, and each breaker by name."""
+    """What is saved: the time in wall seconds, and each breaker by name."""
 
     at: float
     rack: str
@@ -81,13 +81,13 @@ class Heats:
         self._written_at = 0.0
 
     def configure(self, breakers: tuple[Breaker, ...]) -> None:
-        """Watch these from now on; what is known of those with the same name stays."""
+        """Watch these breakers from now on; what is known of those with the same name stays."""
         self._breakers = breakers
         names = {each.name for each in breakers}
         self._known = {name: known for name, known in self._known.items() if name in names}
 
     def restore(self, body: bytes, now: Instant) -> bool:
-        """Take up what an earlier run knew, as if the load had stayed since; whether that could be used."""
+        """Take over what an earlier run saved, as if the load had stayed since; returns whether it could be used."""
         try:
             kept = _decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -103,7 +103,7 @@ class Heats:
         return True
 
     def look(self, watts: float | None, now: float) -> list[State]:
-        """All breakers, at the rack's power and a monotonic time. Where power is not known the last one goes on."""
+        """All breakers, at the rack's power and a monotonic time. While it is not known, the last power is assumed."""
         seconds = 0.0 if self._at is None else now - self._at
         self._at = now
         found = []
@@ -119,14 +119,14 @@ class Heats:
         return found
 
     def worth_keeping(self, wall: float) -> bytes | None:
-        """What to write down, if that has changed since it was asked for, or is long ago."""
+        """What to save, if it has changed since the last save, or that was long ago."""
         written = self._written
         changed = any(abs(heat - written.get(name, (9.0, 0.0))[0]) > WORTH for name, (heat, _) in self._known.items())
         late = bool(self._known) and abs(wall - self._written_at) >= AT_LEAST_SECONDS
         return self.kept(wall) if changed or late else None
 
     def kept(self, wall: float) -> bytes:
-        """All that is known, to be written down."""
+        """All that is known, to be saved."""
         self._written, self._written_at = dict(self._known), wall
         found = {
             each.name: KeptBreaker(

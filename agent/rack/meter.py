@@ -10,26 +10,26 @@ from __future__ import annotations
 from math import floor
 
 KEPT_SECONDS = 8
-"""Seconds that are remembered, and told."""
+"""Seconds that are remembered and reported."""
 SET_BACK_SECONDS = 2
-"""Seconds by which the clock must have been set back before what was told counts no more."""
+"""Seconds by which the clock must have been set back before what was reported no longer counts."""
 
 
 class NodeMeter:
-    """Belongs to one thread at a time. All times are wall seconds; samples come in their order."""
+    """Belongs to one thread at a time. All times are wall seconds; samples come in order."""
 
     def __init__(self, patience: float = 3.0) -> None:
         self.patience = patience
-        """Seconds for which a sample holds where none follows."""
+        """Seconds for which a sample holds if none follows."""
         self.source: str | None = None
-        """What measures the node, or estimates it; None while nothing does."""
+        """What measures or estimates the node's power; None while nothing does."""
         self._seconds: dict[int, float | None] = {}
         self._last: int | None = None
         self._samples: list[float] = []
         self._held: tuple[float, float] | None = None
 
     def note(self, at: float, watts: float | None, source: str = "") -> None:
-        """A sample, or that there is none: then nothing holds any longer."""
+        """Record a sample, or that there is none: then the last one no longer holds."""
         self._settle(at)
         if watts is None:
             self._samples, self._held, self.source = [], None, None
@@ -40,12 +40,12 @@ class NodeMeter:
         self._held = (at, watts)
 
     def told(self, now: float) -> tuple[int, tuple[float | None, ...]]:
-        """The last second that ended, and the power in the last seconds up to it; None where it is not known."""
+        """The last second that has ended, and the power in the last seconds up to it; None where it is not known."""
         last = self._settle(now)
         return last, tuple(self._seconds.get(second) for second in range(last - KEPT_SECONDS + 1, last + 1))
 
     def _settle(self, now: float) -> int:
-        """Settle what has ended; the last second that is settled."""
+        """Fix the seconds that have ended; returns the last fixed one."""
         newest = floor(now)
         last = self._last
         if last is None or not last - SET_BACK_SECONDS <= newest <= last + KEPT_SECONDS + self.patience:
@@ -59,7 +59,7 @@ class NodeMeter:
         return self._last
 
     def _begin(self, second: int) -> None:
-        """The clock was set, or nobody looked for long: what was told counts no more."""
+        """Start again: the clock was set, or nothing was requested for long, so what was reported no longer counts."""
         self._seconds = {}
         self._samples = []
         self._held = None

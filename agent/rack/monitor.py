@@ -35,9 +35,9 @@ log = logging.getLogger("coldplate.rack")
 
 ESTIMATE = (("source", "estimate"),)
 EARLIEST, LATEST = 0.1, 0.25
-"""Where in the second rounds of polling begin; the others' second must have ended, although clocks differ a little."""
+"""Where in a second polling begins; the others' second must have ended, although clocks differ a little."""
 SETTLED_SECONDS = 5.0
-"""Seconds after which the rack is added up even though some peer was not looked up yet."""
+"""Seconds after which the rack is summed even if some peer has not been looked up yet."""
 
 
 class RackMonitor:
@@ -76,12 +76,12 @@ class RackMonitor:
         self._look_for(options.entries)
 
     def start(self) -> None:
-        """Begin to ask the peers, if there are any."""
+        """Start asking the peers, if there are any."""
         self._running = True
         self._start_polling()
 
     def stop(self) -> None:
-        """Ask nobody any more."""
+        """Stop asking peers."""
         self._running = False
         self._stop_polling()
         with self._lock:
@@ -89,12 +89,12 @@ class RackMonitor:
                 self._keep(self._heats.kept(self._clock().wall))
 
     def restore(self, body: bytes) -> bool:
-        """Take up what an earlier run kept, before anything else; whether it could be used."""
+        """Take over what an earlier run saved, before anything else; returns whether it could be used."""
         with self._lock:
             return self._heats.restore(body, self._clock())
 
     def reconfigure(self, options: RackOptions) -> None:
-        """Watch as these say from now on; what is known stays where the peers do."""
+        """Use these options from now on; what is known of peers that stay is kept."""
         before = self._options
         if (options.name, options.entries, options.access) == (before.name, before.entries, before.access):
             with self._lock:
@@ -123,7 +123,7 @@ class RackMonitor:
                 self._meter.note(snapshot.at.wall, found.value, dict(found.labels).get("source", ""))
 
     def report(self) -> bytes | None:
-        """What peers are told; None where there is no rack."""
+        """The answer to peers; None if there is no rack."""
         now = self._clock()
         with self._lock:
             if not self._member.rack:
@@ -140,7 +140,7 @@ class RackMonitor:
         )  # fmt: skip
 
     def frame(self, now: Instant) -> Frame:
-        """The rack's own series. They change with each second and each answer, and are made no more often."""
+        """The rack's own series. They change with each second and each answer, and are not made more often."""
         with self._lock:
             if not self._options.adds_up:
                 return self._configured.frame(now)
@@ -150,14 +150,13 @@ class RackMonitor:
             return self._made[1]
 
     def foreign(self, now: Instant) -> tuple[Reading, ...]:
-        """What each other node tells, under the labels that a scrape gives that node's series: its power, and the
-        limits that it knows, so that rules can go by the lowest."""
+        """What each other node reports, under the labels of a scrape of that node: its power and its limits."""
         with self._lock:
             latest = self._ledger.latest(now.wall)
             power = [Reading(series, latest[run]) for run, series in self._peers.power_series() if run in latest]
             return (*power, *self._foreign_limits.readings(self._peers.reports()))
 
-    # What the poller brings.
+    # Called by the poller.
 
     def answered(self, target: PeerTarget, body: bytes, sent: Instant, received: Instant) -> int:
         with self._lock:
@@ -190,7 +189,7 @@ class RackMonitor:
             return made
         known = enumerate(watts, last - len(watts) + 1)
         own = ((second, min(each, options.cap)) for second, each in known if each is not None)
-        self._ledger.put(self._member.run, own)  # within the same bound as the others', so that all get one sum
+        self._ledger.put(self._member.run, own)  # bounded like the others', so that all compute one sum
         counted = options.nodes_expected or self._peers.nodes
         expected = most_nodes(counted, told)
         total = self._ledger.add_up(now.wall)
@@ -202,9 +201,9 @@ class RackMonitor:
         return made + self._breakers(total, counted, now)
 
     def _breakers(self, total: Sum | None, expected: int, now: Instant) -> list[Reading]:
-        """The breakers' state; nodes that are missing are taken to draw as those that report do.
+        """The breakers' state; missing nodes are assumed to draw as much as those that report.
 
-        `expected` is by our own configuration or count: a number that only some peer tells makes no heat.
+        `expected` comes from our own configuration or count: a number that only a peer reports must not heat a breaker.
         """
         watts = None if total is None else total.watts * max(expected, len(total.nodes)) / len(total.nodes)
         made = self._series.of_breakers(self._heats.look(watts, now.mono))
@@ -214,7 +213,7 @@ class RackMonitor:
         return made + self._series.of_failover(self._options.failover)
 
     def _note_excess(self, second: int, watts: float | None, cap: float) -> None:
-        """Count the seconds in which this node draws more than is counted; say it once, until it was well for long."""
+        """Count the seconds in which this node draws more than is counted; log it once until it is well for long."""
         if watts is None or watts <= cap or second <= self._excess_at:
             return
         if second - self._excess_at > WELL_SECONDS:
@@ -225,7 +224,7 @@ class RackMonitor:
         self._excess += 1
 
     def _knows_its_size(self) -> bool:
-        """Whether it is known of how many nodes the rack is: peers that nobody finds do not make it a rack of one."""
+        """Whether the number of the rack's nodes is known: one without known peers is not a rack of one."""
         known = self._options.nodes_expected is not None or any(True for _ in self._peers.others())
         if known == self._lonely:
             self._lonely = not known
@@ -237,13 +236,13 @@ class RackMonitor:
         return known
 
     def _sources(self, total: Sum | None) -> Mapping[str, int]:
-        """What the power of the nodes in a sum comes from."""
+        """By source, how many nodes of a sum have their power from it."""
         runs = frozenset[str]() if total is None else total.nodes
         named = (self._meter.source if run == self._member.run else self._peers.source(run) for run in runs)
         return Tally(name for name in named if name)
 
     def _silent(self, total: Sum | None, expected: int, now: Instant) -> int | None:
-        """How many of the expected nodes have been missing in the sum for long."""
+        """How many of the expected nodes have been missing from the sum for long."""
         present = frozenset[str]() if total is None else total.nodes
         missing = self._peers.missing(present)
         if self._member.run not in present:
@@ -260,7 +259,7 @@ class RackMonitor:
         return limits
 
     def _take(self, options: RackOptions) -> None:
-        """Go by other numbers."""
+        """Apply other options."""
         self._options = options
         self._configured = ConfiguredRack(options)
         self._changes += 1
@@ -269,7 +268,7 @@ class RackMonitor:
         self._heats.configure(options.breakers)
 
     def _begin(self) -> None:
-        """A rack of which nothing is known yet."""
+        """Start with a rack of which nothing is known yet."""
         self._ledger = PowerLedger()
         self._peers = Peers(self._member, self._ledger, self._chance)
         self._bound_peers()
@@ -287,7 +286,7 @@ class RackMonitor:
         self._settled_by: float | None = None
 
     def _meet(self) -> None:
-        """Know the targets. Before all were looked up, those that are missing may only be late."""
+        """Pass the targets on. Until all have been looked up, missing ones may only be late."""
         self._peers.keep(self._finder.targets, forget=self._finder.looked)
 
     def _start_polling(self) -> None:
@@ -307,7 +306,7 @@ class RackMonitor:
             poller.stop()
 
     def _is_settled(self, now: Instant) -> bool:
-        """Whether all peers were asked once: before, a silent peer and one that was never asked look the same."""
+        """Whether all peers were asked once: before, a silent peer looks like one that was never asked."""
         if not self._options.entries:
             return True
         if self._settled_by is None:
@@ -315,7 +314,7 @@ class RackMonitor:
         return (self._finder.looked and self._peers.tried) or now.mono > self._settled_by
 
     def _find_power(self, frames: Sequence[Frame]) -> Reading | None:
-        """What the node draws, measured rather than estimated."""
+        """The node's power, measured rather than estimated."""
         found = None
         places_of = self._power_places.of([frame.layout for frame in frames])
         for (layout, values), places in zip(frames, places_of, strict=True):

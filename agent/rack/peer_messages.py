@@ -15,7 +15,7 @@ MOST_SECONDS = 64
 MOST_LIMITS = 64
 MOST_NAME = 255
 MOST_NODES = 1000
-"""Nodes that a rack may be told to have: as many as the configuration allows."""
+"""Most nodes that a report may give a rack: as many as the configuration allows."""
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_NAME)]
 _Watts = Annotated[float, msgspec.Meta(ge=NODE_POWER.span[0], le=NODE_POWER.span[1])]
@@ -26,9 +26,9 @@ _Second = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 class Report(msgspec.Struct, frozen=True):
     """One agent's answer, as of its wall second `now`.
 
-    `run` tells one run of one agent from all others. `watts` are those of the seconds up to `last`, the newest one
-    last; None where its node's power was not known. `source` is what measures it now. `limits` are the numbers by which
-    its rack is configured, by name (see `agreement`); None where the agent does not tell them.
+    `run` identifies one run of one agent. `watts` are those of the seconds up to `last`, the newest one last; None
+    where its node's power was not known. `source` is what measures it now. `limits` are the numbers that its rack is
+    configured with, by name (see `agreement`); None if the agent does not report them.
     """
 
     version: int
@@ -50,7 +50,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class GarbageError(Exception):
-    """No answer of an agent, or one that contradicts itself. The text says why."""
+    """Not an agent's answer, or one that contradicts itself. The text says why."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -62,7 +62,7 @@ def encode(report: Report) -> bytes:
 
 
 def decode(body: bytes) -> Report:
-    """What a peer tells. Raises GarbageError. Unknown keys are for later versions, and are passed over."""
+    """A peer's report. Raises GarbageError. Unknown keys come from later versions, and are ignored."""
     try:
         report = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -23,10 +23,10 @@ from agent.rack.targets import PeerTarget
 log = logging.getLogger("coldplate.rack")
 
 RESTS = (0, 1, 3, 4)
-"""Rounds for which a peer is left alone after one failure, two, three, and more of them in a row."""
+"""Rounds for which a peer is left alone after one failure, two, three, and more in a row."""
 OWN_REST = 30
 WELL_SECONDS = 60.0
-"""Seconds for which a peer must have answered before a failure of a known kind is said again."""
+"""Seconds for which a peer must have answered before a failure of a known kind is logged again."""
 _SHOWN = 200
 
 
@@ -43,7 +43,7 @@ class Member:
 
 @dataclass(slots=True)
 class Peer:
-    """What is known of one target. `run` is that of its last answer that counted, also when it is silent now."""
+    """What is known of one target. `run` is that of its last answer that counted, even if it is silent now."""
 
     name: str
     tried: bool = False
@@ -54,9 +54,9 @@ class Peer:
     clock: PeerClock = field(default_factory=PeerClock)
     failures: Tally[PeerFault] = field(default_factory=Tally)
     said: set[PeerFault] = field(default_factory=set)
-    """Failures that were said, and will not be said again before it has been well for long."""
+    """Failures that were logged, and will not be logged again before it has been well for long."""
     missed: bool = True
-    """Whether its return is worth a line."""
+    """Whether its return is worth a log line."""
     well_since: float = 0.0
 
 
@@ -72,10 +72,10 @@ class Peers:
         self._series: dict[str, Series] = {}
         self._said: set[str] = set()
         self.cap = inf
-        """Watts that a node is believed at most: what it tells beyond them is not counted."""
+        """The most watts that a node is believed to draw: what it reports beyond them is not counted."""
 
     def keep(self, targets: Collection[PeerTarget], forget: bool = True) -> None:
-        """Know these, in this order, and forget all others, or leave those where they are."""
+        """Keep these targets, in this order, and forget all others, or without `forget` leave those where they are."""
         before = self._peers
         names = [target.name for target in targets]
         if not forget:
@@ -87,7 +87,7 @@ class Peers:
                     self._leave(peer)
 
     def answered(self, target: PeerTarget, body: bytes, sent: Instant, received: Instant) -> int:
-        """Take in an answer; how many rounds to leave the peer alone."""
+        """Take in an answer; returns for how many rounds to leave the peer alone."""
         peer = self._peers.get(target.name)
         if peer is None:
             return 0
@@ -106,7 +106,7 @@ class Peers:
         return 0
 
     def failed(self, target: PeerTarget, fault: PeerFault, detail: str) -> int:
-        """Note that there was no answer; how many rounds to leave the peer alone."""
+        """Record that there was no answer; returns for how many rounds to leave the peer alone."""
         peer = self._peers.get(target.name)
         return 0 if peer is None else self._fail(peer, fault, detail)
 
@@ -117,7 +117,7 @@ class Peers:
 
     @property
     def nodes(self) -> int:
-        """Nodes that the targets are, this one included. One that was never asked does not count yet."""
+        """How many nodes the targets are, including this one. One that was never asked does not count yet."""
         others = [peer for peer in self._peers.values() if peer.tried and not peer.own]
         unknown = sum(1 for peer in others if peer.run is None)
         return 1 + unknown + len({peer.run for peer in others if peer.run is not None})
@@ -127,7 +127,7 @@ class Peers:
         return (peer for peer in self._peers.values() if not peer.own)
 
     def missing(self, present: Collection[str]) -> list[str]:
-        """The others whose run is not among these, each node once and under the name of its target."""
+        """The other nodes whose run is not among these, each once and under the name of its target."""
         found: dict[str, str] = {}
         for peer in self.others():
             if peer.run is None or peer.run not in present:
@@ -135,17 +135,17 @@ class Peers:
         return list(found.values())
 
     def reports(self) -> list[Report]:
-        """What each agent that answers told last."""
+        """The last report of each agent that answers."""
         runs = {peer.run for peer in self.others() if peer.up}
         return [report for run, report in self._told.items() if run in runs]
 
     def source(self, run: str) -> str | None:
-        """What measures the node of a run, by its last answer."""
+        """What measures the power of a run's node, by its last answer."""
         report = self._told.get(run)
         return None if report is None else report.source
 
     def own_lead(self) -> float | None:
-        """Seconds that our clock is ahead of those of the peers that answer; None where none does."""
+        """Seconds that our clock is ahead of those of the peers that answer; None if none does."""
         heard = {peer.run: peer.clock.offset for peer in self.others() if peer.up}
         return own_lead([offset for offset in heard.values() if offset is not None])
 
@@ -154,7 +154,7 @@ class Peers:
         return iter(self._series.items())
 
     def _objection(self, peer: Peer, report: Report, sent: Instant, received: Instant) -> tuple[PeerFault | None, str]:
-        """Why an answer does not count, if it does not."""
+        """Why an answer does not count; None if it does."""
         member = self._member
         if (report.rack, report.cluster) != (member.rack, member.cluster):
             theirs = f"rack {report.rack!r}" + (f" of cluster {report.cluster!r}" if report.cluster else "")
@@ -188,7 +188,7 @@ class Peers:
         peer.tried, peer.up, peer.own, peer.missed, peer.misses = True, True, False, False, 0
 
     def _note_excess(self, peer: Peer, watts: float) -> None:
-        """Count it, and say it once, that a node tells more than is believed of one."""
+        """Count a report of more power than a node is believed to draw, and log it once."""
         peer.failures[PeerFault.EXCESS] += 1
         if PeerFault.EXCESS not in peer.said:
             peer.said.add(PeerFault.EXCESS)
@@ -198,7 +198,7 @@ class Peers:
             log.warning(text, extra={"facts": facts})
 
     def _compare_clocks(self, peer: Peer) -> None:
-        """Say once that a clock is off, and once that it is right again."""
+        """Log once that a clock is off, and once that it is right again."""
         name, off = f"clock of {peer.name}", peer.clock.offset or 0.0
         facts = {"peer": peer.name, "ahead": f"{off:+.1f}s"}
         if peer.clock.shift and name not in self._said:
@@ -225,7 +225,7 @@ class Peers:
         peer.misses += 1
         peer.failures[fault] += 1
         if fault is not PeerFault.TIMEOUT:
-            self._leave(peer)  # what hangs is waited for a moment, what is gone or wrong is not
+            self._leave(peer)  # a peer that hangs is given a moment, one that is gone or wrong is not
         if fault not in peer.said:
             peer.said.add(fault)
             peer.missed = True
@@ -244,5 +244,5 @@ class Peers:
 
 
 def _shown(detail: str) -> str:
-    """What came from outside, as one short line."""
+    """Text from outside, as one short line."""
     return "".join(each if each.isprintable() else "?" for each in detail[:_SHOWN])

@@ -32,9 +32,9 @@ log = logging.getLogger("coldplate.rack")
 PERIOD_SECONDS = 1.0
 TIMEOUT_SECONDS = 0.8
 PATIENCE_SECONDS = 30.0
-"""Seconds without a round after which the thread counts as standing still."""
+"""Seconds without a round after which the thread counts as stuck."""
 GATHER_SECONDS = 0.004
-"""Seconds in which answers gather before they are read: one wake-up for many of them."""
+"""Seconds for which answers are collected before they are read: one wake-up for many of them."""
 QUESTION = HttpRequest("GET", PATH, (("Accept", "application/json"),))
 BOUNDS = AnswerBounds(body=64 * 1024, head=8 * 1024, plain=True)
 _OK = 200
@@ -43,7 +43,7 @@ _TRUST = "; set rack.peer.ca_file to the issuer's certificate, or rack.peer.veri
 
 
 class Judge(Protocol):
-    """Judges how asking a peer ended; each gives the number of rounds in which the peer is left alone."""
+    """Judges the outcome of asking a peer; each method returns for how many rounds to leave the peer alone."""
 
     def answered(self, target: PeerTarget, body: bytes, sent: Instant, received: Instant) -> int: ...
 
@@ -51,7 +51,7 @@ class Judge(Protocol):
 
 
 class Poller:
-    """`targets` gives whom to ask now. `phase` is where in the second rounds begin, from 0 to 1."""
+    """`targets` gives the peers to ask now. `phase` is where in a second rounds begin, from 0 to 1."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Poller:
         self._wake.close()
 
     def _next(self, now: Instant) -> float:
-        """When the next round begins; the monotonic clock will tell, since the other one may be set meanwhile."""
+        """When the next round begins, on the monotonic clock, since the other one may be set meanwhile."""
         left = PERIOD_SECONDS - (now.wall - self._phase) % PERIOD_SECONDS
         return now.mono + (left if left > PERIOD_SECONDS / 10 else left + PERIOD_SECONDS)
 
@@ -141,7 +141,7 @@ class Poller:
             self._fail(name, PeerFault.TIMEOUT, f"no complete response within {TIMEOUT_SECONDS:g} s")
 
     def _meet(self) -> None:
-        """Take up new targets, and hang up on those that are no more."""
+        """Take in new targets, and close the connections of those that are gone."""
         self._peers = {target.name: target for target in self._targets()}
         for name in [name for name in self._links if name not in self._peers]:
             self._links.pop(name).close()
@@ -155,7 +155,7 @@ class Poller:
     def _watcher(self, name: str) -> Watch:
         def watch(held: socket.socket, events: int | None) -> None:
             if events is None:
-                with suppress(KeyError, ValueError):  # it was never watched, or TLS has closed it already
+                with suppress(KeyError, ValueError):  # it was never watched, or TLS has already closed it
                     self._selector.unregister(held)
             elif held in self._selector.get_map():
                 self._selector.modify(held, events, name)
@@ -195,13 +195,13 @@ class Poller:
         self._rests[name] = self._judge.answered(self._peers[name], answer.body, sent, self._clock())
 
     def _fail(self, name: str, fault: PeerFault, detail: str) -> None:
-        """A peer that hangs up between two rounds has not failed: it is asked again over a new connection."""
+        """Report a failure, unless a peer only closed its connection between two rounds: the next opens a new one."""
         self._links[name].close()
         if self._pending.pop(name, None) is not None:
             self._rests[name] = self._judge.failed(self._peers[name], fault, detail)
 
     def _survive(self, error: Exception) -> None:
-        """A defect of ours must not end the polling for good; all begins anew with the next round."""
+        """A defect in this code must not end polling for good: start from scratch with the next round."""
         text = f"{type(error).__name__}: {error}"
         if text != self._broken:
             log.error("polling the peers failed; continuing with the next round", exc_info=error)

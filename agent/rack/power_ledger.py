@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from math import floor, fsum
 
 LAG_SECONDS = 3
-"""Seconds by which a node may be behind before the sum goes on without it."""
+"""Seconds by which a node may be behind before the sum continues without it."""
 KEPT_SECONDS = 16
-"""Seconds that are remembered of a node."""
+"""Seconds that are remembered for a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """The power of the rack in the second that ended at `second`, and the nodes that it was added up of."""
+    """The power of the rack in the second that ended at `second`, and the nodes in the sum."""
 
     second: int
     watts: float
@@ -27,14 +27,14 @@ class Sum:
 
 
 class PowerLedger:
-    """Nodes go by whatever tells them apart for good. Belongs to one thread at a time."""
+    """Nodes have any lasting unique name. Belongs to one thread at a time."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, dict[int, float]] = {}
         self._told = 0
 
     def put(self, node: str, seconds: Iterable[tuple[int, float]]) -> None:
-        """What a node drew; a second that is known already stays as it is, unless the node's clock was set back."""
+        """Enter a node's power; a second that is known does not change, unless the node's clock was set back."""
         told = dict(seconds)
         known = self._nodes.setdefault(node, {})
         if told and known and max(known) > max(told) + LAG_SECONDS:
@@ -45,17 +45,17 @@ class PowerLedger:
             del known[second]
 
     def forget(self, node: str) -> None:
-        """The node is gone: the sum need not wait for it."""
+        """Forget a node that is gone: the sum need not wait for it."""
         self._nodes.pop(node, None)
 
     def latest(self, now: float) -> dict[str, float]:
-        """What each node last drew, unless that is too old to say anything about the present."""
+        """The last power of each node, unless that is too old to say anything about the present."""
         return {node: self._nodes[node][second] for node, second in self._newest(now).items()}
 
     def add_up(self, now: float) -> Sum | None:
-        """The newest second for which all nodes that are not too far behind have a value; None if nobody has any.
+        """The newest second for which all nodes that are not too far behind have a value; None if no node has any.
 
-        Seconds are told in their order, unless the clock is set back.
+        Seconds are given in order, unless the clock is set back.
         """
         newest = self._newest(now)
         if not newest:
@@ -63,7 +63,7 @@ class PowerLedger:
         common = min(newest.values())
         second = self._told if common < self._told <= now + LAG_SECONDS else common
         watts = self._at(second)
-        if not watts:  # those who had told of it are gone
+        if not watts:  # the nodes that had reported it are gone
             second, watts = common, self._at(common)
         self._told = second
         return Sum(second, fsum(watts.values()), frozenset(watts))
@@ -74,7 +74,7 @@ class PowerLedger:
     def _newest(self, now: float) -> dict[str, int]:
         """The newest second of each node that is not too far behind; the others are forgotten.
 
-        So are seconds that lie ahead: the clock was set back, and they are of another time.
+        So are seconds in the future: the clock was set back, and their values are from before.
         """
         oldest, latest = floor(now) - LAG_SECONDS, floor(now) + LAG_SECONDS
         for known in self._nodes.values():

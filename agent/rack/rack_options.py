@@ -12,17 +12,17 @@ from agent.rack.peer_messages import MOST_LIMITS, MOST_NAME
 from agent.rack.targets import Entry
 
 BEYOND_PLATE = 1.5
-"""Times its nameplate that a node is believed to draw: the plate may be a little low."""
+"""How many times its nameplate a node is believed to draw at most: the plate may be a little low."""
 BEYOND_BUDGET = 2.0
-"""Times the rack's budget that a node of unknown nameplate is believed to draw: one alone may overrun a small rack."""
+"""The same in times the rack's budget, for a node of unknown nameplate: one alone may overrun a small rack."""
 MOST_FEEDS = MOST_LIMITS - 8
 
 
 @dataclass(frozen=True, slots=True)
 class RackOptions:
-    """What the configuration says of the rack; `name` is empty where there is none, times are in seconds.
+    """What the configuration says of the rack; `name` is empty if there is none, times are in seconds.
 
-    `nodes_expected` is None where the peers are to be counted, `nameplate`, `budget` and the limits of `feeds` are in
+    `nodes_expected` is None if the peers are to be counted, `nameplate`, `budget` and the limits of `feeds` are in
     watts. `patience` is for how long a node's last sample says anything about the present.
     """
 
@@ -39,14 +39,14 @@ class RackOptions:
 
     @property
     def limits(self) -> dict[str, float]:
-        """The numbers that all agents of the rack should have alike, but for nodes that were counted."""
+        """The numbers that all agents of the rack should agree on, without a number of nodes that was only counted."""
         single = {BUDGET: self.budget, "node_nameplate": self.nameplate, NODES: self.nodes_expected}
         known = {name: float(value) for name, value in single.items() if value is not None}
         return known | {f"{FEEDS}{name}"[:MOST_NAME]: watts for name, watts in self.feeds[:MOST_FEEDS]}
 
     @property
     def cap(self) -> float:
-        """Watts that a node is believed at most: by the nameplate, or without one by what the whole rack may draw."""
+        """The most watts that a node is believed to draw: by its nameplate, or without one by the rack's budget."""
         if self.nameplate is not None:
             return self.nameplate * BEYOND_PLATE
         return inf if self.budget is None else self.budget * BEYOND_BUDGET

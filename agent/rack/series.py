@@ -24,7 +24,7 @@ class RackSeries:
         self._before = self._series
 
     def renew(self) -> None:
-        """Begin a new page: series that the one before did not have are forgotten, such as those of peers that left."""
+        """Begin a new frame: series that were not in the one before are forgotten, such as those of peers that left."""
         self._before, self._series = self._series, {}
 
     def of_excess(self, name: str, count: int) -> list[Reading]:
@@ -33,7 +33,7 @@ class RackSeries:
         return [self._reading("peer_failures_total", count, labels)] if count else []
 
     def of_peers(self, peers: Iterable[Peer]) -> list[Reading]:
-        """How asking each of them goes; one that was not asked yet has none."""
+        """The outcome of asking each peer; one that was not asked yet has no readings."""
         made = []
         for peer in peers:
             if peer.tried:
@@ -44,7 +44,7 @@ class RackSeries:
         return made
 
     def of_sum(self, total: Sum | None, expected: int, nameplate: float | None) -> list[Reading]:
-        """What the rack draws: as told, and with the nameplate of a node for each that is silent."""
+        """The rack's power: as reported, and with the nameplate of a node for each that is silent."""
         reporting = 0 if total is None else len(total.nodes)
         silent = max(expected - reporting, 0)
         made = [self._reading("nodes_reporting", reporting)]
@@ -57,15 +57,15 @@ class RackSeries:
         return made
 
     def of_count(self, expected: int) -> Reading:
-        """How many nodes there should be, by the number of peers."""
+        """How many nodes there should be."""
         return self._reading("nodes_expected", expected)
 
     def of_sources(self, sources: Mapping[str, int]) -> list[Reading]:
-        """What the power of the nodes in the sum comes from, and of how many of them."""
+        """The sources of the power in the sum, and how many nodes have each."""
         return [self._reading("source_nodes", count, (("source", name),)) for name, count in sorted(sources.items())]
 
     def of_silence(self, nodes: int | None) -> list[Reading]:
-        """Nodes that have been missing for long, once that can be known."""
+        """How many nodes have been missing for long, once that can be known."""
         return [] if nodes is None else [self._reading("nodes_silent", nodes)]
 
     def of_clock(self, lead: float | None) -> list[Reading]:
@@ -90,7 +90,7 @@ class RackSeries:
         return made
 
     def of_failover(self, watts: float | None) -> list[Reading]:
-        """What the rack may draw when as many shelves have failed as may fail."""
+        """What the rack may draw when as many power shelves have failed as it tolerates."""
         return [] if watts is None else [self._reading("failover_limit_watts", watts)]
 
     def _reading(self, name: str, value: float, labels: Labels = ()) -> Reading:
@@ -103,14 +103,14 @@ class RackSeries:
 
 
 class ConfiguredRack:
-    """What the configuration says of the rack: nothing of it changes until it is read again."""
+    """The configured facts of the rack, which do not change until the configuration is read again."""
 
     def __init__(self, options: RackOptions) -> None:
         self.readings = tuple(_configured(options)) if options.name else ()
         self._frame = Framer().frame(self.readings)
 
     def frame(self, now: Instant) -> Frame:
-        """The same one at any moment."""
+        """The same frame at any moment."""
         del now
         return self._frame
 
@@ -126,16 +126,16 @@ def _configured(options: RackOptions) -> Iterator[Reading]:
 
 
 class Limits:
-    """The limits that other agents tell, each series once."""
+    """The limits that other agents report, each series once."""
 
     def __init__(self, name: str) -> None:
         self._rack = Rack(name)
         self._series: dict[tuple[str, str, str], Series] = {}
 
     def readings(self, reports: Iterable[Report]) -> list[Reading]:
-        """Under the labels that a scrape gives the series of whoever tells them."""
+        """The limits, under the labels that a scrape gives the series of the agent that reports them."""
         made, known = [], self._series
-        self._series = {}  # those that nobody tells any more are forgotten
+        self._series = {}  # those that no agent reports any more are forgotten
         for report in reports:
             for name, watts in (report.limits or {}).items():
                 if name == BUDGET or name.startswith(FEEDS):

@@ -13,10 +13,10 @@ from agent.lib.wording import shown
 
 DNS = "dns+"
 MOST = 256
-"""Peers that are taken at most; a rack has fewer."""
+"""Most peers that are accepted; a rack has fewer."""
 _FILE = re.compile(r"/|\.(?:json|ya?ml)$")
 _CREDENTIALS = re.compile(r":.*@|^[^/]*@(?!.*\.(?:json|ya?ml)$)", re.DOTALL)
-"""What stands before an @. The name of a file may have one, but no colon before it."""
+"""Credentials before an @. The name of a file may have an @, but no colon before it."""
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?")
@@ -34,7 +34,7 @@ class PeerTarget:
 
 @dataclass(frozen=True, slots=True)
 class HostEntry:
-    """One agent, or with `many` one at each address of the name."""
+    """One agent, or with `many` one agent at each address of the name."""
 
     host: str
     port: int
@@ -52,7 +52,7 @@ Entry = HostEntry | FileEntry
 
 
 def parse_entry(text: str, folder: Path) -> Entry:
-    """An entry of `rack.peers`; relative paths begin at `folder`. Raises ValueError with the remedy."""
+    """An entry of `rack.peers`; relative paths start at `folder`. Raises ValueError with the remedy."""
     _refuse_credentials(text)
     if text.startswith(DNS):
         return parse_address(text[len(DNS) :], many=True)
@@ -77,7 +77,7 @@ def parse_address(text: str, many: bool = False) -> HostEntry:
 
 
 def _refuse_credentials(text: str) -> None:
-    """Refuse user and password, which the peers' labels and the log would show, without telling what they are."""
+    """Reject user and password, which the peers' labels and the log would show, without repeating them."""
     if _CREDENTIALS.search(text):
         raise ValueError("an entry has a user or password before an @; give them in rack.peer, and only host:port here")
 
@@ -101,7 +101,7 @@ def read_file(path: Path) -> tuple[HostEntry, ...]:
 
 
 def _load(text: str) -> Any:
-    """JSON first, although YAML reads it too: it is a hundred times as fast."""
+    """Parse JSON, and YAML only if that fails, although YAML reads JSON too: JSON is a hundred times as fast."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -43,10 +43,16 @@ class RecordingFile:
             return
         if self._packer.waiting == 0 and self._is_time_for_another(snapshot.at):
             self._begin_another(snapshot.at)
-        self._packer.add(snapshot)
-        since = self._packer.since
-        if self._packer.full or (since is not None and snapshot.at.mono - since >= BLOCK_SECONDS):
-            self.flush()
+        try:
+            self._packer.add(snapshot)
+            since = self._packer.since
+            if self._packer.full or (since is not None and snapshot.at.mono - since >= BLOCK_SECONDS):
+                self.flush()
+        except RecordingError:
+            raise
+        except Exception:  # what the packer has half taken in would spoil the rest of the segment
+            self._begin_another(snapshot.at)
+            raise
 
     def flush(self) -> None:
         """Write what waits. Raises RecordingError."""
@@ -55,10 +61,10 @@ class RecordingFile:
             self._append(self._packer.pack())
             self.snapshots += waiting
 
-    def continue_as(self, header: Provenance) -> None:
-        """Begin a segment that comes from elsewhere. Raises RecordingError."""
+    def continue_as(self, header: Provenance, redaction: Redaction | None) -> None:
+        """Go on with what comes from elsewhere, in a segment of its own. Raises RecordingError."""
         self.flush()
-        self._header = header
+        self._header, self._redaction = header, redaction
         self._begin_another(header.began)
 
     def close(self) -> None:

@@ -17,11 +17,11 @@ from agent.recording.provenance import Provenance
 
 KEPT = frozenset(
     """
-    action alertname alertstate architecture board_id board_part cause clique component compute_capability
-    compute_instance device distance domain driver_version feed file firmware_version gpu gpu_instance hca_type kernel
-    lane layer link link_layer machine metric mig minor mode model notifier numa_node outcome pci port problem process
-    profile python reason resource rule_group scenario scheduler setting severity shared slot socket source split state
-    sxid thread type vbios version xid backend
+    action alertname alertstate architecture backend board_id board_part cause clique component compute_capability
+    compute_instance device distance domain driver_version expectation feed file firmware_version gpu gpu_instance
+    hca_type kernel lane layer link link_layer machine metric mig minor mode model notifier numa_node outcome pci port
+    problem process profile python reason recorded resource rule_group scenario scheduler setting severity shared
+    slot socket source split state sxid thread type vbios version xid
     """.split()  # noqa: SIM905 - a table to read, not a list to edit
 )
 """Labels whose values say what something is, and not whose."""
@@ -30,7 +30,8 @@ KINDS = {
     "uuid": "uuid", "mig_uuid": "uuid", "previous_uuid": "uuid", "cluster_uuid": "cluster",
     "serial": "serial", "previous_serial": "serial", "job_id": "job", "array": "job", "name": "name", "user": "user",
     "account": "account", "partition": "partition", "namespace": "namespace", "pod": "pod", "container": "container",
-    "mountpoint": "path", "peer": "host", "url": "url", "rack": "rack", "instance": "host", "node": "host",
+    "mountpoint": "path",
+    "expectations": "path", "peer": "host", "url": "url", "rack": "rack", "instance": "host", "node": "host",
 }  # fmt: skip
 """What the values of a label stand for, by its name. It is the beginning of the pseudonym."""
 

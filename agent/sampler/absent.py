@@ -14,11 +14,11 @@ from agent.model import GpuIdentity
 def recognise(
     unidentified: Sequence[Unidentified], absent: Sequence[GpuIdentity]
 ) -> tuple[dict[str, Unidentified], list[Unidentified]]:
-    """What is known of each absent GPU, by UUID, and those that must be GPUs which nobody knows.
+    """The unidentified GPU that each absent one must be, by UUID, and those that must be unknown GPUs.
 
-    `absent` are the GPUs of the inventory that the driver does not name. The driver counts GPUs along the bus, so
-    the one with the index of an absent one is that one; of the others, as many are known as are absent. Where
-    more are absent than unidentified, nobody can tell who of them is only silent.
+    `absent` are the GPUs of the inventory that the driver does not name. The driver counts GPUs along the bus, so an
+    unidentified GPU with the index of an absent one is that one; of the others, as many are known GPUs as are absent.
+    If more are absent than unidentified, it is not known which of them are only silent.
     """
     known: dict[str, Unidentified] = {}
     by_index = {identity.gpu.index: identity for identity in absent}

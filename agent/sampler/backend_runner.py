@@ -21,9 +21,9 @@ CALM_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """How one read of one lane ended. `mono` is when it began, `duration` what it took, in seconds.
+    """The outcome of one read of one lane. `mono` is when it began, `duration` how long it took, in seconds.
 
-    `calls` counts driver calls or file reads, `reason` is why a read that failed gave nothing.
+    `calls` counts driver calls or file reads, `reason` is why a failed read gave nothing.
     """
 
     backend: str
@@ -41,14 +41,14 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A read that was ordered and has not ended; `since` in monotonic seconds."""
+    """A read in flight; `since` in monotonic seconds."""
 
     lane: Lane
     since: float
 
 
 class Runner:
-    """At most one read in flight. Lanes that fall due while it is busy are read once, when it is free."""
+    """Has at most one read in flight. Lanes that fall due while it is busy are read once, when it is free."""
 
     def __init__(
         self, backend: BackendProtocol, clock: Callable[[], Instant], done: Callable[[], None], threads: Threads
@@ -65,11 +65,11 @@ class Runner:
         self._told: set[type[Exception]] = set()
         self._failed_at = -inf
         self.flight: Flight | None = None
-        """The read that is owed: set where it is ordered, and moved on and cleared by the thread alone."""
+        """The read in flight: set when it is ordered, and changed and cleared only by the thread."""
         self._thread = threads.begin(f"backend-{backend.name}", self._run)
 
     def ask(self, lanes: tuple[Lane, ...], now: float) -> bool:
-        """Read those of the lanes that the backend has and that may have news; True if that began a read.
+        """Read those lanes that the backend has and that may have news; True if a read was begun.
 
         Hardware that was absent is looked for again once in a cold lane, not ten times a second.
         """
@@ -89,7 +89,7 @@ class Runner:
         return self.flight is not None
 
     def _has_news(self, lane: Lane, now: float) -> bool:
-        # A twentieth of tolerance: ticks come a little early or late.
+        # With a tolerance of a twentieth: ticks come a little early or late.
         return now - self._asked.get(lane, -inf) >= 0.95 * self.backend.shortest
 
     def take(self) -> list[Read]:
@@ -100,12 +100,12 @@ class Runner:
         return ended
 
     def stop(self, patience: float) -> None:
-        """End the thread; a read that hangs longer than `patience` seconds is left to itself."""
+        """End the thread; a read that takes longer than `patience` seconds is left behind."""
         self._orders.put(None)
         self._thread.join(patience)
 
     def _run(self) -> None:
-        if self._orders.empty() and self.busy:  # this thread fell, and the order with it
+        if self._orders.empty() and self.busy:  # the thread failed, and the order was lost with it
             self._end_flight()
         while (lanes := self._orders.get()) is not None:
             for lane in lanes:
@@ -130,7 +130,7 @@ class Runner:
             outcome, detail, reason = Outcome.FAILED, error.detail, error.reason
             self._failed(error, began.mono)
         except Exception as error:
-            # Whatever a backend did not foresee costs that backend's sample, and is told once in full.
+            # An unexpected error affects only the backend's own sample, and is logged once in full.
             outcome, detail = Outcome.FAILED, f"{type(error).__name__}: {error}"
             self._failed(error, began.mono)
         self._absent = outcome is Outcome.ABSENT
@@ -140,7 +140,7 @@ class Runner:
         return Read(name, lane, began.mono, took, outcome, frame, gaps, events, calls, detail, reason)
 
     def _failed(self, error: Exception, mono: float) -> None:
-        """A log line for the first failure of its kind; what goes on for days may differ in its words each time."""
+        """Log the first failure of its kind; a failure that lasts for days may be worded differently each time."""
         self._failed_at = mono
         if type(error) not in self._told:
             self._told.add(type(error))
@@ -148,7 +148,7 @@ class Runner:
             log.error("backend %s failed: %s", self.backend.name, error, exc_info=None if foreseen else error)
 
     def _well(self, mono: float) -> None:
-        """A log line once it is over. One lane may fail while another is well, so that takes a while."""
+        """Log once that the failure is over, after a while, since one lane may fail while another is well."""
         if self._told and mono - self._failed_at >= CALM_SECONDS:
             self._told.clear()
             log.info("backend %s works again", self.backend.name)

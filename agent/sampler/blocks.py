@@ -14,17 +14,17 @@ Key = tuple[str, str, Lane]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What one lane gave last, read at `at` (monotonic seconds)."""
+    """The last sample of one lane, read at `at` (monotonic seconds)."""
 
     at: float
     frame: Frame
     gaps: Sequence[Gap]
     withdrawn: Layout = EMPTY_FRAME.layout
-    """The series that there were before a failure took them; they say what is missing."""
+    """The series that were shown before a failure, which are now missing."""
 
 
 def withdrawn(block: Block, at: float, reason: Reason, detail: str) -> Block:
-    """The block after a read that failed at `at`: its readings are gaps now, with the newest reason."""
+    """The block after a failed read at `at`: its readings are now gaps, with the newest reason."""
     layout = block.frame.layout if len(block.frame.layout) else block.withdrawn
     return Block(at, EMPTY_FRAME, missed(layout, reason, detail), layout)
 
@@ -32,7 +32,7 @@ def withdrawn(block: Block, at: float, reason: Reason, detail: str) -> Block:
 def missed(layout: Layout, reason: Reason, detail: str) -> list[Gap]:
     """A gap for each metric of these series.
 
-    What the agent computes from a missing metric, such as its rolling mean, is not missed apart.
+    What the agent computes from a missing metric, such as its rolling mean, gets no gap of its own.
     """
     metrics = {
         (series.metric, series.entity): None

@@ -25,18 +25,18 @@ NODE_POWER = BY_NAME["coldplate_node_power_watts"]
 NOTED = (GPU_POWER, NODE_POWER)
 """Gauges that other parts of the sampler compute with."""
 ROOM = 5_000
-"""Series of one lane of one channel that are remembered before those that are gone are forgotten."""
+"""Series of one lane of one channel that are remembered. Beyond it, those that are gone are forgotten."""
 LONGEST_STRIDE = 3.0
-"""Periods of the lane that one reading may stand for: beyond, nobody knows what the GPU did meanwhile."""
+"""Periods of the lane that one reading may stand for: beyond that it is not known what the GPU did."""
 
 Values = Sequence[float | None]
-"""Of a frame, or of some columns of it; None stands for a value that was left out."""
+"""The values of a frame, or of some of its columns; None stands for a value that was left out."""
 
 _Noted = dict[Metric, dict[Entity, tuple[float, float]]]
 
 
 class Integral:
-    """Seconds of a ratio: the ratio times the time that each of its readings stands for."""
+    """Seconds of a ratio: each reading times the time that it stands for, summed."""
 
     __slots__ = ("_at", "total")
 
@@ -51,19 +51,19 @@ class Integral:
 
 
 class _Memory:
-    """What is remembered of the series of one lane of one channel, whatever layouts they come in."""
+    """What is remembered of the series of one lane of one channel, across layouts."""
 
     def __init__(self, window: float | None) -> None:
-        """`window` in seconds is that of rolling statistics; None for a lane that has none."""
+        """`window` is the span of rolling statistics in seconds; None for a lane without them."""
         self.counters: dict[Series, Counter] = {}
         self.integrals: dict[Series, Integral] = {}
         self.columns: dict[Series, int] = {}
-        """The places of series among the columns of the rolling window."""
+        """The columns of series in the rolling window."""
         self.rolling: RollingWindow | None = None
         self.set_window(window)
 
     def set_window(self, window: float | None) -> None:
-        """Begin rolling statistics anew."""
+        """Start the rolling statistics again."""
         self._window = window
         self.columns.clear()
         self.rolling = None if window is None else RollingWindow(window, 0)
@@ -75,7 +75,7 @@ class _Memory:
         return self.integrals.setdefault(series, Integral())
 
     def roll(self, series: Sequence[Series]) -> None:
-        """See that there is a column for each of these."""
+        """Make sure that there is a column for each of these series."""
         before = len(self.columns)
         for each in series:
             self.columns.setdefault(each, len(self.columns))
@@ -83,7 +83,7 @@ class _Memory:
             self.rolling.widen(len(self.columns))
 
     def forget(self, shown: Sequence[Series]) -> None:
-        """Where there is too much: drop what is not shown now, since jobs come and go as long as the agent runs."""
+        """If there is too much, drop what is not shown now: jobs come and go as long as the agent runs."""
         if len(self.counters) + len(self.columns) <= max(ROOM, 2 * len(shown)):
             return
         kept = set(shown)
@@ -117,11 +117,11 @@ class _Plan:
         self.rolled = [place for place, each in enumerate(series) if memory.rolling and each.metric.rolling]
         memory.roll([series[place] for place in self.rolled])
         here = {series[place]: place for place in self.rolled}
-        # A column whose series is not in this layout takes the item that is put behind the frame's values: None.
+        # A column whose series is not in this layout takes the item that is appended to the frame's values: None.
         self.pick_rolled = picker([here.get(each, len(series)) for each in memory.columns])
 
     def _lay_out_shown(self) -> None:
-        """Behind each series its statistics, and its busy time: taken from the values, and what was made of them."""
+        """Plan what is shown: after each series its statistics and busy time, picked from values and computed ones."""
         series, columns = self.layout.series, self.memory.columns
         width = len(columns)
         integrals = {place: number for number, (place, _) in enumerate(self.integrals)}
@@ -155,7 +155,7 @@ class _Lane:
             self._replan(self._plan.layout)
 
     def pass_on(self, at: float, frame: Frame, longest: float) -> tuple[Frame, list[Gap]]:
-        """See `Conditioner.pass_on`; `longest` is the most seconds that one reading may stand for."""
+        """As `Conditioner.pass_on`; `longest` is the most seconds that one reading may stand for."""
         if frame.layout is not self._plan.layout:
             self._replan(frame.layout)
         plan, gaps = self._plan, list[Gap]()
@@ -190,7 +190,7 @@ class _Lane:
         return kept
 
     def _grown(self, at: float, values: Values, gaps: list[Gap]) -> Values:
-        """The values with those of counters as they are to be shown."""
+        """The values, with those of counters as they should be shown."""
         plan = self._plan
         raws = plan.pick_counted(values)
         shown = plan.counters.feed(at, raws)
@@ -236,7 +236,7 @@ class _Lane:
 
 
 def _where(column: Values, statistic: Values) -> Values:
-    """A statistic for those series that have a value now."""
+    """A statistic, only for series that have a value now."""
     return [None if value is None else each for value, each in zip(column, statistic, strict=True)]
 
 
@@ -244,15 +244,15 @@ class Conditioner:
     """Conditions the frames of one source; `rejected` counts readings left out, by cause."""
 
     def __init__(self, window: float) -> None:
-        """`window` of rolling statistics in seconds."""
+        """`window` is the span of rolling statistics in seconds."""
         self._window = window
         self._lanes: dict[object, _Lane] = {}
         self.rejected: Tally[str] = Tally()
         self.noted: _Noted = {metric: {} for metric in NOTED}
-        """For the noted gauges, when each entity's last good value was read, and the value."""
+        """For the noted gauges, each entity's last good value, and when it was read."""
 
     def set_window(self, window: float) -> None:
-        """Use another span for the rolling statistics, which begin anew."""
+        """Use another span for the rolling statistics, which start again."""
         if window != self._window:
             self._window = window
             for lane in self._lanes.values():
@@ -261,8 +261,8 @@ class Conditioner:
     def pass_on(self, key: object, at: float, frame: Frame, lane: Lane, period: float) -> tuple[Frame, list[Gap]]:
         """The readings to show for those read at `at`, and a gap for each that was left out.
 
-        `key` names the channel and lane. Rolling statistics are made of what comes in the fast lane: four values a
-        minute have none worth showing.
+        `key` names the channel and lane. Only the fast lane has rolling statistics: those of four values a minute are
+        not worth showing.
         """
         known = self._lanes.get(key)
         if known is None:

@@ -16,7 +16,7 @@ Raws = tuple[float | None, ...]
 
 
 class Counter:
-    """One counter's state. `fastest` is the most that it can grow in a second; `shown` is what was last exposed."""
+    """One counter's state. `fastest` is the most that it can grow in a second; `shown` is the last exposed value."""
 
     __slots__ = ("_at", "_offset", "_raw", "_suspect", "_suspect_at", "fastest", "shown")
 
@@ -32,7 +32,7 @@ class Counter:
 
     def feed(self, at: float, raw: float) -> float | None:
         """The value to show for a raw one read at `at` (monotonic seconds); None if it is suspect."""
-        # The usual case in one go: a node has hundreds of counters, and each comes here at every tick.
+        # The usual case first: a node has hundreds of counters, and each comes here at every tick.
         if self._raw is None or 0 <= raw - self._raw <= self.fastest * (at - self._at + 1.0):
             return self._accept(at, raw)
         if self._suspect is not None and self._follows(raw - self._suspect, at - self._suspect_at):
@@ -43,21 +43,21 @@ class Counter:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the last value was good, and is shown as it was read."""
+        """Whether the last value was good and is shown as read."""
         return self._raw is not None and self._suspect is None and not self._offset
 
     def resume(self, at: float, raw: float) -> None:
-        """Go on from a good value that somebody else judged, while this counter was plain."""
+        """Go on from a good value that was judged elsewhere, while this counter was plain."""
         self._raw, self._at, self.shown = raw, at, raw
 
     def _follows(self, step: float, seconds: float) -> bool:
-        # A second's worth more, since the device counts when it likes and not when it is asked.
+        # A second's growth more, since the device updates its counters in its own time.
         return 0 <= step <= self.fastest * (seconds + 1.0)
 
     def _accept(self, at: float, raw: float) -> float:
         self._raw, self._at, self._suspect = raw, at, None
         if self._offset:
-            # Rounding of a large offset must not make the sum fall by its last bit.
+            # Rounding with a large offset must not make the sum fall by its last bit.
             raw = max(raw + self._offset, self.shown)
         self.shown = raw
         return raw
@@ -65,8 +65,8 @@ class Counter:
     def _rebase(self, start: float) -> None:
         """Go on from the value last shown, now that the device counts from `start`.
 
-        A counter that fell far was restarted from zero, and what it holds has been counted since. One
-        that fell a little, or leapt, was set right by its driver: what it holds is not new.
+        A counter that fell far was restarted from zero, and its value has been counted since. One that fell a little,
+        or jumped, was corrected by its driver: its value is not new.
         """
         assert self._raw is not None
         restarted = start < self._raw / 2
@@ -74,7 +74,7 @@ class Counter:
 
 
 class Counters:
-    """The counters that are sampled together. While all of them are plain they are judged in one go.
+    """Counters that are sampled together. While all of them are plain, they are judged at once.
 
     A node has hundreds, and nearly always each of them stands still or grows a little.
     """
@@ -83,13 +83,12 @@ class Counters:
         self._counters = tuple(counters)
         self._fastest = tuple(counter.fastest for counter in counters)
         self._raws: Raws | None = None
-        """The last values, while all are plain; else each counter knows its own."""
+        """The last values, while all are plain; otherwise each counter has its own."""
         self._at = 0.0
 
     def feed(self, at: float, raws: Raws) -> Raws:
-        """The values to show for raw ones read at `at`: `raws` itself if they are the same. None is no value.
-
-        There is none for a counter without a raw value, and for one that is suspect.
+        """The values to show for raw ones read at `at`: `raws` itself if they are the same. The value is None for a
+        counter without a raw value, and for one that is suspect.
         """
         before = self._raws
         if before is not None and (raws == before or (None not in raws and self._follow(at, raws, before))):
@@ -104,7 +103,7 @@ class Counters:
         return shown
 
     def let_go(self) -> None:
-        """Tell each counter what it is at: from now on it may be judged by others."""
+        """Pass its last value to each counter: from now on it may be judged elsewhere."""
         if self._raws is not None:
             for counter, raw in zip(self._counters, self._raws, strict=True):
                 assert raw is not None

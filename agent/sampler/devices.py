@@ -18,7 +18,7 @@ log = logging.getLogger("coldplate.devices")
 
 AGE = BY_NAME["coldplate_gpu_sample_age_seconds"]
 EXAMPLES = 4
-"""Of how many GPUs the reason is told where none has said who it is."""
+"""How many GPUs' reasons are listed if none has identified itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ GONE = Trouble(Reason.LOST, "the driver does not show the device")
 
 
 class Devices:
-    """The channels of the worker, held against the inventory. Times in seconds on the monotonic clock."""
+    """The channels of the worker, compared with the inventory. Times in seconds on the monotonic clock."""
 
     def __init__(self, inventory: Inventory, presence: Presence) -> None:
         self._inventory = inventory
@@ -42,11 +42,11 @@ class Devices:
         self._joined_at: dict[str, float] = {}
         self._unidentified: Sequence[Unidentified] = ()
         self._absent: dict[str, Trouble] = {}
-        """By UUID, why a GPU of the inventory is not among the channels, where that is known."""
+        """By UUID, why a GPU of the inventory is not among the channels, if that is known."""
         self._trouble: dict[str, Trouble] = {}
         self._refusal: Trouble | None = None
         self._open = False
-        """Whether a worker showed its devices since the last one fell."""
+        """Whether a worker has shown its devices since the last one failed."""
         self._told: dict[str, bool] = {}
         self._told_strangers: set[str] = set()
 
@@ -57,9 +57,9 @@ class Devices:
     def enlist(
         self, channels: Sequence[tuple[str, GpuIdentity | None]], unidentified: Sequence[Unidentified], now: float
     ) -> bool:
-        """A worker shows these channels, and counts GPUs that have not said who they are. Call it for each change.
+        """Take in a worker's channels, and the GPUs that have not identified themselves. Call it for each change.
 
-        True if the channels are others than before.
+        True if the channels have changed.
         """
         joined = [identity.model for key, identity in channels if identity is not None and key not in self.channels]
         for model in dict.fromkeys(joined):
@@ -72,7 +72,7 @@ class Devices:
         return changed
 
     def enumerate(self, expected: int | None) -> None:
-        """Hold what the driver shows against the inventory; `expected` is the configured number of GPUs, if any."""
+        """Compare what the driver shows with the inventory; `expected` is the configured number of GPUs, if any."""
         if self.channels:
             self._inventory.enumerate(self.identities, expected)
             for identity in self._inventory.gpus.values():
@@ -80,7 +80,7 @@ class Devices:
                     self._presence.lost(identity.gpu.uuid)
 
     def recognise(self) -> None:
-        """Find out which GPUs they are that have not said it."""
+        """Find out which GPUs those are that have not identified themselves."""
         absent = [each for each in self._inventory.gpus.values() if each.gpu.uuid not in self.channels]
         known, strangers = recognise(self._unidentified, absent)
         self._absent = {uuid: Trouble(each.reason, each.detail) for uuid, each in known.items()}
@@ -88,43 +88,43 @@ class Devices:
         self._tell_strangers(strangers)
 
     def nobody(self) -> str:
-        """Why there is no channel at all, where a worker shows none; else empty."""
+        """Why a worker shows no channel at all; empty if it shows any."""
         if self.channels or not self._open:
             return ""
         examples = "; ".join(f"GPU {each.index}: {each.detail}" for each in self._unidentified[:EXAMPLES])
         return f"none of the {len(self._unidentified)} GPUs of this node has identified itself ({examples})"
 
     def refused(self, reason: Reason, detail: str) -> None:
-        """The devices cannot be read at all, for this reason."""
+        """Record that the devices cannot be read at all, for this reason."""
         self._refusal = Trouble(reason, detail)
         self._open = self._presence.paused = False
         self._joined_at.clear()
         self._trouble.clear()
 
     def pause(self, detail: str) -> None:
-        """The devices are not read for a while, because somebody needs the driver: nothing is said of who is up."""
+        """Stop showing devices for a while, because the driver is needed elsewhere: which are up is not shown."""
         self.refused(Reason.PAUSED, detail)
         self._presence.rest()
 
     def failed(self, error: ChannelError) -> None:
-        """One device could not be read as a whole."""
+        """Record that one device could not be read as a whole."""
         if error.reason is Reason.LOST or error.lane is Lane.FAST:
             self._trouble[error.channel] = Trouble(error.reason, error.detail)
         if error.reason is Reason.LOST:
             self._presence.lost(error.channel)
 
     def good(self, channel: str, at: float) -> bool:
-        """One device gave a whole fast sample; whether its last word was an error."""
+        """Record a complete fast sample of one device; returns whether it was in trouble before."""
         self._presence.good(channel, at)
         return self._trouble.pop(channel, None) is not None
 
     def forget(self, known: AbstractSet[str]) -> None:
-        """Nobody knows the devices any more that are not among these."""
+        """Forget the devices that are not among these."""
         self._told = {uuid: up for uuid, up in self._told.items() if uuid in known}
         self._presence.forget(known)
 
     def in_trouble(self, channel: str) -> bool:
-        """Whether the device's last word was an error."""
+        """Whether the device's last answer was an error."""
         return channel in self._trouble
 
     def expects(self, channel: str, now: float, patience: float) -> bool:
@@ -154,7 +154,7 @@ class Devices:
         return gaps
 
     def _why_down(self, channel: str, now: float, patience: float) -> Trouble | None:
-        """What is known of why a device gives nothing; None where its first sample may still come."""
+        """What is known of why a device gives nothing; None if its first sample may still come."""
         if channel in self._trouble:
             return self._trouble[channel]
         if channel not in self.channels:
@@ -165,7 +165,7 @@ class Devices:
         return self._refusal
 
     def _tell_strangers(self, strangers: Sequence[Unidentified]) -> None:
-        """A log line for each GPU that does not say who it is, and one when it has."""
+        """Log each GPU that does not identify itself once, and once when it has."""
         for each in strangers:
             if each.index not in self._told_strangers:
                 facts = {"gpu": each.index, "reason": each.reason.value, "detail": each.detail}
@@ -176,7 +176,7 @@ class Devices:
         self._told_strangers = indexes
 
     def tell_changes(self, now: float, patience: float) -> None:
-        """A log line for each GPU that went down or came back."""
+        """Log each GPU that went down or came back."""
         if self._presence.paused:
             return
         for identity in self._inventory.gpus.values():

@@ -19,7 +19,7 @@ SERIES = Series(BY_NAME["coldplate_node_power_watts"], Node(), (("source", "esti
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """Node power is `factor` times the sum of the GPUs' power, plus so many watts for each GPU."""
+    """Node power is `factor` times the sum of the GPUs' power, plus a number of watts for each GPU."""
 
     factor: float = 1.1
     watts_per_gpu: float = 1700.0 / 8
@@ -31,7 +31,7 @@ DEFAULT = Coefficients()
 def estimate(powers: Sequence[float | None], of: Coefficients) -> Reading | None:
     """The node's power from that of each of its GPUs, in watts; None unless all of them are known.
 
-    A sum without one of the GPUs would understate, just when something is wrong with the node.
+    A sum without one of the GPUs would be too low, just when something is wrong with the node.
     """
     known = [power for power in powers if power is not None]
     if not known or len(known) < len(powers):

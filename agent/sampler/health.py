@@ -42,7 +42,7 @@ class _Record:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What decides which series there are. A backend without hardware has its info and its reads only."""
+        """What determines which series there are. A backend without hardware has only its info and its reads."""
         return self.outcome, self.good_at is None, *self.reads
 
     def series(self, name: str) -> Iterator[Series]:
@@ -69,7 +69,7 @@ class _Record:
 
 @dataclass(frozen=True, slots=True)
 class LoopFacts:
-    """What the sampling loop knows of itself at a tick; None where there is no such thing."""
+    """What the sampling loop knows of itself at a tick; None for what does not exist."""
 
     ticks: int = 0
     ticks_missed: int = 0
@@ -81,7 +81,7 @@ class LoopFacts:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What decides which series there are."""
+        """What determines which series there are."""
         return self.worker_up is None, self.worker_garbage == 0, self.paused_until is None
 
     def series(self) -> Iterator[Series]:
@@ -111,14 +111,14 @@ class LoopFacts:
 
 
 class Health:
-    """Remembers how each backend's reads ended."""
+    """Remembers the outcomes of each backend's reads."""
 
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}
         self._layout = OwnLayout()
 
     def enter(self, read: Read) -> None:
-        """Take in how a read ended."""
+        """Take in the outcome of a read."""
         record = self._records.setdefault(read.backend, _Record())
         record.outcome, record.detail = read.outcome, read.detail
         record.reason = read.reason if read.outcome is Outcome.FAILED else None
@@ -129,12 +129,12 @@ class Health:
             record.good_at = read.mono
 
     def overdue(self, backend: str, detail: str) -> None:
-        """Note that a read does not come back. It counts as a read when it does."""
+        """Record that a read does not return. It counts as a read when it does."""
         record = self._records.setdefault(backend, _Record())
         record.outcome, record.detail, record.reason = Outcome.FAILED, detail, Reason.TIMEOUT
 
     def unheard(self) -> dict[str, list[Gap]]:
-        """A gap for each backend that fails and never gave a reading which could be missing."""
+        """A gap for each backend that fails and has never given a reading that could be missing."""
         return {
             name: [Gap(AGE, Backend(name), record.reason, record.detail)]
             for name, record in self._records.items()
@@ -153,12 +153,12 @@ class Health:
             record.slowest[sample.channel] = sample.duration
 
     def opened(self, backend: str) -> None:
-        """A worker opened its source anew: what its devices took before says nothing now."""
+        """A worker opened its source again: forget the durations of its devices from before."""
         self.outcome(backend, Outcome.OK, "")
         self._records[backend].slowest.clear()
 
     def outcome(self, backend: str, outcome: Outcome, detail: str) -> None:
-        """Note an outcome that no read brought, such as a driver that is not there."""
+        """Record an outcome without a read, such as a missing driver."""
         record = self._records.setdefault(backend, _Record())
         record.outcome, record.detail = outcome, detail
         if outcome is not Outcome.OK:

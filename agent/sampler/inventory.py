@@ -19,21 +19,21 @@ log = logging.getLogger("coldplate.inventory")
 
 FORM = "coldplate-inventory-1"
 MOST = 160
-"""GPUs that are remembered: twice as many as the largest node has. A driver gone mad may show others each time."""
+"""Most GPUs that are remembered: twice as many as the largest node has. A broken driver may show others each time."""
 
 Save = Callable[[Path, bytes], None]
-"""Has a file written, soon; it returns at once and never raises."""
+"""Writes a file soon; returns at once and never raises."""
 
 
 class Inventory:
-    """GPUs by slot. `path` is the file that keeps them, None to remember nothing; without `save` it stays as it is."""
+    """GPUs by slot. `path` is the file that keeps them, None for none; without `save` the file does not change."""
 
     def __init__(self, path: Path | None, save: Save | None = None) -> None:
         self._path = path
         self._write = save
         self.gpus: dict[str, GpuIdentity] = {}
         self.replaced: dict[str, tuple[str, str]] = {}
-        """Slot to the UUID and serial of the GPU that was there before."""
+        """By slot, the UUID and serial of the GPU that was there before."""
         if path is not None:
             self._load(path)
 
@@ -57,7 +57,7 @@ class Inventory:
             self._save()
 
     def find(self, device: str) -> Gpu | None:
-        """The GPU of a UUID or of the beginning of a slot, `0000:1b:00`."""
+        """The GPU with this UUID, or with a slot that begins with this, `0000:1b:00`."""
         for slot, identity in self.gpus.items():
             if identity.gpu.uuid == device or (":" in device and slot.startswith(device.lower())):
                 return identity.gpu

@@ -1,4 +1,4 @@
-"""What is missing from a snapshot: the gaps of each backend, and a series for each metric that they are of."""
+"""What is missing from a snapshot: the gaps of each backend, and a series for each metric that has any."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from agent.model import EMPTY_FRAME, Entity, Frame, Framer, Gap, Metric, NvLink,
 MISSING = BY_NAME["coldplate_metric_missing"]
 
 ROOM = 20_000
-"""Series that are remembered: devices come and go for as long as the agent runs."""
+"""Most series that are remembered: devices come and go as long as the agent runs."""
 
 Source = tuple[str, Sequence[Gap]]
 """A backend, and some gaps of it."""
 
 
 class MissingMetrics:
-    """Gathers gaps. They are mostly those of the snapshot before, and what was made of them is given again."""
+    """Gathers gaps. They are mostly those of the last snapshot, and then the same result is returned again."""
 
     def __init__(self) -> None:
         self._series: dict[tuple[Metric, Entity, Reason], Series] = {}
@@ -26,7 +26,7 @@ class MissingMetrics:
         self._made: tuple[Mapping[str, tuple[Gap, ...]], Frame] = ({}, EMPTY_FRAME)
 
     def gather(self, sources: list[Source]) -> tuple[Mapping[str, tuple[Gap, ...]], Frame]:
-        """All gaps by backend, and coldplate_metric_missing of them; one series for all links of a GPU."""
+        """All gaps by backend, and their coldplate_metric_missing; one series for all links of a GPU."""
         if sources != self._sources:
             gaps: dict[str, tuple[Gap, ...]] = {}
             for backend, some in sources:
@@ -35,7 +35,7 @@ class MissingMetrics:
         return self._made
 
     def _readings(self, sources: Sequence[Source]) -> Iterator[Reading]:
-        """Each once: two lanes of a device may miss the same."""
+        """Each series once: two lanes of a device may miss the same metric."""
         seen: dict[Series, None] = {}
         for _, gaps in sources:
             for gap in gaps:

@@ -11,15 +11,15 @@ log = logging.getLogger("coldplate.backend")
 
 
 class Overdue:
-    """Follows which backends have had a read in flight for longer than there is patience for."""
+    """Follows which backends have had a read in flight for too long."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
     def look(self, flights: Mapping[str, Flight], now: float, patience: float) -> dict[str, str]:
-        """For each backend that is overdue, how long it has been silent, for people. Times in monotonic seconds.
+        """For each overdue backend, how long it has been silent, in words. Times in monotonic seconds.
 
-        The patience is the same whatever is read: a thread that hangs in the cold lane keeps the fast one waiting.
+        The patience is the same for all lanes: a thread that hangs in the cold lane keeps the fast one waiting.
         """
         late = {name: flight for name, flight in flights.items() if now - flight.since > patience}
         for name, flight in late.items():

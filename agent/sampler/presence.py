@@ -20,13 +20,13 @@ EXPECTED = Series(BY_NAME["coldplate_gpus_expected"], Node())
 
 
 def stranger(missing: Unidentified) -> Gpu:
-    """A GPU of which the index is all that is known."""
+    """A GPU of which only the index is known."""
     return Gpu(missing.index, "")
 
 
 @dataclass(frozen=True, slots=True)
 class _Tombstone:
-    """The series that a GPU keeps as long as the inventory knows it."""
+    """The series that a GPU keeps as long as it is in the inventory."""
 
     uuid: str
     up: Series
@@ -45,32 +45,32 @@ class Presence:
         self._good: dict[str, float] = {}
         self._lost: set[str] = set()
         self.strangers: Sequence[Unidentified] = ()
-        """GPUs that the driver counts and that nobody knows: they have not said who they are."""
+        """GPUs that the driver counts but that are not known: they have not identified themselves."""
         self.paused = False
         """Whether the driver has been released on request: which GPUs are up is not known, and not an alarm."""
         self._layout = OwnLayout()
 
     def good(self, uuid: str, at: float) -> None:
-        """The GPU gave a whole fast sample at `at`."""
+        """Record that the GPU gave a complete fast sample at `at`."""
         self._good[uuid] = at
         self._lost.discard(uuid)
 
     def last_good(self, uuid: str) -> float | None:
-        """When the GPU, or another device of the worker, gave its last whole fast sample."""
+        """When the GPU, or another device of the worker, gave its last complete fast sample."""
         return self._good.get(uuid)
 
     def lost(self, uuid: str) -> None:
-        """The driver says that the GPU is gone or needs a reset."""
+        """Record that the driver says that the GPU is gone or needs a reset."""
         self._lost.add(uuid)
 
     def rest(self) -> None:
-        """Nobody asks the GPUs for a while. When they are asked again, they start as new ones do."""
+        """Forget all samples, since no GPU is read for a while. Afterwards they start like new ones."""
         self.paused = True
         self._good.clear()
         self._lost.clear()
 
     def forget(self, known: AbstractSet[str]) -> None:
-        """Nobody knows the devices any more that are not among these."""
+        """Forget the devices that are not among these."""
         self._good = {uuid: at for uuid, at in self._good.items() if uuid in known}
         self._lost &= known
         self._stones = {identity: stone for identity, stone in self._stones.items() if identity.gpu.uuid in known}
@@ -80,7 +80,7 @@ class Presence:
         return good is not None and uuid not in self._lost and now - good <= patience
 
     def frame(self, now: float, patience: float, expected: int | None) -> Frame:
-        """Presence, age and facts of every GPU known, and how many there should be."""
+        """Presence, age and facts of every known GPU, and how many there should be."""
         gpus = self._inventory.gpus.items()
         known = [(self._stone(slot, identity), self._good.get(identity.gpu.uuid)) for slot, identity in gpus]
         if self.paused:

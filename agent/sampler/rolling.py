@@ -19,7 +19,7 @@ Row = tuple[float, ...]
 
 
 class Bucket(NamedTuple):
-    """What is known of some stretch of time, one item for each column; a column without a value counts 0."""
+    """The statistics of a stretch of time, one item for each column; a column without a value has a count of 0."""
 
     lowest: Row
     highest: Row
@@ -27,7 +27,7 @@ class Bucket(NamedTuple):
     counts: tuple[int, ...]
 
     def with_other(self, other: Bucket) -> Bucket:
-        """Both stretches together."""
+        """The statistics of both stretches together."""
         return Bucket(
             tuple(map(min, self.lowest, other.lowest)),
             tuple(map(max, self.highest, other.highest)),
@@ -39,9 +39,9 @@ class Bucket(NamedTuple):
 class RollingWindow:
     """Statistics of some series that are sampled together. Times in seconds on the monotonic clock.
 
-    Buckets are kept in two piles, as a queue that is made of two stacks: each bucket of the older pile holds
-    what is known from its own time to the end of the pile, so that the oldest bucket leaves by being dropped, and a
-    new minimum is never looked for among all sixty.
+    Buckets are kept in two piles, as a queue that is made of two stacks: each bucket of the older pile holds the
+    statistics from its own time to the end of the pile, so that the oldest bucket is simply dropped, and no minimum is
+    ever searched for among all sixty.
     """
 
     def __init__(self, window: float, width: int) -> None:
@@ -61,7 +61,7 @@ class RollingWindow:
     def add(self, at: float, values: Sequence[float | None]) -> bool:
         """Take in one value of each column, or None; True if `lowest`, `means` and `highest` were renewed.
 
-        What they say of a column that has had no value within the window means nothing.
+        Their items for a column without a value in the window are meaningless.
         """
         index = int(at / self._length)
         fresh = index != self._index
@@ -75,7 +75,7 @@ class RollingWindow:
         return fresh
 
     def widen(self, width: int) -> None:
-        """Go on with more columns; the new ones come last."""
+        """Continue with more columns; the new ones come last."""
         more = width - len(self._ones)
         self._ones += (1,) * more
         empty = _empty(more)
@@ -97,7 +97,7 @@ class RollingWindow:
         return Bucket(row, row, row, self._ones)
 
     def _advance(self, index: int) -> None:
-        """Close the open bucket, and drop those that are too old now."""
+        """Close the open bucket, and drop those that are too old."""
         if not 0 < index - self._index < BUCKETS or self._index < 0:
             self._newer, self._older, self._newer_total = [], [], self._nothing
         else:

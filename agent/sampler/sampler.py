@@ -1,6 +1,6 @@
 """Assembles the node: takes the sources' readings and makes the snapshot of a moment.
 
-It reads no clock and touches no device; the loop above it passes readings and the time.
+It reads no clock and touches no device: the loop that owns it passes readings and the time.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Sampler:
         self._sequence = 0
 
     def reconfigure(self, settings: Settings) -> None:
-        """Go on with other settings; history and counters stay."""
+        """Continue with other settings; history and counters stay."""
         self.settings = settings
         self._patiences.clear()
         self._enumerate()
@@ -87,7 +87,7 @@ class Sampler:
         unidentified: Sequence[Unidentified],
         now: float,
     ) -> None:
-        """A worker shows these channels, and counts GPUs that have not said who they are. Call it for each change."""
+        """Take in a worker's channels, and the GPUs that have not identified themselves. Call it for each change."""
         if self._gpus.enlist(channels, unidentified, now):
             self._enumerate()
         self._gpus.recognise()
@@ -98,7 +98,7 @@ class Sampler:
             self.health.opened(self.devices)
 
     def refused(self, reason: Reason, detail: str) -> None:
-        """The devices cannot be read at all, for this reason."""
+        """Record that the devices cannot be read at all, for this reason."""
         self._gpus.refused(reason, detail)
 
     def pause(self, detail: str) -> None:
@@ -108,7 +108,7 @@ class Sampler:
         self.health.outcome(self.devices, Outcome.ABSENT, detail)
 
     def take_lane(self, sample: LaneSample) -> bool:
-        """One lane of one device. True if the device is back from an error, which took what its other lanes showed."""
+        """Take in one lane of one device. True if it is back from an error, which had withdrawn its other lanes."""
         key = (self.devices, sample.channel, sample.lane)
         self._store(key, sample.mono, sample.frame, sample.gaps)
         if sample.lane is Lane.SLOW:
@@ -116,7 +116,7 @@ class Sampler:
         return sample.lane is Lane.FAST and self._gpus.good(sample.channel, sample.mono)
 
     def take_error(self, error: ChannelError) -> None:
-        """One device that could not be read as a whole."""
+        """Take in that one device could not be read as a whole."""
         self._gpus.failed(error)
         key = (self.devices, error.channel, error.lane)
         block = self._blocks.get(key)
@@ -124,7 +124,7 @@ class Sampler:
             self._blocks[key] = withdrawn(block, error.mono, error.reason, error.detail)
 
     def take_read(self, read: Read) -> None:
-        """One lane of one backend of the main process."""
+        """Take in one lane of one backend of the main process."""
         self.health.enter(read)
         key = (read.backend, "", read.lane)
         self.take_xids(read.events)
@@ -136,20 +136,20 @@ class Sampler:
             self._blocks[key] = withdrawn(self._blocks[key], read.mono, read.reason, read.detail)
 
     def take_flights(self, flights: Mapping[str, Flight]) -> None:
-        """The reads that the backends of the main process have in flight at this moment."""
+        """Take in which reads the backends of the main process have in flight now."""
         self._flights = flights
 
     def take_xids(self, events: Sequence[Xid]) -> None:
-        """XID errors that somebody reported."""
+        """Take in reported XID errors."""
         for event in events:
             self.xids.enter(event)
 
     def take_own(self, at: float, readings: Sequence[Reading]) -> None:
-        """What the agent measured of itself: shown as it is."""
+        """Take in what the agent measured of itself, which is shown as it is."""
         self._blocks["agent", "", Lane.SLOW] = Block(at, self._own_framer.frame(readings), ())
 
     def processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
-        """The compute processes of every GPU of the inventory; none for one that does not answer. For any thread."""
+        """The compute processes of every GPU in the inventory; none for one that does not answer. For any thread."""
         newest = max((block.at for block in list(self._blocks.values())), default=0.0)
         oldest = newest - self.settings.patience(Lane.SLOW)
         running: dict[Gpu, Sequence[GpuProcess]] = {}
@@ -160,7 +160,7 @@ class Sampler:
         return running
 
     def snapshot(self, now: Instant, facts: LoopFacts, told: Sequence[Frame] = ()) -> Snapshot:
-        """The node as it is known now, with what other parts of the agent tell as it is."""
+        """The node as known now, with the frames of other parts of the agent as they are."""
         self._sequence += 1
         frames: list[Frame] = []
         missing: list[Source] = []
@@ -196,9 +196,17 @@ class Sampler:
         )
         return Snapshot(self._sequence, now, tuple(frames), self.health.reports(gaps_of))
 
+    def close(self) -> None:
+        """Release what is held: nothing here."""
+
     def expects(self, channel: str, now: float) -> bool:
         """Whether the channel answered lately, so that a tick may wait for it."""
         return self._gpus.expects(channel, now, self.settings.patience(Lane.FAST))
+
+    def has_answered(self, channel: str) -> bool:
+        """Whether every lane of a device has been read, or its last word was an error."""
+        lanes = (Lane.FAST, Lane.SLOW, Lane.COLD)
+        return self._gpus.in_trouble(channel) or all((self.devices, channel, lane) in self._blocks for lane in lanes)
 
     @property
     def channel_keys(self) -> tuple[str, ...]:
@@ -218,7 +226,7 @@ class Sampler:
     def _withdrawn(
         self, key: Key, block: Block, now: float, devices: dict[str, Trouble | None], silent: Mapping[str, str]
     ) -> Trouble | None:
-        """Why a block's readings are not shown any more, or None; `devices` keeps the verdict on each of them."""
+        """Why a block's readings are not shown any more, or None; `devices` collects the verdict on each device."""
         backend, channel, lane = key
         if backend in silent:
             return Trouble(Reason.TIMEOUT, silent[backend])
@@ -234,7 +242,7 @@ class Sampler:
         return None
 
     def _patience(self, backend: str, lane: Lane) -> float:
-        """Seconds after which a backend's last read says nothing about the present any more."""
+        """Seconds after which a backend's last read no longer says anything about the present."""
         patience = self._patiences.get((backend, lane))
         if patience is None:
             patience = max(self.settings.patience(lane), 3 * self.paces.get(backend, 0.0))
@@ -242,7 +250,7 @@ class Sampler:
         return patience
 
     def _enumerate(self) -> None:
-        """Hold what the driver shows against the inventory, and forget the readings of what neither knows."""
+        """Compare what the driver shows with the inventory, and forget the readings of devices that neither has."""
         self._gpus.enumerate(self.settings.expected_gpus)
         known = {identity.gpu.uuid for identity in self.inventory.gpus.values()} | set(self._gpus.channels)
         for key in [key for key in self._blocks if key[1] and key[1] not in known]:
@@ -252,7 +260,7 @@ class Sampler:
         self.xids.inventory_changed()
 
     def _node_power(self, now: float, readings: list[Reading]) -> list[Gap]:
-        """Add an estimate where nothing measures the node; a gap where it cannot be made."""
+        """Add an estimate if nothing measures the node; a gap if there can be none."""
         if self.settings.estimate is None or not self.inventory.gpus:
             return []
         for backend, conditioner in self._conditioners.items():
@@ -274,7 +282,7 @@ class Sampler:
         return []
 
     def _gpu_power(self, now: float, patience: float) -> list[float | None]:
-        """The power of each GPU of the inventory; None where it is not known now."""
+        """The power of each GPU in the inventory; None where it is not known now."""
         conditioner = self._conditioners.get(self.devices)
         noted = conditioner.noted[GPU_POWER] if conditioner is not None else {}
         power: list[float | None] = []

@@ -24,17 +24,17 @@ class Schedule:
         return self._next
 
     def reconfigure(self, settings: Settings, now: float) -> None:
-        """Go on with other periods; nothing is due later than the new periods say."""
+        """Continue with other periods; nothing is due later than the new periods say."""
         self._next = min(self._next, now + settings.fast)
         for lane, due in self._due.items():
             self._due[lane] = min(due, self._next + settings.period(lane))
         self._settings = settings
 
     def hasten(self, now: float) -> None:
-        """Have every lane read soon: at the next tick, or a slow period after the last time that this was asked for.
+        """Have every lane read soon: at the next tick, or a slow period after the last such request.
 
-        A device that comes back would lack what is read rarely for as long as that. One that comes and goes without end
-        does not make the rare lanes frequent ones.
+        Otherwise a device that comes back would lack what is read rarely for a whole period. A device that keeps coming
+        and going does not make rare lanes frequent.
         """
         if self._hastened <= now:
             self._hastened = max(self._next, self._hastened + self._settings.slow)
@@ -49,7 +49,7 @@ class Schedule:
         self.ticks += 1
         lanes = [Lane.FAST]
         for lane, due in self._due.items():
-            # Half a tick of tolerance, so that rounding does not push a lane to the tick after.
+            # Half a tick of tolerance, so that rounding does not push a lane to the next tick.
             if now >= due - period / 2:
                 lanes.append(lane)
                 self._due[lane] = max(due + self._settings.period(lane), now)

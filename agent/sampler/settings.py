@@ -19,7 +19,7 @@ class Settings:
     window: float = 60.0
     expected_gpus: int | None = None
     estimate: Coefficients | None = DEFAULT
-    """How node power is estimated where nothing measures it; None: not at all."""
+    """How node power is estimated if nothing measures it; None: not at all."""
 
     def period(self, lane: Lane) -> float:
         """Seconds between two samples of a lane; events come with the fast one."""
@@ -28,7 +28,7 @@ class Settings:
         return self.cold if lane is Lane.COLD else self.fast
 
     def patience(self, lane: Lane) -> float:
-        """Seconds after which a lane's last sample says nothing about the present any more."""
+        """Seconds after which a lane's last sample no longer says anything about the present."""
         if lane is Lane.SLOW:
             return 2 * self.slow + self.deadline
         if lane is Lane.COLD:

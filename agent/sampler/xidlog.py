@@ -13,18 +13,18 @@ from agent.model import Gpu, Xid
 log = logging.getLogger("coldplate.xid")
 
 QUIET_SECONDS = 60.0
-"""Seconds in which a kind is told of once."""
+"""Seconds in which a kind is logged once."""
 LINES = 60
-"""Lines in as many seconds, of all kinds together."""
+"""Most lines in that time, of all kinds together."""
 TEXT = 200
-"""Characters of the kernel's words that are worth a place in the log."""
+"""Most characters of the kernel's text that are logged."""
 
 Kind = tuple[Gpu, str]
 
 
 @dataclass(slots=True)
 class _Entry:
-    """What came of one kind since it was told of, and when that was."""
+    """What has come of one kind since it was last logged, and when that was."""
 
     newest: Xid
     times: int = 0
@@ -32,7 +32,7 @@ class _Entry:
 
 
 class XidLog:
-    """Gathers what came, and tells of it within a bound."""
+    """Gathers XIDs, and logs them within a bound."""
 
     def __init__(self) -> None:
         self._entries: dict[Kind, _Entry] = {}
@@ -40,7 +40,7 @@ class XidLog:
         self._lines = 0
 
     def enter(self, kind: Kind, xid: Xid) -> None:
-        """One more of this kind."""
+        """Take in one more of this kind."""
         xid = replace(xid, text=xid.text[:TEXT])
         entry = self._entries.get(kind)
         if entry is None:

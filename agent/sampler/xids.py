@@ -28,15 +28,15 @@ node read them all; a page leaves those at 0 out by default, and has the GPU's s
 """
 OTHER = "other"
 CODES = 256
-"""Codes that are told apart on one GPU; the catalogue has some 170."""
+"""Most codes with counters of their own on one GPU; the catalogue has some 170."""
 KINDS = 4096
-"""The same on all devices together. One fault makes a handful of codes on each GPU."""
+"""The same for all devices together. One fault causes a handful of codes on each GPU."""
 STRANGERS = 64
-"""Devices that are told apart though the inventory does not know them."""
+"""Most devices outside the inventory with counters of their own."""
 PAIRING_SECONDS = 10.0
 """Seconds within which the two reports of one error come."""
 UNPAIRED = 8192
-"""Reports that wait for their second one. In a storm of more, one that came twice may count twice."""
+"""Most reports that wait for their second one. In a larger storm, an error that is reported twice may count twice."""
 
 Kind = tuple[Gpu, str]
 """A device, and a code or `other`."""
@@ -50,7 +50,7 @@ class XidLedger:
         self._counts: dict[Kind, int] = {}
         self._last: dict[Kind, float] = {}
         self._codes: dict[Gpu, int] = {}
-        """Codes that a device was given of its own, beside those that exist from the start."""
+        """How many codes of its own a device has, beside those that exist from the start."""
         self._strangers: dict[str, Gpu] = {}
         self._unpaired = _Unpaired()
         self._series: dict[Kind, tuple[Series, Series]] = {}
@@ -61,7 +61,7 @@ class XidLedger:
         self._told_full = False
 
     def inventory_changed(self) -> None:
-        """The inventory may know other GPUs than before; counters at 0 of one that it forgot are forgotten, too."""
+        """The inventory may have changed; counters at 0 of a GPU that it forgot are forgotten, too."""
         self._frame = None
         known = {identity.gpu for identity in self._inventory.gpus.values()}
         self._counts = {kind: count for kind, count in self._counts.items() if count or kind[0] in known}
@@ -70,7 +70,7 @@ class XidLedger:
         self._sums = {gpu: series for gpu, series in self._sums.items() if gpu in counted}
 
     def enter(self, xid: Xid) -> None:
-        """Count one report, unless it is the second one of an error that was counted."""
+        """Count one report, unless it is the second one of an error that was already counted."""
         gpu = self._device(xid.device)
         if self._unpaired.second(gpu, xid):
             return
@@ -91,7 +91,7 @@ class XidLedger:
         return self._frame
 
     def _device(self, device: str) -> Gpu:
-        """The GPU; one that was never enumerated is shown under the name that the driver gave it."""
+        """The GPU; one that was never enumerated is shown under the driver's name for it."""
         known = self._inventory.find(device) or self._strangers.get(device)
         if known is None:
             full = len(self._strangers) >= STRANGERS
@@ -143,14 +143,14 @@ class XidLedger:
 
 
 class _Unpaired:
-    """Reports whose second one is still to come: by device and code, when they came, from one reporter each."""
+    """Reports whose second one has not come yet: by device and code, one reporter and when its reports came."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[Gpu, int], tuple[str, deque[float]]] = {}
         self._held = 0
 
     def second(self, gpu: Gpu, xid: Xid) -> bool:
-        """Whether this is the second report of an error; if not, it waits for it from now on."""
+        """Whether this is the second report of an error; if not, it is kept until that comes."""
         key = (gpu, xid.code)
         reporter, walls = self._waiting.pop(key, (xid.reporter, deque()))
         while walls and walls[0] < xid.wall - PAIRING_SECONDS:
@@ -167,13 +167,13 @@ class _Unpaired:
             walls = deque()
         walls.append(xid.wall)
         self._held += 1
-        self._waiting[key] = (xid.reporter, walls)  # the last to be forgotten
+        self._waiting[key] = (xid.reporter, walls)  # now the last to be forgotten
         while self._held > UNPAIRED:
             self._drop()
         return False
 
     def _drop(self) -> None:
-        """Forget the oldest reports of the kind that was reported longest ago."""
+        """Forget the oldest reports, of the kind that has not been reported for longest."""
         key = next(iter(self._waiting))
         _, walls = self._waiting[key]
         walls.popleft()

@@ -12,7 +12,6 @@ from agent.config.texts import base_url
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
-from agent.lib.clock import clock
 from agent.lib.durable import clear_unfinished
 from agent.lib.http_target import HttpTarget
 from agent.lib.statefiles import StateFiles
@@ -40,7 +39,7 @@ Key = tuple[ReceiverKind, HttpTarget, str]
 
 
 class Receivers:
-    """Makes receivers, and gives the same one again for the same address, with what waits in it."""
+    """Makes receivers; for the same address it returns the same one again, with what is queued in it."""
 
     def __init__(self, clock: Callable[[], Instant], threads: Threads | None = None) -> None:
         self._clock = clock
@@ -75,7 +74,7 @@ def _keys(kind: ReceiverKind, config: ReceiverConfig, external_url: str) -> list
 
 
 def load_rules(config: Config, folder: Path, running: Ruleset | None = None) -> Ruleset:
-    """The rules of the configuration, changed as it wants; relative paths begin at `folder`. Raises ConfigError."""
+    """The configured rules with the configured changes; relative paths start at `folder`. Raises ConfigError."""
     return Ruleset(
         load_files(config, folder, running),
         config.rules.interval,
@@ -85,7 +84,7 @@ def load_rules(config: Config, folder: Path, running: Ruleset | None = None) -> 
 
 
 def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> tuple[RuleFile, ...]:
-    """The rule files, with what the configuration changes in them. Raises ConfigError."""
+    """The rule files with the configured changes. Raises ConfigError."""
     rules = config.rules
     kept = running.files if running is not None and running.interval == rules.interval else ()
     try:
@@ -105,7 +104,7 @@ def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> 
 def load_alerting(
     config: Config, folder: Path, receivers: Receivers, running: Ruleset | None = None
 ) -> AlertingSettings:
-    """Everything at once; what is `running` need not be compiled again. Raises ConfigError."""
+    """Rules and receivers; rules that are in `running` are not compiled again. Raises ConfigError."""
     rules = load_rules(config, folder, running)
     made = receivers.make(config, external_url(config))
     _tell(rules.files, running.files if running else ())
@@ -113,7 +112,7 @@ def load_alerting(
 
 
 def _tell(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:
-    """Say once what is unwise in the rule files that are loaded."""
+    """Log once what is unwise in the loaded rule files."""
     told = {warning for file in running for warning in file.warnings}
     for warning in (warning for file in files for warning in file.warnings if warning not in told):
         facts = {"file": warning.file, "line": warning.line, "rule": warning.where, "problem": warning.text}
@@ -127,8 +126,9 @@ def make_rule_manager(
     files: StateFiles,
     foreign: Callable[[Instant], Sequence[Reading]],
     threads: Threads,
+    now: Callable[[], Instant],
 ) -> RuleManager:
-    """The part itself, with what an earlier run remembered where there is a state directory."""
+    """The rule manager, with what an earlier run saved if there is a state directory."""
     path = drill_file(config, "alerts.state")
     if path is None:
         store = None
@@ -137,4 +137,4 @@ def make_rule_manager(
     else:
         clear_unfinished(path.parent)
         store = AlertStateStore(path.parent, source_of(config), files)
-    return RuleManager(alerting, target_labels(config), clock, hub, store, foreign, threads)
+    return RuleManager(alerting, target_labels(config), now, hub, store, foreign, threads)

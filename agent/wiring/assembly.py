@@ -15,14 +15,20 @@ from agent.daemon.sampling import Teller
 from agent.daemon.self_metrics import SelfMetrics
 from agent.daemon.service import Parts, Service
 from agent.daemon.systemd import Notifier
+from agent.health.expectation_series import ExpectationSeries
 from agent.lib.clock import clock
 from agent.lib.statefiles import StateFiles
 from agent.lib.threads import Threads
+from agent.recording.provenance import Provenance
+from agent.recording.recording_reader import utc
 from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager
 from agent.wiring.command_line import CommandLineOptions, scenario_of
+from agent.wiring.expectations import load_choice
+from agent.wiring.flight import make_flight_recorder
 from agent.wiring.peering import make_rack_monitor
 from agent.wiring.reconfiguration import Reconfiguration, rack_options
-from agent.wiring.sources import faults_to_come, make_sampling_loop
+from agent.wiring.replaying import clock_of, is_replay, replayed_header
+from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
 from agent.wiring.start_checks import check
 from agent.wiring.state_directory import drill_file
 from agent.wiring.web import Exposed, make_server
@@ -33,38 +39,57 @@ log = logging.getLogger("coldplate")
 
 
 def make_service(options: CommandLineOptions, read_config: Callable[[], Config], notifier: Notifier) -> Service:
-    """All parts, each made of those before it. `read_config` reads the configuration anew. Raises ConfigError."""
+    """All parts, each built from those before it. `read_config` reads the configuration again. Raises ConfigError."""
     config = read_config()
+    now = clock_of(config)
     hub = Hub()
     exposed = Exposed(hub, check(config))
     threads = Threads(time.monotonic)
     files = StateFiles(threads)
-    receivers = Receivers(clock, threads)
+    receivers = Receivers(now, threads)
     alerting = load_alerting(config, options.folder, receivers)
     rack = make_rack_monitor(
-        config, rack_options(config, options), clock, threads, drill_file(config, RACK_STATE), files.put
+        config, rack_options(config, options), now, threads, drill_file(config, RACK_STATE), files.put
     )
     scenario = scenario_of(config)
     _announce(scenario)
+    if is_replay(config):
+        _announce_replay(replayed_header(config, options.folder))
     hub.follow("recording the node's power for the rack", rack.observe)
-    rules = make_rule_manager(config, alerting, hub, files, rack.foreign, threads)
+    rules = make_rule_manager(config, alerting, hub, files, rack.foreign, threads, now)
     last = LastReload(clock().wall)
+    expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, options.folder), family_of(config))
     own = SelfMetrics(scenario, last, threads.states, files.states)
+    flight = make_flight_recorder(config, threads)
     tellers: dict[str, Teller] = {
         "reporting the agent's own metrics": own,
         "adding up the rack's power": rack,
+        "holding the node against expectations": expectations,
         "reporting rule metrics": rules,
     }
+    if flight is not None:
+        tellers["reporting the flight recorder"] = flight
+        hub.follow("keeping the last minutes", flight.observe)
     request = drill_file(config, REQUEST)
     pause = PauseWatch(request.parent if request else None, boot_of(options.procfs), clock, threads)
-    sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, pause)
-    change = Reconfiguration(options, read_config, config, alerting, receivers, exposed, sampling, rack, rules)
+    sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, pause, now)
+    change = Reconfiguration(
+        options, read_config, config, alerting, receivers, exposed, sampling, rack, rules, expectations
+    )
     reloads = Reloader(change, last, clock, notifier, threads)
-    readiness = Readiness(hub, sampling.sampler, clock)
-    server = make_server(config, hub, exposed, readiness, rack, rules, reloads, threads)
+    readiness = Readiness(hub, sampling.sampler, now)
+    server = make_server(config, hub, exposed, readiness, rack, rules, reloads, threads, now)
     synthetic = scenario is not None
     path = config.web.telemetry_path
-    return Service(Parts(hub, threads, files, sampling, rack, rules, reloads, server, notifier, path, synthetic))
+    return Service(
+        Parts(hub, threads, files, sampling, rack, rules, reloads, server, notifier, path, synthetic, flight)
+    )
+
+
+def _announce_replay(header: Provenance) -> None:
+    """Log whose past is shown."""
+    facts = {"node": header.node, "recorded": utc(header.wall), "made_by": header.maker}
+    log.warning("REPLAY of a recording: nothing it shows is of this moment", extra={"facts": facts})
 
 
 def _announce(scenario: str | None) -> None:

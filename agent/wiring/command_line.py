@@ -6,18 +6,30 @@ import argparse
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
+from agent.config.device_words import DEVICES
+from agent.lib.log_words import FORMATS, LEVELS
+from agent.lib.user_error import UserError
 
-from agent.config.reading import load
-from agent.config.schema import DEVICES, Config, ConfigError
-from agent.config.texts import check_url_path
-from agent.lib import logs
-from agent.lib.textfile import descriptor_of
-from agent.lib.wording import one_line
+if TYPE_CHECKING:  # every command's options are made for the help: what reads a file is imported when one is read
+    from agent.config.schema import Config, ReplayConfig
 
 DEFAULT_FILE = Path("/etc/coldplate/coldplate.yaml")
 DEFAULT_SCENARIO = "healthy-training"
+
+
+REPLAY = "replay:"
+"""What stands before the name of a recording on the command line."""
+
+
+class Families(tuple[str, ...]):
+    """What --backend takes: the families of devices, and recordings by their names."""
+
+    __slots__ = ()
+
+    def __contains__(self, word: object) -> bool:
+        return super().__contains__(word) or (isinstance(word, str) and word.startswith(REPLAY) and word != REPLAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +42,8 @@ class CommandLineOptions:
     log_format: str = "logfmt"
     folder: Path = Path()
     """Where relative paths of the configuration begin: the folder of its file."""
+    scenario_age: float = 0.0
+    """Seconds for which the scenario of synthetic devices has been going on when they are opened."""
 
 
 def add_config_file(parser: argparse.ArgumentParser) -> None:
@@ -43,18 +57,8 @@ def add_config_file(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
-    """The options of commands that read devices; `level` is the least severe log line that they print."""
-    add_config_file(parser)
-    parser.add_argument(
-        "--backend",
-        choices=DEVICES,
-        metavar="NAME",
-        help=f"source of GPU readings: {', '.join(DEVICES)} (default auto: nvml if a driver is installed)",
-    )
-    parser.add_argument(
-        "--scenario", metavar="NAME|FILE", help="scenario of the synthetic devices; implies --backend synthetic"
-    )
+def add_roots(parser: argparse.ArgumentParser) -> None:
+    """The options that say where the kernel's file systems are."""
     for name in ("sysfs", "procfs"):
         parser.add_argument(
             f"--path.{name}",
@@ -64,17 +68,39 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
             metavar="DIR",
             help=f"root of {name} (default %(default)s)",
         )
+
+
+def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
+    """The options of commands that read devices; `level` is the least severe log line that they print."""
+    add_config_file(parser)
+    parser.add_argument(
+        "--backend",
+        choices=Families(DEVICES),
+        metavar="NAME",
+        help=f"source of GPU readings: {', '.join(DEVICES)}, or replay:FILE for a recording "
+        "(default auto: nvml if a driver is installed)",
+    )
+    parser.add_argument(
+        "--scenario", metavar="NAME|FILE", help="scenario of the synthetic devices; implies --backend synthetic"
+    )
+    parser.add_argument(
+        "--replay.speed", dest="replay_speed", metavar="N", help="replay a recording N times as fast (default 1)"
+    )
+    parser.add_argument(
+        "--replay.loop", dest="replay_loop", action="store_true", default=None, help="replay it again and again"
+    )
+    add_roots(parser)
     parser.add_argument(
         "--log.level",
         dest="log_level",
-        choices=logs.LEVELS,
+        choices=LEVELS,
         default=level,
         help="lowest level of log lines to print (default %(default)s)",
     )
     parser.add_argument(
         "--log.format",
         dest="log_format",
-        choices=logs.FORMATS,
+        choices=FORMATS,
         default="logfmt",
         help="format of log lines (default %(default)s)",
     )
@@ -82,28 +108,43 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
 
 def read_file(arguments: argparse.Namespace, *, again: bool = False) -> Config:
     """The file's configuration; `again` when it was read before, which a pipe cannot be. Raises ConfigError."""
+    from agent.config.reading import load
+
     file, must_exist = arguments.config_file or DEFAULT_FILE, arguments.config_file is not None
     return load(file, must_exist, handed=not again)
 
 
 def folder_of(arguments: argparse.Namespace) -> Path:
     """Where relative paths of the configuration begin: beside it, or here if it comes through a pipe."""
+    from agent.lib.textfile import descriptor_of
+
     file = arguments.config_file or DEFAULT_FILE
     return Path.cwd() if descriptor_of(file) is not None else file.absolute().parent
 
 
 def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config:
-    """The file's configuration with the command line laid over it. Raises ConfigError."""
+    """The file's configuration with the command line laid over it. Raises UserError."""
+    import msgspec
+
+    from agent.config.texts import check_url_path
+    from agent.lib.wording import one_line
+
     config = read_file(arguments, again=again)
     backends, web = config.backends, config.web
     devices = arguments.backend or ("synthetic" if arguments.scenario else None)
     if devices is not None:
         scenario = backends.scenario if devices == "synthetic" else None
-        backends = msgspec.structs.replace(backends, devices=devices, scenario=scenario)
+        replay = backends.replay
+        if devices.startswith(REPLAY):
+            # Beside the configuration's folder it would be another file than the one that was named here.
+            file, devices = str(Path(devices.removeprefix(REPLAY)).absolute()), "replay"
+            replay = msgspec.structs.replace(replay, file=file)
+        backends = msgspec.structs.replace(backends, devices=devices, scenario=scenario, replay=replay)
     if arguments.scenario is not None:
         if backends.devices != "synthetic":
-            raise ConfigError(f"--scenario needs --backend synthetic, not {backends.devices}")
+            raise UserError(f"--scenario needs --backend synthetic, not {backends.devices}")
         backends = msgspec.structs.replace(backends, scenario=arguments.scenario)
+    backends = msgspec.structs.replace(backends, replay=_replay(arguments, backends.replay))
     given = {
         "listen": tuple(arguments.listen) if getattr(arguments, "listen", None) else None,
         "telemetry_path": getattr(arguments, "telemetry_path", None),
@@ -113,11 +154,30 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
     try:
         check_url_path(web.telemetry_path)
     except ValueError as error:
-        raise ConfigError(f"--web.telemetry-path: {error}") from error
+        raise UserError(f"--web.telemetry-path: {error}") from error
     for name, root in (("--path.sysfs", arguments.sysfs), ("--path.procfs", arguments.procfs)):
         if not os.path.isdir(root):  # noqa: PTH112 unlike Path's it never raises
-            raise ConfigError(f"{name}: {one_line(str(root))} is not a directory")
+            raise UserError(f"{name}: {one_line(str(root))} is not a directory")
     return msgspec.structs.replace(config, backends=backends, web=web)
+
+
+def _replay(arguments: argparse.Namespace, replay: ReplayConfig) -> ReplayConfig:
+    """How to replay, with the command line laid over it. Raises UserError."""
+    import msgspec
+
+    from agent.lib.wording import one_line
+
+    if arguments.replay_loop is not None:
+        replay = msgspec.structs.replace(replay, loop=arguments.replay_loop)
+    if arguments.replay_speed is None:
+        return replay
+    try:
+        speed = float(arguments.replay_speed)
+    except ValueError:
+        speed = 0.0
+    if not 0.1 <= speed <= 1000:
+        raise UserError(f"--replay.speed: {one_line(arguments.replay_speed)} is not a number from 0.1 to 1000")
+    return msgspec.structs.replace(replay, speed=speed)
 
 
 def read_options(arguments: argparse.Namespace) -> CommandLineOptions:

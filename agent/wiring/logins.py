@@ -1,4 +1,4 @@
-"""How the configuration says that a client of ours logs in, for whatever asks over HTTP."""
+"""How the configuration says that the agent's HTTP clients log in."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ LOGIN = LoginConfig.__struct_fields__
 
 
 def login_of(config: LoginConfig) -> dict[str, Any]:
-    """The keys that every client of ours has, as `HttpLogin` takes them."""
+    """The keys of every HTTP client, as `HttpLogin` takes them."""
     return {name: value for name, value in msgspec.structs.asdict(config).items() if name in LOGIN}

@@ -6,7 +6,6 @@ import socket
 
 from agent.config.schema import Config
 from agent.model import Labels
-from alerts.promql.labels import make_labels
 
 SCRAPE_JOB = "coldplate"
 """The job that the Prometheus configuration in the documentation scrapes this agent with."""
@@ -17,7 +16,9 @@ def node_name(config: Config) -> str:
 
 
 def target_labels(config: Config) -> Labels:
-    """The labels that a Prometheus server would give this agent: rules see on the node what they see there."""
+    """The labels that a Prometheus server would give this agent, so that rules see the same here as there."""
+    from alerts.promql.labels import make_labels  # loads all of PromQL, which commands without rules can do without
+
     return make_labels({"instance": instance(config), "job": SCRAPE_JOB})
 
 
@@ -33,7 +34,7 @@ def external_url(config: Config) -> str:
 
 
 def external_labels(config: Config) -> dict[str, str]:
-    """The labels that alerts get when they leave the node: where it stands, and what the configuration adds."""
+    """The labels that alerts get when they leave the node: cluster, rack, and what the configuration adds."""
     node = {"cluster": config.node.cluster or "", "rack": config.node.rack or config.rack.name or ""}
     return {name: value for name, value in {**node, **config.notify.labels}.items() if value}
 
@@ -41,16 +42,18 @@ def external_labels(config: Config) -> dict[str, str]:
 def source_of(config: Config) -> str:
     """Which devices alerts are about: those of a drill are not the node's."""
     backends = config.backends
+    if backends.devices == "replay":
+        return f"replay {backends.replay.file or ''}"
     return f"synthetic {backends.scenario or ''}".strip() if backends.devices == "synthetic" else "devices"
 
 
 def rack_name(config: Config) -> str:
-    """The rack that feeds this node; empty where it is not configured."""
+    """The rack that feeds this node; empty if not configured."""
     return config.rack.name or config.node.rack or ""
 
 
 def title(config: Config) -> str:
-    """The node's name and where it stands, for people."""
+    """The node's name, rack and cluster, for people."""
     rack = config.node.rack or config.rack.name
     parts = [node_name(config), f"rack {rack}" if rack else "", config.node.cluster or ""]
     return ", ".join(part for part in parts if part)

@@ -25,11 +25,11 @@ from agent.wiring.node_identity import SCRAPE_JOB, instance, rack_name
 log = logging.getLogger("coldplate.rack")
 
 FORM = "coldplate-rack/1"
-"""What the state file of the breakers begins with."""
+"""The form in the first line of the breakers' state file."""
 
 
 def load_rack(config: Config, folder: Path, patience: float) -> RackOptions:
-    """The configuration's part; relative paths begin at `folder`. Raises ConfigError."""
+    """The rack's part of the configuration; relative paths start at `folder`. Raises ConfigError."""
     rack, peer, shelves = config.rack, config.rack.peer, config.rack.shelves
     if len(rack.peers) > MOST:
         raise ConfigError(f"rack.peers: has {len(rack.peers)} entries; the limit is {MOST}, list one rack only")
@@ -57,7 +57,7 @@ def load_rack(config: Config, folder: Path, patience: float) -> RackOptions:
 
 
 def _breaker(name: str, config: BreakerConfig, feeds: Mapping[str, float]) -> Breaker:
-    """A breaker that is named like a feed carries an even share of the rack: nobody knows which it is."""
+    """A breaker named like a feed carries an even share of the rack: the real share is not known."""
     delay = config.long_delay
     curve = CLASSES[config.kind] if delay is None else electronic(delay)
     if config.share is not None:
@@ -75,9 +75,9 @@ def make_rack_monitor(
     path: Path | None = None,
     put: Callable[[Path, bytes], None] | None = None,
 ) -> RackMonitor:
-    """The part itself, with an identity of its own that no other agent and no later run has.
+    """The rack monitor, with an identity of its own that no other agent and no later run has.
 
-    It takes up what an earlier run kept at `path`; `put` has what it keeps written there.
+    It takes over what an earlier run saved at `path`; `put` writes there what it saves.
     """
     keep = None if path is None or put is None else partial(_put, put, path)
     member = Member(rack_name(config), config.node.cluster or "", os.urandom(12).hex(), instance(config), SCRAPE_JOB)
@@ -92,7 +92,7 @@ def _put(put: Callable[[Path, bytes], None], path: Path, body: bytes) -> None:
 
 
 def _restore(watch: RackMonitor, path: Path) -> None:
-    """Hand over what an earlier run kept. Without it, breakers are taken to be warm."""
+    """Pass on what an earlier run saved. Without it, breakers are assumed to be warm."""
     try:
         body = unseal(FORM, read_whole(path))
     except FileNotFoundError:

@@ -9,11 +9,13 @@ from agent.config.schema import Config, Section
 from agent.config.schema_fields import fields_of
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
 from agent.daemon.sampling import SamplingLoop
+from agent.health.expectation_series import ExpectationSeries
 from agent.model import Lane
 from agent.rack.monitor import RackMonitor
 from agent.rack.rack_options import RackOptions
 from agent.wiring.alerting import Receivers, load_alerting
 from agent.wiring.command_line import CommandLineOptions
+from agent.wiring.expectations import load_choice
 from agent.wiring.peering import load_rack
 from agent.wiring.sources import load_settings
 from agent.wiring.start_checks import check
@@ -23,11 +25,11 @@ from alerts.garbage import collect_what_stayed
 log = logging.getLogger("coldplate")
 
 THOROUGH = 50
-"""Reloads after which the garbage collector looks through everything once."""
+"""Reloads after which a full garbage collection is made."""
 
 
 class Reconfiguration:
-    """Knows the parts that can be changed, and what they were started with."""
+    """Has the parts that can be changed, and the configuration that they were started with."""
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class Reconfiguration:
         sampling: SamplingLoop,
         rack: RackMonitor,
         rules: RuleManager,
+        expectations: ExpectationSeries,
     ) -> None:
         self._options = options
         self._read_config = read_config
@@ -50,20 +53,23 @@ class Reconfiguration:
         self._sampling = sampling
         self._rack = rack
         self._rules = rules
+        self._expectations = expectations
         self._count = 0
 
     def __call__(self) -> None:
-        """Do it. Raises ConfigError, and then nothing has changed."""
+        """Reload. Raises ConfigError, and then nothing has changed."""
         config = self._read_config()
         selection = check(config)
         alerting = load_alerting(config, self._options.folder, self._receivers, self._alerting.rules)
         settings, rack = load_settings(config), rack_options(config, self._options)
+        expectations = load_choice(config, self._options.folder)
         for key in keys_for_a_restart(self._booted, config):
             log.warning("%s has changed: the change takes effect at the next restart", key)
         self._exposed.selection = selection
         self._sampling.reconfigure(settings)
         self._rack.reconfigure(rack)
         self._rules.reconfigure(alerting)
+        self._expectations.reconfigure(expectations)
         self._alerting = alerting
         self._count += 1
         if self._count % THOROUGH == 0:
@@ -76,7 +82,7 @@ def rack_options(config: Config, options: CommandLineOptions) -> RackOptions:
 
 
 def keys_for_a_restart(old: Section, new: Section, path: str = "") -> list[str]:
-    """Keys that differ and that a reload cannot change: they shape processes, sockets and files."""
+    """Keys that differ but that a reload cannot apply: they determine processes, sockets and files."""
     changed = []
     for field in fields_of(type(old)).values():
         before, after = getattr(old, field.attribute), getattr(new, field.attribute)

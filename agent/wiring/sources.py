@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from agent.backends.registration import BackendContext, make_backends
 from agent.config.schema import Config, ConfigError
@@ -12,18 +12,20 @@ from agent.daemon.pausing import PauseWatch
 from agent.daemon.sampling import SamplingLoop, Teller
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
+from agent.model import Instant
 from agent.sampler.estimate import Coefficients
 from agent.sampler.inventory import Inventory, Save
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
 from agent.wiring.command_line import DEFAULT_SCENARIO, CommandLineOptions, scenario_of
+from agent.wiring.replaying import is_replay, make_replayed_node
 from agent.wiring.state_directory import state_file
 from agent.worker.supervisor import Supervisor, WorkerOptions
 
 log = logging.getLogger("coldplate")
 
 AUTOMATIC = "nvml"
-"""The family of devices that is read where nobody names one."""
+"""The family of devices that is read if none is named."""
 
 
 def load_settings(config: Config) -> Settings:
@@ -49,11 +51,15 @@ def make_sampling_loop(
     save: Save | None = None,
     threads: Threads | None = None,
     pause: PauseWatch | None = None,
+    now: Callable[[], Instant] = clock,
 ) -> SamplingLoop:
-    """The loop over all sources of the configuration. Raises ConfigError.
+    """The loop over all configured sources. Raises ConfigError.
 
-    `save` has the inventory written; `pause` knows when the driver is to be released.
+    `save` writes the inventory; `pause` knows when the driver is to be released; `now` is the clock.
     """
+    if is_replay(config):
+        node = make_replayed_node(config, options.folder, load_settings(config))
+        return SamplingLoop(node, None, (), now, hub, tellers, threads)
     has_driver = config.backends.devices not in ("synthetic", "none")
     kept = state_file(config, "inventory.state") if has_driver else None
     if kept is None and has_driver:
@@ -80,7 +86,7 @@ def family_of(config: Config) -> str:
 
 
 def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | None:
-    """Who keeps the device worker; None where no devices are read."""
+    """The supervisor of the device worker; None if no devices are read."""
     if config.backends.devices == "none":
         return None
     family = family_of(config)
@@ -88,7 +94,7 @@ def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | Non
         WorkerOptions(
             source=family,
             scenario=checked_scenario(config) if family == "synthetic" else "",
-            epoch=clock().mono,
+            epoch=clock().mono - options.scenario_age,
             log_level=options.log_level,
             log_format=options.log_format,
         )
@@ -96,7 +102,7 @@ def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | Non
 
 
 def faults_to_come(scenario: str, wall: float) -> list[str]:
-    """What goes wrong in a scenario that begins at `wall` (seconds since the epoch), and when. Raises ScenarioError."""
+    """The faults of a scenario that begins at `wall` (seconds since the epoch), with times. Raises ScenarioError."""
     from agent.backends.synthetic.announcement import announced
     from agent.backends.synthetic.loader import load_scenario
 
@@ -104,7 +110,7 @@ def faults_to_come(scenario: str, wall: float) -> list[str]:
 
 
 def checked_scenario(config: Config) -> str:
-    """The scenario's name or file, after seeing that the worker will be able to read it."""
+    """The scenario's name or file, after a check that the worker will be able to read it."""
     from agent.backends.synthetic import ScenarioError, load_scenario
 
     name = scenario_of(config) or DEFAULT_SCENARIO

@@ -15,7 +15,7 @@ from exporters.selection import SeriesSelection
 
 
 def check(config: Config) -> SeriesSelection:
-    """Everything but the rules; what is left is the selection of series. Raises ConfigError."""
+    """Check everything except the rules; returns the selection of series, a by-product. Raises ConfigError."""
     for address in config.web.listen:
         parse_address(address)
     if is_reserved(config.web.telemetry_path):

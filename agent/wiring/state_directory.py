@@ -21,6 +21,6 @@ def state_file(config: Config, name: str) -> Path | None:
 
 
 def drill_file(config: Config, name: str) -> Path | None:
-    """The same for what a drill has, too: it writes nothing where the node's own agent does, unless it is told to."""
-    is_drill = config.backends.devices == "synthetic"
+    """The same for files that a drill has, too: it writes nothing to the node's own state unless told to."""
+    is_drill = config.backends.devices in ("synthetic", "replay")
     return None if is_drill and config.state_dir is None else state_file(config, name)

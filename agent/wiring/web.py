@@ -1,8 +1,9 @@
-"""Builds the HTTP server: which samples its pages show, what they know of the other parts, and where it listens."""
+"""Builds the HTTP server: which series its pages show, what they know of the other parts, and where it listens."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from agent import __version__
 from agent.config.schema import Config
@@ -12,7 +13,7 @@ from agent.daemon.reloading import Reloader
 from agent.daemon.rule_manager import RuleManager
 from agent.daemon.service import hurry
 from agent.lib.threads import Threads
-from agent.model import Snapshot
+from agent.model import Instant, Snapshot
 from agent.rack.monitor import RackMonitor
 from agent.wiring.command_line import scenario_of
 from agent.wiring.node_identity import title
@@ -32,7 +33,7 @@ class Exposed:
         self._hub = hub
 
     def latest(self) -> Snapshot | None:
-        """None before the first one. For the server's thread."""
+        """The last snapshot; None before the first one. For the server's thread."""
         snapshot = self._hub.latest
         return None if snapshot is None else self.selection.apply(snapshot)
 
@@ -46,8 +47,9 @@ def make_server(
     rules: RuleManager,
     reloads: Reloader,
     threads: Threads,
+    now: Callable[[], Instant],
 ) -> HttpServer:
-    """The server with all its pages. Raises ConfigError."""
+    """The server with all its pages; `now` is the samples' clock. Raises ConfigError."""
 
     def health() -> tuple[bool, str]:
         trouble = threads.trouble()
@@ -66,7 +68,7 @@ def make_server(
             readiness=readiness,
             health=health,
             reload=reloads.ask if web.enable_lifecycle else None,
-            clock=time.monotonic,
+            clock=lambda: now().mono,
             runbooks=packs.runbooks(),
             whole=lambda: hub.latest,
         )

@@ -26,24 +26,24 @@ from agent.lib.logs import set_up
 from agent.worker.loop import Terminated, WorkerLoop
 
 MEMORY = 2**30
-"""Bytes of data that the process may map: a stop for a library that would take all of it at a stroke.
+"""Bytes of data that the process may map, in case a library would take all memory at once.
 
-The supervisor ends a worker that holds far less. This counts what may be written to, held or not: 57 MB with 8 GPUs on
-the stand-in for the driver's library, 155 MB with 16 that all hang, each of which keeps a thread with 8 MiB of stack. A
-thread beyond the bound is refused, which costs a sample.
+The supervisor ends a worker that holds far less. This counts writable memory, resident or not: 57 MB with 8 GPUs on the
+substitute for the driver's library, 155 MB with 16 that all hang, each of which occupies a thread with 8 MiB of stack.
+A thread beyond the bound is refused, which costs a sample.
 """
 OOM_STEP = 100
-"""How much sooner than the main process the kernel is to take this one, in thousandths of the memory."""
+"""How much sooner than the main process the kernel should kill this one for memory, in thousandths of the memory."""
 
 
 def _confine() -> None:
-    """Before the library is loaded: a bound on the memory, and the first place in line when the kernel needs some."""
-    with contextlib.suppress(OSError, ValueError):  # somebody forbids it; the supervisor looks at the memory, too
+    """Before the library is loaded, bound the memory and make this process the first that the kernel kills for it."""
+    with contextlib.suppress(OSError, ValueError):  # it may be forbidden; the supervisor watches the memory, too
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     score = Path("/proc/self/oom_score_adj")
-    # Below 0 stands for a service that is to outlive others, which holds for the main process alone.
+    # A value below 0 is for a service that should outlive others, which applies only to the main process.
     with contextlib.suppress(OSError, ValueError):
         score.write_text(str(min(max(int(score.read_text()) + OOM_STEP, 0), 1000)))
 
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
     """Run the worker described by the JSON object in `arguments[0]`."""
     options = json.loads(arguments[0])
     _confine()
-    # Whoever writes more there than is read loses it: no thread may wait for its log line to be taken.
+    # What is written there faster than it is read is lost: no thread may wait until its log line is read.
     os.set_blocking(2, False)
     logging.raiseExceptions = False
     faulthandler.enable()

@@ -1,7 +1,7 @@
 """Decodes a worker's lines to messages, and trusts none of them.
 
 A worker shares its memory with a driver library that may have corrupted it. So every name, label,
-number and text is checked against the catalogue and the bounds of `limits` before it is kept or shown, and
+number and text is checked against the catalogue and the bounds of `message_limits` before it is kept or shown, and
 a single wrong message does no lasting harm: a sample that refers to another edition of its layout is rejected, and
 changes of the devices are accepted when they were sent twice.
 """
@@ -26,19 +26,19 @@ Place = tuple[int, Lane]
 _LANES = {lane.value: lane for lane in (Lane.FAST, Lane.SLOW, Lane.COLD)}
 _NUMBERS = {int, float}
 _ENDLESS = re.compile(rb"[0-9]{25}")
-"""No counter of 64 bits has so many digits, nor a float as Python spells it; one could not be reckoned with."""
+"""More digits than a 64-bit counter or a float written by Python has; such a number cannot be computed with."""
 
 
 class Decoder:
     """Reads one worker's lines, remembering the layouts, gaps and processes of each channel's lanes."""
 
     def __init__(self, source: str) -> None:
-        """`source` is what the worker was told to open: it decides which rows it may speak of."""
+        """`source` is what the worker was told to open: it decides which rows it may report."""
         self._source = source
         self._rows, self._missable = rows_of(source), missable(source)
         self._hello: Hello | None = None
         self._said: object = None
-        """Who is there as it was said last, believed or not."""
+        """The last `hello`, believed or not."""
         self._channels: tuple[tuple[str, GpuIdentity | None], ...] = ()
         self._entities = Entities()
         self._layouts: dict[Place, tuple[int, Layout]] = {}
@@ -76,7 +76,7 @@ class Decoder:
         return Refusal(False, message_checks.text(detail, message_limits.TEXT))
 
     def _take_hello(self, source: Any, channels: Any, unidentified: Any) -> Hello | None:
-        """Believed when it is said twice in a row; a worker's channels stay, and others may only join them."""
+        """A hello is believed when it comes twice in a row; a worker's channels stay, and others may only join them."""
         before, self._said = self._said, [source, channels, unidentified]
         if source != self._source:
             raise MessageError(f"the source is {source!r:.40}, not {self._source}")
@@ -110,7 +110,7 @@ class Decoder:
             for series in layout.series:
                 del self._owners[series]
             self._owners.update(dict.fromkeys(made, place))
-            layout = Layout(made)  # the same series keep their layout: others know it by identity
+            layout = Layout(made)  # equal series keep their layout: other code knows it by identity
         self._layouts[place] = (edition, layout)
 
     def _series(self, channel: int, row: Any) -> Series:
@@ -143,7 +143,7 @@ class Decoder:
         self._processes[place] = (message_checks.whole(edition, 2**63), message_checks.processes(rows))
 
     def _xid(self, number: Any, rows: Any) -> tuple[Xid, ...]:
-        """Numbered, so that what comes twice counts once."""
+        """The events of a message: it is numbered, so that one that comes twice counts once."""
         made = tuple(message_checks.xid(row) for row in message_checks.rows(rows, message_limits.EVENTS))
         if message_checks.whole(number, 2**63) <= self._events:
             raise MessageError("XID errors that were already sent")
@@ -185,7 +185,7 @@ class Decoder:
         return sample
 
     def _remembered(self, place: Place, editions: Any) -> tuple[Layout, tuple[Gap, ...], tuple[GpuProcess, ...] | None]:
-        """What the sample goes by, if that is what was said last."""
+        """The layout, gaps and processes that a sample refers to, if they are the last that were sent."""
         layout = self._layouts.get(place, (0, EMPTY_LAYOUT))
         gaps = self._gaps.get(place, (0, ()))
         processes = self._processes.get(place, (0, None))

@@ -12,7 +12,7 @@ from agent.worker.worker_messages import MessageError
 
 
 class Entities:
-    """Makes the entities of messages, each of them once."""
+    """Makes the entities of messages, each only once."""
 
     def __init__(self) -> None:
         self._own: list[Gpu | None] = []
@@ -22,12 +22,12 @@ class Entities:
         self._node = Node()
 
     def enlist(self, channels: Sequence[tuple[str, GpuIdentity | None]]) -> None:
-        """These are the channels now."""
+        """Take in the current channels."""
         self._own = [None if identity is None else identity.gpu for _, identity in channels]
         self._gpus = {(gpu.index, gpu.uuid): gpu for gpu in self._own if gpu is not None}
 
     def of(self, channel: int, parts: Any) -> Entity:
-        """The entity that these parts name. Raises MessageError, or what comes of parts that are none."""
+        """The entity that these parts name. Raises MessageError, or another exception for malformed parts."""
         own = self._own[channel]
         kind, *rest = parts
         if kind in ("gpu", "nvlink"):

@@ -15,18 +15,18 @@ from typing import IO
 log = logging.getLogger("coldplate.worker")
 
 ROOM = 64 * 2**10
-"""Bytes that may come at once: a traceback of every thread, and a page of log lines."""
+"""Bytes that may come in a burst: a traceback of every thread, and a page of log lines."""
 RATE = 256.0
-"""Bytes a second that may come for good: 22 MB a day."""
+"""Bytes a second that may come permanently: 22 MB a day."""
 LINE = 8 * 2**10
-"""A longer line is handed on in pieces."""
+"""A longer line is passed on in pieces."""
 CHUNK = 2**16
 """What a pipe holds (pipe(7))."""
 _UNPRINTABLE = bytes.maketrans(bytes([*range(9), *range(10, 32), 127]), b"?" * 32)
 
 
 class LogRelay:
-    """Hands lines from one descriptor on to another, within a bound. Never blocks on the source."""
+    """Passes lines from one descriptor on to another, within a bound. Never blocks on the source."""
 
     def __init__(self, source: IO[bytes], target: int) -> None:
         self._source = source
@@ -37,7 +37,7 @@ class LogRelay:
         self._left_out = 0
 
     def pass_on(self, now: float) -> None:
-        """Take what there is, and hand on what there is room for. `now` in monotonic seconds."""
+        """Read what there is, and pass on what there is room for. `now` in monotonic seconds."""
         if self._filled_at is not None:
             self._room = min(self._room + RATE * (now - self._filled_at), ROOM)
         self._filled_at = now
@@ -51,7 +51,7 @@ class LogRelay:
         self._hand_on(lines)
 
     def close(self) -> None:
-        """The writer is gone: hand on its last words."""
+        """The writer is gone: pass on its last output."""
         self._hand_on([self._buffer] if self._buffer else [])
         if self._left_out:
             self._tell()
@@ -60,7 +60,7 @@ class LogRelay:
     def _hand_on(self, lines: list[bytes]) -> None:
         out = []
         for line in lines:
-            # Once lines are left out, they are until there is room again for more than a few of them.
+            # Once lines are being dropped, they are until there is room for more than a few again.
             if self._room < (ROOM / 4 if self._left_out else len(line) + 1):
                 self._left_out += 1
                 continue

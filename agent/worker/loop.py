@@ -35,7 +35,7 @@ EXIT_SOURCE = 4
 
 
 EVENT_WAIT_SECONDS = 2.0
-"""Seconds of one wait for events: a shutdown waits for it to end."""
+"""Seconds of one wait for events: a shutdown waits until it ends."""
 _LANES = {lane.value: lane for lane in ALL_LANES}
 
 
@@ -55,14 +55,14 @@ class WorkerLoop:
         self._stopping = threading.Event()
         self._pool = ReaderPool((), self._broken)
         self._channels: dict[Channel, list[object]] = {}
-        """The channels that have joined, in the order of their numbers, and what is said of each."""
+        """The channels that have joined, in the order of their numbers, and what was sent about each."""
         self._roster: Roster | None = None
-        """Who is there, as it was said last."""
+        """The last `hello` that was sent."""
         self._is_open = False
         self._wake_out, self._wake_in = os.pipe()
 
     def run(self) -> int:
-        """Work until told to stop; the process's exit status."""
+        """Work until told to stop; returns the process's exit status."""
         opener = threading.Thread(target=self._open, name="opener", daemon=True)
         try:
             opener.start()
@@ -73,7 +73,7 @@ class WorkerLoop:
         return 0
 
     def _open(self) -> None:
-        """In a thread of its own, since opening a library may hang as well as any other call of it."""
+        """Open the source. In a thread of its own, since opening a library may hang like any other call of it."""
         try:
             self._source.open(self._clock())
         except AbsentError as error:
@@ -109,7 +109,7 @@ class WorkerLoop:
                 self._pool.reinforce()
 
     def _take(self, words: list[str]) -> bool:
-        """Obey one order; False if it was the last."""
+        """Carry out one order; False if it was the last."""
         if words and words[0].isdecimal():
             self._send(encode("alive", int(words[0])))
         if STOP in words:
@@ -125,7 +125,7 @@ class WorkerLoop:
         return True
 
     def _call_roll(self) -> None:
-        """Take in who has joined, and tell who is there if that has changed."""
+        """Find out which devices have joined, and report it if that has changed."""
         try:
             roster = self._source.roster(self._clock())
         except SourceError as error:
@@ -143,13 +143,13 @@ class WorkerLoop:
                 else:
                     missing.append(why)
         hello = encode("hello", self._source.name, list(self._channels.values()), encode_unidentified(missing))
-        self._send(hello + hello)  # what is said once only is not believed
+        self._send(hello + hello)  # what is sent only once is not believed
         for channel in joined:
             number = list(self._channels).index(channel)
             self._pool.enlist(Post(number, channel, self._send, self._clock))
 
     def _enlist(self, channel: Channel) -> Unidentified | None:
-        """Give the channel its number, if the main process will take it for what it says it is."""
+        """Give the channel its number, if the main process will accept what it says about itself."""
         row = encode_identity(channel.key, channel.identity)
         try:
             message_checks.roster([*self._channels.values(), row])
@@ -168,7 +168,7 @@ class WorkerLoop:
             except SourceError as error:
                 self._broken(error)
             except Exception as error:
-                # The driver's words about XIDs are worth another attempt, whatever one of them did to the binding.
+                # The driver's XID events are worth another attempt, whatever one of them did to the binding.
                 if failing != str(error):
                     log.exception("waiting for XID events failed; retrying")
                 failing = str(error)
@@ -185,11 +185,11 @@ class WorkerLoop:
                 try:
                     view = view[os.write(self._out, view) :]
                 except OSError:
-                    self._stopping.set()  # nobody reads any more
+                    self._stopping.set()  # nothing reads the messages any more
                     return
 
     def _broken(self, error: SourceError) -> None:
-        """The library is of no use any more: a new process must load it anew."""
+        """The library is unusable: a new process must load it again."""
         self._leave("failed", str(error), EXIT_SOURCE)
 
     def _leave(self, kind: str, detail: str, status: int) -> None:
@@ -198,7 +198,7 @@ class WorkerLoop:
         os._exit(status)
 
     def _shut_down(self, opener: threading.Thread) -> None:
-        """Close the source if no read is in flight within a second, so that no call is cut in the middle."""
+        """Close the source if no read is in flight within a second, so that no call is interrupted."""
         self._stopping.set()
         patience = threading.Event()
         for _ in range(20):
@@ -217,6 +217,6 @@ class WorkerLoop:
             os._exit(0)
 
     def _hanging(self, opener: threading.Thread) -> Iterable[str]:
-        """What is being called: a channel's key, or the source itself while it is opened."""
+        """What is hanging: keys of channels, or the source itself while it is being opened."""
         opening = [self._source.name] if opener.is_alive() and not self._is_open else []
         return [*opening, *self._pool.busy]

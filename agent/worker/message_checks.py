@@ -18,7 +18,7 @@ from agent.worker import message_limits
 from agent.worker.worker_messages import MessageError
 
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-"""Of Prometheus's data model."""
+"""Names of labels in Prometheus's data model."""
 _INFO = BY_NAME["coldplate_gpu_info"]
 _REASONS = {reason.value: reason for reason in Reason}
 WALL_SECONDS = 1e11
@@ -33,21 +33,21 @@ def whole(value: Any, below: int) -> int:
 
 
 def moment(value: Any, most: float = 1e15) -> float:
-    """Seconds: a time that is not finite would never be old."""
+    """Seconds, finite: any other time would never become old."""
     if type(value) not in (int, float) or not isfinite(value) or not 0 <= value <= most:
         raise MessageError(f"not a time: {value!r:.40}")
     return float(value)
 
 
 def text(value: Any, limit: int) -> str:
-    """A text that may become a label's value or a line of the log."""
+    """A text that may become a label's value or part of a log line."""
     if type(value) is not str or len(value) > limit or not value.isprintable():
         raise MessageError(f"not a text of at most {limit} characters: {value!r:.60}")
     return value
 
 
 def name(value: Any) -> str:
-    """A text that tells something apart from others."""
+    """A text that identifies something."""
     if not text(value, message_limits.NAME):
         raise MessageError("an empty name")
     return str(value)
@@ -65,7 +65,7 @@ def reason(value: Any) -> Reason:
 
 
 def labels(metric: Metric, pairs: Any) -> Labels:
-    """The row's own labels, all of them and in their order."""
+    """The row's own labels, all of them and in order."""
     if [each[0] for each in pairs] != list(metric.labels):
         raise MessageError(f"{metric.name} has the labels {metric.labels}, not {pairs!r:.80}")
     return tuple(
@@ -74,7 +74,7 @@ def labels(metric: Metric, pairs: Any) -> Labels:
 
 
 def roster(value: Any) -> tuple[tuple[str, GpuIdentity | None], ...]:
-    """The channels, no two of them alike."""
+    """The channels, no two of them equal."""
     made = tuple(identity(row) for row in rows(value, message_limits.CHANNELS))
     gpus = [each for _, each in made if each is not None]
     slots = [each.slot for each in gpus if each.slot]
@@ -84,7 +84,7 @@ def roster(value: Any) -> tuple[tuple[str, GpuIdentity | None], ...]:
 
 
 def identity(row: Any) -> tuple[str, GpuIdentity | None]:
-    """A channel's key, and who the GPU is if it is one."""
+    """A channel's key, and the GPU's identity if it is one."""
     if len(rows(row, 7)) == 1:
         return name(row[0]), None
     key, index, uuid, slot, serial, model, facts = row
@@ -95,7 +95,7 @@ def identity(row: Any) -> tuple[str, GpuIdentity | None]:
 
 
 def _facts(pairs: Any) -> Labels:
-    """Facts become labels of coldplate_gpu_info: beside its own ones, and each once."""
+    """Facts, which become labels of coldplate_gpu_info: none with the name of its own labels, and each once."""
     made = tuple((name(known), text(value, message_limits.LABEL)) for known, value in rows(pairs, message_limits.FACTS))
     names = [known for known, _ in made]
     taken = {"gpu", "uuid", *_INFO.labels}
@@ -107,7 +107,7 @@ def _facts(pairs: Any) -> Labels:
 
 
 def unidentified(value: Any) -> tuple[Unidentified, ...]:
-    """The devices that have not said who they are."""
+    """The devices that have not identified themselves."""
     made = []
     for index, why, detail in rows(value, message_limits.CHANNELS):
         made.append(Unidentified(name(index), reason(why), text(detail, message_limits.TEXT)))
@@ -115,14 +115,14 @@ def unidentified(value: Any) -> tuple[Unidentified, ...]:
 
 
 def indexes(channels: Sequence[tuple[str, GpuIdentity | None]], missing: Sequence[Unidentified]) -> None:
-    """Every index is one device's, and there is some device."""
+    """Check that every index belongs to one device, and that there is a device."""
     taken = [each.gpu.index for _, each in channels if each is not None] + [each.index for each in missing]
     if len(set(taken)) != len(taken) or not (channels or missing):
         raise MessageError("no device at all, or two with the same index")
 
 
 def processes(value: Any) -> tuple[GpuProcess, ...] | None:
-    """All that compute on a GPU; None where that is not known."""
+    """All processes that compute on a GPU; None if they are not known."""
     return None if value is None else tuple(_process(row) for row in rows(value, message_limits.PROCESSES))
 
 

@@ -8,7 +8,7 @@ beyond these limits is garbage.
 from __future__ import annotations
 
 MAX_LINE = 256 * 2**10
-"""Bytes. The longest is a layout of a GPU with all its links: 60 KB."""
+"""Bytes of a message. The longest is a layout of a GPU with all its links: 60 KB."""
 CHANNELS = 80
 SERIES = 30_000
 """Of all layouts together."""
@@ -23,7 +23,7 @@ EVENTS = 1024
 CALLS = 1_000_000
 """Driver calls of one sample."""
 LINKS = 64
-"""NVLinks of one GPU: 18 on those of 2026."""
+"""NVLinks of one GPU: those of 2026 have 18."""
 PORTS = 64
 FACTS = 16
 """Facts about a GPU beside its slot, serial and model."""
@@ -33,9 +33,9 @@ NAME = 64
 LABEL = 256
 """Characters of a label's value."""
 TEXT = 512
-"""Characters of a reason in words, or of the kernel's words about an XID."""
+"""Characters of a reason in words, or of the kernel's text about an XID."""
 DURATION_SECONDS = 1e6
 """Seconds that a sample may have taken."""
 CODE = 2**31
-"""XIDs are below: NVIDIA's catalogue ends at some 170."""
+"""XIDs are below this: NVIDIA's catalogue ends at some 170."""
 PID = 2**32

@@ -18,14 +18,14 @@ _OF_SYNTHETIC = frozenset(
 
 
 def rows_of(source: str) -> Mapping[str, Metric]:
-    """The rows by name. `source` is a family of devices; a `synthetic` node brings its ports, power and jobs along."""
+    """The rows by name. `source` is a family of devices; a `synthetic` node has its own ports, power and jobs, too."""
     if source == "synthetic":
         return {row.name: row for row in ROWS if row.name in _OF_SYNTHETIC or row.entity is IbPort or _measured(row)}
     return {row.name: row for row in ROWS if _bound(row, source)}
 
 
 def missable(source: str) -> Mapping[str, Metric]:
-    """The rows of which the source may say that they are missing: jobs, too, where a GPU's processes cannot be told."""
+    """The rows that the source may report as missing: jobs, too, if a GPU's processes cannot be listed."""
     return {**rows_of(source), JOBS: BY_NAME[JOBS]}
 
 
@@ -34,7 +34,7 @@ def _bound(row: Metric, source: str) -> bool:
 
 
 def _family(binding: object) -> str | None:
-    """Which family of devices reads a binding; None where none does."""
+    """The family of devices that reads a binding; None if none does."""
     if isinstance(binding, DeviceValue):
         return binding.family
     return "nvml" if isinstance(binding, Field | Call | Gpm) else None

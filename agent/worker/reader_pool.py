@@ -22,20 +22,20 @@ from agent.worker.worker_messages import MessageError, clean, encode, encode_gap
 log = logging.getLogger("coldplate.worker")
 
 QUICK_SECONDS = 0.02
-"""Seconds after which the channels that wait for a reader get another one."""
+"""Seconds after which the waiting channels get another reader."""
 ALL_LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
 Send = Callable[[bytes], None]
 Clock = Callable[[], Instant]
 
 
 class _Said:
-    """What was said of one lane of a channel: a sample goes by the editions of it."""
+    """What was sent about one lane of a channel: a sample refers to its editions."""
 
     __slots__ = ("editions", "framer", "gaps", "layout", "processes")
 
     def __init__(self) -> None:
         self.editions = [0, 0, 0]
-        """Of the layout, the gaps and the processes; 0 stands for none."""
+        """Editions of the layout, the gaps and the processes; 0 stands for none."""
         self.framer = Framer()
         self.layout = EMPTY_LAYOUT
         self.gaps: Sequence[Gap] = ()
@@ -43,7 +43,7 @@ class _Said:
 
 
 class Post:
-    """One channel, the lanes that it owes, and what was last said of it."""
+    """One channel, the lanes that are due, and what was last sent about it."""
 
     def __init__(self, number: int, channel: Channel, send: Send, clock: Clock) -> None:
         self.channel = channel
@@ -51,7 +51,7 @@ class Post:
         self.busy = False
         """Waiting for a reader, or being read."""
         self.forgotten = False
-        """Whether the main process asked for everything anew."""
+        """Whether the main process has requested everything again."""
         self._number = number
         self._send = send
         self._clock = clock
@@ -60,7 +60,7 @@ class Post:
         self._failing = ""
 
     def read(self) -> None:
-        """Read the lanes that are owed, and send what they gave. Raises SourceError."""
+        """Read the due lanes, and send the results. Raises SourceError."""
         if self.forgotten:
             self.forgotten = False
             self._said.clear()
@@ -79,7 +79,7 @@ class Post:
         except DeviceError as error:
             self._error(lane, began, error.reason, error.detail)
         except Exception as error:
-            # Whatever a binding did not foresee costs this device's sample, and is told once in full.
+            # An unexpected error affects only this device's sample, and is logged once in full.
             detail = f"{type(error).__name__}: {error}"
             if detail != self._failing:
                 log.exception("reading %s of %s failed", lane.value, self.channel.key)
@@ -118,7 +118,7 @@ class Post:
             said.processes = sample.processes
 
     def _say(self, kind: str, lane: Lane, rows: object) -> int:
-        """Say what samples go by from now on; its edition."""
+        """Send what later samples refer to; returns its edition."""
         self._edition += 1
         self._send(encode(kind, self._number, lane.value, self._edition, rows))
         return self._edition
@@ -137,38 +137,38 @@ class ReaderPool:
         self._work = threading.Semaphore(0)
         self._readers = 0
         self._short = False
-        """Whether the system had no thread to give when one was last wanted."""
+        """Whether the system had no thread to give when one was last needed."""
 
     def enlist(self, post: Post) -> None:
-        """A channel that joins; all its lanes are read at once."""
+        """Add a channel; all its lanes are read at once."""
         self._posts.append(post)
         self._want(post, set(ALL_LANES))
         self._call()
 
     def order(self, lanes: set[Lane]) -> None:
-        """Read these lanes of every channel; one that is busy reads them with the next order that finds it free."""
+        """Read these lanes of every channel; a busy one reads them with the next order that finds it free."""
         for post in self._posts:
             self._want(post, lanes)
         self._call()
 
     def forget(self) -> None:
-        """With the next read of each channel, say everything anew that its samples go by."""
+        """With the next read of each channel, send everything again that its samples refer to."""
         for post in self._posts:
             post.forgotten = True
 
     @property
     def waiting(self) -> bool:
-        """Whether some channel waits for a reader."""
+        """Whether any channel waits for a reader."""
         return bool(self._due)
 
     def reinforce(self) -> None:
-        """The readers did not get through in time: call another one."""
+        """Add a reader, because the others did not get through in time."""
         if self._due:
             self._call()
 
     @property
     def busy(self) -> list[str]:
-        """Keys of the channels that wait or are being read."""
+        """Keys of the channels that are waiting or being read."""
         return [post.channel.key for post in self._posts if post.busy]
 
     def _want(self, post: Post, lanes: set[Lane]) -> None:
@@ -183,7 +183,7 @@ class ReaderPool:
         self._work.release()
 
     def _hire(self) -> None:
-        """One more reader, if the system has a thread to give; the channels wait for the next order otherwise."""
+        """Start another reader, if the system has a thread to give; otherwise the channels wait for the next order."""
         self._readers += 1
         try:
             threading.Thread(target=self._run, name=f"reader-{self._readers}", daemon=True).start()
@@ -196,7 +196,7 @@ class ReaderPool:
             self._short = False
 
     def _stuck(self) -> bool:
-        """Whether every reader may be held by a channel: as many are being read as there are readers."""
+        """Whether every reader may be stuck in a channel: as many are being read as there are readers."""
         reading = sum(post.busy for post in self._posts) - len(self._due)
         return reading >= self._readers
 
@@ -216,7 +216,7 @@ class ReaderPool:
         except SourceError as error:
             self._broken(error)
         except Exception:
-            # A sample that could not be told, nor that it could not be: the reader goes on with the next channel.
+            # Neither the sample nor its failure could be sent: the reader goes on with the next channel.
             log.exception("reading %s failed", post.channel.key)
         finally:
             post.busy = False

@@ -36,12 +36,12 @@ SILENCE_SECONDS = 3.0
 FIRST_SILENCE_SECONDS = 10.0
 """The same for one that has not answered yet: its modules may have to be read from a slow disk."""
 LOOK_SECONDS = 2.0
-"""Seconds of silence that one look can tell of. If nobody looked for longer, it was we who stood still."""
+"""Most seconds of silence between two checks that count: if it was longer, this process was suspended."""
 OPENING_SECONDS = 4.0
-"""Seconds of opening a source after which the devices are called out of order."""
+"""Seconds of opening a source after which the devices are reported as out of order."""
 STUCK_SECONDS = 90.0
-"""Seconds in which a worker that answers may neither open its source nor tell of any device: two time-outs of the
-GPU's firmware, of 45 s each. Each worker in a row gets twice as long, up to `LONGEST_STUCK_SECONDS`."""
+"""Seconds for which a worker that answers may neither open its source nor report any device: two timeouts of the GPU's
+firmware, of 45 s each. Each worker in a row gets twice as long, up to `LONGEST_STUCK_SECONDS`."""
 LONGEST_STUCK_SECONDS = 900.0
 TERM_PATIENCE_SECONDS = 5.0
 """Seconds from SIGTERM to SIGKILL: the worker waits 1 s for its readers and 3 s for the library."""
@@ -49,19 +49,18 @@ WEDGED_PATIENCE_SECONDS = 1.5
 """The same for a worker that does not answer."""
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.5, 10.0
 NEVER_SEEN_DELAY_SECONDS, GONE_DELAY_SECONDS = 60.0, 5.0
-"""Longest delays between looks for a driver: one that never was here, and one that was and is being replaced."""
+"""Longest delays between searches for a driver: for one that never existed, and for one that is being replaced."""
 SOUND_AFTER_SECONDS = 60.0
-"""A worker that ran this long starts again without the delay that earlier failures earned."""
+"""After running this long a worker is restarted without the delay from earlier failures."""
 AHEAD_SECONDS = 1.0
-"""Seconds that a sample may be ahead of the time at which reading the pipe began: more is garbage, and would
-never grow old."""
+"""Seconds that a sample may be ahead of the time at which the pipe was read: more is garbage, and never gets old."""
 MEMORY = 128 * 2**20
-"""Bytes that a worker may hold. It holds 22 MiB on the stand-in for the library; the unit gives the agent 256 MiB."""
+"""Bytes that a worker may hold. It holds 22 MiB on the substitute for the library; the unit gives the agent 256 MiB."""
 PATIENCE_AT_ONCE = 500
-"""Lines that are refused in one go before the rest of them is not even looked at."""
+"""Rejected lines in one read after which the rest are not even examined."""
 UNKILLABLE = "the device worker cannot be killed: it sleeps in the driver, and so would a new one"
 WEIGH_SECONDS = 2.0
-"""Seconds between two looks at its memory."""
+"""Seconds between two checks of its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +86,9 @@ class ExitReason:
 
 
 class Supervisor:
-    """Keeps one worker process. All methods belong to one thread; none blocks. Times are monotonic seconds.
+    """Keeps one worker process running. All methods belong to one thread; none blocks. Times are monotonic seconds.
 
-    `start` starts a worker from the argument of its options, and raises OSError when it cannot.
+    `start` starts a worker from its options as an argument, and raises OSError if it cannot.
     """
 
     def __init__(self, options: WorkerOptions, start: Callable[[str], WorkerProcess] = ChildProcess) -> None:
@@ -110,11 +109,11 @@ class Supervisor:
         self._silent = 0.0
         """Seconds for which an order has been without an answer."""
         self._heard = False
-        """Whether this worker ever answered."""
+        """Whether this worker has ever answered."""
         self._asked = False
-        """Whether devices were ordered since one of them was last told of."""
+        """Whether devices were ordered to be read since the last report of any."""
         self._waited = 0.0
-        """Seconds of waiting for the source to open, or for a word of any device."""
+        """Seconds of waiting for the source to open, or for a report of any device."""
         self._stuck = STUCK_SECONDS
         self._kill_at = 0.0
         self._killed = False
@@ -126,9 +125,9 @@ class Supervisor:
         self._reason = ""
         self._unread: list[Message] = []
         self.held = False
-        """Whether no worker is wanted for now: somebody needs the driver to be free."""
+        """Whether no worker may run for now, because the driver must be free."""
         self.exit_reason: ExitReason | None = None
-        """What went wrong, until somebody takes note and clears it; None for a worker that found no devices."""
+        """What went wrong, until the caller records and clears it; None for a worker that found no devices."""
 
     @property
     def running(self) -> bool:
@@ -136,8 +135,18 @@ class Supervisor:
 
     @property
     def awaited(self) -> bool:
-        """Whether the devices may still be opened soon: it is worth while to wait for them with a first sample."""
+        """Whether the devices may still open soon, so that a first sample should wait for them."""
         return not (self.running or self._noticed or self.held or self.refusal is not None)
+
+    @property
+    def heard(self) -> bool:
+        """Whether the worker ever answered an order: its silence says nothing of the driver before."""
+        return self._heard
+
+    @property
+    def opened_at(self) -> float | None:
+        """The monotonic second at which the worker told of its devices; None before."""
+        return self._opened_at
 
     @property
     def pid(self) -> int | None:
@@ -150,11 +159,11 @@ class Supervisor:
 
     @property
     def garbage(self) -> int:
-        """Lines of all workers that were refused."""
+        """Rejected lines of all workers."""
         return self._trust.garbage
 
     def step(self, now: float) -> None:
-        """Start, question, end or bury the worker, as its state asks. Call it once a second or more often."""
+        """Start, check or end the worker, or collect its end, as its state requires. Call it at least once a second."""
         if self._process is None:
             if now >= self._start_at and not self.held:
                 self._start(now)
@@ -174,7 +183,7 @@ class Supervisor:
             self._end(now, TERM_PATIENCE_SECONDS)
 
     def release(self, now: float) -> None:
-        """Start a worker again as soon as the last one is gone. It is no restart: nothing went wrong."""
+        """Start a worker again as soon as the last one is gone. It does not count as a restart: nothing went wrong."""
         self.held = False
         self._start_at, self._delay = now, FIRST_DELAY_SECONDS
         self._starts = 0
@@ -182,14 +191,14 @@ class Supervisor:
             self.exit_reason = ExitReason(Reason.TIMEOUT, UNKILLABLE)
 
     def ask(self, lanes: Iterable[Lane], now: float) -> bool:
-        """Order these lanes; False if there is nobody to ask."""
+        """Order these lanes; False if there is no worker to ask."""
         if self._state != "running" or not self._order(" ".join(lane.value for lane in lanes), now):
             return False
         self._asked = True
         return True
 
     def receive(self, now: float) -> list[Message]:
-        """All whole messages that have come. One that is being ended is heard no more, but for why it left."""
+        """All complete messages that have come. Of a worker that is being ended, only its reason for leaving counts."""
         messages, self._unread = self._unread, []
         lines = self._process.lines(now) if self._process else []
         self._trust.weigh(sum(map(len, lines)), now)
@@ -202,7 +211,7 @@ class Supervisor:
                 self._trust.refuse(error, now)
                 refused += 1
                 if refused == PATIENCE_AT_ONCE:
-                    break  # the worker is mad, and whoever waits for a snapshot is not to wait for it
+                    break  # the worker is broken, and must not delay a snapshot
                 continue
             if isinstance(message, Alive):
                 self._answered(message.order)
@@ -217,7 +226,7 @@ class Supervisor:
             return
         self._process.signal(signal.SIGTERM, signal.SIGCONT)
         for _ in range(120):
-            self._process.lines(self._looked_at)  # one that waits for room in a pipe could not go
+            self._process.lines(self._looked_at)  # one that waits for room in a pipe could not exit
             if self._process.status() is not None:
                 break
             wait(0.05)
@@ -226,6 +235,16 @@ class Supervisor:
             self._process.signal(signal.SIGKILL)
         self._process.close(self._looked_at)
         self._process = None
+
+    def greet(self, now: float) -> None:
+        """Order nothing, so that the answer tells whether the worker is up."""
+        self._order("", now)
+
+    def abandon(self) -> None:
+        """Let go of the worker without waiting: it ends by itself once nobody gives orders, as soon as it can."""
+        if self._process is not None:
+            self._process.close(self._looked_at)
+            self._process = None
 
     def _start(self, now: float) -> None:
         try:
@@ -256,14 +275,14 @@ class Supervisor:
         return self._process.order(f"{self._orders} {words}\n".encode())
 
     def _question(self, now: float) -> None:
-        """See how long the worker has been silent, that it has something to answer, and ask for what was lost."""
+        """Measure how long the worker has been silent, give it something to answer, and request what was lost."""
         if self._open_orders:
             _, since = self._open_orders[0]
             self._silent += min(now - max(self._looked_at, since), LOOK_SECONDS)
         if self._asked or self._state == "starting":
             self._waited += min(now - self._looked_at, LOOK_SECONDS)
         due = now - self._ordered_at >= PING_SECONDS
-        unheard = due and self._heard and self._state == "starting"  # it may be open long since, and its hello lost
+        unheard = due and self._heard and self._state == "starting"  # perhaps it is open, and its hello was lost
         if self._trust.wants_anew(now) or unheard:
             self._order(ANEW, now)
         elif due:
@@ -300,7 +319,7 @@ class Supervisor:
 
     def _end(self, now: float, patience: float) -> None:
         assert self._process is not None
-        # A stopped process takes no signal but SIGKILL until it goes on.
+        # A stopped process handles no signal but SIGKILL until it continues.
         self._process.signal(signal.SIGTERM, signal.SIGCONT)
         self._state, self._since, self._kill_at = "stopping", now, now + patience
 
@@ -320,7 +339,7 @@ class Supervisor:
         assert self._process is not None
         status = self._process.status()
         assert status is not None
-        self._unread = self.receive(now)  # its last words, among them why it left
+        self._unread = self.receive(now)  # its last messages, among them why it left
         self._process.close(now)
         if self.held:
             self._process, self._state = None, "down"
@@ -337,7 +356,7 @@ class Supervisor:
         self._process, self._state, self._start_at = None, "down", now + delay
 
     def _doubt(self, message: Message | Alive | None, now: float) -> None:
-        """Refuse what only we can know to be false. Raises MessageError."""
+        """Reject what only this side can know to be false. Raises MessageError."""
         if isinstance(message, (LaneSample, ChannelError)) and message.mono > now + AHEAD_SECONDS:
             raise MessageError(f"a sample from the future: {message.mono} s, now {now} s")
         if isinstance(message, Alive) and message.order > self._orders:
@@ -352,7 +371,7 @@ class Supervisor:
     def _hear(self, message: Message, now: float) -> None:
         if isinstance(message, Hello):
             if self.refusal is not None and self.refusal.absent:
-                self._delay = FIRST_DELAY_SECONDS  # what looking for a driver earned says nothing about this worker
+                self._delay = FIRST_DELAY_SECONDS  # the search for a driver says nothing about this worker
             if self._state == "starting":
                 self._state, self._opened_at, self._waited = "running", now, 0.0
             self.refusal, self._seen = None, True

@@ -9,29 +9,29 @@ from agent.worker.worker_messages import MessageError
 log = logging.getLogger("coldplate.worker")
 
 ASK_SECONDS = 1.0
-"""Seconds between two requests to say everything anew."""
+"""Seconds between two requests to send everything again."""
 CALM_SECONDS = 3.0
 """Seconds without garbage after which a spell of it is over."""
 SPELL_SECONDS = 5.0
-"""Seconds of garbage after which the worker is not believed any more."""
+"""Seconds of garbage after which the worker is no longer trusted."""
 FLOOD = 8 * 2**20
-"""Bytes a second that may come for good: 72 GPUs, ten times a second, are 1.5 MB."""
+"""Bytes a second that may come permanently: 72 GPUs, ten times a second, are 1.5 MB."""
 FLOOD_ROOM = 64 * 2**20
-"""Bytes that may come at once beyond that."""
+"""Bytes that may come in a burst beyond that."""
 
 
 class WorkerTrust:
-    """What is thought of the worker. Times are monotonic seconds."""
+    """How far the worker is trusted. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self.garbage = 0
-        """Lines that were refused, of all workers."""
+        """Rejected lines of all workers."""
         self.begin()
 
     def begin(self) -> None:
-        """Another worker: it is believed."""
+        """Start with another worker, which is trusted."""
         self.lost = ""
-        """Why the worker is not believed any more; empty while it is."""
+        """Why the worker is no longer trusted; empty while it is."""
         self._first: float | None = None
         self._last = 0.0
         self._anew = False
@@ -41,9 +41,9 @@ class WorkerTrust:
         self._told = False
 
     def refuse(self, error: MessageError, now: float) -> None:
-        """A line was garbage."""
+        """Record that a line was garbage."""
         self.garbage += 1
-        # The first is told; a worker gone mad would fill the journal with the others.
+        # Only the first is a warning: a broken worker would fill the journal with the others.
         log.log(logging.DEBUG if self._told else logging.WARNING, "device worker sent garbage: %s", error)
         self._told = True
         if self._first is None or now - self._last > CALM_SECONDS:
@@ -54,7 +54,7 @@ class WorkerTrust:
             self.lost = f"has sent garbage for {now - self._first:.0f} s"
 
     def weigh(self, size: int, now: float) -> None:
-        """Lines of so many bytes came."""
+        """Record that lines of this many bytes came."""
         if self._weighed is not None:
             self._level = max(self._level - FLOOD * (now - self._weighed), 0.0)
         self._weighed = now
@@ -63,7 +63,7 @@ class WorkerTrust:
             self.lost = "floods its output"
 
     def wants_anew(self, now: float) -> bool:
-        """Whether to ask now for everything that is remembered; True once for each request."""
+        """Whether to request everything again now; True once for each request."""
         if not self._anew or (self._asked is not None and now - self._asked < ASK_SECONDS):
             return False
         self._anew, self._asked = False, now

@@ -25,26 +25,26 @@ from agent.model import Entity, Gap, Gpu, GpuIdentity, IbPort, Node, NvLink, Ser
 from agent.worker.message_limits import CODE, LABEL, NAME, TEXT
 
 ANEW, STOP = "anew", "stop"
-"""Orders beside the lanes: say everything that is remembered anew; end."""
+"""Orders beside the lanes: send everything again that is remembered; end."""
 _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class MessageError(ValueError):
-    """The line is no message of ours."""
+    """The line is not a valid message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """The worker's main thread took the order of this number."""
+    """The worker's main thread received the order with this number."""
 
     order: int
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The source is open; these are its channels, in the order in which they are numbered, and who is missing.
+    """The source is open: its channels, in the order of their numbers, and the devices that are missing.
 
-    Said when the source is open, and again when somebody joins or the missing change.
+    Sent when the source is open, and again when a device joins or the missing ones change.
     """
 
     source: str
@@ -54,14 +54,14 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The source could not be opened (`absent`: nothing there to open), or broke as a whole."""
+    """The source could not be opened (`absent`: there is nothing to open), or failed as a whole."""
 
     absent: bool
     detail: str
 
 
 Message = Hello | Refusal | LaneSample | ChannelError | tuple[Xid, ...]
-"""What the main process is told; `Alive` goes no further than the supervisor."""
+"""The messages for the main process; `Alive` is only for the supervisor."""
 
 
 def encode(kind: str, *parts: object) -> bytes:
@@ -79,7 +79,7 @@ def unseal(line: bytes) -> bytes:
 
 
 def clean(text: str, limit: int) -> str:
-    """Any text as the reader will take it: without what cannot be printed, and no longer than the limit."""
+    """A text that the reader will accept: without unprintable characters, and no longer than the limit."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
@@ -127,7 +127,7 @@ def encode_unidentified(missing: Sequence[Unidentified]) -> list[list[object]]:
 
 
 def encode_events(number: int, events: Sequence[Xid]) -> bytes:
-    """XID events as one message, which is the `number`th of its kind."""
+    """XID events as one message, the `number`th of its kind."""
     rows = []
     for each in events:
         device, code = clean(each.device, NAME) or "?", min(each.code, CODE - 1)

@@ -17,9 +17,9 @@ from agent.worker.message_limits import MAX_LINE
 
 ROOT = str(Path(__file__).resolve().parents[2])
 BOOT = "import sys, runpy; sys.path.insert(0, {root!r}); runpy.run_module('agent.worker', run_name='__main__')"
-"""Runs this very package, isolated: `python -m` would run whatever `agent` lies in the current directory."""
+"""Runs this very package, isolated: `python -m` would run any `agent` in the current directory."""
 MOST_AT_ONCE = 2**18
-"""Bytes taken from the worker in one go: one that writes faster than we read must not keep us here."""
+"""Bytes read from the worker at once: one that writes faster than we read must not keep us here."""
 STANDARD_ERROR = 2
 
 
@@ -31,22 +31,22 @@ class WorkerProcess(Protocol):
     """What to poll for messages."""
 
     def status(self) -> int | None:
-        """How it ended, as subprocess.Popen.returncode; None while it lives."""
+        """How it ended, as subprocess.Popen.returncode; None while it runs."""
 
     def order(self, line: bytes) -> bool:
-        """Hand over an order; False if it takes none."""
+        """Send an order; False if it accepts none."""
 
     def lines(self, now: float) -> list[bytes]:
-        """The whole lines that have come, without their ends; one that is too long comes as what there is of it."""
+        """The complete lines that have come, without their ends; of a line that is too long, what was read of it."""
 
     def resident(self) -> int | None:
-        """Bytes of memory that it holds; None if that cannot be told."""
+        """Bytes of resident memory; None if not known."""
 
     def signal(self, *numbers: int) -> None:
         """Send these signals."""
 
     def close(self, now: float) -> None:
-        """Let go of the pipes."""
+        """Close the pipes."""
 
 
 class ChildProcess:
@@ -79,7 +79,7 @@ class ChildProcess:
         try:
             os.write(self._orders.fileno(), line)
         except OSError:
-            return False  # full or broken pipe: the silence that follows tells
+            return False  # full or broken pipe: the silence that follows will show it
         return True
 
     def lines(self, now: float) -> list[bytes]:
@@ -105,8 +105,8 @@ class ChildProcess:
         return lines
 
     def resident(self) -> int | None:
-        # proc(5): the second number of statm is the resident pages. The file is read without the locks of a memory
-        # map, so that a process that hangs in the kernel does not take us along.
+        # proc(5): the second number of statm is the resident pages. Reading the file takes no lock of the memory map,
+        # so that we do not hang with a process that hangs in the kernel.
         try:
             return int(Path(f"/proc/{self.pid}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, ValueError, IndexError):

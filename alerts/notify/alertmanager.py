@@ -16,7 +16,7 @@ PATH = "/api/v2/alerts"
 
 
 class Alertmanager(HttpReceiver):
-    """One instance. `external_url` is where coldplate's own pages are found, the alerts' generatorURL."""
+    """One instance. `external_url` is the address of coldplate's own pages, and the alerts' generatorURL."""
 
     name = "alertmanager"
     repeats = True
@@ -35,7 +35,7 @@ class Alertmanager(HttpReceiver):
         if target.path.endswith(("/api/v1/alerts", PATH)):
             raise ValueError(f"url {target.shown!r}: give Alertmanager's base URL, without /api/...")
         if external_url:
-            split_url(external_url)  # Alertmanager refuses each alert whose generatorURL is not one
+            split_url(external_url)  # Alertmanager rejects each alert whose generatorURL is not one
         super().__init__(target, target.path + PATH, clock, pace, jitter, threads)
         self.external_url = external_url
 
@@ -44,10 +44,10 @@ class Alertmanager(HttpReceiver):
         return json.dumps([self._alert(notice, now) for notice in notices]).encode("ascii")
 
     def _alert(self, notice: Notice, now: float) -> dict[str, object]:
-        """An alert as the API takes it, at second `now` of its clock.
+        """An alert as the API expects it, at second `now` of Alertmanager's clock.
 
-        An end that is still to come, since the clock was set back, would be none yet to Alertmanager: it would keep the
-        later `endsAt` that it was told while the alert fired.
+        If the clock was set back, the end may be in the future. Alertmanager would not take that for an end: it would
+        keep the later `endsAt` that it got while the alert fired.
         """
         alert = notice.alert
         if alert.fired_at is None:

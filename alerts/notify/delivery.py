@@ -25,18 +25,18 @@ from alerts.notify.serverclock import ServerClock
 _log = logging.getLogger("coldplate.notify")
 
 ABOUT_CONTENT = frozenset({400, 413, 422})
-"""Statuses that say that something in this very batch is wrong, or too much; all others are about the server."""
+"""Statuses that mean that this batch has something wrong in it, or is too large; all others are about the server."""
 SHOWN = 200
-"""Characters of a server's answer that are shown."""
+"""Most characters of a server's answer that are shown."""
 LAST_WORD_SECONDS = 0.5
-"""Seconds that a thread has to end, once its connection was cut."""
+"""Seconds that a thread has to end once its connection has been cut."""
 REMEMBERED = 1000
-"""Refused alerts of which is remembered that they were logged."""
+"""Most rejected alerts that are remembered as already logged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much at once, and how long to wait after failures: from `first` seconds, doubled up to `longest`."""
+    """How much to send at once, and how long to wait after failures: from `first` seconds, doubled up to `longest`."""
 
     first: float = 1.0
     longest: float = 30.0
@@ -45,7 +45,7 @@ class Pace:
 
 
 def jitter() -> float:
-    """A random number from 0 to 1, without the memory that the module `random` takes."""
+    """A random number from 0 to 1, without the memory cost of the module `random`."""
     return int.from_bytes(os.urandom(4), "big") / 0xFFFFFFFF
 
 
@@ -71,11 +71,11 @@ class _Rhythm:
         self._size = min(self._pace.batch, self._size * 2)
 
     def refused(self, number: int) -> None:
-        """The next ones are sent one by one."""
+        """Send the next ones one by one."""
         self._alone = number
 
     def failed(self, now: float) -> None:
-        """Wait, and send less: it may be one alert that the server fails at, and the others must get past it."""
+        """Wait, and send less: a single alert may make the server fail, and the others must get past it."""
         self._failures += 1
         self._size = max(1, self._size // 2)
         pause = min(self._pace.longest, self._pace.first * 2.0 ** min(self._failures - 1, 30))
@@ -83,17 +83,17 @@ class _Rhythm:
 
 
 class _RefusedError(Exception):
-    """The content is at fault, not the server."""
+    """The content is wrong, not the server."""
 
 
 class HttpReceiver:
-    """What the HTTP receivers share: all but the address and the encoding. The thread starts with the first notice."""
+    """What the HTTP receivers have in common: all but address and encoding. The thread starts with the first notice."""
 
     name = "http"
     repeats = True
     expires = True
     compares = False
-    """Whether it compares the times that it is told with its own clock."""
+    """Whether it compares the times that it receives with its own clock."""
 
     def __init__(
         self,
@@ -117,8 +117,8 @@ class HttpReceiver:
         self._thread: KeptThread | None = None
         self._threads = threads or Threads()
         self.heir: HttpReceiver | None = None
-        """Who takes over what could not be delivered at the end."""
-        self._away = False  # from here on, the thread's own
+        """The successor, which takes over what could not be delivered at the end."""
+        self._away = False  # this and the following belong to the thread
         self._server_clock = ServerClock()
         self._refusals: dict[Labels, None] = {}
 
@@ -135,7 +135,7 @@ class HttpReceiver:
             return len(self._queue) + self._in_hand
 
     def put(self, notices: Sequence[Notice], at: float) -> None:
-        del at  # a notice says until when it holds
+        del at  # a notice says until when it is valid
         with self._wake:
             if self._end is not None:
                 self.counts.add(dropped=len(notices))
@@ -146,7 +146,7 @@ class HttpReceiver:
             self._wake.notify_all()
 
     def inherit(self, notices: Sequence[Notice]) -> None:
-        """Take over what another one could not deliver, where nothing newer waits."""
+        """Take over what another receiver could not deliver, unless something newer is queued."""
         with self._wake:
             if self._end is not None:
                 self.counts.add(dropped=len(notices))
@@ -175,7 +175,7 @@ class HttpReceiver:
                 self._attempt(batch)
             except _RefusedError as refusal:
                 self._refuse(batch, refusal)
-            except Exception as error:  # whatever it was, it costs one attempt and not the thread
+            except Exception as error:  # whatever it was, it costs one attempt, not the thread
                 self._postpone(batch, error)
         self._link.close()
         with self._wake:
@@ -187,7 +187,7 @@ class HttpReceiver:
             _log.warning("alerts not delivered", extra={"facts": {"url": self.url, "number": len(left)}})
 
     def _next(self) -> list[Notice]:
-        """Waits for the next batch; none when it is time to end."""
+        """Wait for the next batch; empty when it is time to end."""
         with self._wake:
             while True:
                 now = self._clock()
@@ -210,7 +210,7 @@ class HttpReceiver:
         delivered = 200 <= answer.status < 300
         if self.compares and delivered and self._server_clock.hear(answer.date, sent, received):
             self._tell_clocks(self._server_clock.ahead)
-            answer, _, _ = self._post(batch)  # at once, since what it just heard may have ended alerts
+            answer, _, _ = self._post(batch)  # at once, since the times just sent may have ended alerts
         answer = answer._replace(text=self._link.masked(answer.text))
         if answer.status in ABOUT_CONTENT:
             raise _RefusedError(f"HTTP status {answer.status}: {answer.text[:SHOWN]}")
@@ -223,7 +223,7 @@ class HttpReceiver:
             self._refusals.pop(notice.alert.labels, None)
 
     def _post(self, batch: Sequence[Notice]) -> tuple[ReceiverAnswer, Instant, Instant]:
-        """One exchange, and when it began and ended."""
+        """Make one exchange; returns the answer, and when it began and ended."""
         body = self._encoded(batch)
         sent = self._clock()
         until = sent.mono + self.target.timeout
@@ -231,7 +231,7 @@ class HttpReceiver:
         return answer, sent, self._clock()
 
     def _encoded(self, batch: Sequence[Notice]) -> bytes:
-        """By the receiver's clock; or by ours, where its times cannot be written."""
+        """The batch with times by the receiver's clock, or by ours if its times cannot be written."""
         try:
             try:
                 return self.encode(self._server_clock.told(batch))
@@ -244,7 +244,7 @@ class HttpReceiver:
             raise _RefusedError(f"cannot be written as JSON: {error}") from error
 
     def _refuse(self, batch: list[Notice], refusal: Exception) -> None:
-        """Try each alone, or give up the one that was."""
+        """Try each alone, or give up the one that was sent alone."""
         self.counts.add(failed=1)
         alone = len(batch) == 1
         if alone:
@@ -258,7 +258,7 @@ class HttpReceiver:
     def _postpone(self, batch: list[Notice], error: Exception) -> None:
         known = isinstance(error, UnreachableError)
         if not known:
-            self._link.close()  # nobody knows in which state it is
+            self._link.close()  # its state is not known
         self.counts.add(failed=1)
         with self._wake:
             self._rhythm.failed(self._clock().mono)
@@ -273,14 +273,14 @@ class HttpReceiver:
             _log.warning("cannot deliver alerts; retrying", extra={"facts": facts}, exc_info=None if known else error)
 
     def _settle(self, batch: list[Notice] | Sequence[Notice], postponed: bool, first: bool = False) -> None:
-        """A batch is in hand no more."""
+        """Finish a batch, putting it back into the queue if it is `postponed`."""
         with self._wake:
             self._in_hand = 0
             if postponed:
                 self.counts.add(dropped=self._queue.give_back(list(batch), first))
 
     def _back(self) -> None:
-        """The server has answered."""
+        """Record that the server has answered."""
         self._rhythm.reached()
         if self._away:
             self._away = False
@@ -295,7 +295,7 @@ class HttpReceiver:
             _log.info("the receiver's clock agrees with ours again", extra={"facts": facts})
 
     def _tell_refusal(self, labels: Labels, refusal: Exception) -> None:
-        """Log it, but not at each repetition."""
+        """Log a rejection, but not at each repetition."""
         if labels in self._refusals:
             return
         if len(self._refusals) >= REMEMBERED:

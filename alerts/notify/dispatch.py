@@ -21,16 +21,16 @@ __all__ = ["RESEND_SECONDS", "Counts", "Dispatcher", "Receiver"]
 RESEND_SECONDS = 60.0
 """Prometheus's --rules.alert.resend-delay, in seconds."""
 LAST_WORD_SECONDS = 1.0
-"""Seconds that a receiver may take to stop beyond those that it was given."""
+"""Seconds that a receiver may take to stop, beyond its grace period."""
 VALID_FOR = 4
-"""Two evaluations or deliveries may fail before an alert that fires is taken to have ended."""
+"""Two evaluations or deliveries may fail before a firing alert counts as ended."""
 
 State = tuple[Phase, int, int]
-"""A phase of one incident: with when it fired and when it was resolved, in milliseconds."""
+"""A phase of one incident, with the times at which it fired and was resolved, in milliseconds."""
 
 
 class _Known:
-    """What has been told about one alert. `told` are the identities of the receivers that know its state."""
+    """What was sent about one alert. `told` are the identities of the receivers that know its state."""
 
     __slots__ = ("alert", "sent_at", "state", "told")
 
@@ -42,7 +42,7 @@ class _Known:
 
 
 class Dispatcher:
-    """Knows what was told when. `resend` in seconds; external labels are given to alerts that lack them."""
+    """Knows what was sent when. `resend` in seconds; external labels are added to alerts that lack them."""
 
     def __init__(
         self,
@@ -66,10 +66,11 @@ class Dispatcher:
     def consider(
         self, group: str, alerts: Iterable[Alert], at: float, interval: float, unknown: Iterable[Alert] = ()
     ) -> None:
-        """Tell what is to be told of a group that was evaluated at `at`, in wall seconds, and is every `interval`.
+        """Notify receivers about a group that was evaluated at `at`, in wall seconds, and is evaluated every
+        `interval`.
 
-        `alerts` are all of the group's: pending, firing, and resolved ones for as long as they are remembered. Those
-        of rules that failed are `unknown`: they are kept in mind, but not told again.
+        `alerts` are all of the group's: pending, firing, and resolved ones as long as they are remembered. Those of
+        rules that failed are `unknown`: they are remembered, but not sent again.
         """
         with self._lock:
             before = self._groups.get(group, {})
@@ -86,13 +87,13 @@ class Dispatcher:
             post.hand_over(at)
 
     def already_told(self, alerts: Iterable[Alert], receivers: Sequence[Receiver] | None = None) -> None:
-        """Mark incidents, restored at the start, as known to these receivers (or all) that are told only of changes."""
+        """Mark incidents restored at the start as known to these (or all) receivers that are told only of changes."""
         with self._lock:
             told = frozenset(map(id, self._receivers if receivers is None else receivers))
             self._restored.update((alert.labels, (alert, told)) for alert in alerts if alert.phase is not Phase.PENDING)
 
     def end(self, alerts: Iterable[Alert], at: float) -> None:
-        """Tell those that are told once that these incidents are over: nobody looks at them any more."""
+        """Notify receivers of changes that these incidents are over: no rule watches them any more."""
         with self._lock:
             post = _Post(self._receivers, self._external, at)
             for alert in alerts:
@@ -100,7 +101,7 @@ class Dispatcher:
             post.hand_over(at)
 
     def shift(self, seconds: float) -> None:
-        """The clock was set: what was told is as long ago as before, and the incidents are the same."""
+        """Adjust to a clock that was set: what was sent is as long ago as before, and the incidents are the same."""
         with self._lock:
             for known in (each for group in self._groups.values() for each in group.values()):
                 known.alert = _moved(known.alert, seconds)
@@ -112,7 +113,7 @@ class Dispatcher:
             }
 
     def forget(self, group: str, at: float | None = None) -> None:
-        """Forget a group that is no longer evaluated; with a time, the incidents that are told once end then."""
+        """Forget a group that is no longer evaluated; with a time, its incidents end then for receivers of changes."""
         with self._lock:
             before = self._groups.pop(group, {})
             if at is not None:
@@ -128,10 +129,10 @@ class Dispatcher:
         at: float = 0.0,
         heirs: Sequence[tuple[Receiver, Receiver]] = (),
     ) -> None:
-        """Take over a changed configuration; what was told when is remembered. Stopping receivers is the caller's.
+        """Take over a changed configuration, remembering what was sent when. The caller stops receivers.
 
-        A receiver that is new is told what fires, and not of what had already ended, unless it is the heir of one that
-        was told. Other external labels make other alerts: the ones before end at `at`, for those that are told once.
+        A new receiver is notified of what fires, but not of what had already ended, unless it succeeds one that was
+        notified. Other external labels make other alerts: for receivers of changes the ones before end at `at`.
         """
         with self._lock:
             kept = frozenset(map(id, self._receivers)) & frozenset(map(id, receivers))
@@ -152,13 +153,13 @@ class Dispatcher:
             self._external = external_labels
 
     def stop(self, grace: float) -> None:
-        """Stop all receivers, side by side."""
+        """Stop all receivers, in parallel."""
         stops = [self._threads.begin("notify", partial(each.stop, grace)) for each in self._receivers]
         for stop in stops:
             stop.join(grace + LAST_WORD_SECONDS)
 
     def _tell(self, known: _Known | None, alert: Alert, at: float, post: _Post) -> _Known:
-        """Post what has to be told of an alert that is not pending; what is known of it then."""
+        """Post what has to be sent about an alert that is not pending; returns what was sent so far."""
         state = _state(alert)
         if known is None or known.state != state:
             known = _Known(alert, state)
@@ -178,8 +179,8 @@ class Dispatcher:
 def _needs_sending(sent_at: float | None, at: float, resend: float) -> bool:
     """Prometheus's rule of the same name, in whole milliseconds as its timestamps are.
 
-    It sends what was resolved after `sent_at`; here a new state has not been sent at all, which comes to the same, but
-    not where the clock was set back. By how much that was is unknown: then, everything is sent.
+    Prometheus sends what was resolved after `sent_at`; here a new state has not been sent at all, which amounts to the
+    same, unless the clock was set back. By how much is unknown, so then everything is sent.
     """
     if sent_at is None:
         return True
@@ -192,7 +193,7 @@ def _ms(seconds: float) -> int:
 
 
 def _moved(alert: Alert, seconds: float) -> Alert:
-    """The same incident by a clock that was set."""
+    """The same incident after the clock was set."""
     fired, resolved = alert.fired_at, alert.resolved_at
     return replace(
         alert,
@@ -209,7 +210,7 @@ _WEIGHT = {Phase.PENDING: 0, Phase.RESOLVED: 1, Phase.FIRING: 2}
 
 
 def _distinct(alerts: Iterable[Alert]) -> Collection[Alert]:
-    """One alert for each label set: two rules may bring about the same one, which fires while either does."""
+    """One alert for each label set: two rules may have the same one, which fires while either does."""
     found: dict[Labels, Alert] = {}
     for alert in alerts:
         other = found.get(alert.labels)
@@ -219,9 +220,9 @@ def _distinct(alerts: Iterable[Alert]) -> Collection[Alert]:
 
 
 def _end(before: dict[Labels, _Known], after: dict[Labels, _Known], at: float, post: _Post) -> None:
-    """Tell the end of incidents that vanished without one: their rule is gone, or they are pending again.
+    """Post the end of incidents that vanished without one: their rule is gone, or they are pending again.
 
-    Alertmanager finds out by itself, from endsAt; who was told once would take them to fire for ever.
+    Alertmanager finds out by itself, from endsAt; for receivers of changes they would fire forever.
     """
     for labels, known in before.items():
         if labels not in after and known.state[0] is Phase.FIRING:
@@ -239,11 +240,11 @@ class _Post:
         self._notices: list[list[Notice]] = [[] for _ in receivers]
 
     def repeat(self, alert: Alert) -> None:
-        """For those that are told again and again."""
+        """Post to receivers that need repetition."""
         self._add(alert, [position for position, each in enumerate(self._receivers) if each.repeats])
 
     def once(self, alert: Alert, told: frozenset[int]) -> None:
-        """For those that are told of changes, but for those that know."""
+        """Post to receivers of changes, except those that know."""
         news = [not each.repeats and id(each) not in told for each in self._receivers]
         self._add(alert, [position for position, wanted in enumerate(news) if wanted])
 
@@ -260,7 +261,7 @@ class _Post:
 
 
 def _with(labels: Labels, external: Labels) -> Labels:
-    """The labels and those external ones that they lack, in order; an empty label is a missing one."""
+    """The labels, and those external ones that they lack, in order; an empty label counts as missing."""
     pairs = {name: value for name, value in external if value}
     pairs.update((name, value) for name, value in labels if value)
     return tuple(sorted(pairs.items()))

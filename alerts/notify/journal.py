@@ -28,7 +28,7 @@ def find_journal(environment: Mapping[str, str], descriptor: int = 2, path: str 
 
 
 def field_name(name: str) -> str:
-    """A name as journald takes it: capitals, digits and underscores, of 64 characters at most."""
+    """A name as journald accepts it: capitals, digits and underscores, at most 64 characters."""
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in name.upper())[:LONGEST_NAME]
 
 
@@ -39,7 +39,7 @@ class Journal:
         self._path = path
 
     def send(self, fields: Iterable[tuple[str, str]]) -> None:
-        """Send one message. Raises OSError where it cannot be sent, or not at once."""
+        """Send one message. Raises OSError if it cannot be sent, or not at once."""
         message = b"".join(_field(name, value) for name, value in fields)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaker:
             speaker.setblocking(False)

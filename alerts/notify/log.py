@@ -18,17 +18,17 @@ from alerts.notify.receiver import Counts
 _log = logging.getLogger("coldplate.alert")
 
 _LEVELS = {"critical": logging.ERROR, "warning": logging.WARNING}
-"""Of an alert that fires, by its severity."""
+"""The level of the line for a firing alert, by its severity."""
 _PRIORITIES = {logging.ERROR: "3", logging.WARNING: "4", logging.INFO: "6"}
-"""Of syslog(3)."""
+"""Priorities of syslog(3)."""
 _NOTES = ("owner", "runbook_url")
-"""Annotations that are facts of their own; the summary is the message."""
+"""Annotations that become facts of the line; the summary is the message."""
 _TAKEN = frozenset({"ts", "level", "logger", "msg", "trace", "alertstate", "value", *_NOTES})
 """Keys of a log line that a label must not replace."""
 
 
 class LogReceiver:
-    """The log. Counts a line that the journal did not take as failed and, since it is written elsewhere, as sent."""
+    """The log. A line that the journal refused counts as failed and, since it is written elsewhere, also as sent."""
 
     name = "log"
     url = ""

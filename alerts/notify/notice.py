@@ -22,7 +22,7 @@ def rfc3339(wall: float) -> str:
 
 
 def texts(alert: Alert) -> dict[str, dict[str, str]]:
-    """Labels and annotations as JSON wants them. An empty label is a missing one, to Alertmanager too."""
+    """Labels and annotations for JSON. An empty label counts as missing, for Alertmanager, too."""
     return {
         "labels": {name: value for name, value in alert.labels if value},
         "annotations": {name: str(value) for name, value in alert.annotations.items()},

@@ -17,10 +17,10 @@ CAPACITY = 10_000
 
 
 class NotificationQueue:
-    """Notices by the labels of their alert, the oldest first. Where something is lost, the number is returned.
+    """Notices by the labels of their alert, the oldest first. Methods return how many were lost.
 
-    With `expires`, an alert that fires is not given out once it is no longer valid: Alertmanager would read a past
-    endsAt as its end.
+    With `expires`, a firing alert is not given out once it is no longer valid: to Alertmanager a past endsAt would be
+    its end.
     """
 
     def __init__(self, capacity: int = CAPACITY, expires: bool = True) -> None:
@@ -32,9 +32,9 @@ class NotificationQueue:
         return len(self._waiting)
 
     def put(self, notices: Iterable[Notice]) -> int:
-        """Add, each in the place of an older state of the same alert; the number that no longer fitted."""
-        # A new incident may so take the place of the undelivered end of the one before. To a receiver they are one
-        # alert, since their labels are the same: it goes on firing, and Alertmanager keeps the earlier startsAt.
+        """Add notices, each replacing an older state of the same alert; returns how many no longer fitted."""
+        # So a new incident may replace the undelivered end of the one before. To a receiver they are one alert, since
+        # their labels are the same: it keeps firing, and Alertmanager keeps the earlier startsAt.
         dropped = 0
         for notice in notices:
             self._waiting[notice.alert.labels] = notice
@@ -44,7 +44,7 @@ class NotificationQueue:
         return dropped
 
     def take(self, limit: int, now: float) -> tuple[list[Notice], int]:
-        """At most `limit` of the oldest, at a time in wall seconds; and the number that were no longer valid."""
+        """At most `limit` of the oldest, at a time in wall seconds, and how many were no longer valid."""
         taken: list[Notice] = []
         outdated = 0
         while self._waiting and len(taken) < limit:
@@ -56,7 +56,7 @@ class NotificationQueue:
         return taken, outdated
 
     def give_back(self, notices: list[Notice], first: bool) -> int:
-        """Return what was taken, to either end, unless something newer has come; the number that no longer fitted."""
+        """Put back what was taken, at either end, unless there is a newer state; returns how many no longer fitted."""
         dropped = 0
         for notice in reversed(notices) if first else notices:
             labels = notice.alert.labels
@@ -70,7 +70,7 @@ class NotificationQueue:
         return dropped
 
     def empty(self) -> list[Notice]:
-        """All that were in it, the oldest first."""
+        """Take out all, the oldest first."""
         left = list(self._waiting.values())
         self._waiting.clear()
         return left

@@ -10,7 +10,7 @@ from alerts.notify.notice import Notice
 
 
 class Counts:
-    """What became of the notices of one receiver, and the attempts that failed. They only grow."""
+    """What became of one receiver's notices, and its failed attempts. The counts only grow."""
 
     __slots__ = ("_lock", "dropped", "failed", "sent")
 
@@ -21,7 +21,7 @@ class Counts:
         self.failed = 0
 
     def add(self, sent: int = 0, dropped: int = 0, failed: int = 0) -> None:
-        """Count; two threads may do so at once."""
+        """Add to the counts; two threads may do so at once."""
         with self._lock:
             self.sent += sent
             self.dropped += dropped
@@ -29,10 +29,10 @@ class Counts:
 
 
 class Receiver(Protocol):
-    """Somebody who is told about alerts.
+    """A receiver of alerts.
 
-    `url` is fit to be seen by everybody, tells receivers apart, and is empty for the log. One that `repeats` is told
-    again and again, as Alertmanager must be; the others only of changes.
+    `url` may be seen by anyone, distinguishes receivers, and is empty for the log. A receiver that `repeats` is
+    notified again and again, as Alertmanager must be; the others only of changes.
     """
 
     @property
@@ -49,13 +49,13 @@ class Receiver(Protocol):
 
     @property
     def queued(self) -> int:
-        """Notices that wait or are on their way."""
+        """Number of notices that are queued or being sent."""
         ...
 
     def put(self, notices: Sequence[Notice], at: float) -> None:
-        """Take over; never blocks."""
+        """Accept notices; never blocks."""
         ...
 
     def stop(self, grace: float) -> None:
-        """Try for so many seconds to deliver what waits, then end."""
+        """Try for `grace` seconds to deliver what is queued, then end."""
         ...

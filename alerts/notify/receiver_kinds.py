@@ -14,7 +14,7 @@ from alerts.notify.delivery import HttpReceiver
 
 
 class ReceiverKind(Protocol):
-    """What RECEIVER is: a class of receivers. `name` is the key below `notify` that has their addresses."""
+    """The type of RECEIVER: a class of receivers. `name` is the key below `notify` with their addresses."""
 
     @property
     def name(self) -> str: ...
@@ -22,7 +22,7 @@ class ReceiverKind(Protocol):
     def __call__(
         self, target: HttpTarget, clock: Callable[[], Instant], external_url: str, *, threads: Threads
     ) -> HttpReceiver:
-        """A receiver; `external_url` is where coldplate's own pages are found. Raises ValueError."""
+        """A receiver; `external_url` is the address of coldplate's own pages. Raises ValueError."""
         ...
 
 

@@ -1,6 +1,6 @@
-"""The way to a receiver: what is posted there, and what an answer of its means.
+"""The connection to a receiver: what is posted, and what the answer means.
 
-What matters is the status: a body that breaks off or is too long changes nothing about it.
+Only the status matters: it counts even if the body breaks off or is too long.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _TRUST = "; set ca_file to the issuer's certificate, or verify: false"
 
 
 class UnreachableError(Exception):
-    """There was no answer, or none that can be used. The text says why."""
+    """There was no answer, or none that is usable. The text says why."""
 
 
 class ReceiverAnswer(NamedTuple):
-    """A status, the text that came with it or the place that it points to, and the server's date if it told one."""
+    """A status, the text that came with it or the location of a redirect, and the server's date if there was one."""
 
     status: int
     text: str
@@ -33,19 +33,19 @@ class ReceiverAnswer(NamedTuple):
 
 
 class ReceiverLink:
-    """The way to a target's path. `clock` tells monotonic seconds. For one thread, but for `abort`."""
+    """The connection to a target's path. `clock` gives monotonic seconds. For one thread, except `abort`."""
 
     def __init__(self, target: HttpTarget, path: str, clock: Callable[[], float]) -> None:
         self._path = path
         self._client = HttpClient(target, BOUNDS, clock)
 
     def post(self, body: bytes, until: float) -> ReceiverAnswer:
-        """Send JSON and read the answer, by a time on the monotonic clock. Raises UnreachableError."""
+        """Send JSON and read the answer, by a deadline on the monotonic clock. Raises UnreachableError."""
         kept = self._client.is_open
         answer = self._exchange(HttpRequest("POST", self._path, _JSON, body), until)
         if answer.status in DENIED:
             self._client.close()
-            if kept:  # the token or password may have been changed since
+            if kept:  # the token or password may have changed since
                 return self.post(body, until)
         if 300 <= answer.status < 400:
             return ReceiverAnswer(answer.status, answer.headers.get("location", ""))
@@ -64,7 +64,7 @@ class ReceiverLink:
         self._client.close()
 
     def masked(self, text: str) -> str:
-        """What came back, without what it repeats of the path and the login."""
+        """Text from the server, without what it repeats of the path and the login."""
         return self._client.masked(text)
 
     def abort(self) -> None:

@@ -24,9 +24,9 @@ _log = logging.getLogger("coldplate.notify")
 TOLERANCE_SECONDS = 10.0
 """Seconds by which the clocks may differ before times are changed: far less than an alert stays valid."""
 TOGETHER_SECONDS = 8.0
-"""Seconds within which they must be for times to be told by our own again: the header is as fine as a second."""
+"""Seconds within which they must be before times are sent by our own again: the header has a resolution of a second."""
 MOST_SECONDS = 3600.0
-"""Seconds by which ours is believed to be wrong at most: beyond, the other is as likely to be."""
+"""Most seconds by which ours is believed to be wrong: beyond that, the other is as likely to be."""
 
 
 _DATE = re.compile(r"[A-Za-z]{3}, ([0-9]{2}) ([A-Za-z]{3}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT")
@@ -35,14 +35,14 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 
 class ServerClock:
-    """`ahead`: seconds that the receiver's clock is ahead of ours, 0 while they are together. For one thread."""
+    """`ahead`: seconds that the receiver's clock is ahead of ours, 0 while they agree. For one thread."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
         self._said = False
 
     def hear(self, date: str, sent: Instant, received: Instant) -> bool:
-        """Take note of an answer's date, if it is one; whether what was just sent bore wrong times."""
+        """Take in an answer's date, if valid; returns whether what was just sent had wrong times."""
         there = _parsed(date)
         if there is None:
             return False
@@ -55,16 +55,16 @@ class ServerClock:
         if abs(ahead) <= (TOGETHER_SECONDS if before else TOLERANCE_SECONDS):
             ahead = 0.0
         elif abs(ahead - before) <= TOLERANCE_SECONDS / 2:
-            return False  # the second is as fine as the header tells: what was told stays as it is
+            return False  # the header is no finer than a second: keep the offset
         self.ahead = ahead
         return abs(ahead - before) > TOLERANCE_SECONDS / 2
 
     def forget(self) -> None:
-        """Tell times by our own clock again, until the next answer."""
+        """Use our own clock again, until the next answer."""
         self.ahead = 0.0
 
     def _disbelieve(self, ahead: float) -> None:
-        """Say once that what an answer says of the time is not taken up."""
+        """Log once that an answer's date is ignored."""
         if not self._said:
             self._said = True
             text = (
@@ -73,12 +73,12 @@ class ServerClock:
             _log.warning(text, extra={"facts": {"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"}})
 
     def told(self, notices: Sequence[Notice]) -> Sequence[Notice]:
-        """The notices with all times by the receiver's clock."""
+        """The notices, with all times by the receiver's clock."""
         return [_moved(notice, self.ahead) for notice in notices] if self.ahead else notices
 
 
 def _parsed(date: str) -> float | None:
-    """The time of a `Date`, in the one form that servers may send; None where it is no such."""
+    """The time of a `Date`, in the one form that servers may send; None if it has another."""
     found = _DATE.fullmatch(date)
     if found is None or found[2].lower() not in _MONTHS:
         return None

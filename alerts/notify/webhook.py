@@ -16,7 +16,7 @@ from alerts.notify.delivery import HttpReceiver, Pace, jitter
 from alerts.notify.notice import Notice, rfc3339, texts
 
 NO_TIME = "0001-01-01T00:00:00Z"
-"""Go's zero time, which Alertmanager sends as the end of an alert that fires."""
+"""Go's zero time, which Alertmanager sends as the end of a firing alert."""
 
 _FNV_OFFSET = 0xCBF29CE484222325
 _FNV_PRIME = 0x100000001B3
@@ -32,7 +32,7 @@ def fingerprint(labels: Labels) -> str:
 
 
 class Webhook(HttpReceiver):
-    """One webhook. `external_url` is where coldplate's own pages are found."""
+    """One webhook. `external_url` is the address of coldplate's own pages."""
 
     name = "webhook"
     repeats = False
@@ -81,7 +81,7 @@ class Webhook(HttpReceiver):
 
 
 def _common(each: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """The pairs that all have."""
+    """The pairs that all have in common."""
     first, *others = each
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 

@@ -14,7 +14,7 @@ from alerts.promql.plan import Derivation, Element, Elements, EvaluationContext,
 from alerts.promql.query_errors import EvaluationError
 
 Reduction = Callable[[Floats, Each], float]
-"""Makes one number of the values of a group, going through them with `Each` where that takes a loop."""
+"""Reduces the values of a group to one number, using `Each` if that takes a loop."""
 
 REDUCTIONS: dict[str, Reduction] = {
     "sum": numbers.kahan_sum,
@@ -51,7 +51,7 @@ class Grouping(NamedTuple):
 
 
 def reduction(space: LabelSpace, reduce: Reduction, vector: VectorPlan, grouping: Grouping) -> VectorPlan:
-    """Plan an aggregation that makes one number of the values of each group."""
+    """Plan an aggregation that reduces the values of each group to one number."""
     return _Reduction(_groups(space, vector, grouping), reduce)
 
 
@@ -62,7 +62,7 @@ def quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan, grouping:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Whole:
-    """A vector as one group. What it read is let go then: the groups have the values alone."""
+    """A vector as one group. The elements are released: the group has only the values."""
 
     inner: VectorPlan
     _space: LabelSpace
@@ -76,7 +76,7 @@ class _Whole:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Groups:
-    """A vector divided into groups, which have the values alone as well."""
+    """A vector divided into groups, which have only the values as well."""
 
     inner: VectorPlan
     _derivation: Derivation
@@ -102,7 +102,7 @@ def _groups(space: LabelSpace, vector: VectorPlan, grouping: Grouping) -> _Whole
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Reduction(VectorPlan):
-    """One number of each group."""
+    """One number for each group."""
 
     _groups: _Whole | _Groups
     _reduce: Reduction
@@ -139,13 +139,13 @@ def selection(
 
 
 def smallest_first(element: Element) -> tuple[bool, float]:
-    """Return what elements are sorted by to have the smallest first, NaN last."""
+    """Return the sort key that puts the smallest elements first, NaN last."""
     value = element[1]
     return (True, 0.0) if value != value else (False, value)
 
 
 def largest_first(element: Element) -> tuple[bool, float]:
-    """Return what elements are sorted by to have the largest first, NaN last."""
+    """Return the sort key that puts the largest elements first, NaN last."""
     value = element[1]
     return (True, 0.0) if value != value else (False, -value)
 
@@ -161,7 +161,7 @@ class _Selection(VectorPlan):
 
     def run(self, moment: EvaluationContext) -> Elements:
         asked = self._count.run(moment)
-        elements = self._inner.run(moment)  # also where none of them is wanted: it may fail
+        elements = self._inner.run(moment)  # even if none of them is wanted: it may fail
         if asked < 1 or not elements:
             return []
         wanted = _element_count(asked)
@@ -198,7 +198,7 @@ class _CountValues(VectorPlan):
     def run(self, moment: EvaluationContext) -> Elements:
         counts: dict[Labels, int] = {}
         for labels, value in moment.budget.each(self._inner.run(moment)):
-            # The label is set before labels are grouped, so `without` may take it away again.
+            # The label is set before labels are grouped, so `without` may remove it again.
             own = set_labels(labels, [(self._label, numbers.format_value(value))])
             made = self._space.canonical(self._grouping(own))
             counts[made] = counts.get(made, 0) + 1

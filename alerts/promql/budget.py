@@ -19,21 +19,22 @@ _TOO_MANY = "query processing would load too many samples into memory in query e
 
 
 class SampleLedger:
-    """What all rules together keep from one evaluation to the next, counted in samples (see `alerts.limits`)."""
+    """What all rules together keep between evaluations, counted in samples (see `alerts.limits`)."""
 
     __slots__ = ("kept", "remembered")
 
     def __init__(self) -> None:
         self.remembered = 0
-        """Label sets that queries remember; without them they would only be slower."""
+        """Label sets that queries remember, which only make them faster."""
         self.kept = 0
-        """Alerts, and series that rules wrote."""
+        """Alerts, and series written by rules."""
 
 
 class Budget:
     """The budget of one evaluation, that of a rule with its templates or that of a query.
 
-    `timer` gives seconds, and its deadline begins now; without one no time passes. `samples` may be held at a time.
+    `timer` gives seconds, and the time starts now; without a timer there is no deadline. At most `samples` may be held
+    at once.
     """
 
     __slots__ = ("_end", "_most", "_timer", "_until_look", "held", "labels", "ledger")
@@ -52,9 +53,9 @@ class Budget:
         self._until_look = STRIDE
         self.ledger = SampleLedger() if ledger is None else ledger
         self.held = 0
-        """Samples that are held now. Whoever has done with some sets it back to what it was before."""
+        """Samples that are held now. Code that is done with some sets it back to what it was before."""
         self.labels = 0
-        """Samples that the label sets count which were made; they stay until the end."""
+        """Samples that the new label sets count for; they stay until the end."""
 
     def spend(self, units: int) -> None:
         """Count work that is about to be done. Raises LimitError after the deadline."""
@@ -65,7 +66,7 @@ class Budget:
                 raise LimitError("query timed out in expression evaluation")
 
     def each(self, items: Sequence[T], units: int = 1) -> Iterable[T]:
-        """Go through a list or an array, so many units of work for each item."""
+        """Go through a list or an array, spending `units` of work for each item."""
         work = len(items) * units
         if work > STRIDE:
             return chain.from_iterable(self._strides(items, STRIDE // units))
@@ -80,23 +81,23 @@ class Budget:
             yield items[start : start + length]
 
     def hold(self, samples: int) -> None:
-        """Count samples that are held from now on. Raises LimitError where they are too many."""
+        """Count samples that are held from now on. Raises LimitError if they are too many."""
         self.held += samples
         if self.held + self.labels > self._most:
             raise LimitError(_TOO_MANY)
 
     def fit(self, samples: int) -> None:
-        """Raise LimitError where so many samples more would be too many."""
+        """Raise LimitError if this many more samples would be too many."""
         if self.held + self.labels + samples > self._most:
             raise LimitError(_TOO_MANY)
 
     def settle(self, before: int, elements: int) -> None:
-        """Let go what was held since then, but for so many elements of a vector."""
+        """Release what was held since `before`, except `elements` of a vector."""
         self.held = before
         self.hold(ELEMENT * elements)
 
     def remember(self, samples: int) -> None:
-        """Count label sets that were made. Raises LimitError where they are too many."""
+        """Count new label sets. Raises LimitError if they are too many."""
         self.labels += samples
         if self.held + self.labels > self._most:
             raise LimitError(_TOO_MANY)

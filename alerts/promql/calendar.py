@@ -14,26 +14,26 @@ _DAY_SECONDS = 86_400
 _CYCLE_DAYS = 146_097
 """Days of 400 years, after which the calendar repeats."""
 _CYCLES = 730_692_556
-"""Cycles between the first year that is counted and the year 0."""
+"""Cycles between the first year of the count and the year 0."""
 _EPOCH_DAY = _CYCLES * _CYCLE_DAYS + 719_468
-"""The first of January 1970, counted in days from the first of March of that first year."""
+"""1 January 1970 in days since 1 March of that first year."""
 _SMALLEST = -(2**63)
 
 
 class Date(NamedTuple):
-    """A second in the calendar."""
+    """A second as a date and time."""
 
     year: int
     month: int
     day: int
     second: int
-    """Of the day."""
+    """Seconds of the day."""
     weekday: int
     """0 is Sunday."""
 
 
 def date_of(seconds: float) -> Date:
-    """The date of so many seconds since the epoch. What 64 bits cannot hold is their smallest number, as on x86-64."""
+    """The date from seconds since the epoch. A number that 64 bits cannot hold becomes their smallest, as on x86-64."""
     whole = int(seconds) if -(2.0**63) <= seconds < 2.0**63 else _SMALLEST
     days, second = divmod((whole + _EPOCH_DAY * _DAY_SECONDS) % 2**64, _DAY_SECONDS)
     cycle, day_of_cycle = divmod(days, _CYCLE_DAYS)

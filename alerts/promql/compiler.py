@@ -45,7 +45,7 @@ _NANOSECONDS = 1_000_000  # of a millisecond
 
 
 class Compiled(NamedTuple):
-    """What compiling gives."""
+    """The result of compiling."""
 
     plan: ScalarPlan | VectorPlan | StringPlan
     space: LabelSpace
@@ -71,7 +71,7 @@ def compile_text(text: str, default_step_ms: int, sharing: Sharing) -> Compiled:
 
 
 def timing_of(node: VectorSelector | Subquery) -> selectors.Timing:
-    """Return a selector's offset, and the instant to which it is bound: a fixed one, or by a word the query's."""
+    """Return a selector's offset, and the instant to which `@` binds it: a fixed one, or the query's."""
     offset_ms = _milliseconds(node.offset_ns)
     if node.bound is None:
         return selectors.Timing(offset_ms, at_query=False)
@@ -81,7 +81,7 @@ def timing_of(node: VectorSelector | Subquery) -> selectors.Timing:
 
 
 def _whole_milliseconds(seconds: float) -> int:
-    """Return the nearest millisecond, halves away from zero; what 64 bits cannot hold is long ago, as on x86-64."""
+    """Return the nearest millisecond, halves away from zero; out of 64 bits it is far in the past, as on x86-64."""
     scaled = seconds * 1000
     if not abs(scaled) < _LARGEST:
         return -int(_LARGEST)
@@ -89,12 +89,12 @@ def _whole_milliseconds(seconds: float) -> int:
 
 
 def _milliseconds(nanoseconds: int) -> int:
-    """Return a duration without its part of a millisecond, whatever its sign."""
+    """Return a duration in whole milliseconds, rounded towards zero."""
     return nanoseconds // _NANOSECONDS if nanoseconds >= 0 else -(-nanoseconds // _NANOSECONDS)
 
 
 class _FailingVector(VectorPlan):
-    """What Prometheus takes for a query, and fails at whenever it evaluates it."""
+    """A query that Prometheus accepts, but fails to evaluate every time."""
 
     __slots__ = ("_flaw",)
 
@@ -106,7 +106,7 @@ class _FailingVector(VectorPlan):
 
 
 class _FailingMatrix(MatrixPlan):
-    """The same of a range vector."""
+    """The same for a range vector."""
 
     __slots__ = ("_flaw",)
 
@@ -118,7 +118,7 @@ class _FailingMatrix(MatrixPlan):
 
 
 class Compiler:
-    """Compiles the nodes of one query, and notes what its selectors read."""
+    """Compiles the nodes of one query, and records what its selectors read."""
 
     def __init__(self, default_step_ms: int, sharing: Sharing) -> None:
         self._sharing = sharing
@@ -130,7 +130,7 @@ class Compiler:
         self._fixed = False  # whether one of them looks at a fixed time
 
     def doomed(self, flaw: FlawError) -> VectorPlan:
-        """Plan what Prometheus takes for a query, and fails at whenever it evaluates it."""
+        """Plan a query that Prometheus accepts, but fails to evaluate every time."""
         return _FailingVector(self._note_doom(flaw))
 
     def _note_doom(self, flaw: FlawError) -> FlawError:
@@ -167,7 +167,7 @@ class Compiler:
         return StringPlan(node.value)
 
     def _constant(self, value: float) -> operators.Constant:
-        """Return a number, of which there are two zeros that equal each other."""
+        """Return a constant; 0 and -0 are different ones, although they are equal."""
         key = (value, math.copysign(1.0, value))
         return self._sharing.made(lambda: operators.Constant(value), operators.Constant, key)
 
@@ -196,7 +196,7 @@ class Compiler:
         return plan.text
 
     def instant(self, node: VectorSelector) -> tuple[tuple[Matcher, ...], selectors.Timing]:
-        """Return matchers and timing of an instant selector, and note that it reads its look-back."""
+        """Return matchers and timing of an instant selector, and record that it reads its look-back."""
         timing, matchers = self._selected(timing_of(node)), self._matchers(node)
         self._note(matchers, timing, LOOKBACK_MS, 0)
         return matchers, timing
@@ -206,7 +206,7 @@ class Compiler:
         return self._sharing.made(lambda: tuple(map(one, node.matchers)), VectorSelector, node.matchers)
 
     def _selected(self, timing: selectors.Timing) -> selectors.Timing:
-        """Return a selector's timing, which knows whether its samples may lie before all that is kept."""
+        """Return a selector's timing, with whether its samples may be older than all that is kept."""
         of_fixed = timing.fixed_ms is not None or (self._fixed and not timing.at_query)
         return self._sharing.one(timing._replace(of_fixed=of_fixed))
 
@@ -218,7 +218,7 @@ class Compiler:
         return self._sharing.made(lambda: maker(*key), maker, key)
 
     def _note(self, matchers: tuple[Matcher, ...], timing: selectors.Timing, reach_ms: int, range_ms: int) -> None:
-        # What lies at a fixed time is no nearer or farther from now than anything else: nothing is kept for it.
+        # A fixed time has no distance from now: nothing is kept for it.
         ago = 0 if timing.of_fixed else (0 if timing.at_query else self._outer_ms) + timing.offset_ms
         reach, history = self._reach_ms.get(matchers, (0, 0))
         self._reach_ms[matchers] = (max(reach, ago + reach_ms), max(history, ago + range_ms))

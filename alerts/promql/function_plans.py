@@ -24,7 +24,7 @@ Arguments = Sequence[Expression]
 
 
 class Operands(Protocol):
-    """What compiles the arguments of a function; where a query fails, `doomed` does in its place."""
+    """Compiles the arguments of a function; `doomed` plans one that fails in every evaluation."""
 
     space: LabelSpace
 

@@ -20,7 +20,7 @@ from alerts.promql.plan import (
     refuse_same_labels,
 )
 
-# Counts that differ by less are taken for equal: the difference comes from rounding in `rate` and `sum`.
+# Counts that differ by less count as equal: the difference comes from rounding in `rate` and `sum`.
 _SMALL_DIFFERENCE = 1e-12
 
 Bucket = tuple[float, float]
@@ -47,7 +47,7 @@ def _boundless(labels: Labels) -> Labels:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _OfHistograms(VectorPlan):
-    """A function of some numbers and the buckets of each histogram."""
+    """A function of numbers and the buckets of each histogram."""
 
     _function: Callable[..., float]
     _given: tuple[ScalarPlan, ...]
@@ -68,14 +68,14 @@ class _OfHistograms(VectorPlan):
 
 
 def _bound(text: str) -> float | None:
-    """The bound that a text says, as Go reads numbers; None for what it does not."""
+    """The bound that a text gives, as Go parses numbers; None if Go would not parse it."""
     try:
         if text.strip() != text:
             return None
         bound = float.fromhex(text) if "x" in text.lower() and "p" in text.lower() else float(text)
     except (ValueError, OverflowError):
         return None
-    return None if math.isinf(bound) and "i" not in text.lower() else bound  # one too large is an error there
+    return None if math.isinf(bound) and "i" not in text.lower() else bound  # in Go, one that is too large is an error
 
 
 def bucket_quantile(share: float, buckets: list[Bucket]) -> float:
@@ -101,9 +101,9 @@ def bucket_quantile(share: float, buckets: list[Bucket]) -> float:
 
 
 def _first_of_at_least(rank: float, counts: list[float]) -> int:
-    """Where the first count of at least the rank is, the last one not looked at.
+    """The position of the first count that is at least the rank, without looking at the last one.
 
-    Which one is found among NaNs depends on how one searches: this is how Go does.
+    Which one is found among NaNs depends on the search: this is Go's.
     """
     low, high = 0, len(counts) - 1
     while low < high:
@@ -127,7 +127,7 @@ def bucket_fraction(lower: float, upper: float, buckets: list[Bucket]) -> float:
 
 
 def _rank(value: float, bounds: list[float], counts: list[float]) -> float:
-    """How many observations are up to a value."""
+    """How many observations are no larger than a value."""
     below, start = 0.0, -math.inf
     rank = counts[-1]
     for bound, count in zip(bounds, counts, strict=True):
@@ -155,7 +155,7 @@ def _merged(buckets: list[Bucket]) -> tuple[list[float], list[float]]:
 
 
 def _rising(before: float, count: float) -> float:
-    """Make a count cumulative again where buckets were read at different instants."""
+    """Make a count cumulative again if buckets were read at different instants."""
     together = min(abs(count) + abs(before), sys.float_info.max)
     close = count == before or abs(count - before) < _SMALL_DIFFERENCE * together
     return before if close or count < before else count

@@ -11,13 +11,13 @@ from alerts.promql.matchers import Matcher, match_all, wanted_name
 
 _REMEMBERED_SELECTIONS = 1024
 _REMEMBERED_SERIES = 250_000
-"""Places in all selections that are remembered: 2 MB."""
+"""Most entries of all remembered selections together: 2 MB."""
 _MATCHED = 4
-"""Units of work that it takes to hold a series against matchers."""
+"""Units of work to compare a series with matchers."""
 
 
 class Labelled(Protocol):
-    """Whatever has the labels of a series."""
+    """Anything that has the labels of a series."""
 
     @property
     def labels(self) -> Labels: ...
@@ -46,7 +46,7 @@ class Index(Generic[S]):
         return self._series.get(labels)
 
     def add(self, series: S) -> S:
-        """Take in a series that is not there yet, and return it."""
+        """Add a new series, and return it."""
         self._series[series.labels] = series
         self._by_name.setdefault(label_value(series.labels, METRIC_NAME), []).append(series)
         self._forget()
@@ -66,7 +66,7 @@ class Index(Generic[S]):
         self._places = 0
 
     def matching(self, matchers: tuple[Matcher, ...], budget: Budget | None = None) -> list[S]:
-        """Return the series that match. Raises LimitError where looking for them takes more than the budget has."""
+        """Return the series that match. Raises LimitError if the search takes more than the budget has."""
         found = self._selections.get(matchers)
         if found is None:
             name = wanted_name(matchers)

@@ -77,7 +77,7 @@ def with_bounds(
 ) -> VectorPlan:
     """Plan a function of each element's value and some numbers, such as `clamp` and `round`.
 
-    From the numbers `function` makes what is done to each value, or None if the result is empty.
+    `function` takes the numbers and returns a function of each value, or None if the result is empty.
     """
     return _WithBounds(function, vector, tuple(bounds), Derivation(space, drop_metadata))
 
@@ -131,7 +131,7 @@ class TimePlan(ScalarPlan):
 
 @dataclass(slots=True, eq=False, repr=False)
 class VectorOf(VectorPlan):
-    """`vector(s)`: a number as the one element without labels."""
+    """`vector(s)`: a number as a single element without labels."""
 
     _space: LabelSpace
     _scalar: ScalarPlan
@@ -170,7 +170,7 @@ class _Sorted(VectorPlan):
 
 
 def timestamps(space: LabelSpace, vector: VectorPlan) -> VectorPlan:
-    """Plan `timestamp` of anything but a selector, whose elements all are of the evaluation's instant."""
+    """Plan `timestamp` of anything but a selector: all its elements have the evaluation's instant."""
     return _Timestamps(vector, Derivation(space, drop_metadata))
 
 
@@ -188,7 +188,7 @@ class _Timestamps(VectorPlan):
 
 
 def absent(space: LabelSpace, matchers: tuple[Matcher, ...], plan: VectorPlan | MatrixPlan) -> VectorPlan:
-    """Plan `absent` or `absent_over_time`: one element if there is none, with what labels the selector fixes."""
+    """Plan `absent` or `absent_over_time`: one element if there is none, with the labels that the selector fixes."""
     return _Absent(space, _fixed_labels(matchers), plan)
 
 
@@ -215,10 +215,10 @@ def _takes_away(matcher: Matcher, among: tuple[Matcher, ...]) -> bool:
 
 
 def _fixed_labels(matchers: tuple[Matcher, ...]) -> Labels:
-    """Return the labels of which a selector says that they equal a value, unless a matcher behind that says more.
+    """Return the labels that a selector fixes to a value, unless a later matcher says more about them.
 
-    The order is the one in which Prometheus's storage looks at matchers, and leaves them to the function: those that
-    take series away come last, which are the negative ones that the empty text satisfies.
+    The order is that in which Prometheus's storage applies matchers and then passes them to the function: those that
+    remove series come last, which are the negative ones that an empty value satisfies.
     """
     fixed: dict[str, str] = {}
     named = set()

@@ -19,7 +19,7 @@ from alerts.regex import Expansion, Regex, RegexError, RegexLimitError, TextTooL
 def replace_regex(pattern: str) -> Regex:
     """Compile the expression of a `label_replace`. Raises PromqlError, and RegexLimitError."""
     try:
-        compile_regex(f"(?:{pattern})")  # Prometheus puts it in brackets, which an open \Q would swallow
+        compile_regex(f"(?:{pattern})")  # Prometheus puts it in parentheses, which an open \Q would swallow
         return compile_regex(pattern, groups=True)
     except RegexLimitError:
         raise
@@ -30,7 +30,7 @@ def replace_regex(pattern: str) -> Regex:
 def label_replace(
     space: LabelSpace, vector: VectorPlan, target: str, replacement: str, source: str, regex: Regex
 ) -> VectorPlan:
-    """Plan `label_replace`: where the source's value matches as a whole, set the target."""
+    """Plan `label_replace`: where the source's whole value matches, set the target."""
     check_name(target, "destination label name in label_replace()")
     expansion = Expansion(readable(replacement), regex.names)
 
@@ -89,6 +89,6 @@ def _with(space: LabelSpace, labels: Labels, target: str, value: str) -> Labels:
 
 
 def check_name(name: str, what: str) -> None:
-    """Raise PromqlError for what cannot be the name of a label."""
+    """Raise PromqlError if a text cannot be the name of a label."""
     if not name or not is_text(name):
         raise PromqlError(f"invalid {what}: {quoted(name)}")

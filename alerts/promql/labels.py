@@ -13,7 +13,7 @@ from alerts.promql.query_errors import LimitError
 
 METRIC_NAME = "__name__"
 METADATA = frozenset((METRIC_NAME, "__type__", "__unit__"))
-"""What says which metric a number is of: whatever changes the number leaves all three out, as since Prometheus 3.5."""
+"""The labels that identify a metric: operations that change the number drop all three, as since Prometheus 3.5."""
 _LAST_OF_METADATA = max(METADATA)
 BUCKET_BOUND = "le"
 
@@ -23,7 +23,7 @@ NO_LABELS: Labels = ()
 
 
 def make_labels(labels: Mapping[str, str], name: str = "") -> Labels:
-    """Make a label set from a mapping, with the metric's name where one is given."""
+    """Make a label set from a mapping, with the metric's name if one is given."""
     pairs = dict(labels)
     if name:
         pairs[METRIC_NAME] = name
@@ -31,7 +31,7 @@ def make_labels(labels: Mapping[str, str], name: str = "") -> Labels:
 
 
 def label_value(labels: Labels, name: str) -> str:
-    """Return the value of a label, the empty string where it is missing."""
+    """Return the value of a label, the empty string if it is missing."""
     for key, value in labels:
         if key == name:
             return value
@@ -54,22 +54,22 @@ def drop_name(labels: Labels) -> Labels:
 
 
 def drop_metadata(labels: Labels) -> Labels:
-    """Return the labels of a number that was made of a metric's: all but its name, type and unit."""
+    """Return the labels of a number computed from a metric's: all but its name, type and unit."""
     if labels and labels[0][0] == METRIC_NAME and (len(labels) == 1 or labels[1][0] > _LAST_OF_METADATA):
-        return labels[1:]  # labels are sorted: nearly all series have the name first, and no other of these
+        return labels[1:]  # labels are sorted: nearly all series have the name first, and neither type nor unit
     return tuple(pair for pair in labels if pair[0] not in METADATA)
 
 
 def set_labels(labels: Labels, changes: Iterable[tuple[str, str]]) -> Labels:
     """Return the label set with some labels set; an empty value removes the label."""
     changed = dict(changes)
-    pairs = [pair for pair in labels if pair[0] not in changed]  # as they are: most of the memory is theirs
+    pairs = [pair for pair in labels if pair[0] not in changed]  # keep the same objects: they are most of the memory
     pairs += [pair for pair in changed.items() if pair[1]]
     return tuple(sorted(pairs))
 
 
 def refuse_large(labels: Labels) -> Labels:
-    """Return a label set that a query or template made. Raises LimitError if it is larger than any has to be."""
+    """Return a label set that a query or template made. Raises LimitError if it is unreasonably large."""
     longest = total = 0
     for _, value in labels:
         total += len(value)
@@ -82,7 +82,7 @@ def refuse_large(labels: Labels) -> Labels:
 
 
 def format_labels(labels: Labels) -> str:
-    """Write a label set the way that Prometheus writes one in its errors."""
+    """Write a label set as Prometheus does in its errors."""
     return "{" + ", ".join(f"{name}={_quote(value)}" for name, value in labels) + "}"
 
 

@@ -39,15 +39,15 @@ SET_OPERATORS = ("and", "or", "unless")
 
 
 class Matching(NamedTuple):
-    """How elements of two vectors find each other."""
+    """How elements of two vectors are matched."""
 
     on: bool
     labels: tuple[str, ...]
-    many: str  # "", "left" or "right": the side of which several elements may match one of the other
+    many: str  # "", "left" or "right": the side with several elements for one of the other
     include: tuple[str, ...]
 
     def __call__(self, labels: Labels) -> Labels:
-        """Return what the labels of two elements that match have in common."""
+        """Return the part of the labels that matching elements have in common."""
         if self.on:
             return keep_labels(labels, frozenset(self.labels))
         return drop_labels(labels, frozenset(self.labels) | {METRIC_NAME})
@@ -69,13 +69,13 @@ def vector_operation(
 
 
 def _settles(side: VectorPlan, other: VectorPlan, moment: EvaluationContext) -> bool:
-    """Return whether one side, by being barren, makes an operation barren that needs both."""
+    """Return whether one side is barren, and so the whole operation, which needs both."""
     return side.is_barren(moment) and (other.certain or other.is_barren(moment))
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class _OfVectors(VectorPlan):
-    """What is made of each two elements that match. `many` is the side of which several may match one of the other."""
+    """A function of each two matching elements. `many` is the side of which several may match one of the other."""
 
     _left: VectorPlan
     _right: VectorPlan
@@ -88,7 +88,7 @@ class _OfVectors(VectorPlan):
         return _settles(self._left, self._right, moment) or _settles(self._right, self._left, moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
-        # Samples are read in the order of the text, so that errors come in that order.
+        # Samples are read in the order of the text, so that errors occur in that order.
         left = self._left.run(moment)
         if not left and self._right.certain:
             return []
@@ -115,7 +115,7 @@ class _OfVectors(VectorPlan):
 
 
 def _by_signature(elements: Iterable[Element], signature: Callable[[Labels], Labels], side: str) -> dict[int, Element]:
-    """Index the side of which each element must be the only one of its kind."""
+    """Index the side on which each signature must be unique."""
     found: dict[int, Element] = {}
     for element in elements:
         group = signature(element[0])
@@ -130,7 +130,7 @@ def _by_signature(elements: Iterable[Element], signature: Callable[[Labels], Lab
 
 
 def _take(taken: set[tuple[int, int]], group: Labels, made: Labels, *, one_to_one: bool) -> None:
-    """Note a result, and refuse a second one of the same group or, in many-to-one, of the same labels."""
+    """Record a result, and refuse a second one of the same group or, in many-to-one, with the same labels."""
     key = (id(group), 0 if one_to_one else id(made))
     if key in taken:
         raise EvaluationError(
@@ -143,7 +143,7 @@ def _take(taken: set[tuple[int, int]], group: Labels, made: Labels, *, one_to_on
 
 @cache
 def _combine(name: str, as_bool: bool, swapped: bool) -> Callable[[float, float], float | None]:
-    """Return what is made of the values of the many and the one side; None where a comparison filters."""
+    """Return the function of the values of the many and the one side; it gives None where a comparison filters."""
     if name in ARITHMETIC:
         arithmetic = ARITHMETIC[name]
         return (lambda many, one: arithmetic(one, many)) if swapped else arithmetic
@@ -158,7 +158,7 @@ def _combine(name: str, as_bool: bool, swapped: bool) -> Callable[[float, float]
 
 
 class _Result(NamedTuple):
-    """How the labels of a result come from those of the many and the one side.
+    """How the labels of a result are made from those of the many and the one side.
 
     Arithmetic drops the name before other labels are included, which may bring one back; `bool` drops it at the end.
     """
@@ -168,12 +168,12 @@ class _Result(NamedTuple):
     as_bool: bool
 
     def own(self, labels: Labels) -> Labels:
-        """Return what is left of the labels of the many side where no others are included."""
+        """Return what is left of the many side's labels if no others are included."""
         made = self._kept(labels)
         return drop_metadata(made) if self.as_bool else made
 
     def included(self, many: Labels, one: Labels) -> Labels:
-        """Return the labels of the many side with those that are included of the one side."""
+        """Return the many side's labels with those included from the one side."""
         made = set_labels(self._kept(many), [(name, label_value(one, name)) for name in self.matching.include])
         return refuse_large(drop_metadata(made) if self.as_bool else made)
 

@@ -18,10 +18,10 @@ INF = math.inf
 
 Floats = Sequence[float]
 Each = Callable[[Floats], Iterable[float]]
-"""Goes through values, and may raise in between."""
+"""Iterates over values, and may raise in between."""
 
 _RUN = 32_768
-"""Values that are sorted at once: the interpreter does nothing else meanwhile."""
+"""Values that are sorted at once: other threads cannot run meanwhile."""
 
 
 def divide(left: float, right: float) -> float:
@@ -65,14 +65,14 @@ def exponential(value: float) -> float:
 
 
 def total(function: Callable[[float], float]) -> Callable[[float], float]:
-    """A function of trigonometry for every number: NaN where it has no value, an infinity where that is too large."""
+    """A trigonometric function for every number: NaN where it has no value, an infinity where that is too large."""
 
     def everywhere(value: float) -> float:
         try:
             return function(value)
         except ValueError:
             return NAN
-        except OverflowError:  # of the hyperbolic ones; the cosine has no sign
+        except OverflowError:  # from the hyperbolic ones; the cosine has no sign
             return math.copysign(INF, value) if function(-1.0) < 0 else INF
 
     return everywhere
@@ -84,7 +84,7 @@ def area_tangent(value: float) -> float:
 
 
 def logarithm(function: Callable[[float], float], value: float) -> float:
-    """Take a logarithm; of zero it is minus infinity, of a negative number NaN."""
+    """Take a logarithm; that of zero is minus infinity, that of a negative number NaN."""
     if value > 0:
         return function(value)
     return -INF if value == 0 else NAN
@@ -153,7 +153,7 @@ def _plain_sum(values: Iterable[float]) -> float:
     return reduce(add, values, 0.0)
 
 
-# From 3.12 on the built-in sum compensates by itself; the plain total is wanted here.
+# From Python 3.12 on the built-in sum compensates by itself; here the plain total is needed.
 _total: Callable[[Iterable[float]], float] = sum if sys.version_info < (3, 12) else _plain_sum
 
 
@@ -167,7 +167,7 @@ def compensated(values: Floats, each: Each) -> tuple[float, float]:
         try:
             return total, math.fsum(chain(values, (-total,)))
         except OverflowError:
-            pass  # sums near the largest number go the long way
+            pass  # sums near the largest number are computed the slow way
     total = carry = 0.0
     for value in each(values):
         total, carry = kahan(value, total, carry)
@@ -243,7 +243,7 @@ def quantile(share: float, values: Floats, each: Each) -> float:
 
 
 def _ordered(values: Floats, each: Each) -> list[float]:
-    """Sort values, NaN first; what is sorted in part is merged at the end, which is quick."""
+    """Sort values, NaN first; parts are sorted one by one and merged at the end, which is quick."""
     numbers = [value for value in each(values) if value == value]
     for start in range(0, len(numbers) if len(numbers) > _RUN else 0, _RUN):
         numbers[start : start + _RUN] = sorted(each(numbers[start : start + _RUN]))
@@ -253,7 +253,7 @@ def _ordered(values: Floats, each: Each) -> list[float]:
 
 def largest(values: Floats) -> float:
     """Return the largest value; NaN only if there is nothing else."""
-    # A comparison with NaN is false, so NaN can only win from the first place.
+    # A comparison with NaN is false, so NaN can only be the result if it comes first.
     if values[0] != values[0]:
         return max((value for value in values if value == value), default=NAN)
     return max(values)

@@ -16,7 +16,7 @@ Operand = Union[ScalarPlan, VectorPlan]
 
 @dataclass(slots=True, eq=False, repr=False)
 class _HeldScalar(ScalarPlan):
-    """A plan that was evaluated before its result is asked for."""
+    """A plan that is evaluated before its result is needed."""
 
     _plan: ScalarPlan
     _result: float = 0.0
@@ -30,7 +30,7 @@ class _HeldScalar(ScalarPlan):
 
 @dataclass(slots=True, eq=False, repr=False)
 class _HeldVector(VectorPlan):
-    """A plan that was evaluated before its result is asked for, which is let go then."""
+    """A plan that is evaluated before its result is needed, and releases it then."""
 
     _plan: VectorPlan
     _result: Elements | None = None
@@ -40,7 +40,7 @@ class _HeldVector(VectorPlan):
         self._result = self._plan.run(moment)
 
     def look(self, moment: EvaluationContext) -> None:
-        """Find out whether it is barren, before that is asked: the plans of a row do not ask each other."""
+        """Find out in advance whether it is barren: the plans of a row do not ask each other."""
         self._barren = self._plan.is_barren(moment)
 
     def is_barren(self, moment: EvaluationContext) -> bool:
@@ -89,13 +89,13 @@ class _VectorRow(VectorPlan):
 
 
 class OperatorRow:
-    """Makes one plan of operations from left to right, each of which takes the result of the one before."""
+    """Makes one plan of operations from left to right, each of which takes the previous result."""
 
     def __init__(self) -> None:
         self._steps: list[_HeldScalar | _HeldVector] = []
 
     def hold(self, plan: Operand) -> Operand:
-        """Have a plan evaluated, and return the plan that stands for its result in the next operation."""
+        """Add a plan to the row, and return the plan that stands for its result in the next operation."""
         if isinstance(plan, ScalarPlan) and plan.constant is not None:
             return plan
         held = _HeldVector(plan) if isinstance(plan, VectorPlan) else _HeldScalar(plan)

@@ -39,7 +39,7 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 
 
 class Constant(ScalarPlan):
-    """A number literal, or what is made of some."""
+    """A number literal, or an expression of number literals."""
 
     __slots__ = ("_value",)
 
@@ -84,7 +84,7 @@ _AS_NUMBERS = {name: _as_number(compare) for name, compare in COMPARISONS.items(
 def vector_with_scalar(
     space: LabelSpace, name: str, vector: VectorPlan, scalar: ScalarPlan, *, swapped: bool, as_bool: bool
 ) -> VectorPlan:
-    """Plan an operation of a vector and a number; `swapped` where the number stands on the left."""
+    """Plan an operation of a vector and a number; `swapped` if the number is on the left."""
     if name in COMPARISONS and not as_bool:
         return _Filter(vector, scalar, swapped, COMPARISONS[name])
     function = _AS_NUMBERS[name] if name in COMPARISONS else ARITHMETIC[name]
@@ -93,7 +93,7 @@ def vector_with_scalar(
 
 @dataclass(slots=True, eq=False, repr=False)
 class _VectorAndNumber(VectorPlan):
-    """A vector and a number; `_swapped` where the number stands on the left."""
+    """A vector and a number; `_swapped` if the number is on the left."""
 
     _vector: VectorPlan
     _scalar: ScalarPlan
@@ -127,7 +127,7 @@ class _WithNumber(_VectorAndNumber):
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Filter(_VectorAndNumber):
-    """The elements, with their own values and names, for which the comparison holds."""
+    """The elements for which the comparison holds, with their own values and names."""
 
     _compare: Callable[[float, float], bool]
 

@@ -1,4 +1,4 @@
-"""Compiled queries: nodes that work on label sets which are computed once and cached.
+"""Compiled queries: nodes that work on label sets that are computed once and cached.
 
 Within one query every label set is *canonical*: equal sets are one object. So two label sets are equal if they are the
 same object, a group is found by identity, and derived sets (its group, its matching signature, the set
@@ -24,23 +24,23 @@ Element = tuple[Labels, float]
 Elements = list[Element]
 
 _ALWAYS_REMEMBERED = 4096
-"""Samples that a query may remember without being asked how many it needs: some 500 label sets and derivations."""
+"""Samples that a query may always remember, however few it needs: some 500 label sets and derivations."""
 _TIMES_NEEDED = 4
 _BATCH = 128
-"""Samples of what was made that are counted together; to make one takes a unit of work."""
+"""Samples of new label sets that are counted together; making one takes a unit of work."""
 _TOGETHER = 512
-"""Label sets that are made between two looks at what an evaluation may take."""
+"""Label sets that are made between two checks of the budget."""
 _ENTRY = 2
-"""Samples that an entry of a memory counts, which finds a label set that is there already."""
+"""Samples that an entry of a memory counts for, if it refers to an existing label set."""
 _NO_BUDGET = Budget()
-"""Of a query that was not evaluated yet; nothing counts in it."""
+"""The budget of a query that was not evaluated yet; nothing is counted in it."""
 
 
 class Steps:
     """What all steps of the outermost subquery have seen.
 
-    Some functions work on series, not on elements, in Prometheus: two series of which they make the same labels clash
-    there, also where they have no step in common.
+    In Prometheus some functions work on series, not on elements: two series for which they make the same labels clash
+    there, even if they have no step in common.
     """
 
     __slots__ = ("_sources",)
@@ -49,7 +49,7 @@ class Steps:
         self._sources: dict[tuple[int, int], Labels] = {}
 
     def refuse_clash(self, function: object, source: Labels, made: Labels, budget: Budget) -> None:
-        """Note which (canonical) labels a function made. Raises EvaluationError where it made them of others before."""
+        """Record which (canonical) labels a function made. Raises EvaluationError if it made them of others before."""
         first = self._sources.get((id(function), id(made)))
         if first is None:
             self._sources[id(function), id(made)] = source
@@ -59,18 +59,17 @@ class Steps:
 
 
 def lacks_nothing(matchers: tuple[Matcher, ...], budget: Budget) -> bool:
-    """What is known of the series of a source that cannot tell which it has."""
+    """The answer for a source that does not know which series it has: any may exist."""
     del matchers, budget
     return False
 
 
 class EvaluationContext(NamedTuple):
-    """The instant of an evaluation: where samples come from, when it is, and what it may take.
+    """The context of an evaluation: the source of samples, the instant, and the budget.
 
     `lacks` says whether no series matches at all, at any time. `query_ms` is the instant of the whole query, which a
-    step of a subquery keeps; `@ start()` and `@ end()` mean it.
-    `forgetful` is a source that keeps samples for as long as rules look back from now. `steps` is there within a
-    subquery (see `Steps`).
+    step of a subquery keeps; `@ start()` and `@ end()` refer to it. `forgetful` says that the source keeps samples only
+    for as long as rules look back from now. `steps` is set within a subquery (see `Steps`).
     """
 
     source: SampleSource
@@ -84,10 +83,10 @@ class EvaluationContext(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """The windows of a range selector or subquery, to be gone through once, and the edges of the range.
+    """The windows of a range selector or subquery, which can be iterated over once, and the edges of the range.
 
     Their label sets need not be canonical. With `marked` there may be staleness markers among the values, which no
-    function is to see.
+    function may see.
     """
 
     windows: Iterable[Window]
@@ -96,14 +95,14 @@ class Matrix(NamedTuple):
     marked: bool
 
     def is_empty(self) -> bool:
-        """Whether there is no sample; the windows are gone through."""
+        """Whether there is no sample; this uses the windows up."""
         if self.marked:
             return not any(without_markers(times, values)[0] for _, times, values in self.windows)
         return not any(times for _, times, _ in self.windows)
 
 
 class ScalarPlan:
-    """A plan for a number; `constant` is set where the number does not depend on the samples or the time.
+    """A plan for a number; `constant` is set if the number depends neither on samples nor on the time.
 
     Plans are objects with slots and no closures: a node takes some 60 bytes, a closure with its cells five times that.
     """
@@ -130,14 +129,14 @@ class _SeriesPlan:
 
     @property
     def certain(self) -> bool:
-        """Whether it raises nothing but LimitError, and no two of its elements differ in the metric's name alone.
+        """Whether it raises nothing but LimitError, and no two of its elements differ only in the metric's name.
 
-        Who does not need the elements of such a plan need not run it: no error goes unreported.
+        If the elements of such a plan are not needed, it need not be run: no error goes unreported.
         """
         return False
 
     def is_barren(self, moment: EvaluationContext) -> bool:
-        """Whether it gives no elements and no error, since no series is there that it reads. Raises LimitError."""
+        """Whether it gives no elements and no error, because it reads no existing series. Raises LimitError."""
         del moment
         return False
 
@@ -176,23 +175,23 @@ V = TypeVar("V")
 
 
 class Memory(dict[K, V]):
-    """What a query remembers from one evaluation to the next: it comes and goes, and is no part of the query itself."""
+    """What a query remembers between evaluations: it comes and goes, and is not part of the query itself."""
 
     __slots__ = ()
 
 
 _NOTHING: Memory[Any, Any] = Memory()
-"""Stands for a memory in which nothing was put yet, and is never written to."""
+"""Stands for a memory in which nothing was stored yet; it is never written to."""
 
 
 class LabelFunction(Protocol):
-    """Makes a label set of another one: a function, or a clause of a query that is called."""
+    """Makes a label set from another one: a function, or a callable clause of a query."""
 
     def __call__(self, labels: Labels, /) -> Labels: ...
 
 
 class Derivation:
-    """What a function makes of canonical label sets, remembered; what it makes is canonical."""
+    """A function of canonical label sets whose results are remembered and canonical."""
 
     __slots__ = ("_function", "_memory", "_space")
 
@@ -202,7 +201,7 @@ class Derivation:
         self._memory: Memory[int, Labels] = _NOTHING
 
     def of(self, labels: Labels) -> Labels:
-        """Return what the function makes of a label set. Raises LimitError."""
+        """Return the function's result for a label set. Raises LimitError."""
         derived = self._memory.get(id(labels))
         return self._make(labels) if derived is None else derived
 
@@ -214,7 +213,7 @@ class Derivation:
 
 
 class PairDerivation:
-    """What a function makes of two canonical label sets, remembered."""
+    """A function of two canonical label sets whose results are remembered."""
 
     __slots__ = ("_function", "_memory", "_space")
 
@@ -224,7 +223,7 @@ class PairDerivation:
         self._memory: Memory[tuple[int, int], Labels] = _NOTHING
 
     def of(self, left: Labels, right: Labels) -> Labels:
-        """Return what the function makes of two label sets. Raises LimitError."""
+        """Return the function's result for two label sets. Raises LimitError."""
         derived = self._memory.get((id(left), id(right)))
         return self._make(left, right) if derived is None else derived
 
@@ -236,9 +235,9 @@ class PairDerivation:
 
 
 class ForeignDerivation:
-    """What a function makes of label sets that are not canonical, remembered; what it makes is canonical.
+    """A function of label sets that are not canonical, whose results are remembered and canonical.
 
-    Without a function it is the label sets themselves, in a memory that all of a query's share.
+    Without a function the results are the label sets themselves, in a memory shared by the whole query.
     """
 
     __slots__ = ("_function", "_memory", "_space")
@@ -249,14 +248,14 @@ class ForeignDerivation:
         self._memory: Memory[int, tuple[Labels, Labels]] = _NOTHING
 
     def all(self, labels: list[Labels], *, lasting: bool) -> list[Labels]:
-        """What the function makes of each; remembered if it is `lasting`, and asked for again. Raises LimitError.
+        """The function's result for each; remembered if the label sets are `lasting` objects. Raises LimitError.
 
-        Many are done at a time: most of a large vector's cost is in its labels.
+        Many are computed at once: most of a large vector's cost is in its labels.
         """
         memory = self._memory if self._function else self._space.adopted
         known = list(map(memory.get, map(id, labels))) if memory else [None]
         if None not in known:
-            # An object of another label set may have taken the place of one that is gone.
+            # Another label set's object may have the address of one that is gone.
             same = [pair[1] for pair, own in zip(known, labels, strict=True) if pair is not None and pair[0] is own]
             if len(same) == len(labels):
                 return same
@@ -289,8 +288,8 @@ class ForeignDerivation:
 class LabelSpace:
     """The canonical label sets of one query, and every derivation from them.
 
-    Derivations are not kept here, since they hold this: a query is large, and is to go at once when nobody needs it any
-    more. What they remember is made when there is something to remember.
+    Derivations are not kept here, since they refer to this: a query is large, and must be freed at once when it is no
+    longer needed. Their memories are created when there is something to remember.
     """
 
     __slots__ = (
@@ -300,43 +299,43 @@ class LabelSpace:
     def __init__(self) -> None:
         self._canonical: Memory[Labels, Labels] = _NOTHING
         self.adopted: Memory[int, tuple[Labels, Labels]] = _NOTHING
-        """The canonical objects for label sets of a source."""
+        """The canonical objects for a source's label sets."""
         self._memories: tuple[Memory[Any, Any], ...] = ()
         self._limit: int | None = _ALWAYS_REMEMBERED
         self._budget = _NO_BUDGET
         self._weight = 0
-        """All that is remembered, counted in samples; what of it is in the ledger's sum, and not yet in the budget."""
+        """All that is remembered, in samples; the part that is in the ledger's sum; what is not yet in the budget."""
         self._counted = 0
         self._unspent = 0
         self.lasts = True
-        """Whether what an evaluation makes is there for the next one, as far as the last one shows."""
+        """Whether what an evaluation makes is reused by the next one, judging by the last one."""
 
     def __len__(self) -> int:
         """Return the number of label sets that are remembered."""
         return len(self._canonical)
 
     def begin(self, budget: Budget) -> None:
-        """An evaluation begins: what is remembered counts from the start, and what is made as it comes.
+        """Begin an evaluation: what is remembered counts from the start, and new label sets as they are made.
 
-        Start anew when much more is remembered than one evaluation needs: series come and go. Only between evaluations,
-        since identity is equality within one.
+        Clear the cache if it has much more than one evaluation needs, because series come and go. This happens only
+        between evaluations, since identity is equality within one.
         """
         if self._canonical is _NOTHING:
             self._canonical = Memory()
-        if self._limit is None:  # the evaluation after a new start shows what one needs
+        if self._limit is None:  # the evaluation after clearing shows what one needs
             self._limit = max(_ALWAYS_REMEMBERED, _TIMES_NEEDED * self._weight)
         if self._weight > self._limit:
             self._limit = None
             self.forget()
         if budget.ledger is not self._budget.ledger:
             self._counted = 0
-        if budget is not self._budget:  # which has it already, where a template asks again and again
+        if budget is not self._budget:  # else it is counted already: a template evaluates several times
             self._budget = budget
             budget.remember(self._weight)
 
     def end(self) -> None:
-        """The evaluation is over: start anew as well when all queries together remember too much."""
-        self._budget.labels += self._unspent  # the evaluation is over: no reason to refuse it any more
+        """End the evaluation; also clear the cache if all queries together remember too much."""
+        self._budget.labels += self._unspent  # the evaluation is over, so this can no longer exceed its budget
         self._unspent = 0
         ledger = self._budget.ledger
         ledger.remembered += self._weight - self._counted
@@ -346,9 +345,9 @@ class LabelSpace:
             self.forget()
 
     def forget(self) -> None:
-        """Start anew."""
+        """Clear the cache."""
         if self._canonical is _NOTHING:
-            return  # it was not evaluated yet
+            return  # the query was not evaluated yet
         self._budget.ledger.remembered -= self._counted
         self._budget.labels -= self._weight - self._unspent
         self._weight = self._counted = self._unspent = 0
@@ -357,7 +356,7 @@ class LabelSpace:
             memory.clear()
 
     def grow(self, samples: int) -> None:
-        """Count what was made, and is remembered from now on."""
+        """Count new label sets, which are remembered from now on."""
         self._weight += samples
         self._unspent += samples
         if self._unspent >= _BATCH:
@@ -374,7 +373,7 @@ class LabelSpace:
         return found
 
     def derived(self, labels: Labels) -> Labels:
-        """Return the same for what a derivation made, and remembers."""
+        """Return the same for a label set that a derivation made, and remembers."""
         before = len(self._canonical)
         found = self._canonical.setdefault(labels, labels)
         self.grow(_ENTRY + LABEL_SET * (len(self._canonical) - before))
@@ -388,7 +387,7 @@ class LabelSpace:
         return found
 
     def new_memory(self) -> Memory[Any, Any]:
-        """Return a memory for a derivation, which begins anew when everything else does."""
+        """Return a memory for a derivation, which is cleared with everything else."""
         memory = Memory[Any, Any]()
         self._memories += (memory,)
         return memory

@@ -9,7 +9,8 @@ from alerts.promql.syntax.scanner import Scanner
 
 
 def number_literals(text: str) -> Iterator[tuple[int, str, float]]:
-    """Return offset, text and value of each number, without its sign; ranges, offsets and other durations are none.
+    """Return offset, text and value of each number, without its sign; ranges, offsets and other durations are not
+    numbers.
 
     The text is that of a query that compiles.
     """

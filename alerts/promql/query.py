@@ -33,7 +33,7 @@ class Query:
     ) -> None:
         self.text = text
         self.doom = doom
-        """Why each evaluation fails, with line and column; empty for a query that can do better."""
+        """Why each evaluation fails, with line and column; empty if it need not fail."""
         self.selectors = tuple(selectors)
         self._plan = plan
         self._space = space
@@ -41,7 +41,7 @@ class Query:
     def evaluate(self, source: SampleSource, at: float, budget: Budget | None = None) -> Value:
         """Evaluate at an instant (seconds since the epoch, taken to the millisecond).
 
-        Without a budget, it has that of one evaluation, and all the time that it wants. Raises EvaluationError.
+        Without a budget, it has that of one evaluation, but no deadline. Raises EvaluationError.
         """
         if isinstance(self._plan, StringPlan):
             return String(readable(self._plan.text))
@@ -56,15 +56,15 @@ class Query:
         if isinstance(self._plan, VectorPlan) and self._plan.is_barren(moment):
             return []
         self._space.begin(budget)
-        # What an evaluation makes is freed by its reference counts. Passes in between find nothing, and with a hundred
-        # thousand elements take as long as all the rest.
+        # Everything that an evaluation makes is freed by reference counts. Garbage collections meanwhile find nothing,
+        # and with a hundred thousand elements take as long as all the rest.
         collects = gc.isenabled()
         gc.disable()
         try:
             if isinstance(self._plan, ScalarPlan):
                 return Scalar(self._plan.run(moment))
             now = at_ms / 1000
-            # Past the constructor of named tuples, which takes twice as long.
+            # Bypasses the constructor of named tuples, which takes twice as long.
             return [_new(Sample, (labels, now, value)) for labels, value in budget.each(self._plan.run(moment))]
         finally:
             self._space.end()
@@ -72,7 +72,7 @@ class Query:
                 gc.enable()
 
     def forget(self) -> None:
-        """Forget all that is remembered from one evaluation to the next."""
+        """Forget all that is remembered between evaluations."""
         self._space.forget()
 
     @property
@@ -85,11 +85,11 @@ class Query:
 
 
 def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS, sharing: Sharing | None = None) -> Query:
-    """Compile a query; `default_step` is the step of subqueries that name none, in seconds.
+    """Compile a query; `default_step` is the step of subqueries without one, in seconds.
 
-    Queries that are compiled with the same `sharing` have in common what they can.
+    Queries that are compiled with the same `sharing` share what they can.
 
-    Raises `PromqlError` for text that is no query and for whatever this evaluator does not offer.
+    Raises `PromqlError` for text that is not a query and for what this evaluator does not support.
     """
     compiled = compile_text(text, to_milliseconds(default_step), sharing or Sharing())
     return Query(text, compiled.plan, compiled.space, compiled.selectors, compiled.doom)

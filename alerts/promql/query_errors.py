@@ -10,9 +10,9 @@ from __future__ import annotations
 
 
 class PromqlError(ValueError):
-    """A query that is refused, with its line and column.
+    """A rejected query, with line and column.
 
-    What knows neither the query nor the place, such as a matcher, leaves it out; the compiler adds it.
+    Code that knows neither query nor place, such as a matcher, leaves them out; the compiler adds them.
     """
 
     def __init__(self, problem: str, *, position: tuple[int, int] | None = None) -> None:
@@ -33,7 +33,7 @@ class EvaluationError(Exception):
 
 
 class LimitError(EvaluationError):
-    """An evaluation that would take more of the node than any rule may (see `alerts.limits`)."""
+    """An evaluation that would use more of the node's resources than any rule may (see `alerts.limits`)."""
 
 
 SAME_LABELSET = "vector cannot contain metrics with the same labelset"

@@ -31,15 +31,15 @@ from alerts.promql.plan import (
 from alerts.promql.staleness import without_markers
 
 _SUMMED = 16
-"""Samples that a function goes through in the time of one unit of work where that takes no loop."""
+"""Samples that a function without a Python loop processes in the time of one unit of work."""
 _TOGETHER = 256
-"""Units of work after which they are counted, and the labels of the elements are made."""
+"""Units of work after which the work is counted, and the labels of the elements are made."""
 _LONG = 32_768
-"""Samples of a window from which on it is not copied to look at it."""
+"""Number of samples from which on a window is not copied to look at it."""
 
 
 class RangeWindow(NamedTuple):
-    """The range around a window, the function's numeric argument, where it has one, and how to go through samples."""
+    """The range around a window, the function's numeric argument, if it has one, and how to iterate over samples."""
 
     start_ms: int
     end_ms: int
@@ -112,7 +112,7 @@ class _OfWindows(VectorPlan):
         return refuse_same_labels(found)
 
     def _finish(self, moment: EvaluationContext, found: Elements, sources: list[Labels], results: list[float]) -> None:
-        """Make elements of results and of the labels that they are made of."""
+        """Make elements from results and the labels of their sources."""
         made = self._derive.all(sources, lasting=self._space.lasts or moment.steps is not None)
         if moment.steps is not None:
             for source, labels in zip(sources, made, strict=True):
@@ -128,12 +128,12 @@ def _seconds(start: float, end: float) -> float:
 
 
 def _counter_increase(values: Floats, each: Each) -> float:
-    """Return the rise of a counter, whose every fall is a start from zero."""
+    """Return the increase of a counter, for which every fall is a reset to zero."""
     rise = values[-1] - values[0]
     if len(values) > _LONG:
         falls = any(map(lt, islice(values, 1, None), values))
     else:
-        # Sorting what is in order only compares neighbours: the quickest way to see that nothing fell.
+        # Sorting values that are in order only compares neighbours: the quickest way to see that nothing fell.
         floats = values.tolist() if isinstance(values, array) else list(values)
         falls = sorted(floats) != floats
     if falls:
@@ -144,7 +144,7 @@ def _counter_increase(values: Floats, each: Each) -> float:
 
 
 def _share(times: Floats, first: float, change: float, span: RangeWindow, counter: bool) -> float:
-    """Return how many times as large the change over the range is as that between the first and the last value."""
+    """Return the factor from the change between first and last value to the change over the range."""
     first_ms, last_ms = round(times[0] * 1000), round(times[-1] * 1000)
     sampled = last_ms - first_ms
     spacing = sampled / (len(times) - 1)
@@ -196,7 +196,7 @@ def irate(times: Floats, values: Floats, _span: RangeWindow) -> float | None:
 
 
 def changes(_times: Floats, values: Floats, span: RangeWindow) -> float:
-    """Return how often the value changed; NaN after NaN is no change."""
+    """Return how often the value changed; NaN after NaN is not a change."""
     found = sum(map(ne, values, islice(values, 1, None)))
     if found and any(map(ne, values, values)):
         pairs = pairwise(span.each(values))
@@ -210,12 +210,12 @@ def resets(_times: Floats, values: Floats, _span: RangeWindow) -> float:
 
 
 def deriv(times: Floats, values: Floats, span: RangeWindow) -> float | None:
-    """Return the slope of the line of least squares."""
+    """Return the slope of the least-squares line."""
     return _line(times, values, times[0], span.each)[0] if len(values) > 1 else None
 
 
 def predict_linear(times: Floats, values: Floats, span: RangeWindow) -> float | None:
-    """Return where the line of least squares will be, `argument` seconds after the evaluation."""
+    """Return the value of the least-squares line `argument` seconds after the evaluation."""
     if len(values) < 2:
         return None
     slope, intercept = _line(times, values, span.at_ms / 1000, span.each)
@@ -223,7 +223,7 @@ def predict_linear(times: Floats, values: Floats, span: RangeWindow) -> float | 
 
 
 def _line(times: Floats, values: Floats, origin: float, each: Each) -> tuple[float, float]:
-    """Return slope and intercept of the line of least squares."""
+    """Return slope and intercept of the least-squares line."""
     if all(value == values[0] for value in each(values)):
         return (0.0, values[0]) if math.isfinite(values[0]) else (math.nan, math.nan)
     count = float(len(values))

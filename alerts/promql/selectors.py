@@ -32,15 +32,15 @@ from alerts.promql.staleness import is_stale
 from alerts.promql.storage import Newest, SampleSource
 
 _STEP = 4
-"""Units of work that a step of a subquery takes beside those for its elements."""
+"""Units of work of a subquery's step, beside those for its elements."""
 _TOGETHER = 512
 """Series whose labels are made together."""
 _SERIES = 8
-"""Samples that a series of a subquery counts beside its own: two arrays, and what finds them."""
+"""Samples that a series of a subquery counts for beside its own: two arrays, and the entry that finds them."""
 
 
 class Timing(NamedTuple):
-    """When a selector or subquery looks: `offset` back from the evaluation, the whole query's instant, or a fixed one.
+    """The time of a selector or subquery: `offset` before the evaluation, the whole query's instant, or a fixed one.
 
     `of_fixed` of a selector says that it, or a subquery around it, is bound to a fixed time.
     """
@@ -57,7 +57,7 @@ class Timing(NamedTuple):
         return (moment.query_ms if self.at_query else moment.at_ms) - self.offset_ms
 
     def selected_ms(self, moment: EvaluationContext) -> int:
-        """Return the newest instant of which samples are read. Raises EvaluationError where they may be gone by now."""
+        """Return the newest instant whose samples are read. Raises EvaluationError if they may be gone by now."""
         if self.of_fixed and moment.forgetful:
             raise EvaluationError(
                 "'@' with a fixed time: samples are kept only as long as rules look back; use offset, "
@@ -69,8 +69,8 @@ class Timing(NamedTuple):
 class Selector(NamedTuple):
     """What a query reads: series by their matchers, from `reach` seconds before the evaluation.
 
-    Of the samples within that reach, those of the last `history` seconds are all looked at, and of the older ones the
-    newest at most: an instant selector without an offset has a reach of five minutes and no history.
+    Of the samples within that reach, all of the last `history` seconds are read, and of the older ones at most the
+    newest: an instant selector without an offset has a reach of five minutes and no history.
     """
 
     matchers: tuple[Matcher, ...]
@@ -79,7 +79,7 @@ class Selector(NamedTuple):
 
 
 def newest_by_select(source: SampleSource) -> Callable[[tuple[Matcher, ...], float, float, Budget], list[Newest]]:
-    """Give the newest samples of a source that only has `select`."""
+    """Return a function that gives the newest samples of a source that only has `select`."""
 
     def newest(matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
         found: list[Newest] = []
@@ -93,7 +93,7 @@ def newest_by_select(source: SampleSource) -> Callable[[tuple[Matcher, ...], flo
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Reader:
-    """What all plans have in common that read the series of a source."""
+    """The common part of all plans that read the series of a source."""
 
     _matchers: tuple[Matcher, ...]
     _timing: Timing
@@ -128,7 +128,7 @@ class _InstantSelector(_Reader, VectorPlan):
 
 
 def _elements(space: LabelSpace, moment: EvaluationContext, derive: ForeignDerivation, found: Elements) -> Elements:
-    """Return elements whose labels are made of a source's, some at a time, so that limits are looked at in between."""
+    """Return elements whose labels are made from a source's, some at a time, so that limits are checked in between."""
     made: Elements = []
     lasting = space.lasts or moment.steps is not None
     for start in range(0, len(found), _TOGETHER):
@@ -164,7 +164,7 @@ def _newest(moment: EvaluationContext, matchers: tuple[Matcher, ...], timing: Ti
 
 @dataclass(slots=True, eq=False, repr=False)
 class RangeSelector(_Reader, MatrixPlan):
-    """The samples of a range, of each series that matches; the windows are the source's."""
+    """The samples of a range for each series that matches; the windows are the source's."""
 
     _range_ms: int
 
@@ -194,7 +194,7 @@ class SubqueryPlan(MatrixPlan):
     def run(self, moment: EvaluationContext) -> Matrix:
         end = self._timing.end_ms(moment)
         start, step_ms = end - self._range_ms, self._step_ms
-        if self._inner.is_barren(moment):  # and so at every step
+        if self._inner.is_barren(moment):  # and so it is at every step
             return Matrix((), start, end, marked=False)
         budget, steps = moment.budget, moment.steps or Steps()
         series: dict[int, tuple[Labels, array[float], array[float]]] = {}
@@ -210,6 +210,6 @@ class SubqueryPlan(MatrixPlan):
                     raise EvaluationError(SAME_LABELSET)
                 window[1].append(now)
                 window[2].append(value)
-            budget.held = before  # the elements are let go, and their samples kept
+            budget.held = before  # the elements are released, and their samples kept
             budget.hold(len(elements) + _SERIES * (len(series) - known))
         return Matrix(series.values(), start, end, marked=False)

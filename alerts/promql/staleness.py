@@ -26,8 +26,8 @@ def is_stale(value: float) -> bool:
 def without_markers(times: Sequence[float], values: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
     """Leave the staleness markers out of a window: a range selector never shows them."""
     if isinstance(values, array):
-        # A search of the bytes is a hundred times faster than a look at each value, and most windows hold no marker.
-        # That for one byte comes first: a search for all of them is slow where most bytes are zero, as in counts.
+        # A search of the bytes is a hundred times faster than a check of each value, and most windows have no marker.
+        # One byte is searched for first: a search for all of them is slow if most bytes are zero, as in counts.
         raw = values.tobytes()
         if _BYTE_OF_MARKERS not in raw or _STALE_BYTES not in raw:
             return times, values

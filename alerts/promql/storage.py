@@ -21,34 +21,34 @@ from alerts.promql.matchers import Matcher
 from alerts.promql.staleness import STALE, is_stale
 
 _COPIED = 64
-"""Samples that are copied in the time of one unit of work; a window of fewer counts as the series that it is of."""
+"""Samples that are copied in the time of one unit of work; a window with fewer takes only the unit of its series."""
 
 Window = tuple[Labels, Sequence[float], Sequence[float]]
 Newest = tuple[Labels, float, float]
 
 
 class SampleSource(Protocol):
-    """Whoever has samples to evaluate over."""
+    """A source of samples to evaluate over."""
 
     def select(
         self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
     ) -> Iterable[Window]:
-        """Give label set, times and values of each series that matches, for start < time <= end.
+        """Yield label set, times and values of each series that matches, for start < time <= end.
 
         Staleness markers are among the values. A series without samples in the range is left out. Only one window needs
-        to be in memory at a time. Raises LimitError where this takes more than the budget has.
+        to be in memory at a time. Raises LimitError if this takes more than the budget has.
         """
 
 
 class InstantSource(SampleSource, Protocol):
-    """A source that can also give the newest sample alone, which saves an instant selector its window."""
+    """A source that can also give only the newest sample, which saves an instant selector its window."""
 
     def newest(
         self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
     ) -> list[Newest]:
         """Return label set, time and value of the newest sample of each series, for start < time <= end.
 
-        The elements count as held. Raises LimitError where they are more than the budget has.
+        The elements count as held. Raises LimitError if they are more than the budget has.
         """
 
 
@@ -71,7 +71,7 @@ def is_newer(newest_at: float, newest: float, at: float, value: float) -> bool:
 
 
 class Sampled(Protocol):
-    """A series with its samples, oldest first. It has one at least when it is read."""
+    """A series with its samples, oldest first. It has at least one when it is read."""
 
     labels: Labels
     times: array[float]
@@ -79,7 +79,7 @@ class Sampled(Protocol):
 
 
 def windows_of(found: Sequence[Sampled], start: float, end: float, budget: Budget | None) -> Iterator[Window]:
-    """Give what `SampleSource.select` gives of these series."""
+    """Yield what `SampleSource.select` yields for these series."""
     budget = budget or Budget()
     for series in budget.each(found):
         times = series.times
@@ -93,14 +93,14 @@ def windows_of(found: Sequence[Sampled], start: float, end: float, budget: Budge
 
 
 def newest_of(found: Sequence[Sampled], start: float, end: float, budget: Budget | None) -> list[Newest]:
-    """Return what `InstantSource.newest` gives of these series."""
+    """Return what `InstantSource.newest` returns for these series."""
     budget = budget or Budget()
     budget.hold(ELEMENT * len(found))
     newest: list[Newest] = []
     for series in budget.each(found):
         times = series.times
         at = times[-1]
-        if at <= end:  # the usual case: nobody asks about the past
+        if at <= end:  # the usual case: the question is seldom about the past
             if at > start:
                 newest.append((series.labels, at, series.values[-1]))
             continue
@@ -142,7 +142,7 @@ class Storage:
         return not self._index.matching(matchers, budget)
 
     def mark_stale(self, labels: Labels, at: float) -> None:
-        """End a series; a series that has no samples, or has ended, is left alone."""
+        """End a series; a series without samples, or that has ended, is left alone."""
         series = self._index.get(labels)
         if series is not None and not is_stale(series.values[-1]):
             self.append(labels, at, STALE)
@@ -150,7 +150,7 @@ class Storage:
     def select(
         self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
     ) -> Iterator[Window]:
-        """Give the windows of the series that match (see `SampleSource`)."""
+        """Yield the windows of the series that match (see `SampleSource`)."""
         return windows_of(self._index.matching(matchers, budget), start, end, budget)
 
     def newest(

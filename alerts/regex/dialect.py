@@ -12,9 +12,9 @@ import re
 from alerts.regex.regex_errors import RegexError, RegexLimitError
 
 DEEPEST = 250
-"""Groups within groups. Go's limit is 1000 nodes of its tree; what each level costs is paid for each character."""
+"""Levels of nested groups. Go's limit is 1000 nodes of its tree; each level costs time for each character."""
 _LONGEST_COUNT = 8
-"""Digits: RE2 reads a longer count as text, and Go refuses it."""
+"""Digits of a count: RE2 reads a longer one as text, and Go rejects it."""
 
 _PIECE = re.compile(
     r"\\Q.*?(?:\\E|\Z)"
@@ -30,7 +30,7 @@ _HALF_CHARACTER = re.compile(r"\\x\{0*[dD][89a-fA-F][0-9a-fA-F]{2}\}|\\.", re.DO
 
 
 def refuse_foreign(pattern: str) -> None:
-    """Raise RegexError for whatever RE2 accepts and Go does not, or reads another way, and for what is too large."""
+    """Raise RegexError for what RE2 accepts but Go rejects or reads differently, and for what is too large."""
     depth = 0
     for piece in _PIECE.finditer(pattern):
         if piece["open"] and not piece["flags"]:
@@ -48,7 +48,7 @@ def refuse_foreign(pattern: str) -> None:
 
 
 def _refuse_half_characters(written: str) -> None:
-    """RE2 finds such a one nowhere; Prometheus, which writes an expression anew, where U+FFFD is."""
+    """Reject halves of characters: RE2 never matches them; Prometheus, which rewrites expressions, matches U+FFFD."""
     for escape in _HALF_CHARACTER.findall(written):
         if len(escape) > 2:
             raise RegexError(f"{escape} is half of a character: no text contains it")
@@ -60,6 +60,6 @@ def _refuse_name(name: str | None) -> None:
 
 
 def _refuse_count(written: str, *counts: str) -> None:
-    is_text = any(len(count) > 1 and count.startswith("0") for count in counts)  # to both of them
+    is_text = any(len(count) > 1 and count.startswith("0") for count in counts)  # to both RE2 and Go
     if not is_text and any(len(count) > _LONGEST_COUNT for count in counts):
         raise RegexError(f"invalid repeat count {written}: the limit is 1000")

@@ -16,13 +16,13 @@ _NUMBER = re.compile("0|[1-9][0-9]{0,8}")
 
 
 class Expansion:
-    """A replacement text, read once; `names` are the groups of the pattern that have one."""
+    """A replacement text, parsed once; `names` are the named groups of the pattern."""
 
     __slots__ = ("_parts",)
 
     def __init__(self, template: str, names: Mapping[str, int]) -> None:
         self._parts: list[str | int] = []
-        """Texts as they are, and numbers of groups."""
+        """Literal texts, and numbers of groups."""
         start = 0
         while (dollar := template.find("$", start)) >= 0:
             name, end = ("", dollar + 2) if template.startswith("$$", dollar) else _name(template, dollar + 1)
@@ -31,7 +31,7 @@ class Expansion:
         self._parts.append(template[start:])
 
     def of(self, groups: Sequence[str | None], longest: int) -> str:
-        """Return the text for the groups of a match, the whole first.
+        """Return the text for the groups of a match, the whole match first.
 
         A group that does not exist, or took no part, is empty. Raises TextTooLongError beyond `longest` characters.
         """
@@ -46,7 +46,7 @@ def _taken(groups: Sequence[str | None], number: int) -> str:
 
 
 def _name(template: str, start: int) -> tuple[str, int]:
-    """Return the name that begins here, after a `$`, and where it ends; no name where none does."""
+    """Return the name that begins here, after a `$`, and where it ends; an empty one if none begins."""
     begin = start + template.startswith("{", start)
     end = begin
     while end < len(template) and _is_word(template[end]):
@@ -64,7 +64,7 @@ def _is_word(character: str) -> bool:
 
 
 def _group(name: str, names: Mapping[str, int]) -> int:
-    """Return the number of a group; -1, which no group has, for a name that is unknown."""
+    """Return the number of a group; -1, which no group has, for an unknown name."""
     if _NUMBER.fullmatch(name):
         return int(name)
     return names.get(name, -1)

@@ -15,17 +15,17 @@ from alerts.regex.regex_errors import RegexError, RegexLimitError, TextTooLongEr
 from alerts.regex.substitute import Substitute
 
 KEPT = 32
-"""Compiled expressions that are kept at a time: the most memory that all of them take is 8 MiB."""
+"""Most compiled expressions kept at once: all of them take at most 8 MiB."""
 _MEMORY = 256 * 2**10
-"""Bytes that one expression may take; RE2 refuses what needs more, such as a thousand times any letter."""
+"""Bytes that one expression may take; RE2 rejects what needs more, such as a thousand times any letter."""
 _MOST_UNICODE_CLASSES = 100
-"""Each is a table of some 40 kB while RE2 parses, before its own limit on memory counts."""
+"""Each takes a table of some 40 kB while RE2 parses, before its own limit on memory applies."""
 _MOST_STEPS = 2**22
 """Characters times instructions of one match: an eighth of a second when RE2 has to look at every pair."""
 _MOST_STEPS_WITH_GROUPS = 2**20
-"""Where it also has to keep where each group is."""
+"""The same if it also has to keep the place of each group."""
 MOST_GROUPS = 100
-"""Groups whose places can be asked for: RE2 copies all of them for each character."""
+"""Most groups whose places can be requested: RE2 copies all of them for each character."""
 
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
@@ -33,15 +33,15 @@ Span = tuple[int, int]
 
 
 class Subject(Protocol):
-    """A text that is held against an expression. Places in it are the engine's own, from 0 on."""
+    """A text that is matched with an expression. Places in it are the engine's own, from 0 on."""
 
     end: int
 
     def whole(self) -> list[Span] | None:
-        """Return where the groups of a match of the whole text are, itself first; (-1, -1) of one that took no part."""
+        """Return the spans of a match of the whole text: its own, then its groups', (-1, -1) for one not in it."""
 
     def search(self, at: int) -> list[Span] | None:
-        """Return the same of the first match from a place on."""
+        """Return the same for the first match from a place on."""
 
     def after(self, at: int) -> int:
         """Return the place behind the character at a place."""
@@ -51,7 +51,7 @@ class Subject(Protocol):
 
 
 class Program(Protocol):
-    """A compiled expression of one of the engines. Whatever takes a text raises TextTooLongError."""
+    """A compiled expression of one of the engines. Methods that take a text may raise TextTooLongError."""
 
     groups: int
     names: Mapping[str, int]
@@ -63,14 +63,15 @@ class Program(Protocol):
         """Return whether it matches somewhere."""
 
     def subject(self, text: str) -> Subject:
-        """Return the text as it is held against the expression."""
+        """Return the text in the form that is matched with the expression."""
 
 
 @lru_cache(maxsize=KEPT)
 def program(pattern: str, *, dot_all: bool, groups: bool) -> Program:
-    """Compile; with `dot_all` a dot is a line break as well, without `groups` none are told apart. Raises RegexError.
+    """Compile; with `dot_all` a dot also matches a line break, without `groups` none can be requested. Raises
+    RegexError.
 
-    A program is not to be kept by whoever asks: what is asked for again is still here, and the memory is bounded.
+    Callers must not keep a program: a recently used one is still cached here, where the memory is bounded.
     """
     library = _library()
     if library is None:
@@ -80,16 +81,16 @@ def program(pattern: str, *, dot_all: bool, groups: bool) -> Program:
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    """The module, None where there is none. It takes 1.5 MiB, which most rules can do without."""
+    """The module, None if it is not installed. It takes 1.5 MiB, which most rules do not need."""
     try:
         import re2
     except ImportError:
         return None
-    return re2 if hasattr(re2, "Options") else None  # there are other libraries of that name
+    return re2 if hasattr(re2, "Options") else None  # there are other libraries with that name
 
 
 class _Linear:
-    """RE2's."""
+    """A program of RE2."""
 
     __slots__ = ("_compiled", "_longest", "groups", "names")
 
@@ -107,7 +108,7 @@ class _Linear:
             reason = _reason(error)
             raise (RegexLimitError if "too large" in reason else RegexError)(reason) from None
         finally:
-            re2.purge()  # the library's own cache knows no bound on memory
+            re2.purge()  # the library's own cache has no bound on memory
         refuse_foreign(pattern)
         self.groups: int = self._compiled.groups
         self.names: Mapping[str, int] = self._compiled.groupindex
@@ -115,7 +116,7 @@ class _Linear:
         self._longest = steps // max(self._compiled.programsize, 1)
 
     def is_whole(self, text: str) -> bool:
-        # Bytes, since the library counts the characters of a text for its spans, and nobody wants those.
+        # Bytes, since for a text the library computes spans in characters, which are not needed.
         return self._compiled.fullmatch(self._fit(text).encode()) is not None
 
     def is_within(self, text: str) -> bool:
@@ -125,14 +126,14 @@ class _Linear:
         return _Octets(self._compiled, text, self._fit(text).encode())
 
     def _fit(self, text: str) -> str:
-        """The text as Go would see it: what is no character, as in file names that are not UTF-8, is U+FFFD there."""
+        """The text as Go would see it: what is not a character, as in file names that are not UTF-8, becomes U+FFFD."""
         if len(text) > self._longest:
             raise TextTooLongError(f"the text of {len(text)} characters is too long; the limit is {self._longest}")
         return text if text.isascii() else _HALF_CHARACTER.sub("\ufffd", text)
 
 
 class _Octets:
-    """A text in UTF-8: as RE2 sees it, and as it was, which is of the same length."""
+    """A text in UTF-8: as RE2 sees it, and the original, which has the same length."""
 
     __slots__ = ("_compiled", "_data", "_original", "_text", "end")
 
@@ -147,7 +148,7 @@ class _Octets:
         return self._spans(self._compiled.fullmatch(self._data))
 
     def search(self, at: int) -> list[Span] | None:
-        # To RE2 there is a place between any two bytes, and \B may hold there; to Go only where a character begins.
+        # RE2 may match \B between any two bytes, Go only where a character begins.
         while (spans := self._spans(self._compiled.search(self._data, at))) and self._is_inside(spans[0][0]):
             at = self.after(spans[0][0])
         return spans
@@ -171,6 +172,6 @@ class _Octets:
 
 
 def _reason(error: Exception) -> str:
-    """The library's own words: it gives them as bytes."""
+    """The library's own words, which it gives as bytes."""
     reason = error.args[0] if error.args else ""
     return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

@@ -9,22 +9,22 @@ from alerts.regex.expansion import Expansion
 from alerts.regex.regex_errors import RegexError, RegexLimitError
 
 LONGEST = 8192
-"""Characters of an expression that takes an engine. A list of words, however long, does not."""
+"""Most characters of an expression that needs an engine. A list of words, however long, does not."""
 
 
 class Regex:
-    """An expression that has been checked. It keeps no memory of the engine's: that is bounded for all together."""
+    """A checked expression. It keeps nothing of the engine's: that memory is bounded for all expressions together."""
 
     __slots__ = ("_dot_all", "_groups", "_plain", "names", "pattern")
 
     def __init__(self, pattern: str, *, dot_all: bool, groups: bool) -> None:
         self.pattern = pattern
         self.names: Mapping[str, int] = {}
-        """Groups that have a name, with their numbers; empty unless groups were asked for."""
+        """Named groups and their numbers; empty unless groups were requested."""
         self._dot_all = dot_all
         self._groups = groups
         is_text = pattern.isascii() or not any("\ud800" <= character <= "\udfff" for character in pattern)
-        # Go looks at an expression that is a list of words no closer: bytes that are no text match nothing.
+        # Go does not parse an expression that is only a list of words: bytes that are not text match nothing.
         if not is_text and (not dot_all or groups or not shortcuts.is_list_of_words(pattern)):
             raise RegexError("is not valid Unicode")
         self._plain = shortcuts.predicate(pattern) if dot_all else None
@@ -45,7 +45,7 @@ class Regex:
         return linear.program(self.pattern, dot_all=self._dot_all, groups=self._groups)
 
     def predicate(self) -> Callable[[str], bool]:
-        """Return what tells whether a whole text matches; it raises TextTooLongError."""
+        """Return a function that says whether a whole text matches, and may raise TextTooLongError."""
         return self._is_whole if self._plain is None else self._plain
 
     def _is_whole(self, text: str) -> bool:
@@ -78,7 +78,7 @@ class Regex:
             watch(len(text))
             start, stop = spans[0]
             pieces.append(subject.part(end, start))
-            if stop > end or start == 0:  # an empty match that touches the one before it is none
+            if stop > end or start == 0:  # an empty match right after the one before it does not count
                 pieces.append(expansion.of(_parts(subject, spans), longest))
             longest -= sum(map(len, pieces[-2:]))
             end = stop
@@ -93,7 +93,7 @@ def _parts(subject: linear.Subject, spans: Sequence[linear.Span]) -> list[str | 
 def compile_regex(pattern: str, *, dot_all: bool = True, groups: bool = False) -> Regex:
     """Compile a regular expression of Go's dialect. Raises RegexError.
 
-    By default it is read as Prometheus 3 reads those of matchers and of `label_replace`, where a dot matches a line
-    break; templates do without `dot_all`. Groups can be referred to only where they are asked for.
+    By default it is read as in Prometheus 3's matchers and `label_replace`, where a dot matches a line break; templates
+    do not use `dot_all`. Groups can be referred to only if requested by `groups`.
     """
     return Regex(pattern, dot_all=dot_all, groups=groups)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 
 class RegexError(ValueError):
-    """The text is no regular expression, or none that can be had here; says why, and what to write instead."""
+    """The text is not a regular expression, or not one supported here; says why, and what to write instead."""
 
 
 class RegexLimitError(RegexError):
-    """A regular expression that Go would take, and that takes more than can be had here."""
+    """A regular expression that Go would accept, but that takes more than is allowed here."""
 
 
 class TextTooLongError(Exception):
-    """A text is too long to be matched with this expression in a time that anybody would wait for."""
+    """A text is too long to be matched with this expression in a reasonable time."""

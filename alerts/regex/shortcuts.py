@@ -17,7 +17,7 @@ _SPLIT = re.compile(r"(?:[^\\|]|\\.)+|(?<=\|)(?=\||\Z)|\A(?=\||\Z)", re.DOTALL)
 
 
 def predicate(pattern: str) -> Callable[[str], bool] | None:
-    """Return what tells whether a whole text matches, or None where that takes an engine."""
+    """Return a function that says whether a whole text matches, or None if that needs an engine."""
     if _CHOICE.fullmatch(pattern):
         return frozenset(_plain(each) for each in _SPLIT.findall(pattern)).__contains__
     affixed = _AFFIXED.fullmatch(pattern)
@@ -25,7 +25,7 @@ def predicate(pattern: str) -> Callable[[str], bool] | None:
 
 
 def is_list_of_words(pattern: str) -> bool:
-    """Whether a pattern has no sign of an expression but `|`."""
+    """Whether a pattern has no special character except `|`."""
     return _WORDS.fullmatch(pattern) is not None
 
 
@@ -34,12 +34,12 @@ def _plain(literal: str) -> str:
 
 
 def _affixed(before: str | None, text: str, after: str | None) -> Callable[[str], bool]:
-    """Return the test for `.*text.*` and its likes; a `+` asks for one more character on its side."""
+    """Return the test for `.*text.*` and the like; a `+` requires one more character on its side."""
     least_before, least_after = int(before == ".+"), int(after == ".+")
     shortest = least_before + len(text) + least_after
     if not before:
         return lambda value: len(value) >= shortest and value.startswith(text)
     if not after:
         return lambda value: len(value) >= shortest and value.endswith(text)
-    # Where there is room on both sides, the first place with room before it leaves the most behind it.
+    # Of places with enough characters before them, the first one leaves the most after it.
     return lambda value: 0 <= value.find(text, least_before) <= len(value) - len(text) - least_after

@@ -15,9 +15,9 @@ from typing import NoReturn
 from alerts.regex.regex_errors import RegexLimitError, TextTooLongError
 
 _MOST_TRIES = 2**21
-"""Ways to match that may be tried in vain, a tenth of a second's work."""
+"""Ways to match that may be tried in vain: a tenth of a second of work."""
 _SHORTEST = 256
-"""An expression that could not be held against so long a text is refused."""
+"""An expression that could not be matched with a text of this length is rejected."""
 _DEEPEST = 20
 
 _REPEAT = re.compile(r"(?:[*+?]|\{(0|[1-9][0-9]{0,2})(?:(,)(0|[1-9][0-9]{0,2})?)?\})\??")
@@ -35,7 +35,7 @@ Span = tuple[int, int]
 
 
 class Substitute:
-    """An expression of the part that is safe."""
+    """An expression of the safe part of the dialect."""
 
     __slots__ = ("_compiled", "_search", "_whole", "groups", "names")
 
@@ -45,7 +45,7 @@ class Substitute:
         self.groups = reader.groups
         self.names: Mapping[str, int] = reader.names
         self._whole = _longest(reader.ways, reader.unbounded)
-        self._search = _longest(reader.ways, reader.unbounded + 1)  # which may begin anywhere
+        self._search = _longest(reader.ways, reader.unbounded + 1)  # since a match may begin anywhere
         if self._whole < _SHORTEST:
             reader.refuse("could take more than linear time here")
         self._compiled = re.compile(source)
@@ -64,7 +64,7 @@ class Substitute:
 
 
 class _Characters:
-    """A text whose places are those of its characters."""
+    """A text with places counted in characters."""
 
     __slots__ = ("_compiled", "_text", "end")
 
@@ -90,7 +90,7 @@ class _Characters:
 
 
 def _longest(ways: int, unbounded: int) -> int:
-    """The most characters of a text with which so many ways are no more than may be tried."""
+    """The most characters of a text with which no more ways than allowed are tried."""
     each = _MOST_TRIES // ways
     return each if unbounded <= 1 else int(each ** (1 / unbounded))
 
@@ -101,7 +101,7 @@ def _refuse_longer(text: str, longest: int) -> None:
 
 
 class _ExpressionReader:
-    """Reads an expression and writes it for `re`; what it does not know it refuses."""
+    """Reads an expression and writes it for `re`; rejects what it does not know."""
 
     def __init__(self, pattern: str, *, dot_all: bool) -> None:
         self._pattern = pattern
@@ -120,7 +120,7 @@ class _ExpressionReader:
         )
 
     def source(self) -> str:
-        """The expression for `re`; `ways` and `unbounded` tell what it costs then."""
+        """The expression for `re`; afterwards `ways` and `unbounded` give its cost."""
         source, self.ways = self._alternatives(0)
         if self._at < len(self._pattern):
             self.refuse()

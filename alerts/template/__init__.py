@@ -25,8 +25,8 @@ __all__ = ["Ask", "Element", "RenderError", "Root", "Template", "TemplateError",
 class Template:
     """A compiled template that prints the same text for any alert.
 
-    `queries` are the PromQL texts that it may ask, see `alerts.template.foreseen`, and `unwise` are mistakes that show
-    only when an alert fires: such a template has none.
+    `queries` are the PromQL texts that it may evaluate, see `alerts.template.foreseen`, and `unwise` are mistakes that
+    show only when an alert fires: such a template has neither.
     """
 
     __slots__ = ("_plain", "source")
@@ -44,12 +44,12 @@ class Template:
         return ()
 
     def render(self, root: Root, ask: Ask, budget: Budget | None = None, at: float = 0.0) -> str:  # noqa: ARG002
-        """The text for one alert at a wall second. Raises RenderError, and LimitError when the budget is used up."""
+        """The text for one alert at a wall second. Raises RenderError, and LimitError if the budget is used up."""
         return self._plain
 
 
 class TemplateText:
-    """What the templates of one text have in common; `broken` is the error where it is no template."""
+    """What templates with the same text have in common; `broken` is the error if it is not a template."""
 
     __slots__ = ("broken", "queries", "source", "unwise")
 
@@ -61,7 +61,7 @@ class TemplateText:
 
 
 class _OfAlert(Template):
-    """A template that says something of the alert."""
+    """A template whose text depends on the alert."""
 
     __slots__ = ("_alert", "_text")
 
@@ -92,20 +92,20 @@ def _name_of(alert: str) -> str:
 
 
 def broken_template(source: str, alert: str, error: TemplateError) -> Template:
-    """What Prometheus makes of a group's label that is no template: it is read when an alert fires, and fails then."""
+    """A group's label that is not a valid template: as in Prometheus, it is read, and fails, when an alert fires."""
     return _OfAlert(alert, TemplateText(source, (), (str(error),), error.there))
 
 
 def compile_template(source: str, alert: str = "", sharing: Sharing | None = None) -> Template:
-    """Compiles a template of an alert, whose name is in the errors. Raises TemplateError.
+    """Compile a template of an alert, whose name is in the errors. Raises TemplateError.
 
-    Templates that are compiled with the same `sharing` have in common what they can.
+    Templates that are compiled with the same `sharing` share what they can.
     """
     sharing = sharing or Sharing()
     if "{{" not in source and len(source) <= LONGEST_TEMPLATE:
         return sharing.made(lambda: Template(source, source), Template, source)
     name = _name_of(alert)
-    own = name if defines(source) else ""  # what it may define depends on its own name
+    own = name if defines(source) else ""  # its own name matters only if it may define others
     text = sharing.made(lambda: _compiled(source, name), TemplateText, (source, own))
     return text if isinstance(text, Template) else _OfAlert(alert, text)
 

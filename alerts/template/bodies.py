@@ -1,13 +1,13 @@
-"""The trees of templates that were rendered lately, so that an alert which goes on firing is not parsed each second."""
+"""The trees of recently rendered templates, so that those of a firing alert are not parsed each second."""
 
 from __future__ import annotations
 
 from alerts.template.parser import Parsed, parse
 
 MOST_CHARACTERS = 262_144
-"""Characters of the texts whose trees are kept: a tree takes some ten to fifteen bytes for each."""
+"""Most characters of the texts whose trees are kept: a tree takes some ten to fifteen bytes for each."""
 _STALE = 4
-"""Times that many characters parsed for nobody's later use, after which what is kept makes room for others."""
+"""After parsing this many times as many characters without keeping their trees, the cache is cleared."""
 
 
 class _Bodies:
@@ -26,8 +26,8 @@ class _Bodies:
         found = parse(source, name)
         if self._passing > _STALE * MOST_CHARACTERS:
             self.forget()
-        # The first that come stay. If the oldest made room, and more fire in turn than there is room for, none
-        # would be there any more when its turn comes.
+        # The first ones stay. If the oldest were dropped instead, and more templates were rendered in turn than there
+        # is room for, none would still be there when its turn comes.
         if self._characters + len(source) <= MOST_CHARACTERS:
             self._kept[key] = found
             self._characters += len(source)
@@ -54,5 +54,5 @@ def parsed(source: str, name: str) -> Parsed:
 
 
 def forget_bodies() -> None:
-    """Let all trees go, since other rules are in force."""
+    """Drop all trees, since other rules are in force."""
     _BODIES.forget()

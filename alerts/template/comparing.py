@@ -37,7 +37,7 @@ def _is_equal(left: Value, right: Value) -> bool:
 
 
 def _is_same(left: Value, right: Value) -> bool:
-    """Whether two values are the same that have no basic type."""
+    """Whether two values without a basic type are the same."""
     if left is None or right is None:
         return left is right
     if _family(left) != _family(right):

@@ -33,7 +33,7 @@ def spelled(value: float, letter: str, precision: int | None) -> str:
 
 
 def shortest(value: float) -> str:
-    """Go's %v and %g of a float: as few digits as tell it apart, an exponent from 1e+06 on or below 1e-04."""
+    """Go's %v and %g of a float: the fewest digits that identify it, with an exponent from 1e+06 on or below 1e-04."""
     odd = special(value)
     if odd is not None:
         return odd
@@ -92,7 +92,7 @@ def _hexadecimal(value: float, precision: int | None) -> str:
 
 
 def exact(digits: str, letter: str, precision: int | None) -> str:
-    """What `#` makes of a float without its sign: it has a point, and the zeros at its end."""
+    """A float without its sign, as written with `#`: with a point, and with trailing zeros."""
     is_hexadecimal = letter in "xX"
     marks = "pP" if is_hexadecimal else "eE"
     cut = next((at for at, mark in enumerate(digits) if mark in marks), len(digits))

@@ -39,16 +39,16 @@ from alerts.template.template_values import Value
 
 WORD = "unforeseen_text"
 NUMBER = "900719925474099"
-"""Placeholders for a text and for a number that only an evaluation knows."""
+"""Placeholders for a text and a number that are known only at an evaluation."""
 
 _MOST = 32
-"""Values that are followed of one operand: what has more of them is taken for unknown."""
+"""Most values of one operand that are followed: one with more counts as unknown."""
 _PASSES = 4
-"""Times that a template is followed for what its variables may be; one that still grows then is unknown."""
+"""Most passes over a template to find its variables' values; a variable that still grows then is unknown."""
 
 
 class _Unknown(NamedTuple):
-    """A value that only the evaluation knows, as the placeholder that stands for it."""
+    """A value that is known only at an evaluation, as its placeholder."""
 
     shown: str
 
@@ -67,12 +67,12 @@ def is_unforeseen(text: str) -> bool:
 
 
 def shown(question: str) -> str:
-    """A question for people."""
+    """A question as shown in messages."""
     return question.replace(WORD, "...").replace(NUMBER, "...")
 
 
 def questions(parsed: Parsed) -> tuple[str, ...]:
-    """The texts that a template may ask, each once, with placeholders for what is not known yet."""
+    """The queries that a template may evaluate, each once, with placeholders for what is not known yet."""
     variables: dict[str, _Values] = {}
     for turn in range(_PASSES):
         follower = _Follower(parsed, variables, widen=turn == _PASSES - 2)
@@ -85,12 +85,12 @@ def questions(parsed: Parsed) -> tuple[str, ...]:
 
 
 def _dot_of(name: str) -> str:
-    """The variable that stands for `.` in a template that is defined: whatever it is called with."""
+    """The variable that stands for `.` in a defined template: the values that it is called with."""
     return f"template {name}"
 
 
 class _Follower:
-    """Follows a template once. `variables` are what the passes before found them to be, and grow."""
+    """Follows a template once. `variables` are the values found by earlier passes, to which it adds."""
 
     def __init__(self, parsed: Parsed, variables: dict[str, _Values], *, widen: bool) -> None:
         self.asked: list[str] = []
@@ -172,7 +172,7 @@ def _bounded(values: Iterable[_Seen]) -> _Values:
 
 
 def _called(name: str, given: Sequence[_Seen]) -> _Seen:
-    """What a function gives, as far as that is known."""
+    """The result of a function, as far as it is known."""
     try:
         if name == "print":
             return _printed(given)
@@ -184,12 +184,12 @@ def _called(name: str, given: Sequence[_Seen]) -> _Seen:
         if name == "query" or not of_texts or not is_known or len(given) != len(function.takes):
             return _NUMBER if name in _NUMBERS else _TEXT
         return function.call(*given)
-    except RenderError:  # it can only fail, whatever the alert
+    except RenderError:  # it always fails, whatever the alert
         return _TEXT
 
 
 def _printed(given: Sequence[_Seen]) -> str:
-    """As `print` does: a space between two neighbours of which neither is a text."""
+    """Joined as by `print`: with a space between two neighbours if neither is a text."""
     pieces = []
     for position, value in enumerate(given):
         texts = [isinstance(each, str) or each == _TEXT for each in given[max(position - 1, 0) : position + 1]]
@@ -199,7 +199,7 @@ def _printed(given: Sequence[_Seen]) -> str:
 
 
 def _formatted(text: _Seen, given: list[_Seen]) -> Iterator[str]:
-    """As `printf` does; a verb of an unknown value becomes its placeholder, in quotes where the verb writes them."""
+    """Formatted as by `printf`; the verb of an unknown value becomes its placeholder, quoted if the verb quotes."""
     if not isinstance(text, str) or any(match[1] in ("*", "[") for match in _VERB.finditer(text)):
         yield WORD
         return

@@ -16,7 +16,7 @@ _SMALL = ("", "m", "u", "n", "p", "f", "a", "z", "y")
 
 
 def number(value: Value) -> float:
-    """The float that a function for numbers was given, also as text."""
+    """The argument of a function for numbers as a float; it may be given as text."""
     if type(value) is str:
         try:
             return parse_float(value)
@@ -110,7 +110,7 @@ def humanize_timestamp(given: Value) -> str:
 
 
 def moment(seconds: float) -> Moment:
-    """The time so many seconds after the epoch."""
+    """The time at this many seconds after the epoch."""
     try:
         return to_moment(seconds)
     except OverflowError:

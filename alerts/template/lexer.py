@@ -32,7 +32,7 @@ _NUMBER = re.compile(
 
 
 class Token(NamedTuple):
-    """A stretch of text, a sign or word of an action, or its beginning or end; `at` is its offset in the template."""
+    """A piece of text, a sign or word of an action, or an action's beginning or end; `at` is its offset."""
 
     kind: str
     text: str
@@ -40,14 +40,14 @@ class Token(NamedTuple):
 
 
 def place(source: str, at: int) -> str:
-    """Where an offset is, for people."""
+    """An offset as line and column, for messages."""
     line = source.count("\n", 0, at) + 1
     column = at - source.rfind("\n", 0, at)
     return f"column {column}" if "\n" not in source.strip("\n") else f"line {line}, column {column}"
 
 
 def tokens(source: str) -> Iterator[Token]:
-    """The tokens of a template, one of kind `eof` last. Raises TemplateError where there is none any more."""
+    """The tokens of a template, one of kind `eof` last. Raises TemplateError where no valid token follows."""
     if len(source) > LONGEST_TEMPLATE:
         raise TemplateError(f"has {len(source)} characters; the limit is {LONGEST_TEMPLATE}")
     position, trim = 0, False
@@ -86,7 +86,7 @@ def _comment(source: str, start: int, inner: int) -> tuple[int, bool]:
 
 
 class _Action:
-    """The inside of an action, and after its last token where it ended and whether it trims what follows."""
+    """The inside of an action; after its last token, also where it ended and whether it trims what follows."""
 
     def __init__(self, source: str, start: int, inner: int) -> None:
         self._source = source
@@ -124,7 +124,7 @@ class _Action:
             end = at
             while source[end : end + 1] in SPACES and end < len(source):
                 end += 1
-            # the space before a closing -}} is a part of it
+            # the space before a closing -}} is part of it
             return self._take("space", end - 1 if end - 1 > at and _END.match(source, end - 1) else end)
         if letter in _QUOTED:
             match = _QUOTED[letter].match(source, at)
@@ -188,7 +188,7 @@ class _Action:
 
 
 def _is_of_a_name(letter: str) -> bool:
-    """Whether a letter can be in a name."""
+    """Whether a character can be in a name."""
     if letter.isascii():
         return letter.isalnum() or letter == "_"
     category = unicodedata.category(letter)

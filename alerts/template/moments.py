@@ -1,4 +1,4 @@
-"""The results of `toTime` and `toDuration`, with those methods of Go's that need no time zone."""
+"""The results of `toTime` and `toDuration`, with those of Go's methods that need no time zone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PARTS = re.compile(
 
 
 class Moment(NamedTuple):
-    """A time in UTC, in nanoseconds since the epoch. `is_pointer` as long as no method made it."""
+    """A time in UTC, in nanoseconds since the epoch. `is_pointer` unless a method returned it."""
 
     nanoseconds: int
     is_pointer: bool = True
@@ -34,7 +34,7 @@ class Moment(NamedTuple):
 
     @property
     def date(self) -> datetime:
-        """To the microsecond. Raises OverflowError beyond the calendar of Python."""
+        """The time to the microsecond. Raises OverflowError beyond Python's calendar."""
         return _EPOCH + timedelta(microseconds=self.nanoseconds // 1000)
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Moment(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A length of time in nanoseconds. `is_pointer` as long as no method made it."""
+    """A duration in nanoseconds. `is_pointer` unless a method returned it."""
 
     nanoseconds: int
     is_pointer: bool = True
@@ -107,7 +107,7 @@ def _fraction(value: int, unit: int) -> str:
 
 
 def to_moment(seconds: float) -> Moment:
-    """The moment so many seconds after the epoch, to the millisecond. Raises ValueError with Prometheus's words."""
+    """The time at this many seconds after the epoch, to the millisecond. Raises ValueError with Prometheus's words."""
     if not math.isfinite(seconds):
         raise ValueError("value is NaN or Inf")
     if not -_LONGEST <= seconds * 1e9 <= _LONGEST:
@@ -118,6 +118,6 @@ def to_moment(seconds: float) -> Moment:
 
 
 def to_span(seconds: float) -> Span:
-    """So many seconds; what 64 bits do not hold is the shortest, as Go's processors have it."""
+    """The duration of this many seconds; what 64 bits cannot hold becomes the smallest one, as in Go on x86-64."""
     nanoseconds = seconds * 1e9
     return Span(int(nanoseconds) if abs(nanoseconds) < _LONGEST else -_LONGEST)

@@ -42,7 +42,7 @@ class FieldNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NilNode:
-    """`nil`, which is no command but an argument."""
+    """`nil`, which can be an argument but not a command."""
 
     at: int
 
@@ -57,9 +57,9 @@ class BoolNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberNode:
-    """A number as it is written, and its value where nothing tells what it shall be; None does not fit into an int.
+    """A number as written, and its value if the context gives no type; None if it does not fit into an int.
 
-    `integer` is the value where a function wants a whole number.
+    `integer` is the value if a function expects a whole number.
     """
 
     at: int
@@ -70,7 +70,7 @@ class NumberNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StringNode:
-    """A text as it is written, with its quotes, and what it says."""
+    """A text as written, with its quotes, and its value."""
 
     at: int
     source: str
@@ -96,7 +96,7 @@ class CommandNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PipeNode:
-    """Commands, each given the result of the one before as its last argument; `declares` variables, or assigns."""
+    """Commands, each with the previous result as its last argument; `declares` are its variables."""
 
     at: int
     commands: tuple[CommandNode, ...]
@@ -127,7 +127,7 @@ class ActionNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TemplateNode:
-    """`template`, or the use that a `block` makes of itself."""
+    """`template`, or the call that is part of a `block`."""
 
     at: int
     name: str
@@ -144,7 +144,7 @@ class BreakNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arm:
-    """A condition, and what stands below it."""
+    """A condition, and the nodes below it."""
 
     pipeline: PipeNode
     body: Body
@@ -152,7 +152,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BranchNode:
-    """`if`, `with` or `range`, told apart by `kind`; several arms where there is `else if` or `else with`."""
+    """`if`, `with` or `range`, as `kind` says; several arms if there is `else if` or `else with`."""
 
     at: int
     kind: str
@@ -163,11 +163,11 @@ class BranchNode:
 Node = Union[TextNode, ActionNode, BranchNode, TemplateNode, BreakNode]
 Body = tuple[Node, ...]
 Located = Union[Operand, CommandNode, ActionNode, TemplateNode]
-"""What an error may be at."""
+"""A node that an error can refer to."""
 
 
 def written(node: Located) -> str:
-    """A node as Go writes it, whatever spaces it had."""
+    """A node as Go writes it, regardless of its original spaces."""
     if isinstance(node, ActionNode):
         return f"{{{{{written(node.pipeline)}}}}}"
     if isinstance(node, TemplateNode):

@@ -17,7 +17,7 @@ _WHOLE = re.compile(
 )
 _BASES = (16, 2, 8, 10)
 _LONGEST = 1000
-"""Digits of a number that are read."""
+"""Most digits of a number that are read."""
 
 
 def parse_float(text: str) -> float:
@@ -46,7 +46,7 @@ def _wrong(text: str, why: str) -> ValueError:
 
 
 def whole(text: str) -> int | None:
-    """A whole number with or without a base before it; None where the text is none."""
+    """A whole number, perhaps with the prefix of a base; None if the text is not one."""
     match = _WHOLE.fullmatch(text)
     if match is None or len(text) > _LONGEST:
         return None
@@ -56,9 +56,9 @@ def whole(text: str) -> int | None:
 
 
 def constant(text: str) -> tuple[int | float | complex | None, int | None]:
-    """A constant's value, and its value as a whole number where it has one. Raises ValueError.
+    """A constant's value, and its value as a whole number if it has one. Raises ValueError.
 
-    The value of a whole number that Go's int does not hold is None: to use it is an error of the rendering.
+    The value of a whole number that does not fit into Go's int is None: using it is an error of the rendering.
     """
     if text.startswith("'"):
         code = character(text)

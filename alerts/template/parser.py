@@ -99,7 +99,7 @@ class _Parser:
         return self._ahead[ahead]
 
     def _skip(self) -> Token:
-        """The next token that is no space; it is not consumed."""
+        """The next token that is not a space; it is not consumed."""
         while self._peek().kind == "space":
             self._next()
         return self._peek()
@@ -127,7 +127,7 @@ class _Parser:
         self._define(name, self._apart(opening), opening)
 
     def _apart(self, opening: Token) -> Body:
-        """What stands up to the end of a definition, which knows none of the variables around it."""
+        """The nodes up to the end of a definition, which cannot see the variables around it."""
         outside = self._variables, self._ranges
         self._variables, self._ranges = ["$"], 0
         self._deeper(opening.at)
@@ -147,7 +147,7 @@ class _Parser:
     # nodes
 
     def _nodes(self, opening: Token) -> tuple[Body, Token]:
-        """Nodes up to an `else` or `end`, whose token is given too."""
+        """Nodes up to an `else` or `end`, and its token."""
         nodes: list[Node] = []
         while self._skip().kind != "eof":
             node = self._node()
@@ -157,7 +157,7 @@ class _Parser:
         raise self._error(opening, f"{{{{ {opening.text} }}}} is not closed; end it with {{{{ end }}}}")
 
     def _node(self) -> Node | Token:
-        """A node; of an `else` or `end` its token."""
+        """A node; for an `else` or `end`, its token."""
         token = self._take()
         if token.kind == "plain":
             return TextNode(token.at, token.text)
@@ -203,7 +203,7 @@ class _Parser:
         if end.kind == "else":
             if self._peek().kind in ("if", "with"):
                 raise self._error(
-                    end, f"only {{{{ else }}}} and, after if and with, {{{{ else {kind} }}}} may stand here"
+                    end, f"only {{{{ else }}}} and, after if and with, {{{{ else {kind} }}}} may be used here"
                 )
             otherwise, end = self._nodes(opening)
         if end.kind != "end":

@@ -1,6 +1,6 @@
-"""Go's fmt.Sprint, Sprintln and Sprintf for the values that templates have, with whatever verbs, flags and mistakes.
+"""Go's fmt.Sprint, Sprintln and Sprintf for the values of templates, with any verbs, flags and mistakes.
 
-A width or precision is 1,000 at most; a million in Go.
+A width or precision is at most 1,000; in Go, a million.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from alerts.template.template_values import FIELDS, Arguments, Element, Root, Ty
 
 _STRINGABLE = "vsxXq"
 _ADDRESS = 0x1C0000000000
-"""What stands for an address, which is another one in Prometheus each time."""
+"""What is shown for an address, which is different in Prometheus each time."""
 _INTEGERS = {
     "d": (10, ""),
     "v": (10, ""),
@@ -31,11 +31,11 @@ _INTEGERS = {
 }
 _STRUCT = ("Labels", "ExternalLabels", "ExternalURL", "Value")
 _LARGEST = 1_000_000
-"""Beyond it, Go takes a width for none."""
+"""Go ignores a width beyond this."""
 
 
 class Flags(NamedTuple):
-    """What a verb is told. `syntax` is `%#v`, `names` is `%+v`."""
+    """The flags of a verb. `syntax` is `%#v`, `names` is `%+v`."""
 
     width: int | None = None
     precision: int | None = None
@@ -52,7 +52,7 @@ PLAIN = Flags()
 
 
 def sprint(values: Sequence[Value]) -> str:
-    """A space between two neighbours of which neither is a text."""
+    """The values, with a space between two neighbours if neither is a text."""
     pieces = []
     for position, value in enumerate(values):
         if position and not isinstance(value, str) and not isinstance(values[position - 1], str):
@@ -62,7 +62,7 @@ def sprint(values: Sequence[Value]) -> str:
 
 
 def sprintln(values: Sequence[Value]) -> str:
-    """A space between all, and a line break."""
+    """The values, with a space between all, and a line break."""
     pieces = [piece for value in values for piece in (" ", argument(value, "v", PLAIN))]
     return joined((*pieces[1:], "\n"))
 
@@ -77,12 +77,12 @@ def show(value: Value) -> str:
 
 
 def sprintf(text: str, values: Sequence[Value]) -> str:
-    """The text with its verbs replaced. Raises RenderError where one is too wide."""
+    """The text with its verbs replaced. Raises RenderError if one is too wide."""
     return joined(_Format(text, values).pieces())
 
 
 class _Format:
-    """One format at work, read from left to right."""
+    """The formatting of one text, from left to right."""
 
     def __init__(self, text: str, values: Sequence[Value]) -> None:
         self._text = text
@@ -188,12 +188,12 @@ class _Format:
         if not digits:
             return None
         if len(digits) > len(str(_LARGEST)) + 1 or int(digits) > 10 * _LARGEST:
-            self._at = len(self._text)  # so does Go with a crazy long number
+            self._at = len(self._text)  # as Go does with an absurdly long number
             return None
         return int(digits)
 
     def _index(self) -> bool:
-        """Read the number of an argument, `[3]`, if there is one; whether there was."""
+        """Read the number of an argument, `[3]`, if there is one; returns whether there was."""
         if self._text[self._at : self._at + 1] != "[":
             return False
         self._is_reordered = True
@@ -212,7 +212,7 @@ class _Format:
         return is_number
 
     def _star(self) -> int | None:
-        """A width that is an argument: None where that is none, _NONE where there is no star."""
+        """A width given as an argument: None if that is invalid, _NONE if there is no star."""
         if self._text[self._at : self._at + 1] != "*":
             return _NONE
         self._at += 1
@@ -234,7 +234,7 @@ def argument(value: Value, verb: str, flags: Flags) -> str:
         return _padded("<nil>", flags) if verb in "Tv" else f"%!{verb}(<nil>)"
     if verb == "T":
         return _string(type_name(value), "s", flags)
-    if verb == "w":  # for errors, of which there is none
+    if verb == "w":  # for errors, and no value is one
         return _bad(value, verb, flags)
     return _value(value, verb, flags, 0)
 
@@ -277,7 +277,7 @@ def _nil(verb: str) -> str:
 
 
 def _bad(value: Value, verb: str, flags: Flags) -> str:
-    """What a verb makes of a value that it does not suit: told with the flags, but without methods."""
+    """The text for a value that does not suit the verb: with the flags, but without methods."""
     bare = int(value) if isinstance(value, Typed) else value
     return f"%!{verb}({type_name(value)}={argument(bare, 'v', flags)})"
 

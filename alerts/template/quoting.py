@@ -16,9 +16,9 @@ _LAST = 0x10FFFF
 _ESCAPE = re.compile(r"\\(?:([abfnrtv\\'\"])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3}))")
 _HALVES = re.compile("[\ud800-\udfff]")
 _SPECIAL = re.compile(r"[^ !#-&(-\[\]-~]")
-"""Whatever may have to be escaped in either quotes."""
+"""Characters that may have to be escaped in either kind of quotes."""
 BYTES = range(0xDC80, 0xDD00)
-"""What stands for the bytes 128 to 255 where they are no UTF-8."""
+"""What stands for the bytes 128 to 255 where they are not UTF-8."""
 
 
 def octets(text: str) -> bytes:
@@ -35,7 +35,7 @@ def from_octets(raw: bytes) -> str:
 
 
 def printable(text: str) -> str:
-    """A text without bytes that are no UTF-8, as JSON shows it."""
+    """A text without bytes that are not UTF-8, as JSON shows it."""
     return text if text.isascii() else _HALVES.sub("\ufffd", text)
 
 
@@ -60,13 +60,13 @@ def _written(letter: str, quote: str, ascii_only: bool) -> str:
 
 
 def can_backquote(text: str) -> bool:
-    """Whether a text can stand in backquotes."""
+    """Whether a text can be written in backquotes."""
     return all((letter >= " " or letter == "\t") and letter not in "`\x7f\ufeff" and ord(letter) not in BYTES
                for letter in text)  # fmt: skip
 
 
 def unquoted(source: str) -> str:
-    """What a text in double quotes or backquotes says. Raises ValueError with Go's words."""
+    """The value of a text in double quotes or backquotes. Raises ValueError with Go's words."""
     if source[0] == "`":
         return source[1:-1].replace("\r", "")
     return _joined(_pieces(source[1:-1], '"'))
@@ -82,13 +82,13 @@ def character(source: str) -> int:
 
 
 def _joined(pieces: Iterator[str | int]) -> str:
-    """Characters, and bytes that may be a part of one."""
+    """Join characters, and bytes that may be parts of one."""
     raw = b"".join(bytes((piece,)) if isinstance(piece, int) else octets(piece) for piece in pieces)
     return from_octets(raw)
 
 
 def _pieces(inner: str, quote: str) -> Iterator[str | int]:
-    """The characters of what stands in quotes; a byte that is given by its number is a number."""
+    """The characters of a quoted text; a byte given by its number stays a number."""
     at = 0
     while at < len(inner):
         letter = inner[at]

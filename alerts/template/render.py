@@ -50,7 +50,7 @@ from alerts.template.template_values import (
 )
 
 _NODE = 8
-"""Units of work that a piece of a template is, or a turn of a `range`."""
+"""Units of work of a node of a template, or of a turn of a `range`."""
 _PREFIX = (
     "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
 )
@@ -61,21 +61,21 @@ Ask = Callable[[str], Sequence[Element]]
 
 
 class Leaving(Exception):  # noqa: N818 no error
-    """A `break` or `continue` on its way to the `range` around it."""
+    """A `break` or `continue` on its way to the surrounding `range`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
 
 class _Nothing:
-    """No value at all came down the pipeline: nil would be one."""
+    """The absence of a value in the pipeline: nil would be one."""
 
 
 _NOTHING = _Nothing()
 
 
 class TemplateSource:
-    """A template's text and name: where errors are."""
+    """A template's text and name, for the place of an error."""
 
     __slots__ = ("name", "text")
 
@@ -95,12 +95,12 @@ def render(parsed: Parsed, source: TemplateSource, root: Root, ask: Ask, budget:
     renderer = _Renderer(parsed.defined, source, root, ask, budget, at)
     try:
         return renderer.text(parsed.body)
-    except RecursionError:  # a bound of Python's that a caller far down the stack may meet first
+    except RecursionError:  # Python's own limit, which comes first if the caller is already deep in the stack
         raise RenderError("is nested too deep") from None
 
 
 class _Renderer:
-    """One rendering. `_node` is what an error would be at, and `_tree` the name of the template that it is in."""
+    """One rendering. `_node` is the node that an error would refer to, and `_tree` the name of its template."""
 
     def __init__(
         self, defined: Mapping[str, Body], source: TemplateSource, root: Root, ask: Ask, budget: Budget, at: float
@@ -125,7 +125,7 @@ class _Renderer:
         return printable("".join(self._out))
 
     def _error(self, problem: str) -> RenderError:
-        assert self._node is not None, "whatever fails stands somewhere"
+        assert self._node is not None, "whatever fails is at a node"
         place = self._source.place(self._node.at)
         name = self._source.name
         where = f"executing {quoted(self._tree)} at <{written(self._node)}>"
@@ -198,7 +198,7 @@ class _Renderer:
                     break
             finally:
                 del self._variables[mark:]
-            if not self._assigned:  # else what was asked for may be a variable's value still
+            if not self._assigned:  # else a query's result may still be a variable's value
                 self._budget.held = before
         if not turned:
             self._run(node.otherwise, dot)
@@ -382,7 +382,7 @@ class _Renderer:
             return value if isinstance(final, _Nothing) else final
         types = (*function.takes, *(function.rest for _ in range(count - fixed)))
         values = []
-        for each, kind in zip(given, types, strict=False):  # no comprehension: it is a call more for each parenthesis
+        for each, kind in zip(given, types, strict=False):  # a comprehension would be one more nested call
             values.append(self._argument(each, kind, dot))
         if not isinstance(final, _Nothing):
             values.append(self._valid(final, types[-1]))
@@ -400,7 +400,7 @@ class _Renderer:
         return value
 
     def _refuse_call(self, value: Value, given: tuple[Operand, ...]) -> NoReturn:
-        """There are no values that are functions: all that `call` can do is fail."""
+        """Fail, as `call` always does: no value is a function."""
         if value is None:
             raise RenderError("call of nil")
         kind = type_name(value)
@@ -419,7 +419,7 @@ class _Renderer:
         return function.call(*((self._budget.spend, *values) if function.watched else values))
 
     def _argument(self, node: Operand, kind: str, dot: Value | Boxed) -> Value:
-        """The value of an argument; `kind` is the type that the function wants, empty where there is no function."""
+        """The value of an argument; `kind` is the type that the function expects, empty if there is no function."""
         self._node = node
         if isinstance(node, DotNode):
             return self._valid(dot, kind)
@@ -442,7 +442,7 @@ class _Renderer:
         raise self._error(f"can't handle {written(node)} for arg of type {kind}")
 
     def _valid(self, given: Value | Boxed, kind: str) -> Value:
-        """A value that a function may be given. Whatever Go would convert on the way is converted."""
+        """A value in the form in which a function takes it: converted where Go would convert it."""
         value = unboxed(given)
         if kind in ("interface {}", "any", ""):
             return value

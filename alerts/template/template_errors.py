@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 class TemplateError(Exception):
-    """The text is no template; names the construct, its place and the remedy.
+    """The text is not a valid template; names the construct, its place and the remedy.
 
-    `there` is what Prometheus says of it, with the line first, as far as that is known.
+    `there` is Prometheus's message, with the line first, as far as it is known.
     """
 
     def __init__(self, problem: str, there: str = "") -> None:

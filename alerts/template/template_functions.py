@@ -27,18 +27,18 @@ from alerts.template.template_errors import RenderError
 from alerts.template.template_values import Arguments, Element, Html, Typed, Value, joined, truth, type_name
 
 Watch = Callable[[int], None]
-"""Counts units of work, and raises where they are too many."""
+"""Counts units of work, and raises if they are too many."""
 _COMPILED = 100
-"""Units of work that it takes to compile a regular expression."""
+"""Units of work to compile a regular expression."""
 
 TEXT, ANY, SAMPLE, RESULT = "string", "interface {}", "*template.sample", "template.queryResult"
 
 
 class Called(NamedTuple):
-    """A function, the types that it takes, and that of any further arguments, if it takes them.
+    """A function, the types of its arguments, and that of any further arguments, if it takes them.
 
-    One that may take long is `watched`: it is given a `Watch` before its arguments. `since` is the Prometheus that
-    knows it first, where 3.5 does not.
+    One that may take long is `watched`: it gets a `Watch` before its arguments. `since` is the first version of
+    Prometheus that has it, if 3.5 does not.
     """
 
     call: Callable[..., Value]
@@ -49,7 +49,7 @@ class Called(NamedTuple):
 
 
 def pattern(text: str) -> Regex:
-    """Compile an expression of a template, where unlike in a matcher a dot is no line break. Raises RenderError."""
+    """Compile a template's expression, where unlike in a matcher a dot matches no line break. Raises RenderError."""
     try:
         return compile_regex(text, dot_all=False, groups=True)
     except RegexError as error:
@@ -64,11 +64,11 @@ _REASONS = {
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "invalid named capture group": "invalid named capture",
 }  # fmt: skip
-"""RE2's words for what is wrong with an expression, and Go's where they are others."""
+"""RE2's words for what is wrong with an expression, and Go's where they differ."""
 
 
 def _in_go(reason: str, text: str) -> str:
-    """Go's words for what is wrong with an expression, as far as RE2 tells the same."""
+    """Go's words for what is wrong with an expression, as far as RE2 reports the same."""
     words, _, part = reason.partition(": ")
     return f"error parsing regexp: {_REASONS.get(words, words)}: `{part or text}`"
 
@@ -94,14 +94,14 @@ def _replace_all(watch: Watch, regex: str, replacement: str, text: str) -> str:
 
 
 _WITHIN_WORDS = frozenset("'.:\u2018\u2019\u2024\u00b7\u0387\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a")
-"""Marks that end no word where one of its characters follows at once (Unicode's MidLetter and MidNumLet, UAX 29)."""
+"""Marks that do not end a word if another of its characters follows (Unicode's MidLetter and MidNumLet, UAX 29)."""
 
 
 _OF_WORDS = frozenset(("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "Pc", "Cf"))
 
 
 def _title(text: str) -> str:
-    """The first letter of each word as a capital, the others as they are, as Prometheus does it since 3.3."""
+    """The first letter of each word as a capital, the others unchanged, as in Prometheus since 3.3."""
     found, begun = [], False
     for index, letter in enumerate(text):
         if letter.islower() or letter.isupper() or letter.istitle():
@@ -122,7 +122,7 @@ def _of_a_word(letter: str) -> bool:
 
 
 def _upper(text: str) -> str:
-    """Letter by letter, as Go does it: none becomes two."""
+    """Upper case letter by letter, as in Go: no letter becomes two."""
     return text.upper() if text.isascii() else "".join(map(_single_upper, text))
 
 
@@ -168,7 +168,7 @@ def _of(sample: Element | None) -> Element:
 
 
 def _sort_by_label(watch: Watch, key: str, found: list[Element]) -> Value:
-    """Sorted where it is, as there: whatever else holds it has it sorted."""
+    """Sorted in place, as in Prometheus: other references to the list see it sorted, too."""
     watch(len(found))
     found.sort(key=lambda each: each.labels.get(key, ""))
     return found
@@ -386,4 +386,4 @@ METHODS: Mapping[type, Mapping[str, Called]] = {
         "Abs": Called(lambda self: Span(abs(self.nanoseconds), False), ()),
     },
 }
-"""Methods of values, by the value's type: those of Go's times that need no zone and no place on earth."""
+"""Methods of values, by the value's type: those of Go's times that need no time zone."""

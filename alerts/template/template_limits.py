@@ -1,13 +1,13 @@
 """Limits on the size of a template. The budget of its evaluation limits one rendering (see `alerts.limits`)."""
 
 LONGEST_TEMPLATE = 65_536
-"""Characters."""
+"""Characters of a template."""
 
 DEEPEST_NESTING = 100
-"""Branches and parentheses within each other; an `else if` is no level.
+"""Levels of branches and parentheses; an `else if` is not a level.
 
-Rendering takes four of the 1,000 calls within each other that Python allows for a level, reading takes three; so half
-of them are left to whoever calls."""
+For each level rendering takes four of the 1,000 nested calls that Python allows, and reading three; so half of them are
+left to the caller."""
 
 WIDEST_VERB = 1000
-"""Characters that a verb of printf may be told to take."""
+"""Most characters of the width of a printf verb."""

@@ -22,7 +22,7 @@ class Element(NamedTuple):
 
 
 class Root(NamedTuple):
-    """What `.` is outside of `with` and `range`: the alert at hand."""
+    """What `.` is outside of `with` and `range`: the alert."""
 
     labels: Mapping[str, str]
     value: float
@@ -31,25 +31,25 @@ class Root(NamedTuple):
 
 
 class Arguments(dict[str, "Value"]):
-    """What `args` makes of its arguments: arg0, arg1 and so on."""
+    """The result of `args`: its arguments as arg0, arg1 and so on."""
 
     __slots__ = ()
 
 
 class Boxed(NamedTuple):
-    """A value where Go only knows that it is one, of whatever type: that is what its errors say of it."""
+    """A value of which Go knows only that it is one of any type, and says so in its errors."""
 
     value: Value
 
 
 class Html(str):
-    """A text that `safeHtml` made, which Go tells apart."""
+    """A text made by `safeHtml`, which has a type of its own in Go."""
 
     __slots__ = ()
 
 
 class Typed(int):
-    """A whole number that is no int to Go: a byte, an int64, or one with a name such as a month."""
+    """A whole number that is not an int in Go: a byte, an int64, or one of a named type such as a month."""
 
     kind: str
     name: str
@@ -96,7 +96,7 @@ def truth(value: Value) -> bool:
 
 
 def joined(pieces: Iterable[str]) -> str:
-    """Texts put together. Raises RenderError where that is longer than any text has to be."""
+    """Texts joined. Raises RenderError if the result is unreasonably long."""
     kept = []
     left = LONGEST_TEXT
     for piece in pieces:

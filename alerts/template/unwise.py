@@ -31,11 +31,11 @@ from alerts.template.template_values import FIELDS
 _COMPARISONS = ("eq", "ge", "gt", "le", "lt", "ne")
 _MATCHING = ("match", "reReplaceAll")
 _MOST = 20
-"""Mistakes of one template that are told."""
+"""Most mistakes of one template that are reported."""
 
 
 def mistakes(source: str, parsed: Parsed) -> tuple[str, ...]:
-    """What is wrong, each with its place."""
+    """What is wrong, each mistake with its place."""
     found: list[str] = []
     for at, problem in _TemplateReader(parsed).problems():
         found.append(f"{place(source, at)}: {problem}")
@@ -45,7 +45,7 @@ def mistakes(source: str, parsed: Parsed) -> tuple[str, ...]:
 
 
 class _TemplateReader:
-    """Reads a template once. `_is_alert` says whether `.` still is the alert."""
+    """Reads a template once. `_is_alert` says whether `.` is still the alert."""
 
     def __init__(self, parsed: Parsed) -> None:
         self._parsed = parsed

@@ -1,4 +1,4 @@
-"""Describes how expected and actual results differ, for people."""
+"""Describes in words how expected and actual results differ."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ _PAIR = re.compile(
     r"""\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)\s*(?:,\s*|$)""", re.DOTALL
 )
 _EXAMPLE = """'up{job="a"}'"""
-_LONGEST = 10_000_000  # samples of one series: a slip of the finger must not take the machine's memory
+_LONGEST = 10_000_000  # samples of one series: a typing error must not use up the machine's memory
 
-_DIGITS = 9  # that many are more than the longest, whatever follows
+_DIGITS = 9  # a number with more digits is beyond the longest
 
 Samples = Sequence[Union[float, None]]
 
@@ -73,14 +73,14 @@ def _unquoted(text: str) -> str:
         inner = inner.replace("\\'", "'").replace('"', '\\"')
     try:
         value = str(json.loads(f'"{inner}"', strict=False))
-        value.encode()  # half of a pair of surrogates is no character
+        value.encode()  # half of a surrogate pair is not a character
     except ValueError:
         raise ValueError(f"{shown(text)}: the escape is not supported; put the string in backquotes") from None
     return value
 
 
 def values(text: str) -> Samples:
-    """The samples of a series, one for each interval; None where there is none. Raises ValueError with the remedy."""
+    """The samples of a series, one for each interval; None for a gap. Raises ValueError with the remedy."""
     samples: list[float | None] = []
     for item in text.split():
         samples.extend(_item(item))

@@ -21,7 +21,7 @@ from alerts.unittests.unit_test_file import AlertCase, Document, ExpectedAlert, 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A case that did not hold, or a rule that could not be evaluated. `detail` has the lines that tell how."""
+    """A case that did not hold, or a rule that could not be evaluated. `detail` has lines that say how."""
 
     file: str
     line: int
@@ -109,7 +109,7 @@ class _Run:
 
 
 class _Given:
-    """The series that a test gives, written to the storage as time goes by."""
+    """The input series of a test, written to the storage as time passes."""
 
     def __init__(self, test: Test, storage: Storage) -> None:
         self._storage = storage
@@ -118,7 +118,7 @@ class _Given:
         self._next = 0
 
     def append_until(self, at: float) -> None:
-        """Appends every sample up to a time."""
+        """Append every sample up to a time."""
         last = round(at * 1000) // self._interval
         for labels, samples in self._series:
             for position in range(self._next, min(last + 1, len(samples))):

@@ -31,7 +31,7 @@ TEST_KEYS = (
 )
 BOUNDS = Bounds(depth=16, nodes=1_000_000, characters=16 * 2**20, scalar=2**20)
 MOST_SAMPLES = 10_000_000
-"""Samples of all series of a file: a slip of the finger must not take the machine's memory."""
+"""Samples of all series of a file: a typing error must not use up the machine's memory."""
 MOST_STEPS = 1_000_000
 """Evaluations of a test."""
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -71,7 +71,7 @@ class AlertCase:
 
 @dataclass(frozen=True, slots=True)
 class QueryCase:
-    """What a query gives at a time."""
+    """The result of a query at a time."""
 
     at: float
     expression: str
@@ -81,7 +81,7 @@ class QueryCase:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """Series, and what the rules make of them."""
+    """Input series, and the expected results of the rules."""
 
     __test__ = False  # pytest would take the name for a test
 
@@ -96,7 +96,7 @@ class Test:
 
     @property
     def end(self) -> float:
-        """The latest time that a case asks for."""
+        """The latest time of any case."""
         return max([0.0, *(case.at for case in self.alerts), *(case.at for case in self.queries)])
 
 

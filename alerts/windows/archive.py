@@ -21,7 +21,7 @@ _WIDTH = 8
 
 
 class ArchivedSeries(NamedTuple):
-    """The samples of one series. `live` while the snapshot had it; what a rule wrote is not."""
+    """The samples of one series. `live` if the last snapshot had it; a series written by a rule is not."""
 
     labels: Labels
     live: bool
@@ -49,7 +49,7 @@ def encode(at: float, source: str, series: Iterable[ArchivedSeries]) -> bytes:
 
 
 def decode(content: bytes) -> Archive:
-    """What a file says. Raises DamagedError."""
+    """The decoded content of the file. Raises DamagedError."""
     head, _, samples = unseal(FORM, content).partition(b"\n")
     try:
         document = json.loads(head)

@@ -19,7 +19,7 @@ _REMEMBERED_NAMES = 1024
 
 
 class Needs:
-    """The selectors of rule groups, by the metric name that they want."""
+    """The selectors of rule groups, by the metric name that they select."""
 
     def __init__(self, groups: Iterable[RuleGroup]) -> None:
         self._by_name: dict[str | None, list[tuple[Selector, float]]] = {}
@@ -31,13 +31,13 @@ class Needs:
                     self._by_name.setdefault(wanted_name(selector.matchers), []).append((selector, history))
 
     def history_of(self, labels: Labels) -> float | None:
-        """Seconds for which all samples of a series are needed, 0 for the newest one alone; None if nobody reads it."""
+        """Seconds for which all samples of a series are needed, 0 for only the newest one; None if no rule reads it."""
         name = label_value(labels, METRIC_NAME)
         wanting = [history for selector, history in self._candidates(name) if _matches(selector.matchers, labels)]
         return max(wanting, default=None)
 
     def _candidates(self, name: str) -> list[tuple[Selector, float]]:
-        """The selectors that may want a series of this name. Series are many, and names are few."""
+        """The selectors that may select a series of this name. There are many series, but few names."""
         found = self._wanting.get(name)
         if found is None:
             only_name = make_labels({}, name)
@@ -53,7 +53,7 @@ class Needs:
 
 
 def _matches(matchers: tuple[Matcher, ...], labels: Labels) -> bool:
-    """Whether a rule may read a series. Where telling would take too long it may, and the rule will say so."""
+    """Whether a rule may read a series. If finding out would take too long, it may, and the rule itself will fail."""
     try:
         return match_all(matchers, labels)
     except LimitError:
@@ -61,7 +61,7 @@ def _matches(matchers: tuple[Matcher, ...], labels: Labels) -> bool:
 
 
 def selectors_of(rule: Rule) -> Iterator[Selector]:
-    """The selectors of a rule's own query, and those of what its templates may ask."""
+    """The selectors of a rule's own query, and those of its templates' queries."""
     yield from rule.query.selectors
     if isinstance(rule, AlertingRule):
         for _, template in (*rule.labels, *rule.annotations):

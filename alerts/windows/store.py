@@ -1,6 +1,6 @@
 """Keeps the samples of the series that rules read, for as long as they read them, within a fixed memory.
 
-A snapshot is to this store what a scrape is to Prometheus: each of its readings becomes a sample at the time of the
+A snapshot corresponds to a scrape in Prometheus: each of its readings becomes a sample at the time of the
 round, and a series that is no longer present ends at once. Target labels are added as a scrape would add them, so that
 rules see on the node what they see on the server. New series that do not fit are dropped and counted, never existing
 ones: the memory that a series will need is reserved when it first appears.
@@ -28,17 +28,17 @@ CAPACITY = 64 * 2**20
 """Bytes that all windows together may take."""
 LOOKBACK_SECONDS = 300.0
 SERIES_BYTES = 700
-"""Measured: two arrays, the label set, and the entries that find it, of one series without history."""
+"""Bytes of one series without history, measured: two arrays, the label set, and the entries that find it."""
 SAMPLE_BYTES = 18
-"""Two doubles, and what arrays hold in reserve."""
+"""Bytes of a sample: two doubles, and the arrays' reserve."""
 _SLACK = 64
 """Samples by which a window may exceed its history before it is cut."""
 _SWEEP = 16
-"""Rounds between two times that windows are cut."""
+"""Rounds between two cuts of the windows."""
 _REMEMBERED = 50_000
-"""Series that may be remembered as read by no rule."""
+"""Most series remembered as read by no rule."""
 _UNREAD = 10_000
-"""Label sets that may be."""
+"""Most label sets remembered as such."""
 
 
 class _Window:
@@ -65,7 +65,7 @@ class _Window:
             self.values.append(value)
 
     def cut(self, now: float) -> None:
-        """Drop what is older than the history, but for the newest of it, which an instant selector may want."""
+        """Drop what is older than the history, except the newest such sample, which an instant selector may need."""
         spare = bisect_right(self.times, now - self.history) - 1
         if spare >= _SLACK or spare > len(self.times) // 8:
             del self.times[:spare]
@@ -77,7 +77,7 @@ class _Window:
 
 
 class _Wanted(NamedTuple):
-    """What is wanted of the frames of one layout: the places, and the window of each."""
+    """What is needed of the frames of one layout: the positions, and the window of each."""
 
     pick: Callable[[Sequence[float]], tuple[float, ...]]
     windows: tuple[_Window, ...]
@@ -91,13 +91,13 @@ class Windows:
     """
 
     forgetful = True
-    """Samples are kept for as long as rules look back: what lies at a fixed time may be gone (see `promql.plan`)."""
+    """Samples are kept for as long as rules look back: those at a fixed time may be gone (see `promql.plan`)."""
 
     def __init__(self, needs: Needs, target: Labels, period: float, capacity: int = CAPACITY) -> None:
         self.dropped = 0
-        """Samples that a rule reads and that were left out for want of memory."""
+        """Samples that a rule reads but that were left out for lack of memory."""
         self.bytes = 0
-        """About what all windows take, when they were last cut."""
+        """The approximate bytes of all windows when they were last cut."""
         self._target = dict(target)
         self._index: Index[_Window] = Index()
         self._round = 0
@@ -108,7 +108,7 @@ class Windows:
         return len(self._index)
 
     def rewire(self, needs: Needs, period: float, capacity: int = CAPACITY) -> None:
-        """Serve other rules: what they read and was here stays, what nobody reads any more goes."""
+        """Serve other rules: keep the windows that they read, and drop those that no rule reads any more."""
         self._needs = needs
         self._period = period
         self._capacity = capacity
@@ -133,8 +133,7 @@ class Windows:
     def take(self, frames: Sequence[Frame], at: float, foreign: Iterable[Reading] = ()) -> None:
         """Take in the frames of one round, in wall seconds; series that are not among them end.
 
-        `foreign` are readings of other nodes, that bring their own target labels. Rounds come in the order of their
-        times.
+        `foreign` are readings of other nodes, with their own target labels. Rounds come in the order of their times.
         """
         at = to_milliseconds(at) / 1000
         self._round += 1
@@ -150,7 +149,7 @@ class Windows:
             self._sweep(at)
 
     def _look_up(self, layouts: Iterable[Layout]) -> list[_Wanted]:
-        """What is wanted of each frame of a round; a series that comes twice counts where it came first."""
+        """What is needed of each frame of a round; of a series that comes twice the first counts."""
         seen: set[_Window] = set()
         made = []
         for layout in layouts:
@@ -165,9 +164,9 @@ class Windows:
         return made
 
     def _feed(self, wanted: _Wanted, values: Sequence[float], at: float) -> int:
-        """Put the values of a frame where they belong; how many were wanted."""
+        """Put the values of a frame into their windows; returns how many were needed."""
         number, windows = self._round, wanted.windows
-        for window, value in zip(windows, wanted.pick(values), strict=True):  # `put` written out: there are hundreds
+        for window, value in zip(windows, wanted.pick(values), strict=True):  # `put` inlined: there are hundreds
             window.fed = number
             if window.history:
                 window.times.append(at)
@@ -206,13 +205,13 @@ class Windows:
             window.put(at, value)
 
     def mark_stale(self, labels: Labels, at: float) -> None:
-        """End a series; one that is not here, or has ended, is left alone."""
+        """End a series; one that does not exist, or has ended, is left alone."""
         window = self._index.get(labels)
         if window is not None:
             window.end(to_milliseconds(at) / 1000)
 
     def expire(self, labels: Labels, since: float, at: float) -> None:
-        """End a series, unless somebody wrote it after `since`."""
+        """End a series, unless it was written after `since`."""
         window = self._index.get(labels)
         if window is not None and window.times[-1] <= to_milliseconds(since) / 1000:
             window.end(to_milliseconds(at) / 1000)
@@ -220,13 +219,13 @@ class Windows:
     def select(
         self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
     ) -> Iterator[Window]:
-        """See `alerts.promql.Source`."""
+        """See `alerts.promql.storage.SampleSource`."""
         return windows_of(self._index.matching(matchers, budget), start, end, budget)
 
     def newest(
         self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
     ) -> list[Newest]:
-        """See `alerts.promql.InstantSource`."""
+        """See `alerts.promql.storage.InstantSource`."""
         return newest_of(self._index.matching(matchers, budget), start, end, budget)
 
     def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
@@ -234,12 +233,12 @@ class Windows:
         return not self._index.matching(matchers, budget)
 
     def shift(self, seconds: float) -> None:
-        """Move the whole past in time: the clock was set, and what lies between two samples did not change."""
+        """Move the whole past in time: the clock was set, but the distances between samples did not change."""
         for window in self._index:
             window.times = array("d", (to_milliseconds(time + seconds) / 1000 for time in window.times))
 
     def kept(self) -> Iterator[ArchivedSeries]:
-        """Everything that is here, for the archive."""
+        """All series, for the archive."""
         for window in self._index:
             yield ArchivedSeries(window.labels, window.live, window.times, window.values)
 
@@ -263,7 +262,7 @@ class Windows:
             self.shift(step)
 
     def _meet(self, series: Series, target: Mapping[str, str]) -> _Window | None:
-        """The window of a series that was not asked for since the rules were loaded, or since there was no room."""
+        """The window of a series that was not looked up since the rules were loaded, or since there was no room."""
         labels = make_labels({**dict(series.all_labels), **target}, series.metric.name)
         window = self._sampled[series] = self._window(labels)
         return window
@@ -275,7 +274,7 @@ class Windows:
             return window
         history = self._needs.history_of(labels)
         if history is None:
-            if len(self._unread) >= _UNREAD:  # what a rule writes may have other labels each time
+            if len(self._unread) >= _UNREAD:  # a rule may write other labels each time
                 self._unread.clear()
             self._unread.add(labels)
             return None
@@ -287,7 +286,7 @@ class Windows:
         return self._index.add(_Window(labels, history, price))
 
     def _price(self, history: float) -> int:
-        """Bytes that a series with this history takes in the long run."""
+        """Bytes that a series with this history will take."""
         samples = 1.0 if history == 0.0 else history / self._period * 9 / 8 + _SLACK
         return SERIES_BYTES + int(SAMPLE_BYTES * samples)
 
@@ -299,7 +298,7 @@ class Windows:
         self._live = [window for window in self._live if window.live]
 
     def _sweep(self, at: float) -> None:
-        """Cut what is too old, and forget series that ended longer ago than anybody looks back."""
+        """Cut what is too old, and forget series that ended longer ago than any rule looks back."""
         gone = set()
         samples = 0
         for window in list(self._index):
@@ -312,7 +311,7 @@ class Windows:
             samples += len(window.times)
         self.bytes = SERIES_BYTES * len(self._index) + SAMPLE_BYTES * samples
         if gone or self._refused or len(self._sampled) > 2 * len(self._live) + _REMEMBERED:
-            # Met anew at the next round: those that ended may come back, those without room may find some.
+            # Looked up again in the next round: those that ended may come back, those without room may find some.
             self._sampled = {}
             self._unread = set()
             self._refused = set()

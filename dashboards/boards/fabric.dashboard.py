@@ -17,7 +17,7 @@ def per_port(operator: str, expr: str) -> str:
 
 
 SERIOUS = 'type!~"buffer_overrun|receive_.*|transmit_discard|recovery_successful"'
-"""The types of NVLink errors on which NvLinkErrors acts: not those that are a part of error correction."""
+"""The types of NVLink errors on which NvLinkErrors acts: not those that are part of error correction."""
 
 FLAPS = per_port("sum", "round(increase(coldplate_infiniband_link_down_events_total[1h]))")
 SYMBOLS = per_port("sum", "round(increase(coldplate_infiniband_symbol_error_total[1h]))")

@@ -19,13 +19,13 @@ HELD = (
     "max by (instance, gpu) (gpu:job_info:exclusive or "
     "last_over_time(gpu:job_info:exclusive[$__range]) and on (instance, gpu, uuid) coldplate_gpu_up == 0)"
 )
-"""The job's GPUs, and those that it held when they were lost: the driver no longer tells who uses them."""
+"""The job's GPUs, and those that it held when they were lost: the driver no longer reports who uses them."""
 UP = f"{HELD} * on (instance, gpu) min by (instance, gpu) (coldplate_gpu_up)"
 LOST = ((0, "lost", "red"), (1, "up", "green"))
 
 
 def share(expr: str, of: str) -> str:
-    """Each GPU's value as a share of what the job has; one that is lost has a bar without a value."""
+    """Each GPU's value as a share of the job's; a lost one has a bar without a value."""
     return f"{per_gpu('max', expr)} / scalar({of}) or {HELD} * NaN"
 
 

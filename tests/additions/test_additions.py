@@ -44,7 +44,7 @@ def test_an_nvml_metric(product: ProductCopy, library: Path, tmp_path: Path) -> 
     product.run("render", "metrics", "--out", "docs/metrics.md")
     suites = (
         "tests/nvml",
-        "tests/recording/test_trace.py",
+        "tests/driver_trace/test_trace.py",
         "tests/structure/test_catalogue.py",
         "tests/largest/test_plausible.py",
     )
@@ -142,14 +142,14 @@ FAMILY_ROW = """\
 
 def test_a_family_of_devices(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
     product.add("agent/backends/acme/__init__.py", FAMILY)
-    product.edit("agent/config/schema.py", '"synthetic", "none")', '"acme", ')
+    product.edit("agent/config/device_words.py", '"replay", "none")', '"acme", ')
     product.edit("agent/catalogue/gpu.py", BEFORE_METRIC, FAMILY_ROW)
     product.edit("agent/catalogue/gpu.py", "Derived, Field, Gpm, Source\n", "DeviceValue, ")
     product.edit(
         "agent/catalogue/gpu.py", 'Call("nvmlDeviceGetTemperatureV"),), span', 'DeviceValue("acme", "temp1_input"), '
     )
     product.touches_what_is_said_of("a family of devices beside NVIDIA's")
-    assert "auto, nvml, acme, synthetic, none" in " ".join(product.run("run", "--help").split())
+    assert "auto, nvml, synthetic, acme, replay, none" in " ".join(product.run("run", "--help").split())
     assert "acme: fan1_input" in product.run("render", "metrics")
     rule = 'groups: [{name: g, rules: [{alert: Warm, expr: "coldplate_gpu_temperature_celsius > 90"}]}]\n'
     (tmp_path / "warm.yml").write_text(rule)
@@ -311,7 +311,9 @@ COMMAND = '''\
 """`coldplate greet`: says good day."""
 
 HELP = "say good day"
-DESCRIPTION = ""
+DESCRIPTION = "Say good day."
+EXAMPLES = (("coldplate greet world", "good day to everybody"),)
+EXIT_STATUSES = {0: "said"}
 
 
 def add_arguments(parser):

@@ -80,7 +80,7 @@ def test_a_failed_test_shows_what_differs(files: Path, capsys: pytest.CaptureFix
         ("    alertname: Hot\n", "", "alert_rule_test 1: alertname: is missing"),
     ],
 )
-def test_a_mistake_in_a_test_file_is_told_with_its_place(
+def test_a_mistake_in_a_test_file_is_reported_with_its_place(
     files: Path, coldplate: Any, old: str, new: str, message: str
 ) -> None:
     (files / "t.yml").write_text(TESTS.replace(old, new, 1))

@@ -25,7 +25,7 @@ def passes() -> Iterator[list[str]]:
     gc.unfreeze()
 
 
-def test_objects_that_stay_are_never_looked_through(passes: list[str]) -> None:
+def test_lasting_objects_are_never_scanned(passes: list[str]) -> None:
     before = gc.get_freeze_count()
     with no_passes_over_garbage():
         made = [[number] for number in range(200_000)]
@@ -34,13 +34,13 @@ def test_objects_that_stay_are_never_looked_through(passes: list[str]) -> None:
     assert gc.get_freeze_count() - before >= len(made)
 
 
-def test_the_collector_is_there_again_after_a_failure(passes: list[str]) -> None:
+def test_the_collector_is_enabled_again_after_a_failure(passes: list[str]) -> None:
     with pytest.raises(ValueError, match="bad file"), no_passes_over_garbage():
         raise ValueError("bad file")
     assert gc.isenabled()
 
 
-def test_what_others_dropped_meanwhile_goes_with_the_next_thorough_look() -> None:
+def test_what_others_dropped_meanwhile_is_freed_by_the_next_full_collection() -> None:
     class Ring:
         alive = 0
 
@@ -60,7 +60,7 @@ def test_what_others_dropped_meanwhile_goes_with_the_next_thorough_look() -> Non
     gc.unfreeze()
 
 
-def test_what_was_made_goes_when_nobody_needs_it(passes: list[str]) -> None:
+def test_what_was_made_is_freed_when_it_is_no_longer_needed(passes: list[str]) -> None:
     class Rules:
         alive = 0
 

@@ -58,7 +58,7 @@ def test_a_recorded_series_ends_with_its_source(storage: Storage, ask: Callable[
     assert ask("a", 2) == {"__name__=a,gpu=y": 4}
 
 
-def test_alerts_tell_their_state_as_series_and_the_old_state_ends_at_once(
+def test_alerts_show_their_state_as_series_and_the_old_state_ends_at_once(
     storage: Storage, ask: Callable[..., object]
 ) -> None:
     rules = group("rules: [{alert: Hot, expr: t > 80, for: 2s, labels: {severity: page}}]")
@@ -75,7 +75,7 @@ def test_alerts_tell_their_state_as_series_and_the_old_state_ends_at_once(
     assert ask('{__name__=~"ALERTS.*"}', 103) == {}
 
 
-def test_transitions_are_told_once(storage: Storage) -> None:
+def test_transitions_are_reported_once(storage: Storage) -> None:
     rules = group("rules: [{alert: Hot, expr: t > 80, for: 1s}]")
     told = []
     for second, value in enumerate((90, 90, 90, 10, 10)):
@@ -129,7 +129,7 @@ def test_a_query_offset_moves_query_and_samples_and_not_the_alert(storage: Stora
     assert ask("timestamp(ALERTS)", 91) == {"alertname=Hot,alertstate=firing,gpu=x": 90}
 
 
-def test_a_text_is_no_result_of_a_rule(storage: Storage) -> None:
+def test_a_text_is_not_a_result_of_a_rule(storage: Storage) -> None:
     rules = group("""rules: [{record: a, expr: '"text"'}]""")
     assert rules.evaluate(storage, 1).failures[0].error == "rule result is not a vector or scalar"
 
@@ -172,7 +172,7 @@ def test_a_template_that_cannot_be_rendered_says_so_in_its_place(storage: Storag
         ('print "t[5m]"', 1, "rule result is not a vector or scalar"),
     ],
 )
-def test_a_querys_text_that_a_template_makes_costs_its_annotation_alone(
+def test_a_querys_text_that_a_template_makes_affects_only_its_annotation(
     storage: Storage, query: str, value: float, words: str
 ) -> None:
     rules = group(

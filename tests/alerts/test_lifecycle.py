@@ -93,7 +93,7 @@ def test_keep_firing_for_counts_from_the_first_missing_evaluation() -> None:
     assert alert.see(CLEAR).story[-1] == (Phase.FIRING, Phase.RESOLVED, 4)
 
 
-def test_keep_firing_for_begins_anew_when_the_condition_holds_again() -> None:
+def test_keep_firing_for_starts_again_when_the_condition_holds_again() -> None:
     assert life(keep=3).see(HOLDS).see(CLEAR, 3).see(HOLDS).see(CLEAR, 3).phase is Phase.FIRING
 
 
@@ -175,5 +175,5 @@ def test_without_an_alert_nothing_is_remembered(conditions: list[Condition], hol
 
 
 @pytest.mark.parametrize("condition", [CLEAR, FAILED])
-def test_silence_about_an_unknown_alert_is_nothing(condition: Silence) -> None:
+def test_silence_about_an_unknown_alert_changes_nothing(condition: Silence) -> None:
     assert step(None, condition, T0, RuleTiming("A")) == (None, None)

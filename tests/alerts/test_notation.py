@@ -57,7 +57,7 @@ def test_native_histograms_are_refused_by_name() -> None:
         notation.values("{{schema:1}}")
 
 
-def test_a_slip_of_the_finger_does_not_take_the_memory() -> None:
+def test_a_typing_error_does_not_use_up_the_memory() -> None:
     with pytest.raises(ValueError, match="more than 10000000 samples"):
         notation.values("1x99999999999")
 
@@ -83,6 +83,6 @@ def test_a_series_is_read(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "1m", 'm{a=~"b"}', "m{a}", 'm{a="b" c="d"}', 'm{a="b"', 'm {a="b"}', 'm{__name__="x"}']
 )
-def test_what_is_no_series_is_refused(text: str) -> None:
+def test_what_is_not_a_series_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a series|is not a label|set twice"):
         notation.series(text)

@@ -82,7 +82,7 @@ def test_every_alert_of_the_name_gets_what_is_overridden_and_keeps_the_rest() ->
     assert (group.name, group.interval, group.limit, group.query_offset) == ("heat", 5.0, 9, 1.0)
 
 
-def test_a_query_that_is_known_when_the_alert_fires_only_is_told() -> None:
+def test_a_query_that_is_known_only_when_the_alert_fires_is_reported() -> None:
     file = changed({"Hot": Override(annotations={"n": "{{ query $labels.n }}"})})
     (warning,) = map(str, file.warnings[len(files()[0].warnings) :])
     assert "override.Hot.annotations.n: template: query '...': the metric name is known only when" in warning
@@ -222,7 +222,7 @@ WRONG: list[tuple[dict[str, Override], tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize(("overrides", "disable", "message"), WRONG, ids=[message[:44] for *_, message in WRONG])
-def test_what_cannot_be_applied_is_told_with_its_key_and_remedy(
+def test_what_cannot_be_applied_is_reported_with_its_key_and_remedy(
     overrides: dict[str, Override], disable: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(OverrideError) as caught:

@@ -68,7 +68,7 @@ def test_a_file_that_several_entries_name_is_loaded_once(folder: Path) -> None:
     assert [file.path for file in loaded] == [str(folder / "b.yml"), str(folder / "a.yml")]
 
 
-def test_the_problems_of_all_files_are_told_at_once(folder: Path) -> None:
+def test_the_problems_of_all_files_are_reported_at_once(folder: Path) -> None:
     (folder / "x.yml").write_text("groups: 7")
     (folder / "y.yml").write_text("groups: [{name: g, intervall: 1m}]")
     with pytest.raises(RuleFileError) as caught:
@@ -76,7 +76,7 @@ def test_the_problems_of_all_files_are_told_at_once(folder: Path) -> None:
     assert [Path(each.file).name for each in caught.value.problems] == ["x.yml", "y.yml"]
 
 
-def test_the_default_step_is_that_of_subqueries_that_name_none(folder: Path) -> None:
+def test_the_default_step_is_that_of_subqueries_without_one(folder: Path) -> None:
     (folder / "a.yml").write_text("groups: [{name: g, rules: [{record: r, expr: 'sum_over_time(vector(1)[1m:])'}]}]")
     (file,) = packs.load_all(["a.yml"], folder, 15.0)
     from alerts.promql import Storage
@@ -91,7 +91,7 @@ def test_an_entry_that_names_nothing_is_a_clear_error_whatever_it_holds(entry: s
         packs.find(entry, folder)
 
 
-def test_an_entry_that_is_no_file_is_told_for_what_it_is(folder: Path) -> None:
+def test_an_entry_that_is_not_a_regular_file_is_reported_as_what_it_is(folder: Path) -> None:
     os.mkfifo(folder / "fifo.yml")
     (folder / "broken.yml").symlink_to("nowhere")
     for entry, problem in (("fifo.yml", "is a FIFO, not a file"), ("broken.yml", "cannot be read: No such file")):
@@ -109,7 +109,7 @@ def test_rules_of_all_files_share_what_they_may_take_of_memory(folder: Path, mon
         packs.load_all(["*.yml"], folder, 1.0)
 
 
-def test_so_many_problems_of_many_files_are_not_all_told(folder: Path) -> None:
+def test_of_too_many_problems_in_many_files_not_all_are_reported(folder: Path) -> None:
     for number in range(20):
         (folder / f"bad{number}.yml").write_text("groups: [" + "{nam: x}, " * 40 + "]")
     with pytest.raises(RuleFileError) as caught:

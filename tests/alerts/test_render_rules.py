@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agent.cli import main
 from agent.commands.render.rules import MARK, render
-from agent.config.schema import ConfigError
 from agent.config.schema import OverrideConfig as Override
+from agent.lib.user_error import UserError
 from alerts import packs, rulefile
 from alerts.lifecycle import RuleTiming
 from alerts.overrides import apply
@@ -135,16 +135,16 @@ def test_a_numbered_name_gives_way_to_a_file_that_has_it(tmp_path: Path) -> None
     }  # fmt: skip
 
 
-def test_a_file_that_somebody_else_wrote_is_never_overwritten_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_foreign_file_is_never_overwritten_and_then_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "dust.yml").write_text("groups: []\n")
     files = [rulefile.parse(TEXT, "/a/heat.yml"), rulefile.parse(TEXT, "/a/dust.yml")]
-    with pytest.raises(ConfigError, match=r"--out: .*dust.yml was not written by this command; move it"):
+    with pytest.raises(UserError, match=r"--out: .*dust.yml was not written by this command; move it"):
         render(files, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["dust.yml"]
     assert (tmp_path / "dust.yml").read_text() == "groups: []\n"
 
 
-def test_what_is_left_from_an_earlier_time_is_told_and_what_is_others_is_not(
+def test_files_left_from_an_earlier_time_are_reported_and_foreign_ones_are_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     render([rulefile.parse(TEXT, "/a/old.yml")], tmp_path)
@@ -157,12 +157,12 @@ def test_what_is_left_from_an_earlier_time_is_told_and_what_is_others_is_not(
 
 def test_a_place_that_cannot_be_written_to_is_a_mistake_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"--out: .*file is not a directory"):
+    with pytest.raises(UserError, match=r"--out: .*file is not a directory"):
         render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path / "file")
-    with pytest.raises(ConfigError, match=r"--out: .*: Not a directory"):
+    with pytest.raises(UserError, match=r"--out: .*: Not a directory"):
         render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path / "file" / "inner")
     (tmp_path / "heat.yml").mkdir()
-    with pytest.raises(ConfigError, match=r"heat.yml was not written by this command"):
+    with pytest.raises(UserError, match=r"heat.yml was not written by this command"):
         render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path)
 
 

@@ -38,20 +38,20 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_a_mistake_is_told_with_its_place_and_remedy(text: str) -> None:
+def test_a_mistake_is_reported_with_its_place_and_remedy(text: str) -> None:
     with pytest.raises(RuleFileError) as caught:
         rulefile.parse(text, "f.yml")
     assert WRONG[text] in str(caught.value)
 
 
-def test_every_mistake_of_a_file_is_told_in_the_order_of_its_lines() -> None:
+def test_every_mistake_of_a_file_is_reported_in_the_order_of_its_lines() -> None:
     text = RULE + "    for: soon\n    labels: {__name__: c}\n- name: h\n  limits: 3\n"
     with pytest.raises(RuleFileError) as caught:
         rulefile.parse(text, "f.yml")
     assert [problem.line for problem in caught.value.problems] == [6, 7, 9]
 
 
-def test_a_query_that_cannot_be_compiled_is_told_with_its_construct() -> None:
+def test_a_query_that_cannot_be_compiled_is_reported_with_its_construct() -> None:
     with pytest.raises(RuleFileError) as caught:
         rulefile.parse(RULE.replace("t > 80", "absent_overtime(t[5m]) > 80"), "f.yml")
     assert "absent_overtime" in str(caught.value)
@@ -88,17 +88,17 @@ UNWISE = {
 
 
 @pytest.mark.parametrize("text", UNWISE)
-def test_what_is_unwise_is_told_and_loaded_as_prometheus_loads_it(text: str) -> None:
+def test_what_is_unwise_is_reported_and_loaded_as_prometheus_loads_it(text: str) -> None:
     (warning,) = map(str, rulefile.parse(text, "f.yml").warnings)
     assert UNWISE[text] in warning
 
 
 @pytest.mark.parametrize("end", ["---\n", "---\n---\n# c\n", "...\n", "# c\n", "--- # c\n...\n\n"])
-def test_what_says_nothing_after_a_document_is_no_matter(end: str) -> None:
+def test_empty_content_after_a_document_does_not_matter(end: str) -> None:
     assert rulefile.parse(RULE + end, "f.yml").warnings == ()
 
 
-def test_a_groups_label_that_is_no_template_fails_as_in_prometheus() -> None:
+def test_a_groups_label_that_is_not_a_template_fails_as_in_prometheus() -> None:
     """Prometheus reads it when an alert fires only."""
     text = "groups: [{name: g, labels: {a: '{{ nope }}'}, rules: [{alert: A, expr: up}]}]"
     (rule,) = rulefile.parse(text, "f.yml").groups[0].rules
@@ -161,7 +161,7 @@ def test_durations_are_read_and_shown_as_prometheus_does(text: str, seconds: flo
 
 
 @pytest.mark.parametrize("text", ["", "5", "m", "1m1h", "-5m", "5 m", "1.5h", "5M"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_what_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         durations.parse(text)
 
@@ -174,7 +174,7 @@ def test_after_so_many_problems_a_file_is_read_no_further() -> None:
     assert str(caught.value.problems[-1]) == ("f.yml: 50 problems found; fix these first, the rest was not checked")
 
 
-def test_a_message_is_one_line_that_somebody_can_read_whatever_a_file_holds() -> None:
+def test_a_message_is_one_readable_line_whatever_a_file_contains() -> None:
     name = "x" * 5000
     for text in (
         f'groups: [{{name: "a\\nb\\x1b[2J{name}", zzz: 1}}]',

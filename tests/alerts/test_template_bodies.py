@@ -48,7 +48,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 50_000 < kept < 50 * 10_000
 
 
-def test_templates_of_one_text_tell_their_own_alert_where_they_fail() -> None:
+def test_templates_of_one_text_name_their_own_alert_when_they_fail() -> None:
     """Their trees are one, and the name is in the error alone."""
     source = '{{ template "__alert_B" }}{{ define "__alert_B" }}x{{ end }}'
     for alert in ("A", "C"):

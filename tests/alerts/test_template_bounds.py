@@ -158,7 +158,7 @@ LAVISH = {
 
 
 @pytest.mark.parametrize("template", LAVISH, ids=[each[:40] for each in LAVISH])
-def test_a_template_that_wants_too_much_fails(template: str) -> None:
+def test_a_template_that_uses_too_much_fails(template: str) -> None:
     with pytest.raises((RenderError, LimitError), match=LAVISH[template]):
         rendered(template, seconds=50)
 
@@ -181,7 +181,7 @@ def test_a_constant_that_go_refuses_is_refused(constant: str, words: str) -> Non
         compile_template("{{ " + constant + " }}")
 
 
-def test_a_byte_that_is_no_character_is_shown_as_one_that_is_missing() -> None:
+def test_a_byte_that_is_not_a_character_is_shown_as_one_that_is_missing() -> None:
     assert rendered('{{ "a\\xffb" }}{{ len "\\xff" }}{{ printf "%x" "\\xff" }}') == "a\ufffdb1ff"
 
 
@@ -198,7 +198,7 @@ def test_a_width_beyond_a_thousand_is_an_error_of_its_alert(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["%" + "9" * 5000 + "d", "%1000000000d"])
-def test_a_width_that_go_does_not_read_is_none(verb: str) -> None:
+def test_a_width_that_go_does_not_read_is_ignored(verb: str) -> None:
     assert rendered('{{ printf "' + verb + '" 1 }}') == "%!(NOVERB)%!(EXTRA int=1)"
 
 

@@ -149,7 +149,7 @@ UNWISE = {
 
 
 @pytest.mark.parametrize("template", UNWISE, ids=list(UNWISE))
-def test_what_can_only_fail_when_the_alert_fires_is_told(template: str) -> None:
+def test_what_can_only_fail_when_the_alert_fires_is_reported(template: str) -> None:
     told = compile_template(template).unwise
     assert bool(told) == bool(UNWISE[template])
     assert all(UNWISE[template] in each for each in told[:1])
@@ -200,7 +200,7 @@ def test_a_template_that_calls_itself_ends() -> None:
      "<gpu burn-in>1!"),
     ("{{ (args 1 `b`).arg1 }}{{ (args 1).arg7 }}", "b<no value>"),
 ])  # fmt: skip
-def test_what_older_servers_or_other_tests_have_not(template: str, printed: str) -> None:
+def test_what_older_servers_or_other_tests_do_not_have(template: str, printed: str) -> None:
     assert rendered(template) == printed
 
 

@@ -46,7 +46,7 @@ def test_what_passed_is_good(tmp_path: Path) -> None:
     assert (found.passed, found.failed, found.python) == (2, 0, "3.12.1")
 
 
-def test_a_test_that_could_not_be_had_is_named_and_no_failure(tmp_path: Path) -> None:
+def test_a_test_that_was_not_available_is_named_but_not_a_failure(tmp_path: Path) -> None:
     found = outcome(tmp_path, PASSED, skipped("this user may not read the kernel log: Operation not permitted"))
     assert found.good
     assert "left out: this user may not read the kernel log" in table([found])
@@ -149,7 +149,7 @@ def test_the_mirror_is_that_of_the_machine_or_the_one_that_is_named(
 
 
 @pytest.mark.parametrize("strict", ["", "true"])
-def test_where_it_cannot_be_tried_everyone_is_told(
+def test_where_it_cannot_be_tried_that_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], strict: str
 ) -> None:
     monkeypatch.setenv("CI", strict)
@@ -165,7 +165,9 @@ def test_a_shortage_hides_no_failure(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "SKIPPED: only 2 of them were tried: no mirror" in capsys.readouterr().err
 
 
-def test_root_of_a_container_that_may_not_mount_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_of_a_container_that_may_not_mount_gets_that_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("unshare", "setpriv", "mount", "chroot", "tar"):
         program = tmp_path / name
         program.write_text("#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2; exit 1\n")
@@ -230,7 +232,7 @@ def test_without_a_repository_the_files_are_tried_but_for_what_was_built(tmp_pat
     assert copied == {".gitignore", "Makefile", "tests/a.py"}
 
 
-def test_a_bare_root_has_what_the_readme_names_and_no_more() -> None:
+def test_a_bare_root_has_only_what_the_readme_names() -> None:
     sentence = r"You need Python 3\.10 or newer and `make`: on Debian [^`]*(`[^.]*) are enough"
     named = re.search(sentence, README.read_text())
     assert named is not None

@@ -165,7 +165,7 @@ def test_the_memory_that_a_process_took_in_between_is_seen_after_it_has_given_it
         program.kill()
 
 
-def test_one_who_scrapes_until_it_is_ended_tells_of_each_scrape_at_once() -> None:
+def test_a_scraper_that_runs_until_it_is_ended_reports_each_scrape_at_once() -> None:
     command = [sys.executable, "-m", "tests.bench.patience", str(client.free_port())]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None

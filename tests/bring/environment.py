@@ -23,9 +23,9 @@ from tests.bring.shortage import ShortageError
 TOOLS = "tools"
 """What make and the tests use beside the product, in the versions and with the hashes of `LOCKED`."""
 LOCKED = Path("tests", "tools.txt")
-DEVELOPMENT = ("dashboards", "kubernetes", TOOLS)
+DEVELOPMENT = ("dashboards", "kubernetes", "top", TOOLS)
 EXTRAS = {
-    "run": (),
+    "run": ("top",),
     "dev": DEVELOPMENT,
     "bench": (*DEVELOPMENT, "bench"),
     "mutate": (*DEVELOPMENT, "mutate"),

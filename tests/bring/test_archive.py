@@ -48,7 +48,7 @@ def test_a_source_in_the_newer_form_is_read(
     assert names(archive.fetch("hello")) == {"hello_1.0_all.deb"}
 
 
-def test_a_package_that_is_nowhere_is_told_in_apts_words(mirror: Mirror, archive: Archive) -> None:
+def test_a_package_that_is_nowhere_is_reported_in_apts_words(mirror: Mirror, archive: Archive) -> None:
     with pytest.raises(ShortageError, match="Unable to locate package nosuch"):
         archive.fetch("hello", "nosuch")
 
@@ -69,7 +69,7 @@ def test_a_file_that_is_not_what_was_listed_is_refused(mirror: Mirror, archive: 
         archive.fetch("hello")
 
 
-def test_a_download_that_was_cut_short_is_brought_anew(mirror: Mirror, archive: Archive) -> None:
+def test_a_download_that_was_cut_short_is_repeated(mirror: Mirror, archive: Archive) -> None:
     (file,) = archive.fetch("hello")
     good = file.read_bytes()
     file.write_bytes(good[:100])
@@ -84,7 +84,7 @@ def test_hooks_are_not_run_and_all_is_in_the_folder(mirror: Mirror, archive: Arc
     assert list((tmp_path / "a folder").iterdir()) == []
 
 
-def test_unpacking_gives_a_whole_folder_or_none(mirror: Mirror, archive: Archive, tmp_path: Path) -> None:
+def test_unpacking_gives_a_complete_folder_or_none(mirror: Mirror, archive: Archive, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     files = archive.fetch("hello", dependencies=True)
     archive.unpack(files, tree)

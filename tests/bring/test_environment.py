@@ -99,7 +99,7 @@ def made(fresh: Checkout, capsys: pytest.CaptureFixture[str]) -> Checkout:
     return fresh
 
 
-def test_an_environment_is_made_where_there_is_none_also_below_a_path_with_spaces(fresh: Checkout) -> None:
+def test_an_environment_is_made_if_there_is_none_even_below_a_path_with_spaces(fresh: Checkout) -> None:
     assert fresh.provide() == 0
     assert fresh.works()
 
@@ -116,26 +116,32 @@ def test_what_more_is_asked_for_is_added_and_what_is_there_stays(made: Checkout)
     assert made.provide("dev") == 0
     assert made.provide("run") == 0
     assert made.provide("bench") == 0
-    assert made.asked() == [".", *TOOLS, ".[dashboards,kubernetes]", *TOOLS, ".[bench,dashboards,kubernetes]"]
+    assert made.asked() == [
+        ".[top]",
+        *TOOLS,
+        ".[dashboards,kubernetes,top]",
+        *TOOLS,
+        ".[bench,dashboards,kubernetes,top]",
+    ]
     assert mark.exists()
 
 
-def test_another_project_file_is_installed_anew(made: Checkout) -> None:
+def test_another_project_file_is_installed_again(made: Checkout) -> None:
     mark = made.mark()
     (made.root / "pyproject.toml").write_text(PROJECT + "# later\n")
     assert made.provide() == 0
-    assert made.asked() == [".", "."]
+    assert made.asked() == [".[top]", ".[top]"]
     assert mark.exists()
 
 
 def test_other_tools_are_installed_where_there_are_tools_and_nowhere_else(made: Checkout) -> None:
     (made.root / "tests" / "tools.txt").write_text("tool==2 --hash=sha256:01\n")
     assert made.provide() == 0
-    assert made.asked() == ["."]
+    assert made.asked() == [".[top]"]
     assert made.provide("dev") == 0
     (made.root / "tests" / "tools.txt").write_text("tool==3 --hash=sha256:02\n")
     assert made.provide("dev") == 0
-    assert made.asked()[-3:] == [*TOOLS, ".[dashboards,kubernetes]"] == made.asked()[1:4]
+    assert made.asked()[-3:] == [*TOOLS, ".[dashboards,kubernetes,top]"] == made.asked()[1:4]
 
 
 def interrupted(checkout: Checkout) -> None:
@@ -185,7 +191,7 @@ SPOILED = (
 
 
 @pytest.mark.parametrize("spoil", SPOILED, ids=lambda each: each.__name__)
-def test_what_is_of_no_use_is_made_anew(
+def test_an_unusable_environment_is_made_again(
     made: Checkout, spoil: Callable[[Checkout], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     spoil(made)
@@ -204,7 +210,7 @@ def test_another_python_counts_only_where_one_is_named(made: Checkout) -> None:
     assert not mark.exists()
 
 
-def test_what_pip_cannot_bring_is_told_in_a_line_and_costs_nothing_that_was_there(
+def test_what_pip_cannot_install_is_reported_in_a_line_and_nothing_that_was_there_is_lost(
     made: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mark = made.mark()
@@ -280,7 +286,7 @@ def test_two_at_once_wait_for_each_other(fresh: Checkout, tmp_path: Path) -> Non
     said = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert sum("setting up" in each for each in said) == 1
-    assert fresh.asked() == ["."]
+    assert fresh.asked() == [".[top]"]
     assert fresh.works()
 
 

@@ -72,7 +72,7 @@ def test_programs_and_scripts_come_once_and_lie_beside_the_machines_own(
     assert capsys.readouterr() == ("", "")
 
 
-def test_an_archive_without_the_scripts_brings_the_programs(
+def test_an_archive_without_the_scripts_gives_the_programs(
     mirror: Mirror, newer: NewestPrometheus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mirror.add_source("prometheus", "3.5.10", source_of({"prometheus-3.5.10/other.test": ""}))
@@ -91,6 +91,6 @@ def test_a_program_is_recent_from_3_5_on(version: str, good: bool, tmp_path: Pat
     assert (is_recent(path) == "") is good
 
 
-def test_what_is_not_there_is_told_with_a_remedy(tmp_path: Path) -> None:
+def test_what_is_not_there_is_reported_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="make newest"):
         find(tmp_path)

@@ -75,21 +75,21 @@ def test_the_machines_own_under_another_name_will_do(checkout: Checkout) -> None
     assert not checkout.ours.exists()
 
 
-def test_a_program_of_the_machine_that_is_of_no_use_is_passed_over(checkout: Checkout) -> None:
+def test_an_unusable_program_of_the_machine_is_skipped(checkout: Checkout) -> None:
     checkout.install("exit 3")
     checkout.provide()
     assert shutil.which("hello") == str(checkout.ours)
     assert checkout.says() == "hello 1.0"
 
 
-def test_a_tree_that_is_damaged_is_brought_anew(checkout: Checkout) -> None:
+def test_a_tree_that_is_damaged_is_fetched_again(checkout: Checkout) -> None:
     checkout.provide()
     (checkout.root / "unpacked" / "hello" / "usr" / "bin" / "hello").write_text("#!/bin/false\n")
     checkout.provide()
     assert checkout.says() == "hello 1.0"
 
 
-def test_a_set_up_that_was_interrupted_goes_on(checkout: Checkout) -> None:
+def test_a_set_up_that_was_interrupted_continues(checkout: Checkout) -> None:
     checkout.provide()
     checkout.ours.unlink()
     (checkout.root / "unpacked" / "hello").rename(checkout.root / "unpacked" / "hello.part")
@@ -102,7 +102,7 @@ def test_the_first_set_of_packages_that_there_is_is_taken(checkout: Checkout) ->
     assert checkout.says() == "hello 1.0"
 
 
-def test_what_cannot_be_had_is_named_with_the_reason_and_fails_where_it_must(
+def test_what_is_not_available_is_named_with_the_reason_and_fails_where_it_must(
     checkout: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     absent = Program("absent", (("nosuch",),))
@@ -114,7 +114,7 @@ def test_what_cannot_be_had_is_named_with_the_reason_and_fails_where_it_must(
     assert checkout.provide(absent, strict=True) == 1
 
 
-def test_one_that_is_brought_and_of_no_use_is_not_left_to_be_found_nor_brought_again(
+def test_one_that_was_fetched_but_is_unusable_is_neither_left_to_be_found_nor_fetched_again(
     mirror: Mirror, checkout: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mirror.add("broken", "1", files={"usr/bin/broken": "#!/bin/sh\necho why >&2; exit 7\n"})
@@ -126,7 +126,7 @@ def test_one_that_is_brought_and_of_no_use_is_not_left_to_be_found_nor_brought_a
     assert "reading" not in capsys.readouterr().out
 
 
-def test_a_compiler_without_headers_is_of_no_use(tmp_path: Path) -> None:
+def test_a_compiler_without_headers_is_unusable(tmp_path: Path) -> None:
     compiler = tmp_path / "cc"
     compiler.write_text('#!/bin/sh\n[ "$1" = --version ]\n')
     compiler.chmod(0o755)
@@ -134,18 +134,18 @@ def test_a_compiler_without_headers_is_of_no_use(tmp_path: Path) -> None:
     assert compiles(compiler) != ""
 
 
-def test_a_systemd_that_judges_no_unit_offline_is_of_no_use(tmp_path: Path) -> None:
+def test_a_systemd_that_cannot_check_units_offline_is_unusable(tmp_path: Path) -> None:
     analyze = tmp_path / "systemd-analyze"
     analyze.write_text("#!/bin/sh\n[ \"$1\" = verify ] || { echo 'unrecognized option --offline' >&2; exit 1; }\n")
     analyze.chmod(0o755)
     assert "unrecognized" in judges_units_offline(analyze)
 
 
-def test_a_program_that_cannot_be_started_is_of_no_use(tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_started_is_unusable(tmp_path: Path) -> None:
     assert tells_its_version(tmp_path / "nothing") != ""
 
 
-def test_the_alertmanager_finds_its_templates_wherever_it_lies(tmp_path: Path) -> None:
+def test_the_alertmanager_finds_its_templates_wherever_it_is(tmp_path: Path) -> None:
     tree, ours = tmp_path / "my tree", tmp_path / "usr" / "bin" / "prometheus-alertmanager"
     program = tree / "usr" / "bin" / "prometheus-alertmanager"
     templates = tree / "usr" / "share" / "prometheus" / "alertmanager"
@@ -159,6 +159,6 @@ def test_the_alertmanager_finds_its_templates_wherever_it_lies(tmp_path: Path) -
     assert len(program.with_suffix(".relocated").read_text()) == len(text)
 
 
-def test_a_tree_without_its_program_is_told(tmp_path: Path) -> None:
+def test_a_tree_without_its_program_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ShortageError, match="holds no hello"):
         HELLO.publish(tmp_path, tmp_path / "hello")

@@ -37,13 +37,13 @@ def told(answering: Broker, question: bytes) -> tuple[int, bytes]:
     return parse_answer(question, answering.answer(question))
 
 
-def test_the_known_variables_of_a_process_are_told_and_no_others(proc: Proc) -> None:
+def test_the_known_variables_of_a_process_are_reported_and_no_others(proc: Proc) -> None:
     proc.process(100, "/", SLURM)
     assert told(broker(proc), ask_variables(100, STARTED)) == (0, b"SLURM_JOB_ID=4711\0SLURM_JOB_NAME=llama\0")
 
 
 @given(st.lists(st.tuples(st.one_of(st.sampled_from(sorted(KEYS)), st.binary(max_size=12)), st.binary(max_size=40))))
-def test_of_no_environment_anything_else_is_told(entries: list[tuple[bytes, bytes]]) -> None:
+def test_nothing_else_of_any_environment_is_reported(entries: list[tuple[bytes, bytes]]) -> None:
     environ = b"\0".join(key + b"=" + value for key, value in entries)
     answered = joined(job_variables(environ))
     assert all(entry.partition(b"=")[0] in KEYS for entry in answered.split(b"\0")[:-1])
@@ -71,12 +71,12 @@ def test_a_process_that_is_gone_or_cannot_be_read_is_an_error_number(proc: Proc)
 
 
 @pytest.mark.parametrize("stat", [b"", b"100 (x)", b"100 (x) S 1", b"100 (x) S" + b" x" * 40, b"\xff" * 2000])
-def test_a_garbled_stat_is_no_process(proc: Proc, stat: bytes) -> None:
+def test_a_garbled_stat_is_not_a_process(proc: Proc, stat: bytes) -> None:
     (proc.process(100, "/", SLURM) / "stat").write_bytes(stat)
     assert told(broker(proc), ask_variables(100, STARTED)) == (errno.ESRCH, b"")
 
 
-def test_a_number_that_is_given_anew_between_the_two_files_tells_nothing_of_the_new_process(
+def test_a_number_that_is_reused_between_the_two_files_reveals_nothing_of_the_new_process(
     proc: Proc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The directory that was opened stays the old process's, as procfs has it too."""
@@ -96,7 +96,7 @@ def test_a_number_that_is_given_anew_between_the_two_files_tells_nothing_of_the_
     assert told(broker(proc), ask_variables(100, STARTED)) == (0, b"SLURM_JOB_ID=1\0")
 
 
-def test_the_controller_is_asked_once_a_second_at_most_and_let_go_each_time(proc: Proc) -> None:
+def test_the_controller_is_asked_once_a_second_at_most_and_released_each_time(proc: Proc) -> None:
     times = iter([0.0, 0.5, 1.0])
     bmc = Bmc(b"\x00\xdc\x10")
     answering = broker(proc, bmc, lambda: next(times))
@@ -105,7 +105,7 @@ def test_the_controller_is_asked_once_a_second_at_most_and_let_go_each_time(proc
     assert (bmc.opened, bmc.closed) == (2, 2)
 
 
-def test_a_controller_that_fails_is_an_error_number_and_let_go(proc: Proc) -> None:
+def test_a_controller_that_fails_gives_an_error_number_and_is_released(proc: Proc) -> None:
     bmc = Bmc(TimeoutError(errno.ETIMEDOUT, "no answer"))
     assert told(broker(proc, bmc), ask_power()) == (errno.ETIMEDOUT, b"")
     assert bmc.closed == 1
@@ -123,7 +123,7 @@ QUESTIONS = st.one_of(
 @example(ask_power() + b"\0")
 @example(b"pwr1" + b"\xff" * 12)
 @example(ask_variables(0, 0))
-def test_whatever_is_asked_gets_an_answer_of_its_own_or_none(proc: Proc, question: bytes) -> None:
+def test_every_request_gets_its_own_answer_or_none(proc: Proc, question: bytes) -> None:
     answer = broker(proc, Bmc()).answer(question)
     if parse_question(question) is None:
         assert answer == b""
@@ -148,7 +148,7 @@ def test_a_stranger_gets_no_answer(proc: Proc, broker_at: Callable[..., Path]) -
         assert ask(strangers, question) == b""
 
 
-def test_a_peer_that_says_nothing_and_one_that_goes_away_hold_nobody_up_for_long(
+def test_a_peer_that_says_nothing_and_one_that_goes_away_block_nothing_for_long(
     proc: Proc, broker_at: Callable[..., Path]
 ) -> None:
     proc.process(100, "/", SLURM)
@@ -163,7 +163,7 @@ def test_a_peer_that_says_nothing_and_one_that_goes_away_hold_nobody_up_for_long
         assert parse_answer(question, ask(path, question))[0] == 0
 
 
-def test_it_ends_when_nobody_asks(tmp_path: Path, proc: Proc) -> None:
+def test_it_ends_when_there_are_no_requests(tmp_path: Path, proc: Proc) -> None:
     with listening(tmp_path / "broker.sock") as listener:
         serve(listener, broker(proc), frozenset(), 0.01)
 

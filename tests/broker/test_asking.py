@@ -31,7 +31,7 @@ def test_variables_and_the_power_reading_arrive(proc: Proc, broker_at: Callable[
     client.close()
 
 
-def test_what_the_broker_could_not_read_is_told_apart_from_a_broker_that_failed(
+def test_what_the_broker_could_not_read_is_distinguished_from_a_broker_that_failed(
     proc: Proc, broker_at: Callable[..., Path]
 ) -> None:
     client = BrokerClient(str(broker_at()))
@@ -117,13 +117,13 @@ REPLIES = {
 
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES.keys())
-def test_no_lie_is_taken_for_an_answer(tmp_path: Path, reply: bytes) -> None:
+def test_no_false_answer_is_accepted(tmp_path: Path, reply: bytes) -> None:
     with answering(tmp_path / "s", lambda connection: connection.send(reply)), pytest.raises(BrokerError) as told:
         BrokerClient(str(tmp_path / "s")).variables(1, 1)
     assert told.value.errno in (errno.EBADMSG, errno.ECONNRESET)
 
 
-def test_a_flood_is_one_message_and_no_more(tmp_path: Path) -> None:
+def test_a_flood_is_only_one_message(tmp_path: Path) -> None:
     sent = 0
 
     def flood(connection: socket.socket) -> None:

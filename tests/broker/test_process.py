@@ -31,7 +31,7 @@ COSTLY = {
 """Modules that cost memory, or give whoever takes the process over more to work with."""
 
 
-def test_it_loads_nothing_of_ours_besides_and_nothing_costly() -> None:
+def test_it_loads_nothing_else_of_coldplate_and_nothing_costly() -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); before = set(sys.modules)\n"
         "import agent.broker.__main__; loaded = sorted(set(sys.modules) - before)\n"
@@ -61,7 +61,7 @@ def test_it_serves_the_socket_that_systemd_hands_over(tmp_path: Path) -> None:
             process.wait(30)
 
 
-def test_a_question_that_never_ends_costs_the_process_and_the_next_one_gets_another(tmp_path: Path) -> None:
+def test_a_request_that_never_ends_costs_the_process_and_the_next_one_gets_another(tmp_path: Path) -> None:
     """A pipe stands for an environment under a lock: who opens it waits, and nothing but its own end helps."""
     (tmp_path / "proc/100").mkdir(parents=True)
     (tmp_path / "proc/100/stat").write_text("100 (x) S" + " 1" * 18 + " 77" + " 0" * 30)

@@ -51,7 +51,7 @@ def test_a_closed_output_harms_no_command_that_writes_elsewhere(tmp_path: Path) 
         ("onec", "coldplate: argument COMMAND: invalid choice 'onec'; did you mean 'once'?; see coldplate --help"),
         ("once --bakend x", "coldplate once: unknown option '--bakend'; did you mean '--backend'?; see coldplate once"),
         ("once --backend nvlm", "coldplate once: argument --backend: invalid choice 'nvlm'; did you mean 'nvml'?"),
-        ("render metrcs", "coldplate render: argument what: invalid choice 'metrcs'; did you mean 'metrics'?"),
+        ("render metrcs", "coldplate render: argument WHAT: invalid choice 'metrcs'; did you mean 'metrics'?"),
         ("rules chek x", "coldplate rules: argument ACTION: invalid choice 'chek'; did you mean 'check'?"),
         ("rules check", "coldplate rules check: the following arguments are required: FILE; see coldplate rules check"),
         (
@@ -127,7 +127,7 @@ def test_rules_check_knows_the_names(rules: Path, expr: str, advice: str) -> Non
 
 
 @pytest.mark.parametrize("pattern", ["alerts/rules/*.yml", "packaging/prometheus/*.rules.yml"])
-def test_nothing_is_to_be_said_of_the_shipped_rules(pattern: str) -> None:
+def test_there_is_no_advice_on_the_shipped_rules(pattern: str) -> None:
     status, out, _ = run("rules check", *sorted(ROOT.glob(pattern)))
     assert status == 0
     assert "WARNING" not in out

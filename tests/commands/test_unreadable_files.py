@@ -111,7 +111,7 @@ def test_an_option_that_names_nothing_is_refused_in_one_line(option: str, name: 
 
 
 @pytest.mark.parametrize("address", [":\u00b2", "a b:1", "::1:1", ":99999", "x" * 300 + ":1", ":1\n", "user@host:1"])
-def test_an_address_that_is_none_is_refused_in_one_line(address: str) -> None:
+def test_an_invalid_address_is_refused_in_one_line(address: str) -> None:
     status, _, said = run(["run", "--backend", "none", "--web.listen-address", address])
     assert (status, len(said)) == (2, 1), said
     assert "is not an address" in said[0]
@@ -218,7 +218,7 @@ class Agent:
 
 
 @pytest.mark.parametrize("broken", ["configuration", "rules"])
-def test_a_daemon_goes_on_whatever_becomes_of_its_files(broken: str, tmp_path: Path) -> None:
+def test_a_daemon_continues_whatever_becomes_of_its_files(broken: str, tmp_path: Path) -> None:
     config, rules = tmp_path / "coldplate.yaml", tmp_path / "site.rules.yml"
     good = {config: "web: {listen: ['127.0.0.1:0']}\nrules: {files: [site.rules.yml]}\n", rules: RULES}
     for path, content in good.items():

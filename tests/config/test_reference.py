@@ -56,7 +56,7 @@ def test_a_key_says_what_it_is_for_and_its_default_is_one_that_it_allows(each: K
         assert key.range or key.unit.name == "LIMIT"
 
 
-def test_a_key_whose_change_needs_a_restart_is_told_and_the_others_are_not() -> None:
+def test_a_key_whose_change_needs_a_restart_is_reported_and_the_others_are_not() -> None:
     before = Config()
     after = parse(
         "node: {name: other, rack: r1}\nbackends: {host: false, expected_gpus: 4, estimate: {factor: 2}}\n"

@@ -59,7 +59,7 @@ def at(run: Run) -> Instant:
     return later(run.second)
 
 
-def test_a_pending_alert_is_written_often_and_one_that_goes_on_firing_seldom(tmp_path: Path) -> None:
+def test_a_pending_alert_is_written_often_and_one_that_keeps_firing_seldom(tmp_path: Path) -> None:
     run = Run(tmp_path).play(10, lambda _: 1.0)
     assert run.files.times == {}
     run.play(300, lambda _: 0.0)
@@ -82,14 +82,14 @@ def written(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_later_run_goes_on_where_it_was(written: Path) -> None:
+def test_a_later_run_continues_where_it_was(written: Path) -> None:
     run = Run(written, begin=130)
     loaded = run.store.load(run.engine, at(run))
     assert (run.phases, loaded.lost, set(loaded.told)) == ([Phase.FIRING], (), {"http://am"})
     assert len(run.engine.windows) > 0
 
 
-def test_windows_are_taken_up_without_any_alert_too(tmp_path: Path) -> None:
+def test_windows_are_restored_even_without_any_alert(tmp_path: Path) -> None:
     run = Run(tmp_path).play(100, lambda _: 1.0)
     run.store.close(run.engine, at(run), frozenset())
     assert list(run.files.content) == ["windows.state"]
@@ -99,7 +99,7 @@ def test_windows_are_taken_up_without_any_alert_too(tmp_path: Path) -> None:
     assert len(again.engine.windows) > 0
 
 
-def test_receivers_that_have_now_been_told_are_written_down_without_any_other_change(tmp_path: Path) -> None:
+def test_receivers_that_have_now_been_notified_are_saved_without_any_other_change(tmp_path: Path) -> None:
     run = Run(tmp_path).play(100, lambda _: 0.0)
     run.files.times.clear()
     run.told = frozenset({"http://am"})
@@ -114,7 +114,7 @@ def test_alerts_of_a_drill_are_not_those_of_the_node(written: Path) -> None:
     assert (run.phases, loaded.lost, loaded.told, len(run.engine.windows)) == ([], (), frozenset(), 0)
 
 
-def test_after_a_long_time_alerts_begin_anew_and_those_that_fired_are_told_to_end(written: Path) -> None:
+def test_after_a_long_time_alerts_start_again_and_the_end_of_firing_ones_is_sent(written: Path) -> None:
     run = Run(written, begin=int(130 + alert_state.OUTAGE_TOLERANCE_SECONDS))
     loaded = run.store.load(run.engine, at(run))
     assert (run.phases, [alert.rule for alert in loaded.lost]) == ([], ["Down"])

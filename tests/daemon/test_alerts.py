@@ -102,7 +102,7 @@ def alerts(daemon) -> dict[str, dict[str, str]]:
     return {each["labels"]["alertname"]: each for each in json.loads(daemon.get("/api/v1/alerts"))["data"]["alerts"]}
 
 
-def test_alerts_go_on_after_a_crash_while_one_is_pending_and_while_one_fires(start: Start, tmp_path: Path) -> None:
+def test_alerts_continue_after_a_crash_while_one_is_pending_and_while_one_fires(start: Start, tmp_path: Path) -> None:
     (tmp_path / "drill.yml").write_text(HOT)
     config = f"rules: {{files: [drill.yml]}}\nstate_dir: {tmp_path / 'state'}\n"
     first = start("--scenario", "idle", config=config)

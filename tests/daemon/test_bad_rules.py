@@ -29,7 +29,7 @@ groups:
 """
 
 
-def test_rules_that_would_stop_everything_cost_themselves(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_rules_that_would_stop_everything_affect_only_themselves(start: Callable[..., Any], tmp_path: Path) -> None:
     rules = tmp_path / "bad.yml"
     rules.write_text(RULES)
     daemon = start("--scenario", "healthy-training", config=f"rules: {{files: [builtin, {rules}]}}")

@@ -75,7 +75,7 @@ def test_a_gpu_that_is_lost_at_the_opening_is_a_gap_for_that_reason_and_comes_ba
     node.until_up(ALL, CURED)
 
 
-def test_a_library_that_hangs_while_it_is_opened_is_noticed_and_goes_on_at_once(opened) -> None:
+def test_a_library_that_hangs_while_it_is_opened_is_noticed_and_continues_at_once(opened) -> None:
     node = opened("hang-init")
     node.daemon.until("the worker is not up", lambda: node.value("coldplate_worker_up") == 0, NOTICED)
     assert node.daemon.family("coldplate_backend_up", "backend")["nvml"] == 0
@@ -89,7 +89,7 @@ def test_a_library_that_hangs_while_it_is_opened_is_noticed_and_goes_on_at_once(
     assert node.value("coldplate_worker_restarts_total") == 0
 
 
-def test_a_gpu_that_says_who_it_is_and_then_hangs_is_down_with_a_reason(opened) -> None:
+def test_a_gpu_that_identifies_itself_and_then_hangs_is_down_with_a_reason(opened) -> None:
     node = opened("hang-reads 2")
     node.until_up({**ALL, "2": 0.0}, NOTICED)
     node.daemon.until("it is missing", lambda: [reason for _, reason in node.missing().items()] == ["timeout"], NOTICED)

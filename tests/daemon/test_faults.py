@@ -34,7 +34,7 @@ def scenario(tmp_path: Path, *faults: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["hang", "lost"])
-def test_a_sick_gpu_costs_itself_only(start, tmp_path: Path, kind: str) -> None:
+def test_a_sick_gpu_affects_only_itself(start, tmp_path: Path, kind: str) -> None:
     daemon = start("--scenario", scenario(tmp_path, f"kind: {kind}, gpu: 3, at: 1s"), config=FAST)
     took = daemon.until("GPU 3 is down", lambda: daemon.family("coldplate_gpu_up")["3"] == 0, 6)
     assert took < 6  # the fault comes a second after the start, and is to show within five
@@ -58,7 +58,7 @@ def test_a_sick_gpu_costs_itself_only(start, tmp_path: Path, kind: str) -> None:
     assert daemon.get("/-/ready")
 
 
-def test_a_configuration_that_nobody_writes_costs_its_reload_and_not_the_port(start, tmp_path: Path) -> None:
+def test_a_configuration_without_a_writer_costs_its_reload_and_not_the_port(start, tmp_path: Path) -> None:
     """A pipe where the file was: whoever opens it may wait for ever."""
     text = f"web: {{enable_lifecycle: true}}\nbackends: {{devices: none}}\n{FAST}"
     daemon = start(config=text)
@@ -154,7 +154,7 @@ def test_garbage_of_a_sensor_is_left_out_counted_and_never_shown(start, tmp_path
     assert missing >= {"coldplate_gpu_power_instant_watts", "coldplate_gpu_utilization_ratio"}
 
 
-def test_a_port_whose_firmware_hangs_from_the_start_costs_itself_and_comes_back(start, tmp_path: Path) -> None:
+def test_a_port_whose_firmware_hangs_from_the_start_affects_only_itself_and_comes_back(start, tmp_path: Path) -> None:
     """Opening a pipe without a writer stands for it: it does not return, and no other thread may wait for it."""
     sysfs = unpack_archive(FIXTURES / "dgx-h100.txt", tmp_path / "sys")
     file = sysfs / "class/infiniband/mlx5_3/ports/1/state"

@@ -39,7 +39,7 @@ def test_a_follower_that_fails_keeps_no_other_from_its_snapshot() -> None:
     assert len(seen) == 1
 
 
-def test_what_fails_is_told_once_for_each_part_and_each_way_of_failing(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_fails_is_reported_once_for_each_part_and_each_way_of_failing(caplog: pytest.LogCaptureFixture) -> None:
     isolation = Isolation()
 
     def fail(error: Exception) -> int:

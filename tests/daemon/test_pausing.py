@@ -86,7 +86,7 @@ def test_a_request_of_another_boot_is_over(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"until": "soon"}', '{"until": 1e999, "boot": "this boot"}', "\xff"])
-def test_what_is_no_request_is_told_once_and_changes_nothing(
+def test_what_is_not_a_request_is_reported_once_and_changes_nothing(
     rig: Rig, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     rig.ask(60.0)
@@ -120,7 +120,7 @@ def test_a_directory_that_cannot_be_read_costs_a_line(
     assert len(caplog.records) == 1
 
 
-def test_times_are_told_as_people_read_them() -> None:
+def test_times_are_reported_as_people_read_them() -> None:
     assert utc(0.0) == "1970-01-01T00:00:00Z"
 
 
@@ -196,7 +196,7 @@ def test_the_driver_is_released_and_taken_up_again_while_the_rest_is_served(
         (("--for", "1m", "--end"), "not allowed with argument"),
     ],
 )
-def test_mistakes_are_told_in_a_line(arguments: tuple[str, ...], said: str) -> None:
+def test_mistakes_are_reported_in_a_line(arguments: tuple[str, ...], said: str) -> None:
     done = coldplate(*arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert said in done.stderr

@@ -70,7 +70,7 @@ def rig() -> Iterator[Rig]:
     made.reloader.stop(10)
 
 
-def test_one_that_goes_well_is_dated_and_told(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_successful_one_is_dated_and_reported(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     assert rig.answer() == ("me", True, "configuration reloaded")
     assert (rig.last.good, rig.last.at, rig.last.message) == (True, 5000.0, "")
@@ -95,7 +95,7 @@ def test_a_mistake_in_the_file_is_answered_and_logged_without_a_traceback_and_th
     assert (rig.last.good, rig.last.at) == (True, 5000.0)
 
 
-def test_a_defect_of_ours_is_answered_too_and_logged_with_its_place(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_defect_is_answered_too_and_logged_with_its_place(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     def stumble() -> None:
         raise ZeroDivisionError("odd")
 
@@ -104,7 +104,7 @@ def test_a_defect_of_ours_is_answered_too_and_logged_with_its_place(rig: Rig, ca
     assert caplog.records[0].exc_info
 
 
-def test_whoever_asks_is_answered_even_where_the_thread_falls(rig: Rig) -> None:
+def test_every_request_is_answered_even_if_the_thread_fails(rig: Rig) -> None:
     def fall() -> None:
         raise SystemExit
 
@@ -115,7 +115,7 @@ def test_whoever_asks_is_answered_even_where_the_thread_falls(rig: Rig) -> None:
     assert rig.answer()[1], "the thread did not begin again"
 
 
-def test_who_asks_while_one_is_under_way_is_answered_by_the_next_one(rig: Rig) -> None:
+def test_a_request_while_one_is_under_way_is_answered_by_the_next_one(rig: Rig) -> None:
     """Its file may have changed after that one was read."""
     rig.free.clear()
     rig.ask("first")

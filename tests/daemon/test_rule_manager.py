@@ -98,7 +98,7 @@ def start(bench: Bench, begun: list[Bench]) -> Bench:
     return bench
 
 
-def test_a_round_that_fails_is_told_once_counted_each_time_and_gone_on_with(
+def test_a_round_that_fails_is_reported_once_counted_each_time_and_continued(
     begun: list[Bench], caplog: pytest.LogCaptureFixture
 ) -> None:
     ear = Ear()
@@ -144,7 +144,7 @@ def test_evaluations_are_counted_by_group_with_what_they_took_and_what_went_by(b
     assert bench.value("rule_evaluations_total", rule_group="engine") == 0
 
 
-def test_a_rule_that_fails_is_told_once_and_once_more_when_it_works_again(
+def test_a_rule_that_fails_is_reported_once_and_once_more_when_it_works_again(
     begun: list[Bench], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -173,7 +173,7 @@ def test_without_a_snapshot_nothing_is_evaluated(begun: list[Bench]) -> None:
     assert bench.manager.reports()[0].evaluated_at is None
 
 
-def test_the_rules_go_on_with_the_last_snapshot_where_no_other_comes(begun: list[Bench]) -> None:
+def test_the_rules_continue_with_the_last_snapshot_where_no_other_comes(begun: list[Bench]) -> None:
     bench = start(Bench("{alert: Old, expr: coldplate_sample_age_seconds > 5}"), begun)
     bench.round()
     assert bench.value("alert", alertname="Old") is None
@@ -210,7 +210,7 @@ def taken_up(folder: Path, begun: list[Bench], *receivers: Any, rules: str = DOW
     return start(Bench(rules, *receivers, store=store, begin=130.0), begun)
 
 
-def test_after_a_restart_those_that_knew_are_not_told_again_and_those_that_did_not_are(
+def test_after_a_restart_receivers_that_knew_are_not_notified_again_and_others_are(
     tmp_path: Path, begun: list[Bench]
 ) -> None:
     run_before(tmp_path, "http://knew")
@@ -222,7 +222,9 @@ def test_after_a_restart_those_that_knew_are_not_told_again_and_those_that_did_n
     assert [len(each.heard) for each in (knew, missed, nameless)] == [0, 1, 0]
 
 
-def test_after_a_restart_the_end_of_what_no_rule_watches_any_more_is_told(tmp_path: Path, begun: list[Bench]) -> None:
+def test_after_a_restart_the_end_of_what_no_rule_watches_any_more_is_reported(
+    tmp_path: Path, begun: list[Bench]
+) -> None:
     run_before(tmp_path)
     ear = Ear(repeats=False)
     taken_up(tmp_path, begun, ear, rules="{alert: Other, expr: vector(0) > 1}")
@@ -231,7 +233,7 @@ def test_after_a_restart_the_end_of_what_no_rule_watches_any_more_is_told(tmp_pa
     assert at == notice.alert.resolved_at == later(130.0).wall
 
 
-def test_a_receiver_for_which_something_waits_is_not_noted_as_told(tmp_path: Path) -> None:
+def test_a_receiver_for_which_something_is_queued_is_not_saved_as_notified(tmp_path: Path) -> None:
     files = Files()
     done, waits, again, nameless = (Ear(repeats=False) for _ in range(4))
     done.url, waits.url, again.url = "http://done", "http://waits", "http://again"
@@ -266,7 +268,7 @@ def test_the_end_is_written_once_the_last_round_is_over_and_receivers_get_a_mome
     assert len(bench.asked) == asked
 
 
-def test_a_round_that_hangs_at_the_end_keeps_nobody_and_writes_nothing(
+def test_a_round_that_hangs_at_the_end_delays_nothing_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it works on is in no state to be written."""
@@ -315,7 +317,7 @@ def test_a_reload_ends_the_alerts_of_groups_that_go_and_shows_new_ones_from_zero
     assert bench.value("alert") is None
 
 
-def test_a_reload_changes_the_labels_that_alerts_leave_with_and_how_often_they_are_told_again(
+def test_a_reload_changes_the_labels_of_sent_alerts_and_how_often_they_are_sent_again(
     begun: list[Bench],
 ) -> None:
     ear = Ear()
@@ -327,7 +329,7 @@ def test_a_reload_changes_the_labels_that_alerts_leave_with_and_how_often_they_a
     assert [dict(notice.alert.labels).get("cluster") for _, notice in ear.heard] == [None, "c1"]
 
 
-def test_receivers_that_a_reload_leaves_out_are_stopped_and_the_others_go_on(begun: list[Bench]) -> None:
+def test_receivers_that_a_reload_leaves_out_are_stopped_and_the_others_continue(begun: list[Bench]) -> None:
     stays, leaves, comes = Ear("stays"), Ear("leaves"), Ear("comes")
     bench = start(Bench(DOWN, stays, leaves), begun)
     bench.round()
@@ -355,7 +357,7 @@ def test_what_a_receiver_cannot_deliver_goes_to_the_one_with_another_login_and_t
     assert (old.heir, gone.heir, new.heir) == (new, None, None)
 
 
-def test_a_clock_that_is_set_tells_nothing_again(begun: list[Bench]) -> None:
+def test_a_clock_that_is_set_sends_nothing_again(begun: list[Bench]) -> None:
     ear = Ear(repeats=False)
     bench = start(Bench(DOWN, ear), begun)
     bench.round(up=0.0)

@@ -137,7 +137,7 @@ def test_a_backend_that_hangs_from_the_start_is_down_and_the_others_are_up() -> 
     loop.close(time.sleep)
 
 
-def test_the_heartbeat_stops_when_the_loop_stands_still() -> None:
+def test_the_heartbeat_stops_when_the_loop_is_stuck() -> None:
     still = threading.Event()
 
     class Stubborn:
@@ -179,6 +179,9 @@ class ScriptedWorker:
     def step(self, now: float) -> None:
         pass
 
+    def greet(self, now: float) -> None:
+        pass
+
     def stop(self, wait: object) -> None:
         pass
 
@@ -217,6 +220,25 @@ def test_a_gpu_that_is_back_is_read_in_every_lane_at_once() -> None:
     assert [each == everything for each in worker.asked] == [tick in (0, 8) for tick in range(10)]
 
 
+class HalfDeadWorker(ScriptedWorker):
+    """Beside the GPU that answers, it has one that never does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        gpus = [GpuIdentity(Gpu(index, f"GPU-{index}"), f"0000:{index}b:00.0", "S", "H100") for index in "01"]
+        self._messages = [Hello("nvml", tuple((each.gpu.uuid, each) for each in gpus))]
+
+
+def test_a_glance_ends_once_all_have_answered_and_what_hangs_makes_nothing_else_grow_old() -> None:
+    settings = Settings(fast=0.05, slow=1.0, deadline=0.1)
+    for worker, seconds, up in ((ScriptedWorker(), 60.0, [1.0]), (HalfDeadWorker(), 0.6, [1.0, 0.0])):
+        rig = Rig(settings, worker=worker)
+        rig.loop.glance(clock().mono + seconds)
+        assert [each.value for each in rig.readings if each.metric.name == "coldplate_gpu_up"] == up
+        assert (len(worker.asked) == 1) == (len(up) == 1)
+        rig.loop.close(lambda _: None)
+
+
 class Failing:
     """Tells nothing, and fails."""
 
@@ -228,7 +250,9 @@ class Failing:
         raise ZeroDivisionError
 
 
-def test_a_teller_and_a_follower_that_fail_cost_themselves_and_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_teller_and_a_follower_that_fail_affect_only_themselves_and_are_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     failing = Failing()
     rig = Rig(Settings(), tellers={"telling lies": failing})
     seen: list[int] = []

@@ -68,7 +68,7 @@ def test_the_faults_of_a_demonstration_are_announced(start) -> None:
     assert re.search(r'msg="scheduled fault: straggler of GPU 5 starts at \d\d:\d\d:\d\d UTC, in 120 s"', lines[1])
 
 
-def test_without_a_gpu_the_real_host_is_sampled_and_the_absence_is_told(start) -> None:
+def test_without_a_gpu_the_real_host_is_sampled_and_the_absence_is_reported(start) -> None:
     daemon = start("--backend", "none")
     names = {name for name, _ in daemon.page()}
     assert "coldplate_node_memory_total_bytes" in names
@@ -125,7 +125,7 @@ def test_a_reload_over_http_is_answered_when_it_is_over(start, tmp_path: Path) -
         assert daemon.log.read_text().count("configuration reloaded") == number
 
 
-def test_many_who_ask_for_a_reload_at_once_are_all_answered(start, tmp_path: Path) -> None:
+def test_many_simultaneous_requests_for_a_reload_are_all_answered(start, tmp_path: Path) -> None:
     daemon = start("--web.enable-lifecycle", config="backends: {devices: none}\n")
     request = urllib.request.Request(daemon.url + "/-/reload", method="POST", data=b"")
 
@@ -285,7 +285,7 @@ def test_help_and_version_are_there() -> None:
         assert "coldplate" in ended.stdout
 
 
-def test_the_daemon_ends_its_output_quietly_when_nobody_reads(tmp_path: Path) -> None:
+def test_the_daemon_ends_its_output_quietly_when_it_is_not_read(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     ended = subprocess.run(

@@ -209,7 +209,7 @@ def test_what_is_not_real_says_so(monkeypatch: pytest.MonkeyPatch, stage: Stage)
     assert made.notifier.heard[0]["STATUS"] == "2 synthetic GPUs, 2 series"
 
 
-def test_the_watchdog_goes_hungry_while_the_loop_stands_still(stage: Stage) -> None:
+def test_the_watchdog_goes_hungry_while_the_loop_is_stuck(stage: Stage) -> None:
     def stand_still() -> None:
         stage.hub.publish(SEEN)
         wait_until(lambda: stage.notifier.fed == 1)
@@ -250,7 +250,7 @@ def test_the_watchdog_goes_hungry_while_a_vital_thread_is_in_trouble_whatever_th
     let_go.set()
 
 
-def test_a_sampling_loop_that_stands_still_for_long_is_trouble(stage: Stage) -> None:
+def test_a_sampling_loop_that_is_stuck_for_long_is_trouble(stage: Stage) -> None:
     def stand_still() -> None:
         for _ in range(10):
             stage.clock.turn(4.0)
@@ -262,7 +262,7 @@ def test_a_sampling_loop_that_stands_still_for_long_is_trouble(stage: Stage) -> 
     stage.play(stand_still)
 
 
-def test_whoever_computes_lets_the_server_in_sooner_while_clients_press(stage: Stage) -> None:
+def test_computing_threads_let_the_server_run_sooner_while_many_clients_wait(stage: Stage) -> None:
     stage.play(lambda: None)
     usual = sys.getswitchinterval()
     assert usual == pytest.approx(SWITCH_SECONDS)

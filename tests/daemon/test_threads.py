@@ -130,7 +130,7 @@ def test_an_exception_in_any_thread_costs_none_of_its_work(sabotaged, receiver: 
     assert FALL in daemon.log.read_text()
 
 
-def test_threads_that_could_not_be_had_at_the_start_are_there_later(
+def test_threads_that_could_not_be_started_at_first_are_there_later(
     sabotaged, receiver: Receiver, tmp_path: Path
 ) -> None:
     daemon = sabotaged(refuse=3.0)

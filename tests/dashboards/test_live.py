@@ -61,7 +61,7 @@ def test_every_variable_has_values_and_every_annotation_finds_alerts(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rows_of_a_table_are_told_apart_by_its_columns_alone(server: tuple[Server, list[str]], name: str) -> None:
+def test_rows_of_a_table_are_distinguished_only_by_its_columns(server: tuple[Server, list[str]], name: str) -> None:
     """A label that one query has and another has not (such as the name of the series) would tear rows apart."""
     prometheus, nodes = server
     for panel in load()[name].panels():
@@ -101,7 +101,7 @@ def test_every_column_of_a_table_has_every_row(server: tuple[Server, list[str]],
             assert not missing, f"{panel['title']}: {columns}"
 
 
-def test_a_lost_gpu_stays_in_the_tables_and_what_nobody_knows_of_it_is_a_dash(
+def test_a_lost_gpu_stays_in_the_tables_and_its_unknown_values_are_dashes(
     server: tuple[Server, list[str]],
 ) -> None:
     node = rows(server, "node", "GPUs")
@@ -120,7 +120,7 @@ def test_links_below_their_rate_are_those_and_no_others(server: tuple[Server, li
     assert rows(server, "fabric", "Links below their rate")["Rate"] == {(nodes[0], "mlx5_5", "1"): 25e9}
 
 
-def test_ports_with_trouble_tell_zeros_as_what_they_are(server: tuple[Server, list[str]]) -> None:
+def test_ports_with_trouble_show_zeros_as_what_they_are(server: tuple[Server, list[str]]) -> None:
     """A dash is for what nobody knows: a port that only flaps has no symbol errors, which is known."""
     _, nodes = server
     table = rows(server, "fabric", "Ports with trouble")
@@ -160,7 +160,7 @@ def test_what_is_listed_as_empty_is_empty(server: tuple[Server, list[str]]) -> N
         assert not all(prometheus.instant(expr) for expr in exprs), f"{title} has data: {reason}"
 
 
-def test_the_boards_tell_what_is_wrong(server: tuple[Server, list[str]]) -> None:
+def test_the_boards_show_what_is_wrong(server: tuple[Server, list[str]]) -> None:
     """The answer row of Fleet and Node on these scenarios: one node down, one GPU lost, alerts that fire."""
     prometheus, nodes = server
 

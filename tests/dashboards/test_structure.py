@@ -91,7 +91,7 @@ def test_every_column_of_a_table_has_a_unit(board: Dashboard) -> None:
 
 
 @every
-def test_titles_are_told_apart(board: Dashboard) -> None:
+def test_titles_are_distinct(board: Dashboard) -> None:
     titles = [(panel["title"], panel["type"]) for panel in board.panels()]
     assert len(set(titles)) == len(titles)
 
@@ -211,7 +211,7 @@ def test_a_link_from_a_table_never_narrows_to_an_empty_cell(board: Dashboard) ->
 
 
 @every
-def test_alerts_stand_in_the_graphs(board: Dashboard) -> None:
+def test_alerts_are_marked_in_the_graphs(board: Dashboard) -> None:
     exprs = [each["expr"] for each in board.json["annotations"]["list"] if "expr" in each]
     assert any("ALERTS{" in expr for expr in exprs)
     assert board.uid in {"coldplate-rack", "coldplate-job"} or any("coldplate_alert{" in expr for expr in exprs)

@@ -136,9 +136,9 @@ def test_a_lost_gpu_is_replayed_as_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("{}\n{}\n{}\n", "no whole trace"), ('{"trace": 1}\nnonsense\n', ":2: is no JSON")]
+    ("text", "words"), [("{}\n{}\n{}\n", "not a complete trace"), ('{"trace": 1}\nnonsense\n', ":2: is not JSON")]
 )
-def test_a_file_that_is_no_trace_is_refused_by_name(tmp_path: Path, text: str, words: str) -> None:
+def test_a_file_that_is_not_a_trace_is_refused_by_name(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(text)
     with pytest.raises(TraceError, match=words):

@@ -84,7 +84,7 @@ def damages(content: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_no_damaged_form_is_taken_up(kind: str, tmp_path: Path) -> None:
+def test_no_damaged_content_is_used(kind: str, tmp_path: Path) -> None:
     make, understand = FILES[kind]
     content = make()
     assert understand(content, tmp_path) is not None
@@ -96,7 +96,7 @@ def test_no_damaged_form_is_taken_up(kind: str, tmp_path: Path) -> None:
     assert tried > 500
 
 
-def test_an_inventory_whose_seal_is_right_and_whose_content_is_not_is_not_taken_up(tmp_path: Path) -> None:
+def test_an_inventory_with_a_right_seal_but_wrong_content_is_not_used(tmp_path: Path) -> None:
     from agent.lib.durable import seal
     from agent.sampler.inventory import FORM
 
@@ -115,7 +115,7 @@ def test_a_file_of_absurd_size_is_not_read_into_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["FIFO", "directory"])
-def test_what_stands_in_the_place_of_a_file_is_set_aside_unread(
+def test_what_is_in_the_place_of_a_file_is_set_aside_unread(
     kind: str, make: Callable[[Path], None], tmp_path: Path
 ) -> None:
     path = tmp_path / "some.state"

@@ -42,6 +42,6 @@ BODY = GOOD.partition(b"\n")[2]
         encode(1.0, "devices", [ArchivedSeries((), True, array("d", [2.0, 1.0]), array("d", [0.0, 0.0]))]),
     ],
 )  # fmt: skip
-def test_damage_is_told(content: bytes) -> None:
+def test_damage_is_reported(content: bytes) -> None:
     with pytest.raises(DamagedError):
         decode(content)

@@ -88,7 +88,7 @@ def test_evaluations_that_were_missed_are_not_caught_up(node: Node) -> None:
     assert done == [1, 0, 1, 0, 1, 0]
 
 
-def test_a_page_that_stands_still_shows_in_the_age_of_the_sample(node: Node) -> None:
+def test_a_page_that_does_not_change_shows_in_the_age_of_the_sample(node: Node) -> None:
     rules = ruleset("{alert: Stalled, expr: coldplate_sample_age_seconds > 15, for: 5s}")
     engine = RuleEngine(rules, TARGET, START)
     snapshot = node.snapshot({}, START)
@@ -126,7 +126,7 @@ def test_a_clock_that_is_slewed_is_followed_without_a_jump_of_time(node: Node) -
     assert told == ["0: pending", "10: firing"]
 
 
-def test_a_rule_that_fails_costs_itself_and_keeps_its_alerts(node: Node) -> None:
+def test_a_rule_that_fails_affects_only_itself_and_keeps_its_alerts(node: Node) -> None:
     twice = "{alert: Twice, expr: 't * on () group_left () u'}"
     run = Run(ruleset(f"{twice}, {HOT}"), node)
     run.rounds(0, 12, {**HOT_NODE, ("u", "0"): 1.0})
@@ -176,7 +176,7 @@ def test_a_group_that_moves_to_another_file_takes_its_series_over(node: Node) ->
     assert [rule.health for group in run.engine.reports() for rule in group.rules] == [RuleHealth.OK] * 2
 
 
-def test_files_of_one_name_with_groups_of_one_name_are_apart(node: Node) -> None:
+def test_files_of_one_name_with_groups_of_one_name_are_separate(node: Node) -> None:
     files = tuple(ruleset(HOT, f"{folder}/x.yml").files[0] for folder in "ab")
     run = Run(Ruleset(files), node)
     assert run.rounds(0, 12, HOT_NODE) == ["0: pending", "0: pending", "10: firing", "10: firing"]
@@ -247,7 +247,7 @@ def restarted(run: Run, rules: Ruleset, node: Node, ended: float, begins: float)
     return again
 
 
-def test_windows_go_on_after_a_restart_as_if_there_had_been_a_gap(node: Node) -> None:
+def test_windows_continue_after_a_restart_as_if_there_had_been_a_gap(node: Node) -> None:
     run = Run(ruleset(RISING), node)
     for second in range(60):
         run.rounds(second, second, {("t", "0"): float(second)})
@@ -284,14 +284,14 @@ def test_a_recorded_series_that_its_rule_no_longer_writes_does_not_outlive_a_res
     assert again.alerts() == []
 
 
-def test_a_recorded_series_that_its_rule_goes_on_writing_goes_on_after_a_restart(node: Node) -> None:
+def test_a_recorded_series_that_its_rule_keeps_writing_continues_after_a_restart(node: Node) -> None:
     run = Run(ruleset(STEEP), node)
     run.rounds(0, 50, HOT_NODE)
     again = restarted(run, ruleset(STEEP), node, 50, 55)
     assert again.rounds(55, 400, HOT_NODE) == ["65: firing"]
 
 
-def test_windows_of_rules_that_are_gone_are_not_taken_up(node: Node) -> None:
+def test_windows_of_rules_that_are_gone_are_not_restored(node: Node) -> None:
     run = Run(ruleset(RISING), node)
     run.rounds(0, 5, HOT_NODE)
     again = restarted(run, ruleset("{alert: Other, expr: u > 1}"), node, 5, 8)
@@ -335,7 +335,7 @@ def test_a_clock_that_is_set_right_after_a_restart_does_not_keep_alerts_that_are
     assert again.rounds(22, 60, COOL_NODE) == ["50: resolved"]
 
 
-def test_firing_alerts_of_rules_that_are_gone_are_named_so_that_their_end_can_be_told(node: Node) -> None:
+def test_firing_alerts_of_rules_that_are_gone_are_named_so_that_their_end_can_be_sent(node: Node) -> None:
     run = Run(ruleset(HOT), node)
     run.rounds(0, 12, HOT_NODE)
     again = Run(ruleset("{alert: Other, expr: u > 1}"), node, 20)
@@ -362,7 +362,7 @@ def test_an_alert_that_fired_in_the_future_fired_as_long_ago_as_it_did(node: Nod
     assert after.alert.fired_at == before.alert.fired_at - 20
 
 
-def test_keep_firing_for_goes_on_after_a_restart(node: Node) -> None:
+def test_keep_firing_for_continues_after_a_restart(node: Node) -> None:
     run = Run(ruleset(HOT_KEPT), node)
     run.rounds(0, 12, HOT_NODE)
     run.rounds(13, 18, COOL_NODE)

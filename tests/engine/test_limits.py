@@ -57,19 +57,19 @@ def evaluated(what: str, seed: int, count: int) -> list[dict[str, Any]]:
     return found
 
 
-def test_nasty_rules_end_and_take_no_more_memory_than_they_may() -> None:
+def test_nasty_rules_end_and_stay_within_their_memory() -> None:
     """Over windows that are full, one after the other; the process is held against what it had before the first."""
-    found = evaluated("memory", 1, 80)
+    found = evaluated("memory", 1, 50)
     assert found[-1]["bytes"] < 48 * MEBIBYTE, max(found, key=lambda each: each["bytes"])
     assert max(each["samples"] for each in found) <= limits.MOST_SAMPLES
     errors = "".join(each["error"] for each in found)
     assert "timed out" in errors and "too many samples" in errors
-    assert sum(not each["error"] for each in found) > 20
+    assert sum(not each["error"] for each in found) > 12
 
 
 def test_nasty_rules_look_at_the_time_again_and_again() -> None:
     """Counted in lines that are executed: a loop that forgets to look would go through a hundred times as many."""
-    found = evaluated("looks", 1, 60)
+    found = evaluated("looks", 1, 40)
     worst = max(found, key=lambda each: each["lines"])
     assert worst["lines"] < 120_000, worst
 
@@ -106,7 +106,7 @@ def test_a_query_ends_at_its_deadline(query: str) -> None:
 @pytest.mark.parametrize(
     "query", ["m", "m + m", "count_over_time(m[1m])", "sum_over_time(m[10m:1s])", 'x or {gpu=~".+"}']
 )
-def test_a_query_holds_so_many_samples_and_no_more(query: str) -> None:
+def test_the_samples_that_a_query_holds_are_limited(query: str) -> None:
     storage = stored(100, 60)
     evaluate(query, storage, 160.0, samples=200_000)
     with pytest.raises(LimitError, match="would load too many samples into memory"):
@@ -127,7 +127,7 @@ def test_one_window_is_not_too_long_either() -> None:
         evaluate("count_over_time(m[10m])", storage, 699.0, samples=590)
 
 
-def test_what_is_let_go_no_longer_counts() -> None:
+def test_what_is_released_no_longer_counts() -> None:
     """Windows are looked at one after the other, and an aggregation leaves nothing of what it read."""
     storage = stored(100, 60)
     evaluate("sum(count_over_time(m[1m]))", storage, 160.0, samples=3000)
@@ -289,7 +289,7 @@ def test_queries_of_templates_leave_nothing_behind() -> None:
     assert ledger.remembered == alone.remembered
 
 
-def test_an_error_is_told_in_a_few_words() -> None:
+def test_an_error_is_reported_in_a_few_words() -> None:
     storage = stored(2, long="x" * 5000)
     rules = group("{record: a, expr: 'm + on() m'}")
     (failure,) = rules.evaluate(storage, 100.0).failures
@@ -322,7 +322,7 @@ def test_long_texts_are_read_in_linear_time() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_label_that_is_too_long_for_an_expression_costs_the_rule_alone() -> None:
+def test_a_label_that_is_too_long_for_an_expression_affects_only_the_rule() -> None:
     """And not the whole round, in which the windows ask who reads the series."""
     rules = ruleset("{alert: Long, expr: 'm{x=~\".{900}y\"}'}, {alert: Fine, expr: 'm{x=~\"z+\"}'}")
     windows = Windows(Needs(rules.groups), (), 1.0)
@@ -507,7 +507,7 @@ def test_a_group_that_takes_longer_than_its_interval_misses_evaluations() -> Non
     assert sum(missed for _, missed in begun) == begun[-1][0] - (len(begun) - 1)
 
 
-def test_nobody_is_late_before_the_first_snapshot() -> None:
+def test_no_group_is_late_before_the_first_snapshot() -> None:
     run = Rounds(f"groups: [{rule_group('g', 1)}]")
     run.now = 20.0
     assert run.rounds(2)["g"] == [(20, ("g0",), 0), (21, ("g0",), 0)]

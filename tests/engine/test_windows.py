@@ -95,7 +95,7 @@ def test_a_series_ends_the_moment_that_it_leaves_the_snapshot_and_may_come_back(
     assert {value for _, _, value in kept.newest((), 0.0, math.inf)} == {3.0}
 
 
-def test_series_that_ended_are_forgotten_when_nobody_can_look_back_at_them(node: Node) -> None:
+def test_series_that_ended_are_forgotten_when_no_rule_can_look_back_at_them(node: Node) -> None:
     kept = windows(rules_of("rate(a[1m])"))
     kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)])], START.wall)
     for second in range(1, 400):
@@ -113,7 +113,7 @@ def test_what_does_not_fit_is_left_out_and_counted_and_what_is_there_stays(node:
     assert (len(kept), kept.dropped) == (3, 4)
 
 
-def test_room_that_becomes_free_is_given_to_those_who_wait(node: Node) -> None:
+def test_room_that_becomes_free_is_given_to_waiting_series(node: Node) -> None:
     kept = windows(rules_of("a"), capacity=SERIES_BYTES + 18)
     kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)])], START.wall)
     for second in range(1, 340):
@@ -189,7 +189,7 @@ def test_a_query_whose_text_a_template_makes_sees_what_it_would_see_in_a_store_t
     assert "error" not in found[0]
 
 
-def test_a_name_that_only_an_evaluation_knows_is_told_when_the_file_is_read() -> None:
+def test_a_name_that_only_an_evaluation_knows_is_reported_when_the_file_is_read() -> None:
     (file,) = ruleset("{alert: A, expr: up, annotations: {t: '{{ query $labels.question }}'}}").files
     (warning,) = map(str, file.warnings)
     assert "annotation 't': template: query '...': the metric name is known only when the alert fires" in warning

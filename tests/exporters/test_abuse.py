@@ -41,7 +41,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == []
 
 
-def test_three_hundred_silent_clients_lock_nobody_out(serve: Serve) -> None:
+def test_three_hundred_silent_clients_do_not_lock_others_out(serve: Serve) -> None:
     running = serve()
     threads = threading.active_count()
     silent = [running.client() for _ in range(300)]
@@ -51,7 +51,7 @@ def test_three_hundred_silent_clients_lock_nobody_out(serve: Serve) -> None:
     assert sum(client.is_cut_off() for client in silent) >= 300 - 64
 
 
-def test_three_hundred_half_requests_lock_nobody_out(serve: Serve) -> None:
+def test_three_hundred_half_requests_do_not_lock_others_out(serve: Serve) -> None:
     running = serve()
     for _ in range(300):
         running.client().send(b"GET /metrics HTTP/1.1\r\nHost:")
@@ -59,7 +59,7 @@ def test_three_hundred_half_requests_lock_nobody_out(serve: Serve) -> None:
     assert running.server.connections <= 64
 
 
-def test_clients_that_never_read_lock_nobody_out(serve: Serve) -> None:
+def test_clients_that_never_read_do_not_lock_others_out(serve: Serve) -> None:
     running = serve(page, max_connections=4)
     for _ in range(8):
         running.client(receive_buffer=4096).send(GET)
@@ -106,7 +106,7 @@ def held(serve: Serve) -> Iterator[Callable[..., tuple[Running, threading.Event]
     released.set()
 
 
-def test_nobody_is_sent_away_for_clients_that_are_gone_already(held, eventually: Callable[..., None]) -> None:
+def test_no_client_is_evicted_for_clients_that_have_already_gone(held, eventually: Callable[..., None]) -> None:
     running, released = held(max_connections=3)
     waiting = [running.client() for _ in range(2)]
     for _ in range(50):
@@ -117,7 +117,7 @@ def test_nobody_is_sent_away_for_clients_that_are_gone_already(held, eventually:
     assert [each.is_cut_off() for each in waiting].count(True) == 1
 
 
-def test_it_is_told_when_clients_come_faster_than_they_are_taken_and_when_that_is_over(
+def test_it_is_reported_when_clients_arrive_faster_than_they_are_accepted_and_when_that_is_over(
     held, eventually: Callable[..., None]
 ) -> None:
     told: list[bool] = []
@@ -246,7 +246,7 @@ def test_one_request_of_a_client_is_answered_before_it_is_the_others_turn(serve:
     assert order.index("/polite") <= 2
 
 
-def test_who_has_cost_less_comes_first(serve: Serve) -> None:
+def test_the_client_that_has_cost_less_comes_first(serve: Serve) -> None:
     """However many expensive clients there are, between two of their answers everybody cheap has a turn."""
     now = [100.0]
     order: list[str] = []
@@ -324,7 +324,7 @@ def test_a_rude_request_is_refused_and_the_refusal_arrives(serve: Serve, rude: b
     assert running.get("/a")[0] == 200
 
 
-def test_a_client_that_goes_on_sending_after_its_refusal_is_not_reset(serve: Serve) -> None:
+def test_a_client_that_keeps_sending_after_its_refusal_is_not_reset(serve: Serve) -> None:
     client = serve().client()
     client.send(b"POST / HTTP/1.0\r\nContent-Length: 999999\r\n\r\n")
     for _ in range(20):

@@ -107,7 +107,7 @@ def test_a_client_whose_socket_became_the_reserve_is_hung_up_on(rig: Rig) -> Non
         assert client.recv(1) == b""
 
 
-def test_where_nobody_waits_nobody_has_to_go(rig: Rig) -> None:
+def test_if_no_client_waits_none_is_evicted(rig: Rig) -> None:
     """The kernel wants a descriptor before it looks whether there is a client."""
     rig.listener.short, rig.spared = 1, 1
     assert rig.take() is None

@@ -28,7 +28,7 @@ def complain(complaints: Complaints, now: float, key: str = "a") -> None:
     complaints.say(now, key, "%s is wrong", key, relief=f"{key} is well again")
 
 
-def test_what_lasts_is_said_at_its_beginning_and_at_its_end(complaints: Complaints, said: Said) -> None:
+def test_a_lasting_problem_is_logged_at_its_beginning_and_at_its_end(complaints: Complaints, said: Said) -> None:
     for second in range(100):
         complain(complaints, second)
         complaints.ease(second)
@@ -59,7 +59,7 @@ def fail_there() -> None:
     raise ZeroDivisionError("by request")
 
 
-def test_a_defect_is_told_with_its_traceback_once_for_each_place_in_the_code(
+def test_a_defect_is_reported_with_its_traceback_once_for_each_place_in_the_code(
     complaints: Complaints, said: Said
 ) -> None:
     for now in range(20):

@@ -29,7 +29,7 @@ class Bottomless:
         return size
 
 
-def test_a_client_that_takes_everything_at_once_gets_no_more_than_a_mouthful_in_a_turn() -> None:
+def test_a_client_that_takes_everything_at_once_gets_only_one_chunk_in_a_turn() -> None:
     sock = Bottomless()
     connection = Connection(sock, "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
     connection.ask(Request("GET", "/"), 0.0)

@@ -61,7 +61,7 @@ def waiting(running: Running, promises: Promises, eventually: Eventually, reques
     return client
 
 
-def test_the_answer_arrives_from_another_thread_and_nobody_waits_meanwhile(
+def test_the_answer_arrives_from_another_thread_and_nothing_waits_meanwhile(
     serve: Serve, promises: Promises, eventually: Eventually
 ) -> None:
     running = serve(promises)
@@ -121,7 +121,7 @@ def test_head_and_the_last_request_of_a_connection_are_answered_as_ever(
     assert last.rest().endswith(b"\r\n\r\nat last")
 
 
-def test_a_client_that_breaks_off_leaves_its_place_and_nobody_works_for_it(
+def test_a_client_that_breaks_off_leaves_its_place_and_work_for_it_stops(
     serve: Serve, promises: Promises, eventually: Eventually
 ) -> None:
     running = serve(promises)
@@ -148,7 +148,7 @@ def test_a_client_that_hangs_up_silently_costs_nothing_but_its_place(
     eventually(lambda: running.server.connections == 0)
 
 
-def test_a_client_that_has_said_all_and_half_closed_gets_its_answer(
+def test_a_client_that_has_sent_all_and_half_closed_gets_its_answer(
     serve: Serve, promises: Promises, eventually: Eventually
 ) -> None:
     running = serve(promises)
@@ -159,7 +159,7 @@ def test_a_client_that_has_said_all_and_half_closed_gets_its_answer(
     assert client.rest().endswith(b"at last")
 
 
-def test_a_client_that_goes_on_sending_while_it_waits_is_not_read_without_end(
+def test_a_client_that_keeps_sending_while_it_waits_is_not_read_without_end(
     serve: Serve, promises: Promises, eventually: Eventually
 ) -> None:
     running = serve(promises)
@@ -178,7 +178,9 @@ def test_a_client_that_goes_on_sending_while_it_waits_is_not_read_without_end(
     assert client.sock.recv(1000).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_clients_that_wait_for_long_lock_nobody_out(serve: Serve, promises: Promises, eventually: Eventually) -> None:
+def test_clients_that_wait_for_long_do_not_lock_others_out(
+    serve: Serve, promises: Promises, eventually: Eventually
+) -> None:
     running = serve(promises, max_connections=3)
     clients = [waiting(running, promises, eventually) for _ in range(3)]
     assert running.get("/now")[2] == b"/now"

@@ -205,7 +205,7 @@ def test_two_rows_of_one_name_share_one_family() -> None:
     assert samples(page, Format.TEXT) == held(holding(*readings))
 
 
-def test_gpu_10_stands_after_gpu_9() -> None:
+def test_gpu_10_comes_after_gpu_9() -> None:
     row = catalogue.metric("coldplate_gpu_up")
     page = render(holding(*(Reading(Series(row, Gpu(str(n), f"GPU-{n}")), 1) for n in (10, 9, 2))), Format.TEXT)
     lines = [line for line in page.splitlines() if line.startswith("coldplate_gpu_up")]
@@ -268,7 +268,7 @@ def test_help_is_escaped(fmt: Format) -> None:
     assert {family.name: family.documentation for family in families(page, fmt)}["coldplate_odd"] == text
 
 
-def test_a_label_value_that_is_no_unicode_does_not_cost_the_page() -> None:
+def test_a_label_value_that_is_not_unicode_does_not_break_the_page() -> None:
     series = Series(catalogue.metric("coldplate_gpu_up"), Gpu("0", "GPU-\udcff"))
     assert 'uuid="GPU-?"' in render(holding(Reading(series, 1)), Format.TEXT)
 
@@ -294,7 +294,7 @@ def test_a_family_has_another_head_when_a_neighbour_takes_its_name() -> None:
 
 
 @pytest.mark.parametrize("fmt", Format)
-def test_a_page_is_made_in_bits_of_no_more_than_a_family(full_snapshot: Snapshot, fmt: Format) -> None:
+def test_a_page_is_rendered_in_pieces_no_larger_than_a_family(full_snapshot: Snapshot, fmt: Format) -> None:
     encoder = Encoder()
     for _ in range(2):  # the second time everything is laid out
         pieces = list(encoder.pieces(full_snapshot, fmt, 0.25))

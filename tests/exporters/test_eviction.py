@@ -57,9 +57,7 @@ def test_the_one_that_has_been_quiet_longest_goes_first(pair: socket.socket) -> 
 
 
 @pytest.mark.parametrize("slow", [waiting, writing])
-def test_where_nobody_is_quiet_the_one_that_has_been_at_one_answer_longest_goes(
-    pair: socket.socket, slow: Make
-) -> None:
+def test_if_none_is_quiet_the_client_longest_with_one_answer_is_evicted(pair: socket.socket, slow: Make) -> None:
     longest = slow(pair, 3 * SLOW_SECONDS)
     others = [
         waiting(pair, 2 * SLOW_SECONDS),
@@ -81,7 +79,7 @@ def test_where_all_are_quick_the_one_with_the_most_answers_goes(pair: socket.soc
     assert victim([writing(pair, 0.1), greedy, writing(pair, 0.4, answers=29), waiting(pair, 0.4)], NOW) is greedy
 
 
-def test_nobody_goes_in_the_middle_of_a_first_answer_that_has_just_begun(pair: socket.socket) -> None:
+def test_no_client_is_evicted_in_a_first_answer_that_has_just_begun(pair: socket.socket) -> None:
     assert victim([writing(pair, 0.1), waiting(pair, SLOW_SECONDS)], NOW) is None
     assert victim([], NOW) is None
 
@@ -103,7 +101,7 @@ def test_the_newest_page_is_never_too_large(pair: socket.socket) -> None:
     assert hoarders([old, new], 100) == [old]
 
 
-def test_who_keeps_nothing_is_not_in_the_way(pair: socket.socket) -> None:
+def test_a_client_that_keeps_nothing_is_not_disconnected(pair: socket.socket) -> None:
     assert hoarders([idle(pair, 50.0), waiting(pair, 50.0), writing(pair, 50.0, b"")], 0) == []
 
 

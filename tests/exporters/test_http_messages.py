@@ -171,7 +171,7 @@ def test_what_is_not_plainly_a_request_is_refused(data: bytes, status: int) -> N
     assert refusal(data) == status
 
 
-def test_an_unknown_method_is_told_the_known_ones() -> None:
+def test_an_unknown_method_is_answered_with_the_known_ones() -> None:
     with pytest.raises(RefusedError) as caught:
         read_all(b"BREW / HTTP/1.0\r\n\r\n")
     assert ("Allow", "GET, HEAD, POST, PUT") in caught.value.response.headers

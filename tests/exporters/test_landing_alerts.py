@@ -126,7 +126,7 @@ def test_the_tile_is_calm_when_nothing_fires() -> None:
         (86_400.0 * 2 + 3600 * 5, "2 d 5 h"),
     ],
 )
-def test_ages_are_told_in_words(age: float, words: str) -> None:
+def test_ages_are_written_in_words(age: float, words: str) -> None:
     assert rows(page(alert("A", age=age)))[0][3] == words
 
 
@@ -134,7 +134,7 @@ def test_before_the_first_sample_no_age_is_known() -> None:
     assert rows(page(alert("A"), sampled=False))[0][3] == "–"
 
 
-def test_peace_is_told_with_the_number_of_rules_that_keep_it() -> None:
+def test_the_absence_of_alerts_is_shown_with_the_number_of_rules() -> None:
     text = page(alert("Over", Phase.RESOLVED))
     assert "<p>No alert is pending or firing. 2 rules are evaluated.</p>" in text
     assert "failed" not in text
@@ -142,14 +142,14 @@ def test_peace_is_told_with_the_number_of_rules_that_keep_it() -> None:
 
 @pytest.mark.parametrize(("failed", "words"), [(1, "1 rule has failed"), (3, "3 rules have failed")])
 @pytest.mark.parametrize("alerts", [(), (alert("A"),)])
-def test_rules_that_fail_are_told_whether_or_not_something_fires(
+def test_rules_that_fail_are_shown_whether_or_not_something_fires(
     failed: int, words: str, alerts: tuple[Alert, ...]
 ) -> None:
     text = page(*alerts, failed=failed)
     assert f'<span class="bad">{words} at the last evaluation</span>: <a href="/api/v1/rules">' in text
 
 
-def test_without_a_rules_engine_there_is_no_section() -> None:
+def test_without_a_rule_engine_there_is_no_section() -> None:
     text = page(rules=False)
     assert "<h2>Alerts" not in text
     assert "<dt>Alerts" not in text
@@ -219,7 +219,7 @@ def test_every_alert_of_a_rack_leads_to_the_agent_that_shows_it() -> None:
     assert sorted(runbooks(page(*alerts, served=whole))) == sorted(f"/runbooks/{name}" for name in racks)
 
 
-def test_what_fires_stands_above_the_gpus_and_peace_below_them() -> None:
+def test_firing_alerts_are_above_the_gpus_and_their_absence_below() -> None:
     fires = page(alert("A"), gpu=True)
     assert fires.index("<h2>Alerts") < fires.index("<h2>GPUs")
     calm = page(alert("A", Phase.PENDING), gpu=True)

@@ -133,7 +133,7 @@ def test_a_node_that_is_well_says_so_and_colours_no_row() -> None:
     assert [row.split()[0] for _, row in rows] == list("01234567")
 
 
-def test_a_lost_gpu_makes_the_node_bad_and_stands_first_with_all_that_a_ticket_needs() -> None:
+def test_a_lost_gpu_makes_the_node_bad_and_comes_first_with_all_that_a_ticket_needs() -> None:
     gap = Gap(
         catalogue.metric("coldplate_gpu_power_watts"), GPUS[5], Reason.LOST, "nvmlDeviceGetPowerUsage: GPU is lost"
     )
@@ -147,7 +147,7 @@ def test_a_lost_gpu_makes_the_node_bad_and_stands_first_with_all_that_a_ticket_n
     assert len(bodies(text, "GPUs")) == 8
 
 
-def test_a_gpu_that_nobody_has_seen_is_missing_all_the_same() -> None:
+def test_a_gpu_that_was_never_seen_is_missing_all_the_same() -> None:
     readings = [each for each in node() if each.entity != GPUS[7] and getattr(each.entity, "gpu", None) != GPUS[7]]
     assert banner(page(readings)) == ("bad", "✖ Bad", ["7 of 8 GPUs are present"])
 
@@ -168,7 +168,7 @@ def test_an_alert_makes_the_node_as_bad_as_it_is_itself(
     assert banner(text) == (tone, word, reasons)
 
 
-def test_the_alerts_of_a_gpu_stand_in_its_row_with_their_runbooks() -> None:
+def test_the_alerts_of_a_gpu_are_in_its_row_with_their_runbooks() -> None:
     text = page(node(), firing("GpuHot", "warning", gpu="3", uuid=GPUS[3].uuid), firing("Else", "critical", gpu="3"))
     tone, first = bodies(text, "GPUs")[0]
     assert (tone, first.split()[0]) == ("warn", "3")
@@ -192,7 +192,7 @@ def test_the_alerts_of_a_gpu_stand_in_its_row_with_their_runbooks() -> None:
         (["a_new_one"], "warn", ["a_new_one (a_new_one)"]),
     ],
 )
-def test_throttling_is_told_with_its_reason_and_only_what_is_not_normal_is_coloured(
+def test_throttling_is_shown_with_its_reason_and_only_what_is_not_normal_is_coloured(
     reasons: list[str], tone: str, words: list[str]
 ) -> None:
     readings = [each for each in gpu(2) if each.metric.name != "coldplate_gpu_throttle_active"]
@@ -224,7 +224,7 @@ def test_throttling_is_told_with_its_reason_and_only_what_is_not_normal_is_colou
         ({"pcie_link_width": 8.0, "pcie_link_width_max": 16.0}, "PCIe", "PCIe runs with 8 of 16 lanes"),
     ],
 )
-def test_what_holds_a_gpu_back_is_told_in_its_row(values: dict[str, float], word: str, text: str) -> None:
+def test_what_holds_a_gpu_back_is_shown_in_its_row(values: dict[str, float], word: str, text: str) -> None:
     shown = dict(each[1].split(" ", 1) for each in bodies(page(node(gpu(4, **values))), "GPUs"))["4"]
     assert f" {word} " in shown
     assert text in shown
@@ -245,7 +245,7 @@ def test_a_gpu_that_works_for_another_job_is_not_behind() -> None:
     assert banner(page(node(other, shared)))[1] == "✔ OK"
 
 
-def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_told() -> None:
+def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_shown() -> None:
     troubled = [
         *gpu(6),
         reading("coldplate_nvlink_up", 0.0, NvLink(GPUS[6], 18)),
@@ -262,7 +262,7 @@ def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_told() -> 
     assert banner(text)[2] == ["reset: GPU 6", "link down: GPU 6", "XID: GPU 6"]
 
 
-def test_old_data_and_a_source_that_cannot_be_read_are_told_first() -> None:
+def test_old_data_and_a_source_that_cannot_be_read_are_shown_first() -> None:
     report = BackendReport("infiniband", Outcome.FAILED, 0.1, detail="no answer")
     text = page(node(), reports=(report,), ready=(False, "the last sample is 40 s old"))
     assert banner(text)[0] == "bad"
@@ -272,7 +272,7 @@ def test_old_data_and_a_source_that_cannot_be_read_are_told_first() -> None:
     ]
 
 
-def test_ports_that_are_down_or_slow_come_first_and_one_that_is_switched_off_is_no_trouble() -> None:
+def test_ports_that_are_down_or_slow_come_first_and_a_disabled_one_is_no_trouble() -> None:
     ports = [
         *port("mlx5_0"), *port("mlx5_1", up=0.0, physical=2.0), *port("mlx5_2", rate=25e9), *port("mlx5_3"),
         *port("mlx5_4", up=0.0, physical=3.0),
@@ -291,7 +291,7 @@ def test_a_port_that_does_not_answer_is_listed() -> None:
     assert bodies(page([], reports=reports), "InfiniBand") == [("bad", "mlx5_9/1 ✖ silent – – – –")]
 
 
-def test_a_job_is_told_with_its_owner_its_gpus_and_what_it_has_had() -> None:
+def test_a_job_is_shown_with_its_owner_its_gpus_and_what_it_has_had() -> None:
     key = {"scheduler": "slurm", "job_id": "6001"}
     facts = [
         reading("coldplate_job_info", 1.0, Node(), **key, user="ada", name="moe", account="ml", partition="gpu"),
@@ -307,7 +307,7 @@ def test_a_job_is_told_with_its_owner_its_gpus_and_what_it_has_had() -> None:
     [("", "10"), ("refresh=2", "2"), ("refresh=60", "60"), ("refresh=0", None), ("refresh=1e9", "10"),
      ("refresh=<script>", "10"), ("&".join(["refresh=2"] * 50), "10")],
 )  # fmt: skip
-def test_the_page_loads_itself_anew_as_often_as_is_asked_for(query: str, every: str | None) -> None:
+def test_the_page_reloads_as_often_as_requested(query: str, every: str | None) -> None:
     text = page(node(), query=query)
     found = re.search(r'<meta http-equiv="refresh" content="(\d+)">', text)
     assert (found and found[1]) == every

@@ -155,7 +155,7 @@ def test_a_selector_that_is_gone_for_good_is_replaced_and_takes_no_client_along(
     assert client.response()[2] == b"GET /a"
 
 
-def test_work_that_fails_is_logged_once_and_answers_go_on(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_work_that_fails_is_logged_once_and_answers_continue(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     def work() -> bool:
         raise ZeroDivisionError("our bug")
 
@@ -168,7 +168,7 @@ def test_work_that_fails_is_logged_once_and_answers_go_on(serve: Serve, caplog: 
     assert record.exc_info is not None
 
 
-def test_work_is_gone_on_with_until_there_is_no_more(serve: Serve) -> None:
+def test_work_is_continued_until_there_is_none_left(serve: Serve) -> None:
     answer = Deferred()
     left: list[int] = []
 
@@ -186,7 +186,7 @@ def test_work_is_gone_on_with_until_there_is_no_more(serve: Serve) -> None:
     assert serve(handler, work=work).get()[2] == b"done"  # fifty turns, none of which waits for anything
 
 
-def test_a_thread_that_falls_begins_again_with_its_clients(serve: Serve) -> None:
+def test_a_thread_that_fails_begins_again_with_its_clients(serve: Serve) -> None:
     def handler(request: Request) -> Response:
         if request.path == "/die":
             raise SystemExit  # no Exception: nothing that the loop survives
@@ -207,7 +207,7 @@ def test_a_thread_that_falls_begins_again_with_its_clients(serve: Serve) -> None
         assert threads.states() == [ThreadState("http", False, falls)]  # until it has gone well for a while
 
 
-def test_a_server_whose_thread_falls_with_every_client_can_be_stopped(serve: Serve, eventually: Eventually) -> None:
+def test_a_server_whose_thread_fails_with_every_client_can_be_stopped(serve: Serve, eventually: Eventually) -> None:
     def handler(request: Request) -> Response:
         raise SystemExit
 
@@ -221,7 +221,7 @@ def test_a_server_whose_thread_falls_with_every_client_can_be_stopped(serve: Ser
     assert running.server.addresses == []
 
 
-def test_a_server_without_a_thread_to_be_had_gets_one_later_and_can_be_stopped_before(
+def test_a_server_without_an_available_thread_gets_one_later_and_can_be_stopped_before(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_thread: threading.Thread) -> None:

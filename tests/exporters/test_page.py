@@ -30,7 +30,7 @@ def test_a_page_is_true_while_what_it_shows_is_the_same_object() -> None:
     assert cache.find(rendering(detail="other", basis=(FIRST,)), 100.0) is None
 
 
-def test_a_page_that_tells_an_age_is_true_for_a_second() -> None:
+def test_a_page_that_shows_an_age_is_valid_for_a_second() -> None:
     cache = PageCache()
     cache.keep(rendering(), b"page", 100.0)
     assert cache.find(rendering(), 100.0 + LIFETIME_SECONDS) is not None

@@ -68,7 +68,7 @@ def test_those_who_ask_during_a_reload_share_the_next_one(main: Main) -> None:
     assert len(main.begun) == 2
 
 
-def test_a_reload_is_made_also_for_one_who_has_hung_up_before_it_began(main: Main) -> None:
+def test_a_reload_is_made_even_for_a_client_that_hung_up_before_it_began(main: Main) -> None:
     reloads = ReloadRequests(main)
     ask(reloads)
     ask(reloads).abandoned = True
@@ -77,7 +77,7 @@ def test_a_reload_is_made_also_for_one_who_has_hung_up_before_it_began(main: Mai
     assert len(main.begun) == 2
 
 
-def test_a_crowd_that_waits_is_bounded_and_those_who_hung_up_do_not_count(main: Main) -> None:
+def test_the_number_of_waiting_clients_is_bounded_and_those_who_hung_up_do_not_count(main: Main) -> None:
     reloads = ReloadRequests(main)
     answers = [reloads.ask() for _ in range(40)]
     crowded = [each for each in answers if isinstance(each, Response)]
@@ -91,7 +91,7 @@ def test_a_crowd_that_waits_is_bounded_and_those_who_hung_up_do_not_count(main: 
     assert len(main.begun) == 1
 
 
-def test_a_reload_that_cannot_be_begun_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reload_that_cannot_be_begun_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     def broken(tell: Tell) -> None:
         raise RuntimeError("no main thread")
 

@@ -64,7 +64,7 @@ def body(answer: Deferred) -> bytes:
     return answer.response.body
 
 
-def test_nothing_is_made_that_nobody_asks_for(kitchen: Kitchen) -> None:
+def test_no_page_is_made_that_is_not_requested(kitchen: Kitchen) -> None:
     assert not kitchen.queue.work()
     assert kitchen.begun == []
 
@@ -81,7 +81,7 @@ def test_a_page_is_made_once_for_all_who_want_it_plain_or_compressed(kitchen: Ki
     assert [gzip.decompress(each) for each in packed] == [b"a" * 10]
 
 
-def test_a_page_that_is_there_is_given_at_once_and_shared(kitchen: Kitchen) -> None:
+def test_a_page_that_is_cached_is_returned_at_once_and_shared(kitchen: Kitchen) -> None:
     kitchen.order("a")
     kitchen.finish()
     first, second = kitchen.get("a"), kitchen.get("a")
@@ -126,7 +126,7 @@ def test_urgent_pages_go_before_those_that_are_begun_already(kitchen: Kitchen) -
     assert kitchen.made == ["urgent", "slow"]
 
 
-def test_others_go_on_where_they_were_after_an_urgent_page(kitchen: Kitchen) -> None:
+def test_others_continue_where_they_were_after_an_urgent_page(kitchen: Kitchen) -> None:
     slow = kitchen.order("slow", bits=100)
     for _ in range(10):
         kitchen.queue.work()
@@ -158,7 +158,7 @@ def test_a_page_that_is_begun_is_not_given_to_those_who_want_a_newer_one(kitchen
     assert kitchen.begun == ["page", "page"]
 
 
-def test_what_nobody_waits_for_any_more_is_not_made(kitchen: Kitchen) -> None:
+def test_a_page_that_is_no_longer_wanted_is_not_made(kitchen: Kitchen) -> None:
     begun = kitchen.order("begun", bits=100)
     kitchen.queue.work()
     waiting = [kitchen.order(f"selection {number}") for number in range(100)]
@@ -170,7 +170,7 @@ def test_what_nobody_waits_for_any_more_is_not_made(kitchen: Kitchen) -> None:
 
 
 @pytest.mark.parametrize("urgent", [False, True])
-def test_a_page_that_cannot_be_made_costs_itself_and_is_logged_once(
+def test_a_page_that_cannot_be_made_affects_only_itself_and_is_logged_once(
     kitchen: Kitchen, caplog: pytest.LogCaptureFixture, urgent: bool
 ) -> None:
     def pieces(now: float) -> Iterator[bytes]:
@@ -193,7 +193,7 @@ def test_a_page_that_cannot_be_made_costs_itself_and_is_logged_once(
 
 
 @pytest.mark.parametrize("urgent", [False, True])
-def test_a_page_in_the_midst_of_which_the_thread_fell_is_made_when_it_is_back(kitchen: Kitchen, urgent: bool) -> None:
+def test_a_page_in_the_midst_of_which_the_thread_failed_is_made_when_it_is_back(kitchen: Kitchen, urgent: bool) -> None:
     class FellError(BaseException):
         """Nothing that is caught on the way."""
 

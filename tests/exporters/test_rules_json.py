@@ -95,7 +95,7 @@ def names(query: str) -> list[str]:
     return [rule["name"] for group in groups_of(query) for rule in group["rules"]]
 
 
-def test_an_alert_is_told_as_prometheus_tells_it() -> None:
+def test_an_alert_is_shown_as_prometheus_shows_it() -> None:
     assert alerts(alert(annotations={"summary": "hot"})) == [
         {
             "labels": {"alertname": "GpuHot", "gpu": "0"},
@@ -107,7 +107,7 @@ def test_an_alert_is_told_as_prometheus_tells_it() -> None:
     ]
 
 
-def test_only_pending_and_firing_alerts_are_told() -> None:
+def test_only_pending_and_firing_alerts_are_shown() -> None:
     found = alerts(alert(Phase.RESOLVED), alert(Phase.PENDING), alert())
     assert [each["state"] for each in found] == ["pending", "firing"]
 
@@ -179,7 +179,7 @@ def test_groups_are_in_the_order_of_files_and_names_and_rules_in_theirs() -> Non
     assert names("rule_group[]=thermal") == ["GpuHot", "GpuCold", "gpu:temperature:mean"]
 
 
-def test_a_group_and_its_alerting_rule_are_told_in_full() -> None:
+def test_a_group_and_its_alerting_rule_are_shown_in_full() -> None:
     (group,) = groups_of("rule_name[]=GpuHot")
     (rule,) = group.pop("rules")
     assert group == {

@@ -93,7 +93,7 @@ def test_each_block_becomes_what_it_is() -> None:
 @pytest.mark.parametrize(
     "text", ["<script>x</script>", "`<b>`", "# <i>", "- <i>", "| <i> |", "```\n<i>\n```", "```\nopen"]
 )
-def test_a_text_brings_no_markup_of_its_own(text: str) -> None:
+def test_a_text_cannot_contain_markup(text: str) -> None:
     assert not read("".join(to_html(text))).tags & {"script", "b", "i"}
 
 
@@ -113,7 +113,7 @@ def test_the_index_leads_to_every_runbook(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/runbooks/Nothing", "/runbooks/../secret", "/runbooks/GpuLost/", "/runbooksX"])
-def test_nothing_else_is_there(path: str) -> None:
+def test_no_other_path_exists(path: str) -> None:
     assert get(path).status == 404
 
 

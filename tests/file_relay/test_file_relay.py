@@ -120,7 +120,7 @@ def test_no_legs_and_empty_legs_are_no_trouble(track) -> None:
     assert relay.round([Leg("a", []), Leg("b", [])], 0.0) == [[], []]
 
 
-def test_an_item_that_hangs_costs_itself_and_is_not_asked_again(track) -> None:
+def test_an_item_that_hangs_affects_only_itself_and_is_not_asked_again(track) -> None:
     one = track(3, 4)
     one.hang((1, 2))
     (first,) = one.unread().items()
@@ -191,7 +191,7 @@ def test_a_device_that_is_slow_without_end_leaves_the_others_their_time(track) -
     assert missing["0/59"].detail.startswith(("not read: 0 took longer than", "not read because 0/"))
 
 
-def test_what_an_item_did_not_foresee_costs_itself_and_is_told_once(track, caplog) -> None:
+def test_what_an_item_did_not_foresee_affects_only_itself_and_is_reported_once(track, caplog) -> None:
     odd = track(2, 3)
 
     def stumble() -> None:
@@ -237,7 +237,7 @@ def test_whatever_an_item_raises_its_reader_lives_and_the_item_is_read_again(
     assert odd.unread() == {}
 
 
-def test_a_hang_is_told_once_and_its_end_once(track, caplog) -> None:
+def test_a_hang_is_reported_once_and_its_end_once(track, caplog) -> None:
     one = track(2, 3)
     one.hang((0, 1))
     with caplog.at_level(logging.INFO, "coldplate.backend"):
@@ -250,7 +250,7 @@ def test_a_hang_is_told_once_and_its_end_once(track, caplog) -> None:
     assert told == [("WARNING", "0/1"), ("INFO", "0/1")]
 
 
-def test_an_item_that_hangs_whenever_it_is_read_is_not_told_of_each_time(track, caplog) -> None:
+def test_an_item_that_hangs_whenever_it_is_read_is_not_reported_each_time(track, caplog) -> None:
     """An adapter's firmware command times out after a minute, and the next one hangs again."""
     again = track(1, 1)
     again.hang((0, 0))
@@ -263,7 +263,9 @@ def test_an_item_that_hangs_whenever_it_is_read_is_not_told_of_each_time(track, 
 
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
-def test_where_no_thread_can_be_started_the_reason_is_told_and_it_heals(track, monkeypatch, error: Exception) -> None:
+def test_where_no_thread_can_be_started_the_reason_is_reported_and_it_heals(
+    track, monkeypatch, error: Exception
+) -> None:
     short = track(2, 2)
 
     def refuse(thread: threading.Thread) -> None:
@@ -278,7 +280,7 @@ def test_where_no_thread_can_be_started_the_reason_is_told_and_it_heals(track, m
     assert short.unread() == {}
 
 
-def test_where_no_second_thread_can_be_started_the_first_one_goes_on_when_it_can(track, monkeypatch) -> None:
+def test_where_no_second_thread_can_be_started_the_first_one_continues_when_it_can(track, monkeypatch) -> None:
     short = track(3, 1)
     short.round()
     short.hang((0, 0))
@@ -314,7 +316,7 @@ def test_a_thread_that_hangs_when_the_relay_is_closed_ends_when_it_can(track) ->
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_hangs_and_wherever_the_rest_is_told(track, seed: int) -> None:
+def test_whatever_hangs_and_wherever_the_rest_is_read(track, seed: int) -> None:
     """Items hang, raise and are slow at random, and are cured at random."""
     dice = random.Random(seed)
     relay = track(dice.randint(1, 6), dice.randint(1, 5))

@@ -54,7 +54,7 @@ def test_it_registers_for_xids_and_provokes_none(whole: tuple[Any, Path]) -> Non
     assert "timeout" in done.check("a wait without an XID")["text"]
 
 
-def test_nobody_is_told_apart_from_root(whole: tuple[Any, Path]) -> None:
+def test_nobody_is_distinguished_from_root(whole: tuple[Any, Path]) -> None:
     done, _ = whole
     if os.geteuid() == 0:
         assert done.check("GPM as nobody")["text"] == "works"

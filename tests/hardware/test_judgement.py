@@ -71,7 +71,7 @@ def test_identifiers_are_compared_but_for_the_case_of_letters() -> None:
 
 @pytest.mark.parametrize("text", ["N/A", "[N/A]", "[Not Supported]", "[Insufficient Permissions]", "", None, "None",
                                   "[Unknown Error]", "[GPU requires reset]"])  # fmt: skip
-def test_what_stands_for_no_value_is_absent(text: str | None) -> None:
+def test_a_number_that_means_no_value_is_absent(text: str | None) -> None:
     assert is_absent(text)
 
 
@@ -162,7 +162,7 @@ def test_throttled_time_in_a_wrong_unit_is_found(counted: float, verdict: Verdic
     assert judged(IDLE, throttled)["throttled time: sw_power_cap"] is verdict
 
 
-def test_the_cost_is_told_against_the_rounds_without_a_daemon() -> None:
+def test_the_cost_is_given_against_the_rounds_without_a_daemon() -> None:
     windows = [
         cost.Window(mode, start, start + 1.0, 7.0, 0.01) for mode, start in (("off", 0.0), ("1s", 2.0), ("100ms", 4.0))
     ]
@@ -218,7 +218,7 @@ def test_a_load_is_heard_by_a_process_with_many_descriptors(tmp_path: Path) -> N
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_a_load_that_cannot_be_had_says_why(tmp_path: Path) -> None:
+def test_a_load_that_is_not_available_says_why(tmp_path: Path) -> None:
     with pytest.raises(NoLoadError, match=r"torch of .*(torch|PyTorch)"):
         Loads("torch", None, None, tmp_path).start("GPU-x", "9.0", 1.0)
     with pytest.raises(NoLoadError, match="--load none"):

@@ -64,7 +64,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("file", sorted(ROWS_OF))
-def test_a_file_of_procfs_that_hangs_costs_its_own_group(host, tree, file: str) -> None:
+def test_a_file_of_procfs_that_hangs_affects_only_its_own_group(host, tree, file: str) -> None:
     whole, _ = read(host.backend)
     text = (host.proc / file).read_text()
     fresh = HostBackend(str(host.proc), str(host.sys))
@@ -115,7 +115,7 @@ def test_a_list_of_mounts_is_read_within_bounds(host, tree, file: str, kind: str
     assert any('filesystem_size_bytes{mountpoint="/"}' in name for name in host.values())
 
 
-def test_a_filesystem_whose_disk_is_gone_costs_itself_and_is_named(host, monkeypatch) -> None:
+def test_a_filesystem_whose_disk_is_gone_affects_only_itself_and_is_named(host, monkeypatch) -> None:
     dead = host.root / "dead"
     dead.mkdir()
     host.write("self/mounts", f"/dev/a / ext4 rw 0 0\n/dev/b {dead} xfs rw 0 0\n/dev/c {host.root} xfs rw 0 0\n")
@@ -160,7 +160,9 @@ def test_every_filesystem_may_hang_and_the_rest_of_the_host_is_shown(host, monke
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"endless", "huge"}))
 @pytest.mark.parametrize("file", sorted(ROWS_OF))
-def test_whatever_stands_in_the_place_of_a_file_costs_its_own_group(host, tree, caplog, file: str, kind: str) -> None:
+def test_whatever_is_in_the_place_of_a_file_affects_only_its_own_group(
+    host, tree, caplog, file: str, kind: str
+) -> None:
     """Endless and huge files are left out: procfs has none, and psutil reads them whole; lists of mounts are below."""
     whole, _ = read(host.backend)
     fresh = HostBackend(str(host.proc), str(host.sys))
@@ -174,7 +176,7 @@ def test_whatever_stands_in_the_place_of_a_file_costs_its_own_group(host, tree, 
     fresh.close()
 
 
-def test_hardware_is_told_from_the_rest_even_where_sysfs_may_not_be_searched(host, tree) -> None:
+def test_hardware_is_distinguished_from_the_rest_even_where_sysfs_may_not_be_searched(host, tree) -> None:
     """One disk's folder that is odd costs that disk."""
     host.write("diskstats", (host.proc / "diskstats").read_text().replace("loop0", "sda"))
     (host.sys / "block/sda").mkdir()
@@ -186,7 +188,7 @@ def test_hardware_is_told_from_the_rest_even_where_sysfs_may_not_be_searched(hos
     assert any('device="eth0"' in name for name in values)
 
 
-def test_more_devices_than_are_shown_are_counted_and_told_once(host, caplog) -> None:
+def test_more_devices_than_are_shown_are_counted_and_logged_once(host, caplog) -> None:
     number = DEVICES + 20
     line = "eth{0}: 1000 10 1 2 0 0 0 0 3000 30 3 4 0 0 0 0\n"
     head = "\n".join((host.proc / "net/dev").read_text().splitlines()[:2])

@@ -89,7 +89,7 @@ def test_mounts_of_containers_images_and_second_mounts_of_a_disk_are_left_out(ho
     assert shown == {f'coldplate_node_filesystem_used_bytes{{mountpoint="{at}"}}' for at in ("/", data)}
 
 
-def test_a_filesystem_that_is_gone_costs_itself(host) -> None:
+def test_a_filesystem_that_is_gone_affects_only_itself(host) -> None:
     host.write("self/mounts", f"/dev/a / ext4 rw 0 0\n/dev/b {host.root}/gone ext4 rw 0 0\n")
     assert 'coldplate_node_filesystem_size_bytes{mountpoint="/"}' in host.values()
     assert "gone" in host.gaps()["coldplate_node_filesystem_size_bytes"].detail
@@ -107,7 +107,7 @@ def test_a_kernel_without_pressure_figures_is_one_gap_of_each_row_that_says_unsu
     assert sample.readings
 
 
-def test_one_bad_pressure_file_costs_its_own_resource(host) -> None:
+def test_one_bad_pressure_file_affects_only_its_own_resource(host) -> None:
     host.write("pressure/memory", "some total=banana\n")
     values = host.values()
     assert 'coldplate_node_pressure_waiting_seconds_total{resource="io"}' in values
@@ -124,7 +124,7 @@ def test_one_bad_pressure_file_costs_its_own_resource(host) -> None:
         ("meminfo", {"memory_total_bytes", "memory_available_bytes", "memory_used_bytes", "swap_used_bytes"}),
     ],
 )
-def test_a_garbled_file_costs_its_own_rows_only(host, file: str, rows: set[str]) -> None:
+def test_a_garbled_file_affects_only_its_own_rows(host, file: str, rows: set[str]) -> None:
     everything = {reading.metric.name for reading in host.read().readings}
     fresh = HostBackend(str(host.proc), str(host.sys))
     host.write(file, "garbage in a line\n")

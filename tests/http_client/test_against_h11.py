@@ -176,7 +176,7 @@ def test_what_our_server_takes_for_a_request_h11_takes_for_the_same(data: bytes)
         b"GET / HTTP/1.1\nHost: h\n\n", b"\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", b"GET / HTTP/1.0\r\n\r\n",
     ],
 )  # fmt: skip
-def test_a_good_request_is_taken_by_both(data: bytes) -> None:
+def test_a_good_request_is_accepted_by_both(data: bytes) -> None:
     """So that the test above does not pass by refusing everything."""
     assert read_request(data) is not None
     assert judged_request(data) is not None

@@ -115,7 +115,7 @@ GARBAGE = [
 
 @pytest.mark.parametrize("bounds", [LENIENT, PLAIN])
 @pytest.mark.parametrize("sent", GARBAGE, ids=lambda sent: repr(sent[:30]))
-def test_what_is_no_answer_is_refused(sent: bytes, bounds: AnswerBounds) -> None:
+def test_what_is_not_an_answer_is_refused(sent: bytes, bounds: AnswerBounds) -> None:
     with pytest.raises(HttpError) as told:
         AnswerReader(bounds).feed(sent)
     assert told.value.fault is HttpFault.GARBAGE
@@ -144,7 +144,7 @@ def test_interim_answers_without_end_are_refused() -> None:
         AnswerReader(LENIENT).feed(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
 
 
-def test_an_answer_that_breaks_off_is_none() -> None:
+def test_an_answer_that_breaks_off_is_not_one() -> None:
     for sent in (reply("Content-Length: 5", body=b"hell"), reply("Transfer-Encoding: chunked", body=b"2\r\nhi\r\n"),
                  b"HTTP/1.1 200 OK\r\n", b""):  # fmt: skip
         reader = AnswerReader(LENIENT)
@@ -184,7 +184,7 @@ def test_a_body_of_another_status_is_left_unread(status: str) -> None:
     ],
     ids=lambda sent: repr(sent[:60]),
 )  # fmt: skip
-def test_what_is_no_answer_of_an_agent_is_refused(sent: bytes) -> None:
+def test_what_is_not_an_answer_of_an_agent_is_refused(sent: bytes) -> None:
     with pytest.raises(HttpError) as told:
         AnswerReader(PLAIN).feed(sent)
     assert told.value.fault is HttpFault.GARBAGE

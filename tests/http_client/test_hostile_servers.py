@@ -145,7 +145,7 @@ def test_after_whatever_came_the_next_answer_is_the_one_to_the_next_question(
     assert len(server.questions) == 2
 
 
-def test_an_answer_that_comes_before_its_question_is_not_taken_for_it(serve: Any, asker: Any) -> None:
+def test_an_answer_that_comes_before_its_question_is_not_accepted(serve: Any, asker: Any) -> None:
     early = threading.Event()
 
     def treat(held: socket.socket, number: int) -> None:
@@ -177,7 +177,7 @@ def test_silence_may_be_bounded_more_tightly_than_the_whole(serve: Any, asker: A
     assert told.value.fault is TIMEOUT
 
 
-def test_what_is_known_of_an_answer_that_does_not_end_is_told(serve: Any, asker: Any) -> None:
+def test_what_is_known_of_an_answer_that_does_not_end_is_reported(serve: Any, asker: Any) -> None:
     for do in (says(b"HTTP/1.1 503 No\r\nContent-Length: 9\r\n\r\nbu"), says(OK + b"Content-Length: 9\r\n\r\n", True)):
         server = serve(lambda held, number, do=do: do(held))
         with pytest.raises(HttpError) as told:
@@ -193,7 +193,7 @@ def test_a_time_that_is_over_is_not_waited_for(serve: Any, asker: Any) -> None:
     assert outcome(asker(serve(lambda held, number: None).port), -1.0) is TIMEOUT
 
 
-def test_a_large_question_to_a_server_that_takes_none_ends_in_time(serve: Any, asker: Any) -> None:
+def test_a_large_request_to_a_server_that_accepts_none_ends_in_time(serve: Any, asker: Any) -> None:
     server = serve(lambda held, number: None, wrap=lambda held: time.sleep(2 * TIME) or held)
     large = HttpRequest("POST", "/", body=b"x" * 50_000_000)
     with pytest.raises(HttpError) as told:
@@ -226,14 +226,14 @@ def test_an_exchange_is_broken_off_from_another_thread_and_not_begun_again(serve
 # -- Connections ------------------------------------------------------------------------------------------------------
 
 
-def test_a_connection_is_kept_and_one_that_died_meanwhile_opened_anew(serve: Any, asker: Any) -> None:
+def test_a_connection_is_kept_and_one_that_died_meanwhile_is_reopened(serve: Any, asker: Any) -> None:
     server = serve(lambda held, number: says(TWO, hangs_up=number == 3)(held))
     one = asker(server.port)
     assert [outcome(one) for _ in range(5)] == [(200, b"hi")] * 5
     assert server.connections == 2
 
 
-def test_a_kept_connection_that_dies_with_the_question_is_opened_anew_once(serve: Any, asker: Any) -> None:
+def test_a_kept_connection_that_dies_with_the_question_is_reopened_once(serve: Any, asker: Any) -> None:
     """It is one that the server had closed for being idle, at the moment that the question was on its way."""
     server = serve(lambda held, number: says(TWO)(held) if number in (1, 3) else resets(b"")(held))
     one = asker(server.port)
@@ -241,7 +241,7 @@ def test_a_kept_connection_that_dies_with_the_question_is_opened_anew_once(serve
     assert len(server.questions) == 5  # the last was asked on the kept connection, and on a new one
 
 
-def test_a_kept_connection_that_breaks_off_in_an_answer_is_told_as_such(serve: Any, asker: Any) -> None:
+def test_a_kept_connection_that_breaks_off_in_an_answer_is_reported_as_such(serve: Any, asker: Any) -> None:
     server = serve(lambda held, number: (says(TWO) if number == 1 else resets(OK))(held))
     one = asker(server.port)
     outcome(one)
@@ -281,7 +281,7 @@ def resolve(monkeypatch: Any, port: int, *addresses: str) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", lambda *arguments, **options: found)
 
 
-def test_a_name_that_is_unknown_or_none_is_said(asker: Any) -> None:
+def test_an_unknown_or_invalid_name_is_reported(asker: Any) -> None:
     for host in ("nowhere.invalid", "a" * 70 + ".example"):
         with pytest.raises(HttpError, match=host[:20]) as told:
             asker(1, host=host).ask()
@@ -393,7 +393,7 @@ def test_over_tls_answers_are_the_same(serve: Any, asker: Any, authority: trustm
     assert server.connections == 2
 
 
-def test_whom_nobody_vouches_for_gets_no_question(
+def test_a_server_without_a_trusted_certificate_gets_no_question(
     serve: Any, asker: Any, authority: trustme.CA, tmp_path: Path
 ) -> None:
     ca = str(tmp_path / "ca.pem")
@@ -407,9 +407,7 @@ def test_whom_nobody_vouches_for_gets_no_question(
         assert server.questions == []
 
 
-def test_certificates_that_are_renewed_are_taken_up(
-    serve: Any, asker: Any, authority: trustme.CA, tmp_path: Path
-) -> None:
+def test_renewed_certificates_are_used(serve: Any, asker: Any, authority: trustme.CA, tmp_path: Path) -> None:
     ca = tmp_path / "ca.pem"
     trustme.CA().cert_pem.write_to_path(str(ca))
     server = serve(lambda held, number: held.sendall(TWO), wrap=secured(authority))

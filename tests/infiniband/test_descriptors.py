@@ -116,7 +116,7 @@ def test_a_file_that_says_it_is_stale_whenever_it_is_read_is_tried_twice_and_hea
     assert backend.read(Lane.FAST, now).readings == good.readings
 
 
-def test_a_descriptor_that_somebody_else_closed_costs_nothing(tree, opened, now, held) -> None:
+def test_a_descriptor_that_was_closed_elsewhere_costs_nothing(tree, opened, now, held) -> None:
     sysfs = tree("dgx-h100")
     backend = opened(sysfs)
     good = backend.read(Lane.FAST, now)

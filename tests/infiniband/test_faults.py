@@ -35,7 +35,7 @@ def test_a_file_that_cannot_be_understood_is_a_gap_that_names_it(tree, opened, p
     assert "/mlx5_0/ports/1/" in gap.detail
 
 
-def test_broken_files_cost_exactly_themselves(tree, opened, page) -> None:
+def test_broken_files_affect_only_themselves(tree, opened, page) -> None:
     shown = page(opened(tree("broken-port")))
     assert len(shown.gaps) == len(BROKEN)
     well = {each.metric for each in shown.readings if each.entity.device == "mlx5_1"}
@@ -86,7 +86,7 @@ def test_an_unreadable_state_leaves_link_up_unknown_but_keeps_the_count(tree, op
     assert len(events) == 9
 
 
-def test_facts_that_nobody_may_read_are_a_gap(tree, opened, now) -> None:
+def test_facts_that_may_not_be_read_are_a_gap(tree, opened, now) -> None:
     sysfs = tree("dgx-h100")
 
     def pread(fd: int, size: int, offset: int) -> bytes:
@@ -161,7 +161,7 @@ def dead(fd: int, size: int, offset: int) -> bytes:
     return os.pread(fd, size, offset)
 
 
-def test_a_device_that_vanishes_is_lost_in_its_files_and_nobody_elses(node, opened, now) -> None:
+def test_a_device_that_vanishes_is_lost_in_its_own_files_only(node, opened, now) -> None:
     backend = opened(node.sysfs, pread=dead)
     before = of(backend.read(Lane.FAST, now))
     node.unplug()

@@ -176,7 +176,7 @@ def test_an_adapter_whose_firmware_hangs_costs_its_ports_and_two_threads(node) -
         assert (sample.readings, sample.gaps) == (well[lane].readings, [])
 
 
-def test_what_a_read_brings_that_was_given_up_is_never_shown(node) -> None:
+def test_what_an_abandoned_read_gives_is_never_shown(node) -> None:
     """It was read before the adapter went silent, and tells nothing about now."""
     node.read(Lane.FAST)
     node.write("mlx5_0", "counters/link_downed", 1)
@@ -187,7 +187,7 @@ def test_what_a_read_brings_that_was_given_up_is_never_shown(node) -> None:
     assert shown(node.read(Lane.FAST), "mlx5_0")["link_downed_total"] == 9
 
 
-def test_a_fact_that_was_told_once_stays_while_its_file_hangs(node) -> None:
+def test_a_known_fact_stays_while_its_file_hangs(node) -> None:
     well = node.read(Lane.COLD)
     node.firmware.stuck.add("mlx5_3/fw_ver")
     for _ in range(2):
@@ -227,7 +227,7 @@ def make_pipe(path: Path) -> Callable[[str], None]:
     return release
 
 
-def test_a_file_that_hangs_when_it_is_opened_costs_itself(node) -> None:
+def test_a_file_that_hangs_when_it_is_opened_affects_only_itself(node) -> None:
     pipe = node.sysfs / PORT.format("mlx5_0") / "counters/symbol_error"
     release = make_pipe(pipe)
     for _ in range(2):
@@ -285,7 +285,7 @@ def test_a_device_whose_folder_does_not_answer_is_a_gap_and_its_known_files_are_
         gate.set()
 
 
-def test_a_file_that_is_taken_away_while_it_hangs_is_closed_by_nobody_else(node, held) -> None:
+def test_a_file_that_is_removed_while_it_hangs_is_closed_only_by_its_reader(node, held) -> None:
     """Its number could be another file's by then."""
     for lane in LANES:
         node.read(lane)

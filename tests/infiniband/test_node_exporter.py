@@ -62,7 +62,7 @@ UNREADABLE = ("irdma0", "rdmap0s29", "rxe0")
 
 
 @pytest.mark.parametrize(("fixture", "least"), [("dgx-h100", 9 * 24), ("odd-drivers", 100)])
-def test_every_sample_of_node_exporter_has_an_equal_one_of_ours(unpack, opened, page, scrape, fixture, least) -> None:
+def test_every_sample_of_node_exporter_equals_one_of_coldplate(unpack, opened, page, scrape, fixture, least) -> None:
     sysfs = unpack(fixture)
     for device in UNREADABLE:
         (sysfs / "class/infiniband" / device).unlink(missing_ok=True)
@@ -100,7 +100,7 @@ def test_rows_have_node_exporters_names_for_the_same_files() -> None:
     assert ours == theirs
 
 
-def test_one_bad_file_takes_all_from_node_exporter_and_nothing_else_from_us(tree, opened, page, scrape) -> None:
+def test_one_bad_file_costs_node_exporter_everything_and_coldplate_nothing_else(tree, opened, page, scrape) -> None:
     sysfs = tree("broken-port")
     assert [sample for sample in scrape(sysfs) if sample.name.startswith(PROFILE)] == []
     assert len(page(opened(sysfs)).readings) > 80

@@ -99,7 +99,7 @@ def test_the_facts_of_a_port_are_labels(tree, opened, page) -> None:
     ) == 1  # fmt: skip
 
 
-def test_a_fact_that_the_driver_does_not_tell_is_an_empty_label(tree, opened, page) -> None:
+def test_a_fact_that_the_driver_does_not_give_is_an_empty_label(tree, opened, page) -> None:
     assert page(opened(tree("odd-drivers"))).value("info", device="irdma0", firmware_version="1.52", hca_type="") == 1
 
 

@@ -88,7 +88,7 @@ def test_distances_have_the_names_of_nvidia_smi_topo(tmp_path, path, numa, expec
     assert pairs(nearest_hcas(tmp_path, [gpu(0, slot)])) == [("0", "mlx5_0", expected)]
 
 
-def test_all_hcas_at_the_least_distance_are_told_and_no_other(tmp_path) -> None:
+def test_all_hcas_at_the_least_distance_are_shown_and_no_other(tmp_path) -> None:
     slot = add(tmp_path, "pci0000:10/0000:10:01.0/0000:1b:00.0", "0")
     for name, path in (
         ("mlx5_0", "pci0000:20/0000:20:01.0/0000:21:00.0"),
@@ -138,7 +138,9 @@ def devices(sysfs: Path) -> Path:
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["later", "from the start"])
-def test_a_device_that_hangs_is_where_it_was_or_unknown_and_the_others_are_told(backend, tmp_path, known: bool) -> None:
+def test_a_device_that_hangs_keeps_its_place_or_is_unknown_and_the_others_are_shown(
+    backend, tmp_path, known: bool
+) -> None:
     tree = OddTree(0)
     sysfs = tmp_path / "dgx-h100"
     if known:
@@ -154,7 +156,7 @@ def test_a_device_that_hangs_is_where_it_was_or_unknown_and_the_others_are_told(
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_whatever_stands_in_the_place_of_a_device_costs_that_device(backend, tmp_path, kind: str) -> None:
+def test_whatever_is_in_the_place_of_a_device_affects_only_that_device(backend, tmp_path, kind: str) -> None:
     sysfs = tmp_path / "dgx-h100"
     tree = OddTree(0)
     tree.spoil(devices(sysfs) / "mlx5_0/device", kind)

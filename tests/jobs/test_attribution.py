@@ -23,7 +23,7 @@ SLURM_ENV = {
 
 
 @pytest.mark.parametrize("shape", [SLURM_V1, SLURM_V2, SLURM_PREFIXED], ids=["v1", "v2", "prefixed"])
-def test_two_slurm_jobs_are_told_apart(rig: Rig, shape: str) -> None:
+def test_two_slurm_jobs_are_distinguished(rig: Rig, shape: str) -> None:
     for gpu in range(4):
         rig.proc.process(100 + gpu, shape.format(job=4711 + gpu // 2, task=gpu), {}, uid=1001)
         rig.put(gpu, 100 + gpu)
@@ -119,7 +119,7 @@ def test_the_environment_adds_facts_to_a_pbs_job_if_it_is_of_that_job(rig: Rig) 
     assert facts == {"17.head": ("n", "q"), "18.head": ("", "")}
 
 
-def test_the_start_of_a_process_is_told_by_the_clock_as_it_is_set_when_it_is_found(rig: Rig) -> None:
+def test_the_start_of_a_process_is_by_the_clock_as_it_is_set_when_it_is_found(rig: Rig) -> None:
     rig.proc.process(100, SLURM_V2.format(job=1, task=0), {}, started=50)
     rig.put(0, 100)
     rig.look()
@@ -194,7 +194,7 @@ def test_only_the_configured_sources_are_used(rig: Rig, sources, expected) -> No
     assert set(rig.jobs()) == expected
 
 
-def test_programs_that_serve_the_gpu_are_nobodys_job(rig: Rig) -> None:
+def test_programs_that_serve_the_gpu_belong_to_no_job(rig: Rig) -> None:
     rig.proc.process(90, "/system.slice/mps.service", {}, command="nvidia-cuda-mps", uid=0)
     rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {})
     rig.put(0, 90, 100)
@@ -233,7 +233,7 @@ def test_no_job_is_hidden_by_the_name_of_its_program(rig: Rig, command: str, cgr
         (LOGIN, 0),
     ],
 )
-def test_a_server_that_is_roots_or_in_a_unit_for_it_is_nobodys_job(rig: Rig, cgroup: str, uid: int) -> None:
+def test_a_server_that_is_roots_or_in_a_unit_for_it_belongs_to_no_job(rig: Rig, cgroup: str, uid: int) -> None:
     for gpu, command in enumerate(SERVERS):
         rig.proc.process(100 + gpu, cgroup, {}, command=command, uid=uid)
         rig.put(gpu, 100 + gpu)

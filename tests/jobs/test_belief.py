@@ -51,7 +51,7 @@ def test_a_cgroup_of_the_scheduler_is_its_job_and_one_of_the_same_name_that_a_us
 
 
 @pytest.mark.parametrize("path", [f"/system.slice/jupyter-alice.service/pod{UID}", f"/work/kubepods/pod{UID}/x"])
-def test_a_pod_below_what_is_not_roots_is_none(path: str) -> None:
+def test_a_pod_below_what_is_not_roots_is_not_one(path: str) -> None:
     assert place(f"0::{path}").scheduler == ("systemd" if "service" in path else "session")
 
 
@@ -77,7 +77,7 @@ def test_no_user_makes_his_process_one_of_anothers_container(rig: Rig, prefix: s
         assert [rig.holder(gpu)["user"] for gpu in (1, 2)] == ["alice", "bob"]
 
 
-def test_a_rootless_container_is_its_users_whoever_he_is_inside(rig: Rig) -> None:
+def test_a_rootless_container_belongs_to_its_user_whichever_user_it_has_inside(rig: Rig) -> None:
     for gpu, uid in enumerate((1000, 100999)):
         path = f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{HEX}.scope/container"
         rig.proc.process(100 + gpu, path, {}, uid=uid)
@@ -133,7 +133,7 @@ def test_the_environment_counts_below_the_schedulers_daemons(rig: Rig, scheduler
         ("nomad", VARIABLES["nomad"], UID, {"name": "n"}),
     ],
 )
-def test_below_the_daemons_the_environment_brings_id_and_facts(rig: Rig, scheduler, env, job, facts) -> None:
+def test_below_the_daemons_the_environment_gives_id_and_facts(rig: Rig, scheduler, env, job, facts) -> None:
     rig.proc.process(100, DAEMONS[scheduler][0], env)
     rig.put(0, 100)
     rig.look()
@@ -200,7 +200,7 @@ def test_the_processes_of_one_cgroup_are_one_job_whosever_environment_is_hidden(
     assert {found: len(gpus) for (_, found), gpus in rig.jobs().items()} == {job: len(envs)}
 
 
-def test_elements_of_an_array_that_have_cgroups_of_their_own_stay_apart(rig: Rig) -> None:
+def test_elements_of_an_array_with_cgroups_of_their_own_stay_separate(rig: Rig) -> None:
     for gpu, path in enumerate(("/lsf/c/job.12.5.17", "/lsf/c/job.12.6.17")):
         rig.proc.process(100 + gpu, path, LSF_ARRAY | {"LSB_JOBINDEX": str(gpu + 1)})
         rig.put(gpu, 100 + gpu)
@@ -273,7 +273,7 @@ FOUL = ("4711 or 1=1", "x" * 400, 'a"b', "a\nb", "a\u202eb", "")
 
 
 @pytest.mark.parametrize("text", FOUL)
-def test_a_foul_id_is_none(text: str) -> None:
+def test_a_foul_id_is_not_an_id(text: str) -> None:
     assert foul(text)
 
 
@@ -282,7 +282,7 @@ def test_no_right_id_is_foul(path: str) -> None:
     assert not foul(place(f"0::{path}").id)
 
 
-def test_a_foul_id_is_a_problem_told_once_and_no_label(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_foul_id_is_a_problem_logged_once_and_not_a_label(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.proc.process(100, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)
     rig.proc.process(101, "/pbs_jobs.service/jobid/" + "x" * 400, {}, session=9)
     rig.proc.process(102, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)
@@ -308,7 +308,7 @@ def test_a_foul_id_is_a_problem_told_once_and_no_label(rig: Rig, caplog: pytest.
         ("/lxc/a b", {"RAY_JOB_ID": "a b"}, ("session", "9@1000")),
     ],
 )
-def test_a_foul_variable_does_not_cost_what_the_cgroup_says(rig: Rig, path, env, job) -> None:
+def test_a_foul_variable_does_not_hide_what_the_cgroup_says(rig: Rig, path, env, job) -> None:
     rig.proc.process(100, path, env, session=9)
     rig.put(0, 100)
     rig.look()

@@ -88,11 +88,11 @@ def test_slurm_on_cgroup_v1_is_found_beside_other_hierarchies_and_names_the_user
 
 
 @pytest.mark.parametrize("path", ["/opt/work/7", "/htcondor/x", f"/kubepods/pod{UID[:-2]}/x", "/slurm/job_x"])
-def test_an_unknown_shape_is_told_as_it_is(path: str) -> None:
+def test_an_unknown_shape_is_logged_as_it_is(path: str) -> None:
     assert place(f"0::{path}") == CgroupOwner("session", strange=path)
 
 
-def test_a_scheduler_that_is_not_wanted_is_passed_over() -> None:
+def test_a_scheduler_that_is_not_wanted_is_skipped() -> None:
     text = f"0::/kubepods/pod{UID}/{HEX}"
     assert place(text, [each for each in SCHEDULERS if each.name != "kubernetes"]).scheduler == "container"
 

@@ -32,7 +32,7 @@ def test_energy_is_what_the_gpus_of_the_job_used_since_it_was_seen(busy: Rig) ->
     assert (busy.value(ENERGY, job_id="1"), busy.value(ENERGY, job_id="2")) == (400.0, 1.5)
 
 
-def test_a_shared_gpus_energy_is_nobodys(busy: Rig) -> None:
+def test_a_shared_gpus_energy_is_attributed_to_no_job(busy: Rig) -> None:
     busy.meter(g0=1000.0, g1=5000.0, g2=7.0)
     busy.look()
     busy.proc.process(200, SLURM.format(2), {})
@@ -64,7 +64,7 @@ def test_a_counter_that_falls_takes_nothing_away(busy: Rig) -> None:
     assert busy.value(ENERGY, job_id="1") == 102.0
 
 
-def test_a_gpu_that_is_also_held_in_part_is_nobodys_alone(busy: Rig) -> None:
+def test_a_gpu_that_is_also_held_in_part_belongs_to_no_single_job(busy: Rig) -> None:
     busy.proc.process(50, SLURM.format(3), {})
     busy.put(2, 50, instance=5)
     for joules in (1000.0, 1100.0):
@@ -81,7 +81,7 @@ def test_without_a_counter_there_is_a_gap_and_no_zero(busy: Rig) -> None:
     assert "slurm job 1" in gap.detail
 
 
-def test_a_counter_that_was_missing_for_a_look_tells_later_what_was_used(busy: Rig) -> None:
+def test_a_counter_that_was_missing_for_a_look_shows_later_what_was_used(busy: Rig) -> None:
     busy.meter(g0=1000.0, g1=5000.0)
     busy.look()
     busy.meter(g1=5010.0)
@@ -91,7 +91,7 @@ def test_a_counter_that_was_missing_for_a_look_tells_later_what_was_used(busy: R
     assert busy.value(ENERGY, job_id="1") == 120.0
 
 
-def test_a_job_between_two_steps_goes_on_counting_and_keeps_its_start(rig: Rig) -> None:
+def test_a_job_between_two_steps_keeps_counting_and_keeps_its_start(rig: Rig) -> None:
     rig.proc.process(100, SLURM.format(1), {}, started=10)
     rig.put(0, 100)
     for joules in (0.0, 50.0):

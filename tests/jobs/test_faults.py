@@ -56,7 +56,7 @@ def test_what_permissions_hide_is_missing_facts_and_no_missing_series(
     assert "job names: " in caplog.text
 
 
-def test_a_problem_is_counted_once_for_a_process_and_said_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_problem_is_counted_once_for_a_process_and_logged_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     for gpu in range(3):
         rig.proc.process(100 + gpu, SLURM.format(4711), None)
         rig.put(gpu, 100 + gpu)
@@ -117,7 +117,7 @@ def test_a_process_that_is_replaced_while_it_is_read_is_left_for_the_next_look(r
     assert list(rig.jobs()) == [("slurm", "2")]
 
 
-def test_processes_that_procfs_never_shows_are_told_as_another_machines_view(rig: Rig) -> None:
+def test_processes_that_procfs_never_shows_are_reported_as_another_machines_view(rig: Rig) -> None:
     rig.put(0, 4000)
     rig.look()
     assert rig.up("jobs_procfs") == 1  # it may have ended just now
@@ -129,7 +129,7 @@ def test_processes_that_procfs_never_shows_are_told_as_another_machines_view(rig
     assert rig.problems() == {"vanished": 1}
 
 
-def test_processes_that_may_not_be_looked_at_are_told(rig: Rig) -> None:
+def test_processes_that_may_not_be_looked_at_are_reported(rig: Rig) -> None:
     def read(path: str, most: int) -> bytes:
         raise PermissionError(13, "Permission denied", path)
 
@@ -153,7 +153,7 @@ def test_an_unknown_cgroup_is_a_session_counted_and_named(rig: Rig, caplog: pyte
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"1 (x) S 1", b"1 (x) S a b c " + b"x " * 20, b"\xff" * 4000])
-def test_a_garbled_stat_costs_that_process_only(rig: Rig, content: bytes) -> None:
+def test_a_garbled_stat_affects_only_that_process(rig: Rig, content: bytes) -> None:
     (rig.proc.process(100, SLURM.format(1), {}) / "stat").write_bytes(content)
     rig.proc.process(101, SLURM.format(2), {})
     rig.put(0, 100)
@@ -337,7 +337,7 @@ def look_until(rig: Rig, holds: Callable[[], bool]) -> None:
     pytest.fail("did not come about")
 
 
-def test_an_environment_that_hangs_costs_what_it_would_have_told_until_it_answers(rig: Rig) -> None:
+def test_an_environment_that_hangs_costs_only_its_own_facts_until_it_answers(rig: Rig) -> None:
     """It is read under the lock of the process's memory, which a process that is stuck in the driver may hold."""
     for index, job in enumerate((4711, 4712)):
         environ = {"SLURM_JOB_ID": str(job), "SLURM_JOB_NAME": f"job {job}"}
@@ -370,7 +370,7 @@ def test_a_process_that_does_not_answer_at_all_is_a_gap_of_its_gpu(rig: Rig) -> 
     look_until(rig, lambda: bool(rig.holders(0)))
 
 
-def test_a_mapping_file_that_hangs_costs_itself(rig: Rig) -> None:
+def test_a_mapping_file_that_hangs_affects_only_itself(rig: Rig) -> None:
     rig.mapping.mkdir()
     for index, job in ((0, 7), (1, 8)):
         (rig.mapping / str(index)).write_text(f"{job}\n")

@@ -59,7 +59,7 @@ def broker(rig: Rig, tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def test_a_real_broker_tells_name_and_account(rig: Rig, broker: None) -> None:
+def test_a_real_broker_gives_name_and_account(rig: Rig, broker: None) -> None:
     rig.open(read=closed)
     rig.proc.process(100, SLURM.format(4711), LLAMA)
     rig.put(0, 100)
@@ -69,7 +69,7 @@ def test_a_real_broker_tells_name_and_account(rig: Rig, broker: None) -> None:
     assert (rig.up("jobs_environ"), rig.gap("coldplate_job_info"), rig.problems()) == (1, None, {})
 
 
-def test_a_process_on_which_the_broker_hangs_costs_its_own_name_alone(rig: Rig) -> None:
+def test_a_process_on_which_the_broker_hangs_affects_only_its_own_name(rig: Rig) -> None:
     class Stuck(Told):
         def __call__(self, pid: int, started: int) -> bytes:
             self.asked.append((pid, started))
@@ -113,7 +113,7 @@ def test_the_broker_is_told_when_the_process_was_started(rig: Rig) -> None:
     assert ask.asked == [(100, 77 * TICKS)]
 
 
-def test_a_number_that_is_given_anew_during_the_question_gives_no_job_the_others_name(rig: Rig) -> None:
+def test_a_number_that_is_reused_during_the_question_gives_no_job_the_others_name(rig: Rig) -> None:
     class Recycled(Told):
         def __call__(self, pid: int, started: int) -> bytes:
             rig.proc.process(100, SLURM.format(2), {}, started=20)
@@ -145,7 +145,7 @@ def test_a_process_that_ended_is_no_hidden_one(rig: Rig) -> None:
     ],
     ids=["absent", "hangs", "lies", "denied as well"],
 )
-def test_without_an_answer_jobs_are_known_by_their_cgroup_and_the_rest_is_said(
+def test_without_an_answer_jobs_are_known_by_their_cgroup_and_the_rest_is_reported(
     rig: Rig, caplog: pytest.LogCaptureFixture, failure: OSError
 ) -> None:
     rig.open(read=closed, ask=Told(failure))
@@ -178,7 +178,7 @@ def test_a_broker_that_fails_is_left_alone_by_all_processes_for_a_while(rig: Rig
     assert len(ask.asked) == 2
 
 
-def test_names_come_when_the_broker_does_and_that_is_said(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_names_come_when_the_broker_does_and_that_is_logged(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     ask = Told(ABSENT)
     rig.open(read=closed, ask=ask)
     rig.proc.process(100, SLURM.format(4711), {})

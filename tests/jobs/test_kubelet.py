@@ -246,13 +246,13 @@ def test_of_two_pods_with_one_device_the_one_that_was_made_later_has_it(rig: Rig
     assert rig.jobs() == {("kubernetes", "ml/second"): ["0"]}
 
 
-def test_two_pods_with_one_device_stay_where_nothing_tells_which_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
+def test_two_pods_with_one_device_stay_if_nothing_shows_which_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.holds(pod("first", rig.gpus[0].uuid), pod("second", rig.gpus[0].uuid))
     rig.look()
     assert rig.holder()["shared"] == "true"
 
 
-def test_pods_that_share_a_gpu_are_told_apart_by_their_host_names(rig: Rig, kubelet: FakeKubelet) -> None:
+def test_pods_that_share_a_gpu_are_distinguished_by_their_host_names(rig: Rig, kubelet: FakeKubelet) -> None:
     uuid = rig.gpus[0].uuid
     kubelet.holds(pod("a", f"{uuid}::0", resource="nvidia.com/gpu.shared"), pod("b", f"{uuid}::1"))
     for pid, uid, host in ((100, UID_A, "a"), (101, UID_B, "b")):
@@ -263,7 +263,7 @@ def test_pods_that_share_a_gpu_are_told_apart_by_their_host_names(rig: Rig, kube
     assert {row["job_id"] for row in rig.rows("coldplate_gpu_shared_job_info")} == {"ml/a", "ml/b"}
 
 
-def test_pods_that_cannot_be_told_apart_keep_their_uids(rig: Rig, kubelet: FakeKubelet) -> None:
+def test_pods_that_cannot_be_distinguished_keep_their_uids(rig: Rig, kubelet: FakeKubelet) -> None:
     uuid = rig.gpus[0].uuid
     kubelet.holds(pod("a", f"{uuid}::0"), pod("b", f"{uuid}::1"))
     rig.proc.process(100, POD_CGROUP.format(UID_A), None)
@@ -349,7 +349,7 @@ def test_a_claim_may_be_shared_by_pods_and_a_part_of_a_gpu_is_not_the_whole(rig:
     assert (rig.holder(1)["pod"], rig.holder(1)["mig"]) == ("a", "")
 
 
-def test_a_claim_of_a_minor_number_that_nobody_tells_is_counted(rig: Rig, kubelet: FakeKubelet) -> None:
+def test_a_claim_of_an_unknown_minor_number_is_counted(rig: Rig, kubelet: FakeKubelet) -> None:
     answer = claiming(("a", [claimed("gpu-0")]))
     kubelet.answer = lambda context: answer
     rig.look()
@@ -389,7 +389,7 @@ def test_a_device_of_another_node_is_counted(rig: Rig, kubelet: FakeKubelet) -> 
 @pytest.mark.parametrize(
     "code", [grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL]
 )
-def test_a_kubelet_that_refuses_is_told_in_its_words(
+def test_a_kubelet_that_refuses_is_reported_in_its_words(
     rig: Rig, kubelet: FakeKubelet, caplog: pytest.LogCaptureFixture, code: grpc.StatusCode
 ) -> None:
     kubelet.answer = lambda context: context.abort(code, "not today")
@@ -398,7 +398,7 @@ def test_a_kubelet_that_refuses_is_told_in_its_words(
     assert f"{code.name}: not today" in caplog.text
 
 
-def test_a_garbled_answer_is_told_and_the_next_good_one_counts(rig: Rig, kubelet: FakeKubelet) -> None:
+def test_a_garbled_answer_is_reported_and_the_next_good_one_counts(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.answer = lambda context: b"\x0a\xff\xff"
     rig.look()
     assert (rig.up("jobs_kubelet"), rig.problems()) == (0, {"kubelet": 1})
@@ -408,7 +408,7 @@ def test_a_garbled_answer_is_told_and_the_next_good_one_counts(rig: Rig, kubelet
     assert rig.holder()["pod"] == "a"
 
 
-def test_a_dead_socket_is_told_and_costs_nothing_else(rig: Rig) -> None:
+def test_a_dead_socket_is_reported_and_costs_nothing_else(rig: Rig) -> None:
     rig.socket.touch()
     rig.proc.process(100, SLURM.format(4711), {})
     rig.put(0, 100)
@@ -416,7 +416,7 @@ def test_a_dead_socket_is_told_and_costs_nothing_else(rig: Rig) -> None:
     assert (rig.up("jobs_kubelet"), list(rig.jobs())) == (0, [("slurm", "4711")])
 
 
-def test_without_grpcio_the_remedy_is_told(
+def test_without_grpcio_the_remedy_is_reported(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)

@@ -30,7 +30,7 @@ def test_dcgm_exporters_files_name_the_jobs_of_gpus_by_index(rig: Rig) -> None:
     assert rig.value("coldplate_job_start_timestamp_seconds", job_id="4711") is None
 
 
-def test_what_is_no_file_in_the_directory_is_told_of_and_costs_nothing_else(rig: Rig) -> None:
+def test_what_is_not_a_file_in_the_directory_is_reported_and_costs_nothing_else(rig: Rig) -> None:
     rig.mapping.mkdir()
     (rig.mapping / "0").write_text("4711\n")
     os.mkfifo(rig.mapping / "1")
@@ -88,14 +88,14 @@ def test_a_file_of_no_gpu_is_counted(rig: Rig) -> None:
     assert (rig.jobs(), rig.problems()) == ({}, {"unknown_device": 1})
 
 
-def test_a_pipe_in_the_directory_holds_nobody_up(rig: Rig) -> None:
+def test_a_pipe_in_the_directory_blocks_nothing(rig: Rig) -> None:
     rig.mapping.mkdir()
     os.mkfifo(rig.mapping / "0")
     rig.look()
     assert rig.jobs() == {}
 
 
-def test_a_file_that_cannot_be_read_is_told_and_the_others_count(rig: Rig) -> None:
+def test_a_file_that_cannot_be_read_is_reported_and_the_others_count(rig: Rig) -> None:
     rig.mapping.mkdir()
     (rig.mapping / "0").symlink_to("0")
     (rig.mapping / "1").write_text("4711\n")
@@ -116,7 +116,7 @@ def test_without_the_source_no_file_is_read(rig: Rig) -> None:
     ("job", "scheduler"),
     [("4711", "slurm"), ("4711_3", "slurm"), ("4711.head", "pbs"), ("job-a", "mapping"), (".x", "mapping")],
 )
-def test_the_shape_of_an_id_tells_its_scheduler(job: str, scheduler: str) -> None:
+def test_the_shape_of_an_id_shows_its_scheduler(job: str, scheduler: str) -> None:
     assert scheduler_of(job) == scheduler
 
 
@@ -127,7 +127,9 @@ def test_any_content_is_read(content: bytes) -> None:
         assert scheduler_of(entry.job)
 
 
-def test_what_is_no_id_of_a_job_is_told_and_no_label(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_not_an_id_of_a_job_is_reported_and_becomes_no_label(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     rig.mapping.mkdir()
     (rig.mapping / "0").write_text('4711"}evil\n')
     (rig.mapping / "1").write_text("9" * 400 + "\n")

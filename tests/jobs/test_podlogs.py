@@ -96,7 +96,7 @@ def as_root(path: str, most: int) -> bytes:
         os.seteuid(unprivileged)
 
 
-def test_a_directory_that_may_not_be_listed_is_said_once_with_the_remedy(
+def test_a_directory_that_may_not_be_listed_is_logged_once_with_the_remedy(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     logs(rig, f"ml_trainer-0_{UID_A}")
@@ -116,7 +116,7 @@ def test_a_directory_that_may_not_be_listed_is_said_once_with_the_remedy(
     assert (rig.gap("coldplate_job_info"), list(rig.jobs())) == (None, [("kubernetes", "ml/trainer-0")])
 
 
-def test_a_directory_that_is_not_there_or_no_directory_is_no_refusal(tmp_path: Path) -> None:
+def test_a_directory_that_does_not_exist_or_is_not_one_is_no_refusal(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "none", tmp_path / "file"):
         found = PodLogs(str(path))
@@ -127,7 +127,7 @@ WORD = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="
 
 
 @given(WORD, WORD, WORD)
-def test_every_name_that_a_kubelet_makes_is_taken_apart(namespace: str, name: str, uid: str) -> None:
+def test_every_name_that_a_kubelet_makes_is_parsed(namespace: str, name: str, uid: str) -> None:
     found = parse_directory(f"{namespace}_{name}_{uid}")
     assert found is not None
     assert (found[0], found[1].namespace, found[1].pod) == (uid, namespace, name)
@@ -137,7 +137,7 @@ def test_every_name_that_a_kubelet_makes_is_taken_apart(namespace: str, name: st
 @example("a__b")
 @example("a_b_c_d")
 @example("__")
-def test_any_other_name_is_passed_over(name: str) -> None:
+def test_any_other_name_is_skipped(name: str) -> None:
     found = parse_directory(name)
     assert found is None or name == f"{found[1].namespace}_{found[1].pod}_{found[0]}"
 
@@ -154,9 +154,7 @@ def open_place() -> Iterator[Path]:
         kept.chmod(0o700)
 
 
-def test_the_kubelet_is_asked_through_the_socket_that_is_handed_on_where_its_own_is_closed(
-    rig: Rig, open_place: Path
-) -> None:
+def test_the_kubelet_is_asked_through_the_proxy_socket_if_its_own_is_closed(rig: Rig, open_place: Path) -> None:
     own, handed = FakeKubelet(f"{open_place}/pod-resources/kubelet.sock"), FakeKubelet(f"{open_place}/handed.sock")
     sockets = [f"{open_place}/pod-resources/kubelet.sock", f"{open_place}/handed.sock"]
     try:
@@ -176,7 +174,7 @@ def test_the_kubelet_is_asked_through_the_socket_that_is_handed_on_where_its_own
         handed.stop()
 
 
-def test_where_both_are_closed_it_is_said_once_with_the_remedy(
+def test_where_both_are_closed_it_is_logged_once_with_the_remedy(
     rig: Rig, open_place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (open_place / "handed.sock").touch(mode=0)

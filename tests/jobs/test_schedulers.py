@@ -50,7 +50,7 @@ def test_a_file_that_is_put_into_the_folder_is_a_scheduler(rig: Rig, folder: Pat
     assert (rig.holder()["user"], rig.holder()["name"]) == ("alice", "n")
 
 
-def test_the_folder_of_the_agent_is_looked_through() -> None:
+def test_the_folder_of_the_agent_is_searched() -> None:
     home = Path(sys.modules["agent.backends.jobs.schedulers"].__file__ or "").parent
     files = {path.stem for path in home.glob("*.py")} - {"__init__"}
     assert {each.name for each in SCHEDULERS} == files
@@ -68,7 +68,7 @@ def test_every_scheduler_is_a_source_that_can_be_named() -> None:
         refuse_unknown((), ("all",))
 
 
-def test_the_broker_tells_the_variables_of_every_scheduler_and_no_others() -> None:
+def test_the_broker_returns_the_variables_of_every_scheduler_and_no_others() -> None:
     """They stand in agent/broker/job_variables.py, where the privileged process has them before it."""
     assert {name for each in SCHEDULERS for name in each.variables} == {key.decode() for key in KEYS}
 

@@ -18,7 +18,7 @@ def start(rig: Rig, gpu: int, pid: int, job: int, instance: int | None = None) -
     rig.put(gpu, pid, instance=instance)
 
 
-def test_a_shared_gpu_has_one_series_that_names_nobody_and_its_jobs_stand_apart(rig: Rig) -> None:
+def test_a_shared_gpu_has_one_series_without_a_job_and_its_jobs_have_their_own(rig: Rig) -> None:
     start(rig, 0, 100, 1)
     start(rig, 0, 101, 2)
     start(rig, 1, 102, 1)
@@ -46,7 +46,7 @@ def test_a_debugger_beside_a_job_shares_its_gpu(rig: Rig) -> None:
     assert rig.holder(0)["shared"] == "true"
 
 
-def test_mig_instances_are_held_apart(rig: Rig) -> None:
+def test_mig_instances_are_distinguished(rig: Rig) -> None:
     start(rig, 0, 100, 1, instance=3)
     start(rig, 0, 101, 2, instance=4)
     start(rig, 0, 102, 3, instance=4)
@@ -57,14 +57,14 @@ def test_mig_instances_are_held_apart(rig: Rig) -> None:
     assert rig.value("coldplate_job_gpus", job_id="1") == 1
 
 
-def test_a_process_whose_instance_is_not_told_is_not_taken_for_the_whole_gpu(rig: Rig) -> None:
+def test_a_process_whose_instance_is_not_reported_is_not_taken_for_the_whole_gpu(rig: Rig) -> None:
     start(rig, 0, 100, 1)
     rig.divide(0, a=3)
     rig.look()
     assert [(row["job_id"], row["mig"]) for row in rig.holders(0)] == [("1", "")]
 
 
-def test_no_more_than_sixteen_jobs_of_a_gpu_are_shown_and_the_rest_is_counted(rig: Rig) -> None:
+def test_at_most_sixteen_jobs_of_a_gpu_are_shown_and_the_rest_is_counted(rig: Rig) -> None:
     for job in range(20):
         start(rig, 0, 100 + job, 1000 + job)
     rig.look()
@@ -72,7 +72,7 @@ def test_no_more_than_sixteen_jobs_of_a_gpu_are_shown_and_the_rest_is_counted(ri
     assert rig.problems() == {"too_many": 1}
 
 
-def test_no_more_than_256_processes_of_a_gpu_are_looked_into(rig: Rig) -> None:
+def test_at_most_256_processes_of_a_gpu_are_examined(rig: Rig) -> None:
     rig.put(0, *range(10_000, 10_300))
     start(rig, 1, 100, 1)
     rig.look()

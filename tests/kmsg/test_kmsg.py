@@ -57,7 +57,7 @@ def test_every_known_form_of_an_xid_line_gives_device_and_code(line: str, device
         "",
     ],
 )
-def test_other_lines_of_the_driver_are_no_xid(line: str) -> None:
+def test_other_lines_of_the_driver_are_not_xids(line: str) -> None:
     assert parse_xid(line) is None
 
 
@@ -75,7 +75,7 @@ def test_an_sxid_is_counted_once_though_three_lines_describe_it(follower) -> Non
     assert reading.metric.name == "coldplate_node_nvswitch_sxid_errors_total"
 
 
-def test_sxid_counts_grow_and_stay_and_are_apart_by_switch_and_code(follower) -> None:
+def test_sxid_counts_grow_and_stay_and_are_separate_by_switch_and_code(follower) -> None:
     for switch, code in ((0, 20034), (0, 20034), (1, 20034), (0, 26007)):
         follower.log.write(
             f"nvidia-nvswitch{switch}: SXid (PCI:0004:0{switch}:00.0): {code}, Fatal, Link 30 LTSSM Fault Up"
@@ -90,7 +90,7 @@ def test_sxid_counts_grow_and_stay_and_are_apart_by_switch_and_code(follower) ->
     assert not again.events
 
 
-def test_an_xid_becomes_one_event_with_its_words_and_is_not_told_again(follower) -> None:
+def test_an_xid_becomes_one_event_with_its_words_and_is_not_reported_again(follower) -> None:
     follower.log.write(FELL_OFF, at=100.5)
     (xid,) = follower.read(101.0).events
     assert (xid.device, xid.code, xid.reporter, xid.text) == ("0000:1b:00", 79, "kmsg", FELL_OFF)
@@ -165,7 +165,7 @@ def test_what_was_in_the_log_before_the_start_does_not_count(tmp_path: Path) -> 
     backend.close()
 
 
-def test_a_log_that_fails_is_closed_reported_and_opened_anew(follower) -> None:
+def test_a_log_that_fails_is_closed_reported_and_reopened(follower) -> None:
     follower.log.queue.append(OSError(5, "Input/output error"))
     with pytest.raises(OSError, match="Input/output error"):
         follower.read(101.0)

@@ -88,7 +88,7 @@ WHATEVER: dict[str, str] = {
     ),
     "labels of a group": rules(
         lambda number: f"{{alert: A{number}, expr: b}}", 20_000,
-        "  labels: {" + ", ".join(f"l{number}: x" for number in range(1000)) + "}\n",
+        "  labels: {" + ", ".join(f"l{number}: x" for number in range(200)) + "}\n",
     ),
     "templates": rules(
         lambda number: f"{{alert: A{number}, expr: b, annotations: {{x: '{'{{.Value}}{{$labels.x}}' * 20}'}}}}", 8_000

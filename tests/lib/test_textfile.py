@@ -78,7 +78,7 @@ ODD: list[tuple[Callable[[Path], Path], str]] = [
 
 
 @pytest.mark.parametrize(("make", "problem"), ODD, ids=[problem[:30] for _, problem in ODD])
-def test_what_is_no_usable_file_is_refused_with_what_it_is(
+def test_what_is_not_a_usable_file_is_refused_with_what_it_is(
     make: Callable[[Path], Path], problem: str, tmp_path: Path
 ) -> None:
     path = make(tmp_path / "file")
@@ -132,7 +132,7 @@ def test_a_file_may_be_exactly_as_long_as_it_may(tmp_path: Path) -> None:
         read_bytes(path, 999)
 
 
-def test_a_file_of_the_kernel_whose_size_is_told_as_none_is_read() -> None:
+def test_a_file_of_the_kernel_whose_size_is_given_as_0_is_read() -> None:
     assert b"Name:" in read_bytes("/proc/self/status", 64 * 1024)
 
 
@@ -161,7 +161,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(changing: tuple[Path
     assert read_bytes(path, 100) == b"xyy"
 
 
-def test_a_file_that_never_stands_still_is_refused(changing: tuple[Path, list[int]]) -> None:
+def test_a_file_that_never_stops_changing_is_refused(changing: tuple[Path, list[int]]) -> None:
     path, left = changing
     left[0] = 1000
     with pytest.raises(ReadError, match="changed while it was read; write a new file and rename it into place"):
@@ -206,7 +206,7 @@ def test_a_pipe_may_not_give_more_than_a_file_may_have(pipe: tuple[str, int]) ->
     os.close(into)
 
 
-def test_a_named_pipe_is_no_pipe_of_the_command_line(tmp_path: Path) -> None:
+def test_a_named_pipe_is_not_a_pipe_of_the_command_line(tmp_path: Path) -> None:
     with pytest.raises(ReadError, match="is a FIFO"):
         read_text(fifo(tmp_path / "fifo"), 10, handed=True)
 
@@ -231,6 +231,6 @@ def test_a_descriptor_that_is_not_open_is_refused() -> None:
 @pytest.mark.parametrize(
     ("most", "shown"), [(2**10, "1 KiB"), (2**20 - 1, "1023 KiB"), (2**20, "1 MiB"), (5 * 2**20, "5 MiB")]
 )
-def test_what_a_file_may_have_is_told_in_the_unit_that_suits_it(tmp_path: Path, most: int, shown: str) -> None:
+def test_the_limit_of_a_file_is_given_in_the_unit_that_suits_it(tmp_path: Path, most: int, shown: str) -> None:
     with pytest.raises(ReadError, match=f"is larger than {shown};"):
         read_text(too_large(tmp_path / "large"), most)

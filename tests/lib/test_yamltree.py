@@ -148,7 +148,7 @@ REFUSED = {
 
 @BOTH
 @pytest.mark.parametrize("text", REFUSED, ids=[message[:60] for message in REFUSED.values()])
-def test_what_is_refused_is_told_with_its_line_and_remedy(text: str, libyaml: bool) -> None:
+def test_what_is_refused_is_reported_with_its_line_and_remedy(text: str, libyaml: bool) -> None:
     assert REFUSED[text] in refusal(text, libyaml)
 
 

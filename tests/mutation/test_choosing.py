@@ -57,7 +57,7 @@ def test_the_budget_is_not_exceeded() -> None:
     assert sum(len(stage) for stage in asked(known, budget=30.0)) == 5
 
 
-def test_a_line_that_nobody_was_seen_to_run_goes_by_its_function_and_then_by_its_module() -> None:
+def test_a_line_that_no_test_was_seen_to_run_goes_by_its_function_and_then_by_its_module() -> None:
     seconds = {"a.py::function": 1.0, "a.py::module": 1.0}
     lines = {4: {"a.py::function|call"}, 99: {"a.py::module|call"}}
     assert asked(Known(seconds, lines)) == [["a.py::function"]]
@@ -69,6 +69,6 @@ def test_tests_that_failed_when_they_were_recorded_judge_nothing() -> None:
     assert asked(Known({}, {5: {"a.py::broken|call"}})) == []
 
 
-def test_a_file_s_tests_stay_together() -> None:
+def test_the_tests_of_a_file_stay_together() -> None:
     known: Any = Known({"a.py::1": 1.0, "b.py::1": 2.0, "a.py::2": 3.0}, {})
     assert grouped(known.seconds, known) == ["b.py::1", "a.py::1", "a.py::2"]

@@ -18,7 +18,7 @@ def diffs(tmp_path: Path, request: pytest.FixtureRequest) -> list[tuple[str, ...
 
 
 @pytest.mark.parametrize("diffs", ["wake.set()"], indirect=True)
-def test_a_call_that_stands_alone_is_left_out(diffs: list[tuple[str, ...]]) -> None:
+def test_a_lone_call_is_left_out(diffs: list[tuple[str, ...]]) -> None:
     assert diffs == [("- wake.set()", "+ ...")]
 
 

@@ -118,7 +118,7 @@ def test_an_alert_at_which_the_server_fails_does_not_hold_up_the_others(listener
     assert (receiver.queued, receiver.counts.dropped) == (1, 0)
 
 
-def test_what_cannot_be_written_costs_itself_alone(listener, receive, h) -> None:
+def test_what_cannot_be_written_affects_only_itself(listener, receive, h) -> None:
     receiver = receive(Alertmanager, listener.url)
     bad = [h.notice("Endless", 1e300), h.notice("Pending", None), h.notice("NaN", float("nan"))]
     receiver.put([h.notice("A"), *bad, h.notice("B", annotations={"text": "\udcff"})], time.time())
@@ -175,7 +175,7 @@ def test_an_exchange_ends_in_time_whatever_the_server_does(raw, receive, told, h
     "answer",
     [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 \xff\r\n\r\n", b"\0" * 70_000, b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200],
 )
-def test_an_answer_that_is_none_is_a_failure_and_no_more(raw, receive, told, h, answer: bytes) -> None:
+def test_an_invalid_answer_is_only_a_failure(raw, receive, told, h, answer: bytes) -> None:
     def treat(connection: socket.socket) -> None:
         connection.sendall(answer)
         connection.shutdown(socket.SHUT_RDWR)
@@ -201,7 +201,7 @@ def test_an_endless_body_of_a_good_answer_is_cut_off_and_the_alert_delivered(raw
     assert (server.connections, receiver.counts.failed) == (2, 0)
 
 
-def test_a_connection_that_the_server_closed_meanwhile_is_no_failure(listener, receive, h) -> None:
+def test_a_connection_that_the_server_closed_meanwhile_is_not_a_failure(listener, receive, h) -> None:
     listener.hang_up = True
     receiver = receive(Alertmanager, listener.url)
     for number in (1, 2, 3):
@@ -239,7 +239,7 @@ def test_a_redirect_is_not_followed(listen, receive, caplog, h) -> None:
     assert f"redirected to '{there.url}/api/v2/alerts'" in caplog.records[0].facts["error"]
 
 
-def test_a_token_that_is_rotated_is_taken_up(listener, receive, tmp_path, told, h) -> None:
+def test_a_rotated_token_is_used(listener, receive, tmp_path, told, h) -> None:
     token = tmp_path / "token"
     token.write_text("old\n")
     valid = "old"
@@ -296,7 +296,7 @@ def test_a_certificate_must_be_trusted_unless_told_otherwise(listen, receive, tm
     assert "Secret" not in listener.received()
 
 
-def test_a_fifo_in_the_place_of_certificates_holds_nobody_up(listen, receive, tmp_path, caplog, h) -> None:
+def test_a_fifo_in_the_place_of_certificates_blocks_nothing(listen, receive, tmp_path, caplog, h) -> None:
     import ssl
 
     import trustme
@@ -395,9 +395,7 @@ def test_a_kept_connection_outlives_the_time_of_an_exchange(listener, receive, h
     assert (listener.connections, receiver.counts.failed) == (1, 0)
 
 
-def test_an_error_that_nobody_thought_of_costs_an_attempt_and_not_the_thread(
-    listener, receive, monkeypatch, told, h
-) -> None:
+def test_an_unforeseen_error_costs_an_attempt_and_not_the_thread(listener, receive, monkeypatch, told, h) -> None:
     errors = [MemoryError(), RuntimeError("odd"), KeyError("x")]
     look_up = socket.getaddrinfo
 
@@ -414,7 +412,7 @@ def test_an_error_that_nobody_thought_of_costs_an_attempt_and_not_the_thread(
     h.wait_until(lambda: told() == [AWAY, BACK])
 
 
-def test_a_thread_that_cannot_be_had_is_started_when_there_is_one(listener, receive, monkeypatch, h) -> None:
+def test_a_thread_that_is_not_available_is_started_when_there_is_one(listener, receive, monkeypatch, h) -> None:
     import threading
 
     from agent.lib.threads import Threads

@@ -40,7 +40,7 @@ class Theirs:
     keep=st.sampled_from([0.0, 3.0]),
     steps=st.lists(st.tuples(st.booleans(), st.sampled_from([1, 1, 1, 4, 59, 60, 61, 901])), max_size=40),
 )
-def test_alertmanagers_are_told_exactly_when_prometheus_would(h, resend, interval, hold, keep, steps) -> None:
+def test_alertmanagers_are_notified_exactly_when_prometheus_would(h, resend, interval, hold, keep, steps) -> None:
     ear, once = h.Ear(), h.Ear(repeats=False)
     dispatcher = Dispatcher([ear, once], resend=resend)
     record: AlertRecord | None = None
@@ -74,7 +74,7 @@ def test_a_resend_is_due_only_after_the_delay_and_not_at_it(h) -> None:
     assert [at for at, _ in ear.heard] == [1000.0, 1120.0]  # prometheus #10844: every other minute
 
 
-def test_one_that_is_told_once_hears_of_the_beginning_and_the_end_of_each_incident(h) -> None:
+def test_a_receiver_of_changes_gets_the_beginning_and_the_end_of_each_incident(h) -> None:
     once = h.Ear(repeats=False)
     dispatcher = Dispatcher([once], resend=1.0)
     history = [
@@ -114,7 +114,7 @@ VANISH = {
 
 
 @pytest.mark.parametrize("how", VANISH)
-def test_an_incident_that_vanishes_is_told_to_be_over_to_those_that_have_no_end_to_go_by(h, how: str) -> None:
+def test_an_incident_that_vanishes_is_sent_as_over_to_receivers_that_know_no_end(h, how: str) -> None:
     repeats, once = h.Ear(), h.Ear(repeats=False)
     dispatcher = Dispatcher([repeats, once])
     dispatcher.consider("g", [h.alert()], 1000.0, 1.0)
@@ -137,7 +137,7 @@ def test_the_alerts_of_a_rule_that_failed_are_neither_sent_nor_forgotten(h) -> N
     assert repeats.heard[-1][0] == 1021.0
 
 
-def test_what_was_told_before_a_restart_is_not_told_again_but_to_alertmanager(h) -> None:
+def test_what_was_sent_before_a_restart_is_sent_again_only_to_alertmanager(h) -> None:
     repeats, once = h.Ear(), h.Ear(repeats=False)
     dispatcher = Dispatcher([repeats, once])
     fires, over = h.alert("Fires"), h.alert("Over", resolved_at=1010.0)
@@ -150,7 +150,7 @@ def test_what_was_told_before_a_restart_is_not_told_again_but_to_alertmanager(h)
     assert len(repeats.heard) == 5
 
 
-def test_a_new_receiver_is_told_what_fires_and_not_what_was_over_before_it_came(h) -> None:
+def test_a_new_receiver_gets_what_fires_and_not_what_was_over_before_it_came(h) -> None:
     old, gone, new = h.Ear(repeats=False), h.Ear(repeats=False), h.Ear(repeats=False)
     dispatcher = Dispatcher([old, gone])
     alerts = [h.alert("Fires"), h.alert("Over", resolved_at=1005.0)]
@@ -161,7 +161,7 @@ def test_a_new_receiver_is_told_what_fires_and_not_what_was_over_before_it_came(
     assert len(old.heard) == len(gone.heard) == 2
 
 
-def test_a_reload_does_not_send_everything_anew(h) -> None:
+def test_a_reload_does_not_send_everything_again(h) -> None:
     ear = h.Ear()
     dispatcher = Dispatcher([ear], resend=60.0)
     dispatcher.consider("g", [h.alert()], 1000.0, 1.0)
@@ -192,7 +192,7 @@ def test_external_labels_fill_in_what_an_alert_lacks(h, own: dict[str, str], ext
     assert labels == tuple(sorted((name, value) for name, value in wanted.items() if value))
 
 
-def test_of_two_rules_with_one_alert_the_one_that_fires_is_told(h) -> None:
+def test_of_two_rules_with_one_alert_the_one_that_fires_is_sent(h) -> None:
     ear = h.Ear()
     dispatcher = Dispatcher([ear], resend=5.0)
     for at in (1000.0, 1010.0):
@@ -206,7 +206,7 @@ def test_all_receivers_are_stopped(h) -> None:
     assert [ear.stopped for ear in ears] == [[1.5], [1.5]]
 
 
-def test_a_receiver_that_does_not_stop_keeps_nobody(h, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_that_does_not_stop_delays_nothing(h, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alerts.notify.dispatch.LAST_WORD_SECONDS", 0.05)
     let_go = threading.Event()
     stubborn, good = h.Ear(), h.Ear()
@@ -216,7 +216,7 @@ def test_a_receiver_that_does_not_stop_keeps_nobody(h, monkeypatch: pytest.Monke
     let_go.set()
 
 
-def test_the_heir_of_a_receiver_is_not_told_again_what_that_one_knew(h) -> None:
+def test_the_successor_of_a_receiver_does_not_get_again_what_that_one_knew(h) -> None:
     old, heir = h.Ear(repeats=False), h.Ear(repeats=False)
     dispatcher = Dispatcher([old])
     dispatcher.consider("g", [h.alert("Fires")], 1010.0, 1.0)
@@ -250,7 +250,7 @@ def test_a_clock_that_is_set_makes_no_new_incident(h, step: float) -> None:
     assert len(repeats.heard) == 2
 
 
-def test_a_receiver_for_which_something_waited_is_told_after_a_restart(h) -> None:
+def test_a_receiver_for_which_something_was_queued_is_notified_after_a_restart(h) -> None:
     knew, waited = h.Ear(repeats=False), h.Ear(repeats=False)
     dispatcher = Dispatcher([knew, waited])
     dispatcher.already_told([h.alert("Fires")], [knew])
@@ -258,7 +258,7 @@ def test_a_receiver_for_which_something_waited_is_told_after_a_restart(h) -> Non
     assert (len(knew.heard), len(waited.heard)) == (0, 1)
 
 
-def test_incidents_that_nobody_watches_any_more_are_told_to_be_over(h) -> None:
+def test_incidents_that_no_rule_watches_any_more_are_sent_as_over(h) -> None:
     repeats, once = h.Ear(), h.Ear(repeats=False)
     Dispatcher([repeats, once]).end([h.alert("Gone")], 1100.0)
     assert once.phases() == [(1100.0, "resolved")]

@@ -127,7 +127,7 @@ def test_what_the_log_level_leaves_out_the_journal_does_not_get_either(caplog, j
         journald.read()
 
 
-def test_a_journal_that_is_gone_full_or_overcharged_costs_nothing_but_the_fields(lines, journald, tmp_path, h) -> None:
+def test_a_journal_that_is_gone_full_or_overloaded_costs_nothing_but_the_fields(lines, journald, tmp_path, h) -> None:
     away = LogReceiver(Journal(str(tmp_path / "nobody")))
     away.put([h.notice("Gone")], 0.0)
     long = LogReceiver(Journal(journald.path))

@@ -79,7 +79,7 @@ def test_an_alertmanager_that_restarts_knows_again_what_fires(alertmanager, rece
     assert receiver.counts.dropped == 0
 
 
-def test_what_alertmanager_refuses_costs_itself_alone(alertmanager, receive, h) -> None:
+def test_what_alertmanager_refuses_affects_only_itself(alertmanager, receive, h) -> None:
     real = alertmanager()
     receiver = receive(Alertmanager, real.url)
     now = time.time()

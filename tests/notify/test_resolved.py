@@ -56,7 +56,7 @@ def posts(seed: int, ear: Any) -> Iterator[tuple[float, Notice]]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_time_that_is_told_is_later_than_the_telling(seed: int, h: Any) -> None:
+def test_no_time_that_is_sent_is_later_than_its_sending(seed: int, h: Any) -> None:
     told = list(posts(seed, h.Ear()))
     for now, notice in told:
         assert notice.alert.fired_at is not None
@@ -93,7 +93,7 @@ def send(receiver: Any, told: Sequence[tuple[float, Notice]], h: Any) -> None:
     h.wait_until(lambda: receiver.counts.sent == before + len(told))
 
 
-def test_an_alert_of_any_group_is_gone_from_alertmanager_when_its_end_was_told(
+def test_an_alert_of_any_group_is_gone_from_alertmanager_when_its_end_was_sent(
     alertmanager: Any, receive: Any, h: Any
 ) -> None:
     """Alertmanager has real time alone: what was told in another is moved to the moment at which it is sent."""

@@ -60,7 +60,7 @@ class _NoWindows:
         return 0
 
 
-def test_two_webhooks_of_one_host_are_told_apart() -> None:
+def test_two_webhooks_of_one_host_are_distinguished() -> None:
     urls = [shown_url(f"https://hooks.example/{path}") for path in ("a/secret-1", "a/secret-2", "")]
     assert len(set(urls)) == 3
     assert all(url.startswith("https://hooks.example") and "secret" not in url for url in urls)

@@ -50,7 +50,7 @@ def test_the_difference_is_known_to_a_second_and_small_ones_are_left_alone(off: 
      "Thu, 01 Jan 1970 00:20:00 -0000", "Thu, 01 Jan 1970 00:20:00 +0000", "Thu, 1 Jan 70 00:20:00 GMT",
      "Fri, 31 Dec 9999 23:59:59 GMT", "Thu, 01 Jan 1970 01:20:00 GMT"],
 )  # fmt: skip
-def test_what_is_no_date_changes_nothing(date: str) -> None:
+def test_what_is_not_a_date_changes_nothing(date: str) -> None:
     clock = ServerClock()
     clock.ahead = -600.0
     assert not clock.hear(date, Instant(0.0, 0.0), Instant(0.0, 0.0))
@@ -58,7 +58,7 @@ def test_what_is_no_date_changes_nothing(date: str) -> None:
 
 
 @pytest.mark.parametrize("off", OFFS)
-def test_an_alert_of_many_nodes_outlives_what_one_with_a_wrong_clock_tells(
+def test_an_alert_of_many_nodes_outlives_what_one_with_a_wrong_clock_sends(
     alertmanager: Any, receive: Any, h: Any, off: float
 ) -> None:
     real = alertmanager()
@@ -86,7 +86,7 @@ def test_an_alert_of_many_nodes_outlives_what_one_with_a_wrong_clock_tells(
 
 
 @pytest.mark.parametrize("off", OFFS)
-def test_what_was_told_in_wrong_times_is_told_again_at_once(listener: Any, h: Any, off: float) -> None:
+def test_what_was_sent_with_wrong_times_is_sent_again_at_once(listener: Any, h: Any, off: float) -> None:
     receiver = Alertmanager(HttpTarget(listener.url), lambda: off_clock(off))
     try:
         now = time.time() + off
@@ -109,7 +109,7 @@ def test_a_difference_about_the_tolerance_does_not_come_and_go() -> None:
     assert told == [True, *[False] * 5, True, False, False]
 
 
-def test_a_time_that_is_not_believed_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_time_that_is_not_believed_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     clock = ServerClock()
     for off in (-4000, -4000, 0, -4000):
         clock.hear(formatdate(1.8e9 + off, usegmt=True), Instant(0.0, 1.8e9), Instant(0.0, 1.8e9))
@@ -133,7 +133,7 @@ def test_only_an_answer_that_delivers_says_what_time_it_is(raw: Any, receive: An
     assert receiver._server_clock.ahead == 0.0
 
 
-def test_times_that_cannot_be_written_are_told_by_our_own_clock(listener: Any, receive: Any, h: Any) -> None:
+def test_times_that_cannot_be_written_are_sent_by_our_own_clock(listener: Any, receive: Any, h: Any) -> None:
     receiver = receive(Alertmanager, listener.url)
     receiver._server_clock.ahead = 253_402_300_799.0 - time.time()
     now = time.time()

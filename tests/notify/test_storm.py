@@ -167,7 +167,7 @@ def test_nodes_of_no_rack_are_a_page_each_and_two_racks_are_two(alertmanager: st
     assert [receiver for receiver, _ in pagers.told] == ["pager"] * 4
 
 
-def test_what_follows_from_a_lost_gpu_is_not_told_and_what_does_not_is(alertmanager: str) -> None:
+def test_what_follows_from_a_lost_gpu_is_not_reported_and_what_does_not_is(alertmanager: str) -> None:
     one = {"instance": "n1:19400", "uuid": "GPU-1"}
     post(alertmanager, [
         alert("GpuLost", "critical", one, gpu="1"),

@@ -47,7 +47,7 @@ def test_what_could_not_work_is_refused(options: dict[str, Any], remedy: str) ->
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1", "http://localhost:9093/x", "http://[::1]:1", "https://host"])
-def test_credentials_may_go_in_clear_to_this_machine_alone(url: str) -> None:
+def test_credentials_may_go_unencrypted_to_this_machine_only(url: str) -> None:
     assert HttpTarget(url, bearer_token_file="t").url == url
     assert HttpTarget(url, username="me", password_file="p").url == url
 

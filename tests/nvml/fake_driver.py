@@ -176,6 +176,7 @@ def _common(gpu: FakeGpu) -> FakeGpu:
         "nvmlDeviceGetEncoderUtilization": 7, "nvmlDeviceGetDecoderUtilization": 0,
         "nvmlDeviceGetCurrPcieLinkGeneration": 5, "nvmlDeviceGetMaxPcieLinkGeneration": 5,
         "nvmlDeviceGetCurrPcieLinkWidth": 16, "nvmlDeviceGetMaxPcieLinkWidth": 16,
+        "nvmlDeviceGetEccMode": 1, "nvmlDeviceGetPersistenceMode": 1,
         "nvmlDeviceGetPowerUsage": 400_000,
         "nvmlDeviceGetPowerManagementLimit": 640_000,
         "nvmlDeviceGetPowerManagementDefaultLimit": 690_000,

@@ -75,7 +75,7 @@ def test_a_silent_gpu_joins_as_soon_as_it_answers_and_is_asked_once_meanwhile():
     node.source.close()
 
 
-def test_all_gpus_silent_is_open_with_nobody_and_each_joins_when_it_answers():
+def test_with_all_gpus_silent_the_source_is_open_and_each_joins_when_it_answers():
     gpus = [hanging(number) for number in range(3)]
     node = Node(*(gpu for gpu, _, _ in gpus))
     assert node.open() == []
@@ -113,7 +113,7 @@ def test_the_reason_is_the_newest_one():
     node.until(lambda: node.roster().unidentified == ())
 
 
-def test_a_gpu_that_is_lost_while_it_says_who_it_is_is_asked_again_and_not_taken_with_half_its_identity():
+def test_a_gpu_that_is_lost_while_it_is_identified_is_asked_again_and_not_accepted_with_half_its_identity():
     gpu = h100(1)
     name = gpu.calls["nvmlDeviceGetName"]
     gpu.calls["nvmlDeviceGetName"] = LOST
@@ -155,7 +155,7 @@ def test_two_indexes_that_say_they_are_one_gpu_are_one_channel():
 
 
 @pytest.mark.parametrize("code", [UNLOADED, MISMATCH])
-def test_a_driver_that_goes_while_somebody_is_asked_again_ends_the_source(code):
+def test_a_driver_that_goes_while_a_gpu_is_asked_again_ends_the_source(code):
     node = Node(h100(0), h100(1))
     node.driver.handles[1] = LOST
     node.open()
@@ -164,7 +164,7 @@ def test_a_driver_that_goes_while_somebody_is_asked_again_ends_the_source(code):
         node.until(lambda: node.roster(after=RETRY_SECONDS) is None)
 
 
-def test_a_gpu_that_comes_back_to_the_bus_is_found_by_opening_anew():
+def test_a_gpu_that_comes_back_to_the_bus_is_found_by_opening_again():
     node = Node(h100(0))
     assert node.open() == ["GPU-00000000"]
     node.driver.gpus.append(h100(1))
@@ -204,7 +204,7 @@ def test_a_gpu_that_could_not_be_registered_for_events_is_registered_when_it_is_
     node.until(lambda: not node.source.events(0.01) and node.driver.log.count("nvmlDeviceRegisterEvents") > before)
 
 
-def test_a_gpu_that_hangs_in_its_registration_is_read_and_holds_up_nobodys_events():
+def test_a_gpu_that_hangs_in_its_registration_is_read_and_delays_no_events():
     silent, release, _ = hanging(1)
     only_events = silent.hook
     silent.hook = lambda name: only_events(name) if "Event" in name else None

@@ -31,7 +31,7 @@ def test_one_that_is_out_is_not_sent_again_and_can_be_when_it_is_back() -> None:
     assert len(calls) == 2
 
 
-def test_the_wait_ends_while_somebody_is_out() -> None:
+def test_the_wait_ends_while_a_call_is_in_flight() -> None:
     errands, release = Errands(), threading.Event()
     errands.send("a", lambda: bool(release.wait(10)) and None)  # type: ignore[arg-type]  # its answer is not looked at
     errands.wait(["a", "nobody"], 0.01)
@@ -40,7 +40,7 @@ def test_the_wait_ends_while_somebody_is_out() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
-def test_without_a_thread_nobody_is_out(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_without_a_thread_no_call_is_in_flight(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise error
 

@@ -48,7 +48,7 @@ def test_a_wait_without_an_event_ends_quietly(watched):
     assert watched.paused == []
 
 
-def test_events_of_other_kinds_are_passed_over(watched):
+def test_events_of_other_kinds_are_skipped(watched):
     watched.driver.events = [
         ("handle of GPU-00000000", 0x8000, 1),
         ("elsewhere", 8, 13),
@@ -57,7 +57,7 @@ def test_events_of_other_kinds_are_passed_over(watched):
     assert [event.code for event in watched.watch.wait(1.0)] == [31]
 
 
-def test_after_an_error_the_wait_backs_off_and_the_set_is_built_anew_without_the_lost_gpu(watched):
+def test_after_an_error_the_wait_backs_off_and_the_set_is_rebuilt_without_the_lost_gpu(watched):
     watched.driver.events = [LOST]
     watched.driver.gpus[0].calls["nvmlDeviceRegisterEvents"] = LOST
     assert watched.watch.wait(1.0) == ()

@@ -56,7 +56,7 @@ def test_after_a_failure_there_is_a_gap_and_a_fresh_start(opened):
     assert value(bench.read(), ROW) == 0.57
 
 
-def test_one_metric_that_cannot_be_had_costs_itself(opened):
+def test_one_metric_that_is_not_available_affects_only_itself(opened):
     gpu = h100()
     gpu.gpm[5] = DENIED
     gpu.gpm[10] = float("nan")
@@ -76,7 +76,7 @@ def test_the_sample_is_taken_before_any_other_call_of_the_read(opened):
     assert bench.driver.log[0] == "nvmlGpmSampleGet"
 
 
-def test_without_sample_buffers_there_is_no_gpm_and_all_else_goes_on(opened):
+def test_without_sample_buffers_there_is_no_gpm_and_all_else_continues(opened):
     driver = FakeDriver(h100())
     driver.system["nvmlGpmSampleAlloc"] = UNKNOWN
     bench = opened(driver)

@@ -49,7 +49,7 @@ def test_memory_is_read_by_instance(opened, driver):
     assert values(sample, "coldplate_gpu_mig_memory_total_bytes")[("MIG-2", "8")] == 2000.0
 
 
-def test_an_instance_that_is_taken_apart_is_gone_after_one_gap(opened, driver):
+def test_a_destroyed_instance_is_gone_after_one_gap(opened, driver):
     bench = opened(driver)
     bench.read(Lane.SLOW)
     driver.others["two"].failing = UNKNOWN
@@ -69,7 +69,7 @@ def test_a_denied_instance_is_a_gap(opened, driver):
     assert values(sample, USED) == {("MIG-2", "8"): 20.0}
 
 
-def test_a_list_that_cannot_be_had_is_a_gap(opened, driver):
+def test_a_list_that_is_not_available_is_a_gap(opened, driver):
     driver.gpus[0].calls["nvmlDeviceGetMaxMigDeviceCount"] = UNKNOWN
     assert gaps(opened(driver).read(Lane.COLD), INFO)[0].reason is Reason.MALFORMED
 

@@ -68,7 +68,7 @@ def test_devices_are_addressed_by_uuid_after_the_enumeration(opened):
 @pytest.mark.parametrize(
     ("code", "reason"), [(LOST, Reason.LOST), (DENIED, Reason.DENIED), (UNKNOWN, Reason.MALFORMED)]
 )
-def test_a_gpu_without_a_handle_costs_itself(opened, code, reason):
+def test_a_gpu_without_a_handle_affects_only_itself(opened, code, reason):
     driver = FakeDriver(h100(0), h100(1), h100(2))
     driver.handles[1] = code
     bench = opened(driver)
@@ -79,7 +79,7 @@ def test_a_gpu_without_a_handle_costs_itself(opened, code, reason):
     assert value(bench.read(gpu=1), "coldplate_gpu_power_watts") == 412.345
 
 
-def test_a_gpu_that_tells_only_its_uuid_is_still_a_channel(opened):
+def test_a_gpu_that_gives_only_its_uuid_is_still_a_channel(opened):
     gpu = h100()
     for name in ("Name", "Serial", "PciInfo_v3", "VbiosVersion"):
         gpu.calls[f"nvmlDeviceGet{name}"] = UNKNOWN
@@ -151,7 +151,7 @@ def test_a_driver_that_goes_while_reading_ends_the_source(opened, code, lane):
 
 @pytest.mark.parametrize("code", [LOST, RESET])
 @pytest.mark.parametrize("lane", [Lane.FAST, Lane.SLOW, Lane.COLD])
-def test_a_lost_gpu_is_told_and_the_others_go_on(opened, code, lane):
+def test_a_lost_gpu_is_reported_and_the_others_continue(opened, code, lane):
     bench = opened(h100(0), a100(1))
     for gpu in (0, 1):
         bench.read(lane, gpu=gpu)

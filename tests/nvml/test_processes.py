@@ -26,7 +26,7 @@ def test_a_gpu_without_processes_has_none_which_is_not_unknown(opened):
 
 
 @pytest.mark.parametrize(("code", "reason"), [(DENIED, Reason.DENIED), (MISSING, Reason.UNSUPPORTED)])
-def test_a_driver_that_refuses_for_good_is_asked_once_and_told_each_time(opened, code, reason):
+def test_a_driver_that_refuses_for_good_is_asked_once_and_reported_each_time(opened, code, reason):
     gpu = h100()
     gpu.calls[CALL] = code
     bench = opened(gpu)

@@ -210,7 +210,7 @@ def test_unsupported_values_are_asked_for_once(opened):
     assert all(one.series is two.series for one, two in zip(first.readings, second.readings, strict=True))
 
 
-def test_denied_is_told_apart_from_unsupported(opened):
+def test_denied_is_distinguished_from_unsupported(opened):
     gpu = h100()
     gpu.calls["nvmlGpmSampleGet"] = DENIED
     gpu.calls["nvmlDeviceGetMemoryInfo_v2"] = DENIED
@@ -300,7 +300,7 @@ def test_sentinels_of_calls_are_gaps(opened, answer):
     assert value(sample, "coldplate_gpu_memory_activity_ratio") == 0.03
 
 
-def test_a_call_that_fails_once_costs_its_own_readings_in_that_sample(opened):
+def test_a_call_that_fails_once_affects_only_its_own_readings_in_that_sample(opened):
     gpu = h100()
     bench = opened(gpu)
     bench.read()

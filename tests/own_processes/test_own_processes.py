@@ -27,7 +27,7 @@ def test_time_and_memory_of_each_process(tmp_path: Path) -> None:
     assert read(OwnProcesses(tmp_path), {"main": 7}) == {("cpu", "main"): 4.0, ("resident", "main"): 10 * PAGE}
 
 
-def test_a_roles_time_goes_on_growing_when_another_process_takes_over(tmp_path: Path) -> None:
+def test_a_roles_time_keeps_growing_when_another_process_takes_over(tmp_path: Path) -> None:
     own = OwnProcesses(tmp_path)
     process(tmp_path, 7, 100 * TICKS, 0, 1)
     process(tmp_path, 8, 2 * TICKS, 0, 1)

@@ -96,7 +96,7 @@ def test_a_controller_that_answers_zero_is_implausible_and_gives_way(tree, read)
     assert read(["ipmi", "hwmon"], ipmi=Dcmi(0)).values(0.0) == {HWMON: 6000.0}
 
 
-def test_when_no_source_answers_the_reason_of_each_is_told(read, redfish, controller) -> None:
+def test_when_no_source_answers_the_reason_of_each_is_reported(read, redfish, controller) -> None:
     controller.status["/redfish/v1/Chassis"] = 503
     reader = read(
         ["redfish", "ipmi"], redfish=redfish, ipmi=Dcmi(PermissionError(13, "Permission denied", "/dev/ipmi0"))
@@ -164,7 +164,7 @@ def test_a_controller_that_stops_answering_loses_its_value_after_a_while(read, r
     reader.backend.close()
 
 
-def test_an_error_that_nobody_foresaw_costs_its_source_and_is_told_once(tree, read, caplog) -> None:
+def test_an_unforeseen_error_affects_only_its_source_and_is_reported_once(tree, read, caplog) -> None:
     class Broken(Dcmi):
         def power_reading(self) -> bytes:
             raise ZeroDivisionError("a bug")

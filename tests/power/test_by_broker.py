@@ -62,7 +62,7 @@ def test_the_broker_is_asked_where_the_device_is_closed(tmp_path: Path) -> None:
         (b"\x00" * 4000, Reason.MALFORMED),
     ],
 )
-def test_what_the_broker_tells_is_believed_no_more_than_the_device(
+def test_what_the_broker_says_is_trusted_no_more_than_the_device(
     tmp_path: Path, answer: bytes | OSError, reason: Reason
 ) -> None:
     with served(tmp_path, Bmc(answer)):
@@ -91,12 +91,12 @@ def test_a_broker_that_talks_nonsense_is_malformed_and_one_that_is_gone_is_lost(
     assert fault(by(BrokerClient(str(path)))).reason is Reason.LOST
 
 
-def test_a_node_without_the_device_asks_nobody() -> None:
+def test_a_node_without_the_device_asks_no_broker() -> None:
     with pytest.raises(AbsentError):
         open_transport(lambda: None, closed, BrokerClient("/nowhere"))
 
 
-def test_a_denied_controller_is_said_once_and_once_when_it_is_well(
+def test_a_denied_controller_is_logged_once_and_once_when_it_is_well(
     read, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "broker.sock"
@@ -121,7 +121,7 @@ def test_a_broker_that_is_installed_later_is_found_within_half_a_minute(read, tm
         assert reader.values(30.0) == {IPMI: 5000.0}
 
 
-def test_denied_energy_of_many_domains_is_said_once(tree, read, caplog: pytest.LogCaptureFixture) -> None:
+def test_denied_energy_of_many_domains_is_logged_once(tree, read, caplog: pytest.LogCaptureFixture) -> None:
     paths = [tree.rapl(str(number), f"package-{number}", 5_000_000) for number in range(4)]
     reader = read(["rapl"])
     with caplog.at_level(logging.INFO, logger="coldplate.power"):

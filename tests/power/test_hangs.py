@@ -64,7 +64,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("file", sorted(FILES))
-def test_a_file_that_hangs_costs_its_own_series_and_comes_back(full, read, odd, file: str) -> None:
+def test_a_file_that_hangs_affects_only_its_own_series_and_comes_back(full, read, odd, file: str) -> None:
     whole = read(["hwmon", "rapl"]).values(0.0)
     assert len(whole) == 7
     reader = read(["hwmon", "rapl"])
@@ -156,7 +156,7 @@ def test_a_controller_that_hangs_in_band_hides_nothing_and_is_asked_by_one_threa
     wait_for(lambda: 'power_watts{source="ipmi"}' in reader.values(20.0))
 
 
-def test_where_no_thread_can_be_started_the_source_says_so_and_the_others_go_on(full, read) -> None:
+def test_where_no_thread_can_be_started_the_source_says_so_and_the_others_continue(full, read) -> None:
     scarce = True
 
     def spawn(job: Callable[[], None]) -> None:
@@ -176,7 +176,7 @@ def test_where_no_thread_can_be_started_the_source_says_so_and_the_others_go_on(
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("file", sorted(FILES))
-def test_whatever_stands_in_the_place_of_a_file_costs_its_own_series(full, read, odd, file: str, kind: str) -> None:
+def test_whatever_is_in_the_place_of_a_file_affects_only_its_own_series(full, read, odd, file: str, kind: str) -> None:
     whole = read(["hwmon", "rapl"]).values(0.0)
     odd.spoil(full.root / file, kind)
     reader = read(["hwmon", "rapl"])
@@ -190,7 +190,7 @@ def test_whatever_stands_in_the_place_of_a_file_costs_its_own_series(full, read,
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_whatever_is_odd_costs_its_device(full, read, seed: int) -> None:
+def test_an_oddity_affects_only_its_device(full, read, seed: int) -> None:
     whole = read(["hwmon", "rapl"]).values(0.0)
     tree = OddTree(seed)
     devices = [*(f"class/hwmon/hwmon{number}" for number in range(3)), "class/powercap/intel-rapl:0:0",
@@ -209,7 +209,7 @@ def test_whatever_is_odd_costs_its_device(full, read, seed: int) -> None:
 
 @pytest.mark.parametrize("folder", ["class/hwmon", "class/powercap"])
 @pytest.mark.parametrize("kind", ["loop", "dangling", "empty", "missing", "folder"])
-def test_a_class_that_is_odd_costs_its_own_source(full, read, odd, folder: str, kind: str) -> None:
+def test_a_class_that_is_odd_affects_only_its_own_source(full, read, odd, folder: str, kind: str) -> None:
     shutil.rmtree(full.root / folder)
     odd.spoil(full.root / folder, kind)
     shown = read(["hwmon", "rapl"]).values(0.0)

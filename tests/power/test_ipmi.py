@@ -64,14 +64,14 @@ def test_every_field_is_read_from_its_place() -> None:
         (PermissionError(13, "Permission denied", "/dev/ipmi0"), Reason.DENIED),
     ],
 )
-def test_what_is_no_reading_has_its_reason(answer: bytes | OSError, reason: Reason) -> None:
+def test_what_is_not_a_reading_has_its_reason(answer: bytes | OSError, reason: Reason) -> None:
     with pytest.raises(DeviceError) as told:
         Ipmi(lambda: FakeController(answer)).watts()
     assert told.value.reason is reason
     assert told.value.detail
 
 
-def test_the_device_is_opened_anew_after_an_error_and_kept_otherwise() -> None:
+def test_the_device_is_reopened_after_an_error_and_kept_otherwise() -> None:
     opened: list[FakeController] = []
 
     def open_one() -> FakeController:

@@ -89,7 +89,7 @@ def test_a_configured_chassis_is_the_only_one_asked(controller, source) -> None:
     assert not any("/A" in path for path in controller.asked)
 
 
-def test_one_chassis_that_cannot_be_read_costs_itself(controller, source) -> None:
+def test_one_chassis_that_cannot_be_read_affects_only_itself(controller, source) -> None:
     controller.serve({"A": controller.power("A", 1), "B": controller.power("B", 2000), "C": {}})
     controller.documents["/redfish/v1/Chassis/A"] = b"{garbage"
     del controller.documents["/redfish/v1/Chassis/C"]
@@ -201,7 +201,7 @@ def test_what_breaks_off_on_a_kept_connection_is_asked_once_more_on_a_new_one(
     assert fault(one).reason is Reason.LOST
 
 
-def test_the_login_is_sent_and_a_new_password_is_taken_up_after_a_refusal(controller, source, tmp_path: Path) -> None:
+def test_the_login_is_sent_and_a_new_password_is_used_after_a_refusal(controller, source, tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("old\n")
     controller.serve({"A": controller.power("A", 1000)})

@@ -66,7 +66,7 @@ def test_a_meter_with_an_unknown_name_is_the_node_only_where_there_are_no_parts(
     assert list(read(["hwmon"]).values(0.0)) == ['module_power_watts{socket="0"}']
 
 
-def test_one_garbled_meter_costs_itself(tree, read) -> None:
+def test_one_garbled_meter_affects_only_itself(tree, read) -> None:
     tree.meter(0, "banana", "Module Power Socket 0")
     tree.meter(1, 1_000_000, "Module Power Socket 1")
     reader = read(["hwmon"])
@@ -127,7 +127,7 @@ def test_rapl_domains_are_energy_of_their_own_and_never_node_power(tree, read) -
     }
 
 
-def test_domains_of_one_name_stay_apart(tree, read) -> None:
+def test_domains_of_one_name_stay_separate(tree, read) -> None:
     tree.rapl("2", "psys", 1_000_000)
     tree.rapl("3", "psys", 2_000_000)
     assert read(["rapl"]).values(0.0) == {
@@ -136,7 +136,7 @@ def test_domains_of_one_name_stay_apart(tree, read) -> None:
     }
 
 
-def test_a_counter_that_wraps_goes_on_growing(tree, read) -> None:
+def test_a_counter_that_wraps_keeps_growing(tree, read) -> None:
     path = tree.rapl("0", "package-0", WRAP - 100_000_000)
     reader = read(["rapl"])
     (before,) = reader.values(0.0).values()
@@ -145,7 +145,7 @@ def test_a_counter_that_wraps_goes_on_growing(tree, read) -> None:
     assert after - before == pytest.approx(300.0)
 
 
-def test_a_counter_that_began_anew_adds_no_energy_that_nobody_could_have_drawn(tree, read) -> None:
+def test_a_counter_that_was_reset_adds_no_energy_that_could_not_have_been_drawn(tree, read) -> None:
     path = tree.rapl("0", "package-0", 100_000_000_000)
     reader = read(["rapl"])
     (before,) = reader.values(0.0).values()

@@ -131,7 +131,9 @@ DOOMED = [
 
 
 @pytest.mark.parametrize(("query", "words"), DOOMED, ids=[each[0] for each in DOOMED])
-def test_what_prometheus_loads_and_fails_at_is_told_when_it_is_read_and_fails_each_time(query: str, words: str) -> None:
+def test_what_prometheus_loads_and_fails_at_is_reported_when_it_is_read_and_fails_each_time(
+    query: str, words: str
+) -> None:
     compiled = compile_query(query)
     assert len(compiled.doom) == 1
     assert words in compiled.doom[0]
@@ -188,5 +190,5 @@ def reach(query: str) -> dict[str, float]:
         ("1 + 2", {}),
     ],
 )
-def test_a_query_tells_what_it_reads_and_how_far_back(query: str, expected: dict[str, float]) -> None:
+def test_a_query_knows_what_it_reads_and_how_far_back(query: str, expected: dict[str, float]) -> None:
     assert reach(query) == expected

@@ -106,7 +106,7 @@ NASTY = ("(([0-9a-zA-Z-])+)+!", "(a+)+b", "(a|a)*b", "(a|aa)+$b", "(.*)(.*)(.*)(
 
 
 @pytest.mark.parametrize("pattern", NASTY)
-def test_nothing_stands_still_while_an_expression_matches(pattern: str) -> None:
+def test_other_threads_run_while_an_expression_matches(pattern: str) -> None:
     """With an engine that backtracks, neither the other thread nor this one would ever get on."""
     steps = threading.Event()
     done = threading.Thread(target=lambda: (is_match(pattern, "a" * 4000), steps.set()), daemon=True)
@@ -125,7 +125,7 @@ def test_halves_of_characters_are_no_error() -> None:
     assert compile_regex(".", dot_all=False, groups=True).found_in("\udcff")
 
 
-def test_a_text_that_is_too_long_for_an_expression_is_told() -> None:
+def test_a_text_that_is_too_long_for_an_expression_is_reported() -> None:
     with pytest.raises(TextTooLongError, match="too long; the limit"):
         is_match("x.{900}", "x" * 10_000)
     with pytest.raises(TextTooLongError, match="replacement is too long"):
@@ -176,7 +176,7 @@ def test_without_the_library_what_is_accepted_matches_the_same() -> None:
 from alerts.regex import Expansion, RegexError, TextTooLongError, compile_regex
 from tests.promql.regexes import Patterns, texts
 given, patterns = texts(3, 200), Patterns(3)
-for number in range(3000):
+for number in range(1500):
     pattern, replacement = patterns.one(), patterns.replacement()
     try:
         regex = compile_regex(pattern, groups=True)
@@ -192,7 +192,7 @@ for number in range(3000):
     done = python(script)
     assert done.returncode == 0, done.stderr
     answers = [line.partition(" ")[2] for line in done.stdout.splitlines()]
-    assert len(answers) == 3000
+    assert len(answers) == 1500
     given, patterns = texts(3, 200), Patterns(3)
     accepted = 0
     for answer in answers:
@@ -211,7 +211,7 @@ for number in range(3000):
             [found.replaced(each, expansion, 1000) for each in given],
         ]
         assert answer == ascii(here), (pattern, replacement)
-    assert accepted > 500
+    assert accepted > 250
 
 
 def test_without_the_library_what_backtracks_is_refused_with_the_remedy() -> None:

@@ -186,7 +186,7 @@ def test_a_dot_matches_a_newline_and_a_dollar_only_the_end() -> None:
 
 
 @pytest.mark.parametrize("count", ["NaN", "1e30"])
-def test_a_count_of_elements_that_is_no_count_is_an_error(count: str) -> None:
+def test_a_count_of_elements_that_is_not_a_count_is_an_error(count: str) -> None:
     with pytest.raises(EvaluationError):
         compile_query(f"topk({count}, m)").evaluate(stored("m", {0.0: 1.0}), 1.0)
 

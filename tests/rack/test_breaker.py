@@ -64,9 +64,7 @@ def test_at_its_magnetic_release_a_breaker_opens_at_once(kind: str, load: float)
 
 
 @given(curves, heats, st.floats(0.1, 2.9), st.floats(0.01, 0.99))
-def test_heat_arrives_at_opening_exactly_when_it_was_said_to(
-    curve: Curve, heat: float, load: float, part: float
-) -> None:
+def test_heat_reaches_opening_exactly_when_predicted(curve: Curve, heat: float, load: float, part: float) -> None:
     seconds = trip_seconds(curve, heat, load)
     assume(seconds is not None and seconds > 1e-3)
     assert seconds is not None
@@ -112,7 +110,7 @@ def heats_kept(rack: str) -> bytes:
     return heats.kept(1000.0)
 
 
-def test_a_breaker_that_nobody_watched_begins_warm_and_goes_on_from_there() -> None:
+def test_a_breaker_that_was_not_watched_begins_warm_and_continues_from_there() -> None:
     heats = heats_of(FEED)
     assert heats.look(None, 0.0) == []  # nothing is known of it
     (state,) = heats.look(60_000.0, 1.0)
@@ -150,7 +148,7 @@ def test_a_restart_keeps_the_heat_and_adds_that_of_the_time_away() -> None:
     ],
     ids=repr,
 )  # fmt: skip
-def test_what_is_of_another_rack_or_time_is_not_taken_up(body: bytes, wall: float) -> None:
+def test_what_is_of_another_rack_or_time_is_not_used(body: bytes, wall: float) -> None:
     heats = heats_of(FEED)
     assert not heats.restore(body, Instant(0.0, wall))
     (state,) = heats.look(60_000.0, 1.0)
@@ -174,7 +172,7 @@ def test_what_is_kept_is_written_only_when_it_has_changed() -> None:
     [replace(FEED, rating=20_000.0), replace(FEED, share=1.0), replace(FEED, curve=CLASSES["iec60947-2"])],
     ids=["rating", "share", "class"],
 )
-def test_the_heat_of_another_breaker_is_not_taken_up(other: Breaker) -> None:
+def test_the_heat_of_another_breaker_is_not_used(other: Breaker) -> None:
     same, changed = heats_of(FEED), heats_of(other)
     for heats in (same, changed):
         assert heats.restore(heats_kept("r12"), Instant(0.0, 1000.0))

@@ -64,13 +64,13 @@ def test_an_entry_is_an_address_a_name_or_a_file(text: str, entry: object) -> No
              "dns+n1", "http:n1:80", "n1:19400:", "n1:१",
              "a..b:1", "-a:1", f"{'a' * 64}:1", f"{'a.' * 130}b:1"]
 )  # fmt: skip
-def test_what_is_none_is_refused_with_the_remedy(text: str) -> None:
+def test_what_is_invalid_is_refused_with_the_remedy(text: str) -> None:
     with pytest.raises(ValueError, match=r"write host:port"):
         parse_entry(text, Path())
 
 
 @given(st.text(max_size=30))
-def test_any_entry_is_taken_or_refused(text: str) -> None:
+def test_any_entry_is_accepted_or_refused(text: str) -> None:
     try:
         entry = parse_entry(text, Path())
     except ValueError:
@@ -86,7 +86,7 @@ def test_addresses_need_no_name_server(tmp_path: Path) -> None:
     assert names.asked == []
 
 
-def test_a_name_is_asked_for_now_and_then_and_kept_when_nobody_answers(tmp_path: Path) -> None:
+def test_a_name_is_looked_up_now_and_then_and_kept_when_there_is_no_answer(tmp_path: Path) -> None:
     names = Names(n2=["10.0.0.2"])
     found = finder(names, tmp_path, "n2:19400")
     assert names_of(found) == ["n2:19400"]
@@ -140,7 +140,7 @@ def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
      "- &a [*a]", "x" * (PEERS + 1), "[" * 1_200],
     ids=lambda text: repr(text[:20]),
 )  # fmt: skip
-def test_a_bad_file_changes_nothing_and_is_said_once(
+def test_a_bad_file_changes_nothing_and_is_logged_once(
     content: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "peers.yaml"
@@ -204,12 +204,12 @@ def test_the_name_of_a_file_may_have_an_at_sign(text: str) -> None:
     assert parse_entry(text, Path()) == FileEntry(Path(text))
 
 
-def test_a_url_is_no_peer() -> None:
+def test_a_url_is_not_a_peer() -> None:
     with pytest.raises(ValueError, match=r"write host:port, and set scheme: https in rack\.peer"):
         parse_entry("https://n1:19400/", Path())
 
 
-def test_a_fifo_in_the_place_of_a_file_of_peers_holds_nobody_up(
+def test_a_fifo_in_the_place_of_a_file_of_peers_blocks_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "peers.yaml"

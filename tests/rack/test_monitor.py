@@ -96,7 +96,7 @@ def test_peers_are_told_the_power_of_the_last_seconds() -> None:
     assert (report.source, report.now) == ("ipmi", 1_002.5)
 
 
-def test_an_estimate_is_told_as_one_and_a_measurement_is_preferred() -> None:
+def test_an_estimate_is_reported_as_one_and_a_measurement_is_preferred() -> None:
     made = Rig(RackOptions("r1"))
     made.sample(500.0, "estimate")
     assert made.told().source == "estimate"
@@ -144,7 +144,7 @@ def test_a_reload_changes_what_is_shown_of_the_configuration(rig: Rig) -> None:
     assert "power_budget_watts" not in rig.values()
 
 
-def test_no_series_of_a_rack_is_there_twice(rig: Rig) -> None:
+def test_no_series_of_a_rack_appears_twice(rig: Rig) -> None:
     for expected in (None, 2):
         rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), budget=40_800.0, nodes_expected=expected))
         rig.sample(500.0)
@@ -182,7 +182,7 @@ def test_nothing_is_added_up_before_the_peers_were_asked(rig: Rig) -> None:
     assert rig.values()["power_watts"] == 500.0
 
 
-def test_a_peer_that_is_never_looked_up_is_not_waited_for_for_ever(rig: Rig) -> None:
+def test_a_peer_that_is_never_looked_up_is_not_waited_for_forever(rig: Rig) -> None:
     rig.later(SETTLED_SECONDS + 0.5)
     rig.sample(500.0)
     rig.later(1.0)
@@ -334,7 +334,7 @@ def test_peers_are_told_our_limits() -> None:
     }  # fmt: skip
 
 
-def test_peers_that_nobody_finds_make_no_rack_of_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_peers_that_are_not_found_make_no_rack_of_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     found = tmp_path / "peers.json"
     found.write_text("[]")
     made = Rig(RackOptions("r1", entries=(FileEntry(found),)))
@@ -377,7 +377,7 @@ def test_without_a_nameplate_a_node_alone_may_overrun_the_rack(rig: Rig) -> None
         assert rows(rig, "peer_failures_total") == excess
 
 
-def test_what_is_not_counted_of_this_node_is_counted_as_excess_and_said_once(
+def test_what_is_not_counted_of_this_node_is_counted_as_excess_and_logged_once(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     for second in range(1, 4):
@@ -392,7 +392,7 @@ def test_what_is_not_counted_of_this_node_is_counted_as_excess_and_said_once(
     ]
 
 
-def test_an_agent_that_tells_no_limits_is_not_taken_to_have_others(rig: Rig) -> None:
+def test_an_agent_that_reports_no_limits_is_not_assumed_to_have_others(rig: Rig) -> None:
     rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), budget=40_800.0))
     rig.answer(300.0, limits=None)
     assert not any(rows(rig, "setting_differs").values())
@@ -400,7 +400,7 @@ def test_an_agent_that_tells_no_limits_is_not_taken_to_have_others(rig: Rig) -> 
     assert rows(rig, "setting_differs")["power_budget"] == 1
 
 
-def test_a_source_that_is_told_no_more_is_forgotten(rig: Rig) -> None:
+def test_a_source_that_is_no_longer_reported_is_forgotten(rig: Rig) -> None:
     for number in range(20):
         rig.sample(500.0)
         rig.later(1.0)
@@ -504,7 +504,7 @@ def test_the_heat_of_breakers_outlives_the_agent(tmp_path: Path, caplog: pytest.
     assert rows(damaged, "breaker_heat_ratio")["a"] == pytest.approx(0.81)
 
 
-def test_a_node_that_is_missing_is_taken_to_load_the_breaker_as_the_others_do(rig: Rig) -> None:
+def test_a_node_that_is_missing_is_assumed_to_load_the_breaker_as_the_others_do(rig: Rig) -> None:
     breaker = Breaker("main", CLASSES["ul489"], 1_000.0)
     rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), breakers=(breaker,)))
     rig.sample(500.0)
@@ -513,7 +513,7 @@ def test_a_node_that_is_missing_is_taken_to_load_the_breaker_as_the_others_do(ri
     assert rows(rig, "breaker_load_ratio") == {"main": 1.0}
 
 
-def test_a_number_of_nodes_that_only_a_peer_tells_loads_no_breaker(rig: Rig) -> None:
+def test_a_number_of_nodes_that_only_a_peer_reports_loads_no_breaker(rig: Rig) -> None:
     breaker = Breaker("main", CLASSES["ul489"], 1_000.0)
     rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), breakers=(breaker,)))
     rig.sample(500.0)

@@ -48,7 +48,7 @@ def test_what_a_report_cannot_hold_is_refused(changes: dict[str, object]) -> Non
     [b"", b"{", b"null", b"[]", b"\xff\xfe", b'{"now":1e999}', b"[" * 60_000, b'{"x":' * 10_000, b"<html>" * 100],
     ids=lambda body: repr(body[:12]),
 )
-def test_what_is_no_report_is_refused(body: bytes) -> None:
+def test_what_is_not_a_report_is_refused(body: bytes) -> None:
     with pytest.raises(GarbageError):
         decode(body)
 

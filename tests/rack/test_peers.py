@@ -76,7 +76,7 @@ def test_a_good_answer_counts() -> None:
         ({"last": 1_000_000}, "garbage"),
     ],
 )
-def test_an_answer_that_does_not_count_is_counted_said_once_and_changes_no_sum(
+def test_an_answer_that_does_not_count_is_counted_logged_once_and_changes_no_sum(
     changes: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig = Rig("good", "bad")
@@ -129,7 +129,7 @@ def test_a_clock_that_is_far_off_but_steady_costs_one_answer_and_no_node(
     ]
 
 
-def test_an_answer_that_stands_still_is_no_clock() -> None:
+def test_an_answer_that_does_not_advance_is_not_a_clock() -> None:
     rig = Rig("a")
     for after in range(12):
         rig.answer("a", after=after, now=REPORT["now"], last=1000)
@@ -171,7 +171,7 @@ def test_a_node_that_is_listed_twice_counts_once_and_stays_while_it_answers_at_o
     assert rig.total() is None
 
 
-def test_a_peer_that_was_started_anew_takes_its_own_place() -> None:
+def test_a_restarted_peer_takes_its_own_place() -> None:
     rig = Rig("a")
     rig.answer("a")
     rig.answer("a", run="second-run", watts=[700.0])
@@ -205,7 +205,7 @@ def test_a_dead_peer_is_asked_less_often_and_not_all_at_the_same_time() -> None:
     assert rig.fail("a") == 0
 
 
-def test_a_failure_is_said_again_only_after_the_peer_was_well_for_long(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_logged_again_only_after_the_peer_was_well_for_long(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     rig = Rig("a")
 
@@ -225,7 +225,7 @@ def test_a_failure_is_said_again_only_after_the_peer_was_well_for_long(caplog: p
     assert said() == ["a peer of the rack is left out of the sum"]
 
 
-def test_two_nodes_of_the_same_name_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_two_nodes_of_the_same_name_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig("a", "b")
     for _ in range(3):
         rig.answer("a", instance=OWN.instance)

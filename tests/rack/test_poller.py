@@ -62,7 +62,7 @@ def value(made: RackMonitor, rack: Any, name: str) -> float | None:
     )
 
 
-def test_only_what_good_peers_tell_counts_and_nobody_holds_up_the_others(rack: Any, peer: Any, watch: Any) -> None:
+def test_only_what_good_peers_report_counts_and_none_delays_the_others(rack: Any, peer: Any, watch: Any) -> None:
     old = int(rack.clock().wall) - 300
     good, own = peer(rack.tell()), peer(rack.tell(run=RUN))
     rude = peer(rack.tell(run="run-of-another", instance="n3:1", watts=[250.0] * 8))
@@ -100,7 +100,7 @@ def test_only_what_good_peers_tell_counts_and_nobody_holds_up_the_others(rack: A
     assert [int(when) - int(later[0]) for when in later] == list(range(len(later)))
 
 
-def test_a_connection_that_was_kept_and_died_unseen_is_opened_anew_in_the_same_round(
+def test_a_connection_that_was_kept_and_died_unseen_is_reopened_in_the_same_round(
     rack: Any, peer: Any, watch: Any
 ) -> None:
     flaky = peer(rack.tell())
@@ -139,7 +139,7 @@ def test_a_file_may_list_the_peers(rack: Any, peer: Any, watch: Any, tmp_path: P
     assert value(made, rack, "nodes_expected") == 2
 
 
-def test_a_round_that_fails_is_told_once_each_time_that_it_begins_and_gone_on_with(
+def test_a_round_that_fails_is_reported_once_each_time_that_it_begins_and_continued(
     rack: Any, peer: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("agent.rack.poller.PERIOD_SECONDS", 0.05)
@@ -211,7 +211,7 @@ def test_peers_are_asked_over_tls_with_a_password(
     assert misnamed.requests == []
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused_unless_told_otherwise(
+def test_a_certificate_that_is_not_trusted_is_refused_unless_told_otherwise(
     rack: Any, secure: Any, watch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     stranger = secure(rack.tell())
@@ -259,7 +259,7 @@ def test_a_reload_asks_the_new_peers_and_hangs_up_on_the_old(rack: Any, peer: An
     assert set(failures(made, rack)) == {new.name}
 
 
-def test_a_name_server_that_hangs_holds_up_nobody_else(rack: Any, peer: Any) -> None:
+def test_a_name_server_that_hangs_blocks_nothing_else(rack: Any, peer: Any) -> None:
     released = threading.Event()
 
     def resolve(host: str, port: int) -> list[str]:

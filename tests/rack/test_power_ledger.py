@@ -55,7 +55,7 @@ def row(*seconds: int, watts: float = 1.0) -> list[tuple[int, float]]:
     return [(second, watts) for second in seconds]
 
 
-def test_the_newest_second_that_everybody_told_is_added_up() -> None:
+def test_the_newest_second_that_all_have_reported_is_summed() -> None:
     ledger = PowerLedger()
     ledger.put("a", row(9, 10, watts=1))
     ledger.put("b", row(8, 9, watts=2))
@@ -100,7 +100,7 @@ def test_a_node_that_comes_late_does_not_take_the_rack_back_in_time() -> None:
     assert (total.second, total.nodes) == (12, {"a", "late"})
 
 
-def test_it_goes_on_with_those_who_are_left_when_the_ones_ahead_are_gone() -> None:
+def test_it_continues_with_those_who_are_left_when_the_ones_ahead_are_gone() -> None:
     ledger = PowerLedger()
     ledger.put("ahead", row(12))
     assert ledger.add_up(12.5) is not None
@@ -142,7 +142,7 @@ def test_one_node_whose_clock_is_set_back_counts_again_at_once(step: int) -> Non
         assert (total.second, total.watts) == (second, 3.0)
 
 
-def test_a_second_is_never_told_anew_and_nobody_is_remembered_for_ever() -> None:
+def test_a_second_never_changes_and_no_node_is_remembered_forever() -> None:
     ledger = PowerLedger()
     ledger.put("a", row(10, watts=1))
     ledger.put("a", row(10, watts=5))
@@ -170,7 +170,7 @@ def test_a_second_is_the_mean_of_its_samples() -> None:
     assert meter.source == "ipmi"
 
 
-def test_a_second_is_not_told_before_it_ended_nor_told_anew() -> None:
+def test_a_second_is_not_reported_before_it_ended_nor_changed_later() -> None:
     meter = NodeMeter()
     meter.note(100.1, 10.0, "ipmi")
     assert told(meter, 100.99) == {}
@@ -214,7 +214,7 @@ samples = st.lists(st.tuples(st.floats(0, 0.7), st.none() | st.floats(0, 1e6), s
 
 
 @given(samples)
-def test_whoever_asks_whenever_is_told_the_same(steps: list[tuple[float, float | None, bool]]) -> None:
+def test_every_request_gets_the_same_answer_at_any_time(steps: list[tuple[float, float | None, bool]]) -> None:
     meter, at = NodeMeter(), 1000.0
     known: dict[Any, Any] = {}
     for step, watts, asks in steps:

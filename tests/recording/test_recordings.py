@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import resource
 import signal
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -171,6 +172,22 @@ def test_a_full_disk_is_told_and_what_was_written_stays_whole(tmp_path: Path) ->
     with Recording(tmp_path / "r") as recording:
         assert sum(1 for _ in recording.snapshots()) == file.snapshots > 0
         assert recording.problems == []
+
+
+def test_a_snapshot_that_cannot_be_packed_costs_its_block(tmp_path: Path) -> None:
+    file = RecordingFile(tmp_path / "r", provenance(snapshot_at(0.0)))
+    for second in range(30):
+        file.add(snapshot_at(float(second)))
+    with pytest.raises(struct.error):
+        for second in range(30, 50):
+            file.add(snapshot_at(float(second), 10**400))
+    for second in range(50, 80):
+        file.add(snapshot_at(float(second)))
+    file.close()
+    with Recording(tmp_path / "r") as recording:
+        read = [each.sequence for each in recording.snapshots()]
+        assert recording.problems == []
+    assert read == [*range(1, 31), *range(51, 81)]
 
 
 def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ RECEIVERS = {
     "InfinibandPortSilent NvLinkDown",
     "tickets": "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
     "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
-    "InfinibandLinkRecoveries InfinibandSymbolErrors NodePowerEstimated NodePowerOverShare NvLinkErrors RackClockSkew "
-    "RackSettingsDiffer",
+    "InfinibandLinkRecoveries InfinibandSymbolErrors NodeExpectationNotMet NodePowerEstimated NodePowerOverShare "
+    "NvLinkErrors RackClockSkew RackSettingsDiffer",
     "job-owners": "GpuAllocatedIdle GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
     "GpuJobSyncStall",
     "monitoring": "AgentThreadDown BackendFailing MetricsMissing NotificationsDropped NotificationsFailing "
@@ -81,7 +81,7 @@ def test_an_alertmanager_loads_it_with_its_texts() -> None:
 
 
 @pytest.mark.parametrize("rack", ["r12", ""])
-def test_every_alert_of_the_pack_goes_to_those_whom_it_concerns(rack: str) -> None:
+def test_every_alert_of_the_pack_goes_to_the_right_receivers(rack: str) -> None:
     wanted = {name: receiver for receiver, names in RECEIVERS.items() for name in names.split()}
     for labels in matching([]):
         if labels["alertname"] not in wanted:

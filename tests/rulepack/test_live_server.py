@@ -205,7 +205,7 @@ def still(text: str, name: str) -> str:
     return text if name in STEADY else re.sub(r"\d+(\.\d+)?(?=%| °C| W)", "N", text)
 
 
-def test_server_and_nodes_tell_the_same_texts(told: tuple[Alerts, Alerts]) -> None:
+def test_server_and_nodes_send_the_same_texts(told: tuple[Alerts, Alerts]) -> None:
     by_server, by_nodes = (
         {
             labels: {key: still(text, name_of(labels)) for key, text in told.annotations.items()}
@@ -216,7 +216,7 @@ def test_server_and_nodes_tell_the_same_texts(told: tuple[Alerts, Alerts]) -> No
     assert by_nodes == by_server
 
 
-def test_values_that_stand_still_are_written_alike(told: tuple[Alerts, Alerts]) -> None:
+def test_values_that_do_not_change_are_written_alike(told: tuple[Alerts, Alerts]) -> None:
     by_server, by_nodes = (
         {labels: told.value for labels, told in each.items() if name_of(labels) in STEADY} for each in told
     )

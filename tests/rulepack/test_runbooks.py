@@ -73,7 +73,7 @@ def test_prometheus_takes_every_query(tmp_path: Path, promtool: Any) -> None:
 
 
 @each_runbook
-def test_what_asks_for_an_action_is_told_from_what_asks_for_none(name: str) -> None:
+def test_what_asks_for_an_action_is_distinguished_from_what_asks_for_none(name: str) -> None:
     """`== 1` of a state is true of the healthy one as well."""
     for query in queries(TEXTS[name]):
         for metric, matchers in re.findall(r"(coldplate_\w+)(?:\{(.*?)\})? == 1", query):

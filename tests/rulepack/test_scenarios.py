@@ -19,7 +19,7 @@ def test_a_healthy_node_is_silent(scenario: str, seconds: int, play: Any) -> Non
     assert play(scenario, seconds).fired == {}
 
 
-def test_a_straggler_is_told_within_3_minutes_and_by_the_sustained_form_within_6(play: Any) -> None:
+def test_a_straggler_is_reported_within_3_minutes_and_by_the_sustained_form_within_6(play: Any) -> None:
     node = play("straggler", 415)
     assert set(node.fired) == {("GpuImbalanceSharp", "5"), ("GpuImbalance", "5")}
     assert node.fired["GpuImbalanceSharp", "5"] - 120 <= 180
@@ -30,13 +30,13 @@ def test_a_straggler_is_told_within_3_minutes_and_by_the_sustained_form_within_6
     assert "uneven work" in alert.annotations["description"]
 
 
-def test_peers_that_are_blocked_on_a_gpu_are_told_apart_from_uneven_work(play: Any) -> None:
+def test_peers_that_are_blocked_on_a_gpu_are_distinguished_from_uneven_work(play: Any) -> None:
     node = play("checkpoint-stall", 280)
     assert set(node.fired) == {("GpuImbalanceSharp", "0")}
     assert "peers blocked on this GPU" in node.alert("GpuImbalanceSharp").annotations["description"]
 
 
-def test_heat_is_told_by_who_throttles(play: Any) -> None:
+def test_heat_is_reported_by_who_throttles(play: Any) -> None:
     fired = play("thermal-throttle", 480).fired
     assert fired["GpuSoftwareThermalThrottle", "5"] < 300
     assert fired["GpuHardwareThermalThrottle", "4"] - 420 <= 60
@@ -46,13 +46,13 @@ def test_heat_is_told_by_who_throttles(play: Any) -> None:
     }  # fmt: skip
 
 
-def test_a_power_brake_is_told_within_15_seconds_and_never_as_heat(play: Any) -> None:
+def test_a_power_brake_is_reported_within_15_seconds_and_never_as_heat(play: Any) -> None:
     fired = play("power-brake", 90).fired
     assert set(fired) == {("GpuPowerBrake", str(gpu)) for gpu in range(8)}
     assert max(fired.values()) - 60 <= 15
 
 
-def test_a_lost_gpu_is_told_within_10_seconds(play: Any) -> None:
+def test_a_lost_gpu_is_reported_within_10_seconds(play: Any) -> None:
     node = play("gpu-lost", 90)
     fired = node.fired
     assert fired["GpuLost", "3"] - 60 <= 10

@@ -201,7 +201,7 @@ def test_a_failure_has_its_reason_and_the_next_read_may_be_well(stage) -> None:
     assert (read.outcome, read.detail) == (Outcome.OK, "")
 
 
-def test_a_failure_is_told_once_whatever_its_words_and_once_when_it_is_over(stage, caplog) -> None:
+def test_a_failure_is_reported_once_whatever_its_words_and_once_when_it_is_over(stage, caplog) -> None:
     one = stage()
     with caplog.at_level(logging.INFO, "coldplate.backend"):
         for second in range(100):
@@ -214,7 +214,7 @@ def test_a_failure_is_told_once_whatever_its_words_and_once_when_it_is_over(stag
     assert caplog.records[0].exc_info is not None
 
 
-def test_a_failure_in_one_lane_among_reads_that_are_well_is_not_told_each_time(stage, caplog) -> None:
+def test_a_failure_in_one_lane_among_reads_that_are_well_is_not_reported_each_time(stage, caplog) -> None:
     one = stage()
     with caplog.at_level(logging.INFO, "coldplate.backend"):
         for second in range(600):
@@ -227,7 +227,7 @@ def test_a_failure_in_one_lane_among_reads_that_are_well_is_not_told_each_time(s
     assert CALM_SECONDS > 15
 
 
-def test_another_kind_of_failure_is_told_too_and_what_is_foreseen_without_a_trace(stage, caplog) -> None:
+def test_another_kind_of_failure_is_reported_too_and_what_is_foreseen_without_a_trace(stage, caplog) -> None:
     one = stage()
     for second in range(10):
         one.backend.act = fail(DeviceError(Reason.LOST, "gone"))
@@ -251,7 +251,7 @@ def test_a_runner_that_is_stopped_closes_its_backend_and_does_not_wait_for_one_t
     assert hung.runner.busy
 
 
-def test_a_thread_that_falls_in_a_read_loses_that_read_and_takes_the_next_order(stage, caplog) -> None:
+def test_a_thread_that_fails_in_a_read_loses_that_read_and_takes_the_next_order(stage, caplog) -> None:
     class End(BaseException):
         """Nothing that a careful `except Exception` would catch."""
 
@@ -266,7 +266,7 @@ def test_a_thread_that_falls_in_a_read_loses_that_read_and_takes_the_next_order(
     assert node.threads.states()[0].restarts == 1
 
 
-def test_a_runner_without_a_thread_to_be_had_gets_one_later(stage, monkeypatch) -> None:
+def test_a_runner_without_an_available_thread_gets_one_later(stage, monkeypatch) -> None:
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

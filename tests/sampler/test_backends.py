@@ -183,7 +183,7 @@ def test_another_hang_is_a_new_one() -> None:
         rig.read(began + 5.0, Lane.FAST)
 
 
-def test_a_hang_and_its_end_are_told_once_each(caplog) -> None:
+def test_a_hang_and_its_end_are_reported_once_each(caplog) -> None:
     rig = Rig()
     with caplog.at_level(logging.INFO, "coldplate.backend"):
         rig.fly(0.0, Lane.COLD)
@@ -261,7 +261,7 @@ def test_hardware_that_is_absent_has_no_gap_and_no_verdict_and_takes_its_reading
     assert rig.own(1.0) == {"backend_info absent": 1, "backend_reads_total ok": 1, "backend_reads_total absent": 1}
 
 
-def test_the_same_absence_told_by_two_is_one_series() -> None:
+def test_the_same_absence_reported_by_two_is_one_series() -> None:
     """Power that nothing measures is told by the backend and by the estimate."""
     rig = Rig()
     power = BY_NAME["coldplate_node_power_watts"]

@@ -55,7 +55,7 @@ def test_a_counter_that_fell_is_counted_apart() -> None:
     assert (shown, len(gaps), conditioner.rejected) == ([], 1, {"step": 1})
 
 
-def test_rolling_statistics_stand_beside_the_gauge() -> None:
+def test_rolling_statistics_are_beside_the_gauge() -> None:
     conditioner = Conditioned()
     for at, value in enumerate([100.0, 700.0, 400.0]):
         shown, _ = conditioner.pass_on(float(at), [Reading(POWER, value)])
@@ -72,14 +72,14 @@ def test_what_is_sampled_seldom_has_no_rolling_statistics() -> None:
     assert named(shown) == {"coldplate_gpu_power_watts": 100.0}
 
 
-def test_busy_seconds_are_the_integral_of_utilization_and_skip_what_nobody_saw() -> None:
+def test_busy_seconds_are_the_integral_of_utilization_and_skip_what_was_not_seen() -> None:
     conditioner = Conditioned()
     for at, value in [(0.0, 0.5), (1.0, 0.5), (2.0, 1.0), (100.0, 1.0), (101.0, 0.0)]:
         shown, _ = conditioner.pass_on(at, [Reading(UTILIZATION, value)])
     assert named(shown)["coldplate_gpu_busy_seconds_total"] == pytest.approx(0.5 + 1.0)
 
 
-def test_history_goes_on_when_a_source_comes_back_with_equal_series() -> None:
+def test_history_continues_when_a_source_comes_back_with_equal_series() -> None:
     conditioner = Conditioned()
     conditioner.pass_on(0.0, [Reading(ENERGY, 500.0)])
     again = Series(BY_NAME["coldplate_gpu_energy_joules_total"], Gpu("0", "GPU-a"))

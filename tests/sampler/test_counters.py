@@ -18,19 +18,19 @@ def test_a_counter_that_behaves_is_shown_as_it_is() -> None:
     assert feed(Counter(USUAL[Unit.NONE]), 5, 5, 9, 12) == [5, 5, 9, 12]
 
 
-def test_the_first_reading_after_a_restart_is_left_out_and_the_second_goes_on_from_what_was_shown() -> None:
+def test_the_first_reading_after_a_restart_is_left_out_and_the_second_continues_from_what_was_shown() -> None:
     assert feed(Counter(USUAL[Unit.JOULES]), 9000, 9100, 100, 200, 300) == [9000, 9100, None, 9300, 9400]
 
 
-def test_one_garbage_value_downwards_costs_itself_only() -> None:
+def test_one_garbage_value_downwards_affects_only_itself() -> None:
     assert feed(Counter(USUAL[Unit.JOULES]), 9000, 9100, 3, 9300, 9400) == [9000, 9100, None, 9300, 9400]
 
 
-def test_one_garbage_value_upwards_costs_itself_only() -> None:
+def test_one_garbage_value_upwards_affects_only_itself() -> None:
     assert feed(Counter(USUAL[Unit.JOULES]), 9000, 9100, 2**60, 9300) == [9000, 9100, None, 9300]
 
 
-def test_a_sentinel_in_a_count_of_errors_costs_itself_only() -> None:
+def test_a_sentinel_in_a_count_of_errors_affects_only_itself() -> None:
     assert feed(Counter(USUAL[Unit.NONE]), 5, 5, 2**32 - 1, 6, 6) == [5, 5, None, 6, 6]
 
 
@@ -96,7 +96,7 @@ def test_counters_that_are_judged_together_are_judged_as_each_alone(
         ]
 
 
-def test_counters_that_stand_still_or_grow_are_not_even_copied() -> None:
+def test_counters_that_stay_equal_or_grow_are_not_even_copied() -> None:
     together = Counters([Counter(USUAL[Unit.NONE]) for _ in range(2)])
     for at, row in enumerate([(1, 5), (1, 5), (2, 6)]):
         assert together.feed(float(at), row) is row

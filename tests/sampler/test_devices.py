@@ -71,7 +71,7 @@ class Rig:
         return report.outcome, report.detail
 
 
-def test_a_gpu_that_nobody_knows_is_shown_by_its_index_and_counted() -> None:
+def test_an_unknown_gpu_is_shown_by_its_index_and_counted() -> None:
     rig = Rig()
     rig.enlist([gpu(0), gpu(1)], silent(2, reason=Reason.DENIED))
     rig.sample(0.0, gpu(0), gpu(1))
@@ -119,7 +119,7 @@ def test_a_configured_number_stays_what_is_expected() -> None:
     assert rig.family(0.5, "coldplate_gpus_expected") == {("", ""): 8}
 
 
-def test_it_is_told_once_that_one_is_silent_and_once_that_it_is_not(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_silent_one_is_reported_once_and_once_when_it_is_not(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     with caplog.at_level(logging.INFO):
         for at in range(5):
@@ -133,7 +133,7 @@ def test_it_is_told_once_that_one_is_silent_and_once_that_it_is_not(caplog: pyte
     assert said == ["GPU does not identify itself", "GPU has identified itself"]
 
 
-def test_a_node_on_which_nobody_says_who_he_is_is_a_failure_with_the_reasons() -> None:
+def test_a_node_on_which_no_gpu_identifies_itself_is_a_failure_with_the_reasons() -> None:
     rig = Rig()
     rig.enlist([], silent(0, 1))
     outcome, detail = rig.outcome(0.5)
@@ -144,7 +144,7 @@ def test_a_node_on_which_nobody_says_who_he_is_is_a_failure_with_the_reasons() -
     assert rig.outcome(3.5) == (Outcome.OK, "")
 
 
-def test_a_gpu_that_says_who_it_is_and_then_hangs_is_missing_with_a_reason() -> None:
+def test_a_gpu_that_identifies_itself_and_then_hangs_is_missing_with_a_reason() -> None:
     rig = Rig()
     rig.enlist([gpu(0), gpu(1)], at=0.0)
     rig.sample(0.5, gpu(0))
@@ -154,7 +154,7 @@ def test_a_gpu_that_says_who_it_is_and_then_hangs_is_missing_with_a_reason() -> 
     assert rig.reasons(4.5) == {("1", "GPU-1"): "timeout"}
 
 
-def test_before_any_device_was_shown_nothing_is_said_about_those_that_are_remembered() -> None:
+def test_before_any_device_was_shown_nothing_is_logged_about_remembered_ones() -> None:
     rig = Rig(known=[gpu(0)])
     assert rig.family(0.5, "coldplate_gpu_up") == {("0", "GPU-0"): 0}
     assert rig.reasons(0.5) == {}
@@ -200,7 +200,7 @@ def test_an_error_that_was_a_mistake_heals_with_the_next_good_sample() -> None:
         assert rig.family(1.1, "coldplate_gpu_up") == {("0", "GPU-0"): 1}
 
 
-def test_what_nobody_knows_any_more_is_forgotten() -> None:
+def test_what_is_no_longer_known_is_forgotten() -> None:
     """A worker may show other devices each time it starts."""
     rig = Rig(Settings(expected_gpus=1))
     for number in range(50):
@@ -244,7 +244,7 @@ def test_the_one_with_the_same_index_is_that_one() -> None:
     assert strangers == []
 
 
-def test_a_gpu_that_goes_down_is_told_once_with_its_reason_and_once_when_it_is_back(
+def test_a_gpu_that_goes_down_is_reported_once_with_its_reason_and_once_when_it_is_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     rig = Rig()

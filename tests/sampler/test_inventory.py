@@ -118,7 +118,7 @@ def test_what_was_replaced_and_all_that_is_known_of_a_gpu_outlives_a_restart(tmp
     assert later.replaced == {"0000:03:00.0": ("GPU-3", "S3")}
 
 
-def test_a_missing_gpu_is_told_with_each_enumeration_and_those_that_are_there_are_not(
+def test_a_missing_gpu_is_reported_with_each_enumeration_and_those_that_are_there_are_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     inventory = Inventory(None)

@@ -119,7 +119,7 @@ def test_a_gpu_that_the_driver_no_longer_shows_keeps_its_identity() -> None:
     assert set(rig.values(0.5, "coldplate_gpu_info")) == {"GPU-0", "GPU-1"}
 
 
-def test_going_down_and_coming_back_are_told_once_each(caplog: pytest.LogCaptureFixture) -> None:
+def test_going_down_and_coming_back_are_reported_once_each(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     with caplog.at_level(logging.INFO):
         rig.sample("GPU-0", 0.0)
@@ -179,7 +179,7 @@ def test_a_measured_node_power_replaces_the_estimate() -> None:
     assert rig.values(1.0, "coldplate_node_power_watts", "source") == {"hwmon": 7000.0}
 
 
-def test_a_backend_that_fails_costs_itself_and_its_newest_reason_counts() -> None:
+def test_a_backend_that_fails_affects_only_itself_and_its_newest_reason_counts() -> None:
     rig = Rig()
     measured = Reading(Series(NODE_POWER, Node(), (("source", "hwmon"),)), 7000.0)
     rig.sampler.take_read(read_of("power", Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample([measured])))
@@ -190,7 +190,7 @@ def test_a_backend_that_fails_costs_itself_and_its_newest_reason_counts() -> Non
     assert rig.values(2.0, "coldplate_backend_up", "backend") == {"nvml": 1, "power": 0}
 
 
-def test_absent_hardware_is_no_failure() -> None:
+def test_absent_hardware_is_not_a_failure() -> None:
     rig = Rig()
     rig.sampler.take_read(
         read_of("infiniband", Lane.FAST, 0.0, 0.0, Outcome.ABSENT, BackendSample(), "no /sys/class/infiniband")
@@ -236,7 +236,7 @@ def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:
     assert rig.sampler.processes() == {first: (), second: running}
 
 
-def test_processes_are_forgotten_where_only_the_agents_own_measurements_go_on() -> None:
+def test_processes_are_forgotten_where_only_the_agents_own_measurements_continue() -> None:
     rig = Rig()
     gpu = rig.identities[0].gpu
     rig.sampler.take_lane(

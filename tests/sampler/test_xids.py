@@ -102,7 +102,7 @@ def test_devices_beyond_all_reason_are_counted_as_one_and_none_is_lost() -> None
     assert total(book) == 100_000
 
 
-def test_the_codes_on_which_rules_act_are_told_apart_whatever_came_before() -> None:
+def test_the_codes_on_which_rules_act_are_counted_separately_whatever_came_before() -> None:
     book = ledger()
     book.frame()
     for number in range(20_000):
@@ -137,7 +137,7 @@ def test_whatever_is_reported_takes_little_memory() -> None:
     assert grown < 16 * 2**20
 
 
-def test_each_kind_is_told_at_once_and_a_storm_of_it_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_kind_is_reported_at_once_and_a_storm_of_it_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     book = ledger()
     with caplog.at_level(logging.INFO):
         for second in range(3600):
@@ -162,7 +162,7 @@ def test_many_kinds_at_once_do_not_fill_the_log(caplog: pytest.LogCaptureFixture
     assert len(lines) <= 11 * LINES
 
 
-def test_what_was_told_and_did_not_come_again_is_forgotten() -> None:
+def test_what_was_logged_and_did_not_occur_again_is_forgotten() -> None:
     book = ledger()
     book.enter(Xid("GPU-a", 31, 1e9, "nvml"))
     for second in range(200):

@@ -20,6 +20,7 @@ from agent.backends.synthetic import Scenario, SyntheticSource
 from agent.catalogue import BY_NAME
 from agent.daemon.reloading import LastReload
 from agent.daemon.self_metrics import SelfMetrics
+from agent.health.expectation_series import ExpectationChoice, ExpectationSeries
 from agent.model import Alert, Framer, Instant, Labels, Lane, Phase, Rack, Reading, Series, Snapshot
 from agent.rack.rack_options import RackOptions
 from agent.rack.series import ConfiguredRack
@@ -99,6 +100,8 @@ class Play:
         self._hangs = [fault for fault in scenario.faults if fault.kind == "hang"]
         self._peers = Peers(rack) if rack is not None else None
         self._rack = _configured(rack)
+        self._latest: Snapshot | None = None
+        self._expectations = ExpectationSeries(lambda: self._latest, ExpectationChoice())
         self._rack_power: tuple[Reading, ...] = ()
         self._rack_framer, self._own_framer = Framer(), Framer()
         self._framers: defaultdict[tuple[str, Lane], Framer] = defaultdict(Framer)
@@ -148,8 +151,8 @@ class Play:
             self._sampler.xids.enter(event)
         own = self._exposition.readings(self._engine.reports(), self._engine.windows, ())
         rack = self._rack_framer.frame((*self._rack.readings, *self._rack_power))
-        told = (self._self_metrics.frame(now), rack, self._own_framer.frame(own))
-        snapshot = self._sampler.snapshot(now, LoopFacts(ticks=self._second + 1, worker_up=True), told)
+        told = (self._self_metrics.frame(now), rack, self._expectations.frame(now), self._own_framer.frame(own))
+        snapshot = self._latest = self._sampler.snapshot(now, LoopFacts(ticks=self._second + 1, worker_up=True), told)
         self._rack_power = self._peers.sum(snapshot) if self._peers is not None else ()
         return snapshot
 

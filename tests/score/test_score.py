@@ -132,7 +132,7 @@ def test_every_gpu_of_a_fault_must_have_its_alert_and_a_repeated_fault_counts_fr
     assert ([hit.after for hit in hits], len(wrong)) == ([20.0], 1)
 
 
-def test_what_is_wrong_is_told_with_play_alert_and_figures() -> None:
+def test_what_is_wrong_is_reported_with_play_alert_and_figures() -> None:
     gpu = (("gpu", "5"),)
     verdict = Verdict(
         "straggler", 2, 700,
@@ -152,7 +152,7 @@ def test_a_page_of_a_failed_score_says_so() -> None:
     hits = (Hit("GpuLost", (("gpu", "5"),), None), Hit("GpuPowerBrake", (("gpu", "5"),), 19.0, within=15.0))
     verdict = Verdict("gpu-lost", 0, 8640, hits, (_firing("GpuHot", 1.0),))
     page = document.tables([verdict], ["GpuLost", "GpuPowerBrake", "GpuHot"])
-    assert "| GpuLost | gpu-lost; driver-hang | 0 of 1 | never |  | the 0 others | 0 | 0.0 |" in page
+    assert "| GpuLost | gpu-lost; driver-hang | 0 of 1 | never |  | the other 0 | 0 | 0.0 |" in page
     assert "| GpuPowerBrake | power-brake | 1 of 1 | 19.0, 19.0, 19.0 | 15 (MISSED 1 times) | all 1 | 0 | 0.0 |" in page
     assert "| GpuHot | thermal-throttle |  |  |  | all 1 | 1 | 10.0 |" in page
 

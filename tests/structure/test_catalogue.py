@@ -35,7 +35,7 @@ def test_every_family_of_the_architecture_has_a_row(family: str) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_row_tells_the_whole_story(row: Metric) -> None:
+def test_a_row_has_everything_about_a_metric(row: Metric) -> None:
     assert re.fullmatch(r"coldplate_[a-z][a-z0-9_]*", row.name)
     assert row.help.endswith(".")
     assert len(row.help) <= 140

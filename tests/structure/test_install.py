@@ -16,7 +16,10 @@ FILES = {
     "etc/systemd/system/coldplate.service", "etc/systemd/system/coldplate-broker.socket",
     "etc/systemd/system/coldplate-broker.service", "etc/systemd/system/coldplate-kubelet.socket",
     "etc/systemd/system/coldplate-kubelet.service", "etc/sysusers.d/coldplate.conf",
-    "etc/udev/rules.d/70-coldplate.rules", "etc/tmpfiles.d/coldplate.conf",
+    "etc/udev/rules.d/70-coldplate.rules", "etc/tmpfiles.d/coldplate.conf", "usr/local/bin/coldplate",
+    "usr/local/share/bash-completion/completions/coldplate", "usr/local/share/zsh/site-functions/_coldplate",
+    "usr/local/share/fish/vendor_completions.d/coldplate.fish",
+    *(f"usr/local/share/man/man1/{page.name}" for page in (ROOT / "packaging" / "man").iterdir()),
 }  # fmt: skip
 
 
@@ -55,7 +58,7 @@ def files(place: Path) -> set[str]:
     return {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file() or path.is_symlink()}
 
 
-def test_a_package_is_made_and_taken_apart(tmp_path: Path, python: str) -> None:
+def test_a_package_is_built_and_unpacked(tmp_path: Path, python: str) -> None:
     place = tmp_path / "root"
     settings = {"DESTDIR": place, "PREFIX": "/usr/lib/coldplate", "PYTHON": python, "BASE": "/opt/python3.12"}
     done = install("install", **settings)
@@ -64,12 +67,17 @@ def test_a_package_is_made_and_taken_apart(tmp_path: Path, python: str) -> None:
     found = files(place)
     brought = {name for name in found if not name.startswith("usr/lib/coldplate/")}
     assert brought == {*FILES, "etc/systemd/system/coldplate-broker.service.d/python.conf"}
-    assert "BindReadOnlyPaths=/opt/python3.12" in (place / max(brought, key=len)).read_text()
+    assert (
+        "BindReadOnlyPaths=/opt/python3.12"
+        in (place / "etc/systemd/system/coldplate-broker.service.d/python.conf").read_text()
+    )
     unit = (place / "etc/systemd/system/coldplate.service").read_text()
     assert "ExecStart=/usr/lib/coldplate/bin/coldplate run" in unit
     script = (place / "usr/lib/coldplate/bin/coldplate").read_text()
     assert script.startswith("#!/usr/lib/coldplate/bin/python")
-    assert [name for name in found if str(place) in (place / name).read_text()] == []
+    assert str((place / "usr/local/bin/coldplate").readlink()) == "/usr/lib/coldplate/bin/coldplate"
+    made = found - {"usr/local/bin/coldplate"}
+    assert [name for name in made if str(place) in (place / name).read_text()] == []
     assert install("uninstall", **settings).returncode == 0
     assert files(place) == set()
 

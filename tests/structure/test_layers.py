@@ -42,6 +42,7 @@ FENCED = {
     "re2": r"alerts\.regex\.linear",
     "grpc": r"agent\.backends\.jobs(\..*)?",
     "subprocess": r"agent\.worker\.worker_process",
+    "rich": r"agent\.(terminal|commands\.top)(\..*)?",
     "yaml": r"agent\.lib\.yamltree|agent\.lib\.yamlscan|alerts\.rulewriter",
 }
 
@@ -164,7 +165,7 @@ def test_third_party_names_stay_behind_their_fences() -> None:
     assert outside == []
 
 
-def test_patterns_for_re_stand_in_the_code() -> None:
+def test_patterns_for_re_are_in_the_code() -> None:
     """One that comes from outside may take `re` for ever, and the whole process with it: see alerts/regex."""
     computed = [
         f"{path}:{node.lineno}"
@@ -176,6 +177,23 @@ def test_patterns_for_re_stand_in_the_code() -> None:
         and isinstance(node.args[0], (ast.Name, ast.Attribute, ast.Subscript))
     ]
     assert computed == []
+
+
+STARTERS = {
+    "agent.commands.record.followed_command": "the command that a user has recorded",
+}
+"""Modules that start a program without the module subprocess, and which one."""
+
+
+def test_programs_are_started_in_few_places() -> None:
+    starting = [
+        f"{path}:{line}"
+        for path in MODULES
+        if name_of(path) not in STARTERS
+        for name, attribute, line in attributes(path)
+        if name in ("os", "pty") and re.match(r"exec|fork|posix_spawn|spawn|system$|popen$", attribute)
+    ]
+    assert starting == []
 
 
 def test_nothing_below_the_roof_reads_a_clock() -> None:
@@ -221,12 +239,13 @@ OWN_THREADS = {
     "agent.backends.nvml.errands": "in the device worker; ends with the call that it makes",
     "agent.backends.file_relay": "another reader takes over from one that hangs or is gone",
     "agent.backends.jobs.users": "ends with what it was asked, and is made anew for the next question",
+    "agent.commands.check.asides": "ends with its answer, or with the command that does not wait for it",
     "agent.backends.power.pacing": "ends with what it was asked, and is made anew for the next question",
 }
 """Modules that start threads by themselves, and why that is right."""
 
 
-def test_a_long_lived_thread_is_one_that_is_kept() -> None:
+def test_a_long_lived_thread_is_supervised() -> None:
     """One that is started in another way dies in silence with its first exception: use agent.lib.threads.Threads."""
     started = [
         f"{path}:{line}"

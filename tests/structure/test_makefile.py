@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (["SUITES=sid", "AS=user"], "--suites sid --as user"),
     ],
 )
-def test_bare_roots_are_tried_for_all_unless_somebody_says_so(given: list[str], handed_on: str) -> None:
+def test_bare_roots_are_tried_for_all_unless_told_otherwise(given: list[str], handed_on: str) -> None:
     command = ["make", "--dry-run", "--no-print-directory", "test-bare", *given]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert handed_on in done.stdout

@@ -48,5 +48,5 @@ def test_a_kind_of_tests_is_there() -> None:
     assert KINDS.keys() - folders() == set()
 
 
-def test_a_file_of_tests_lies_in_a_folder() -> None:
+def test_a_file_of_tests_is_in_a_folder() -> None:
     assert list((ROOT / "tests").glob("test_*.py")) == []

@@ -25,11 +25,11 @@ def twice(named: Iterable[tuple[str, Path]]) -> list[str]:
     return [f"{name}: {', '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1]
 
 
-def test_every_file_name_is_there_once() -> None:
+def test_every_file_name_exists_once() -> None:
     assert twice((path.name, path) for path in MODULES if path.name not in GIVEN_FILES) == []
 
 
-def test_every_class_name_is_there_once() -> None:
+def test_every_class_name_exists_once() -> None:
     classes = (
         (node.name, path)
         for path in MODULES

@@ -22,7 +22,7 @@ EXPOSURE = {"coldplate.service": 1.6, "coldplate-broker.service": 1.6, "coldplat
 """The most that `systemd-analyze security` may find; the checks on a running systemd hold the same."""
 
 
-EXTRAS = {"dashboards": "grafanalib", "kubernetes": "grpc"}
+EXTRAS = {"dashboards": "grafanalib", "kubernetes": "grpc", "top": "rich"}
 """The module that each extra brings."""
 
 
@@ -37,7 +37,7 @@ def test_every_extra_is_for_something_that_the_code_imports() -> None:
         assert any(re.search(rf"^\s*(import|from) {module}\b", text, re.MULTILINE) for text in code), module
 
 
-def test_no_document_names_a_package_that_nobody_can_install() -> None:
+def test_no_document_names_a_package_that_cannot_be_installed() -> None:
     texts = [path for pattern in ("*.md", "docs/**/*.md", "agent/**/*.py") for path in ROOT.glob(pattern)]
     assert not [path.name for path in texts if re.search(r"coldplate\[\w+\]", path.read_text())]
 
@@ -126,7 +126,7 @@ def test_the_broker_has_two_privileges_and_the_agent_and_the_proxy_none() -> Non
         assert {"CapabilityBoundingSet=", "AmbientCapabilities="} <= lines(unit)
 
 
-def test_sockets_are_where_the_agent_looks_and_for_its_user_alone() -> None:
+def test_sockets_are_where_the_agent_looks_and_only_for_its_user() -> None:
     assert {f"ListenSequentialPacket={SOCKET}", "SocketUser=coldplate", "SocketMode=0600"} <= lines(
         "coldplate-broker.socket"
     )

@@ -41,6 +41,6 @@ def test_no_throttle_reason_stands_for_others() -> None:
     assert not [whole for whole, parts in REASONS_CONTAINED.items() if whole in bits and bits.intersection(parts)]
 
 
-def test_the_kernel_s_figures_that_contain_each_other_are_not_of_one_family() -> None:
+def test_figures_of_the_kernel_that_contain_each_other_are_not_of_one_family() -> None:
     assert not {"guest", "guest_nice"}.intersection(CPU_MODES)  # in user and nice
     assert PRESSURE["some"] is not PRESSURE["full"]  # a time in which all waited is one in which some did

@@ -31,5 +31,5 @@ def test_every_tool_is_of_one_version_and_has_the_hashes_of_its_files() -> None:
     assert loose == []
 
 
-def test_no_file_says_where_somebody_got_them() -> None:
+def test_no_file_says_where_they_were_downloaded() -> None:
     assert not re.search(r"https?:|file:|index-url|find-links", (ROOT / "tests" / "tools.txt").read_text())

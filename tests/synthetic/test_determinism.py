@@ -38,7 +38,7 @@ def test_readings_do_not_depend_on_the_sampling_interval(name):
 
 
 @pytest.mark.parametrize("name", CALM)
-def test_a_restarted_worker_goes_on_where_the_old_one_stopped(name):
+def test_a_restarted_worker_continues_where_the_old_one_stopped(name):
     scenario = load_scenario(name)
     old = SyntheticSource(scenario, 0.0).open(Instant(0.0, 0.0))
     for second in range(0, 700, 61):

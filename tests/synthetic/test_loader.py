@@ -55,7 +55,7 @@ def test_a_mistake_is_an_error_that_says_where_it_is(write, content, message):
     assert str(path) in str(caught.value)
 
 
-def test_an_unknown_shipped_name_brings_the_nearest_one():
+def test_an_unknown_name_of_a_scenario_suggests_the_nearest_one():
     with pytest.raises(ScenarioError, match="did you mean 'healthy-training'"):
         load_scenario("healthy-trainin")
 

@@ -23,7 +23,7 @@ def facts(node, t):
     }
 
 
-def test_a_job_is_told_with_all_of_its_facts_while_it_runs(play, write):
+def test_a_job_is_shown_with_all_of_its_facts_while_it_runs(play, write):
     node = play(write(LATE))
     assert facts(node, 99.0) == facts(node, 201.0) == {}
     shown = facts(node, 160.0)
@@ -46,7 +46,7 @@ def test_the_energy_of_a_job_is_that_of_its_gpus_since_its_start(play, write):
     assert told == pytest.approx([each - own[0] for each in own], abs=1.0)
 
 
-def test_a_source_that_opens_late_tells_the_same(play, write):
+def test_a_source_that_opens_late_shows_the_same(play, write):
     path = write(LATE)
     assert facts(play(path), 150.0) == pytest.approx(facts(play(path, 140.0), 150.0))
 

@@ -12,7 +12,7 @@ import pytest
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic import shipped_scenarios
 from agent.backends.synthetic.scenario_document import render
-from agent.model import Kind, Lane, Reason
+from agent.model import Gpu, Kind, Lane, Reason
 
 GPUS = range(8)
 RACK_NODES, RACK_BUDGET = 4, 40_800.0
@@ -108,6 +108,14 @@ def test_a_hanging_read_blocks_its_own_gpu_only_and_until_close(play):
     thread.join()
 
 
+def test_a_gpu_that_never_said_who_it_is_is_named_by_nobody(play):
+    """Whoever reads it would have to refuse all that is told of a GPU that nobody has introduced."""
+    node = play("driver-hang", opened_at=61.0)
+    jobs = [each for each in node.fabric.read(Lane.SLOW, node.instant(61.0)).readings if "job_info" in each.metric.name]
+    named = {each.entity.index for each in jobs if isinstance(each.entity, Gpu)}
+    assert named == {str(gpu) for gpu in GPUS} - {"2"}
+
+
 def test_a_hang_of_limited_length_ends_by_itself(play, write):
     node = play(
         write("""
@@ -172,7 +180,7 @@ def test_xid_storm_reports_causes_and_followers_in_order(play):
     assert node.value(1, 1300.0, "ecc_errors_total/uncorrected", Lane.SLOW) == 1
 
 
-def test_xids_of_the_time_before_a_restart_are_not_told_again(play):
+def test_xids_from_before_a_restart_are_not_reported_again(play):
     node = play("xid-storm", opened_at=100.0)
     node.sample(0, 200.0)
     assert node.source.events(0.0) == []

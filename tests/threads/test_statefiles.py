@@ -107,7 +107,7 @@ def test_one_file_that_cannot_be_written_does_not_keep_the_others_from_it(
     assert {state.name: state.good for state in files.states()} == {"bad": False, "good": True, "better": True}
 
 
-def test_an_exception_that_nobody_foresaw_loses_nothing(
+def test_an_unforeseen_exception_loses_nothing(
     files: StateFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     troubles: list[BaseException] = [MemoryError(), RuntimeError("odd")]
@@ -184,7 +184,7 @@ def test_what_killed_processes_left_is_removed_and_what_is_being_written_stays(t
     assert {each.name for each in tmp_path.iterdir()} == left
 
 
-def test_a_state_directory_that_has_to_be_made_is_told_once(
+def test_a_state_directory_that_has_to_be_made_is_reported_once(
     files: StateFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "a" / "alerts.state"

@@ -94,7 +94,7 @@ def test_whatever_ends_a_thread_its_work_begins_again(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_thread_that_falls_while_it_waits_to_begin_again_is_started_anew(
+def test_a_thread_that_fails_while_it_waits_to_begin_again_is_started_again(
     clock: Clock, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class NoMemory:
@@ -113,7 +113,7 @@ def test_a_thread_that_falls_while_it_waits_to_begin_again_is_started_anew(
     assert restarts(threads) == 2
 
 
-def test_a_thread_that_falls_for_the_same_reason_again_and_again_is_counted_and_told_once(
+def test_a_thread_that_fails_for_the_same_reason_again_and_again_is_counted_and_logged_once(
     clock: Clock, worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     threads = Threads(clock)
@@ -165,7 +165,7 @@ def test_a_thread_that_the_system_had_no_room_for_is_started_when_there_is(
     assert up(threads) and threads.trouble() == ""
 
 
-def test_a_thread_that_falls_at_once_is_in_trouble(
+def test_a_thread_that_fails_at_once_is_in_trouble(
     clock: Clock, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have fallen before whoever started it goes on."""
@@ -202,7 +202,7 @@ def pass_time(threads: Threads, clock: Clock, seconds: float) -> None:
         threads.tend()
 
 
-def test_a_thread_that_stands_still_is_in_trouble_until_it_moves(
+def test_a_thread_that_is_stuck_is_in_trouble_until_it_moves(
     clock: Clock, worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -229,7 +229,7 @@ def test_trouble_of_a_thread_that_is_not_vital_is_shown_and_is_not_the_process_s
     assert threads.trouble() == "" and not up(threads)
 
 
-def test_nobody_stood_still_where_the_process_itself_did_not_run(clock: Clock, worker: Worker) -> None:
+def test_no_thread_is_stuck_if_the_process_itself_did_not_run(clock: Clock, worker: Worker) -> None:
     """Stopped by SIGSTOP or a debugger, frozen with its cgroup: the first look afterwards blames nobody."""
     threads, _ = still(clock, 10.0, True, worker)
     clock.now += 3600.0 + AWAY_SECONDS

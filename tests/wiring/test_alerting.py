@@ -59,7 +59,7 @@ def test_an_address_that_cannot_work_is_named_with_its_key(receivers: Receivers,
         receivers.make(notify(f"{kind}: {{urls: ['http://example.org/'], username: u, password_file: /x}}"), NODE)
 
 
-def test_without_a_state_directory_it_is_said_that_alerts_begin_anew_where_there_are_rules(
+def test_without_a_state_directory_it_is_logged_that_alerts_start_again_if_there_are_rules(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, receivers: Receivers
 ) -> None:
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
@@ -70,7 +70,7 @@ def test_without_a_state_directory_it_is_said_that_alerts_begin_anew_where_there
         config = parse(f"{{{text}}}", "c.yaml")
         files: Any = SimpleNamespace()
         settings = load_alerting(config, tmp_path, receivers)
-        make_rule_manager(config, settings, Hub(), files, lambda _: (), Threads())
+        make_rule_manager(config, settings, Hub(), files, lambda _: (), Threads(), lambda: Instant(0.0, 0.0))
 
     (tmp_path / "alerts.state.999999999.new").touch()
     make("rules: {files: []}")

@@ -49,7 +49,7 @@ def test_the_target_is_named_as_a_server_names_it_that_scrapes_the_host(text: st
         ("{node: {cluster: c}, notify: {labels: {cluster: ''}}}", {}),
     ],
 )
-def test_alerts_leave_with_where_the_node_stands_and_what_is_added(text: str, labels: dict[str, str]) -> None:
+def test_alerts_are_sent_with_the_place_of_the_node_and_what_is_added(text: str, labels: dict[str, str]) -> None:
     assert external_labels(config(text)) == labels
 
 
@@ -61,7 +61,7 @@ def test_alerts_leave_with_where_the_node_stands_and_what_is_added(text: str, la
         ("rack: {name: r2}", "r2", "host1, rack r2"),
     ],
 )
-def test_the_rack_is_the_one_that_feeds_the_node_and_people_are_shown_where_it_stands(
+def test_the_rack_is_the_one_that_feeds_the_node_and_people_are_shown_its_place(
     text: str, name: str, shown: str
 ) -> None:
     assert (rack_name(config(text)), title(config(text))) == (name, shown)
@@ -76,7 +76,7 @@ def test_the_rack_is_the_one_that_feeds_the_node_and_people_are_shown_where_it_s
         ("backends: {devices: synthetic, scenario: straggler}", "synthetic straggler"),
     ],
 )
-def test_alerts_are_of_the_node_s_devices_or_of_one_drill(text: str, source: str) -> None:
+def test_alerts_are_of_the_nodes_devices_or_of_one_drill(text: str, source: str) -> None:
     assert source_of(config(text)) == source
 
 
@@ -92,7 +92,7 @@ def test_state_is_kept_where_it_is_told_to_or_where_systemd_says_or_in_the_usual
     assert state_file(config(f"state_dir: {tmp_path}/told"), "x") == tmp_path / "told" / "x"
 
 
-def test_a_drill_writes_nothing_where_the_node_s_own_agent_does_unless_it_is_told_to(
+def test_a_drill_writes_nothing_where_the_nodes_own_agent_does_unless_it_is_told_to(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))

@@ -42,20 +42,21 @@ class Bench:
         receivers = Receivers(lambda: Instant(0.0, 0.0))
         self.started_with = load_alerting(config, folder, receivers)
         self.exposed = Exposed(Hub(), check(config))
-        self.sampling, self.rack, self.rules = Changed(), Changed(), Changed()
-        parts: Any = (self.sampling, self.rack, self.rules)
+        self.sampling, self.rack, self.rules, self.expectations = Changed(), Changed(), Changed(), Changed()
+        parts: Any = (self.sampling, self.rack, self.rules, self.expectations)
         self.reload = Reconfiguration(
             options, lambda: parse(self.text, "c.yaml"), config, self.started_with, receivers, self.exposed, *parts
         )
 
     @property
     def told(self) -> list[int]:
-        return [len(each.told) for each in (self.sampling, self.rack, self.rules)]
+        return [len(each.told) for each in (self.sampling, self.rack, self.rules, self.expectations)]
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     (tmp_path / "mine.yml").write_text("groups: [{name: g, rules: [{record: a, expr: b}]}]")
+    (tmp_path / "site.yaml").write_text("{description: ours, ports: 8}")
     return Bench(tmp_path)
 
 
@@ -63,9 +64,12 @@ def test_every_part_gets_its_own_and_relative_paths_begin_beside_the_file(bench:
     before = bench.exposed.selection
     bench.text = (
         "{backends: {devices: none}, sampling: {fast: 2s}, rack: {name: r1, power_budget: 40kW},"
-        " rules: {files: [mine.yml]}, notify: {resend: 90s}, metrics: {exclude: [coldplate_rack_*]}}"
+        " rules: {files: [mine.yml]}, notify: {resend: 90s}, metrics: {exclude: [coldplate_rack_*]},"
+        " expectations: site.yaml}"
     )
     bench.reload()
+    (choice,) = bench.expectations.told
+    assert (choice.named.node.ports, choice.named.node.description) == (8, "ours")
     ((settings,), (rack,), (alerting,)) = bench.sampling.told, bench.rack.told, bench.rules.told
     assert settings.fast == 2.0
     assert (rack.name, rack.budget, rack.patience) == ("r1", 40_000.0, settings.patience(Lane.FAST))
@@ -82,6 +86,7 @@ def test_every_part_gets_its_own_and_relative_paths_begin_beside_the_file(bench:
         "rules: {files: [not-there.yml]}",
         "rack: {name: r, peers: ['a b']}",
         "notify: {webhook: {urls: ['gopher://x']}}",
+        "expectations: not-there.yaml",
     ],
 )
 def test_a_mistake_anywhere_changes_nothing_anywhere(bench: Bench, text: str) -> None:
@@ -89,7 +94,7 @@ def test_a_mistake_anywhere_changes_nothing_anywhere(bench: Bench, text: str) ->
     bench.text = text
     with pytest.raises(ConfigError):
         bench.reload()
-    assert bench.told == [0, 0, 0]
+    assert bench.told == [0, 0, 0, 0]
     assert bench.exposed.selection is before
 
 
@@ -112,9 +117,7 @@ def test_queries_that_have_not_changed_are_not_compiled_again_unless_their_defau
     assert (second is first, third is first) == (True, False)
 
 
-def test_now_and_then_a_reload_looks_through_all_that_reloads_left(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_now_and_then_a_reload_collects_all_that_reloads_left(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
     monkeypatch.setattr(reconfiguration, "collect_what_stayed", lambda: looked.append(len(bench.rules.told)))
     for _ in range(2 * THOROUGH + 1):

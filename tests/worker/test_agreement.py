@@ -75,7 +75,7 @@ def nvml() -> Iterator[Callable[..., Wire]]:
 
 
 @pytest.mark.parametrize("make", [h100, a100, b200])
-def test_what_nvml_gives_is_taken(nvml: Callable[..., Wire], make: Callable[[int], FakeGpu]) -> None:
+def test_what_nvml_gives_is_accepted(nvml: Callable[..., Wire], make: Callable[[int], FakeGpu]) -> None:
     wire = nvml(make(0), make(1))
     wire.read()
     assert len(wire.samples) == 2 * 3 * 3
@@ -84,7 +84,7 @@ def test_what_nvml_gives_is_taken(nvml: Callable[..., Wire], make: Callable[[int
 
 
 @pytest.mark.parametrize("code", [LOST, DENIED, UNKNOWN, UNSUPPORTED])
-def test_what_a_failing_gpu_gives_is_taken(nvml: Callable[..., Wire], code: object) -> None:
+def test_what_a_failing_gpu_gives_is_accepted(nvml: Callable[..., Wire], code: object) -> None:
     wire = nvml(h100(0))
     wire.posts[0].channel._device._driver.gpus[0].failing = code  # type: ignore[attr-defined]  # the fake below
     wire.read()
@@ -106,7 +106,7 @@ def mig(gpu: FakeGpu, driver: FakeDriver, uuids: Sequence[str]) -> None:
         driver.others[f"instance {number}"] = instance
 
 
-def test_what_mig_gives_is_taken(nvml: Callable[..., Wire]) -> None:
+def test_what_mig_gives_is_accepted(nvml: Callable[..., Wire]) -> None:
     gpu = h100(0)
     driver = FakeDriver(gpu)
     mig(gpu, driver, [f"MIG-{number}" for number in range(7)])
@@ -117,7 +117,7 @@ def test_what_mig_gives_is_taken(nvml: Callable[..., Wire]) -> None:
     assert wire.errors == []
 
 
-def test_instances_that_cannot_be_told_apart_cost_their_lane_and_no_more(nvml: Callable[..., Wire]) -> None:
+def test_instances_that_cannot_be_distinguished_cost_their_lane_and_no_more(nvml: Callable[..., Wire]) -> None:
     gpu = h100(0)
     driver = FakeDriver(gpu, h100(1))
     mig(gpu, driver, ["MIG-same", "MIG-same"])
@@ -151,7 +151,7 @@ def test_whatever_a_driver_answers_the_worker_says_nothing_that_is_refused(text:
 
 
 @pytest.mark.parametrize("name", [name for name, _ in shipped_scenarios()])
-def test_what_a_synthetic_node_gives_is_taken(name: str) -> None:
+def test_what_a_synthetic_node_gives_is_accepted(name: str) -> None:
     scenario = load_scenario(name)
     source = SyntheticSource(scenario, 0.0)
     wire = Wire(source, at=20.0)

@@ -62,7 +62,7 @@ def test_what_a_terminal_would_obey_is_made_harmless(pipes: Pipes) -> None:
     assert pipes.pass_on() == b"a?[2Jb?c\td\xc3\xa9\n"
 
 
-def test_a_flood_is_cut_and_the_cut_is_told_seldom(pipes: Pipes, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flood_is_cut_and_the_cut_is_reported_seldom(pipes: Pipes, caplog: pytest.LogCaptureFixture) -> None:
     line = b"NVRM: something is wrong, " + b"x" * 40 + b"\n"
     got = 0
     with caplog.at_level(logging.WARNING):
@@ -84,14 +84,14 @@ def test_after_a_flood_lines_arrive_again(pipes: Pipes) -> None:
     assert pipes.pass_on(after=ROOM / RATE) == b"told\n"
 
 
-def test_a_line_without_end_is_handed_on_in_pieces(pipes: Pipes) -> None:
+def test_a_line_without_end_is_passed_on_in_pieces(pipes: Pipes) -> None:
     for _ in range(4):
         pipes.write(b"y" * LINE)
         pipes.pass_on()
     assert len(pipes.relay._buffer) <= LINE
 
 
-def test_the_last_words_of_a_worker_that_crashes_arrive(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_last_output_of_a_worker_that_crashes_arrives(capfd: pytest.CaptureFixture[str]) -> None:
     """faulthandler writes a traceback when a library takes the process along."""
     import signal
 

@@ -175,7 +175,7 @@ def test_orders_are_answered_while_every_device_hangs(start: Start) -> None:
     worker.until(lambda: len({each.channel for each in worker.of(LaneSample)}) == 3)
 
 
-def test_somebody_who_joins_is_told_and_read_at_once_in_every_lane(start: Start) -> None:
+def test_a_device_that_joins_is_reported_and_read_at_once_in_every_lane(start: Start) -> None:
     source = FakeSource(FakeGpuChannel(0))
     source.missing = (Unidentified("1", Reason.TIMEOUT, "silent"),)
     worker = start(source)
@@ -190,7 +190,7 @@ def test_somebody_who_joins_is_told_and_read_at_once_in_every_lane(start: Start)
     )
 
 
-def test_a_reason_that_changes_is_told(start: Start) -> None:
+def test_a_reason_that_changes_is_reported(start: Start) -> None:
     source = FakeSource(FakeGpuChannel(0))
     worker = start(source)
     worker.until(lambda: len(worker.of(Hello)) == 1)
@@ -205,7 +205,7 @@ def test_a_reason_that_changes_is_told(start: Start) -> None:
     assert len(worker.of(Hello)) == 3
 
 
-def test_everything_is_said_anew_when_it_is_asked_for(start: Start) -> None:
+def test_everything_is_sent_again_when_it_is_requested(start: Start) -> None:
     worker = start(FakeSource(FakeGpuChannel(0)))
     worker.until(lambda: len(worker.of(LaneSample)) == 3)
     worker._decoder = Decoder("nvml")  # a reader that knows nothing
@@ -218,7 +218,7 @@ def test_everything_is_said_anew_when_it_is_asked_for(start: Start) -> None:
 
 
 @pytest.mark.parametrize("uuid", ["GPU-\x07", "GPU-\ud800", "x" * 100])
-def test_a_gpu_with_an_odd_identity_costs_itself(start: Start, uuid: str) -> None:
+def test_a_gpu_with_an_odd_identity_affects_only_itself(start: Start, uuid: str) -> None:
     worker = start(FakeSource(FakeGpuChannel(0), FakeGpuChannel(1, uuid), FakeGpuChannel(2)))
     worker.until(lambda: len(worker.of(Hello)) == 1)
     (hello,) = worker.of(Hello)
@@ -227,7 +227,7 @@ def test_a_gpu_with_an_odd_identity_costs_itself(start: Start, uuid: str) -> Non
     worker.until(lambda: {each.channel for each in worker.of(LaneSample)} == {"GPU-0", "GPU-2"})
 
 
-def test_a_device_that_says_odd_things_costs_itself(start: Start) -> None:
+def test_a_device_that_says_odd_things_affects_only_itself(start: Start) -> None:
     odd = FakeGpuChannel(0)
     twice = Reading(odd._series, 1.0)
     odd.read = lambda lane, now: BackendSample([twice, twice])  # type: ignore[method-assign]  # a driver gone mad

@@ -23,7 +23,7 @@ MOST = 64.0
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_main_process_does_not_swell_whatever_it_is_told(strategy: str) -> None:
+def test_the_main_process_does_not_grow_whatever_it_is_sent(strategy: str) -> None:
     run = subprocess.run([sys.executable, str(SWELL), strategy], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     grown, taken, refused = (float(word) for word in run.stdout.split())
@@ -54,7 +54,7 @@ def test_a_worker_is_confined_before_it_opens_anything(worker: ChildProcess) -> 
     assert score == min(max(ours + 100, 0), 1000)
 
 
-def test_what_a_worker_holds_can_be_told(worker: ChildProcess) -> None:
+def test_the_memory_of_a_worker_can_be_read(worker: ChildProcess) -> None:
     held = worker.resident()
     assert held is not None
     assert 5 * 2**20 < held < 100 * 2**20

@@ -86,7 +86,7 @@ def take(rows: object) -> object:
     return sample.processes
 
 
-def test_a_list_of_processes_is_taken() -> None:
+def test_a_list_of_processes_is_accepted() -> None:
     assert take(ROWS) == (GpuProcess(1, None, None), GpuProcess(2, 2**40, 3))
 
 
@@ -106,6 +106,6 @@ def test_a_list_of_processes_is_taken() -> None:
         ROWS * 3000,
     ],
 )
-def test_a_list_that_is_no_list_of_processes_is_refused(rows: object) -> None:
+def test_a_list_that_is_not_a_list_of_processes_is_refused(rows: object) -> None:
     with pytest.raises(MessageError):
         take(rows)

@@ -84,7 +84,7 @@ def test_quick_channels_share_one_reader() -> None:
     assert bench.samples() == list(range(8)) * 5
 
 
-def test_a_hung_channel_stops_nobody_else_and_is_never_read_twice_at_once() -> None:
+def test_a_hung_channel_stops_no_other_and_is_never_read_twice_at_once() -> None:
     release = threading.Event()
     hung = FakeChannel("hung", lambda: release.wait(10) and None)
     others = [FakeChannel(str(number)) for number in range(3)]
@@ -129,7 +129,7 @@ def test_lanes_that_fall_due_while_a_channel_hangs_are_read_once_when_it_is_free
     assert told == ["fast", "fast", "slow"]
 
 
-def test_a_lost_device_and_an_unforeseen_error_are_told_and_cost_their_channel_only() -> None:
+def test_a_lost_device_and_an_unforeseen_error_are_reported_and_affect_only_their_channel() -> None:
     def lose() -> None:
         raise DeviceError(Reason.LOST, "GPU is lost")
 
@@ -144,7 +144,9 @@ def test_a_lost_device_and_an_unforeseen_error_are_told_and_cost_their_channel_o
     assert bench.samples() == [2]
 
 
-def test_a_sample_that_cannot_be_sent_costs_its_channel_only_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sample_that_cannot_be_sent_affects_only_its_channel_and_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     strange = FakeChannel("a")
     strange._series = Series(POWER, Rack("no entity of a worker"))
     bench = Bench(strange, FakeChannel("b"))
@@ -156,7 +158,7 @@ def test_a_sample_that_cannot_be_sent_costs_its_channel_only_and_is_told_once(ca
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
-def test_a_source_that_broke_is_told() -> None:
+def test_a_source_that_broke_is_reported() -> None:
     def unload() -> None:
         raise SourceError("driver not loaded")
 
@@ -175,7 +177,7 @@ def test_what_does_not_change_is_sent_once() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 16])
-def test_nothing_is_owed_when_all_is_quiet(count: int) -> None:
+def test_nothing_is_due_when_all_is_quiet(count: int) -> None:
     bench = Bench(*(FakeChannel(str(number)) for number in range(count)))
     bench.pool.order({Lane.FAST, Lane.SLOW, Lane.COLD})
     bench.settle(lambda: not bench.pool.busy)
@@ -233,7 +235,7 @@ def test_a_channel_that_joins_is_read_at_once_and_the_others_are_not() -> None:
     assert sorted(bench.samples()) == [0, 1, 1, 1, 1]
 
 
-def test_what_samples_go_by_is_said_anew_when_it_is_asked_for() -> None:
+def test_what_samples_refer_to_is_sent_again_when_it_is_requested() -> None:
     bench = Bench(FakeChannel("a"))
     for tick in range(4):
         if tick == 2:

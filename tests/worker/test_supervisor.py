@@ -208,7 +208,7 @@ def test_a_worker_whose_devices_hang_is_left_alone_for_long_and_then_ever_longer
     assert waits[-1] == pytest.approx(LONGEST_STUCK_SECONDS, abs=1)
 
 
-def test_a_word_of_any_device_is_enough(rig: Rig) -> None:
+def test_a_report_of_any_device_is_enough(rig: Rig) -> None:
     rig.open()
     for _ in range(20):
         rig.run(STUCK_SECONDS / 2, ask=True)
@@ -225,7 +225,7 @@ def test_a_pause_between_orders_is_no_silence_of_the_devices(rig: Rig) -> None:
     assert len(rig.started) == 1
 
 
-def test_if_it_was_we_who_stood_still_the_worker_gets_its_time(rig: Rig) -> None:
+def test_if_the_supervisor_was_suspended_the_worker_gets_its_time(rig: Rig) -> None:
     rig.open()
     rig.worker.answers = False
     rig.supervisor.ask([Lane.FAST], rig.now)
@@ -243,7 +243,7 @@ def test_a_slow_start_is_no_silence_and_an_endless_one_is(rig: Rig) -> None:
     assert rig.until(lambda: bool(rig.worker.signals), 30) == pytest.approx(FIRST_SILENCE_SECONDS + 1, abs=1.5)
 
 
-def test_a_library_that_hangs_while_it_is_opened_is_told_and_goes_on_at_once(rig: Rig) -> None:
+def test_a_library_that_hangs_while_it_is_opened_is_reported_and_continues_at_once(rig: Rig) -> None:
     rig.turn()
     assert rig.supervisor.awaited
     assert rig.until(lambda: bool(rig.exit_reasons), 10) <= 5
@@ -277,7 +277,7 @@ def test_a_hello_that_was_lost_is_asked_for(rig: Rig) -> None:
     assert rig.supervisor.running
 
 
-def test_garbage_is_counted_told_once_and_everything_is_asked_anew_within_bounds(
+def test_garbage_is_counted_logged_once_and_everything_is_requested_again_within_bounds(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.open()
@@ -296,7 +296,7 @@ def test_garbage_is_counted_told_once_and_everything_is_asked_anew_within_bounds
     assert sum("anew" in words for words in rig.worker.orders[before:]) <= 3
 
 
-def test_a_worker_that_goes_on_sending_garbage_is_replaced(rig: Rig) -> None:
+def test_a_worker_that_keeps_sending_garbage_is_replaced(rig: Rig) -> None:
     rig.open()
     began = rig.now
     while not rig.worker.signals:
@@ -354,7 +354,7 @@ def test_a_worker_that_swells_is_ended(rig: Rig) -> None:
     assert "MiB of memory" in rig.exit_reasons[0][2]
 
 
-def test_a_worker_whose_memory_cannot_be_told_is_left_alone(rig: Rig) -> None:
+def test_a_worker_whose_memory_is_not_known_is_left_alone(rig: Rig) -> None:
     rig.open()
     rig.worker.held = None
     rig.run(60.0)
@@ -372,7 +372,7 @@ def test_a_worker_that_floods_the_pipe_is_ended(rig: Rig) -> None:
     assert rig.worker.signals
 
 
-def test_a_heap_of_garbage_is_not_looked_at_to_its_end(rig: Rig) -> None:
+def test_a_heap_of_garbage_is_not_examined_to_its_end(rig: Rig) -> None:
     rig.open()
     rig.worker.said += [b""] * 200_000
     rig.turn()
@@ -383,7 +383,7 @@ def test_a_heap_of_garbage_is_not_looked_at_to_its_end(rig: Rig) -> None:
     assert len(rig.heard) == heard + 1
 
 
-def test_one_that_is_being_ended_is_heard_no_more_but_for_why_it_left(rig: Rig) -> None:
+def test_of_a_worker_that_is_being_ended_only_its_reason_for_leaving_counts(rig: Rig) -> None:
     rig.open()
     rig.worker.answers, rig.worker.mortal = False, set()
     rig.until(lambda: bool(rig.worker.signals), 10)
@@ -435,7 +435,7 @@ def test_a_worker_that_ran_for_long_is_started_again_at_once_whatever_was_before
     assert rig.until(lambda: len(rig.started) > count + 1, 20) <= 1
 
 
-def test_no_process_to_be_had_is_tried_again_ever_later(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_process_that_cannot_be_started_is_tried_again_ever_later(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.refuse = BlockingIOError(11, "Resource temporarily unavailable")
     rig.run(60.0)
     assert rig.started == []
@@ -457,7 +457,7 @@ def test_a_source_that_is_absent_is_no_restart_and_no_exit_reason(rig: Rig) -> N
     assert rig.supervisor.refusal == Refusal(True, "no driver")
 
 
-def test_nobody_is_asked_while_there_is_nobody(rig: Rig) -> None:
+def test_no_worker_is_asked_while_there_is_none(rig: Rig) -> None:
     assert not rig.supervisor.ask([Lane.FAST], rig.now)
     assert rig.supervisor.descriptor is None
 
@@ -510,7 +510,7 @@ def test_a_real_one_that_is_stopped_is_replaced_when_it_is_gone(watch: Watch) ->
         os.kill(first, 0)
 
 
-def test_a_real_one_that_hangs_on_every_device_goes_on_answering(watch: Watch, tmp_path) -> None:
+def test_a_real_one_that_hangs_on_every_device_keeps_answering(watch: Watch, tmp_path) -> None:
     path = tmp_path / "hang.yaml"
     path.write_text(
         "description: all hang\ntopology: dgx-h100\nfaults: [{kind: hang, gpu: 0-7, at: 1s, duration: 1h}]\n"
@@ -570,7 +570,7 @@ def test_what_is_held_from_the_start_is_not_started(rig: Rig) -> None:
     assert rig.started == []
 
 
-def test_a_worker_that_sleeps_in_the_driver_holds_it_and_is_told_of_when_the_pause_ends(rig: Rig) -> None:
+def test_a_worker_that_sleeps_in_the_driver_holds_it_and_is_reported_when_the_pause_ends(rig: Rig) -> None:
     rig.open()
     rig.worker.mortal = set()
     rig.supervisor.hold(rig.now)

@@ -105,7 +105,7 @@ def test_every_entity_that_a_worker_reads_survives(channel: int, entity: Gpu | N
 # -- who is there -----------------------------------------------------------------------------------
 
 
-def test_who_is_there_is_believed_when_it_was_said_twice() -> None:
+def test_the_devices_are_believed_when_they_were_sent_twice() -> None:
     decoder = Decoder("synthetic")
     assert decoder.decode(hello()) is None
     with pytest.raises(MessageError):
@@ -114,14 +114,14 @@ def test_who_is_there_is_believed_when_it_was_said_twice() -> None:
     assert decoder.decode(hello()) is None  # no news
 
 
-def test_one_stray_word_about_who_is_there_changes_nothing() -> None:
+def test_one_stray_message_about_the_devices_changes_nothing() -> None:
     decoder = ready_decoder()
     assert decoder.decode(hello([*ROWS, encode_identity("GPU-c", THIRD)])) is None
     assert decoder.decode(hello()) is None
     assert isinstance(decoder.decode(sample(2.0, [1.0, 2])), LaneSample)
 
 
-def test_somebody_may_join_and_what_was_remembered_stays() -> None:
+def test_a_device_may_join_and_what_was_remembered_stays() -> None:
     decoder = ready_decoder()
     missing = encode_unidentified([Unidentified("7", Reason.TIMEOUT, "silent")])
     joined = hello([*ROWS, encode_identity("GPU-c", THIRD)], missing)
@@ -142,7 +142,7 @@ def test_somebody_may_join_and_what_was_remembered_stays() -> None:
         [encode_identity("GPU-c", THIRD), *ROWS[1:]],
     ],
 )
-def test_nobody_leaves_and_nobody_becomes_another(rows: object) -> None:
+def test_no_device_leaves_and_none_becomes_another(rows: object) -> None:
     decoder = open_decoder()
     for _ in range(3):
         with pytest.raises(MessageError):
@@ -188,7 +188,7 @@ def identity_row(**changes: object) -> list[object]:
         ([identity_row(facts=[[f"a{number}", ""] for number in range(17)])], []),
     ],
 )
-def test_who_cannot_be_there_is_refused(rows: object, missing: object) -> None:
+def test_a_device_that_cannot_exist_is_refused(rows: object, missing: object) -> None:
     decoder = Decoder("synthetic")
     for _ in range(2):
         with pytest.raises(MessageError):
@@ -213,12 +213,12 @@ def test_a_sample_by_another_edition_is_refused_and_the_next_one_by_the_right_on
 
 
 @pytest.mark.parametrize("editions", [[1, 0], [1, 0, 0, 0], [2, 0, 0], [1, 1, 0], [1, 0, 1], None, 1, ["1", 0, 0]])
-def test_editions_that_were_not_said_are_refused(editions: object) -> None:
+def test_editions_that_were_not_sent_are_refused(editions: object) -> None:
     with pytest.raises(MessageError):
         ready_decoder().decode(sample(1.0, [1.0, 2], editions))
 
 
-def test_a_layout_that_is_said_again_is_the_same_one() -> None:
+def test_a_layout_that_is_sent_again_is_the_same_one() -> None:
     decoder = ready_decoder()
     first = decoder.decode(sample(1.0, [1.0, 2]))
     decoder.decode(encode("layout", 0, "fast", 5, LAYOUT))
@@ -285,7 +285,7 @@ def series_row(
         [series_row(labels=[["domain", str(number)]]) for number in range(1025)],
     ],
 )
-def test_a_layout_that_cannot_be_is_refused_and_the_one_before_stays(rows: object) -> None:
+def test_an_impossible_layout_is_refused_and_the_one_before_stays(rows: object) -> None:
     decoder = ready_decoder()
     with pytest.raises(MessageError):
         decoder.decode(encode("layout", 0, "fast", 2, rows))
@@ -336,7 +336,7 @@ def test_all_gaps_together_have_a_bound() -> None:
                 decoder.decode(encode("gaps", channel, lane, 1, [other] * 512))
 
 
-def test_nvml_may_miss_the_jobs_of_a_gpu_and_not_tell_of_them() -> None:
+def test_nvml_may_miss_the_jobs_of_a_gpu_but_not_report_them() -> None:
     decoder = open_decoder("nvml")
     row = BY_NAME["coldplate_gpu_job_info"]
     assert decoder.decode(encode("gaps", 0, "slow", 1, encode_gaps([Gap(row, GPU, Reason.DENIED, "")]))) is None
@@ -345,7 +345,7 @@ def test_nvml_may_miss_the_jobs_of_a_gpu_and_not_tell_of_them() -> None:
         decoder.decode(encode("layout", 0, "slow", 1, encode_series([Series(row, GPU, labels)])))
 
 
-def test_nvml_speaks_of_no_ports_and_of_no_power_of_the_node() -> None:
+def test_nvml_reports_neither_ports_nor_power_of_the_node() -> None:
     decoder = open_decoder("nvml")
     for row in (
         ["coldplate_infiniband_port_up", ["ib", "mlx5_0", "1"], []],
@@ -366,7 +366,7 @@ def test_nvml_speaks_of_no_ports_and_of_no_power_of_the_node() -> None:
         ["coldplate_gpu_up", ["gpu", "0", "GPU-a"], "lost", ""],
     ],
 )
-def test_a_gap_that_cannot_be_is_refused(row: object) -> None:
+def test_an_impossible_gap_is_refused(row: object) -> None:
     with pytest.raises(MessageError):
         open_decoder().decode(encode("gaps", 0, "fast", 1, [row]))
 
@@ -385,7 +385,7 @@ def test_a_gap_that_cannot_be_is_refused(row: object) -> None:
         ["G\tPU", 79, 1.5, "nvml", ""],
     ],
 )
-def test_an_xid_that_cannot_be_is_refused(row: object) -> None:
+def test_an_impossible_xid_is_refused(row: object) -> None:
     with pytest.raises(MessageError):
         open_decoder().decode(encode("xid", 1, [row]))
 
@@ -445,7 +445,7 @@ def sealed(body: bytes) -> bytes:
         b"\xff\xfe\x00",
     ],
 )
-def test_garbage_is_refused_with_an_error_of_ours(body: bytes) -> None:
+def test_garbage_is_refused_with_a_message_error(body: bytes) -> None:
     decoder = ready_decoder()
     with pytest.raises(MessageError):
         decoder.decode(sealed(body))
@@ -453,7 +453,7 @@ def test_garbage_is_refused_with_an_error_of_ours(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "1", True, [1], {}])
-def test_a_value_that_is_no_number_is_refused(value: object) -> None:
+def test_a_value_that_is_not_a_number_is_refused(value: object) -> None:
     with pytest.raises(MessageError):
         ready_decoder().decode(sample(1.0, [1.0, value]))
 

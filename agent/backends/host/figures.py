@@ -9,7 +9,7 @@ from agent.backends.sysfs import printable
 from agent.model import Gap, Metric, Node, Reading, Reason, Series
 
 SERIES = 8_192
-"""Series that are remembered before those that were not shown lately are forgotten: disks come and go."""
+"""Series that are remembered. Beyond it, those not shown lately are forgotten: disks come and go."""
 
 
 def gap_reason(error: Exception) -> Reason:
@@ -52,12 +52,12 @@ class Figures:
         return list(self._readings.values())
 
     def add(self, row: Metric, value: float, *labels: str) -> None:
-        """A value. Of two devices whose names look alike, the first one is shown."""
+        """Add a value. If the names of two devices look alike, only the first one is shown."""
         series = self._book.of(row, tuple(map(printable, labels)))
         self._readings.setdefault(series, Reading(series, float(value)))
 
     def miss(self, error: Exception, *rows: Metric, of: str = "") -> None:
-        """These rows cannot be told, because of this error."""
+        """Add a gap for each of these rows, which are absent because of this error."""
         detail = f"{of}{type(error).__name__}: {error}"
         self.gaps.extend(Gap(row, Node(), gap_reason(error), detail) for row in rows)
 
@@ -75,9 +75,9 @@ class FigureGroup:
         self._of = of
 
     def read(self) -> Figures:
-        """The figures; where anything goes wrong, a gap for each row and no half of them.
+        """The figures; if anything goes wrong, a gap for each row and no partial figures.
 
-        Whatever psutil raises for what it does not expect is caught: a file with a field too few is a TypeError.
+        Catches whatever psutil raises for unexpected content: a file with too few fields is a TypeError.
         """
         figures = Figures(self._book)
         try:

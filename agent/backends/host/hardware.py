@@ -25,24 +25,24 @@ NETWORK = tuple(
 )
 
 DEVICES = 256
-"""Disks, and interfaces, that are shown."""
+"""Most disks, and most interfaces, that are shown."""
 MAX_FILESYSTEMS = 8
 READ_ONLY_IMAGES = frozenset({"squashfs", "iso9660", "erofs"})
 """Filesystems that are full by nature."""
 FOREIGN_MOUNTS = ("/dev", "/proc", "/sys", "/run", "/snap", "/var/snap", "/var/lib/docker", "/var/lib/containers",
                   "/var/lib/containerd", "/var/lib/kubelet")  # fmt: skip
-"""Where container engines and the system mount things of their own that come and go."""
+"""Where container engines and the system mount filesystems of their own, which come and go."""
 
 
 class Hardware:
-    """Reads procfs through psutil, and tells hardware from the rest by sysfs."""
+    """Reads procfs through psutil, and distinguishes hardware from the rest by sysfs."""
 
     def __init__(self, procfs: str, sysfs: str) -> None:
         self._procfs = procfs
         self._sysfs = sysfs
 
     def groups(self, book: SeriesBook) -> list[FigureGroup]:
-        """What is read apart; filesystems come after their mount points."""
+        """The groups that are read separately, without filesystems: their mount points must be found first."""
         return [
             FigureGroup(f"{self._procfs}/diskstats", self._disks, DISK, book),
             FigureGroup(f"{self._procfs}/net/dev", self._network, tuple(row for row, _ in NETWORK), book),
@@ -50,7 +50,7 @@ class Hardware:
 
     def _disks(self, figures: Figures) -> None:
         os.stat(f"{self._procfs}/diskstats")  # noqa: PTH116 - without it psutil would look into this machine's sysfs
-        # nowrap=False: counters that fall are the frame's work, and psutil would keep a history for it.
+        # nowrap=False: the sampler handles counters that fall, and psutil would keep a history to do so.
         counters = psutil.disk_io_counters(perdisk=True, nowrap=False)
         disks = [device for device in sorted(counters) if self._is_physical_disk(device)]
         for device in disks[:DEVICES]:
@@ -88,7 +88,7 @@ class MountPoints:
         self._procfs = procfs
 
     def read(self) -> list[str] | Exception:
-        """The mount points, or why they cannot be told."""
+        """The mount points, or why they are not known."""
         try:
             return self._chosen()
         except OSError as error:
@@ -111,12 +111,12 @@ class MountPoints:
 
 
 def filesystem(mountpoint: str, book: SeriesBook) -> FigureGroup:
-    """One filesystem, asked by statvfs."""
+    """One filesystem, as statvfs describes it."""
 
     def take(figures: Figures) -> None:
         usage = psutil.disk_usage(mountpoint)
         figures.add(FILESYSTEM[0], usage.total, mountpoint)
         figures.add(FILESYSTEM[1], usage.used, mountpoint)
 
-    # It may have been unmounted since it was listed, or not be for this user to see.
+    # It may have been unmounted since it was listed, or this user may not see it.
     return FigureGroup(mountpoint, take, FILESYSTEM, book)

@@ -18,9 +18,9 @@ from agent.model import Backend, Gap, Instant, Lane, Metric, Node, Reading, Reas
 log = logging.getLogger("coldplate.host")
 
 PATIENCE_SECONDS = 1.0
-"""Seconds that a group is waited for: the lane is slow, and a busy disk is no dead one."""
+"""Seconds to wait for a group: the lane is slow, and a busy disk is not a dead one."""
 READERS = 24
-"""More than there are groups and filesystems: all of them may hang."""
+"""More readers than there are groups and filesystems: all of them may hang."""
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("host"))
 
 
@@ -35,7 +35,7 @@ class _Page:
         self.calls = 0
 
     def take(self, answer: Figures | Unread | Exception, rows: Sequence[Metric], path: str) -> None:
-        """What one group answered."""
+        """Add what one group answered."""
         if isinstance(answer, Figures):
             self.calls += 1
             self.readings += answer.readings
@@ -53,14 +53,14 @@ class _Page:
 
 
 class HostBackend:
-    """Reads the host through psutil, and the two files that psutil does not know from procfs itself."""
+    """Reads the host through psutil, and two files that psutil does not cover directly from procfs."""
 
     name = "host"
     lanes = frozenset({Lane.SLOW})
     shortest = 1.0
 
     def __init__(self, procfs: str = "/proc", sysfs: str = "/sys") -> None:
-        # psutil has no other way to be told the root: it is a setting of the module, so of the process.
+        # The only way to tell psutil the root is this setting of its module, which applies to the whole process.
         psutil.PROCFS_PATH = procfs
         self._book = SeriesBook()
         self._relay = FileRelay(self.name, PATIENCE_SECONDS, READERS)

@@ -50,7 +50,7 @@ class Kernel:
         self._boot: float | None = None
 
     def groups(self, book: SeriesBook) -> list[FigureGroup]:
-        """What is read apart."""
+        """The groups that are read separately."""
         at = self._procfs
         groups = [
             FigureGroup(f"{at}/stat", self._cpu_times, (CPU,), book),
@@ -61,7 +61,7 @@ class Kernel:
             FigureGroup(f"{at}/stat: btime", self._boot_time, (BOOT,), book),
             FigureGroup("uname", _info, (INFO,), book),
         ]
-        # One gap of each and not three: a kernel without pressure figures has none of them.
+        # One gap for all three: a kernel without pressure figures has none of them.
         detail = f"{at}/pressure: "
         for resource in PRESSURE_RESOURCES:
             take = partial(self._pressure, resource)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 LIST_BYTES = 4 << 20
-"""Of the list of mounts that are looked at; a node with hundreds of containers has some hundred KiB."""
+"""Bytes of the list of mounts that are read; on a node with hundreds of containers it has some hundred KiB."""
 
 _ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")
-"""Blanks, backslashes and # in a field (`seq_path` and `mangle` in the kernel's fs/proc_namespace.c)."""
+"""Escapes of blanks, backslashes and # in a field (`seq_path` and `mangle` in the kernel's fs/proc_namespace.c)."""
 
 
 class Mount(NamedTuple):
@@ -43,7 +43,7 @@ def _on_devices(filesystems: bytes) -> set[str]:
 
 
 def _content(path: str) -> bytes:
-    """A file's whole lines, as many as there is room for."""
+    """A file's complete lines, as many as fit into the limit."""
     with Path(path).open("rb") as file:
         content = file.read(LIST_BYTES)
     return content[: content.rfind(b"\n") + 1]

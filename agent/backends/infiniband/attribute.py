@@ -16,16 +16,16 @@ from agent.backends.sysfs import FLAGS, PAGE
 from agent.model import Gap, Reading, Reason, Series
 
 Pread = Callable[[int, int, int], bytes]
-"""`os.pread`, or what a test puts in its place."""
+"""`os.pread`, or a test's substitute for it."""
 
 STALE = frozenset({errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOENT, errno.EBADF})
-"""What a descriptor answers whose device went away; a new one may stand at the same path."""
+"""Errors from a descriptor whose device went away; there may be a new device at the same path."""
 
 
 class Attribute:
     """A sysfs attribute of a port, its series, and the descriptor that is kept open on it (-1: none).
 
-    `keep` says whether there is room to keep one. While a reader is inside, all of this is the reader's.
+    `keep` says whether there is room to keep one. While a reader is inside, nothing else may touch it.
     """
 
     __slots__ = ("_pread", "_raw", "_reading", "decode", "fd", "keep", "path", "scale", "series", "watch")
@@ -50,9 +50,9 @@ class Attribute:
             if self.fd < 0 or error.errno not in STALE:
                 return self.gap(self._reason(error), why(error))
             if error.errno == errno.EBADF:
-                self.fd = -1  # the number may be somebody else's by now: it is not ours to close
+                self.fd = -1  # the number may belong to another file by now: do not close it
             self.release()
-            return self.read()  # and this time by its path: no descriptor is kept now
+            return self.read()  # this time by its path, since no descriptor is kept now
         if raw != self._raw:  # most counters stand still most of the time
             try:
                 self._reading = Reading(self.series, self.decode(raw) * self.scale)
@@ -66,14 +66,14 @@ class Attribute:
         return Gap(self.series.metric, self.series.entity, reason, f"{self.path}: {why}")
 
     def release(self) -> None:
-        """Close the descriptor, if one is kept; it is gone, whatever closing it answers."""
+        """Close the descriptor, if one is kept; it is gone even if closing it fails."""
         if self.fd >= 0:
             fd, self.fd = self.fd, -1
             with contextlib.suppress(OSError):
                 os.close(fd)
 
     def _open(self) -> bytes:
-        """Read a file that is not open; its descriptor is kept if it is good and there is room."""
+        """Read a file that is not open; keep its descriptor if it was readable and there is room."""
         fd = os.open(self.path, FLAGS)
         keep = False
         try:
@@ -87,7 +87,7 @@ class Attribute:
         return content
 
     def _reason(self, error: OSError) -> Reason:
-        """A file that is missing from a port which is there is a file that the driver does not offer."""
+        """Why the file could not be read. If the port exists but the file does not, the driver does not offer it."""
         if error.errno == errno.ENOENT and os.path.isdir(self.path.rpartition("/")[0]):  # noqa: PTH112 - Path's may raise
             return Reason.UNSUPPORTED
         return reason_of(error)

@@ -19,9 +19,9 @@ from agent.catalogue.infiniband import INFO
 from agent.model import Gap, IbPort
 
 PORTS = 1_280
-"""Ports that are known at most: eight adapters with 127 virtual functions each, and room."""
+"""Most ports that are known: eight adapters with 127 virtual functions each, and some to spare."""
 DEVICES = 2_048
-"""Devices that are looked into."""
+"""Most devices that are looked into."""
 
 
 class Census:
@@ -30,17 +30,17 @@ class Census:
     def __init__(self, root: str, relay: FileRelay, pread: Pread) -> None:
         self.ports: dict[IbPort, Port] = {}
         self.ignored = 0
-        """Files of ports beyond those that are known; of a device that is not looked into, one."""
+        """Files of ports beyond the known ones; a device that is not looked into counts as one."""
         self._root = root
         self._relay = relay
         self._pread = pread
         self._shapes: dict[tuple[frozenset[str], frozenset[str]], tuple[frozenset[str], Shape]] = {}
-        """By the files of a port, and those of its rivals that are usable. Ports of one driver share their names."""
+        """Shapes, by a port's files and the usable rivals among them. Ports of one driver have the same file names."""
 
     def take(self, mono: float) -> tuple[bool, list[Gap]]:
-        """Learn what there is now: whether that changed, and a gap for what cannot be looked into.
+        """Find out what there is now: whether it changed, and a gap for each device that cannot be looked into.
 
-        Raises AbsentError where no port was ever seen, and DeviceError where nobody knows.
+        Raises AbsentError if no port was ever seen, and DeviceError if that cannot be known.
         """
         ignored = self.ignored
         devices = self._devices(mono)
@@ -66,7 +66,7 @@ class Census:
         return forgot or bool(changed) or ignored != self.ignored, gaps
 
     def _devices(self, mono: float) -> list[str] | None:
-        """The names of the devices; None where they cannot be told, and what is known tells of itself."""
+        """The names of the devices; None if they cannot be listed but ports are known, which report themselves."""
         ((answer,),) = self._relay.round([Leg("", [ClassFolder(self._root)])], mono)
         if isinstance(answer, list):
             return answer
@@ -90,7 +90,7 @@ class Census:
         return Gap(INFO, IbPort(printable(device), ""), reason, f"{self._root}/{device}/ports: {detail}")
 
     def _forget(self, found: dict[str, Found], silent: set[str]) -> bool:
-        """Drop the ports that went and will not be missed, and the oldest that are lost if there are too many."""
+        """Drop virtual ports that are gone, and the oldest of the lost hardware ports if there are too many."""
         gone = [
             port
             for port in self.ports.values()
@@ -105,10 +105,10 @@ class Census:
         return bool(drop)
 
     def _meet(self, found: dict[str, Found]) -> list[Port]:
-        """Know the ports that were found; those that are new, or that have other files than before, are returned."""
+        """Take in the ports that were found; returns those that are new or whose files have changed."""
         changed = []
         self.ignored = sum(each.left_out for each in found.values())
-        # Hardware first: of too many, it is the virtual functions that are left out.
+        # Hardware first: if there are too many, the virtual functions are left out.
         for device, each in sorted(found.items(), key=lambda item: not item[1].lasting):
             for number, files in each.ports.items():
                 port = self._port(device, number)
@@ -122,7 +122,7 @@ class Census:
         return changed
 
     def _port(self, device: str, number: str) -> Port | None:
-        """The port; None if there are too many, or if another one has the same labels."""
+        """The port; None if there are too many already, or if another one has the same labels."""
         entity = IbPort(printable(device), printable(number))
         port = self.ports.get(entity)
         if port is None and len(self.ports) < PORTS:
@@ -130,7 +130,7 @@ class Census:
         return port if port is not None and (port.device, port.number) == (device, number) else None
 
     def _learn(self, changed: Sequence[Port], mono: float) -> None:
-        """Decide which row each file feeds. Files are read only where two of a driver could feed the same row."""
+        """Decide which row each file feeds. Files are read only where two of one driver could feed the same row."""
         contested = [(port, paths) for port in changed if (paths := rivals(port.present))]
         legs = [
             Leg(port.device, [TextFile(f"{port.directory}/{path}", self._pread) for path in paths])

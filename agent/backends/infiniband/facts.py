@@ -41,7 +41,7 @@ def describe(root: str, ports: Iterable[Port], relay: FileRelay, pread: Pread, m
 
 
 def _of(port: Port, answers: list[Answer], paths: list[str]) -> Reading | Gap:
-    """A fact that cannot be read is an empty label; without any, or if an unknown one hangs, the row is a gap."""
+    """A fact that cannot be read is an empty label. If none can be read, or an unknown one hangs, the row is a gap."""
     for place, (answer, path) in enumerate(zip(answers, paths, strict=True)):
         if isinstance(answer, str):
             port.facts[path] = answer

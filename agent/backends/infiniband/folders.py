@@ -10,9 +10,9 @@ from agent.backends.sysfs import names
 from agent.catalogue.infiniband import DIRECTORIES
 
 PORTS = 255
-"""The most that one device can have: its port numbers have eight bits."""
+"""Most ports of one device: port numbers have eight bits."""
 FILES = 1_024
-"""Files of one directory that no row of the catalogue knows; hfi1 has some hundreds."""
+"""Most files of one directory without a row in the catalogue; hfi1 has some hundreds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class PortFiles:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The ports of a device by number. `lasting`: it is hardware, which does not come and go as it is used."""
+    """The ports of a device by number. `lasting`: it is hardware, which does not come and go with its users."""
 
     lasting: bool
     ports: dict[str, PortFiles]
@@ -58,7 +58,7 @@ class DeviceFolder:
         self.path = f"{device}/ports"
 
     def read(self) -> Found | OSError:
-        """What there is; the error where the ports cannot be listed."""
+        """What was found, or the error if the ports cannot be listed."""
         try:
             ports = names(self.path)
         except OSError as error:
@@ -76,7 +76,7 @@ def _files(port: str) -> PortFiles:
             listed = [f"{directory}/{name}" for name in names(f"{port}/{directory}")]
         except FileNotFoundError:
             continue  # irdma and EFA have no `counters`, mlx4 no `hw_counters`
-        except OSError:  # it may not be listed: try the files that are known
+        except OSError:  # the directory may not be listed: try the files that are known
             listed = [path for path in KNOWN if path.startswith(f"{directory}/")]
         unknown = [path for path in listed if path not in KNOWN]
         present.update(KNOWN.intersection(listed), unknown[:FILES])

@@ -26,7 +26,7 @@ LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("infiniba
 class InfinibandBackend:
     """Every file of every port under `sysfs`/class/infiniband.
 
-    `descriptors` tells how many may be kept open. `pread` is `os.pread`, or what a test puts in its place.
+    `descriptors` tells how many may be kept open. `pread` is `os.pread`, or a test's substitute for it.
     """
 
     name = "infiniband"
@@ -79,7 +79,7 @@ class InfinibandBackend:
         layout = self._layout
         for attributes, watches, leg in zip(layout.attributes[lane], layout.watches[lane], answers, strict=True):
             files += len(leg)
-            if _all_read(leg):  # nearly always: then nothing is asked of each file
+            if _all_read(leg):  # nearly always, and it saves a check of each file
                 readings += leg
                 for place, watch in watches:
                     readings += watch.saw(leg[place].value)

@@ -20,27 +20,27 @@ from agent.model import Gap, Lane, Reading
 log = logging.getLogger("coldplate.infiniband")
 
 SERIES = 20_000
-"""Rows of all ports together. The fast rows of as many ports as there may be are half of it."""
+"""Most rows of all ports together: twice the fast rows of the most ports."""
 DESCRIPTORS = 2_048
-"""Kept open at most: the kernel holds some 5 KiB for each open file of sysfs, a page of it the content."""
+"""Most files kept open: for each open file of sysfs the kernel holds some 5 KiB, of which a page is the content."""
 SAMPLED = (Lane.FAST, Lane.SLOW)
 
 
 def spare_descriptors() -> int:
-    """How many may be kept open: half of what the process may have; the rest is for connections and all else."""
+    """How many may be kept open: half of the process's limit; the rest is for connections and everything else."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft // 2, DESCRIPTORS)
 
 
 class FileLayout:
-    """For each lane, one leg a device. Belongs to one thread."""
+    """For each lane, one leg per device. Belongs to one thread."""
 
     def __init__(self, relay: FileRelay, pread: Pread, descriptors: Callable[[], int]) -> None:
         self.attributes: dict[Lane, list[list[Attribute]]] = {lane: [] for lane in SAMPLED}
         self.legs: dict[Lane, list[Leg[Reading | Gap]]] = {lane: [] for lane in SAMPLED}
-        """With the same attributes, in the same order."""
+        """The legs that hold these attributes, in the same order."""
         self.watches: dict[Lane, list[list[tuple[int, LinkWatch]]]] = {lane: [] for lane in SAMPLED}
-        """For each leg, the places of those attributes that somebody watches."""
+        """For each leg, the positions of the attributes that a watch follows."""
         self.left_out = 0
         """Files that the driver offers and that are not shown."""
         self._relay = relay
@@ -50,7 +50,7 @@ class FileLayout:
         self._orphans: list[tuple[str, Attribute]] = []
 
     def renew(self, ports: Collection[Port], ignored: int) -> None:
-        """Lay out anew, after ports or files came or went."""
+        """Make the layout again after ports or files have come or gone."""
         depths = _depths(ports)
         for port in ports:
             port.adopt(depths[port], self._pread)
@@ -71,7 +71,7 @@ class FileLayout:
         self._budget = -1
 
     def share_descriptors(self) -> None:
-        """Let stay open what there is room for now. The process's limit may have changed, too."""
+        """Decide which files may stay open with the room there is now; the process's limit may have changed, too."""
         budget = self._descriptors()
         if budget != self._budget:
             self._budget = budget
@@ -94,7 +94,7 @@ class FileLayout:
                     yield leg.name, attribute
 
     def _close_orphans(self) -> None:
-        """Close what nobody should keep open any more; where a reader hangs, that waits until it is out."""
+        """Close what should no longer be open; a file in which a reader hangs is closed when the reader is out."""
         waiting = []
         for device, attribute in self._orphans:
             if self._relay.holds(device, attribute.path):
@@ -116,7 +116,7 @@ class FileLayout:
 
 
 def _depths(ports: Collection[Port]) -> dict[Port, int]:
-    """How deep into its rows each port is shown: every port a little before any of them more."""
+    """How many levels of its rows each port shows: every port gets a level before any port gets the next."""
     depths = dict.fromkeys(ports, 0)
     room = SERIES - sum(port.shape.sizes[0] for port in ports)
     for depth in (1, 2):

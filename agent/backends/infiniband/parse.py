@@ -14,7 +14,7 @@ from agent.catalogue.infiniband import PHYSICAL_STATE_ID, RATE, STATE_ID
 from agent.model import Metric, Reason
 
 SIZE = 64
-"""Bytes asked of a file: twice the longest answer that means something."""
+"""Bytes requested of a file: twice the longest content that is valid."""
 
 GIGABIT = 125_000_000
 """Bytes per second in 1 Gb/s."""
@@ -40,7 +40,7 @@ _REASONS = {
 
 
 class UnreadableError(ValueError):
-    """The content is no value; `reason` says which kind of absence that is."""
+    """The content is not a value; `reason` says which kind of absence that is."""
 
     def __init__(self, reason: Reason, why: str) -> None:
         super().__init__(why)
@@ -54,7 +54,7 @@ def reason_of(error: OSError) -> Reason:
 
 
 def why(error: OSError) -> str:
-    """What to tell people of a failed read, with the remedy where it is theirs."""
+    """A failed read in words, with the remedy where there is one."""
     said = os.strerror(error.errno or errno.EIO)
     if error.errno == errno.EMFILE:
         return f"{said}: raise LimitNOFILE in the unit, or ulimit -n"
@@ -92,7 +92,7 @@ def rate(raw: bytes) -> int:
 
 
 DECODERS: dict[Metric, Callable[[bytes], int]] = {STATE_ID: code, PHYSICAL_STATE_ID: code, RATE: rate}
-"""Rows whose file is no plain number."""
+"""Rows whose file holds something other than a plain number."""
 
 
 def _refused(text: bytes, wanted: str) -> UnreadableError:

@@ -54,7 +54,7 @@ def shape_of(present: frozenset[str], usable: frozenset[str]) -> Shape:
 
 
 def rivals(present: frozenset[str]) -> list[str]:
-    """The files of which two or more could feed the same row."""
+    """The files that compete for a row with another one."""
     files = [_candidates(row, present) for row in FILES]
     return [each.path for group in files if len(group) > 1 for each in group]
 
@@ -94,7 +94,7 @@ class Port:
         self.shape = Shape((), (0, 0, 0), 0)
         self.lasting = True
         self.facts: dict[str, str] = {}
-        """What each file of facts said last."""
+        """The last content of each file of facts."""
         self.left_out = 0
         """Files beyond those in `present`."""
         self._watch = LinkWatch(self.entity)

@@ -7,7 +7,7 @@ from agent.model import Gap, IbPort, Reading, Series
 
 
 class LinkWatch:
-    """Follows one port's state: is it up, and how often did it leave the active state."""
+    """Follows one port's state: whether it is up, and how often it has left the active state."""
 
     __slots__ = ("_active", "_count", "_events", "_up")
 
@@ -18,7 +18,7 @@ class LinkWatch:
         self._count = 0
 
     def saw(self, state: float) -> tuple[Reading, Reading]:
-        """Take note of a state. One that could not be read changes nothing: it may be the same."""
+        """Record a state. One that could not be read changes nothing: it may be the same as before."""
         active = state == ACTIVE
         if self._active and not active:
             self._count += 1
@@ -26,5 +26,5 @@ class LinkWatch:
         return Reading(self._up, 1 if active else 0), Reading(self._events, self._count)
 
     def missed(self, gap: Gap) -> tuple[Gap, Reading]:
-        """The state could not be read: whether the link is up is unknown, what was counted stays."""
+        """Record that the state could not be read: whether the link is up is unknown, and the count stays."""
         return Gap(PORT_UP, gap.entity, gap.reason, gap.detail), Reading(self._events, self._count)

@@ -12,7 +12,7 @@ from agent.broker.job_variables import job_variables
 
 
 class Belief:
-    """What these schedulers say about a process, in the order of belief."""
+    """What these schedulers say about a process, the most trusted first."""
 
     def __init__(self, schedulers: Sequence[Scheduler], trusted: Collection[str] = ()) -> None:
         """`trusted` are schedulers whose variables count wherever a process is."""
@@ -27,15 +27,15 @@ class Belief:
         return {key.decode("ascii"): legible(value.decode("utf-8", "replace")) for key, value in found}
 
     def named(self, where: CgroupOwner) -> Job | None:
-        """The job that the cgroup names by itself; None where it is no scheduler's."""
+        """The job that the cgroup names by itself; None if it is not a scheduler's."""
         return Job(where.scheduler, where.id) if where.scheduler in self._by_name else None
 
     def job(self, where: CgroupOwner, env: Mapping[str, str], own: str) -> Job | None:
-        """The job of a process at this place; None where no scheduler claims it.
+        """The job of a process in this cgroup; None if no scheduler claims it.
 
-        A job that the cgroup names gets facts from an environment that speaks of the same job, and of no other. One
-        that the environment alone names is believed below the scheduler's own daemons. `own` is what tells a cluster
-        that its user runs there from others.
+        A job named by the cgroup takes facts only from an environment that names the same job. A job named only by the
+        environment is believed below the scheduler's own daemons. `own` distinguishes a cluster that a user runs there
+        from others.
         """
         job = self.named(where)
         if job is not None:

@@ -31,20 +31,20 @@ CONTAINERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("container", re.compile(rf"[/-](?P<id>{_HEX})(?:\.scope)?(?:/|$)")),
     ("lxc", re.compile(r"/lxc(?:\.payload)?[./](?P<id>[^/]+)")),
 )
-"""Engine and pattern, the more telling ones first. A pod holds containers, so schedulers' shapes go before them."""
+"""Engine and pattern, the more specific ones first. A pod holds containers, so schedulers' shapes come before these."""
 
 _OF_USERS = re.compile(
     r"/user\.slice(?:/|$)|/user-[0-9]+\.slice(?:/|$)|/user@[0-9]+\.service(?:/|$)|^/user/[^/]+(?:/|$)"
 )
 _NUMBERED = re.compile(r"/user[-@]([0-9]{1,11})\.(?:slice|service)(?:/|$)")
 _GIVEN = re.compile(r".+\.(?:service|scope)")
-"""Units, which may be given to somebody by Delegate=."""
+"""Units, whose part of the tree Delegate= may give to a user."""
 _ABOVE = re.compile(
     rf"\.\.|[^/]+\.slice|(?:[^/]*[-:])?{_HEX}(?:\.scope)?|docker|kubelet|kubepods|burstable|besteffort"
     r"|pod[0-9a-f-]{32,36}|snap\.microk8s\.daemon-[a-z0-9-]+\.service"
     r"|(?:containerd|docker|cri-docker|crio|kubelet|k3s|k3s-agent|k0sworker|k0scontroller|rke2-server|rke2-agent)\.service"
 )
-"""What may stand above a scheduler's cgroup: nothing that somebody but root arranges."""
+"""What may be above a scheduler's cgroup: nothing that anyone but root can create."""
 
 ENGINES = frozenset({"docker", "podman", "containerd", "container"})
 SHORT_ID = 12
@@ -68,12 +68,12 @@ _LOGIN = re.compile(r"/(?:user\.slice|init\.scope|system\.slice|machine\.slice)(
 
 @dataclass(frozen=True, slots=True)
 class CgroupOwner:
-    """What a cgroup says: a scheduler, engine or `systemd`, and the id of its job; `session` without one where it says
-    nothing.
+    """What a cgroup says: a scheduler, engine or `systemd`, and the id of its job; `session` without an id if it names
+    none.
 
-    `uid` is the owner that a scheduler or systemd writes into the path, `contained` says that its users are its own,
-    `home` is the scheduler below whose daemons the process is, `service` says that its unit serves the users of GPUs,
-    `strange` is a path whose shape is not known, `top` the cgroup that holds all of a scheduler's job.
+    `uid` is the owner that a scheduler or systemd writes into the path, `contained` says that it has user numbers of
+    its own, `home` is the scheduler below whose daemons the process runs, `service` says that its unit serves the users
+    of GPUs, `strange` is a path of unknown shape, `top` the cgroup that holds all of a scheduler's job.
     """
 
     scheduler: str
@@ -87,13 +87,13 @@ class CgroupOwner:
 
 
 def paths(text: str) -> tuple[str, ...]:
-    """The different paths of a /proc/PID/cgroup, in its order."""
+    """The distinct paths in a /proc/PID/cgroup, in its order."""
     found = (line.split(":", 2) for line in text.split("\n", MAX_LINES)[:MAX_LINES])
     return tuple(dict.fromkeys(fields[2][:MAX_PATH] for fields in found if len(fields) == 3))
 
 
 def place(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> CgroupOwner:
-    """What the text of /proc/PID/cgroup says, by the shapes of these schedulers, in the order of belief."""
+    """What the text of /proc/PID/cgroup says, by the shapes of these schedulers, the most trusted first."""
     known = paths(text)
     for scheduler in schedulers:
         match = _first(scheduler.shapes, known)
@@ -113,13 +113,13 @@ def place(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> CgroupOwne
 
 
 def _first(patterns: Sequence[re.Pattern[str]], known: Sequence[str], of_users: bool = False) -> re.Match[str] | None:
-    """The first match in a path, of those that no user made himself, or of his if `of_users`."""
+    """The first match among the paths outside users' parts of the tree, or, with `of_users`, inside them."""
     wanted = [path for path in known if bool(_OF_USERS.search(path)) is of_users]
     return next((match for pattern in patterns for path in wanted if (match := pattern.search(path))), None)
 
 
 def _container(known: Sequence[str], home: str) -> CgroupOwner | None:
-    """The container that a path names; below a user's part of the tree it is his, below a unit it is that unit's."""
+    """The container that a path names; below a user's part of the tree it is that user's, below a unit that unit's."""
     for of_users in (False, True):
         for engine, pattern in CONTAINERS:
             match = _first((pattern,), known, of_users)
@@ -139,7 +139,7 @@ def _container(known: Sequence[str], home: str) -> CgroupOwner | None:
 
 
 def _roots_own(match: re.Match[str]) -> bool:
-    """Whether nobody but root could have made the cgroup that matched."""
+    """Whether only root could have created the matching cgroup."""
     return all(_ABOVE.fullmatch(part) for part in match.string[: match.start()].split("/")[1:])
 
 
@@ -163,7 +163,7 @@ def _uid(match: re.Match[str]) -> int | None:
 
 
 def _unit(path: str) -> str:
-    """The innermost unit or transient scope that somebody started for this work; "" if there is none."""
+    """The innermost unit or transient scope that was started for this work; "" if there is none."""
     owner = _USER.search(path)
     for part in reversed(path.split("/")):
         if _TRANSIENT.fullmatch(part):

@@ -11,7 +11,7 @@ from agent.model import Gpu, Reading
 WHOLE = "0"
 """The `mig` of a job that has the whole GPU. Also the number of the one instance that takes the whole GPU."""
 UNKNOWN = ""
-"""The `mig` of a process on a GPU with MIG whose instance the driver does not tell."""
+"""The `mig` of a process on a GPU with MIG whose instance the driver does not report."""
 
 _GKE = re.compile(r"nvidia([0-9]+)(?:/gi([0-9]+))?(?:/vgpu[0-9]+)?")
 """Device ids of Google's device plugin (also read by dcgm-exporter)."""
@@ -28,7 +28,7 @@ class Slot(NamedTuple):
 
 
 def mig_slots(readings: Iterable[Reading]) -> dict[str, Slot]:
-    """By the UUID of a MIG device, its slot: from coldplate_gpu_mig_info in a snapshot."""
+    """The slot of each MIG device by its UUID, from coldplate_gpu_mig_info in a snapshot."""
     found = {}
     for reading in readings:
         if reading.series.metric.name == "coldplate_gpu_mig_info":
@@ -40,11 +40,11 @@ def mig_slots(readings: Iterable[Reading]) -> dict[str, Slot]:
 
 
 class GpuSlots:
-    """The GPUs of the node at one look. `mig` are the slots of its MIG devices by their UUID."""
+    """The GPUs of the node in one look. `mig` has the slots of its MIG devices by UUID."""
 
     def __init__(self, gpus: Iterable[Gpu], mig: Mapping[str, Slot]) -> None:
         self.minors: Mapping[int, str] = {}
-        """UUIDs of GPUs by the minor numbers of their device files, where somebody has asked for them."""
+        """UUIDs of GPUs by the minor numbers of their device files, once they have been needed."""
         self._slots: dict[str, Slot] = dict(mig)
         self._divided = {slot.gpu for slot in mig.values()}
         self._by_index: dict[str, Gpu] = {}
@@ -53,7 +53,7 @@ class GpuSlots:
             self._slots[gpu.uuid] = self._slots[gpu.index] = Slot(gpu)
 
     def find(self, name: str) -> Slot | None:
-        """By index, UUID, MIG UUID, or a device plugin's id, with or without the number of a shared replica."""
+        """The slot of an index, UUID, MIG UUID or device plugin's id, with or without a shared replica's number."""
         name = name.partition("::")[0]
         slot = self._slots.get(name)
         if slot is None and (match := _GKE.fullmatch(name)):
@@ -65,7 +65,7 @@ class GpuSlots:
         return slot
 
     def of_process(self, gpu: Gpu, instance: int | None) -> Slot:
-        """Where a process computes, by what the driver said about it."""
+        """Where a process computes, according to the driver."""
         if instance is not None:
             return Slot(gpu, str(instance))
         return Slot(gpu, UNKNOWN if gpu in self._divided else WHOLE)

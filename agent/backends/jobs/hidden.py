@@ -14,18 +14,18 @@ from agent.backends.jobs.job_files import GONE, REFUSED, ReadFile, said
 from agent.broker.asking import BrokerError, explained
 
 ENVIRON = 256 * 1024
-"""Most bytes that are read of an environment."""
+"""Most bytes read of an environment."""
 RETRY_SECONDS = 15.0
-"""Seconds after which a broker that failed is asked again, and a hidden environment looked for again."""
+"""Seconds after which a broker that failed is asked again, and a hidden environment tried again."""
 
 AskVariables = Callable[[int, int], bytes]
 """The job variables of a process, by its number and its start in clock ticks after boot. Raises OSError."""
 
 
 class HiddenError(Exception):
-    """An environment cannot be had; the text names the file, the reason and the remedy.
+    """An environment is not available; the text names the file, the reason and the remedy.
 
-    `late` says that it did not answer; `retry` is after how many seconds it is to be looked for again.
+    `late` says that the read did not answer; `retry` is the number of seconds until the next attempt.
     """
 
     def __init__(self, text: str, *, late: bool = False, retry: float = RETRY_SECONDS) -> None:
@@ -63,7 +63,7 @@ class Environments:
             return self._ask(pid, started)
         except BrokerError as error:
             self._silent_until, self._failure = mono + RETRY_SECONDS, error
-            # It may be this very process that it hangs on: then the others come first next time.
+            # The broker may hang because of this very process: let the others come first next time.
             retry = 2 * RETRY_SECONDS if error.errno == errno.ETIMEDOUT else RETRY_SECONDS
             raise HiddenError(f"{why}; {explained(error)}", retry=retry) from error
         except OSError as error:

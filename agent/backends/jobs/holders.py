@@ -36,7 +36,7 @@ class Holding:
 
 @dataclass(slots=True)
 class Summary:
-    """A job over all that it holds."""
+    """A job with everything that it holds."""
 
     job: Job
     gpus: set[Gpu] = field(default_factory=set)
@@ -65,7 +65,7 @@ class SlotHolders:
         return [holding.job for holding in self.slots.get(slot, {}).values()]
 
     def replace_plain(self, slot: Slot, jobs: Iterable[Job]) -> None:
-        """Give the slot to these jobs; processes of no scheduler that compute there are theirs if it is one job."""
+        """Give the slot to these jobs; if it is only one, processes there without a scheduler count as its own."""
         before = self.slots.pop(slot, {})
         pids = {pid for holding in before.values() for pid in holding.pids}
         for job in jobs:
@@ -75,7 +75,7 @@ class SlotHolders:
             next(iter(holdings.values())).pids.update(pids)
 
     def settle(self) -> None:
-        """A process whose MIG instance is not known is on that of its own job, if the job has one there."""
+        """Place processes whose MIG instance is not known on the instance that their job has on that GPU, if any."""
         for slot in [slot for slot in self.slots if slot.mig == UNKNOWN]:
             for key, holding in list(self.slots[slot].items()):
                 others = (held for each, held in self.slots.items() if each.gpu == slot.gpu and each != slot)
@@ -87,14 +87,14 @@ class SlotHolders:
                 del self.slots[slot]
 
     def limit(self, most: int) -> list[Slot]:
-        """Keep the first `most` jobs of each slot, by their keys; the slots that had more."""
+        """Keep the first `most` jobs of each slot, by their keys; returns the slots that had more."""
         over = [slot for slot, holdings in self.slots.items() if len(holdings) > most]
         for slot in over:
             self.slots[slot] = dict(sorted(self.slots[slot].items())[:most])
         return over
 
     def summaries(self) -> dict[Key, Summary]:
-        """Each job with its GPUs and processes; what one slot tells about a job counts for all."""
+        """Each job with its GPUs and processes; what is known of a job on one slot counts for all."""
         found: dict[Key, Summary] = {}
         for slot, holdings in self.slots.items():
             for key, holding in holdings.items():
@@ -108,7 +108,7 @@ class SlotHolders:
         return found
 
     def owners(self) -> dict[Gpu, Key]:
-        """The job of each GPU that one job has to itself."""
+        """For each GPU that one job has to itself, that job."""
         alone: dict[Gpu, Key | None] = {}
         for slot, holdings in self.slots.items():
             sole = slot.mig == WHOLE and len(holdings) == 1 and slot.gpu not in alone
@@ -123,7 +123,7 @@ class PodNames:
         self._names: dict[str, PodDevice] = {}
 
     def known(self, uids: Iterable[str]) -> set[tuple[str, str]]:
-        """Namespace and name of those of the pods that have a name."""
+        """Namespace and name of those pods whose names are known."""
         return {(pod.namespace, pod.pod) for uid in uids if (pod := self._names.get(uid)) is not None}
 
     def name(
@@ -133,9 +133,9 @@ class PodNames:
         hosts: Mapping[int, str],
         logged: Mapping[str, PodDevice] = MappingProxyType({}),
     ) -> None:
-        """Put names in the place of uids wherever it is certain which pod it is.
+        """Replace uids by names wherever it is certain which pod it is.
 
-        `hosts` are host names by process, `logged` are the pods that the kubelet's own word names, by uid.
+        `hosts` are host names by process, `logged` are the pods, by uid, that the kubelet's log directories name.
         """
         self._learn(board, pods, hosts)
         for slot, holdings in list(board.slots.items()):
@@ -152,7 +152,7 @@ class PodNames:
                 board.add(slot, job, holding.pids)
 
     def _learn(self, board: SlotHolders, pods: Pods, hosts: Mapping[int, str]) -> None:
-        """A privileged pod may use GPUs that it was not given: it must not be called after those that own them."""
+        """A privileged pod may use GPUs that it was not given: it must not be named after the pods that own them."""
         claims: dict[str, dict[Claim, PodDevice]] = {}
         for slot, holdings in board.slots.items():
             for holding in holdings.values():
@@ -172,7 +172,7 @@ class PodNames:
 
 
 def pod_job(pod: PodDevice, container: str) -> Job:
-    """A pod as a job: `namespace/name`, which is what a pod without any process is known by as well."""
+    """A pod as a job: `namespace/name`, which also identifies a pod without any process."""
     namespace, name = legible(pod.namespace), legible(pod.pod)
     return Job(
         KUBERNETES, f"{namespace}/{name}", name=name, namespace=namespace, pod=name, container=legible(container)
@@ -180,7 +180,7 @@ def pod_job(pod: PodDevice, container: str) -> Job:
 
 
 def add_pods(board: SlotHolders, pods: Pods) -> None:
-    """Pods that hold a slot: beside named pods of that slot, or in the place of what is no scheduler's."""
+    """Add the pods that hold a slot: beside its named pods, or in place of jobs without a scheduler."""
     for slot, devices in pods.items():
         present = board.jobs_on(slot)
         jobs = {job.key: job for job in (pod_job(each, _container(each, devices)) for each in devices)}
@@ -192,14 +192,14 @@ def add_pods(board: SlotHolders, pods: Pods) -> None:
 
 
 def add_mapped(board: SlotHolders, mapped: Mapping[Slot, Sequence[Job]]) -> None:
-    """Jobs that a mapping file names, where nothing surer is known."""
+    """Add the jobs that a mapping file names, where nothing more reliable is known."""
     for slot, jobs in mapped.items():
         if all(job.plain for job in board.jobs_on(slot)):
             board.replace_plain(slot, jobs)
 
 
 def _pod_of(slot: Slot, host: str, pods: Pods) -> PodDevice | None:
-    """The pod of a process on this slot: the only one there, else the one that the process's host is called after."""
+    """The pod of a process on this slot: the only one there, else the one that the process's host is named after."""
     here = {(each.namespace, each.pod): each for each in pods.get(slot, ())}
     if len(here) == 1:
         return next(iter(here.values()))

@@ -9,7 +9,7 @@ LONGEST = 200
 """Characters of a label's value: what a user wrote into a job's name must not fill the page."""
 
 LONGEST_ID = 320
-"""Characters of a job's id: a pod's namespace (63) and name (253) are the longest that is right."""
+"""Characters of a job's id: the longest valid one is a pod's namespace (63) and name (253)."""
 
 Key = tuple[str, str]
 """Scheduler and id: two jobs with the same key are one."""
@@ -17,9 +17,9 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job. An empty text is a fact that is not known; `started` is in seconds since the epoch.
+    """One job. An empty text is an unknown fact; `started` is in seconds since the epoch.
 
-    `plain` says that no scheduler stands behind it: a container, a unit or a login session was taken for one.
+    `plain` says that it has no scheduler: a container, a unit or a login session is shown as a job.
     """
 
     scheduler: str
@@ -44,7 +44,7 @@ _TEXTS = tuple(field.name for field in fields(Job) if field.type == "str" and fi
 
 
 def merged(job: Job, other: Job) -> Job:
-    """The job with what the other knows besides, and the earlier of their starts."""
+    """The job, completed with what only the other knows, and with the earlier of their starts."""
     changes: dict[str, str | float] = {
         name: getattr(other, name) for name in _TEXTS if not getattr(job, name) and getattr(other, name)
     }
@@ -65,6 +65,6 @@ _ID = re.compile(r"[\w.@+:/\\\[\]{}(),=~#%^-]+")
 def foul(text: str) -> bool:
     """Whether a text cannot be the id of a job: too long, empty, or with characters that no scheduler uses.
 
-    Such an id would be a label all the same if it were shown, and somebody chose it.
+    If it were shown, a text that any user may have chosen would become a label.
     """
     return len(text) > LONGEST_ID or not _ID.fullmatch(text)

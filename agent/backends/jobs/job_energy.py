@@ -25,7 +25,7 @@ class JobEnergy:
         self._started: dict[Key, float] = {}
 
     def enter(self, owners: Mapping[Gpu, Key], energy: Mapping[Gpu, float]) -> None:
-        """Take in who has which GPU alone now, and the GPUs' counters (in joules; a GPU without one is left out)."""
+        """Take in which job has which GPU to itself now, and the counters (joules; a GPU without one is left out)."""
         last: dict[Gpu, tuple[Key, float]] = {}
         for gpu, key in owners.items():
             before = self._last.get(gpu)
@@ -33,7 +33,7 @@ class JobEnergy:
             joules = energy.get(gpu)
             if joules is None:
                 if before is not None and same:
-                    last[gpu] = before  # the counter will tell what was used meanwhile
+                    last[gpu] = before  # the counter will show what was used meanwhile
                 continue
             self._totals.setdefault(key, 0.0)
             if before is not None and same and joules > before[1]:
@@ -42,7 +42,7 @@ class JobEnergy:
         self._last = last
 
     def keep(self, keys: Mapping[Key, float | None], mono: float) -> None:
-        """Remember these jobs, and the earliest start known of each; forget those that were gone for long."""
+        """Remember these jobs, and the earliest start known of each; forget those long gone."""
         for key, started in keys.items():
             self._seen[key] = mono
             known = self._started.get(key)

@@ -11,21 +11,21 @@ from typing import NamedTuple
 from agent.backends.file_relay import FileRelay, Leg, Unread
 
 PATIENCE_SECONDS = 0.25
-"""Seconds for one file: many processes may hang at once, in the driver of the same GPU."""
+"""Seconds to wait for one file: many processes may hang at once, in the driver of the same GPU."""
 
 ReadFile = Callable[[str, int], bytes]
-"""Path and most bytes to read, to content. Raises OSError."""
+"""From a path and the most bytes to read, to the content. Raises OSError."""
 
 GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.ENODEV})
-"""A process that ended: its directory is gone, or an open file of it answers ESRCH."""
+"""Errors of a process that ended: its directory is gone, or reading its open file fails with ESRCH."""
 REFUSED = frozenset({errno.EACCES, errno.EPERM})
 
-# Not blocking: in a directory that others write, a name may be a pipe that nobody feeds.
+# Not blocking: in a directory that others can write, a name may be a pipe without a writer.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def read_file(path: str, most: int) -> bytes:
-    """The file's content, `most` bytes of it. Raises OSError."""
+    """The file's content, at most `most` bytes of it. Raises OSError."""
     fd = os.open(path, _FLAGS)
     try:
         parts = []
@@ -46,9 +46,11 @@ class Listing(NamedTuple):
 
 
 class Patient:
-    """Reads files that may hang: the environment of a process that is stuck in the driver does, on its memory's lock.
+    """Reads files that may hang, such as the environment of a process that is stuck in the driver, holding its memory
+    lock.
 
-    What does not answer raises ETIMEDOUT, and is asked by nobody else until it does. `mono` is the time of the look.
+    A file that does not answer raises ETIMEDOUT, and is not read again until it answers. `mono` is the time of the
+    look.
     """
 
     def __init__(self, read: ReadFile) -> None:
@@ -116,9 +118,9 @@ def _mode(entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat().st_mode
     except OSError:
-        return stat.S_IFREG  # whoever reads it says why not
+        return stat.S_IFREG  # reading it will say why not
 
 
 def said(path: str, error: OSError) -> str:
-    """The error with its file, for people."""
+    """The error and its file, in words."""
     return f"{path}: {os.strerror(error.errno or errno.EIO)}"

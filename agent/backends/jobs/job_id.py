@@ -12,7 +12,7 @@ from agent.backends.jobs.process_table import Process
 
 
 def agreed(processes: Mapping[int, Process]) -> dict[int, Process]:
-    """The processes, those of one cgroup with one id: the one that their environments add up to, or else its own."""
+    """The processes, with one id per cgroup: the one on which their environments agree, or else the cgroup's own."""
     told: dict[tuple[str, str], set[str]] = {}
     for process in processes.values():
         if process.job is not None and process.within is not None:

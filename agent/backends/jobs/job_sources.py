@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from agent.backends.jobs.schedulers import SCHEDULERS
 
 SOURCES = (*(scheduler.name for scheduler in SCHEDULERS), "cgroup", "mapping")
-"""`cgroup` is what is left for processes of no scheduler: containers, systemd units, login sessions."""
+"""`cgroup` stands for processes without a scheduler: containers, systemd units, login sessions."""
 ALL = "all"
 
 
 def refuse_unknown(sources: Sequence[str], trust_environment: Sequence[str]) -> None:
-    """Refuse names that are none. Raises ValueError."""
+    """Reject unknown names. Raises ValueError."""
     for source in sources:
         if source not in (ALL, *SOURCES):
             raise ValueError(f"sources: {source!r} is unknown; use any of {', '.join((ALL, *SOURCES))}")
@@ -23,5 +23,5 @@ def refuse_unknown(sources: Sequence[str], trust_environment: Sequence[str]) -> 
 
 
 def is_wanted(source: str, sources: Sequence[str]) -> bool:
-    """Whether this one is asked where those are."""
+    """Whether this source is asked if `sources` are configured."""
     return ALL in sources or source in sources

@@ -39,9 +39,9 @@ from agent.broker.asking import BrokerClient
 from agent.model import Gap, Gpu, Instant, Lane, Node, Reading, Reason
 
 MAX_JOBS = 16
-"""Jobs of one GPU that are shown."""
+"""Most jobs that are shown for one GPU."""
 MAX_PROCESSES = 256
-"""Processes of one GPU that are looked into."""
+"""Most processes of one GPU that are looked into."""
 
 
 class JobsBackend:
@@ -73,7 +73,7 @@ class JobsBackend:
         read: ReadFile = read_file,
         schedulers: Sequence[Scheduler] = SCHEDULERS,
     ) -> None:
-        """`mapping_dir` is dcgm-exporter's --hpc-job-mapping-dir; `gpustat` is looked at as well.
+        """`mapping_dir` is dcgm-exporter's --hpc-job-mapping-dir; `gpustat` is read as well.
 
         `trust_environment` names schedulers whose variables count in every process, for nodes where neither cgroups
         nor a unit of the scheduler show what it started. Whoever can log in there can name any job.
@@ -102,7 +102,7 @@ class JobsBackend:
         self._shown = ShownJobs()
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - it has one lane
-        """Who holds the GPUs now. Nothing that a process or a file holds makes it raise."""
+        """Who holds the GPUs now. Nothing in a process or a file makes it raise."""
         self._reader.mono = now.mono
         running = self._processes()
         latest = list(self._readings())
@@ -152,7 +152,7 @@ class JobsBackend:
         return board, known
 
     def _tell_hidden(self, taken: Mapping[int, Sequence[Slot]], known: Mapping[int, Process]) -> None:
-        """What procfs does not give: whole processes, or their environments."""
+        """Report what procfs does not show: whole processes, or their environments."""
         if taken:
             self._shown.way("jobs_procfs", not (self._table.absent or self._table.refused or self._table.late))
         for pid, late in self._table.late.items():
@@ -174,7 +174,7 @@ class JobsBackend:
             self._note("job names", why, denied=not unanswered)
 
     def _note(self, what: str, barred: str, denied: bool = True) -> None:
-        """One of the facts that others guard: why it cannot be had, "" if it can."""
+        """Record whether a protected source is available: `barred` says why it is not, "" if it is."""
         if barred:
             self._ways.fail(what, f"{what}: {barred}", denied)
         else:
@@ -212,7 +212,7 @@ class JobsBackend:
         return pods
 
     def _ask_kubelet(self, mono: float) -> Sequence[PodDevice]:
-        """The pods that it lists, or listed a moment ago: while it restarts, pods keep their devices."""
+        """The pods that the kubelet lists, or listed a moment ago: while it restarts, pods keep their devices."""
         if self._kubelet is None:
             return ()
         try:

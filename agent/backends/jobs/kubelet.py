@@ -19,7 +19,7 @@ from agent.backends.jobs.pods import PodDevice, pod_devices
 from agent.backends.jobs.protobuf import ProtobufError
 
 SOCKETS = ("/var/lib/kubelet/pod-resources/kubelet.sock", "/run/coldplate-kubelet.sock")
-"""Where it may be reached, in the order in which that is tried."""
+"""Where the kubelet may be reached, in the order in which they are tried."""
 REMEDY = (
     "pods that hold a GPU without a process are not seen: systemctl enable --now coldplate-kubelet.socket lets the "
     "agent ask the kubelet"
@@ -28,13 +28,13 @@ METHOD = "/v1.PodResourcesLister/List"
 PATIENCE_SECONDS = 2.0
 """Seconds that the kubelet has to answer."""
 LARGEST = 16 * 2**20
-"""Bytes of an answer: thousands of containers with all their devices."""
+"""Most bytes of an answer: thousands of containers with all their devices."""
 
 
 class KubeletError(Exception):
-    """The kubelet is there and cannot be asked, or its answer is of no use. Its text says why, and the remedy.
+    """The kubelet exists but cannot be asked, or its answer is unusable. The text says why, and gives the remedy.
 
-    `denied` says that a permission is what it lacks.
+    `denied` says that the agent lacks a permission.
     """
 
     def __init__(self, text: str, denied: bool = False) -> None:
@@ -50,7 +50,7 @@ class Kubelet:
         self._socket = ""
         self._made: tuple[int, int] | None = None
         self.restarted = False
-        """Whether the socket was made anew since the question before: every start of the kubelet does that."""
+        """Whether the socket was recreated since the last question, as every start of the kubelet does."""
         self._channel: Any = None
         self._ask: Callable[[bytes], bytes] | None = None
         self._failures: type[Exception] = OSError
@@ -81,7 +81,7 @@ class Kubelet:
             channel.close()
 
     def _reachable(self) -> str:
-        """The first socket that may be used; "" where there is none. Raises KubeletError where all are refused."""
+        """The first socket that may be used; "" if none exists. Raises KubeletError if access to all is denied."""
         refusal = ""
         for path in self._sockets:
             try:

@@ -30,7 +30,7 @@ class Entry:
 
 
 class MappingFiles:
-    """Reads the directories; those that do not exist are passed over."""
+    """Reads the directories; those that do not exist are skipped."""
 
     def __init__(self, directories: Sequence[str], read: Patient, problems: Problems) -> None:
         self._directories = directories
@@ -39,7 +39,7 @@ class MappingFiles:
         self.seen = False
         """Whether one of the directories was there at the last look."""
         self.failed = False
-        """Whether a directory or file that is there could not be read then."""
+        """Whether a directory or file that existed at the last look could not be read."""
         self.reads = 0
 
     def entries(self) -> list[Entry]:

@@ -10,12 +10,12 @@ from agent.backends.jobs.job_files import Patient
 
 FOLDER = "driver/nvidia/gpus"
 INFORMATION = 4096
-"""Bytes of a file that are read."""
+"""Most bytes read of a file."""
 MOST = 256
 
 
 def minors(procfs: str, read: Patient) -> dict[int, str]:
-    """UUIDs by minor number; without those GPUs whose file cannot be read or names no UUID yet."""
+    """UUIDs by minor number, except GPUs whose file cannot be read or names no UUID yet."""
     found: dict[int, str] = {}
     try:
         folders = read.names(f"{procfs}/{FOLDER}").folders[:MOST]

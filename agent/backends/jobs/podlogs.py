@@ -19,7 +19,7 @@ from agent.backends.jobs.pods import PodDevice
 
 PODS = "/var/log/pods"
 MOST = 65_536
-"""Entries that are looked at."""
+"""Most entries that are looked at."""
 REMEDY = (
     "pods are known only by uid: tmpfiles.d/coldplate.conf lets the agent's group list the directory, "
     "coldplate-kubelet.socket lets the agent ask the kubelet"
@@ -40,7 +40,7 @@ def parse_directory(name: str) -> tuple[str, PodDevice] | None:
 
 
 class PodLogs:
-    """`directory` is listed only while a pod is asked for whose name is not known yet."""
+    """Lists `directory` only while a name is wanted that is not known yet."""
 
     def __init__(self, directory: str = PODS) -> None:
         self._directory = directory
@@ -56,8 +56,8 @@ class PodLogs:
         return self._names
 
     def born(self, pods: Collection[Name]) -> Mapping[Name, float]:
-        """When each of the pods was made, in seconds since the epoch, as far as its directory tells; the latest of
-        several pods with one name. Empty where the directories may not be looked at."""
+        """When each of the pods was created, in seconds since the epoch, as far as its directory shows; the latest of
+        several pods with one name. Empty if the directories may not be listed."""
         found: dict[Name, float] = {}
         with suppress(OSError), os.scandir(self._directory) as entries:
             for entry in islice(entries, MOST):

@@ -30,7 +30,7 @@ MAX_DEVICES = 4096
 
 @dataclass(frozen=True, slots=True)
 class PodDevice:
-    """One GPU, or part of one, that one container of a pod holds; `device` in the words of the device plugin."""
+    """One GPU, or part of one, that one container of a pod holds; `device` is the device plugin's id for it."""
 
     namespace: str
     pod: str

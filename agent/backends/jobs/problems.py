@@ -14,7 +14,7 @@ PROBLEMS = (
     "unreadable",  # a file of a process may not be read
     "malformed",  # a file or an answer could not be understood
     "unknown_cgroup",  # a cgroup path of a shape that is not known
-    "foul_id",  # what stands where a job's id should is none
+    "foul_id",  # what stands in place of a job's id cannot be one
     "unknown_device",  # a pod or a mapping file names a device that this node does not have
     "too_many",  # more jobs or processes than are kept
     "kubelet",  # the kubelet did not answer
@@ -31,7 +31,7 @@ class Problems:
         self.counts = dict.fromkeys(PROBLEMS, 0)
 
     def count(self, problem: str) -> None:
-        """One that is told in another way."""
+        """Count a problem that is logged elsewhere."""
         self.counts[problem] += 1
 
     def note(self, problem: str, detail: str) -> None:

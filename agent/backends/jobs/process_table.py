@@ -22,12 +22,12 @@ from agent.backends.jobs.scheduler import Scheduler
 from agent.backends.jobs.users import Users
 
 STAT, CGROUP, STATUS, NODE_STAT = 1024, 16 * 1024, 8 * 1024, 4 * 2**20
-"""Most bytes that are read of each file."""
+"""Most bytes read of each file."""
 
 SERVERS = frozenset({"nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm-exporter"})
-"""Programs (by the 15 characters that the kernel keeps) that serve a GPU's users, and are none themselves.
+"""Programs (by the 15 characters that the kernel keeps) that serve a GPU's users without being users themselves.
 
-Anybody can give his program such a name, so it counts only beside something that he cannot choose.
+Anyone can give a program such a name, so it counts only beside something that users cannot choose.
 """
 
 PARENTS = frozenset(
@@ -38,12 +38,12 @@ PARENTS = frozenset(
 
 
 MOST_STRANGE = 64
-"""Strange things that are remembered, so that each is told once."""
+"""Most oddities that are remembered, so that each is logged once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of a GPU. `job` is None for a program that is no user of it; `host` is the host name it was given.
+    """One process of a GPU. `job` is None for a program that does not use it; `host` is the host name it was given.
 
     `owner` is the number of its user, None where the node has no name for it.
     """
@@ -56,17 +56,17 @@ class Process:
     hidden: str = ""
     """Why its environment could not be read; "" if it could."""
     late: bool = False
-    """Whether that is because it did not answer."""
+    """Whether that is because the read did not answer."""
     again: float = inf
-    """When it is to be looked into again, in monotonic seconds: what was hidden may be told later."""
+    """When to look into it again, in monotonic seconds: what was hidden may become readable."""
     serves: bool = False
     """Whether its name says that it serves others, though it may be a job: it gives way to what its user runs."""
     within: tuple[str, str] | None = None
-    """The cgroup that holds all of its scheduler's job, and the id that it names; None for a job of no scheduler's."""
+    """The cgroup that holds all of its scheduler's job, and the id that it names; None without a scheduler."""
 
 
 def _owner(where: CgroupOwner, uid: int) -> int | None:
-    """The user's number. A container's users are its own: their numbers say nothing about the node's."""
+    """The user's number. A container has users of its own, whose numbers say nothing about the node's."""
     if where.contained:
         return None
     return uid if where.uid is None else where.uid
@@ -87,9 +87,9 @@ class ProcessTable:
         problems: Problems,
         ticks: int,
     ) -> None:
-        """`plain` says whether what no scheduler started is a job, `trusted` names the schedulers whose variables
-        count everywhere. `ask` is for environments that may not be read; `ticks` are the clock ticks of a second in
-        /proc/PID/stat."""
+        """`plain` says whether what no scheduler started counts as a job, `trusted` names the schedulers whose
+        variables count everywhere. `ask` is for environments that may not be read; `ticks` are the clock ticks of a
+        second in /proc/PID/stat."""
         self._procfs = procfs
         self._schedulers = schedulers
         self._belief = Belief(schedulers, trusted)
@@ -104,11 +104,11 @@ class ProcessTable:
         self._boot: int | None = None
         self._strange: set[str] = set()
         self.absent: frozenset[int] = frozenset()
-        """Processes that procfs does not show though they were asked for twice: it is another machine's view."""
+        """Processes that procfs did not show in two looks: it shows another machine or container."""
         self.refused: dict[int, str] = {}
-        """Processes about which procfs may not be asked, and its answer."""
+        """Processes that this user may not read in procfs, and the error."""
         self.late: dict[int, str] = {}
-        """Processes of which procfs does not answer, and what was asked."""
+        """Processes whose files in procfs do not answer, and which file it was."""
         self.reads = 0
 
     def look(self, pids: Iterable[int], mono: float) -> dict[int, Process]:
@@ -144,7 +144,7 @@ class ProcessTable:
         return {pid: self._named(process, mono) for pid, process in known.items()}
 
     def _named(self, process: Process, mono: float) -> Process:
-        """The process with its user's name as it is known now: a directory server may have been away before."""
+        """The process with its user's name as it is known now: a directory server may have been unreachable before."""
         job, owner = process.job, process.owner
         if job is None or owner is None:
             return process
@@ -188,10 +188,10 @@ class ProcessTable:
         return Process(pid, stat.started, job, _owner(where, uid), host, hidden, late, again, serves, within)
 
     def _job(self, pid: int, stat: Stat, where: CgroupOwner, env: dict[str, str], uid: int) -> Job | None:
-        """The first of those with an id that can be one: what a user writes never costs what his cgroup says."""
+        """The first candidate with a valid id: nothing that a user writes can hide what the cgroup says."""
         named = self._belief.named(where)
         plain = self._plain(pid, stat, where, uid) if named is None else None
-        # A Ray cluster is its user's: in his container, in his unit, or else wherever he started it.
+        # A Ray cluster belongs to its user: to that user's container or unit, or else to the user alone.
         told = self._belief.job(where, env, str(uid) if plain is None or where.scheduler == "session" else plain.id)
         for job in (told, named, plain if self._plain_too else None):
             if job is None:
@@ -203,7 +203,7 @@ class ProcessTable:
         return self._bare(pid, stat, uid) if self._plain_too else None
 
     def _plain(self, pid: int, stat: Stat, where: CgroupOwner, uid: int) -> Job:
-        """What a process is that no scheduler started. A unit may run processes of many users: each has his own job."""
+        """The job of a process that no scheduler started. A unit may run processes of many users: each has a job."""
         if where.scheduler == "session":
             if where.strange:
                 text = legible(where.strange)
@@ -216,7 +216,7 @@ class ProcessTable:
         return Job("session", f"{self._session(pid, stat)}@{uid}", name=legible(stat.command), plain=True)
 
     def _told(self, problem: str, what: str, text: str) -> None:
-        """Once for each thing, as far as is kept."""
+        """Note a problem once for each thing, up to the limit."""
         if what not in self._strange and len(self._strange) < MOST_STRANGE:
             self._strange.add(what)
             self._problems.note(problem, text)
@@ -234,7 +234,7 @@ class ProcessTable:
         return stat.session if unrelated or parent.session <= 1 else parent.session
 
     def _dated(self, job: Job, stat: Stat) -> Job:
-        """The job with its start: the process's own, or the earlier one that its environment tells, if the node ran."""
+        """The job with its start: the process's own, or an earlier one in its environment, if the node was up then."""
         began = self._began(stat)
         if job.started is not None and self._boot is not None and job.started < self._boot:
             job = replace(job, started=None)

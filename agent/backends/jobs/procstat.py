@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What is used of /proc/PID/stat. `started` is in clock ticks after boot."""
+    """The parts of /proc/PID/stat that are used. `started` is in clock ticks after boot."""
 
     command: str
     parent: int
@@ -29,7 +29,7 @@ def parse_stat(data: bytes) -> Stat:
 
 
 def parse_uid(data: bytes) -> int:
-    """The real user of a /proc/PID/status. Raises ValueError."""
+    """The real user id in a /proc/PID/status. Raises ValueError."""
     return _number_after(data, b"Uid:")
 
 

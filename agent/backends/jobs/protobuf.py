@@ -13,7 +13,7 @@ _LONGEST_VARINT = 10
 
 
 class ProtobufError(ValueError):
-    """The bytes are no message."""
+    """The bytes are not a valid message."""
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from agent.backends.jobs.pods import PodDevice
 
 KEEP_SECONDS = 180.0
-"""Seconds for which its last answer counts."""
+"""Seconds for which the kubelet's last answer counts."""
 
 
 class Recall:
@@ -28,7 +28,7 @@ class Recall:
         self._pods, self._at, self._doubted = tuple(pods), mono, False
 
     def doubt(self) -> None:
-        """It went away or was started anew: what it says first may be too little."""
+        """The kubelet went away or was restarted: its first answer may be incomplete."""
         self._doubted = True
 
     def early(self, pods: Sequence[PodDevice], mono: float) -> bool:

@@ -17,16 +17,16 @@ def _named(match: re.Match[str]) -> str:
 class Scheduler:
     """One scheduler, or one batch system.
 
-    `rank` is its place in the order of belief: where a process looks like two, the lower one has it. `shapes` are
+    `rank` is its place in the order of trust: where a process fits two schedulers, the lower rank wins. `shapes` are
     patterns of the cgroup paths of its jobs; their group `id` names the job (through `job_id`), `uid` the number of its
     user where the path holds one. They count only where no user could have made the cgroup: see cgroup.py.
 
-    `variables` are those that its processes find in their environment, as far as they say something about the job. A
-    user may set them as he likes, so they count within a cgroup of its shapes, and below one whose name `daemons`
-    matches: what its daemons start stays in their unit, where the scheduler makes no cgroups.
+    `variables` are those in its processes' environment that say something about the job. Users may set them as they
+    like, so they count only within a cgroup of its shapes, and below one whose name `daemons` matches: what its daemons
+    start stays in their unit, where the scheduler makes no cgroups.
 
-    `job` makes a job of such variables. Its second argument is the job that the cgroup names, "" where it names none;
-    it gives None where the variables say nothing, or speak of another job.
+    `job` makes a job of such variables. Its second argument is the job that the cgroup names, "" if it names none; it
+    returns None if the variables say nothing, or name another job.
     """
 
     name: str
@@ -39,4 +39,4 @@ class Scheduler:
     contained: bool = False
     """Whether its jobs are containers, whose users are their own."""
     everywhere: bool = False
-    """Whether it is run by users, in places of theirs: `job` is then told what else tells its clusters apart."""
+    """Whether users run it themselves: `job` is then passed what distinguishes its clusters."""

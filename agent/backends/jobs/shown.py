@@ -24,7 +24,7 @@ SeriesKey = tuple[str, Entity, tuple[str, ...]]
 
 
 class ShownJobs:
-    """What one look shows. `gaps` are those of the look that was ended last."""
+    """What one look shows. `gaps` are those of the last completed look."""
 
     def __init__(self) -> None:
         self._kept: dict[SeriesKey, Series] = {}
@@ -36,27 +36,27 @@ class ShownJobs:
         self._used, self._readings, self.gaps = {}, [], []
 
     def end(self, more: Iterable[Reading]) -> list[Reading]:
-        """All readings of this look, and these."""
+        """Complete this look: all its readings, and these."""
         self._kept = self._used
         return [*self._readings, *more]
 
     def way(self, name: str, open_: bool) -> None:
-        """Whether one of the ways to learn of jobs is open."""
+        """Record whether one of the sources of job information is available."""
         self._add(UP, Backend(name), (), int(open_))
 
     def miss(self, gap: Gap) -> None:
-        """One gap for each metric, entity and reason; the first detail stands for the others."""
+        """Add a gap: one for each metric, entity and reason, with the detail of the first."""
         if all((each.metric, each.entity, each.reason) != (gap.metric, gap.entity, gap.reason) for each in self.gaps):
             self.gaps.append(gap)
 
     def holders(self, slot: Slot, jobs: Sequence[tuple[Job, str]]) -> None:
-        """The jobs of one slot, each with its container there. There is one series for a slot, so no join breaks."""
+        """Show the jobs of one slot, each with its container there, as one series per slot, so that no join breaks."""
         if len(jobs) == 1:
             job, container = jobs[0]
             labels = (*job.key, job.user, job.name, slot.mig, "false", job.namespace, job.pod, container)
             self._add(HOLDER, slot.gpu, labels, 1)
             return
-        # mig="0" says that one job has the whole GPU: here nobody has.
+        # mig="0" says that one job has the whole GPU: here none has.
         mig = UNKNOWN if slot.mig == WHOLE else slot.mig
         self._add(HOLDER, slot.gpu, ("", "", "", "", mig, "true", "", "", ""), 1)
         for job, container in jobs:
@@ -64,7 +64,7 @@ class ShownJobs:
             self._add(SHARER, slot.gpu, (*job.key, job.user, job.name, slot.mig, *pod), 1)
 
     def job(self, summary: Summary, started: float | None, joules: float | None) -> None:
-        """The facts of one job."""
+        """Show the facts of one job."""
         job = summary.job
         facts = (job.user, job.name, job.account, job.partition, job.array, job.namespace, job.pod)
         self._add(FACTS_OF, Node(), (*job.key, *facts), 1)
@@ -84,7 +84,7 @@ class ShownJobs:
         key = (row.name, entity, labels)
         series = self._used.get(key)
         if series is not None:
-            return  # the same series twice is one
+            return  # never the same series twice
         series = self._kept.get(key)
         if series is None:
             series = Series(row, entity, tuple(zip(row.labels, labels, strict=True)))

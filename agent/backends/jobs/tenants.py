@@ -23,7 +23,7 @@ class Tenants:
 
     @staticmethod
     def contested(listed: Sequence[PodDevice]) -> set[Name]:
-        """The pods of which another is listed with the same device."""
+        """The pods that are listed with a device that another pod is listed with, too."""
         by_device: dict[str, set[Name]] = {}
         for each in listed:
             if not each.shareable:
@@ -33,10 +33,10 @@ class Tenants:
     def present(
         self, listed: Sequence[PodDevice], working: Collection[Name], born: Mapping[Name, float]
     ) -> list[PodDevice]:
-        """Those of the pods that have their devices now.
+        """The pods that hold their devices now.
 
-        `working` are pods that have processes on a GPU; `born` is when pods were made, as far as that is known. Where
-        nothing tells two pods apart, both stay.
+        `working` are pods that have processes on a GPU; `born` is when pods were created, as far as that is known. If
+        nothing decides between two pods, both stay.
         """
         self._look += 1
         named = [(each, (each.device, (each.namespace, each.pod))) for each in listed]
@@ -54,5 +54,5 @@ class Tenants:
     def _order(
         self, device: str, name: Name, working: Collection[Name], born: Mapping[Name, float]
     ) -> tuple[bool, int, float]:
-        """The higher, the later a pod got a device. One that works with it has it."""
+        """Sorts pods by when they got a device, the latest highest; a pod with processes on it is above all others."""
         return name in working, self._seen[device, name], born.get(name, 0.0)

@@ -14,14 +14,14 @@ from math import inf
 from agent.backends.jobs.job import legible
 
 RETRY_SECONDS = 600.0
-"""Seconds for which a user without a name is left in peace."""
+"""Seconds after which a user without a name is looked up again."""
 MOST = 4096
 PATIENCE_SECONDS = 0.5
-"""Seconds for which a name is waited for, once; it then comes with a later look."""
+"""Seconds to wait for a name, once; after that it comes with a later look."""
 
 
 def system_name(uid: int) -> str:
-    """The name by the system's user database. Raises KeyError when it has none."""
+    """The name in the system's user database. Raises KeyError if it has none."""
     return pwd.getpwuid(uid).pw_name
 
 
@@ -34,12 +34,12 @@ class Users:
         self._lock = threading.Lock()
         self._names: dict[int, tuple[str, float]] = {}
         self._wanted: dict[int, float] = {}
-        """Users who are still to be asked for, and since when."""
+        """Users who are still to be looked up, and since when."""
         self._idle = threading.Event()
         self._idle.set()
 
     def name(self, uid: int, mono: float) -> str:
-        """The user's name, or "" when nobody knows it, or not yet."""
+        """The user's name, or "" if it is not known, or not yet."""
         with self._lock:
             name, until = self._names.get(uid, ("", -inf))
             if mono < until or uid in self._wanted:
@@ -53,7 +53,7 @@ class Users:
             return ""  # an earlier question has no answer yet: this one waits behind it
         try:
             threading.Thread(target=self._ask, name="coldplate-users", daemon=True).start()
-        except RuntimeError:  # the node has no thread left: the next look asks again
+        except RuntimeError:  # no thread can be started: the next look asks again
             with self._lock:
                 self._wanted.clear()
                 self._idle.set()
@@ -63,7 +63,7 @@ class Users:
             return self._names.get(uid, ("", -inf))[0]
 
     def _ask(self) -> None:
-        """Ask for all who are wanted, and end."""
+        """Look up all who are waiting, and end."""
         while True:
             with self._lock:
                 if not self._wanted:

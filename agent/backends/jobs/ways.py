@@ -8,24 +8,24 @@ log = logging.getLogger("coldplate.jobs")
 
 
 class Ways:
-    """`barred` holds the detail of each way that is barred for want of a permission, as of the last look."""
+    """`barred` holds the detail of each source that is barred for lack of a permission, as of the last look."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
         self.barred: dict[str, str] = {}
 
     def begin(self) -> None:
-        """A new look: a way that nobody tries in it is neither barred nor open."""
+        """Begin a look: a source that is not tried in it is neither barred nor open."""
         self.barred = {}
 
     def open(self, name: str) -> None:
-        """It was taken, and led somewhere."""
+        """The source was tried, and it answered."""
         if name in self._told:
             self._told.discard(name)
             log.info("%s can be read again", name)
 
     def fail(self, name: str, detail: str, denied: bool = True) -> None:
-        """It led nowhere; `denied` says that only a permission is missing."""
+        """The source was tried without success; `denied` says that only a permission is missing."""
         if denied:
             self.barred[name] = detail
         if name not in self._told:

@@ -19,7 +19,7 @@ from agent.model import Reason
 U32_ONES = 2**32 - 1
 U64_ONES = 2**64 - 1
 SENTINELS = frozenset({U32_ONES, U64_ONES})
-"""NVML_VALUE_NOT_AVAILABLE in either width: a number that means that there is none."""
+"""NVML_VALUE_NOT_AVAILABLE in either width: a number that means that there is no value."""
 
 
 class SlotFault(NamedTuple):
@@ -34,7 +34,7 @@ _FAULTS: dict[int, SlotFault] = {}
 
 
 def fault_of(code: int) -> SlotFault:
-    """The fault for a return code; made once, as a failing field fails on every sample."""
+    """The fault for a return code; made once, because a failing field fails in every sample."""
     fault = _FAULTS.get(code)
     if fault is None:
         fault = _FAULTS[code] = SlotFault(reason_of(code), describe(code), code)
@@ -80,7 +80,7 @@ class FieldArray:
             self._u32[i * self._WORDS + 1] = scope
 
     def decode(self) -> Sequence[Slot]:
-        """The value of each slot, or why there is none. While all are good and of the usual types, in one go."""
+        """The value of each slot, or why there is none. Decoded at once if all are good and of the usual types."""
         words = self._u32.tolist()
         kinds = words[6::10]
         if kinds == self._kinds and not any(words[7::10]):
@@ -93,7 +93,7 @@ class FieldArray:
         return slots
 
     def _learn(self, kinds: list[int]) -> None:
-        """Remember where values of these types are, and what stands for none of each."""
+        """Remember where values of these types are, and which number of each type means that there is no value."""
         views = [self._views[kind] for kind in kinds]
         self._kinds = kinds
         self._places = [(view, i * items + offset) for i, (view, items, offset, _) in enumerate(views)]

@@ -52,6 +52,8 @@ SPECS: Mapping[str, Spec] = {
     "nvmlDeviceGetMaxPcieLinkGeneration": Spec(),
     "nvmlDeviceGetCurrPcieLinkWidth": Spec(),
     "nvmlDeviceGetMaxPcieLinkWidth": Spec(),
+    "nvmlDeviceGetEccMode": Spec(),
+    "nvmlDeviceGetPersistenceMode": Spec(),
 }
 
 
@@ -61,13 +63,13 @@ def factors(scale: float) -> tuple[float, float]:
 
 
 def arguments(name: str, labels: tuple[str, ...]) -> tuple[object, ...]:
-    """The arguments, after the device, of the function as a binding with these labels asks for it."""
+    """The arguments after the device with which a binding with these labels calls the function."""
     spec = SPECS[name]
     return (spec.domains[labels[0]],) if spec.domains else spec.args
 
 
 class DeviceCall:
-    """One device call, and the readings that its answer gives."""
+    """One device call, and the readings made from its answer."""
 
     def __init__(self, key: str, name: str, args: tuple[object, ...]) -> None:
         """`key` names the spec; `name` is the function that this driver has."""
@@ -82,11 +84,11 @@ class DeviceCall:
         self._outlets.append((part, *factors(self._spec.scale), series))
 
     def add_mask(self, metric: Metric, entity: Entity, readings: Callable[[int], list[Reading]]) -> None:
-        """Take the answer as a bit mask that `readings` takes apart."""
+        """Take the answer as a bit mask that `readings` splits."""
         self._masks.append((metric, entity, readings))
 
     def read(self, device: GpuHandle, readings: list[Reading], gaps: list[Gap]) -> None:
-        """Make the call. Raises DeviceError or SourceError; any other failure costs its own readings."""
+        """Make the call. Raises DeviceError or SourceError; any other failure affects only its own readings."""
         try:
             answer = device.call(self.name, *self._args)
         except DriverError as error:

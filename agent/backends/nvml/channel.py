@@ -59,7 +59,7 @@ class NvmlGpuChannel:
         return BackendSample(readings, (*plan.gaps, *gaps) if gaps else plan.gaps, (), self._device.calls, processes)
 
     def _refuse_denied(self, lane: Lane, plan: LanePlan, readings: list[Reading]) -> None:
-        """A GPU that gives nothing at all because it may not is out of order as a whole."""
+        """A GPU that denies every value is out of order as a whole."""
         if lane is Lane.FAST and not readings and any(gap.reason is Reason.DENIED for gap in plan.gaps):
             raise DeviceError(Reason.DENIED, f"the driver denies access to GPU {self._gpu.index}; run as root or "
                               "give the agent access to /dev/nvidia*")  # fmt: skip
@@ -72,4 +72,4 @@ class NvmlGpuChannel:
             try:
                 sampler.close()
             except DriverError:
-                return  # the library that owned the buffers is gone, and they with it
+                return  # the library that owned the buffers is gone, and the buffers with it

@@ -13,7 +13,7 @@ class Driver(Protocol):
     """NVML as a call table. Handles, samples and event sets are opaque, hashable tokens."""
 
     def call(self, name: str, *args: Any) -> Any:
-        """Call the NVML function `name` and give its answer in plain Python types.
+        """Call the NVML function `name` and return its answer in plain Python types.
 
         A number, a string, or a dict from a part's name to a number; `nvmlDeviceGetFieldValues` and
         `nvmlGpmMetricsGet` fill the array that they are given. Raises DriverError with NVML's code;

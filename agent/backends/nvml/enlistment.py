@@ -19,9 +19,9 @@ from agent.backends.protocol import Roster, SourceError, Unidentified
 from agent.model import GpuIdentity, Reason
 
 RETRY_SECONDS = 3.0
-"""Seconds from one question to the next to a GPU that answered with an error."""
+"""Seconds before a GPU that answered with an error is asked again."""
 RECOUNT_SECONDS = 10.0
-"""Seconds between two looks at how many GPUs the driver counts."""
+"""Seconds between two checks of how many GPUs the driver counts."""
 SILENT = "it does not answer when asked to identify itself"
 
 MakeChannel = Callable[[object, GpuIdentity], NvmlGpuChannel]
@@ -30,7 +30,7 @@ MakeChannel = Callable[[object, GpuIdentity], NvmlGpuChannel]
 
 @dataclass(slots=True)
 class _Candidate:
-    """A GPU that is still to say who it is. `asked` is when it was last asked, in monotonic seconds."""
+    """A GPU that has not identified itself yet. `asked` is when it was last asked, in monotonic seconds."""
 
     index: int
     asked: float
@@ -43,7 +43,7 @@ class _Candidate:
 
 
 class Enlistment:
-    """Asks every GPU who it is until it has said so. `patience` is in seconds; one thread owns it."""
+    """Asks every GPU for its identity until it has given it. `patience` is in seconds; one thread owns it."""
 
     def __init__(self, driver: Driver, errands: Errands, make: MakeChannel, patience: float) -> None:
         self._driver = driver
@@ -51,7 +51,7 @@ class Enlistment:
         self._make = make
         self._patience = patience
         self._lock = threading.Lock()
-        """Over the candidates and the channels, so that a GPU is always one or the other. Never held in a call."""
+        """Guards candidates and channels, so that a GPU is always one or the other. Never held during a call."""
         self._candidates: dict[int, _Candidate] = {}
         self._channels: dict[int, NvmlGpuChannel] = {}
         self._joined: tuple[NvmlGpuChannel, ...] = ()
@@ -60,7 +60,7 @@ class Enlistment:
         self._counted = 0.0
 
     def begin(self, count: int, now: float) -> None:
-        """Ask all GPUs at a time, and wait until they have answered, for `patience` seconds in all."""
+        """Ask all GPUs at once, and wait until they have answered, for at most `patience` seconds in all."""
         self._count, self._counted = count, now
         self._candidates = {index: _Candidate(index, now) for index in range(count)}
         waiting = list(self._candidates.values())
@@ -71,7 +71,7 @@ class Enlistment:
             self._joined = tuple(channel for _, channel in sorted(self._channels.items()))
 
     def tend(self, now: float) -> None:
-        """Ask those again that are due. Raises SourceError when the driver must be opened anew."""
+        """Ask those that are due again. Raises SourceError if the driver must be opened again."""
         if self._broken is not None:
             raise self._broken
         for candidate in self._waiting():
@@ -84,7 +84,7 @@ class Enlistment:
             self._counted = now
 
     def roster(self) -> Roster:
-        """Who has joined, in that order, and who has not."""
+        """The GPUs that have joined, in the order of joining, and those that have not."""
         with self._lock:
             late = [channel for channel in self._channels.values() if channel not in self._joined]
             self._joined += tuple(late)
@@ -119,7 +119,7 @@ class Enlistment:
         uuid = identity.gpu.uuid
         with self._lock:
             if any(channel.key == uuid for channel in self._channels.values()):
-                # Indexes moved since others were asked. A GPU is read once, under the index that it had first.
+                # Indexes have shifted since others were asked. A GPU is read once, under the first index that it had.
                 candidate.reason = Reason.MALFORMED
                 candidate.detail = f"it reports the UUID {uuid} of another GPU of this node"
                 return
@@ -127,7 +127,7 @@ class Enlistment:
             del self._candidates[candidate.index]
 
     def _recount(self) -> None:
-        """A GPU that came back to the bus is found by opening the library anew, and by nothing else."""
+        """Notice a GPU that came back to the bus: only opening the library again finds it."""
         try:
             count = int(self._driver.call("nvmlDeviceGetCount_v2"))
             if count > self._count:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable
 
 
 class Errands:
-    """Sends threads on calls, and knows which of them are still out."""
+    """Makes calls in threads, and knows which of them are still in flight."""
 
     def __init__(self) -> None:
         self._out: set[str] = set()
         self._back = threading.Condition()
 
     def send(self, name: str, call: Callable[[], None]) -> bool:
-        """Make the call in a thread; False if one of that name is still out, or there is no thread to be had."""
+        """Make the call in a thread; False if one of that name is still in flight, or no thread can be started."""
         with self._back:
             if name in self._out:
                 return False
@@ -30,16 +30,16 @@ class Errands:
         return True
 
     def is_out(self, name: str) -> bool:
-        """Whether the call of that name has not come back."""
+        """Whether the call of that name has not returned yet."""
         return name in self._out
 
     @property
     def busy(self) -> bool:
-        """Whether any call has not come back."""
+        """Whether any call has not returned yet."""
         return bool(self._out)
 
     def wait(self, names: Iterable[str], patience: float) -> None:
-        """Wait until all of these are back, or for so many seconds in all."""
+        """Wait until all of these have returned, for at most `patience` seconds in all."""
         awaited = set(names)
         with self._back:
             self._back.wait_for(lambda: not awaited & self._out, patience)

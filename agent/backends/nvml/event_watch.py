@@ -20,7 +20,7 @@ log = logging.getLogger("coldplate.nvml")
 
 XID_CRITICAL_ERROR = 8  # nvmlEventTypeXidCriticalError
 BURST = 256
-"""Most events taken in one go; one fault makes many XIDs over many GPUs."""
+"""Most events taken at once; one fault causes many XIDs on many GPUs."""
 
 
 class EventWatch:
@@ -35,7 +35,7 @@ class EventWatch:
         self._errands = errands
         self._gpus: dict[object, str] = {}
         self._left_out: dict[object, str] = {}
-        """Why a GPU is not registered, for those that may be later."""
+        """Why a GPU is not registered, for GPUs that may be registered later."""
         self._set: object | None = None
         self._registered = False
         self._told = ""
@@ -58,11 +58,11 @@ class EventWatch:
         self._errands.send(_errand(uuid), lambda: self._register(handle, uuid))
 
     def settle(self, patience: float) -> None:
-        """Wait until the registrations under way are done, for so many seconds in all."""
+        """Wait until the registrations under way are done, for at most `patience` seconds in all."""
         self._errands.wait([_errand(uuid) for uuid in list(self._gpus.values())], patience)
 
     def _register(self, handle: object, uuid: str) -> None:
-        """Register with the set there is; one that hung until the set was built anew is registered with the new one."""
+        """Register with the current set; a GPU that hung while the set was replaced is registered with the new one."""
         registered: object | None = None
         while True:
             with self._guard:
@@ -91,12 +91,12 @@ class EventWatch:
             self._left_out[handle] = str(error)
 
     def _watch_again(self) -> None:
-        """Try once more to register those that could not be."""
+        """Try again to register the GPUs for which it failed."""
         for handle in list(self._left_out):
             self.watch(handle, self._gpus[handle])
 
     def wait(self, timeout: float) -> Sequence[Xid]:
-        """Events of at most `timeout` seconds. Raises SourceError."""
+        """Events of the next `timeout` seconds at most. Raises SourceError."""
         with self._busy:
             if self._closed or self._set is None or not self._registered:
                 self._pause(timeout)
@@ -109,7 +109,7 @@ class EventWatch:
                     event = self._next(milliseconds)
                     if event is not None:
                         events.append(event)
-                    milliseconds = 0  # and whatever else is there already
+                    milliseconds = 0  # then take whatever else is there already
             except DriverError as error:
                 escalate_source(error)
                 if error.code != TIMEOUT:
@@ -143,7 +143,7 @@ class EventWatch:
             events, self._set = self._set, None
             in_use = self._registering > 0
         if events is not None and in_use:
-            # A GPU that hangs while it is registered holds up nobody, and the set stays for it: the library
+            # A GPU that hangs while it is being registered delays nothing, but the set must stay: otherwise the library
             # would write into freed memory.
             log.info("the event set is not freed: a GPU is still being registered with it")
         elif events is not None:

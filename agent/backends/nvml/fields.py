@@ -24,11 +24,11 @@ Pair = tuple[int, int]
 GET = "nvmlDeviceGetFieldValues"
 
 _Numbers = tuple[Callable[[Sequence[Slot]], tuple[Slot, ...]], ScaledColumns]
-"""Takes the numbers out of a lane's slots, and makes readings of them."""
+"""Picks the numbers out of a lane's slots, and makes readings of them."""
 
 
 class FieldBatch:
-    """The fields of a lane, and the readings that they give."""
+    """The fields of a lane, and the readings made from them."""
 
     def __init__(self) -> None:
         self._slots: dict[Pair, int] = {}
@@ -46,20 +46,20 @@ class FieldBatch:
         return self._slots.setdefault(pair, len(self._slots))
 
     def add(self, pair: Pair, binding: Field, series: Series) -> None:
-        """A field that is a number."""
+        """Add a field that is a number."""
         self._columns = None
         self._values.append((self._slot(pair), *factors(binding.scale), series))
 
     def add_codes(self, pair: Pair, table: CodeTable, metric: Metric, entity: Entity) -> None:
-        """A field that is a code of `table`."""
+        """Add a field that is a code of `table`."""
         self._codes.append((self._slot(pair), table, metric, entity))
 
     def add_sum(self, pairs: Sequence[Pair], binding: Field, series: Series) -> None:
-        """A number that is the sum of these fields; absent while one of them is."""
+        """Add the sum of these fields; it is absent while any of them is."""
         self._sums.append((tuple(self._slot(pair) for pair in pairs), *factors(binding.scale), series))
 
     def read(self, device: GpuHandle, readings: list[Reading], gaps: list[Gap]) -> None:
-        """Fetch all fields. Raises DeviceError or SourceError; any other failure costs its own readings."""
+        """Fetch all fields. Raises DeviceError or SourceError; any other failure affects only its own readings."""
         if self._array is None:
             self._array = FieldArray(tuple(self._slots))
         try:
@@ -86,7 +86,7 @@ class FieldBatch:
         return self._columns
 
     def _read_each(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
-        """The numbers, where one of them is missing."""
+        """Read the numbers one by one, because some are missing."""
         for slot, multiplier, divisor, series in self._values:
             value = slots[slot]
             if isinstance(value, SlotFault):
@@ -126,7 +126,7 @@ class FieldBatch:
 
 
 def fetch(device: GpuHandle, pairs: Sequence[Pair]) -> dict[Pair, Slot]:
-    """Each pair's value or fault, for probing: a driver that refuses the batch is asked in halves."""
+    """Each pair's value or fault, for probing: if the driver refuses the batch, it is asked for halves of it."""
     if not pairs:
         return {}
     array = FieldArray(pairs)

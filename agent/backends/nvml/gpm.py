@@ -38,14 +38,14 @@ class GpmSampler:
 
     @property
     def ready(self) -> bool:
-        """Whether both sample buffers could be had."""
+        """Whether both sample buffers were allocated."""
         return self._older is not None and self._spare is not None
 
     def add(self, binding: Gpm, series: Series) -> None:
         self._wants.append((binding.id, *factors(binding.scale), series))
 
     def probe(self, device: GpuHandle) -> None:
-        """Allocate the buffers and take a trial sample. Raises DriverError when GPM cannot be had."""
+        """Allocate the buffers and take a trial sample. Raises DriverError if GPM is not available."""
         supported = device.call("nvmlGpmQueryDeviceSupport")
         if not supported:
             raise DriverError("nvmlGpmQueryDeviceSupport", NOT_SUPPORTED)
@@ -64,7 +64,7 @@ class GpmSampler:
 
     def _advance(self, device: GpuHandle, now: Instant) -> tuple[list[Reading], list[Gap]]:
         first = self._at is None
-        # Until this sample is good there is none to count from: counters restart when a GPU is reset.
+        # Until this sample is good there is no start of an interval: counters restart when a GPU is reset.
         self._at = None
         try:
             device.call("nvmlGpmSampleGet", self._spare)
@@ -77,7 +77,7 @@ class GpmSampler:
             return [], [Gap(series.metric, series.entity, reason, str(error)) for _, _, _, series in self._wants]
 
     def _compute(self) -> tuple[list[Reading], list[Gap]]:
-        # After the exchange the newest sample is `_older`, the next interval's beginning.
+        # After the exchange the newest sample is `_older`, the start of the next interval.
         if self._array is None:
             self._array = GpmArray([metric for metric, _, _, _ in self._wants])
             self._columns = ScaledColumns([row[1:] for row in self._wants])
@@ -96,7 +96,7 @@ class GpmSampler:
         return readings, gaps
 
     def close(self) -> None:
-        """Give the buffers back to the library; may be called more than once."""
+        """Return the buffers to the library; may be called more than once."""
         samples = (self._older, self._spare)
         self._older = self._spare = self._at = None
         for sample in samples:

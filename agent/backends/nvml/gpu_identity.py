@@ -30,8 +30,8 @@ def slot_of(bus_id: str) -> str:
 def identify(driver: Driver, index: int) -> tuple[object, GpuIdentity]:
     """The handle and the identity of the GPU at `index`.
 
-    Raises DriverError when the GPU cannot be told from others (no handle or no UUID) or is lost before it
-    has told all, and SourceError when the driver is gone. Any other fact that cannot be learned is empty.
+    Raises DriverError if the GPU cannot be distinguished from others (no handle or no UUID) or is lost before all is
+    read, and SourceError if the driver is gone. Any other fact that cannot be read is empty.
     """
     try:
         handle = driver.call("nvmlDeviceGetHandleByIndex_v2", index)
@@ -100,7 +100,7 @@ def _capability(device: GpuHandle) -> str:
 
 
 def _hold(error: DriverError) -> None:
-    """A fact that the GPU does not offer is empty; one that it cannot tell now is worth asking for again."""
+    """Accept that the GPU does not offer a fact, which is then empty; raise if asking again may give it."""
     escalate_source(error)
     if error.code in DEVICE_CODES:
         raise error

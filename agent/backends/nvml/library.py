@@ -17,7 +17,7 @@ from agent.backends.nvml.return_codes import FUNCTION_NOT_FOUND, INSUFFICIENT_SI
 PROCESS = struct.Struct("=I4xQII")
 """nvmlProcessInfo_v2_t: process id, used memory, GPU instance, compute instance."""
 PROCESSES = 64
-"""Processes of one GPU for which there is room at first."""
+"""Processes of one GPU for which the first call has room."""
 
 
 class Handle(ctypes.c_void_p):
@@ -59,7 +59,7 @@ class PynvmlDriver:
         return self._table.setdefault(name, function)
 
     def _pointer(self, name: str) -> Callable[..., int]:
-        """The C function itself, checked; without the wrapper that builds its arguments anew."""
+        """The C function itself, checked, without the wrapper that builds its arguments on every call."""
         find, check = self._nvml._nvmlGetFunctionPointer, self._nvml._nvmlCheckReturn
 
         def checked(*args: Any) -> int:
@@ -83,6 +83,7 @@ class PynvmlDriver:
             "nvmlDeviceGetCount_v2": nvml.nvmlDeviceGetCount,
             "nvmlDeviceGetPciInfo_v3": lambda device: nvml.nvmlDeviceGetPciInfo(device).busId,
             "nvmlDeviceGetMigMode": lambda device: nvml.nvmlDeviceGetMigMode(device)[0],
+            "nvmlDeviceGetEccMode": lambda device: nvml.nvmlDeviceGetEccMode(device)[0],
             "nvmlEventSetWait_v2": wait,
         }
 

@@ -40,7 +40,7 @@ class MigReader:
         self._instances: tuple[_Instance, ...] | None = None
 
     def read_info(self, readings: list[Reading], gaps: list[Gap]) -> None:
-        """List the instances anew, and tell what they are."""
+        """List the instances again, with what each is."""
         self._list(gaps)
         readings.extend(each.info for each in self._instances or ())
 
@@ -104,6 +104,6 @@ class MigReader:
         return _Instance(device, uuid, Reading(Series(_INFO, self._gpu, labels), 1.0), parts)
 
     def _ask(self, device: GpuHandle, name: str) -> Any:
-        """Call on an instance; it counts as a call of the GPU that it is part of."""
+        """Make a call for an instance; it counts as a call of the GPU that it is part of."""
         self._parent.calls += 1
         return device.call(name)

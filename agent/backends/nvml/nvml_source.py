@@ -29,9 +29,9 @@ from agent.model import GpuIdentity, Instant, Xid
 log = logging.getLogger("coldplate.nvml")
 
 PATIENCE_SECONDS = 2.0
-"""Seconds that `open` waits for the GPUs to say who they are, all at a time: a GPU that is silent shows within five."""
+"""Seconds that `open` waits for all GPUs together to identify themselves: a silent GPU must show within five."""
 REGISTRATION_SECONDS = 0.5
-"""Seconds that `open` waits for the GPUs to be registered for events, so that none is missed that comes soon after."""
+"""Seconds that `open` waits for the GPUs to be registered for events, so that none that comes soon after is missed."""
 
 _REMEDIES = {
     NO_PERMISSION: "run as root, or give the agent access to /dev/nvidiactl and /dev/nvidia*",
@@ -59,8 +59,8 @@ class NvmlSource:
     def open(self, now: Instant) -> Sequence[NvmlGpuChannel]:
         """Initialise NVML and enumerate the GPUs. Raises AbsentError or SourceError.
 
-        A GPU that has no handle, no UUID or no answer yet is missing from what this gives, and asked again by
-        `roster`; the others are not held up.
+        A GPU that has no handle, no UUID or no answer yet is missing from the result, and `roster` asks it again; the
+        others are not delayed.
         """
         driver = self._load()
         count = self._initialise(driver)
@@ -73,7 +73,7 @@ class NvmlSource:
         return self._enlistment.channels
 
     def roster(self, now: Instant) -> Roster:
-        """The GPUs that have said who they are, and those that have not. Raises SourceError."""
+        """The GPUs that have identified themselves, and those that have not. Raises SourceError."""
         if self._enlistment is None:
             return Roster(())
         self._enlistment.tend(now.mono)
@@ -91,7 +91,7 @@ class NvmlSource:
 
     def _load(self) -> Driver:
         if self._driver is None:
-            # Here and not above: importing the binding costs memory that only the worker should pay.
+            # Imported here, because the binding costs memory that only the worker should pay.
             from agent.backends.nvml.library import PynvmlDriver
 
             try:

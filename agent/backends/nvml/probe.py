@@ -32,7 +32,7 @@ from agent.catalogue.bindings import ALL_LINKS, Call, Field, Gpm
 from agent.model import Gap, Gpu, Lane, Metric, NvLink, Reason, Series
 
 FAST_CALLS = 7
-"""Most device calls in a fast sample: each one takes the driver's locks."""
+"""Most device calls in a fast sample: each takes the driver's locks."""
 _CLOCK = "nvmlDeviceGetClockInfo"
 _LINK_COUNT: Pair = (nvml.FI_DEV_NVLINK_LINK_COUNT, 0)
 _ELSEWHERE = frozenset(
@@ -73,7 +73,7 @@ class _Missing:
 
     def gaps(self, lane: Lane, gpu: Gpu, served: set[Metric], note: str) -> Iterable[Gap]:
         for (where, metric, reason), texts in self._tried.items():
-            # The error types of links come in families, one per generation: one family answering is all there is.
+            # The error types of links come in families, one per generation: a GPU has only one of them.
             if where is not lane or (metric in served and _by_generation(metric)):
                 continue
             detail = "; ".join(f"{', '.join(dict.fromkeys(sources))}: {text}" for text, sources in texts.items())
@@ -160,7 +160,7 @@ class Prober:
         self._missing.add(want, faults)
 
     def _take(self, want: Want, binding: NvmlBinding) -> SlotFault | None:
-        """Put the binding into the plan, or say why it cannot be."""
+        """Put the binding into the plan; else the fault that keeps it out."""
         plan = self._plan.lanes[lane_of(want.metric, binding)]
         if isinstance(binding, Field):
             return self._take_links(want, binding, plan) if binding.per_link else self._take_field(want, binding, plan)
@@ -188,7 +188,7 @@ class Prober:
         return None
 
     def _take_links(self, want: Want, binding: Field, plan: LanePlan) -> SlotFault | None:
-        """A field of each link; a link that is down now stays in, as long as any link offers the field."""
+        """Plan a field of each link; a link that is down now stays in, as long as any link offers the field."""
         if isinstance(self._links, SlotFault):
             return SlotFault(self._links.reason, f"the number of NVLinks is unknown, {self._links.text}")
         pairs = self._scopes(binding)
@@ -240,7 +240,7 @@ class Prober:
                 escalate(error)
                 if error.code not in PERMANENT_CODES:
                     return DeviceCall(name, candidate, args), None  # may pass: try again on every sample
-                # Of two failures the telling one: a missing function says nothing about the device.
+                # Of two failures keep the more informative: a missing function says nothing about the device.
                 if fault is None or fault.code == FUNCTION_NOT_FOUND:
                     fault = SlotFault(reason_of(error.code), describe(error.code), error.code)
                 if error.code == NO_PERMISSION:
@@ -252,7 +252,7 @@ class Prober:
     def _hold_to_budget(self) -> None:
         """Move the SM clock to the slow lane when an older driver's fallbacks fill the fast one.
 
-        The throttle counters go on telling, each sample, for how long the clock was held down.
+        The throttle counters still show, in each sample, how long the clock was held down.
         """
         fast = self._plan.lanes[Lane.FAST]
         calls = len(fast.queries) + bool(fast.fields) + bool(self._plan.lanes[Lane.FAST].gpm)
@@ -263,12 +263,12 @@ class Prober:
 
 
 def _by_generation(metric: Metric) -> bool:
-    """Whether NVLinks of one generation count this by other types than those of another."""
+    """Whether different generations of NVLink count this by different types."""
     return metric.entity is NvLink or any(isinstance(each, Field) and each.per_link for each in metric.origin)
 
 
 def _source(binding: NvmlBinding) -> str:
-    """The binding for people, with the scope that tells a module's power from the board's."""
+    """The binding in words, with the scope that distinguishes a module's power from the board's."""
     if not isinstance(binding, Field) or (binding.scope == 0 and not binding.per_link):
         return str(binding)
     if binding.per_link or binding.scope == ALL_LINKS:
@@ -277,5 +277,5 @@ def _source(binding: NvmlBinding) -> str:
 
 
 def _permanent(slot: Slot) -> SlotFault | None:
-    """The fault, if the device will not offer this field as long as the library is open."""
+    """The fault, if it will not go away while the library is open."""
     return slot if isinstance(slot, SlotFault) and slot.code in PERMANENT_CODES else None

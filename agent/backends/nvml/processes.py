@@ -27,7 +27,7 @@ class ProcessReader:
         self._refusal: Gap | None = None
 
     def read(self, gaps: list[Gap]) -> tuple[GpuProcess, ...] | None:
-        """All processes, in the order of their ids; None and a gap where they cannot be learned."""
+        """All processes, in the order of their ids; None and a gap if they cannot be listed."""
         if self._refusal is not None:
             gaps.append(self._refusal)
             return None

@@ -52,15 +52,15 @@ _TEXTS = {
 }
 
 SOURCE_CODES = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, VERSION_MISMATCH})
-"""The library must be opened anew, in a new process."""
+"""The library must be opened again, in a new process."""
 DEVICE_CODES = frozenset({GPU_IS_LOST, RESET_REQUIRED})
 """The GPU as a whole is out of order."""
 UNSUPPORTED_CODES = frozenset(
-    # INVALID_ARGUMENT is what an older driver says to a field id that it does not know.
+    # INVALID_ARGUMENT is an older driver's answer to a field id that it does not know.
     {INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND, VGPU_ECC_NOT_SUPPORTED, ARGUMENT_VERSION_MISMATCH, DEPRECATED}
 )
 PERMANENT_CODES = UNSUPPORTED_CODES | {NO_PERMISSION}
-"""Will not change while the library stays open: asked once, then left out."""
+"""Will not change while the library is open: such a value is asked for once, then left out."""
 
 _REASONS = {
     **dict.fromkeys(UNSUPPORTED_CODES, Reason.UNSUPPORTED),
@@ -103,6 +103,6 @@ def escalate(error: DriverError) -> None:
 
 
 def escalate_source(error: DriverError) -> None:
-    """Raise SourceError when the code says that the driver is gone; for calls that are no GPU's reading."""
+    """Raise SourceError when the code says that the driver is gone; for calls that do not read a GPU."""
     if error.code in SOURCE_CODES:
         raise SourceError(f"{error}; NVML must be opened again in a new process") from error

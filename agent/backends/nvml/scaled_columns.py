@@ -1,4 +1,4 @@
-"""Numbers of the driver that are scaled together, as long as each of them is good."""
+"""Scales the driver's numbers together, as long as each of them is good."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent.model import Reading, Series, readings_of
 
 
 class ScaledColumns:
-    """Series, and by what the numbers of each are multiplied and divided."""
+    """Series, and the factors by which the numbers of each are multiplied and divided."""
 
     def __init__(self, rows: Sequence[tuple[float, float, Series]]) -> None:
         """`rows` are multiplier, divisor and series."""
@@ -19,7 +19,7 @@ class ScaledColumns:
         self._series = tuple(series for _, _, series in rows)
 
     def readings(self, slots: Sequence[Slot]) -> Iterator[Reading] | None:
-        """The readings of one number for each series; None where one of them is missing."""
+        """The readings, from one number for each series; None if any number is missing."""
         if SlotFault in map(type, slots):
             return None
         return readings_of(self._series, map(truediv, map(mul, slots, self._multipliers), self._divisors))

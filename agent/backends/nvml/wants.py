@@ -17,7 +17,7 @@ NvmlBinding = Field | Call | Gpm
 
 
 class Want(NamedTuple):
-    """One value of a row, or all values of it when a binding gives them together."""
+    """One value of a row, or all its values if a binding gives them together."""
 
     metric: Metric
     labels: tuple[str, ...]

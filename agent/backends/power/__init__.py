@@ -40,14 +40,14 @@ from agent.lib.http_target import HttpTarget
 from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Series
 
 PATIENCE_SECONDS = 1.0
-"""Seconds that a file is waited for: a meter may go through the firmware."""
+"""Seconds to wait for a file: a meter may go through the firmware."""
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
 
 __all__ = ["PowerBackend", "bmc_of", "make_backend"]
 
 
 def make_backend(context: BackendContext) -> PowerBackend | None:
-    """What measures the node, unless nothing is asked for that does, or it is synthetic. Raises ConfigError."""
+    """The node's power, unless no source of it is configured or the node is synthetic. Raises ConfigError."""
     wanted = context.config.backends
     if context.synthetic or not set(wanted.power) - {"estimate"}:
         return None
@@ -91,7 +91,7 @@ class PowerBackend:
         ipmi: Callable[[], Transport] = open_transport,
         spawn: Spawn = spawn_thread,
     ) -> None:
-        """`order` names sources; one that is not there is passed over. `spawn` runs what may take long."""
+        """`order` names sources; those that do not exist are skipped. `spawn` runs what may take long."""
         self._relay = FileRelay(self.name, PATIENCE_SECONDS)
         hwmon = Hwmon(sysfs, self._relay)
         rapl = Rapl(sysfs, self._relay)
@@ -101,7 +101,7 @@ class PowerBackend:
         names = [name for name in dict.fromkeys(order) if name in sources]
         self._paced = [Paced(sources[name], spawn) for name in names]
         self._series = {name: Series(NODE_POWER, Node(), (("source", name),)) for name in names}
-        # Meters are found by reading the parts, so this comes before any source is asked.
+        # Reading the parts also finds the meters, so it comes before any source is asked.
         self._parts = [Repeat(hwmon.parts, hwmon.period)] if "hwmon" in names else []
         if "rapl" in order:
             self._parts.append(Repeat(rapl.read, rapl.period))
@@ -150,7 +150,7 @@ class PowerBackend:
         return None, asked
 
     def _missing(self, winner: Paced | None) -> list[Gap]:
-        """What kept a source from answering: of all if none did, else of one that was configured by name."""
+        """Why sources did not answer: all of them if none did, else those that were configured by name."""
         preferred = self._paced if winner is None else self._paced[: self._paced.index(winner)]
         return [
             Gap(NODE_POWER, Node(), paced.fault.reason, f"{paced.source.name}: {paced.fault.detail}")

@@ -24,17 +24,17 @@ from agent.catalogue.node import METERS as METER_ROWS
 from agent.model import Gap, Instant, Node, Reading, Reason, Series
 
 MODULE, GRACE, COMPONENT = METER_ROWS
-"""Gaps are told of the last: nobody knows what a meter that cannot be read would have measured."""
+"""Gaps are shown under the last: what a meter that cannot be read would have measured is unknown."""
 
 WHOLES = {"module": MODULE, "grace": GRACE}
-"""What other parts are in."""
+"""The row of all other parts."""
 
 MICRO = 1e-6
 RESCAN_SECONDS = 60.0
 RESCAN_TROUBLED_SECONDS = 5.0
 """Seconds after which meters are looked for again while a device cannot be looked into."""
 DEVICES = 1_024
-"""Devices that are looked into: a large node has some hundreds of sensors."""
+"""Most devices that are looked into: a large node has some hundreds of sensors."""
 METERS = 64
 _PART = re.compile(r"([A-Za-z][A-Za-z0-9 ]{0,31}) Power Socket (\d{1,4})")
 _POWER = re.compile(r"(power\d{1,3})(_average|_input)")
@@ -55,7 +55,7 @@ class MeterFiles:
         self.path = path
 
     def read(self) -> list[HwmonMeter] | DeviceError:
-        """The meters, none if it is another kind of device; or why nobody can tell."""
+        """The meters (none if it is another kind of device), or why they are not known."""
         try:
             if _name_in(f"{self.path}/name") != "power_meter":
                 return []
@@ -82,7 +82,7 @@ def _channels(folder: str, suffix: str) -> list[str]:
 
 
 def _name_in(path: str) -> str:
-    """What the file says; empty if there is no such file. Raises DeviceError for any other reason."""
+    """The file's content; empty if there is no such file. Raises DeviceError for any other reason."""
     try:
         return read_text(path)
     except DeviceError as error:
@@ -151,7 +151,7 @@ class Hwmon:
         return answer * MICRO
 
     def parts(self, now: Instant) -> BackendSample:
-        """The named meters. All meters are looked for and read here, so it comes before `watts`."""
+        """The named meters. All meters are looked for and read here, so this is called before `watts`."""
         if now.mono >= self._rescan:
             self._scan(now.mono)
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
@@ -170,7 +170,7 @@ class Hwmon:
         return BackendSample(readings=readings, gaps=gaps, calls=len(self._meters))
 
     def _scan(self, mono: float) -> None:
-        """Find the meters. Those of a device that cannot be looked into now stay known: their own reads will tell."""
+        """Find the meters. Those of a device that cannot be looked into now stay: their own reads will show why."""
         ((listed,),) = self._relay.round([Leg(self._root, [Folder(self._root, "hwmon")])], mono)
         if not isinstance(listed, list):
             self._gaps = [_untold(self._root, listed)]
@@ -188,7 +188,7 @@ class Hwmon:
         self._admit([meter for meters in self._by_device.values() for meter in meters])
 
     def _admit(self, meters: Sequence[HwmonMeter]) -> None:
-        """Know these meters, as many as there may be; of two with one name, the first."""
+        """Take in these meters, up to the limit; of two with one name, the first."""
         self._meters = []
         parts: dict[Series, HwmonMeter] = {}
         for meter in meters:

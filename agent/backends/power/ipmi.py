@@ -28,7 +28,7 @@ _COMPLETION = {
 
 
 class PowerReading(NamedTuple):
-    """What Get Power Reading tells, in watts and seconds."""
+    """The answer to Get Power Reading, in watts and seconds."""
 
     current: int
     minimum: int
@@ -39,7 +39,7 @@ class PowerReading(NamedTuple):
 
 
 def parse_power_reading(response: bytes) -> PowerReading:
-    """The response with its completion code. Raises DeviceError if it is a refusal or no such response.
+    """The response with its completion code. Raises DeviceError if it is a refusal or malformed.
 
     Bytes: 0 completion code, 1 group extension 0xDC, then little-endian 2 current, 4 minimum, 6 maximum,
     8 average (watts), 10 time stamp, 14 statistics period (milliseconds), 18 power reading state.
@@ -71,7 +71,7 @@ def open_transport(
     opener: Callable[[str], Transport] = open_device,
     broker: BrokerClient | None = None,
 ) -> Transport:
-    """The kernel's IPMI device, or the broker where only that may open it.
+    """The kernel's IPMI device, or the broker if only that may open it.
 
     Raises AbsentError if this node has none, OSError if it cannot be opened.
     """

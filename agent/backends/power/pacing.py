@@ -20,7 +20,7 @@ from agent.model import Instant, Reason
 ABSENT_RETRY_SECONDS = 60.0
 FIRST_RETRY_SECONDS = 5.0
 LAST_RETRY_SECONDS = 15.0
-"""So that what is well again shows soon; a controller that works is asked three times as often."""
+"""Most seconds until a failed source is asked again, so that recovery shows soon; a working one is asked each 5 s."""
 
 log = logging.getLogger("coldplate.power")
 
@@ -41,23 +41,23 @@ class PowerSource(Protocol):
     configured: bool
     """Whether the operator named it: then its failure is reported even if another source answers."""
     denied_retry: float
-    """Seconds after which a slow source is asked again where it was refused."""
+    """Seconds after which a slow source that denied access is asked again."""
     slow: bool
-    """Whether it may take longer than a tick can wait, and is asked in a thread."""
+    """Whether it may take longer than a tick can wait, and so is asked in a thread."""
     grace: float
     """Seconds that a tick waits for a slow source, so that a prompt answer is shown at once."""
     patience: float
     """Seconds without an answer after which a slow source's last value is not shown any more."""
 
     def watts(self) -> float:
-        """The power now. Raises AbsentError if this node has no such source, DeviceError if it does not answer."""
+        """The power now. Raises AbsentError if this node has no such source, and DeviceError if it does not answer."""
 
     def close(self) -> None:
         """Release what is held; may be called more than once."""
 
 
 class Paced:
-    """A source, asked no more often than is good for it, with one read in flight at most."""
+    """A source that is asked no more often than its period, with at most one read in flight."""
 
     def __init__(self, source: PowerSource, spawn: Spawn = spawn_thread) -> None:
         self.source = source
@@ -74,7 +74,7 @@ class Paced:
         self._closed = False
 
     def poll(self, mono: float) -> int:
-        """Ask the source if it is time, take its answer if there is one; the number of reads begun."""
+        """Ask the source if it is due, and take its answer if there is one; returns the number of reads begun."""
         begun = 0
         if self._asked is None and mono >= self._due:
             begun, self._asked = 1, mono
@@ -89,7 +89,7 @@ class Paced:
         return begun
 
     def close(self) -> None:
-        """Release the source; one that is being read is released when that ends."""
+        """Release the source; one that is being read is released when the read ends."""
         self._closed = True
         if self._asked is None:
             self.source.close()
@@ -110,7 +110,7 @@ class Paced:
     def _ask(self) -> None:
         try:
             self._answer = self.source.watts()
-        except Exception as error:  # the poll that takes the answer sorts the foreseen from the others
+        except Exception as error:  # the poll that takes the answer separates expected errors from others
             self._answer = error
         self._answered.set()
         if self._closed:
@@ -124,13 +124,13 @@ class Paced:
         elif isinstance(answer, DeviceError):
             self._fail(answer, mono)
         elif isinstance(answer, Exception):
-            # What a source did not foresee costs that source alone, and is told once in full.
+            # An unexpected error affects only its own source, and is logged once in full.
             if not self._told:
                 log.error("reading power from %s failed", self.source.name, exc_info=answer)
             self._told = True
             self._fail(DeviceError(Reason.MALFORMED, f"{type(answer).__name__}: {answer}"), mono)
         elif not 0 < answer < 1e6:
-            # Some controllers answer 0 when they do not measure; a node that runs this line draws power.
+            # Some controllers answer 0 when they do not measure; a node that runs this code draws power.
             self._fail(DeviceError(Reason.IMPLAUSIBLE, f"reported {answer:g} W for a running node"), mono)
         else:
             self.watts = answer
@@ -151,7 +151,7 @@ def _at_once(job: Callable[[], None]) -> None:
 
 
 class Repeat:
-    """A read of several parts, made once a period and shown again in between."""
+    """A read of several parts, made once per period and shown again in between."""
 
     def __init__(self, read: Callable[[Instant], BackendSample], period: float) -> None:
         self._read = read

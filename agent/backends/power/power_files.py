@@ -23,7 +23,7 @@ def read_text(path: str) -> str:
 
 
 def read_name(path: str) -> str:
-    """A word or two that name a device. Raises DeviceError naming the file."""
+    """The words that name a device. Raises DeviceError naming the file."""
     name = read_text(path)
     if not name or len(name) > 64 or not name.isprintable():
         raise DeviceError(Reason.MALFORMED, f"{path}: {name[:40]!a} is not a valid name")
@@ -53,14 +53,14 @@ class CountFile:
 
 
 class Folder:
-    """The entries of a directory whose names begin with a prefix, for a relay."""
+    """Those entries of a directory whose names begin with a prefix, for a relay."""
 
     def __init__(self, path: str, prefix: str) -> None:
         self.path = path
         self._prefix = prefix
 
     def read(self) -> list[str] | DeviceError:
-        """The paths of the entries, in order; none where there is no such directory."""
+        """The paths of the entries, in order; none if there is no such directory."""
         try:
             return [f"{self.path}/{name}" for name in names(self.path) if name.startswith(self._prefix)]
         except OSError as error:

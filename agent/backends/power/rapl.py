@@ -16,16 +16,16 @@ from agent.catalogue.node import RAPL
 from agent.model import Gap, Instant, Metric, Node, Reading, Reason, Series
 
 ENERGY, PART_ENERGY, PLATFORM_ENERGY = RAPL
-"""Gaps are told of the first, which every node with RAPL has."""
+"""Gaps are shown under the first, which every node with RAPL has."""
 
 MICRO = 1e-6
 RESCAN_SECONDS = 60.0
 RESCAN_TROUBLED_SECONDS = 5.0
 """Seconds after which zones are looked for again while one of them cannot be looked into."""
 ZONES = 256
-"""Zones that are looked into: a node with two sockets has some ten."""
+"""Most zones that are looked into: a node with two sockets has some ten."""
 MAX_WATTS = 5000.0
-"""No RAPL domain draws this much: a fall that would need it as a wrap is a counter that began anew."""
+"""Watts that no RAPL domain draws: if a fall taken as a wrap would need more, the counter was reset."""
 
 REMEDY = "; udev/70-coldplate.rules lets the agent's group read it: udevadm trigger --subsystem-match=powercap"
 
@@ -41,7 +41,7 @@ class Domain:
     total: int = 0
 
     def advance(self, raw: int, mono: float) -> float:
-        """Take the counter's next value; the joules that the series shows."""
+        """Take the counter's next value; returns the joules that the series shows."""
         if self.last is None:
             self.total = raw
         elif raw >= self.last:
@@ -56,7 +56,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """What a zone says of itself: its name, and where its counter begins anew."""
+    """A zone's name, and the value at which its counter wraps."""
 
     name: str
     wrap: int
@@ -77,7 +77,7 @@ class ZoneFiles:
 
 
 class Rapl:
-    """All RAPL domains of the node. `intel-rapl` is the name for AMD's too; its mmio twin counts the same."""
+    """All RAPL domains of the node. `intel-rapl` is the name on AMD, too; its mmio twin counts the same energy."""
 
     period = 1.0
 
@@ -92,7 +92,7 @@ class Rapl:
         self._rescan = float("-inf")
 
     def read(self, now: Instant) -> BackendSample:
-        """Every domain's energy. A zone that hangs costs itself."""
+        """Every domain's energy. A zone that hangs affects only itself."""
         if now.mono >= self._rescan:
             self._scan(now.mono)
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
@@ -108,7 +108,7 @@ class Rapl:
         return BackendSample(readings=readings, gaps=gaps, calls=len(self._domains))
 
     def _scan(self, mono: float) -> None:
-        """Find the domains; one that is known already keeps its count."""
+        """Find the domains; those already known keep their count."""
         ((listed,),) = self._relay.round([Leg(self._root, [Folder(self._root, "intel-rapl:")])], mono)
         if not isinstance(listed, list):
             self._gaps = [_gap(self._root, listed)]
@@ -151,7 +151,7 @@ class Rapl:
 
 
 def _row(zone: str, nested: bool) -> Metric:
-    """The row of a zone. Memory stands below its package in sysfs, but its energy is not in the package's.
+    """The row of a zone. In sysfs memory is below its package, but the package's energy does not include it.
 
     Source: Intel's Software Developer's Manual, volume 3, "RAPL domains".
     """

@@ -31,7 +31,7 @@ ROOT = "/redfish/v1/"
 COLLECTION = "/redfish/v1/Chassis"
 BOUNDS = AnswerBounds(body=1 << 20)
 SILENCE_SECONDS = 5.0
-"""Seconds without a byte after which a service does not answer; a whole answer may take the source's patience."""
+"""Seconds without a byte after which a service has failed to answer; a whole answer may take the source's patience."""
 MAX_CHASSIS = 64
 
 PARTS = frozenset({"Component", "Module", "Card", "Cartridge"})
@@ -60,7 +60,7 @@ _STATUS = {
 
 
 def check_address(target: HttpTarget) -> None:
-    """Refuse an address that is more than a host and port. Raises ValueError."""
+    """Reject an address that is more than a host and port. Raises ValueError."""
     if target.path:
         raise ValueError(f"url {target.shown!r}: give only host and port: https://HOST or https://HOST:PORT")
 
@@ -85,7 +85,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _link(value: Any) -> str | None:
-    """The path of a reference, if it stays inside the service."""
+    """The path of a link, if it stays inside the service."""
     path = value.get("@odata.id") if isinstance(value, dict) else None
     if not isinstance(path, str) or not path.startswith(ROOT) or not path.isascii() or not path.isprintable():
         return None
@@ -93,7 +93,7 @@ def _link(value: Any) -> str | None:
 
 
 def is_node(chassis: dict[str, Any]) -> bool:
-    """Whether a chassis may be the whole node, neither a part of it nor what holds several."""
+    """Whether a chassis may be the whole node, rather than a part of one or an enclosure of several."""
     kind = chassis.get("ChassisType")
     name = chassis.get("Id")
     return not (kind in PARTS | BEYOND if isinstance(kind, str) else False) and not (
@@ -113,7 +113,7 @@ class Redfish:
     patience = 10.0
 
     def __init__(self, target: HttpTarget, chassis: str | None, clock: Callable[[], float]) -> None:
-        """The target's timeout is for how long the service may be silent. `clock` tells monotonic seconds."""
+        """The target's timeout is how long the service may be silent. `clock` gives monotonic seconds."""
         self._url = target.url.rstrip("/")
         self._chassis = chassis
         self._clock = clock
@@ -121,14 +121,14 @@ class Redfish:
         self._resource: str | None = None
 
     def watts(self) -> float:
-        """The reading, after a search if the resource that has it is not known yet."""
+        """The reading, after a search for its resource if that is not known yet."""
         try:
             if self._resource is None:
                 self._resource = self._find()
             return self._reading(self._resource)
         except DeviceError as error:
             if error.reason in (Reason.UNSUPPORTED, Reason.MALFORMED):
-                self._resource = None  # it is gone or has changed; one that is slow or away is asked again
+                self._resource = None  # it is gone or has changed; one that is only slow or unreachable is kept
             raise
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ class Redfish:
         return best[1]
 
     def _try(self, path: str) -> dict[str, Any]:
-        """One resource of many: without it the search goes on."""
+        """One resource of many: if it cannot be read, the search goes on."""
         try:
             return self._get(path)
         except DeviceError as error:
@@ -187,7 +187,7 @@ class Redfish:
         try:
             answer = self._client.exchange(question, self._clock() + self.patience)
         except HttpError as error:
-            if error.kept and error.fault in _BROKEN_OFF:  # once more, on a new connection
+            if error.kept and error.fault in _BROKEN_OFF:  # try once more, on a new connection
                 return self._exchange(path)
             reason, remedy = _FAULTS.get(error.fault, (Reason.LOST, ""))
             raise self._error(reason, path, f"{error}{remedy}") from error

@@ -11,7 +11,7 @@ log = logging.getLogger("coldplate.power")
 
 
 class Refusals:
-    """By metric: the counters of RAPL's many domains are refused together."""
+    """Keeps them by metric: the counters of RAPL's many domains are refused together."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault
 
 MOST = 12
-"""Faults that are told one by one."""
+"""Most faults that are announced one by one."""
 
 
 def announced(scenario: Scenario, wall: float) -> Iterator[str]:

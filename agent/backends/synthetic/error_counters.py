@@ -14,11 +14,11 @@ ACTION = "coldplate_gpu_recovery_action"
 LINK_ERRORS = "coldplate_nvlink_errors_total"
 TOTALS = "coldplate_gpu_nvlink_errors_total"
 TOTAL_OF = {"crc": "crc_flit"}
-"""The type under which the GPU counts over all links what one link counts, where it has another name."""
+"""The GPU's name for a type of error summed over all links, where it differs from the link's own."""
 
 
 class ErrorCounts:
-    """Values that differ from the healthy constants, by key; a key of a link has the link's number second."""
+    """Values that differ from the healthy constants, by key; a link's key has the link's number second."""
 
     def __init__(self, scenario: Scenario, gpu: int) -> None:
         def of(kind: str) -> list[ScenarioFault]:

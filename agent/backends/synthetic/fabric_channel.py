@@ -7,6 +7,7 @@ whose read hangs does not block the ports.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
 from agent.backends.protocol import BackendSample
 from agent.backends.synthetic.fault_effects import Gate
@@ -23,7 +24,7 @@ from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, Node, Reading, Ser
 BMC_STEP = 25.0  # watts: a power supply's sensor is coarse
 BMC_NOISE = 0.015
 CALLS = {Lane.FAST: 11, Lane.SLOW: 40, Lane.COLD: 4}
-"""File reads that a real port would have cost."""
+"""File reads that a real port would take."""
 
 
 class FabricChannel:
@@ -33,10 +34,18 @@ class FabricChannel:
     identity: GpuIdentity | None = None
 
     def __init__(
-        self, scenario: Scenario, gpus: tuple[Gpu, ...], epoch: float, released: threading.Event, feed: XidFeed
+        self,
+        scenario: Scenario,
+        gpus: tuple[Gpu, ...],
+        epoch: float,
+        released: threading.Event,
+        feed: XidFeed,
+        waiting: Mapping[int, GpuIdentity],
     ) -> None:
+        """`waiting` are the GPUs, by number, that have not said who they are: nobody can tell of them by name."""
         machine = scenario.topology
         self._scenario, self._machine, self._epoch, self._feed = scenario, machine, epoch, feed
+        self._waiting = waiting
         self._gate = Gate(scenario, None, released)
         self._tracks = [Track(scenario, number) for number in range(machine.gpus)]
         offers, rails = list(port_offers()), len(machine.ports)
@@ -55,7 +64,7 @@ class FabricChannel:
         ]
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
-        """What the node shows at `now` beside its GPUs."""
+        """What the node shows at `now`, apart from its GPUs."""
         t = max(0.0, now.mono - self._epoch)
         self._feed.advance(t, now)
         self._gate.source(t)
@@ -68,8 +77,9 @@ class FabricChannel:
         if lane is Lane.FAST:
             readings.append(Reading(self._power, self._watts(t)))
         elif lane is Lane.SLOW:
+            unnamed = {identity.gpu for identity in list(self._waiting.values())}
             for job in self._jobs:
-                readings += job.readings(t, now)
+                readings += [each for each in job.readings(t, now) if each.entity not in unnamed]
         return BackendSample(readings, gaps, calls=CALLS.get(lane, 0) * len(self._ports))
 
     def _watts(self, t: float) -> float:

@@ -1,7 +1,7 @@
 """The faults that change only what is read: lost and silent GPUs, corrupted values, error counters.
 
-The plausibility filter, the deadlines and the isolation of failures belong to the frame around a source;
-the values here are deliberately raw, so that these have something to do.
+The plausibility filter, the deadlines and the isolation of failures are outside a source; the values here are
+deliberately raw, so that these have something to do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GSP_TIMEOUT = "Timeout waiting for RPC from GSP"
 
 
 class Gate:
-    """Lets a read pass, raises what the scenario says, or holds it until the source is closed."""
+    """Lets a read pass, raises the scenario's error, or blocks the read until the source is closed."""
 
     def __init__(self, scenario: Scenario, gpu: int | None, released: threading.Event) -> None:
         def of(kind: str) -> tuple[ScenarioFault, ...]:
@@ -42,7 +42,7 @@ class Gate:
             raise SourceError("nvmlInit_v2: Driver Not Loaded (synthetic fault driver-unloaded)")
 
     def silence(self, t: float) -> DeviceError | None:
-        """Why the device does not say who it is at `t`; None if it does. Never blocks."""
+        """Why the device does not identify itself at `t`; None if it does. Never blocks."""
         if any(fault.window.holds(t) for fault in self._lost):
             return DeviceError(Reason.LOST, "nvmlDeviceGetHandleByIndex_v2: GPU is lost (synthetic fault lost)")
         if any(fault.window.holds(t) for fault in self._hangs):
@@ -66,7 +66,7 @@ class Gate:
 
 
 class Spoiler:
-    """Takes values away, or replaces them by what no device can mean."""
+    """Removes values, or replaces them by impossible ones."""
 
     def __init__(self, scenario: Scenario, gpu: int | None = None, port: str = "") -> None:
         self._faults = tuple(
@@ -79,7 +79,7 @@ class Spoiler:
         return [fault for fault in self._faults if fault.window.holds(t)] if self._faults else ()
 
     def readings(self, readings: Sequence[Reading], t: float) -> tuple[Sequence[Reading], list[Gap]]:
-        """What is left of the readings, and the gaps that came about."""
+        """The readings that are left, and the gaps in place of the others."""
         gaps: list[Gap] = []
         for fault in self.active(t):
             readings = list(_spoilt(readings, fault, gaps))
@@ -104,7 +104,7 @@ def _spoilt(readings: Sequence[Reading], fault: ScenarioFault, gaps: list[Gap]) 
 
 
 class Tally:
-    """Error counts of one device in closed form: so many at each onset, and so many a second while it lasts."""
+    """Error counts of one device in closed form: some at each onset of a fault, and a rate while it lasts."""
 
     def __init__(self, faults: Sequence[ScenarioFault], rate: str, burst: str) -> None:
         self._terms = tuple(

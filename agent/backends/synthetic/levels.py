@@ -71,7 +71,7 @@ class Cycle:
         return self.pieces[bisect_right(self._starts, x % self.period) - 1]
 
     def integral(self, x: float) -> list[float]:
-        """What has come together since the cycle's origin, for each channel."""
+        """What has accumulated since the cycle's origin, for each channel."""
         turns, piece, into = self.locate(x)
         return [
             turns * each + before + rate * into

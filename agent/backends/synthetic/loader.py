@@ -28,10 +28,10 @@ from agent.lib.wording import one_line, shown
 
 SHIPPED = Path(__file__).parent / "scenarios"
 MOST_ITEMS = 500
-"""Jobs, phases of a job, and faults."""
+"""Most jobs, phases of a job, and faults."""
 _GPUS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 SHORTEST_REPEAT_SECONDS = 10.0
-"""Seconds. A fault that changes what a GPU does costs a step of the model at each edge."""
+"""Least seconds. A fault that changes what a GPU does costs a step of the model at each edge."""
 
 
 class ScenarioError(Exception):
@@ -78,7 +78,7 @@ class _ScenarioReader:
         raise ScenarioError(f"{self._file}: {one_line(path)}: {one_line(problem)}")
 
     def mapping(self, raw: object, path: str, known: Iterable[str], required: Iterable[str] = ()) -> dict[str, object]:
-        """A mapping with no key but the known ones, and all of the required ones."""
+        """A mapping with only known keys, and all of the required ones."""
         if not isinstance(raw, dict):
             self.fail(path or "the file", f"expected a mapping of keys, found {shown(raw)}")
         known = tuple(known)
@@ -260,7 +260,7 @@ class _ScenarioReader:
         return tuple(found)
 
     def _apart(self, jobs: Sequence[ScenarioJob]) -> None:
-        """Two jobs must not hold a GPU at the same time: the model has no time-slicing."""
+        """Check that no two jobs hold a GPU at the same time: the model has no time-slicing."""
         for number, job in enumerate(jobs):
             for other, before in enumerate(jobs[:number]):
                 shared = set(job.gpus) & set(before.gpus)

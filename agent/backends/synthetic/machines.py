@@ -47,7 +47,7 @@ class Topology:
     full_load_rise: float = 30.0  # celsius of the coolest slot above the inlet at the power limit
     slowdown: float = 90.0  # celsius at which the hardware slows the GPU down
     sw_slowdown: float = 87.0  # celsius at which the driver does
-    base_power: float = 1600.0  # watts of everything that is no GPU
+    base_power: float = 1600.0  # watts of everything except the GPUs
     power_overhead: float = 1.1  # losses and fans, in proportion to the GPUs
 
     @property

@@ -23,10 +23,10 @@ Key = tuple[str, ...]
 """A series of a device: the metric's name, then the values of the row's own labels."""
 
 ELSEWHERE = frozenset(row.name for row in (*MIG, *HOLDERS, NEAREST_HCA))
-"""Rows of a GPU that a channel shows only where there is such a thing: MIG is off on every synthetic GPU."""
+"""Rows of a GPU that its channel does not show: MIG is off on every synthetic GPU, others come from elsewhere."""
 
 PORT_DERIVED = ("coldplate_infiniband_port_up", "coldplate_infiniband_link_down_events_total")
-"""Rows of a port that whoever reads the port derives."""
+"""Rows of a port that its reader derives from others."""
 
 BLACKWELL_ERRORS = 5
 """The NVLink version from which a link has error counters of its own kind."""
@@ -53,12 +53,12 @@ class Offer(NamedTuple):
 
 
 def measured(row: Metric) -> bool:
-    """Whether a device gives the row, as against the agent computing it."""
+    """Whether a device gives the row, rather than the agent computing it."""
     return row.lane is not Lane.EVENT and not all(isinstance(each, Derived) for each in row.origin)
 
 
 def gpu_offers(machine: Topology) -> Iterator[Offer]:
-    """What a GPU of this machine shows; series of links are told apart by `link_offers`."""
+    """What a GPU of this machine shows, except the series of each link: see `link_offers`."""
     for row in ROWS:
         if row.entity is Gpu and measured(row) and row.name not in ELSEWHERE and not unoffered(row, machine):
             yield from _expand(row, machine)
@@ -72,7 +72,7 @@ def link_offers(machine: Topology) -> Iterator[Offer]:
 
 
 def port_offers() -> Iterator[Offer]:
-    """What each InfiniBand port shows. The counters of kernels before 4.5 are no part of a synthetic node."""
+    """What each InfiniBand port shows. A synthetic node does not have the counters of kernels before 4.5."""
     for row in ROWS:
         if row.entity is IbPort and port_offered(row):
             yield Offer(row, (), row.lane)
@@ -141,14 +141,14 @@ _LINK_ERRORS = {
 
 
 def _of_version(binding: Field | Call | Gpm, machine: Topology) -> bool:
-    """Whether the machine's NVLinks have this one of the error counters; true of everything else."""
+    """Whether the machine's NVLinks have this error counter; true for everything else."""
     if not isinstance(binding, Field) or binding.id not in _LINK_ERRORS:
         return True
     return (binding.id > nvml.FI_DEV_NVLINK_ERROR_DL_CRC) == (machine.nvlink_version >= BLACKWELL_ERRORS)
 
 
 def constant(row: Metric, machine: Topology, key: Key) -> float:
-    """What a series shows that the model does not move."""
+    """The value of a series that the model does not vary."""
     facts = {
         ("coldplate_gpu_memory_total_bytes",): machine.memory,
         ("coldplate_gpu_memory_reserved_bytes",): machine.reserved,

@@ -13,7 +13,7 @@ from agent.model import Gpu, Instant, Labels, Node, Reading, Series
 
 
 class PlacedJob:
-    """A job and its GPUs. Advances with the tracks that it is given: one thread only."""
+    """A job and its GPUs. Advances the tracks that it is given, so it belongs to one thread."""
 
     def __init__(self, job: ScenarioJob, gpus: Sequence[Gpu], tracks: Sequence[Track]) -> None:
         self._job, self._tracks = job, tracks
@@ -33,7 +33,7 @@ class PlacedJob:
         self._energy = _series("coldplate_job_energy_joules_total", Node(), facts)
 
     def readings(self, t: float, now: Instant) -> list[Reading]:
-        """What is told of the job `t` seconds into the scenario: nothing unless it runs. `now` is the same moment."""
+        """The job's readings `t` seconds into the scenario: none unless it is running. `now` is the same moment."""
         begin = self._job.window.at
         if not self._job.window.holds(t):
             return []

@@ -28,7 +28,7 @@ _WAYS = (ch.FABRIC_TX, ch.FABRIC_RX)
 
 
 class SyntheticPort:
-    """A port of the node. Advances with the tracks that it is given: one thread only."""
+    """A port of the node. Advances the tracks that it is given, so it belongs to one thread."""
 
     def __init__(self, scenario: Scenario, number: int, tracks: list[Track], offers: list[Offer]) -> None:
         machine = scenario.topology
@@ -69,7 +69,7 @@ class SyntheticPort:
         return found, []
 
     def _wanted(self, t: float) -> Traffic:
-        """What the GPUs on this rail have had to send and to receive."""
+        """What the GPUs on this rail have needed to send and receive so far."""
         sent = received = 0.0
         for track in self._tracks:
             out, into = track.sums(t, _WAYS)
@@ -81,7 +81,7 @@ class SyntheticPort:
         return not any(fault.window.holds(t) for fault in self._down)
 
     def _traffic(self, t: float) -> Traffic:
-        """Bytes sent and received: what was wanted while the port was up."""
+        """Bytes sent and received: what the GPUs needed while the port was up."""
         if not self._down:
             wanted = self._wanted(t)
             first = self._carried

@@ -10,7 +10,7 @@ from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJ
 from agent.backends.synthetic.workloads import Worker, capped, slowed
 
 WHOLE_JOB = frozenset({"checkpoint-stall", "lost"})
-"""Faults of one GPU that make the other GPUs of its job wait for it."""
+"""Faults of one GPU for which the other GPUs of its job have to wait."""
 
 PHYSICAL = WHOLE_JOB | {"straggler", "slow", "hot", "power-brake", "power-limit"}
 """Faults that change what a GPU does; all others change only what is read."""
@@ -66,7 +66,7 @@ class Director:
         return job.memory
 
     def regime(self, t: float) -> Regime:
-        """What the GPU goes through at `t`, and from there until the next edge."""
+        """The GPU's regime at `t`, which holds until the next edge."""
         job = self.job_at(t)
         phase = _phase_at(job, t) if job is not None else None
         holding = [(number, fault) for number, fault in self._faults if fault.window.holds(t)]
@@ -97,7 +97,7 @@ class Director:
         )
 
     def healthy(self, t: float) -> Cycle:
-        """What the GPU would go through at `t` without any fault."""
+        """The GPU's cycle at `t` if there were no fault."""
         job = self.job_at(t)
         return self._base(job, _phase_at(job, t) if job is not None else None, [], [])
 

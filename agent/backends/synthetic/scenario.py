@@ -9,12 +9,12 @@ from math import floor, inf
 from agent.backends.synthetic.machines import Topology
 
 EDGE = 1e-6
-"""Two moments nearer than this are the same moment: an edge must not be lost to rounding."""
+"""Two moments closer than this are the same moment: an edge must not be lost to rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """When something holds: from `at`, for `duration` (None: for good), again every `repeat` seconds."""
+    """When something holds: from `at`, for `duration` (None: forever), again every `repeat` seconds."""
 
     at: float = 0.0
     duration: float | None = None
@@ -27,7 +27,7 @@ class Window:
         return 1 if self.repeat is None else floor((t - self.at + EDGE) / self.repeat) + 1
 
     def begun(self, t: float) -> float | None:
-        """When the occurrence that holds at `t` began; None when none holds."""
+        """When the occurrence that holds at `t` began; None if none does."""
         times = self.started(t)
         if not times:
             return None
@@ -87,7 +87,7 @@ class ScenarioJob:
 class ScenarioFault:
     """Something that goes wrong, or is done to the node, while its window holds.
 
-    Of `gpus`, `port` and `link`, those that the kind needs are set. `parameters` are numbers, `options` words.
+    `gpus`, `port` and `link` are set if the kind needs them. `parameters` are numbers, `options` words.
     """
 
     kind: str
@@ -101,7 +101,7 @@ class ScenarioFault:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One node's life: what machine it is, what runs on it, what goes wrong."""
+    """What happens on one node: which machine it is, what runs on it, and what goes wrong."""
 
     name: str
     description: str

@@ -27,14 +27,14 @@ LINK_ERROR_TYPES = tuple(
 
 
 class Parameter(NamedTuple):
-    """How a key's value is read, and what it is when the key is absent; None: it must be there."""
+    """How a key's value is parsed, and its default; None if the key is required."""
 
     parse: Parser
     default: Value | None
 
 
 class FaultKind(NamedTuple):
-    """What a fault is done to, the parameters it takes, and what it does, for the documentation."""
+    """What a fault applies to, the parameters it takes, and what it does, for the documentation."""
 
     targets: tuple[str, ...]  # of gpu, link, port; two alternatives are "gpu|port"
     parameters: dict[str, Parameter]
@@ -49,7 +49,7 @@ class PhaseKind(NamedTuple):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint at what was meant, or what there is to choose from."""
+    """A hint at what was meant, or the list of choices."""
     from difflib import get_close_matches  # only a mistake pays for the import
 
     choices = sorted(known)
@@ -112,7 +112,7 @@ def flag(raw: object) -> float:
 
 
 def text(raw: object) -> str:
-    """Reads a word; a number is taken as it is written."""
+    """Reads a word; a number is taken as written."""
     if isinstance(raw, bool) or not isinstance(raw, (str, int)):
         raise ValueError(f"expected text, found {shown(raw)}")
     return str(raw)

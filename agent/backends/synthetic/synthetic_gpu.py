@@ -29,7 +29,7 @@ REFRESHES_A_SECOND = 10.0
 CLOCK_STEP = 15e6
 _WINDOWED = (ch.BUSY, ch.MEMORY_ACTIVE)
 CALLS = {Lane.FAST: 7, Lane.SLOW: 12, Lane.COLD: 9}
-"""Driver calls that a real GPU would have cost."""
+"""Driver calls that a real GPU would take."""
 
 FAST: tuple[Key, ...] = (
     ("coldplate_gpu_utilization_ratio",),
@@ -68,11 +68,11 @@ FAST: tuple[Key, ...] = (
     ("coldplate_gpu_fp32_active_ratio",),
     ("coldplate_gpu_fp16_active_ratio",),
 )
-"""The order in which `SyntheticGpuChannel._fast` gives values. What a machine lacks is picked out once, at first."""
+"""The order in which `SyntheticGpuChannel._fast` gives values. What a machine lacks is left out once, at the start."""
 
 
 class Fixed(NamedTuple):
-    """A series of the slow or cold lane, and its reading for as long as the model says nothing else."""
+    """A series of the slow or cold lane, and its reading as long as the model gives no other."""
 
     key: Key
     reading: Reading

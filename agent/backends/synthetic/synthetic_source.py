@@ -24,7 +24,7 @@ DRIVER = "570.172.08"
 
 
 class SyntheticSource:
-    """A node that a scenario describes, as a source of readings."""
+    """The node described by a scenario, as a source of readings."""
 
     name = "synthetic"
 
@@ -35,24 +35,24 @@ class SyntheticSource:
         self._gate = Gate(scenario, None, self._released)
         self._feed: XidFeed | None = None
         self._waiting: dict[int, GpuIdentity] = {}
-        """GPUs that are still to say who they are, by number."""
+        """GPUs that have not identified themselves yet, by number."""
         self._joined: tuple[Channel, ...] = ()
 
     def open(self, now: Instant) -> Sequence[Channel]:
-        """The channels. XID errors of the time before `now` stay in the past."""
+        """The channels. XID errors from before `now` are not reported."""
         t = max(0.0, now.mono - self._epoch)
         self._gate.source(t)
         scenario = self._scenario
-        identities = [_identity(scenario, number) for number in range(scenario.topology.gpus)]
+        identities = [identity_of(scenario, number) for number in range(scenario.topology.gpus)]
         gpus = tuple(identity.gpu for identity in identities)
         self._feed = feed = XidFeed(scenario, tuple(gpu.uuid for gpu in gpus), t)
         self._waiting = dict(enumerate(identities))
         self._joined = self._arrivals(t)
-        self._joined += (FabricChannel(scenario, gpus, self._epoch, self._released, feed),)
+        self._joined += (FabricChannel(scenario, gpus, self._epoch, self._released, feed, self._waiting),)
         return self._joined
 
     def roster(self, now: Instant) -> Roster:
-        """Who has joined. A GPU that hangs or is lost while it is asked who it is joins when that is over."""
+        """The GPUs that have joined. One that hangs or is lost while it is identified joins when that is over."""
         t = max(0.0, now.mono - self._epoch)
         self._joined += self._arrivals(t)
         missing = []
@@ -63,7 +63,7 @@ class SyntheticSource:
         return Roster(self._joined, tuple(missing))
 
     def _arrivals(self, t: float) -> tuple[Channel, ...]:
-        """Channels of the GPUs that say at `t` who they are, and have not before."""
+        """Channels of the GPUs that identify themselves at `t` for the first time."""
         feed = self._feed
         assert feed is not None
         joining = [n for n in self._waiting if Gate(self._scenario, n, self._released).silence(t) is None]
@@ -73,7 +73,7 @@ class SyntheticSource:
         )
 
     def events(self, timeout: float) -> Sequence[Xid]:
-        """XID errors that came due at a read since the last call."""
+        """XID errors that have become due at a read since the last call."""
         if self._released.is_set():
             raise SourceError("the synthetic source is closed")
         if self._feed is None:
@@ -81,13 +81,14 @@ class SyntheticSource:
         return self._feed.wait(timeout)
 
     def close(self) -> None:
-        """Let go of every read that hangs, and of whoever waits for events."""
+        """Release every read that hangs, and every thread that waits for events."""
         self._released.set()
         if self._feed is not None:
             self._feed.close()
 
 
-def _identity(scenario: Scenario, number: int) -> GpuIdentity:
+def identity_of(scenario: Scenario, number: int) -> GpuIdentity:
+    """What the GPU of this number says of itself."""
     machine = scenario.topology
     digits = f"{mix(scenario.seed, number, 71):016x}{mix(scenario.seed, number, 72):016x}"
     uuid = f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
@@ -101,7 +102,7 @@ def _identity(scenario: Scenario, number: int) -> GpuIdentity:
 
 
 def _facts(machine: Topology, number: int) -> Labels:
-    """The same further labels of coldplate_gpu_info as a real GPU has."""
+    """The further labels of coldplate_gpu_info that a real GPU has, too."""
     return (
         ("driver_version", DRIVER),
         ("vbios", "96.00.99.00.01"),

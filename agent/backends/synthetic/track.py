@@ -18,10 +18,10 @@ from agent.backends.synthetic.scenario import Scenario
 from agent.backends.synthetic.workloads import slowed
 
 TAU_SECONDS = 25.0  # seconds: how slowly a heat sink follows its load
-SW_FLOOR = 0.55  # of the power: below it the driver alone cannot cool the GPU, and the hardware cuts in
+SW_FLOOR = 0.55  # of the power: below it the driver alone cannot cool the GPU, and the hardware steps in
 HW_FLOOR = 0.25
 RIPPLE = 0.015  # of the mean power
-KEPT_SECONDS = 5.0  # seconds of the past that stay answerable without walking again
+KEPT_SECONDS = 5.0  # seconds of the past that can be computed without walking again
 
 
 class Segment:
@@ -53,7 +53,7 @@ class Segment:
         return starts
 
     def begin(self, totals: list[float], ripple: float, temperature: float, mean: float) -> None:
-        """Join on to what was before: the integrals, the noise's integral, the temperatures."""
+        """Continue from the segment before: the integrals, the noise's integral, the temperatures."""
         before = self.cycle.integral(self.start - self.origin)
         self._offset = [total - each for total, each in zip(totals, before, strict=True)]
         self._offset[ch.POWER] -= self.ripple * ripple
@@ -62,7 +62,7 @@ class Segment:
         self.mean = (target, mean - target)
 
     def settle(self) -> None:
-        """Leave out the first swing where the mean is in balance already."""
+        """Leave out the first swing if the mean is in balance already."""
         if abs(self.mean[1]) < 1e-6:
             self._coefficient = 0.0
 
@@ -75,7 +75,7 @@ class Segment:
         return self._settled(t) + self._coefficient * exp((self.start - t) / TAU_SECONDS)
 
     def mean_temperature(self, t: float) -> float:
-        """Without the swing of the cycle: what decides on throttling."""
+        """The temperature without the swing of the cycle, which decides on throttling."""
         target, excess = self.mean
         return target + excess * exp((self.start - t) / TAU_SECONDS)
 
@@ -111,7 +111,7 @@ class Track:
 
     @staticmethod
     def _history(seed: int, gpu: int) -> list[float]:
-        """Counters do not begin at zero on a machine that has been up for a while."""
+        """Initial counters: on a machine that has been up for a while they are not zero."""
         initial = [0.0] * ch.WIDTH
         initial[ch.POWER] = 1e8 * (1.0 + share(seed, gpu, 2))
         for channel in range(ch.NVLINK_TX, ch.FABRIC_RX + 1):
@@ -125,7 +125,7 @@ class Track:
         return self._segment(t).totals(t, self._ripple.integral(t))
 
     def sums(self, t: float, channels: tuple[int, ...]) -> list[float]:
-        """The integrals of some channels up to `t`; not of POWER, which alone has noise on it."""
+        """The integrals of some channels up to `t`; POWER, the only one with noise, must not be among them."""
         return self._segment(t).sums(t, channels)
 
     def levels(self, t: float) -> Levels:
@@ -156,7 +156,7 @@ class Track:
         return last
 
     def _first(self) -> Segment:
-        """The node has long done what it does at the start, and is in balance; a fault that is there begins now."""
+        """The first segment: the node has been doing its work for long and is in balance; a fault at 0 begins there."""
         heat = self._machine.inlet + self._resistance * self.director.healthy(0.0).mean_power
         segment = self._build(0.0, list(self._initial), heat, heat)
         segment.settle()

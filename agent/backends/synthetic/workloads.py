@@ -33,7 +33,7 @@ TRAFFIC: dict[str, Shares] = {
 
 
 class Worker:
-    """One GPU at work: turns what a phase says into cycles for this GPU, in watts and bytes per second."""
+    """One GPU at work: turns a phase into cycles for this GPU, in watts and bytes per second."""
 
     def __init__(self, topology: Topology, seed: int, gpu: int) -> None:
         self._topology = topology
@@ -86,7 +86,7 @@ class Worker:
         return Cycle([(60.0, ch.levels({}))])
 
     def allocated(self, busy: float = 0.0) -> Cycle:
-        """A process holds the GPU and does next to nothing with it."""
+        """A process holds the GPU and hardly uses it."""
         return Cycle([(60.0, self._little(busy))])
 
     def spinning(self) -> Cycle:
@@ -185,7 +185,7 @@ class Worker:
 
 
 def slowed(cycle: Cycle, power: float, clock: float, reason: int | None = None, floor: float = 0.0) -> Cycle:
-    """The same work at lower clocks: `reason` is the channel that says why; None keeps silent about it.
+    """The same work at lower clocks: `reason` is the channel that shows why; None shows no reason.
 
     The utilization stays as it is, because the kernels still run all the time: they only take longer.
     """

@@ -31,7 +31,7 @@ _TEXTS = {
 
 
 class XidFeed:
-    """Puts each XID of the scenario on a queue once its time has come. For any number of threads."""
+    """Puts each XID of the scenario on a queue when it is due. For any number of threads."""
 
     def __init__(self, scenario: Scenario, uuids: tuple[str, ...], begin: float) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class XidFeed:
         self._next = min(self._due, default=inf)
 
     def advance(self, t: float, now: Instant) -> None:
-        """Let everything happen that is due by `t`."""
+        """Queue everything that is due by `t`."""
         if t < self._next:
             return
         with self._lock:
@@ -56,10 +56,10 @@ class XidFeed:
                 self._queue.put(event)
 
     def wait(self, timeout: float) -> list[Xid]:
-        """What happened, at once if something did; else after at most `timeout` seconds, or when closed."""
+        """What has happened: returns at once if anything has, else after at most `timeout` seconds, or when closed."""
         events: list[Xid] = []
         try:
-            # On Python 3.10 a get with a timeout of 0 may wait for good.
+            # On Python 3.10 a get with a timeout of 0 may wait forever.
             event = self._queue.get(timeout=timeout) if timeout > 0 else self._queue.get_nowait()
             while event is not None:
                 events.append(event)
@@ -69,7 +69,7 @@ class XidFeed:
         return events
 
     def close(self) -> None:
-        """Wake up whoever waits."""
+        """Wake up the waiting threads."""
         self._queue.put(None)
 
 

@@ -8,17 +8,34 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
+from typing import Any
 
-from agent.config.schema import ConfigError
-from agent.lib.durable import replace_file
+from agent.commands.render.out_directory import add_directory, refuse_no_directory
+from agent.lib.commandline import INVALID
+from agent.lib.user_error import UserError
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*|")
 
 
-def add_options(render: argparse.ArgumentParser) -> None:
-    """Adds the options that only dashboards have to the `render` command."""
-    group = render.add_argument_group("with dashboards, for sites that relabel")
+def add_to(kinds: Any) -> None:
+    """Its parser."""
+    parser = kinds.add_parser(
+        "dashboards",
+        help="write the Grafana dashboards",
+        description="Write the Grafana dashboards as files, with a site's own names, and print theirs.",
+        examples=(
+            ("coldplate render dashboards --out dashboards", "as they ship"),
+            (
+                "coldplate render dashboards --out dashboards --label instance=host --datasource mimir",
+                "as a site has it",
+            ),
+        ),
+        exit_statuses={0: "written", **INVALID},
+    )
+    parser.set_defaults(render=render)
+    add_directory(parser)
+    group = parser.add_argument_group("for sites that relabel")
     group.add_argument("--datasource", metavar="UID", help="default data source of the dashboards")
     group.add_argument(
         "--label",
@@ -30,29 +47,22 @@ def add_options(render: argparse.ArgumentParser) -> None:
     group.add_argument("--prefix", metavar="PREFIX", help="prefix of metric names instead of coldplate_")
 
 
-def used(arguments: argparse.Namespace) -> bool:
-    """Whether an option was given that only dashboards have."""
-    return bool(arguments.datasource is not None or arguments.label or arguments.prefix is not None)
-
-
 def render(arguments: argparse.Namespace) -> int:
-    """Writes the dashboards into the directory and prints their names. The exit status. Raises ConfigError."""
+    """Writes the dashboards into the directory and prints their names. The exit status. Raises UserError."""
+    from agent.lib.durable import replace_file
     from dashboards.relabel import PREFIX, Relabelling, dashboards
 
-    out: Path | None = arguments.out
-    if out is None:
-        raise ConfigError("render dashboards: give the directory for the files with --out DIR")
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"--out: {out} is not a directory; name one (it is created if missing)")
+    out: Path = arguments.out
+    refuse_no_directory(out)
     prefix = PREFIX if arguments.prefix is None else arguments.prefix
     if not _PREFIX.fullmatch(prefix):
-        raise ConfigError(f"--prefix: {prefix!r} cannot start a metric name; use letters, digits and _")
+        raise UserError(f"--prefix: {prefix!r} cannot start a metric name; use letters, digits and _")
     try:
         for name, text in dashboards(Relabelling(_labels(arguments.label), prefix, arguments.datasource)):
             replace_file(out / name, text.encode())
             print(out / name)
     except OSError as error:
-        raise ConfigError(f"--out: {error.filename or out}: {error.strerror}") from error
+        raise UserError(f"--out: {error.filename or out}: {error.strerror}") from error
     return 0
 
 
@@ -63,9 +73,9 @@ def _labels(given: list[str]) -> dict[str, str]:
     for each in given:
         ours, equals, yours = each.partition("=")
         if not equals or not _LABEL.fullmatch(yours):
-            raise ConfigError(f"--label: {each!r} must be OURS=YOURS with a label name, such as instance=host")
+            raise UserError(f"--label: {each!r} must be OURS=YOURS with a label name, such as instance=host")
         if ours not in LABELS:
-            raise ConfigError(f"--label: {ours!r} cannot be renamed; use one of {', '.join(LABELS)}")
+            raise UserError(f"--label: {ours!r} cannot be renamed; use one of {', '.join(LABELS)}")
         if labels.setdefault(ours, yours) != yours:
-            raise ConfigError(f"--label: {ours} has two new names, {labels[ours]} and {yours}; give one")
+            raise UserError(f"--label: {ours} has two new names, {labels[ours]} and {yours}; give one")
     return labels

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from agent.config.schema import ConfigError
-from agent.lib.durable import replace_file
+from agent.commands.render.out_directory import add_directory, refuse_no_directory
+from agent.lib.commandline import INVALID
+from agent.lib.user_error import UserError
+from agent.wiring.command_line import add_config_file, folder_of, read_file
 
 if TYPE_CHECKING:
     from alerts.rulefile import RuleFile
@@ -17,11 +20,47 @@ MARK = "# Written by coldplate render rules; change the configuration instead."
 """The first line of every file that `render` writes; only files that start with it are overwritten."""
 
 
+def add_to(kinds: Any) -> None:
+    """Its parser."""
+    parser = kinds.add_parser(
+        "rules",
+        help="write the rules that the agent evaluates, for a Prometheus server",
+        description="Write the rule files with the configuration's changes, for a Prometheus server.",
+        examples=(("coldplate render rules --out /etc/prometheus/rules", "what this node's agent evaluates"),),
+        exit_statuses={0: "written", **INVALID},
+    )
+    parser.set_defaults(render=render_rules)
+    add_directory(parser)
+    parser.add_argument(
+        "--runbook-base", metavar="URL", help="base URL of the pack's runbooks (default rules.runbook_base)"
+    )
+    add_config_file(parser)
+
+
+def render_rules(arguments: argparse.Namespace) -> int:
+    """Write the rules of the configuration. The exit status. Raises UserError."""
+    import msgspec
+
+    from agent.config.texts import base_url
+    from agent.wiring.alerting import load_files
+
+    config = read_file(arguments)
+    if arguments.runbook_base is not None:
+        try:
+            base_url(arguments.runbook_base)
+        except ValueError as error:
+            raise UserError(f"--runbook-base: {error}") from error
+        changed = msgspec.structs.replace(config.rules, runbook_base=arguments.runbook_base)
+        config = msgspec.structs.replace(config, rules=changed)
+    return render(load_files(config, folder_of(arguments)), arguments.out)
+
+
 def render(files: Sequence[RuleFile], out: Path) -> int:
     """Writes rule files into a directory, one for each source, and prints their names. The exit status.
 
-    Raises ConfigError, before anything is written, if a file of that name was not written by this command.
+    Raises UserError, before anything is written, if a file of that name was not written by this command.
     """
+    from agent.lib.durable import replace_file
     from alerts.rulewriter import write
 
     targets = dict(zip(_names(files), files, strict=True))
@@ -33,7 +72,7 @@ def render(files: Sequence[RuleFile], out: Path) -> int:
             print(f"{out / name}: {file.rule_count} rules from {file.path}")
         left = [path for path in sorted(out.iterdir()) if path.name not in targets and _is_ours(path)]
     except OSError as error:
-        raise ConfigError(f"--out: {error.filename or out}: {error.strerror}") from error
+        raise UserError(f"--out: {error.filename or out}: {error.strerror}") from error
     for path in left:
         print(f"{path}: left over from an earlier run; remove it, or a server loads it as well", file=sys.stderr)
     return 0
@@ -53,12 +92,11 @@ def _names(files: Sequence[RuleFile]) -> list[str]:
 
 
 def _refuse_foreign(out: Path, names: Iterable[str]) -> None:
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"--out: {out} is not a directory; name one (it is created if missing)")
+    refuse_no_directory(out)
     for name in names:
         path = out / name
         if path.exists() and not _is_ours(path):
-            raise ConfigError(f"--out: {path} was not written by this command; move it, or name another directory")
+            raise UserError(f"--out: {path} was not written by this command; move it, or name another directory")
 
 
 def _is_ours(path: Path) -> bool:

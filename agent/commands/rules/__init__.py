@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.lib.commandline import Parser
+from agent.lib.commandline import INVALID, Parser
 
 if TYPE_CHECKING:
     from alerts.rulefile import RuleFile
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 HELP = "check and test Prometheus rule files"
 DESCRIPTION = "Check and test Prometheus rule files, as the daemon evaluates them."
+EXAMPLES = (("coldplate rules check site/*.yml", "whether the daemon would load these files"),)
+EXIT_STATUSES = {0: "nothing is wrong", 1: "a file or a test is", **INVALID}
 EXIT_FAILED = 1
 
 
@@ -31,14 +33,17 @@ def add_arguments(parser: Parser) -> None:
         "check",
         help="check whether rule files can be loaded",
         description="Check whether rule files can be loaded, and report what is wrong with those that cannot. "
-        "Exit status: 0 all files are valid, 1 at least one is not.",
+        "Results and exit statuses are those of promtool check rules.",
+        examples=(("coldplate rules check site/*.yml", "whether the daemon would load these files"),),
+        exit_statuses={0: "all files are valid", 1: "at least one is not", **INVALID},
     )
     check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="rule file")
     test = actions.add_parser(
         "test",
         help="run unit tests of rules",
-        description="Run unit tests of rules, in the format of promtool test rules. "
-        "Exit status: 0 all tests pass, 1 at least one fails.",
+        description="Run unit tests of rules, in the format, and with the results, of promtool test rules.",
+        examples=(("coldplate rules test site/tests/*.yml", "the tests of a site's own rules"),),
+        exit_statuses={0: "all tests pass", 1: "at least one fails", **INVALID},
     )
     test.add_argument("files", nargs="+", type=Path, metavar="FILE", help="unit-test file")
 

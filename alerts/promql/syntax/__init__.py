@@ -15,7 +15,7 @@ __all__ = ["parse"]
 
 
 def parse(text: str) -> Expression:
-    """The tree of a query. Raises PromqlError, with the words that Prometheus has for it where it has some."""
+    """The tree of a query. Raises PromqlError, with Prometheus's words if it has any for the error."""
     try:
         return Grammar(text).query()
     except FlawError as flaw:

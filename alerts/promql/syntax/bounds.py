@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 LONGEST_TEXT = 65_536
-"""Characters. The longest expressions of well-known rule collections have some 4,000."""
+"""Characters of a query. The longest expressions of well-known rule collections have some 4,000."""
 
 MOST_TOKENS = 10_000
-"""Words, numbers, texts and signs. Each node, matcher and label of a tree takes at least one, so this bounds the tree
-and the closures that it is compiled to: 1.5 KiB a token at worst, 15 MiB a query."""
+"""Words, numbers, texts and signs of a query. Each node, matcher and label of a tree takes at least one, so this bounds
+the tree and its plan: 1.5 KiB a token at worst, 15 MiB a query."""
 
 DEEPEST = 100
 """Levels of nesting: brackets, signs, arguments and right-hand operands. A row of operators as in `a or b or c` is one
 level, however long it is.
 
-Python allows 1,000 calls within each other. Parsing and compiling take five of them for a level at most, evaluating
-takes three, so half of them are left to whoever calls."""
+Python allows 1,000 nested calls. Parsing and compiling take at most five of them for a level, evaluating takes three,
+so half of them are left to the caller."""

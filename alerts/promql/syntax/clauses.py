@@ -103,7 +103,7 @@ def read_grouping(cursor: Cursor) -> Grouping | None:
 
 
 def read_matching(cursor: Cursor) -> tuple[bool, Matching]:
-    """Read what may stand between an operator and its right operand: `bool`, `on` or `ignoring`, and a grouping."""
+    """Read what may come between an operator and its right operand: `bool`, `on` or `ignoring`, and a grouping."""
     as_bool = cursor.skip("bool")
     if cursor.kind not in ("on", "ignoring"):
         return as_bool, _ONE_TO_ONE

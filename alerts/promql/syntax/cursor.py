@@ -45,7 +45,7 @@ class Cursor:
         self.advance()
 
     def advance(self) -> None:
-        """Go on to the next token; at the end there is always another end."""
+        """Go on to the next token; after the end comes another end."""
         tokens, position = self._tokens, self._next
         self.kind, self.text, self.at = tokens.kinds[position], tokens.texts[position], tokens.starts[position]
         if position + 1 < len(tokens.kinds):
@@ -59,7 +59,7 @@ class Cursor:
         return True
 
     def unexpected(self, context: str = "", expected: str = "") -> NoReturn:
-        """Refuse the current token, as Prometheus does; what is no token at all says itself what is wrong."""
+        """Reject the current token, as Prometheus does; if it is not a token at all, its text says what is wrong."""
         if self.kind == "error":
             raise FlawError(self.at, self.text)
         where = f" in {context}" if context else ""

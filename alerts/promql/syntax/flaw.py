@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class FlawError(Exception):
-    """A problem at an offset of the text; whoever has the text makes a `PromqlError` of it."""
+    """A problem at an offset of the text; code that has the text turns it into a `PromqlError`."""
 
     def __init__(self, at: int, problem: str) -> None:
         super().__init__(problem)

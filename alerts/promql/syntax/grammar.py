@@ -44,7 +44,7 @@ _PRECEDENCE = {
     "or": 1, "and": 2, "unless": 2, "==": 3, "!=": 3, "<": 3, ">": 3, "<=": 3, ">=": 3, "+": 4, "-": 4,
     "*": 5, "/": 5, "%": 5, "atan2": 5, "^": 6,
 }  # fmt: skip
-_SIGN_PRECEDENCE = _PRECEDENCE["^"]  # what binds as tightly as this belongs to the operand of a sign: -1 ^ 2 is -1
+_SIGN_PRECEDENCE = _PRECEDENCE["^"]  # an operator that binds as tightly belongs to a sign's operand: -1 ^ 2 is -1
 _METRIC_KINDS = AGGREGATIONS | {
     "identifier", "metric identifier", "{", "and", "or", "unless", "by", "without", "offset", "start", "end",
 }  # fmt: skip
@@ -56,7 +56,7 @@ class Grammar:
     def __init__(self, text: str) -> None:
         self._cursor = Cursor(Scanner(text))
         self._depth = 0
-        self._context = ""  # of errors: Prometheus only tells whether an aggregation is around
+        self._context = ""  # the context of errors: Prometheus only says if it is an aggregation
         self._flaw: FlawError | None = None
 
     def query(self) -> Expression:
@@ -76,7 +76,7 @@ class Grammar:
             self._flaw = flaw
 
     def _expression(self, weakest: int) -> Expression:
-        """Read operands and the operators between them that bind no weaker than `weakest`."""
+        """Read operands and the operators between them that bind at least as tightly as `weakest`."""
         cursor = self._cursor
         self._depth += 1
         if self._depth > DEEPEST:

@@ -11,7 +11,7 @@ import re
 
 _SIGNED_LIMIT = 2**63
 _WORDS = {"inf": math.inf, "nan": math.nan}
-# Underscores stand between digits, and after a prefix. A leading 0 makes a whole number octal.
+# Underscores may be between digits and after a prefix. A leading 0 makes a whole number octal.
 _HEXADECIMAL = re.compile(r"0[xX]_?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*")
 _OCTAL = re.compile(r"0_?[0-7]+(?:_[0-7]+)*")
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
@@ -34,12 +34,12 @@ def quoted(text: str) -> str:
 
 
 def readable(text: str) -> str:
-    """A text of a query as one that can be written: U+FFFD stands for its bytes that are no UTF-8."""
+    """A text of a query in printable form: U+FFFD stands for bytes that are not UTF-8."""
     return text if is_text(text) else text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def is_text(text: str) -> bool:
-    """Whether a text is UTF-8, and so can be a name or value of a label: its escapes may make any bytes."""
+    """Whether a text is UTF-8, and so can be a label's name or value: its escapes may make any bytes."""
     return text.isascii() or not _BYTES.search(text)
 
 
@@ -77,7 +77,7 @@ def duration_value(written: str) -> float:
         if _ORDER[unit] <= before:
             raise ValueError(f"not a valid duration string: {quoted(written)}")
         before = _ORDER[unit]
-        # Twenty digits are out of range in any unit, and Python refuses to read thousands of them.
+        # Twenty digits are out of range in any unit, and Python refuses to parse thousands of them.
         digits = count.lstrip("0") or "0"
         total += (int(digits) if len(digits) < 20 else _SIGNED_LIMIT) * _UNITS[unit]
         if total >= _SIGNED_LIMIT:
@@ -87,9 +87,9 @@ def duration_value(written: str) -> float:
 
 
 def nanoseconds(seconds: float) -> int:
-    """A number of seconds as a duration: 64 bits of nanoseconds hold about 292 years."""
+    """A number of seconds as a duration in nanoseconds: 64 bits hold about 292 years."""
     if seconds != seconds:
-        return -_SIGNED_LIMIT  # what becomes of it on x86-64; only an offset can be NaN
+        return -_SIGNED_LIMIT  # the result on x86-64; only an offset can be NaN
     scaled = seconds * 1e9
     if not abs(scaled) < _SIGNED_LIMIT:
         raise ValueError("duration out of range")
@@ -97,9 +97,9 @@ def nanoseconds(seconds: float) -> int:
 
 
 def unquoted(written: str) -> str:
-    """The text between quotes, its escapes resolved: those of Go, of which `\\x` and octal ones are single bytes.
+    """The text between quotes with its escapes resolved, as in Go: `\\x` and octal ones are single bytes.
 
-    Bytes that are no UTF-8 are kept as Python keeps those of file names, as halves of surrogate pairs.
+    Bytes that are not UTF-8 are kept as Python keeps those of file names, as halves of surrogate pairs.
     """
     body = written[1:-1]
     if written[0] == "`" or "\\" not in body:

@@ -28,7 +28,7 @@ def scan_numeral(text: str, start: int) -> tuple[str, int]:
 
 
 def _number(text: str, start: int) -> tuple[int, bool]:
-    """Return where a number ends, and whether it is one so far."""
+    """Return where a number ends, and whether it is valid up to there."""
     at, digits = start, _DECIMAL_DIGITS
     if text[at] == "0":
         at += 1

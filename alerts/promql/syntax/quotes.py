@@ -11,9 +11,9 @@ _SURROGATES = range(0xD800, 0xE000)
 
 
 def scan_quoted(text: str, start: int) -> int:
-    """Return where the text that begins with the quote at `start` ends. Raises ValueError with Prometheus's words.
+    """Return where the text with its opening quote at `start` ends. Raises ValueError with Prometheus's words.
 
-    Queries may not hold U+FFFD, which stands for what was no UTF-8.
+    Queries must not contain U+FFFD, which stands for what was not UTF-8.
     """
     quote = text[start]
     at = start + 1
@@ -31,7 +31,7 @@ def scan_quoted(text: str, start: int) -> int:
 
 
 def _escape(text: str, at: int, quote: str) -> int:
-    """Return where an escape ends, whose character after the backslash is at `at`."""
+    """Return where an escape ends; the character after its backslash is at `at`."""
     kind = text[at : at + 1]
     if not kind:
         raise ValueError("escape sequence not terminated")

@@ -22,7 +22,7 @@ _OTHERS = ("and", "or", "unless", "atan2", "offset", "by", "without", "on", "ign
            "bool", "start", "end")  # fmt: skip
 _KEYWORDS = {each: each for each in (*AGGREGATIONS, *_OTHERS)} | {"inf": "number", "nan": "number"}
 
-# Nothing is matched with more than one way to do it, and the last pattern takes any character: no text is slow.
+# Every text can be matched in only one way, and the last pattern takes any character: no text is slow.
 _SPACE = r"[ \t\r\n]*(?:\#[^\r\n]*[ \t\r\n]*)*"
 _QUOTED = r"""(?P<string>"[^"\\\n\ufffd]*"|'[^'\\\n\ufffd]*'|`[^`\ufffd]*`)"""
 _NUMERAL = r"(?P<number>(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?![\w.]))|(?P<duration>[0-9]+(?:ms|[smhdwy])(?!\w))"
@@ -48,9 +48,9 @@ _CLOSING_NAMES = {")": "right parenthesis", "]": "right bracket", "}": "right br
 class Scanner:
     """The tokens of a text: their kinds, texts and offsets, as columns.
 
-    A sign or keyword is its own kind, whatever its case; the other kinds are called as in Prometheus's errors, such as
-    "identifier". The last token is of the kind "end of input" or "error"; an error's text says what is wrong.
-    Raises FlawError for a text that is too long.
+    A sign or keyword is its own kind, in any case; the other kinds are named as in Prometheus's errors, such as
+    "identifier". The last token is of the kind "end of input" or "error"; an error's text says what is wrong. Raises
+    FlawError for a text that is too long.
     """
 
     def __init__(self, text: str) -> None:
@@ -71,7 +71,7 @@ class Scanner:
         self._scan()
 
     def _scan(self) -> None:
-        """Read the tokens up to the end, or to the first that is none."""
+        """Read the tokens up to the end, or to the first that is invalid."""
         text, at, kind = self._text, 0, ""
         while kind not in ("end of input", "error"):
             found = self._mode.match(text, at)
@@ -96,7 +96,7 @@ class Scanner:
                 raise FlawError(start, f"the query has more than {MOST_TOKENS} words, numbers and signs; split it")
 
     def _special(self, kind: str, piece: str, start: int) -> tuple[str, int]:
-        """Return kind and end of a token that changes what may follow, or that is out of the ordinary."""
+        """Return kind and end of a token that changes what may follow, or that is unusual."""
         end = start + len(piece)
         if kind == "sign":
             if piece in _BRACKETS:
@@ -111,7 +111,7 @@ class Scanner:
         return self._other(start)
 
     def _bracket(self, bracket: str, at: int) -> None:
-        """Note a bracket that opens or closes, or refuse one that cannot be there."""
+        """Record a bracket that opens or closes, or reject one that cannot be there."""
         if bracket == "[" and self._in_bracket:
             raise FlawError(at, "unexpected left bracket '['")
         if bracket in _OPENING:
@@ -137,7 +137,7 @@ class Scanner:
         self._has_colon = True
 
     def _end(self) -> None:
-        """Refuse a text that ends within brackets, at the innermost of them."""
+        """Reject a text that ends within brackets, at the innermost of them."""
         if not self._open:
             return
         innermost = self._open[-1]
@@ -149,7 +149,7 @@ class Scanner:
         raise FlawError(innermost, problems[self._text[innermost]])
 
     def _other(self, at: int) -> tuple[str, int]:
-        """Return kind and end of a number or quoted text that is out of the ordinary, or refuse a character."""
+        """Return kind and end of an unusual number or quoted text, or reject a character."""
         character, after = self._text[at], self._text[at + 1 : at + 2]
         if self._mode is not _BRACES and (_is_digit(character) or (character == "." and _is_digit(after))):
             kind, end = scan_numeral(self._text, at)

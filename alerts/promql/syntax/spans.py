@@ -25,7 +25,7 @@ def read_number(cursor: Cursor) -> float:
 
 
 def read_offset(cursor: Cursor) -> int:
-    """Read what follows `offset`, in nanoseconds. An operator behind it goes on with the selector, not the offset."""
+    """Read what follows `offset`, in nanoseconds. An operator after it applies to the selector, not to the offset."""
     at, signs = cursor.at, _signs(cursor)
     seconds = _signed_seconds(cursor, signs, at, "offset", "number or duration")
     if len(signs) > 1:

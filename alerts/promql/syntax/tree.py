@@ -36,7 +36,7 @@ class NumberLiteral:
 
 @dataclass(frozen=True, slots=True)
 class StringLiteral:
-    """A quoted text, its escapes resolved."""
+    """A quoted text with its escapes resolved."""
 
     value: str
     at: int = field(compare=False)
@@ -75,7 +75,7 @@ class MatrixSelector:
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """A query evaluated at the steps of a range; `step_ns` is None where the text names no step."""
+    """A query evaluated at the steps of a range; `step_ns` is None if the text gives no step."""
 
     inner: Expression
     range_ns: int
@@ -99,7 +99,7 @@ class UnaryExpr:
 
 @dataclass(frozen=True, slots=True)
 class BinaryExpr:
-    """An operator between two operands. In a row of operators, `left` is all that stands before the last one."""
+    """An operator between two operands. In a row of operators, `left` is everything before the last one."""
 
     operator: str
     left: Expression
@@ -134,7 +134,7 @@ class AggregateExpr:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function of the name with its arguments."""
+    """A function by name, with its arguments."""
 
     name: str
     arguments: tuple[Expression, ...]

@@ -429,6 +429,7 @@ API int nvmlDeviceGetCurrPcieLinkGeneration(gpu_t *gpu, uint32_t *out) { ON(gpu)
 API int nvmlDeviceGetMaxPcieLinkGeneration(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 5; return OK; }
 API int nvmlDeviceGetCurrPcieLinkWidth(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 16; return OK; }
 API int nvmlDeviceGetMaxPcieLinkWidth(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 16; return OK; }
+API int nvmlDeviceGetEccMode(gpu_t *gpu, uint32_t *now, uint32_t *pending) { ON(gpu); *now = *pending = 1; return OK; }
 API int nvmlDeviceGetPcieThroughput(gpu_t *gpu, uint32_t counter, uint32_t *out) { ON(gpu); *out = (uint32_t)((counter + 3) * 1e6 * load_of(gpu->index)); return OK; }
 API int nvmlDeviceGetMigMode(gpu_t *gpu, uint32_t *current, uint32_t *pending) { ON(gpu); *current = *pending = 0; return OK; }
 API int nvmlDeviceGetMaxMigDeviceCount(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 7; return OK; }

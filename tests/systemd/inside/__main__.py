@@ -13,6 +13,7 @@ from inside.tools import CheckError, journal
 
 MODULES = (
     "start",
+    "doctor",
     "confined",
     "kernel_log",
     "reload",

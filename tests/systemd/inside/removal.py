@@ -57,6 +57,7 @@ def nothing_is_left() -> str:
         "/etc/udev/rules.d",
         "/etc/tmpfiles.d",
         "/run/systemd/transient",
+        "/usr/local",
     )
     left = [str(path) for place in places for path in Path(place).rglob("*coldplate*")]
     known = sh("systemctl", "list-units", "--all", "--plain", "--no-legend", "coldplate*")

@@ -20,10 +20,10 @@ def _uid(match: re.Match[str]) -> str:
 
 
 def pod_of(env: Mapping[str, str], within: str) -> Job | None:
-    """The pod that the cgroup names, and the Ray cluster whose it is: KubeRay writes its name into its pods.
+    """The pod that the cgroup names, and its Ray cluster, if any: KubeRay writes the cluster's name into its pods.
 
-    (utils.RAY_CLUSTER_NAME of ray-project/kuberay.) Labels of pods, and with them the queues of Kueue, are known to the
-    API server alone, which is not asked.
+    (utils.RAY_CLUSTER_NAME of ray-project/kuberay.) Labels of pods, and with them the queues of Kueue, are known only
+    to the API server, which is not asked.
     """
     return Job("kubernetes", within, partition=env.get("RAY_CLUSTER_NAME", "")) if within else None
 

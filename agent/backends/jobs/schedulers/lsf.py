@@ -18,7 +18,7 @@ from agent.backends.jobs.scheduler import Scheduler
 def lsf_job(env: Mapping[str, str], within: str) -> Job | None:
     """The LSF job that the environment names; the elements of an array share its LSB_JOBID.
 
-    Which element it is counts only where the cgroup does not say so, and as a number.
+    The element's index counts only if the cgroup does not contain it, and only if it is a number.
     """
     job, index = env.get("LSB_JOBID", ""), env.get("LSB_JOBINDEX", "0")
     numbered = index.isascii() and index.isdigit() and index.strip("0")

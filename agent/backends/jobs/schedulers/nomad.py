@@ -1,7 +1,7 @@
 """HashiCorp Nomad.
 
 Cgroups: ALLOCATION.TASK.scope in /nomad.slice, since 1.7 in its share.slice or reserve.slice, and /nomad of version 1
-(client/lib/cgroupslib). The containers of its docker driver stand below the same slice. Variables: "runtime environment
+(client/lib/cgroupslib). The containers of its docker driver are below the same slice. Variables: "runtime environment
 settings" of its documentation.
 """
 
@@ -17,7 +17,7 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def nomad_job(env: Mapping[str, str], within: str) -> Job | None:
-    """The allocation that the environment names; the job's name is the name."""
+    """The allocation that the environment names, under the name of its job."""
     job = env.get("NOMAD_ALLOC_ID", "")
     if not job or within not in ("", job):
         return None

@@ -11,11 +11,11 @@ from agent.backends.jobs.job import Job
 from agent.backends.jobs.scheduler import Scheduler
 
 NIL = "ffffffff"
-"""Ray's id for no job at all."""
+"""Ray's id for the absence of a job."""
 
 
 def ray_job(env: Mapping[str, str], cluster: str) -> Job | None:
-    """The Ray job that the environment names; `cluster` tells it from those that other clusters number the same."""
+    """The Ray job that the environment names; `cluster` distinguishes it from its namesakes in other clusters."""
     job = env.get("RAY_JOB_ID", "")
     return Job("ray", f"{job}@{cluster}") if job and job != NIL else None
 

@@ -21,7 +21,7 @@ def _seconds(text: str) -> float | None:
 
 
 def _component(env: Mapping[str, str], within: str) -> str:
-    """The number of the component of a heterogeneous job that has this id; "" where it is none."""
+    """The number of the heterogeneous job's component that has this id; "" if it is not one."""
     marked = (key.removeprefix(COMPONENT) for key, value in env.items() if within and value == within)
     return next((number for number in marked if number.isdigit()), "")
 

@@ -1,0 +1,102 @@
+"""Goes through a recording in step with a clock that it is told: which of its snapshots is shown at a moment."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from agent.model import Instant, Snapshot
+from agent.recording.recording_reader import Recording
+
+log = logging.getLogger("coldplate.replay")
+
+PATIENCE_SECONDS = 5.0
+"""Seconds for which a snapshot is shown where the recording has a hole behind it, or ends."""
+INTERVALS = 3
+"""The same in intervals of the recording, where these are longer."""
+
+
+class Player:
+    """The snapshots of one node's recording. `again` opens it; a loop opens it anew each time. Belongs to one thread.
+
+    Its time begins with the first call of `at`, and is told in seconds of the recording: who wants it to go faster
+    tells a faster clock.
+    """
+
+    def __init__(self, again: Callable[[], Recording], *, loop: bool = False) -> None:
+        self._again = again
+        self._loop = loop
+        self._recording: Recording | None = None
+        self._snapshots: Iterator[Snapshot] = iter(())
+        self._interval, self._patience = 1.0, PATIENCE_SECONDS
+        self._began: float | None = None
+        """The monotonic second at which the running pass began."""
+        self._shown: Snapshot | None = None
+        self._next: Snapshot | None = None
+        self._place = self._next_place = 0.0
+        """Seconds from the recording's beginning to the snapshot that is shown, and to the one behind it."""
+        self._told = 0
+        self.passes = 0
+        """How many times it was begun."""
+        self.over = False
+
+    def at(self, now: Instant) -> Snapshot | None:
+        """What is to be shown; None in a hole of the recording, and when it is over. Raises RecordingError."""
+        if self._began is None:
+            self._begin(now.mono)
+        place = now.mono - (self._began or 0.0)
+        while self._next is not None and self._next_place <= place:
+            self._shown, self._place = self._next, self._next_place
+            self._step()
+        if self._next is None and place >= self._place + (self._interval if self._loop else self._patience):
+            self._end(now.mono)
+        elif place > self._place + self._patience:
+            return None
+        return self._shown
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._recording is not None:
+            self._recording.close()
+
+    def _begin(self, mono: float) -> None:
+        self.close()
+        self.passes += 1
+        self._recording = recording = self._again()
+        node, self._interval = recording.header.node, recording.header.interval
+        self._patience = max(PATIENCE_SECONDS, INTERVALS * self._interval)
+        self._snapshots = (each.snapshot for each in recording.recorded() if each.header.node == node)
+        self._began, self._place, self._next_place = mono, 0.0, 0.0
+        self._shown = None
+        self._next = next(self._snapshots, None)
+
+    def _end(self, mono: float) -> None:
+        """Begin anew, or show nothing any more."""
+        if self.over:
+            return
+        if self._loop and self._shown is not None:
+            log.info("the recording begins anew")
+            self._begin(mono)
+            if self._next is not None:
+                self._shown = self._next
+                self._step()
+            return
+        self.over, self._shown = True, None
+        self.close()
+        log.info("the recording is over; there is nothing to show any more")
+
+    def _step(self) -> None:
+        before = self._next
+        self._next = next(self._snapshots, None)
+        self._tell_problems()
+        if before is not None and self._next is not None:
+            passed = self._next.at.mono - before.at.mono
+            if passed < 0:  # the node was started anew between them
+                passed = max(self._next.at.wall - before.at.wall, 0.0)
+            self._next_place += passed
+
+    def _tell_problems(self) -> None:
+        problems = self._recording.problems if self._recording is not None else []
+        for problem in problems[self._told :]:
+            log.warning("%s", problem)
+        self._told = max(self._told, len(problems))

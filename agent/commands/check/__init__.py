@@ -1,0 +1,156 @@
+"""`coldplate check`: whether the node is fit for a job, as a Nagios plugin says it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.lib.commandline import OutputError, Parser, abandon_output, nearest
+from agent.lib.user_error import UserError
+from agent.wiring.command_line import add_sources, read_config, read_options
+
+if TYPE_CHECKING:
+    from agent.commands.check.judgement import Evidence
+
+HELP = "judge whether the node is fit for a job"
+DESCRIPTION = (
+    "Read the devices once, without the agent, and hold the node against what its model should be. The firing alerts "
+    "of an agent that runs count as well. Exit statuses are those of a Nagios plugin; docs/check.md has every check, "
+    "and examples for Slurm and node-problem-detector."
+)
+EXAMPLES = (
+    ("coldplate check", "whether this node is fit for a job"),
+    (
+        "coldplate check --skip alerts,infiniband-rate --timeout 5s",
+        "some checks only, and more time for them",
+    ),
+    (
+        "coldplate check --learn /etc/coldplate/site.yaml",
+        "write down what a node that is well should stay",
+    ),
+    ("coldplate check --scenario nvlink-down --verbose", "what it says of a fault, without a GPU"),
+)
+EXIT_STATUSES = {
+    0: "ok: everything that could be checked is as it should be",
+    1: "warning: usable, but not as it should be",
+    2: "critical: not fit for a job; something is broken, missing or hangs",
+    3: "unknown: it cannot be told; so is an invalid command line or configuration",
+}
+UNKNOWN = 3
+AGENT_WORDS = ("auto", "required", "none")
+ASIDE = ("driver", "xids", "agent", "alerts")
+"""Checks whose answers are not in the sample of the devices."""
+
+
+def add_arguments(parser: Parser) -> None:
+    """What to judge, by what, and how to say it."""
+    parser.misused = UNKNOWN
+    add_sources(parser, "error")
+    add = parser.add_argument
+    add("--expect", metavar="NAME|FILE", help="expectations: shipped ones by name, a file, auto or none (default: "
+        "expectations in the configuration, else auto: by the GPUs)")  # fmt: skip
+    add("--learn", nargs="?", const="-", metavar="FILE",
+        help="judge nothing: write what this node is, as expectations, to FILE (default standard output)")  # fmt: skip
+    add("--only", action="append", default=[], metavar="NAME[,NAME]", help="make these checks and no others")
+    add("--skip", action="append", default=[], metavar="NAME[,NAME]", help="leave these checks out")
+    add("--agent", choices=AGENT_WORDS, help="whether the firing alerts of the running agent count: auto if one "
+        "answers, required, or none (default auto; none with --scenario)")  # fmt: skip
+    add("--timeout", default="2s", metavar="DURATION", help="time for everything (default %(default)s)")
+    add("--at", metavar="DURATION", help="with --scenario: how long it has been going on (default: until all of its "
+        "faults show)")  # fmt: skip
+    add("--verbose", action="store_true", help="tell of every check, not only of those that are not ok")
+    add("--json", action="store_true", help="print one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the judgement; the exit status. Whatever prevents one is unknown, and never a warning or worse."""
+    status = UNKNOWN
+    try:
+        status = _obey(arguments)
+        sys.stdout.flush()
+    except (UserError, OutputError) as error:
+        status = UNKNOWN
+        print(f"coldplate: {error}", file=sys.stderr)
+        abandon_output()
+    except BrokenPipeError:
+        abandon_output()  # the reader has seen enough; the status is still the judgement
+    except Exception:
+        import logging
+
+        logging.getLogger("coldplate.check").exception("check failed")
+        print("COLDPLATE UNKNOWN - check failed by a defect of its own; see standard error")
+    return status
+
+
+def _obey(arguments: argparse.Namespace) -> int:
+    from agent.commands.check import judgement, wording_of_judgement
+    from agent.lib import logs
+
+    logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
+    config = read_config(arguments)
+    options = judgement.aged(read_options(arguments), config, _seconds("--at", arguments.at))
+    names = _chosen(arguments.only, arguments.skip)
+    source = arguments.expect or config.expectations
+    expected = judgement.expectations_of(source, Path.cwd() if arguments.expect else options.folder)
+    timeout = _seconds("--timeout", arguments.timeout) or 0.0
+    if not 0.2 <= timeout <= 600:
+        raise UserError(f"--timeout: {arguments.timeout} is not from 200ms to 10m")
+    agent = arguments.agent or ("none" if arguments.scenario else "auto")
+    until = judgement.deadline(timeout)
+    if arguments.learn is not None:
+        return _learn(judgement.gather(config, options, until, "none"), arguments.learn)
+    if config.backends.devices == "none":
+        names -= {"driver", "xids"}
+    evidence = judgement.gather(config, options, until, agent)
+    made = judgement.judge(evidence, names, expected, needs_agent=agent == "required")
+    sys.stdout.write(wording_of_judgement.as_json(made) if arguments.json
+                     else wording_of_judgement.as_text(made, arguments.verbose))  # fmt: skip
+    return wording_of_judgement.status_of(made)
+
+
+def _learn(evidence: Evidence, target: str) -> int:
+    from agent.commands.check.judgement import learn
+    from agent.health.learned_node import written
+    from agent.lib.durable import replace_file
+
+    text = written(learn(evidence))
+    if target == "-":
+        sys.stdout.write(text)
+        return 0
+    try:
+        replace_file(Path(target), text.encode())
+    except OSError as error:
+        raise UserError(f"--learn: {target}: {error.strerror}") from error
+    print(f"wrote {target}; read it, and use it with --expect or as expectations in the configuration")
+    return 0
+
+
+def _chosen(only: list[str], skip: list[str]) -> frozenset[str]:
+    """The names of the checks to make. Raises UserError."""
+    from agent.health.examination import CHECKS
+
+    known = [*(check.name for check in CHECKS), *ASIDE]
+    named = {}
+    for option, texts in (("--only", only), ("--skip", skip)):
+        named[option] = {name.strip() for text in texts for name in text.split(",") if name.strip()}
+        for name in sorted(named[option] - set(known)):
+            hint = nearest(name, known) or f"; there are {', '.join(known)}"
+            raise UserError(f"{option}: there is no check {name!r}{hint}")
+    return frozenset((named["--only"] or set(known)) - named["--skip"])
+
+
+def _seconds(option: str, text: str | None) -> float | None:
+    """A duration of the command line; a plain number is seconds. Raises UserError."""
+    from agent.config.quantities import duration
+
+    if text is None:
+        return None
+    with contextlib.suppress(ValueError):
+        return float(text)
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise UserError(f"{option}: {error}") from error

@@ -1,0 +1,103 @@
+"""`coldplate doctor`: explains the installation, line by line, with the command that mends what is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.lib.user_error import UserError
+from agent.wiring.command_line import DEFAULT_FILE, add_config_file, add_roots, folder_of, read_file
+
+if TYPE_CHECKING:
+    from agent.commands.doctor.examined_node import ExaminedNode
+
+HELP = "explain the installation: what works, what does not, and what mends it"
+DESCRIPTION = (
+    "Explain the installation: driver, permissions, schedulers, fabric, BMC, clock, port, configuration, rules, "
+    "receivers, Prometheus, state, and what the unit's sandbox hides; each line is OK, WARN or FAIL, with the command "
+    "that mends it. It changes nothing, starts no program and opens no device. Run it as root to see everything."
+)
+EXAMPLES = (
+    ("coldplate doctor", "a line for each subject, and what to do"),
+    ("coldplate doctor --json", "the same for a program"),
+    ("coldplate doctor --url http://127.0.0.1:9400", "with the agent at another address than the configuration's"),
+)
+EXIT_STATUSES = {
+    0: "every line is OK or WARN",
+    1: "at least one is FAIL; so is a configuration that cannot be used",
+    2: "the command line is invalid; one line says why",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where to look, and how to tell."""
+    add_config_file(parser)
+    parser.add_argument("--json", action="store_true", help="print findings as JSON")
+    parser.add_argument(
+        "--url", metavar="URL", help="where the running agent answers (default: this node, by web.listen)"
+    )
+    add_roots(parser)
+    parser.add_argument(
+        "--path.rootfs",
+        dest="rootfs",
+        type=Path,
+        default=Path("/"),
+        metavar="DIR",
+        help="root of /dev, /etc, /run and /var (default %(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine the node and tell. Raises UserError."""
+    import logging
+
+    from agent.commands.doctor import diagnosis_text
+    from agent.commands.doctor.diagnosing import examine
+    from agent.commands.doctor.diagnosis_line import DoctorVerdict
+
+    logging.getLogger("coldplate").addHandler(logging.NullHandler())  # what it would say is in the findings
+    node = _node(arguments)
+    waiting = sys.stderr is not None and sys.stderr.isatty() and not arguments.json
+    if waiting:
+        print("looking at this node ...", end="", file=sys.stderr, flush=True)
+    findings = examine(node)
+    if waiting:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    if arguments.json:
+        print(diagnosis_text.document(findings))
+    else:
+        coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        for line in diagnosis_text.lines(findings, coloured):
+            print(line)
+    return 1 if diagnosis_text.worst(findings) is DoctorVerdict.FAIL else 0
+
+
+def _node(arguments: argparse.Namespace) -> ExaminedNode:
+    """The node with its configuration; what is wrong with the file is a finding, and no reason to stop."""
+    from agent.commands.doctor.examined_node import ExaminedNode
+    from agent.config.schema import Config
+    from agent.lib.clock import clock
+
+    config, problem = Config(), ""
+    try:
+        config = read_file(arguments)
+    except UserError as error:
+        problem = str(error)
+    file = arguments.config_file or DEFAULT_FILE
+    try:
+        return ExaminedNode(
+            config,
+            problem,
+            sysfs=arguments.sysfs,
+            procfs=arguments.procfs,
+            root=arguments.rootfs,
+            folder=folder_of(arguments),
+            file=file if file.exists() else None,
+            url=arguments.url,
+            mono=lambda: clock().mono,
+        )
+    except ValueError as error:
+        raise UserError(f"--url: {error}") from error

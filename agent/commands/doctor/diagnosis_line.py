@@ -1,0 +1,79 @@
+"""What the examination of an installation finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import ParamSpec
+
+P = ParamSpec("P")
+
+
+class DoctorVerdict(Enum):
+    """How bad it is: FAIL is what keeps the agent from its work, WARN what it misses, or may miss."""
+
+    OK = "OK"
+    WARN = "WARN"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One line. `remedy` is the command or the edit that mends it; empty where nothing is to be mended."""
+
+    subject: str
+    verdict: DoctorVerdict
+    found: str
+    remedy: str = ""
+
+
+@dataclass(slots=True)
+class Examination:
+    """One thing to look at, apart from all others: where it hangs, it alone is not known.
+
+    `path` names what is read, for who reads that it did not answer.
+    """
+
+    subject: str
+    path: str
+    look: Callable[[], Iterable[Diagnosis]]
+
+    def read(self) -> list[Diagnosis]:
+        """What is found there; what may not be read is a finding as well."""
+        try:
+            return list(self.look())
+        except OSError as error:
+            what = f"{error.filename or self.path}: {error.strerror or error}"
+            remedy = "run coldplate doctor as root" if isinstance(error, PermissionError) else ""
+            return [Diagnosis(self.subject, DoctorVerdict.WARN, what, remedy)]
+
+
+class Diagnoses:
+    """Makes the findings of one subject."""
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+
+    def ok(self, found: str) -> Diagnosis:
+        """All is as it should be."""
+        return Diagnosis(self._subject, DoctorVerdict.OK, found)
+
+    def warn(self, found: str, remedy: str) -> Diagnosis:
+        """The agent misses something, or may."""
+        return Diagnosis(self._subject, DoctorVerdict.WARN, found, remedy)
+
+    def fail(self, found: str, remedy: str) -> Diagnosis:
+        """The agent cannot do its work, or a part of it that was asked for."""
+        return Diagnosis(self._subject, DoctorVerdict.FAIL, found, remedy)
+
+    def check(
+        self, path: object, look: Callable[P, Iterable[Diagnosis]], *args: P.args, **kwargs: P.kwargs
+    ) -> Examination:
+        """A check of this subject: `look` is called with the arguments."""
+        return Examination(self._subject, str(path), partial(look, *args, **kwargs))
+
+    def said(self, path: object, *findings: Diagnosis) -> Examination:
+        """What is known without looking."""
+        return Examination(self._subject, str(path), lambda: findings)

@@ -1,0 +1,117 @@
+"""`coldplate record`: records the node while a command runs, or until it is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from agent.lib.user_error import UserError
+from agent.wiring.command_line import add_sources
+
+HELP = "record the node while a command runs, or until stopped, into a file"
+DESCRIPTION = (
+    "Record all that the agent can see of this node into one file, while COMMAND runs, or without one until Ctrl-C or "
+    "for --duration. Needs no privilege, no daemon and no configuration; a file is read if --config.file names it."
+)
+EXAMPLES = (
+    ("coldplate record -o run.coldplate -- python train.py", "record the node while a program runs"),
+    ("coldplate record --duration 10m", "record ten minutes of the node"),
+    ("coldplate record --info run.coldplate", "tell what is in a recording"),
+    ("coldplate record --copy a.coldplate b.coldplate -o both.coldplate", "make one of two, without names"),
+)
+EXIT_STATUSES = {
+    0: "recorded, or what COMMAND ended with",
+    1: "without COMMAND: the recording failed; with --info or --copy: a file is no recording",
+    2: "the command line or the configuration is invalid; one line says why",
+    125: "the recording cannot begin, and COMMAND was not started",
+    126: "COMMAND cannot be run",
+    127: "COMMAND was not found; with COMMAND every other status is its own, 128 + N if signal N ended it",
+}
+
+WANTED, DELAY, DURATION, KEY = (f"COLDPLATE_RECORD{each}" for each in ("", "_DELAY", "_DURATION", "_KEY"))
+"""Environment variables: whether to record and where to, after how long, for how long, and the key of pseudonyms."""
+YES, NO = frozenset({"1", "yes", "true", "on"}), frozenset({"", "0", "no", "false", "off"})
+RANKS = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID",
+         "LOCAL_RANK")  # fmt: skip
+"""Variables in which launchers number the tasks of a job on one node, from 0."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """When to record, where to, and what to run."""
+    parser.add_argument("--delay", metavar="TIME", help="begin after this long, such as 5m")
+    parser.add_argument("--duration", metavar="TIME", help="record for this long; the command runs on")
+    parser.add_argument(
+        "--interval", metavar="TIME", default="1s", help="time between two samples (default %(default)s)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="file to write, or a folder (default ./coldplate-NODE-TIME.coldplate)",
+    )
+    parser.add_argument(
+        "--redact",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="replace UUIDs, serials, host, user and job names by pseudonyms (default: yes)",
+    )
+    parser.add_argument(
+        "--if-asked",
+        dest="if_asked",
+        action="store_true",
+        help=f"record only if {WANTED} is set, and in one task of each node; otherwise become the command",
+    )
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--info", nargs="+", type=Path, metavar="FILE", help="tell what is in recordings, and exit")
+    group.add_argument(
+        "--copy", nargs="+", type=Path, metavar="FILE", help="write recordings into one, redacted unless --no-redact"
+    )
+    add_sources(parser, "error")
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="what to run")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Record, or what else was asked for. Raises UserError."""
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    if arguments.info:
+        from agent.commands.record.contents import tell
+
+        return tell(arguments.info)
+    if arguments.copy:
+        from agent.commands.record.contents import copy
+
+        return copy(arguments.copy, arguments.output, _key() if arguments.redact else None)
+    from agent.commands.record.followed_command import become
+
+    if arguments.if_asked and not _is_asked():
+        return become(words)
+    from agent.commands.record.session import record
+
+    key = _key() if arguments.redact else None
+    try:
+        return record(arguments, words, os.environ.get(WANTED, ""), key)
+    except UserError as error:
+        if not arguments.if_asked:
+            raise
+        complain(f"not recording: {error}")  # whoever launches jobs for others must not break them
+        return become(words)
+
+
+def _is_asked() -> bool:
+    """Whether the environment asks for a recording, and this is the first task of the node."""
+    wanted = os.environ.get(WANTED, "").strip().lower() not in NO
+    return wanted and all(os.environ.get(each, "0") == "0" for each in RANKS)
+
+
+def _key() -> bytes:
+    """The key of pseudonyms: the same on all nodes of a job if its launch sets one, else for this recording alone."""
+    return os.environb.get(KEY.encode()) or os.urandom(32)
+
+
+def complain(text: str) -> None:
+    """A line on standard error, which may be closed."""
+    if sys.stderr is not None:
+        print(f"coldplate: {text}", file=sys.stderr, flush=True)

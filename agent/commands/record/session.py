@@ -1,0 +1,255 @@
+"""One run of `coldplate record`: the command, the sampling loop beside it, and the file that it fills."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from agent import __version__
+from agent.commands.record import DELAY, DURATION, NO, YES, complain
+from agent.commands.record.command_processes import CommandProcesses
+from agent.commands.record.followed_command import PASSED_ON, FollowedCommand, StartError, Waker
+from agent.config import quantities
+from agent.config.schema import Config, ConfigError
+from agent.daemon.hub import Hub
+from agent.daemon.reloading import LastReload
+from agent.daemon.sampling import SamplingLoop, Teller
+from agent.daemon.self_metrics import SelfMetrics
+from agent.lib import logs
+from agent.lib.clock import clock
+from agent.lib.threads import Threads
+from agent.model import Snapshot
+from agent.recording.file_records import RecordingError
+from agent.recording.provenance import Provenance
+from agent.recording.recording_file import SUFFIX, RecordingFile
+from agent.recording.redaction import Redaction
+from agent.wiring.command_line import CommandLineOptions, read_config, read_options, scenario_of
+from agent.wiring.node_identity import node_name
+from agent.wiring.sources import make_sampling_loop
+
+LEAST_INTERVAL_SECONDS, MOST_INTERVAL_SECONDS = 0.1, 60.0
+OWN_FAILURE = 125
+"""Exit status beside a command where the failure is ours, as timeout(1) has it."""
+LOOK_SECONDS = 1.0
+"""Seconds between two looks at the time and the progress."""
+CLOSING_SECONDS = 5.0
+"""Seconds that the sampling thread has to end."""
+NAMES = 100
+"""Recordings of one node that may begin in the same second."""
+JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "OAR_JOB_ID", "JOB_ID")
+"""Variables in which schedulers name the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be recorded. Times in seconds; `duration` None is until the end. `output` None is a name of ours.
+
+    `lenient` is for commands that run with or without a recording: where none can begin, ConfigError says why.
+    """
+
+    delay: float
+    duration: float | None
+    output: Path | None
+    key: bytes | None
+    words: Sequence[str]
+    lenient: bool
+
+
+def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key: bytes | None) -> int:
+    """Record; the exit status. `asked` is what the environment says. Raises ConfigError."""
+    if arguments.config_file is None:
+        arguments.config_file = Path(os.devnull)  # the node's own file is the daemon's, and often not for users
+    config = read_config(arguments)
+    logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
+    interval = _seconds("--interval", arguments.interval) or 1.0
+    if not LEAST_INTERVAL_SECONDS <= interval <= MOST_INTERVAL_SECONDS:
+        raise ConfigError(f"--interval: {arguments.interval} is not from 100ms to 60s")
+    delay = _seconds("--delay", arguments.delay) if arguments.delay else _seconds(DELAY, os.environ.get(DELAY))
+    span = (
+        _seconds("--duration", arguments.duration)
+        if arguments.duration
+        else _seconds(DURATION, os.environ.get(DURATION))
+    )
+    named = Path(asked) if asked.strip().lower() not in YES | NO else None
+    wanted = Wanted(delay or 0.0, span, arguments.output or named, key, words, arguments.if_asked)
+    sampling = config.sampling
+    slow, cold = max(sampling.slow, interval), max(sampling.cold, interval)
+    config = msgspec.structs.replace(
+        config, sampling=msgspec.structs.replace(sampling, fast=interval, slow=slow, cold=cold)
+    )
+    return RecordingSession(config, read_options(arguments), wanted).run()
+
+
+def _seconds(what: str, text: str | None) -> float | None:
+    if not text:
+        return None
+    try:
+        return quantities.duration(text)
+    except ValueError as error:
+        raise ConfigError(f"{what}: {error}") from None
+
+
+class RecordingSession:
+    """Runs the command, and records beside it."""
+
+    def __init__(self, config: Config, options: CommandLineOptions, wanted: Wanted) -> None:
+        self._config, self._options, self._wanted = config, options, wanted
+        self._threads = Threads(time.monotonic)
+        self._loop: SamplingLoop | None = None
+        self._file: RecordingFile | None = None
+        self._command: FollowedCommand | None = None
+        self._failed = ""
+        """Why there is no more recording; told when it happens."""
+        self._over = False
+        self._shown = False
+        self._begin_at = clock().mono + wanted.delay
+        self._end_at: float | None = None
+
+    def run(self) -> int:
+        """Until the command ends, or the time is over, or somebody stops it. The exit status."""
+        waker = Waker((*PASSED_ON, signal.SIGCHLD))
+        if not self._open_file():
+            return OWN_FAILURE if self._wanted.words else 1
+        if self._wanted.words:
+            try:
+                self._command = FollowedCommand(self._wanted.words)
+            except StartError as error:
+                self._close_file(keep=False)
+                complain(str(error))
+                return error.status
+        try:
+            status = self._wait(waker)
+        finally:
+            self._end_recording()
+        return status
+
+    def _wait(self, waker: Waker) -> int:
+        command = self._command
+        while True:
+            self._look()
+            if command is None and (self._over or self._failed):
+                return 1 if self._failed else 0
+            for number in waker.wait(LOOK_SECONDS):
+                if number == signal.SIGCHLD:
+                    continue
+                if command is None:
+                    return 1 if self._failed else 0
+                command.pass_on(number)
+            if command is not None and (status := command.status()) is not None:
+                return status
+
+    def _look(self) -> None:
+        """Begin and end recording when it is time."""
+        now = clock().mono
+        if self._loop is None and not self._over and now >= self._begin_at:
+            self._begin_recording()
+            self._end_at = None if self._wanted.duration is None else now + self._wanted.duration
+        elif self._end_at is not None and now >= self._end_at and not self._over:
+            self._end_recording()
+        self._threads.tend()
+        self._show_progress()
+
+    def _begin_recording(self) -> None:
+        hub = Hub()
+        scenario = scenario_of(self._config)
+        tellers: dict[str, Teller] = {
+            "reporting the agent's own metrics": SelfMetrics(scenario, LastReload(clock().wall), self._threads.states)
+        }
+        loop = make_sampling_loop(self._config, self._options, hub, tellers, threads=self._threads)
+        if self._command is not None:
+            processes = CommandProcesses(self._command.pid, lambda: _worker_of(loop), loop.sampler.processes)
+            loop.tell("following the command's processes", processes)
+        hub.follow("recording", self._take)
+        self._loop = loop
+        self._sampling = self._threads.begin("sampler", loop.run)
+
+    def _take(self, snapshot: Snapshot) -> None:
+        """In the sampling thread."""
+        if self._file is None or self._failed:
+            return
+        try:
+            self._file.add(snapshot)
+        except RecordingError as error:
+            self._failed = str(error)
+            complain(self._failed)
+
+    def _end_recording(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        if self._loop is not None:
+            self._loop.stop()
+            if not self._sampling.join(CLOSING_SECONDS):
+                complain("sampling hangs; the recording ends with the last block that was written")
+                return
+            self._loop.close(time.sleep)
+        self._close_file(keep=True)
+
+    def _open_file(self) -> bool:
+        """Create the file before the command starts: a mistake is told before hours of work, not after."""
+        wanted = self._wanted
+        redaction = Redaction(wanted.key) if wanted.key is not None else None
+        now = clock()
+        node = node_name(self._config)
+        header = Provenance(
+            __version__, node, now.wall, now.mono, self._config.sampling.fast, "coldplate record", tuple(wanted.words),
+            next((os.environ[each] for each in JOBS if os.environ.get(each)), ""), scenario_of(self._config) or "",
+        )  # fmt: skip
+        try:
+            self._file = self._created(header, redaction, now.wall)
+        except RecordingError as error:
+            if wanted.words and wanted.lenient:
+                raise ConfigError(str(error)) from error
+            complain(str(error))
+        return self._file is not None
+
+    def _created(self, header: Provenance, redaction: Redaction | None, wall: float) -> RecordingFile:
+        output = self._wanted.output
+        if output is not None and not output.is_dir():
+            return RecordingFile(output, header, redaction)
+        node = redaction.pseudonym("host", header.node) if redaction else header.node
+        name = f"coldplate-{node}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(wall))}"
+        for number in range(1, NAMES):
+            path = (output or Path()) / f"{name}{f'-{number}' if number > 1 else ''}{SUFFIX}"
+            if not path.exists() or number == NAMES - 1:
+                break
+        return RecordingFile(path, header, redaction)
+
+    def _close_file(self, *, keep: bool) -> None:
+        file = self._file
+        if file is None:
+            return
+        try:
+            file.close()
+        except RecordingError as error:
+            self._failed = self._failed or str(error)
+            complain(str(error))
+        if not keep:
+            file.path.unlink(missing_ok=True)
+            return
+        if self._shown:
+            print(file=sys.stderr)
+        complain(f"recorded {file.snapshots} snapshots in {file.path} ({quantities.size_text(file.bytes)})")
+
+    def _show_progress(self) -> None:
+        """One line that is written again and again, where a person looks at it and no command writes beside it."""
+        file = self._file
+        if self._command is not None or file is None or sys.stderr is None or not sys.stderr.isatty():
+            return
+        self._shown = True
+        left = self._begin_at - clock().mono
+        state = f"begins in {left:.0f} s" if left > 0 else f"{file.snapshots} snapshots, {file.bytes / 1024:.0f} KiB"
+        print(f"\rcoldplate: recording: {state}; Ctrl-C ends it  ", end="", file=sys.stderr, flush=True)
+
+
+def _worker_of(loop: SamplingLoop) -> set[int]:
+    supervisor = loop.supervisor
+    return {supervisor.pid} if supervisor is not None and supervisor.pid is not None else set()

@@ -1,0 +1,102 @@
+"""Manual pages in the macros of man(7), which groff and mandoc both read. No date: the same source, the same page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from agent import __version__
+from agent.lib.command_tree import ArgumentKind, CommandUsage, UsageArgument
+
+FILES = (
+    ("/etc/coldplate/coldplate.yaml", "the configuration, if there is one; every key has a default"),
+    ("/var/lib/coldplate", "state that outlives the agent"),
+)
+
+
+def pages(tree: CommandUsage) -> dict[str, str]:
+    """File name and text of each page: the whole command's, and one for each command with its actions."""
+    made = {"coldplate.1": _page(tree, [f"coldplate-{each.words[1]}" for each in tree.actions], whole=True)}
+    for each in tree.actions:
+        made[f"{'-'.join(each.words)}.1"] = _page(each, ["coldplate"], whole=False)
+    return made
+
+
+def _page(node: CommandUsage, others: Iterable[str], *, whole: bool) -> str:
+    title = "-".join(node.words)
+    summary = "GPU node agent" if whole else node.help
+    lines = [
+        f'.TH {_text(title.upper())} 1 "" "coldplate {__version__}" "User Commands"',
+        ".SH NAME",
+        f"{_text(title)} \\- {_text(summary)}",
+        ".SH SYNOPSIS",
+        *_synopsis(node),
+        ".SH DESCRIPTION",
+        _text(node.description),
+        *_arguments(node, ".SH"),
+    ]
+    if whole:
+        lines += [".SH COMMANDS", *_list((f"\\fB{_text(each.words[-1])}\\fR", each.help) for each in node.actions)]
+    else:
+        lines += [line for each in node.actions for line in _action(each)]
+    lines += [".SH EXIT STATUS", *_list((f"\\fB{status}\\fR", what) for status, what in node.exit_statuses)]
+    lines += [".SH FILES", *_list((f"\\fI{_text(path)}\\fR", what) for path, what in FILES)] if whole else []
+    lines += [".SH EXAMPLES", *_examples(node)]
+    seen = ", ".join(f"\\fB{_text(each)}\\fR(1)" for each in others)
+    return "\n".join([*lines, ".SH SEE ALSO", seen, ""])
+
+
+def _action(node: CommandUsage) -> Iterator[str]:
+    """An action has a section of its own in its command's page."""
+    yield f".SH {_text(node.name.upper())}"
+    yield from _synopsis(node)
+    yield ".PP"
+    yield _text(node.description)
+    yield from _arguments(node, ".SS")
+    yield ".SS Exit status"
+    yield from _list((f"\\fB{status}\\fR", what) for status, what in node.exit_statuses)
+    yield ".SS Examples"
+    yield from _examples(node)
+
+
+def _synopsis(node: CommandUsage) -> Iterator[str]:
+    yield f".B {_text(node.name)}"
+    for option in node.options:
+        shown = f"{_flag(option.flags[-1])}{_value(option)}"
+        yield f"{shown if option.required else f'[{shown}]'}{' ...' if option.repeats else ''}"
+    if node.choose:
+        yield f"\\fI{_text(node.choose)}\\fR ..."
+    for place in node.places:
+        name = f"\\fI{_text(place.metavar)}\\fR{' ...' if place.repeats else ''}"
+        yield name if place.required else f"[{name}]"
+
+
+def _arguments(node: CommandUsage, heading: str) -> Iterator[str]:
+    if node.places:
+        yield f"{heading} {'ARGUMENTS' if heading == '.SH' else 'Arguments'}"
+        yield from _list((f"\\fI{_text(each.metavar)}\\fR", each.help) for each in node.places)
+    yield f"{heading} {'OPTIONS' if heading == '.SH' else 'Options'}"
+    named = ((", ".join(f"{_flag(flag)}{_value(each)}" for flag in each.flags), each.help) for each in node.options)
+    yield from _list(named)
+
+
+def _list(items: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for name, what in items:
+        yield f".TP\n{name}\n{_text(what)}"
+
+
+def _examples(node: CommandUsage) -> Iterator[str]:
+    return _list((f"\\fB{_text(line)}\\fR", what) for line, what in node.examples)
+
+
+def _flag(flag: str) -> str:
+    return f"\\fB{_text(flag)}\\fR"
+
+
+def _value(option: UsageArgument) -> str:
+    return "" if option.takes is ArgumentKind.NOTHING else f" \\fI{_text(option.metavar)}\\fR"
+
+
+def _text(text: str) -> str:
+    """A text in which nothing is a request, an escape or a dash of another width."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
+    return f"\\&{escaped}" if escaped.startswith(".") else escaped.replace("~", "\\(ti").replace("^", "\\(ha")

@@ -1,0 +1,21 @@
+"""The directory that several kinds of files are written into."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from agent.lib.user_error import UserError
+
+
+def add_directory(parser: argparse.ArgumentParser) -> None:
+    """The option that names it, which must be given."""
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", required=True, help="directory for the files; it is created if missing"
+    )
+
+
+def refuse_no_directory(out: Path) -> None:
+    """Raises UserError for a path where something else is."""
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out: {out} is not a directory; name one (it is created if missing)")

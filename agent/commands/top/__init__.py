@@ -1,0 +1,154 @@
+"""`coldplate top`: what the GPUs do and what is wrong with them, live, or once for a script."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from agent.lib.commandline import INVALID
+from agent.lib.user_error import UserError
+from agent.wiring.command_line import add_sources
+
+if TYPE_CHECKING:
+    from agent.commands.top.node_sources import NodeSources
+    from agent.terminal.scene import Scene
+
+HELP = "show live what the GPUs do, and why one is slow"
+DESCRIPTION = (
+    "Show what the GPUs of this node or of others do, which one is slow, and why. Attaches to the agent of this node "
+    "if one runs, and otherwise reads the devices itself. Keys: ? for help, q to quit. Without a terminal it prints "
+    "one picture, as with --once."
+)
+EXAMPLES = (
+    ("coldplate top", "see this node live"),
+    ("coldplate top --url node1 node2", "see the agents of other nodes side by side"),
+    ("coldplate top --rack --once", "print the state of every node of the rack"),
+    ("coldplate top --scenario straggler", "see what a slow GPU looks like, without a GPU"),
+)
+EXIT_STATUSES = {
+    0: "success",
+    1: "no node answered (--once, --json, --csv)",
+    **INVALID,
+    129: "the terminal was closed",
+    130: "interrupted",
+    143: "terminated",
+}
+SHORTEST_SECONDS, LONGEST_SECONDS = 0.1, 60.0
+"""Seconds between two samples that can be asked for: what sampling.fast allows."""
+PAPER_COLUMNS = 120
+"""Columns of a picture that goes into a file, where COLUMNS says nothing else."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Whose data are shown, and how."""
+    add_sources(parser, "warn")
+    parser.add_argument(
+        "--interval", type=_interval, default=1.0, metavar="TIME", help="time between two samples (default 1s)"
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--url", nargs="+", metavar="URL", help="show these nodes: host, host:port or URL of their agents"
+    )
+    where.add_argument("--rack", action="store_true", help="show this node and all of rack.peers")
+    parser.add_argument("--no-attach", action="store_true", help="read the devices even if an agent runs here")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--once", action="store_true", help="print one picture and exit")
+    how.add_argument("--json", action="store_true", help="print everything once as JSON, in base units")
+    how.add_argument("--csv", action="store_true", help="print a row for each GPU once, in base units")
+    parser.add_argument("--ascii", action="store_true", help="use ASCII signs only (default where the locale asks)")
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+
+
+def _interval(text: str) -> float:
+    from agent.config.quantities import duration
+
+    try:
+        seconds = duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text}: give a time from 100ms to 60s")
+    return seconds
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show until the person leaves, or once. Raises UserError."""
+    from agent.lib import logs
+    from agent.wiring.command_line import read_config, read_options
+
+    config = read_config(arguments)
+    options = read_options(arguments)
+    is_live = not (arguments.once or arguments.json or arguments.csv) and _has_terminal()
+    if not (arguments.json or arguments.csv):
+        _need_rich()
+    logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
+
+    from agent.commands.top.node_sources import NodeSources
+
+    if is_live:
+        from agent.commands.top.live_view import show_live
+
+        return show_live(arguments, config, options)
+    sources = NodeSources(arguments, config, options)
+    try:
+        scene = _two_samples(sources, arguments.interval)
+    finally:
+        sources.close()
+    _print(scene, arguments, sys.stdout)
+    return 0 if any(not node.problem for node in scene.nodes) else 1
+
+
+def _has_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _need_rich() -> None:
+    try:
+        import rich  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            "top draws with the library rich, which is not installed: make install EXTRAS=top, or pip install rich "
+            "where coldplate is; --json and --csv work without it"
+        ) from error
+
+
+def _two_samples(sources: NodeSources, interval: float) -> Scene:
+    """The nodes after two samples of each: rates need two."""
+    from agent.lib.clock import clock
+    from agent.terminal.view_keeper import ViewKeeper
+
+    keeper = ViewKeeper(interval)
+    counts: dict[str, int] = {}
+    for _ in range(2):
+        sources.tend()
+        sources.board.wait(counts, FIRST_SECONDS + interval)
+        sightings, counts = sources.board.look()
+        scene = keeper.scene(sightings, clock().mono, sources.note)
+    return scene
+
+
+FIRST_SECONDS = 8.0
+"""Seconds that a node may take to be opened and to answer for the first time."""
+
+
+def _print(scene: Scene, arguments: argparse.Namespace, out: TextIO) -> None:
+    from agent.terminal import machine_output
+
+    if arguments.json or arguments.csv:
+        out.write(machine_output.as_json(scene) if arguments.json else machine_output.as_csv(scene))
+        return
+    from rich.console import Console
+
+    from agent.terminal.frame_layout import draw
+    from agent.terminal.glyphs import ASCII, glyphs_for
+    from agent.terminal.look import Look
+    from agent.terminal.painter import styled
+    from agent.terminal.ui_state import UiState
+
+    columns = shutil.get_terminal_size((PAPER_COLUMNS, 24)).columns
+    console = Console(file=out, width=columns, highlight=False)
+    look = Look(columns, None, ASCII if arguments.ascii else glyphs_for(out.encoding))
+    out.writelines(styled(console, line).rstrip() + "\n" for line in draw(scene, UiState(), look)[0])

@@ -1,0 +1,127 @@
+"""Decides whose data are shown: named agents, those of the rack, the agent of this node, or its devices themselves."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import socket
+from collections.abc import Callable, Iterator
+
+from agent.config.schema import Config, ConfigError
+from agent.lib.clock import clock
+from agent.lib.http_target import HttpTarget
+from agent.lib.threads import Threads
+from agent.rack.finder import Finder
+from agent.rack.targets import PeerTarget
+from agent.terminal.agent_poll import AgentPoll, Polling
+from agent.terminal.asked_urls import TIMEOUT_SECONDS, local_url, name_of_target, target_of
+from agent.terminal.sightings import SightingBoard
+from agent.wiring.command_line import CommandLineOptions
+from agent.wiring.logins import login_of
+from agent.wiring.node_identity import node_name
+from agent.wiring.peering import load_rack
+
+log = logging.getLogger("coldplate.top")
+
+ATTACH_SECONDS = 1.0
+"""Seconds that the agent of this node may take for its first answer."""
+_REFUSED = "Connection refused"
+
+
+class NodeSources:
+    """Puts what the nodes tell on the board, in threads. Raises ConfigError for what cannot be asked."""
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        config: Config,
+        options: CommandLineOptions,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.board = SightingBoard(changed)
+        self.note = ""
+        self._threads = Threads(lambda: clock().mono)
+        self._polling = Polling(self.board, arguments.interval, self._threads)
+        self._ends: list[Callable[[], None]] = [self._polling.stop]
+        self._finder: Finder | None = None
+        self._config = config
+        self._options = options
+        self._interval: float = arguments.interval
+        if arguments.url:
+            for target in _targets(arguments.url):
+                self._polling.begin(AgentPoll(name_of_target(target), target, clock))
+            return
+        if arguments.rack:
+            self._begin_rack()
+        if arguments.no_attach or arguments.backend or arguments.scenario or not self._attach():
+            self._sample()
+
+    def tend(self) -> None:
+        """Ask the peers that were found since. To be called now and then."""
+        self._threads.tend()
+        if self._finder is not None:
+            for peer in self._finder.targets:
+                if not self._is_this_node(peer):
+                    self._polling.begin(AgentPoll(_short(peer), self._target(peer), clock))
+
+    def close(self) -> None:
+        """End what was begun."""
+        for end in self._ends:
+            end()
+
+    def _attach(self) -> bool:
+        """Whether an agent runs here and answers; it is asked from then on."""
+        name = node_name(self._config)
+        for listen in self._config.web.listen:
+            poll = AgentPoll(name, HttpTarget(local_url(listen), timeout=ATTACH_SECONDS), clock)
+            first = poll.ask()
+            poll.close()
+            if first.snapshot is not None:
+                self.board.put(first)
+                self._polling.begin(AgentPoll(name, HttpTarget(local_url(listen), timeout=TIMEOUT_SECONDS), clock))
+                return True
+            if _REFUSED not in first.problem:
+                self.note = f"not attached to {listen}: {first.problem}"
+        return False
+
+    def _sample(self) -> None:
+        from agent.commands.top.own_sampling import OwnSampling
+
+        name = node_name(self._config)
+        own = OwnSampling(name, self._config, self._options, self._interval, self.board, self._threads)
+        own.begin()
+        self._ends.append(own.stop)
+
+    def _begin_rack(self) -> None:
+        rack = load_rack(self._config, self._options.folder, 0.0)
+        if not rack.entries:
+            raise ConfigError("--rack: no peers are configured; set rack.peers, or name nodes with --url")
+        self._finder = Finder(rack.entries, lambda: clock().mono, threads=self._threads)
+        self._finder.start()
+        self._ends.append(self._finder.stop)
+        self.tend()
+
+    def _is_this_node(self, peer: PeerTarget) -> bool:
+        """Whether a peer is this node, which is shown anyway: peers may be listed once for the whole rack."""
+        names = {node_name(self._config), socket.gethostname()}
+        ports = {listen.rpartition(":")[2] for listen in self._config.web.listen}
+        return (peer.host in names or peer.host.partition(".")[0] in names) and str(peer.port) in ports
+
+    def _target(self, peer: PeerTarget) -> HttpTarget:
+        access = self._config.rack.peer
+        host = f"[{peer.host}]" if ":" in peer.host else peer.host
+        url = f"{access.scheme}://{host}:{peer.port}"
+        return HttpTarget(url, timeout=TIMEOUT_SECONDS, **login_of(access))
+
+
+def _short(peer: PeerTarget) -> str:
+    """What a line calls a peer."""
+    return peer.name.removesuffix(":19400")
+
+
+def _targets(urls: list[str]) -> Iterator[HttpTarget]:
+    for url in urls:
+        try:
+            yield target_of(url)
+        except ValueError as error:
+            raise ConfigError(f"--url: {error}") from error

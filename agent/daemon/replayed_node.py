@@ -1,0 +1,109 @@
+"""A node whose readings come from a recording: takes the sampler's place in the sampling loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from agent.backends.replay.player import Player
+from agent.backends.replay.present import Presenter
+from agent.catalogue import BY_NAME
+from agent.model import (
+    BackendReport,
+    Frame,
+    Gpu,
+    GpuIdentity,
+    Instant,
+    Layout,
+    Metric,
+    Node,
+    Outcome,
+    Series,
+    Snapshot,
+)
+from agent.recording.file_records import RecordingError
+from agent.sampler.health import LoopFacts
+from agent.sampler.inventory import Inventory
+from agent.sampler.sampler import Sampler
+from agent.sampler.settings import Settings
+
+log = logging.getLogger("coldplate.replay")
+
+NAME = "replay"
+GPU_INFO = BY_NAME["coldplate_gpu_info"]
+REPLAY_INFO = BY_NAME["coldplate_replay_info"]
+
+
+class ReplayedNode(Sampler):
+    """Shows recorded snapshots instead of making them. `node` and `began` say of whom and of when."""
+
+    def __init__(self, settings: Settings, player: Player, node: str, began: str) -> None:
+        super().__init__(settings, Inventory(None), NAME)
+        self._player = player
+        self._presenter = Presenter()
+        labels = (("node", node), ("recorded", began))
+        self._info = Frame(Layout((Series(REPLAY_INFO, Node(), labels),)), (1.0,))
+        self._pass = 0
+        self._identities: list[GpuIdentity] = []
+        self._info_layout: Layout | None = None
+        self._told_layouts: tuple[Layout, ...] = ()
+        self._failed = ""
+
+    def snapshot(self, now: Instant, facts: LoopFacts, told: Sequence[Frame] = ()) -> Snapshot:
+        """The recorded snapshot of this moment, with what the running agent tells of itself."""
+        del facts  # those of the recorded agent are shown
+        self._sequence += 1
+        recorded = self._recorded(now)
+        if recorded is None:
+            detail = self._failed or ("the recording is over" if self._player.over else "the recording has a hole here")
+            report = BackendReport(NAME, Outcome.FAILED, 0.0, detail)
+            return Snapshot(self._sequence, now, (self._info, *told), (report,))
+        if self._player.passes != self._pass:
+            self._pass = self._player.passes
+            self._presenter.another_pass(now.wall - recorded.at.wall)
+        self._leave_out(told)
+        frames = tuple(map(self._presenter.frame, recorded.frames))
+        self._recognise(frames)
+        return Snapshot(self._sequence, now, (*frames, self._info, *told), recorded.reports)
+
+    def close(self) -> None:
+        """Close the recording."""
+        self._player.close()
+
+    @property
+    def identities(self) -> list[GpuIdentity]:
+        return self._identities
+
+    def _recorded(self, now: Instant) -> Snapshot | None:
+        if self._failed:
+            return None
+        try:
+            return self._player.at(now)
+        except RecordingError as error:
+            self._failed = str(error)
+            log.error("%s; there is nothing to show any more", error)
+            return None
+
+    def _leave_out(self, told: Sequence[Frame]) -> None:
+        layouts = tuple(frame.layout for frame in told)
+        if layouts != self._told_layouts:
+            self._told_layouts = layouts
+            metrics: set[Metric] = {series.metric for layout in layouts for series in layout.series}
+            self._presenter.leave_out(metrics)
+
+    def _recognise(self, frames: Sequence[Frame]) -> None:
+        """Find out which GPUs there are, where the layout that tells it has changed."""
+        for layout, _ in frames:
+            if layout is self._info_layout:
+                return
+            facts = [each for each in layout.series if each.metric is GPU_INFO and isinstance(each.entity, Gpu)]
+            if facts:
+                self._info_layout = layout
+                self._identities = [_identity(each) for each in facts]
+                return
+
+
+def _identity(info: Series) -> GpuIdentity:
+    labels = dict(info.labels)
+    assert isinstance(info.entity, Gpu)
+    return GpuIdentity(info.entity, labels.get("slot", ""), labels.get("serial", ""), labels.get("model", ""))

@@ -1,0 +1,111 @@
+"""Reads expectations from YAML files: those that are shipped, and a site's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from agent.health.expected_node import DISTANCES, GENERIC, Expected, NodeExpectations, TopologyFacts
+from agent.lib import textfile, yamltree
+from agent.lib.commandline import nearest
+from agent.lib.wording import one_line, shown
+
+SHIPPED = Path(__file__).parent / "expectations"
+TOPOLOGIES = Path(__file__).parent / "topologies"
+LARGEST = 64 * 1024
+"""Bytes of a file."""
+
+_Kind = TypeVar("_Kind", NodeExpectations, TopologyFacts)
+
+
+class ExpectationError(Exception):
+    """Expectations cannot be used; the text names the file, the key and the remedy."""
+
+
+def load_expectations(name_or_path: str) -> Expected:
+    """Shipped expectations by their name, or a file: what has a slash, or ends in .yaml or .yml.
+
+    Raises ExpectationError.
+    """
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+        path = Path(name_or_path)
+        return _complete(path, name_or_path)
+    names = shipped_names()
+    if name_or_path not in names:
+        hint = nearest(name_or_path, names) or f"; there are {', '.join(names)}"
+        problem = f"there are no shipped expectations {shown(name_or_path)}{hint}"
+        raise ExpectationError(f"{problem}; a file of yours needs a slash in its name, or .yaml at its end")
+    return _complete(SHIPPED / f"{name_or_path}.yaml", name_or_path)
+
+
+def shipped_names() -> list[str]:
+    """The names of all shipped expectations."""
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+@cache
+def shipped_topologies() -> dict[str, TopologyFacts]:
+    """Every shipped topology by its name."""
+    return {path.stem: _load(path, TopologyFacts) for path in sorted(TOPOLOGIES.glob("*.yaml"))}
+
+
+@cache
+def _shipped() -> tuple[Expected, ...]:
+    return tuple(load_expectations(name) for name in shipped_names())
+
+
+def recognised(models: Sequence[str], gpus: int) -> Expected:
+    """The shipped expectations for a node with these GPUs, else the generic ones.
+
+    `models` are the names of the GPUs that said theirs, `gpus` is how many there are, with those that are silent.
+    A node that misses fewer than half of its GPUs is still recognised: boards with half as many are products as well.
+    """
+    for expected in _shipped():
+        wanted = expected.node.gpus or 0
+        if models and set(models) <= set(expected.node.models) and wanted < 2 * gpus <= 2 * wanted:
+            return expected
+    return GENERIC
+
+
+def _complete(path: Path, name: str) -> Expected:
+    node = _load(path, NodeExpectations)
+    for distance in node.hca_distances or ():
+        if distance not in DISTANCES:
+            raise ExpectationError(f"{path}: hca_distances: {shown(distance)} is none; give some of {_list(DISTANCES)}")
+    if node.topology is None:
+        return Expected(name, node)
+    topologies = shipped_topologies()
+    if node.topology not in topologies:
+        hint = nearest(node.topology, topologies) or f"; there are {_list(topologies)}"
+        raise ExpectationError(f"{path}: topology: there is none {shown(node.topology)}{hint}")
+    return Expected(name, node, topologies[node.topology])
+
+
+def _load(path: Path, kind: type[_Kind]) -> _Kind:
+    try:
+        raw = yamltree.load(textfile.read_text(path, LARGEST), yamltree.Bounds(depth=8, nodes=5_000))
+    except textfile.ReadError as error:
+        raise ExpectationError(str(error)) from error
+    except yamltree.YamlError as error:
+        raise ExpectationError(f"{path}:{error.line}: {error.problem}") from None
+    if not isinstance(raw, dict):
+        raise ExpectationError(f"{path}: expected a mapping of keys, found {shown(raw)}; see docs/check.md")
+    for key in raw:
+        if key not in kind.__struct_fields__:
+            raise ExpectationError(f"{path}: {one_line(str(key), 80)}: unknown key{_hint(str(key), kind)}")
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        raise ExpectationError(f"{path}: {one_line(str(error))}; see docs/check.md") from None
+
+
+def _hint(key: str, kind: type[_Kind]) -> str:
+    return nearest(key, kind.__struct_fields__) or "; see docs/check.md for the keys"
+
+
+def _list(names: Sequence[str] | dict[str, TopologyFacts]) -> str:
+    return ", ".join(names)

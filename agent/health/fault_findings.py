@@ -1,0 +1,99 @@
+"""What is wrong with a node of any kind: errors that ask for a repair, and brakes that are on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from agent.health.expected_node import Expected
+from agent.health.per_gpu import NOBODY, GpuFact, grouped
+from agent.health.seen_node import SeenNode, name_of
+from agent.health.verdicts import HealthFinding, Verdict, rank
+from agent.model import Gpu, Xid
+
+PENDING = "coldplate_gpu_row_remap_pending"
+FAILURE = "coldplate_gpu_row_remap_failure"
+RECOVERY = "coldplate_gpu_recovery_action"
+THROTTLE = "coldplate_gpu_throttle_active"
+METRICS = (PENDING, FAILURE, RECOVERY, THROTTLE)
+
+RESET_XIDS = frozenset({46, 48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158})
+"""XIDs after which a GPU must be reset (NVIDIA's XID catalogue; the rules of the pack have the same)."""
+NODE_XIDS = frozenset({54, 79, 151, 167})
+"""XIDs after which the node must be restarted."""
+BRAKES = {"hw_thermal_slowdown": "heat", "hw_power_brake": "the power brake"}
+"""Reasons for which the hardware itself slows a GPU down; no healthy load causes one."""
+
+
+def row_remaps(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
+    """Whether no memory row waits for its replacement, or could not be replaced."""
+    name, wanted = "row-remaps", "no row remap is pending or has failed"
+    failed = _clear(name, FAILURE, wanted, "failed", Verdict.CRITICAL, _REPLACE).judged(view)
+    pending = _clear(name, PENDING, wanted, "pending", Verdict.WARNING, _RESET).judged(view)
+    if failed.is_met is False and pending.is_met is False:
+        return replace(failed, found=f"{failed.found}; {pending.found}")
+    return max(failed, pending, key=lambda each: rank(each.verdict))
+
+
+def _clear(name: str, metric: str, wanted: str, word: str, verdict: Verdict, remedy: str) -> GpuFact:
+    """A state that should be 0; `word` is for those of which it is not."""
+    return GpuFact(name, metric, wanted, lambda value: not value, lambda v: word if v else "none", verdict, remedy)
+
+
+_REPLACE = "the GPU has no spare row left: drain the node, run the field diagnostics, and have the GPU replaced"
+_RESET = "when the job ends: systemctl stop coldplate, nvidia-smi --gpu-reset, systemctl start coldplate"
+
+
+def recovery(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
+    """Whether the driver asks for nothing to be done."""
+    name, wanted = "recovery-action", "the driver requests no action"
+    if not view.answering:
+        return HealthFinding(name, Verdict.SKIPPED, wanted, NOBODY)
+    asked = {
+        each.entity: each.labels["action"].replace("_", " ")
+        for each in view.all(RECOVERY)
+        if isinstance(each.entity, Gpu) and each.value and each.labels["action"] != "none"
+    }
+    if asked:
+        return HealthFinding(name, Verdict.CRITICAL, wanted, grouped(asked), "drain the node, and do what is requested")
+    if not view.all(RECOVERY):
+        return HealthFinding(name, Verdict.SKIPPED, wanted, "the driver does not tell")
+    return HealthFinding(name, Verdict.OK, wanted, "none")
+
+
+def throttling(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
+    """Whether the hardware holds no GPU back."""
+    name, wanted = "throttling", "no GPU is slowed down by heat or a power brake"
+    if not view.answering:
+        return HealthFinding(name, Verdict.SKIPPED, wanted, NOBODY)
+    braked: dict[Gpu, str] = {}
+    for each in view.all(THROTTLE):
+        reason = BRAKES.get(each.labels["reason"])
+        if reason is not None and each.value and isinstance(each.entity, Gpu):
+            braked[each.entity] = f"{braked[each.entity]} and {reason}" if each.entity in braked else reason
+    if braked:
+        remedy = "check cooling and power supplies of the node; a brake that stays on without cause ends with a reset"
+        return HealthFinding(name, Verdict.CRITICAL, wanted, grouped(braked), remedy)
+    if not view.all(THROTTLE):
+        return HealthFinding(name, Verdict.SKIPPED, wanted, "these GPUs do not tell it")
+    return HealthFinding(name, Verdict.OK, wanted, "none")
+
+
+def xids(view: SeenNode, events: Iterable[Xid] | None, why_unknown: str = "") -> HealthFinding:
+    """Whether the kernel log has no XID since boot that asks for a reset or more; None where it cannot be read."""
+    name, wanted = "xids", "no fatal XID since boot"
+    if events is None:
+        remedy = "run as root, or with CAP_SYSLOG; --skip xids leaves this out"
+        return HealthFinding(name, Verdict.UNKNOWN, wanted, why_unknown, remedy)
+    codes: dict[str, set[int]] = defaultdict(set)
+    for event in events:
+        if event.code in RESET_XIDS | NODE_XIDS:
+            gpu = view.find(event.device)
+            codes[name_of(gpu) if gpu is not None else event.device].add(event.code)
+    if not codes:
+        return HealthFinding(name, Verdict.OK, wanted, "none")
+    found = "; ".join(f"{device}: {', '.join(map(str, sorted(each)))}" for device, each in codes.items())
+    needed = "restart the node" if any(each & NODE_XIDS for each in codes.values()) else "reset the GPU"
+    remedy = f"{needed}; the kernel log keeps the XID until a restart: --skip xids once a reset has mended it"
+    return HealthFinding(name, Verdict.CRITICAL, wanted, found, remedy)

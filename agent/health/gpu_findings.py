@@ -1,0 +1,171 @@
+"""Whether the node's GPUs are there, alike, and of the kind and the settings that they should have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent.health.expected_node import Expected
+from agent.health.per_gpu import NOBODY, UNREAD, GpuFact, gibibytes, grouped, plain, switched
+from agent.health.seen_node import SeenNode, name_of
+from agent.health.verdicts import HealthFinding, Verdict
+from agent.model import Gpu, Outcome
+
+AGE = "coldplate_gpu_sample_age_seconds"
+MEMORY = "coldplate_gpu_memory_total_bytes"
+LIMIT = "coldplate_gpu_power_limit_watts"
+LIMIT_DEFAULT = "coldplate_gpu_power_limit_default_watts"
+MARGIN = "coldplate_gpu_temperature_margin_celsius"
+ECC = "coldplate_gpu_ecc_enabled"
+PERSISTENCE = "coldplate_gpu_persistence_enabled"
+ALIKE = (
+    (MEMORY, "memory", gibibytes),
+    (LIMIT_DEFAULT, "default power limit", lambda value: f"{value:g} W"),
+    ("coldplate_gpu_pcie_link_generation_max", "PCIe generation", plain),
+    ("coldplate_gpu_pcie_link_width_max", "PCIe lanes", plain),
+)
+"""What does not differ between GPUs of one node, unless one of them is not what it should be."""
+METRICS = (*(metric for metric, _, _ in ALIKE), LIMIT, MARGIN, ECC, PERSISTENCE)
+
+
+def driver(view: SeenNode, expected: Expected, devices: str) -> HealthFinding:
+    """Whether the devices could be read at all; `devices` is the family that was asked."""
+    name, wanted = "driver", "the driver answers"
+    report = view.reports.get(devices)
+    if view.answering:
+        return HealthFinding(name, Verdict.OK, wanted, f"{len(view.answering)} GPUs answer")
+    if report is None or report.outcome is Outcome.OK:
+        found = "no GPU answered in time" if view.gpus or report is None else "the driver shows no GPU"
+        return HealthFinding(name, Verdict.CRITICAL, wanted, found, HUNG)
+    if report.outcome is Outcome.ABSENT and not expected.node.gpus:
+        return HealthFinding(name, Verdict.UNKNOWN, wanted, report.detail, "install the driver, or leave this node out")
+    return HealthFinding(name, Verdict.CRITICAL, wanted, report.detail or "it failed", HUNG)
+
+
+HUNG = "look at the kernel log (journalctl -k --grep NVRM), drain the node and restart it"
+
+
+def present(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
+    """Whether every GPU that is known of answers."""
+    name, wanted = "gpus-present", "every GPU answers"
+    if not view.gpus:
+        return HealthFinding(name, Verdict.SKIPPED, wanted, "no GPU is known of")
+    silent = [gpu for gpu in view.gpus if gpu not in view.answering]
+    if not silent:
+        return HealthFinding(name, Verdict.OK, wanted, f"{len(view.gpus)} of {len(view.gpus)} answer")
+    found = "; ".join(f"{name_of(gpu)}: {view.why_absent(gpu, AGE)}" for gpu in silent)
+    remedy = "look for XID 79 or 119 (journalctl -k --grep Xid), check lspci, and power-cycle the node"
+    return HealthFinding(name, Verdict.CRITICAL, wanted, found, remedy)
+
+
+def count(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Whether there are as many GPUs as there should be; one that is silent counts, and is found by `present`."""
+    wanted = expected.node.gpus
+    if wanted is None:
+        return None
+    if not view.is_told:
+        return HealthFinding(
+            "gpu-count", Verdict.UNKNOWN, f"{wanted} GPUs", "nobody has told of any device yet", UNREAD
+        )
+    found, told = len(view.gpus), f"{len(view.gpus)} GPUs"
+    if found == wanted:
+        return HealthFinding("gpu-count", Verdict.OK, f"{wanted} GPUs", told)
+    remedy = "compare nvidia-smi -L with lspci -d 10de:; one that neither shows has no power or contact"
+    return HealthFinding("gpu-count", Verdict.CRITICAL, f"{wanted} GPUs", told, remedy)
+
+
+def model(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Whether the GPUs are of the model that they should be."""
+    if not expected.node.models:
+        return None
+    wanted = " or ".join(expected.node.models)
+    models = view.models()
+    others = {gpu: text for gpu, text in models.items() if text not in expected.node.models}
+    if others:
+        remedy = "put in the right GPU, or name the expectations of this kind of node with --expect"
+        return HealthFinding("gpu-model", Verdict.CRITICAL, wanted, grouped(others), remedy)
+    if not models:
+        return HealthFinding("gpu-model", Verdict.SKIPPED, wanted, NOBODY)
+    return HealthFinding("gpu-model", Verdict.OK, wanted, grouped(models))
+
+
+def alike(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
+    """Whether no GPU differs from most others of the node in what GPUs of one kind share."""
+    name, wanted = "gpus-alike", "all GPUs of the node are alike"
+    models = view.models()
+    if len(models) < 2:
+        return HealthFinding(name, Verdict.SKIPPED, wanted, "there are not two GPUs to compare")
+    odd = _odd(models, "model")
+    for metric, what, show in ALIKE:
+        shown = {gpu: show(value) for gpu, value in view.of_gpus(metric).items()}
+        odd += _odd(shown, what)
+    if odd:
+        return HealthFinding(name, Verdict.WARNING, wanted, "; ".join(odd), "was a repair done with other parts?")
+    return HealthFinding(name, Verdict.OK, wanted, f"{len(models)} GPUs")
+
+
+def _odd(told: dict[Gpu, str], what: str) -> list[str]:
+    texts = list(told.values())
+    usual = max(dict.fromkeys(texts), key=texts.count, default="")
+    others = {gpu: text for gpu, text in told.items() if text != usual}
+    return [f"{what} {grouped(others)}, not {usual}"] if others else []
+
+
+def memory(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Whether each GPU has its memory."""
+    least = expected.node.gpu_memory_gib
+    if least is None:
+        return None
+    remedy = "a GPU with less memory than its model has is broken or another model: run the field diagnostics"
+    return GpuFact(
+        "gpu-memory", MEMORY, f"at least {least:g} GiB", lambda value: value >= least * 2**30, gibibytes,
+        Verdict.CRITICAL, remedy,
+    ).judged(view)  # fmt: skip
+
+
+def power_limit(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Whether no GPU is held below the power that it should be able to draw."""
+    least = expected.node.gpu_power_limit_watts
+    if least is None:
+        return None
+    remedy = f"nvidia-smi -pl {least:g}; if the site limits power, say so in expectations of its own"
+    return GpuFact(
+        "power-limit", LIMIT, f"at least {least:g} W", lambda value: value >= least - 0.5, lambda v: f"{v:g} W",
+        Verdict.WARNING, remedy,
+    ).judged(view)  # fmt: skip
+
+
+def temperature(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Whether every GPU is far enough below the temperature at which it slows itself down."""
+    least = expected.node.gpu_temperature_margin_celsius
+    if least is None:
+        return None
+    remedy = "check fans, inlet temperature or coolant flow; a single hot GPU may need new thermal paste"
+    return GpuFact(
+        "temperature", MARGIN, f"at least {least:g} °C below the slowdown", lambda value: value >= least,
+        lambda value: f"{value:g} °C left", Verdict.WARNING, remedy,
+    ).judged(view)  # fmt: skip
+
+
+def ecc(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Whether the memory of every GPU is protected, or is not, as it should be."""
+    remedy = "nvidia-smi -e 1, then reset the GPUs or restart the node"
+    return _switch("ecc", ECC, expected.node.ecc, Verdict.CRITICAL, remedy, view)
+
+
+def persistence(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Whether the driver stays loaded between jobs, without which each start takes seconds and settings are lost."""
+    remedy = "systemctl enable --now nvidia-persistenced"
+    return _switch("persistence", PERSISTENCE, expected.node.persistence, Verdict.WARNING, remedy, view)
+
+
+def _switch(
+    name: str, metric: str, wanted: bool | None, verdict: Verdict, remedy: str, view: SeenNode
+) -> HealthFinding | None:
+    if wanted is None:
+        return None
+    fact = GpuFact(name, metric, switched(wanted), lambda value: bool(value) == wanted, switched, verdict, remedy)
+    return fact.judged(view)
+
+
+Judge = Callable[[SeenNode, Expected], "HealthFinding | None"]
+"""One check: None where nothing of the kind is expected."""

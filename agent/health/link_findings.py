@@ -1,0 +1,158 @@
+"""Whether the links of the GPUs are up, complete and as fast as they should be: PCIe, NVLink and its fabric."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from agent.health.expected_node import Expected
+from agent.health.per_gpu import NOBODY, UNREAD, GpuFact, grouped
+from agent.health.seen_node import SeenNode, numbers
+from agent.health.verdicts import HealthFinding, Verdict
+from agent.model import Gpu, NvLink
+
+GENERATION = "coldplate_gpu_pcie_link_generation"
+GENERATION_MAX = "coldplate_gpu_pcie_link_generation_max"
+WIDTH = "coldplate_gpu_pcie_link_width"
+LINK_UP = "coldplate_nvlink_up"
+SPEED = "coldplate_gpu_nvlink_speed_bytes_per_second"
+FABRIC_STATE = "coldplate_gpu_fabric_state"
+FABRIC_INFO = "coldplate_gpu_fabric_info"
+METRICS = (GENERATION, GENERATION_MAX, WIDTH, LINK_UP, SPEED, FABRIC_STATE, FABRIC_INFO)
+GIGABYTE = 1e9
+TOLERANCE = 0.99
+"""Share of a link's speed that counts as all of it: drivers round it differently."""
+_LINK_REMEDY = (
+    "nvidia-smi nvlink -s and XID 74 tell which; reset all GPUs together, and have a link that stays down repaired"
+)
+_PCIE_REMEDY = "lspci -vv shows LnkSta downgraded; restart the node, then reseat or replace riser, cable or GPU"
+
+
+def pcie_generation(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Whether GPU and slot are able to run the generation; links fall below it by design while a GPU idles."""
+    wanted = expected.node.pcie_generation
+    if wanted is None:
+        return None
+    return GpuFact(
+        "pcie-generation", GENERATION_MAX, f"generation {wanted}", lambda value: value >= wanted,
+        lambda value: f"generation {value:g}", Verdict.WARNING, _PCIE_REMEDY,
+    ).judged(view)  # fmt: skip
+
+
+def pcie_width(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Whether all lanes of every GPU are in use."""
+    wanted = expected.node.pcie_width
+    if wanted is None:
+        return None
+    return GpuFact(
+        "pcie-width", WIDTH, f"{wanted} lanes", lambda value: value >= wanted, lambda value: f"{value:g} lanes",
+        Verdict.WARNING, _PCIE_REMEDY,
+    ).judged(view)  # fmt: skip
+
+
+def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:
+    """Whether as many NVLinks of each GPU are up as should be; without a number, whether none is down."""
+    wanted = expected.node.nvlinks
+    text = "no NVLink is down" if wanted is None else f"{wanted} NVLinks of each GPU are up"
+    if not view.answering:
+        return HealthFinding("nvlinks", Verdict.SKIPPED, text, NOBODY)
+    up, down = _links(view)
+    if not up and not down:
+        return _no_links(view, wanted, text)
+    down = down if any(up.values()) or wanted else Counter()  # where none is used, nobody has connected them
+    unread = [gpu for gpu in view.answering if not up[gpu] and not down[gpu] and view.offers(gpu, LINK_UP)]
+    short = {
+        gpu: f"{up[gpu]} up" + (f", {down[gpu]} down" if down[gpu] else "")
+        for gpu in view.answering
+        if gpu not in unread and (down[gpu] > 0 if wanted is None else up[gpu] < wanted)
+    }
+    if short:
+        return HealthFinding("nvlinks", Verdict.CRITICAL, text, grouped(short), _LINK_REMEDY)
+    if unread and wanted:
+        why = grouped({gpu: view.why_absent(gpu, LINK_UP) for gpu in unread})
+        return HealthFinding("nvlinks", Verdict.UNKNOWN, text, why, UNREAD)
+    return HealthFinding("nvlinks", Verdict.OK, text, grouped({gpu: f"{up[gpu]} up" for gpu in view.answering}))
+
+
+def _links(view: SeenNode) -> tuple[Counter[Gpu], Counter[Gpu]]:
+    """By GPU, how many of its links are up and how many down."""
+    up: Counter[Gpu] = Counter()
+    down: Counter[Gpu] = Counter()
+    for each in view.all(LINK_UP):
+        if isinstance(each.entity, NvLink):
+            (up if each.value else down)[each.entity.gpu] += 1
+    return up, down
+
+
+def _no_links(view: SeenNode, wanted: int | None, text: str) -> HealthFinding:
+    if not wanted:
+        return HealthFinding("nvlinks", Verdict.SKIPPED, text, "these GPUs have no NVLink")
+    if any(view.offers(gpu, LINK_UP) for gpu in view.answering):
+        why = grouped({gpu: view.why_absent(gpu, LINK_UP) for gpu in view.answering})
+        return HealthFinding("nvlinks", Verdict.UNKNOWN, text, why, UNREAD)
+    remedy = "the driver knows of no NVLink: check the fabric manager and the baseboard"
+    return HealthFinding("nvlinks", Verdict.CRITICAL, text, "none of the GPUs has an NVLink", remedy)
+
+
+def nvlink_speed(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Whether the links of each GPU that are up run at their full speed; their number is a finding of its own."""
+    each = expected.node.nvlink_gigabytes_per_second
+    if each is None:
+        return None
+    text = f"{each:g} GB/s per link"
+    if not view.answering:
+        return HealthFinding("nvlink-speed", Verdict.SKIPPED, text, NOBODY)
+    up, _ = _links(view)
+    speeds = {gpu: value / up[gpu] / GIGABYTE for gpu, value in view.of_gpus(SPEED).items() if up[gpu]}
+    slow = {gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items() if speed < TOLERANCE * each}
+    if slow:
+        return HealthFinding("nvlink-speed", Verdict.WARNING, text, grouped(slow), _LINK_REMEDY)
+    silent = [gpu for gpu in view.answering if gpu not in speeds and up[gpu] and view.offers(gpu, SPEED)]
+    if silent:
+        return HealthFinding("nvlink-speed", Verdict.UNKNOWN, text, f"not known of {numbers(silent)}", UNREAD)
+    if not speeds:
+        return HealthFinding("nvlink-speed", Verdict.SKIPPED, text, "no NVLink is up, or the driver tells no speed")
+    found = grouped({gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items()})
+    return HealthFinding("nvlink-speed", Verdict.OK, text, found)
+
+
+def fabric(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Whether every GPU has joined the NVLink fabric, and all of them the same domain."""
+    if not expected.node.fabric:
+        return None
+    name, text = "fabric", "every GPU has joined the NVLink fabric, all in one domain"
+    if not view.answering:
+        return HealthFinding(name, Verdict.SKIPPED, text, NOBODY)
+    states = _fabric_states(view)
+    apart = {gpu: state.replace("_", " ") for gpu, state in states.items() if state in _NOT_JOINED}
+    if apart:
+        return HealthFinding(name, Verdict.CRITICAL, text, grouped(apart), _FABRIC_REMEDY)
+    unread = [gpu for gpu in view.answering if gpu not in states and view.offers(gpu, FABRIC_STATE)]
+    if unread:
+        why = grouped({gpu: view.why_absent(gpu, FABRIC_STATE) for gpu in unread})
+        return HealthFinding(name, Verdict.UNKNOWN, text, why, UNREAD)
+    domains: dict[tuple[str, str], list[Gpu]] = {}
+    for each in view.all(FABRIC_INFO):
+        if isinstance(each.entity, Gpu) and states.get(each.entity) == "completed":
+            domains.setdefault((each.labels["cluster_uuid"], each.labels["clique"]), []).append(each.entity)
+    if len(domains) > 1:
+        parts = [f"{numbers(gpus)}: clique {clique} of {cluster}" for (cluster, clique), gpus in domains.items()]
+        return HealthFinding(name, Verdict.CRITICAL, text, "; ".join(parts), _FABRIC_REMEDY)
+    if "completed" not in states.values():
+        return HealthFinding(name, Verdict.SKIPPED, text, "the driver knows of no fabric")
+    return HealthFinding(name, Verdict.OK, text, grouped(states))
+
+
+def _fabric_states(view: SeenNode) -> dict[Gpu, str]:
+    """By GPU that answers, the state of its registration."""
+    answering = set(view.answering)
+    return {
+        each.entity: each.labels["state"]
+        for each in view.all(FABRIC_STATE)
+        if isinstance(each.entity, Gpu) and each.entity in answering and each.value
+    }
+
+
+_NOT_JOINED = ("not_started", "in_progress")
+_FABRIC_REMEDY = (
+    "systemctl status nvidia-fabricmanager (nvidia-imex, too, on multi-node NVLink); restart it, then the node"
+)

@@ -1,0 +1,115 @@
+"""A snapshot as the checks look at it: readings by metric and GPU, and why those that are absent are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from agent.catalogue import BY_NAME
+from agent.model import BackendReport, Entity, Gpu, Reason, Snapshot
+
+UP = "coldplate_gpu_up"
+INFO = "coldplate_gpu_info"
+NOT_READ = "no answer yet"
+"""Why a reading is absent where nobody gave a reason."""
+_NEVER = {Reason.UNSUPPORTED}
+"""Reasons that are no news: the device is not made to tell this."""
+
+
+class SeenValue(NamedTuple):
+    """One reading of a metric: of what, told apart by which labels, and the value in the metric's unit."""
+
+    entity: Entity
+    labels: Mapping[str, str]
+    value: float
+
+
+class SeenNode:
+    """The part of a snapshot that checks read, `metrics` by name. Costs one pass over the series.
+
+    `devices` is the family of devices that is read, where that is known.
+    """
+
+    def __init__(self, snapshot: Snapshot, metrics: Iterable[str], devices: str = "") -> None:
+        wanted = {BY_NAME[name] for name in (*metrics, UP, INFO)}
+        self._seen: dict[str, list[SeenValue]] = defaultdict(list)
+        for layout, values in snapshot.frames:
+            for series, value in zip(layout.series, values, strict=True):
+                if series.metric in wanted:
+                    self._seen[series.metric.name].append(SeenValue(series.entity, dict(series.labels), value))
+        self._gaps: dict[tuple[str, Entity], str] = {}
+        self._unsupported: set[tuple[str, Entity]] = set()
+        for report in snapshot.reports:
+            self._take_gaps(report)
+        self.reports: dict[str, BackendReport] = {report.backend: report for report in snapshot.reports}
+        presence = [(each.entity, each.value) for each in self.all(UP)]
+        self.gpus = [gpu for gpu, _ in presence if isinstance(gpu, Gpu)]
+        """All that are known of: those that answer, those that are lost, those that never said who they are."""
+        self.is_told = bool(self.gpus) or not devices or devices in self.reports
+        """Whether anybody has told of devices yet, if only that there are none."""
+        self.answering = [gpu for gpu, up in presence if isinstance(gpu, Gpu) and up]
+
+    def _take_gaps(self, report: BackendReport) -> None:
+        for gap in report.gaps:
+            key = (gap.metric.name, gap.entity)
+            if gap.reason in _NEVER:
+                self._unsupported.add(key)
+            else:
+                self._gaps[key] = f"{gap.reason.value}: {gap.detail}" if gap.detail else gap.reason.value
+
+    def all(self, metric: str) -> list[SeenValue]:
+        """Every reading of a metric."""
+        return self._seen.get(metric, [])
+
+    def of_gpus(self, metric: str, **labels: str) -> dict[Gpu, float]:
+        """The readings of the GPUs that answer, of one series each, by these labels where there are several."""
+        answering = set(self.answering)
+        return {
+            each.entity: each.value
+            for each in self.all(metric)
+            if isinstance(each.entity, Gpu) and each.entity in answering and labels.items() <= each.labels.items()
+        }
+
+    def offers(self, gpu: Gpu, metric: str) -> bool:
+        """False where the driver says that the GPU has no such thing."""
+        return (metric, gpu) not in self._unsupported
+
+    def why_absent(self, gpu: Gpu, metric: str) -> str:
+        """Why a GPU has no reading of a metric, as far as it is known."""
+        return self._gaps.get((metric, gpu), NOT_READ)
+
+    def models(self) -> dict[Gpu, str]:
+        """The name under which the driver shows each GPU."""
+        return {each.entity: each.labels["model"] for each in self.all(INFO) if isinstance(each.entity, Gpu)}
+
+    def find(self, device: str) -> Gpu | None:
+        """The GPU with this UUID, or at this PCI address, which may lack its function: `0000:1b:00`."""
+        for gpu, slot in self.slots().items():
+            if device == gpu.uuid or (device and slot.startswith(device)):
+                return gpu
+        return None
+
+    def slots(self) -> dict[Gpu, str]:
+        """The PCI address of each GPU."""
+        return {each.entity: each.labels["slot"] for each in self.all(INFO) if isinstance(each.entity, Gpu)}
+
+
+def name_of(gpu: Gpu) -> str:
+    """A GPU as people know it."""
+    return f"GPU {gpu.index} ({gpu.uuid})" if gpu.uuid else f"GPU {gpu.index} (never identified)"
+
+
+def numbers(gpus: Iterable[Gpu]) -> str:
+    """Several GPUs in few words: GPU 3, or GPUs 0-2, 5."""
+    indexes = sorted((gpu.index for gpu in gpus), key=lambda text: (len(text), text))
+    if len(indexes) == 1:
+        return f"GPU {indexes[0]}"
+    runs: list[list[str]] = []
+    for index in indexes:
+        if runs and index.isdecimal() and runs[-1][-1].isdecimal() and int(index) == int(runs[-1][-1]) + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    shown = (f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
+    return f"GPUs {', '.join(shown)}"

@@ -1,0 +1,174 @@
+"""A running agent's JSON, read as data: the snapshot and the alerts that it serves. Nothing in it is trusted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from agent.catalogue import BY_NAME
+from agent.model import (
+    Alert,
+    Backend,
+    BackendReport,
+    Entity,
+    Framer,
+    Gap,
+    Gpu,
+    IbPort,
+    Instant,
+    Labels,
+    Metric,
+    Node,
+    NvLink,
+    Outcome,
+    Phase,
+    Rack,
+    Reading,
+    Reason,
+    Series,
+    Snapshot,
+)
+
+_OUTCOMES = {each.value: each for each in Outcome}
+_REASONS = {each.value: each for each in Reason}
+_PHASES = {"pending": Phase.PENDING, "firing": Phase.FIRING}
+
+
+class ForeignAnswerError(ValueError):
+    """What came is not what an agent of ours serves; the text says what is wrong with it."""
+
+
+class SnapshotReader:
+    """Reads `/api/v1/snapshot`. Keeps the series of the answer before: they are nearly always the same."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
+
+    def read(self, body: bytes) -> tuple[Snapshot, float]:
+        """The snapshot and its age in seconds. Metrics that this program does not know are left out.
+
+        Raises ForeignAnswerError.
+        """
+        data = _data(body)
+        try:
+            at = Instant(_number(data["monotonic"]), _number(data["timestamp"]))
+            sequence, age = int(_number(data["sequence"])), _number(data["age"])
+            frame = Framer().frame(self._readings(data["readings"]))
+            reports = tuple(_reports(data["reports"], data["gaps"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ForeignAnswerError(f"the snapshot is not an agent's: {error!r}") from error
+        return Snapshot(sequence, at, (frame,), reports), age
+
+    def _readings(self, told: list[dict[str, Any]]) -> Iterator[Reading]:
+        kept: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
+        for each in told:
+            row, value = BY_NAME.get(each["metric"]), each["value"]
+            if row is None or value is None:
+                continue
+            key = (row.name, tuple(each["labels"].items()))
+            series = self._series.get(key) or _series(row, each["labels"])
+            if series is not None and key not in kept:
+                kept[key] = series
+                yield Reading(series, _number(value))
+        self._series = kept
+
+
+def _series(row: Metric, labels: Mapping[str, Any]) -> Series | None:
+    entity = _entity(row.entity, labels)
+    if entity is None:
+        return None
+    own = {name for name, _ in entity.labels}
+    return Series(row, entity, tuple((name, str(value)) for name, value in labels.items() if name not in own))
+
+
+def _entity(kind: type, labels: Mapping[str, Any]) -> Entity | None:
+    """What the labels name; None where they name nothing of this kind."""
+    if kind is Node:
+        return Node()
+    try:
+        gpu = Gpu(str(labels.get("gpu", "")), str(labels.get("uuid", "")))
+        if kind is Gpu or (kind is NvLink and "link" not in labels):  # a gap may be that of all links
+            return gpu
+        if kind is NvLink:
+            return NvLink(gpu, int(labels["link"]))
+        if kind is IbPort:
+            return IbPort(str(labels["device"]), str(labels["port"]))
+        return Rack(str(labels["rack"])) if kind is Rack else Backend(str(labels["backend"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _reports(reports: list[dict[str, Any]], gaps: list[dict[str, Any]]) -> Iterator[BackendReport]:
+    by_backend: dict[str, list[Gap]] = {}
+    for each in gaps:
+        row, reason = BY_NAME.get(each["metric"]), _REASONS.get(each["reason"])
+        entity = None if row is None else _entity(row.entity, each["labels"])
+        if row is not None and reason is not None and entity is not None:
+            gap = Gap(row, entity, reason, str(each["detail"]))
+            by_backend.setdefault(each["backend"], []).append(gap)
+    for each in reports:
+        outcome = _OUTCOMES.get(each["outcome"])
+        if outcome is not None:
+            name = str(each["backend"])
+            yield BackendReport(
+                name, outcome, _number(each["duration"]), str(each["detail"]), tuple(by_backend.get(name, ()))
+            )
+
+
+def read_alerts(body: bytes) -> list[Alert]:
+    """The alerts of `/api/v1/alerts`, as in Prometheus's own API. Raises ForeignAnswerError."""
+    try:
+        return [_alert(each) for each in _data(body)["alerts"] if each["state"] in _PHASES]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ForeignAnswerError(f"the alerts are not an agent's: {error!r}") from error
+
+
+def _alert(told: Mapping[str, Any]) -> Alert:
+    labels: Labels = tuple(sorted((str(name), str(value)) for name, value in told["labels"].items()))
+    annotations = {str(name): str(value) for name, value in told["annotations"].items()}
+    return Alert(
+        str(told["labels"]["alertname"]),
+        labels,
+        _PHASES[told["state"]],
+        _float(told["value"]),
+        _wall(told["activeAt"]),
+        annotations=annotations,
+    )
+
+
+def _wall(text: str) -> float:
+    """Seconds since the epoch of a time in UTC as the API writes it, with any number of digits behind the second."""
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    try:
+        return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
+    except ValueError as error:
+        raise ForeignAnswerError(f"activeAt is no time: {error}") from error
+
+
+def _float(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return math.nan
+
+
+def _data(body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ForeignAnswerError("the answer is not JSON: is this the port of an agent?") from error
+    if not isinstance(answer, dict) or answer.get("status") != "success" or not isinstance(answer.get("data"), dict):
+        text = answer.get("error") if isinstance(answer, dict) else None
+        raise ForeignAnswerError(str(text) if isinstance(text, str) else "the answer is not an agent's")
+    data: dict[str, Any] = answer["data"]
+    return data
+
+
+def _number(value: object) -> float:
+    """A finite number. Raises TypeError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise TypeError(f"{value!r} is no number")
+    return float(value)

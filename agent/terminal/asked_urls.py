@@ -1,0 +1,39 @@
+"""Where agents are, as a person names them: `node7`, `node7:19400`, `https://node7:443`."""
+
+from __future__ import annotations
+
+from agent.lib.http_target import HttpTarget
+
+PORT = 19400
+TIMEOUT_SECONDS = 3.0
+"""Seconds after which an agent that has not answered counts as silent."""
+
+
+def target_of(text: str) -> HttpTarget:
+    """The agent of this name or URL. Raises ValueError with the remedy."""
+    url = text if "://" in text else f"http://{text}"
+    if "://" not in text and not _has_port(text):
+        url = f"{url}:{PORT}"
+    target = HttpTarget(url, timeout=TIMEOUT_SECONDS)
+    if target.path:
+        raise ValueError(f"url {target.shown!r}: give the agent alone, without a path")
+    return target
+
+
+def name_of_target(target: HttpTarget) -> str:
+    """What a line calls it: its host, with the port where that is not the usual one."""
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    return host if target.port == PORT else f"{host}:{target.port}"
+
+
+def local_url(listen: str) -> str:
+    """The URL at which this machine reaches its own agent; `listen` is an address of the configuration."""
+    host, _, port = listen.rpartition(":")
+    if host in ("", "0.0.0.0"):  # noqa: S104  # nothing is bound here: it stands for all addresses
+        host = "127.0.0.1"
+    return f"http://{'[::1]' if host == '[::]' else host}:{port}"
+
+
+def _has_port(text: str) -> bool:
+    tail = text.rpartition("]")[2] if text.startswith("[") else text
+    return ":" in tail

@@ -1,0 +1,28 @@
+#!/bin/sh
+# An example of Slurm's HealthCheckProgram: takes a node out of service while coldplate check finds something critical.
+# In slurm.conf:
+#
+#   HealthCheckProgram=/etc/slurm/coldplate-health-check.sh
+#   HealthCheckInterval=300
+#   HealthCheckNodeState=ANY,CYCLE
+#
+# Slurm runs it as root, ends it after 60 seconds, and ignores how it ends: it has to drain the node itself. Running jobs
+# go on. The controller is told once for each finding, not at every interval. Nothing is resumed: a person looks first
+# (scontrol update NodeName=NODE State=resume).
+COLDPLATE=${COLDPLATE:-/opt/coldplate/bin/coldplate}
+ARGUMENTS=${COLDPLATE_CHECK:---timeout 20s}
+TOLD=${COLDPLATE_TOLD:-/run/coldplate-check.told}
+NODE=${SLURMD_NODENAME:-$(hostname -s)}
+
+# shellcheck disable=SC2086 # the arguments are several words
+said=$("$COLDPLATE" check $ARGUMENTS 2>/dev/null)
+status=$?
+if [ "$status" != 2 ]; then
+	[ "$status" = 3 ] && printf '%s\n' "$said" | logger -t coldplate-check
+	rm -f "$TOLD"
+	exit 0
+fi
+reason=$(printf '%s\n' "$said" | sed -n '1s/^COLDPLATE CRITICAL - //; 1s/ | .*//p' | cut -c 1-200)
+[ "$(cat "$TOLD" 2>/dev/null)" = "$reason" ] && exit 0
+printf '%s\n' "$said" | logger -t coldplate-check
+scontrol update NodeName="$NODE" State=drain Reason="coldplate: $reason" && printf '%s\n' "$reason" >"$TOLD"

@@ -1,0 +1,139 @@
+"""`coldplate record` as its user has it: the command runs as it would alone, and its recording is there afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agent.recording.recording_reader import Recording
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = [sys.executable, "-m", "agent.cli", "record", "--backend", "none", "--interval", "100ms"]
+LONG = "trap 'exit 7' TERM; echo up; while :; do sleep 0.05; done"
+
+
+def environment(**more: str) -> dict[str, str]:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("COLDPLATE_")}
+    return {**plain, "PYTHONPATH": str(ROOT), **more}
+
+
+def run(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *words], cwd=folder, env=environment(**more), capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def wait_for(path: Path, octets: int) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists() or path.stat().st_size < octets:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_command_is_followed_to_its_end(tmp_path: Path) -> None:
+    """Its output and status are its own, a grandchild whose parent is gone counts, and the host is recorded."""
+    script = "echo out; (sleep 1.5 & exit); sleep 1.2; exit 3"
+    done = run(tmp_path, "-o", "r", "--no-redact", "--", "sh", "-c", script)
+    assert (done.returncode, done.stdout) == (3, "out\n")
+    assert "snapshots in r (" in done.stderr
+    with Recording(tmp_path / "r") as recording:
+        assert recording.header.command == ("sh", "-c", script)
+        snapshots = list(recording.snapshots())
+        assert recording.problems == []
+    names = {each.metric.name for snapshot in snapshots for each in snapshot}
+    assert {"coldplate_node_memory_total_bytes", "coldplate_recorded_processes"} <= names
+    counts = [each.value for each in snapshots[-1] if each.metric.name == "coldplate_recorded_processes"]
+    assert counts == [3.0], "the shell, its sleep, and the orphan"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (["-o", "r", "--", "no-such-program"], 127, "cannot run 'no-such-program': there is no such program"),
+        (["-o", "r", "--", "/etc"], 126, "cannot run '/etc': Permission denied"),
+        (["-o", "none/r", "--", "true"], 125, "none/r: cannot be created: No such file or directory"),
+        (["-o", "none/r"], 1, "none/r: cannot be created: No such file or directory"),
+        (["--delay", "5", "--", "true"], 2, "--delay: '5' is not a duration; write a number with one of the units"),
+        (["--interval", "1h"], 2, "--interval: 1h is not from 100ms to 60s"),
+    ],
+)
+def test_what_cannot_begin_is_told_in_a_line(tmp_path: Path, words: list[str], status: int, told: str) -> None:
+    done = run(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.startswith(f"coldplate: {told}")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 7), (signal.SIGUSR1, 128 + signal.SIGUSR1)])
+def test_signals_reach_the_command(tmp_path: Path, number: int, status: int) -> None:
+    started = subprocess.Popen(
+        [*PROGRAM, "-o", "r", "--", "sh", "-c", LONG], cwd=tmp_path, env=environment(),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert started.stdout is not None
+    assert started.stdout.readline() == "up\n"
+    started.send_signal(number)
+    assert started.wait(60) == status
+    started.communicate()
+    with Recording(tmp_path / "r") as recording:
+        list(recording.snapshots())
+        assert recording.problems == []
+
+
+def test_killed_in_the_midst_its_file_is_read(tmp_path: Path) -> None:
+    started = subprocess.Popen(
+        [*PROGRAM, "-o", "r", "--", "sleep", "60"], cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    wait_for(tmp_path / "r", 2000)
+    started.kill()
+    started.wait(60)
+    os.killpg(started.pid, signal.SIGKILL)
+    with Recording(tmp_path / "r") as recording:
+        assert sum(1 for _ in recording.snapshots()) > 80
+
+
+def test_launched_by_the_environment_or_not_at_all(tmp_path: Path) -> None:
+    """One recording a node where it is asked for; otherwise the very process becomes the command."""
+    for asked in ({}, {"COLDPLATE_RECORD": "0"}, {"COLDPLATE_RECORD": "1", "SLURM_LOCALID": "3"}):
+        done = run(tmp_path, "--if-asked", "--", "sh", "-c", "exit 5", **asked)
+        assert (done.returncode, done.stdout, done.stderr) == (5, "", "")
+        assert list(tmp_path.iterdir()) == []
+    (tmp_path / "into").mkdir()
+    done = run(tmp_path, "--if-asked", "--", "sh", "-c", "sleep 0.5; exit 5", COLDPLATE_RECORD="into",
+               COLDPLATE_RECORD_DURATION="100ms", SLURM_LOCALID="0", SLURM_JOB_ID="77")  # fmt: skip
+    assert done.returncode == 5
+    (file,) = (tmp_path / "into").iterdir()
+    assert file.name.startswith("coldplate-host-")
+    with Recording(file) as recording:
+        assert recording.header.redacted
+        assert recording.header.job.startswith("job-")
+
+
+def test_what_others_launch_runs_though_it_cannot_be_recorded(tmp_path: Path) -> None:
+    done = run(tmp_path, "--if-asked", "--", "sh", "-c", "exit 5", COLDPLATE_RECORD="/nowhere/at/all")
+    assert done.returncode == 5
+    assert done.stderr.startswith("coldplate: not recording: /nowhere/at/all: cannot be created")
+
+
+def test_what_is_in_a_file_is_told_and_copied(tmp_path: Path) -> None:
+    assert run(tmp_path, "-o", "r", "--no-redact", "--duration", "300ms").returncode == 0
+    told = run(tmp_path, "--info", "r").stdout
+    assert "command:" not in told
+    assert "redacted:    no" in told
+    content = (tmp_path / "r").read_bytes()
+    (tmp_path / "torn").write_bytes(content[:-3])
+    copied = run(tmp_path, "--copy", "r", "torn", "-o", "both", COLDPLATE_RECORD_KEY="k")
+    assert copied.returncode == 0
+    assert "torn: ends in the middle of a record at byte" in copied.stderr
+    done = run(tmp_path, "--info", "both", "/etc/hostname")
+    assert "redacted:    yes" in done.stdout
+    assert done.returncode == 1
+    assert "hostname: is not a recording of coldplate's" in done.stderr

@@ -1,0 +1,190 @@
+"""A node with eight GPUs, two adapters, Slurm and the agent's units, as files; and servers for it to ask."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.commands.doctor.diagnosing import examine
+from agent.commands.doctor.diagnosis_line import Diagnosis
+from agent.commands.doctor.examined_node import ExaminedNode
+from agent.config.reading import parse
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULE = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n"
+AGENT = 4711
+STATUS = (
+    "Name:\tcoldplate\nUid:\t990\t990\t990\t990\nGid:\t990\t990\t990\t990\nGroups:\t990\nCapEff:\t0000000000000000\n"
+)
+TABLE = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+SCRAPER = "0A00000A"
+"""10.0.0.10, as the kernel writes it."""
+QUIET = "web: {listen: [':1']}\n"
+"""A configuration whose port nobody has."""
+
+
+def write(path: Path, text: str, mode: int = 0o644) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+class NodeTree:
+    """The files below `place`; `url` is where its agent answers, if it does."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.url: str | None = None
+        self.patience = 4.0
+        self._devices()
+        self._processes()
+        self._installation()
+
+    def at(self, path: str) -> Path:
+        return self.place / path
+
+    def remove(self, path: str) -> None:
+        shutil.rmtree(self.at(path)) if self.at(path).is_dir() else self.at(path).unlink()
+
+    def node(self, config: str = QUIET) -> ExaminedNode:
+        """As the configuration in this text has it."""
+        return ExaminedNode(
+            parse(config, "c.yaml"), sysfs=self.at("sys"), procfs=self.at("proc"), root=self.at("root"), url=self.url,
+            mono=time.monotonic,
+        )  # fmt: skip
+
+    def findings(self, config: str = QUIET) -> list[Diagnosis]:
+        return examine(self.node(config), self.patience)
+
+    def told(self, subject: str, config: str = QUIET) -> list[tuple[str, str]]:
+        """DoctorVerdict and text of every line about a subject."""
+        lines = [each for each in self.findings(config) if each.subject == subject]
+        assert all(each.remedy for each in lines if each.verdict.value != "OK"), "what is wrong can be mended"
+        return [(each.verdict.value, each.found.replace(str(self.place), "")) for each in lines]
+
+    def _devices(self) -> None:
+        for number in range(8):
+            address = f"0000:{number + 1:02x}:00.0"
+            write(self.at(f"sys/bus/pci/devices/{address}/vendor"), "0x10de\n")
+            write(self.at(f"sys/bus/pci/devices/{address}/class"), "0x030200\n")
+            self.at(f"proc/driver/nvidia/gpus/{address}").mkdir(parents=True)
+            write(self.at(f"root/dev/nvidia{number}"), "", 0o666)
+        write(self.at("root/dev/nvidiactl"), "", 0o666)
+        write(self.at("root/dev/kmsg"), "", 0o600)
+        write(self.at("proc/driver/nvidia/version"), MODULE)
+        library = write(self.at("root/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.15"), "")
+        (library.parent / "libnvidia-ml.so.1").symlink_to(library.name)
+        for name in ("mlx5_0", "mlx5_1"):
+            for file, text in {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)",
+                               "link_layer": "InfiniBand"}.items():  # fmt: skip
+                write(self.at(f"sys/class/infiniband/{name}/ports/1/{file}"), f"{text}\n")
+        write(self.at("sys/class/powercap/intel-rapl:0/energy_uj"), "1\n", 0o444)
+        write(self.at("sys/fs/cgroup/cgroup.controllers"), "cpu\n")
+
+    def _processes(self) -> None:
+        self.process(AGENT, "coldplate", "/system.slice/coldplate.service")
+        write(self.at(f"proc/{AGENT}/status"), STATUS)
+        self.process(50, "slurmd", "/system.slice/slurmd.service")
+        self.process(51, "python", "/system.slice/slurmstepd.scope/job_17/step_0/user/task_0")
+        self.process(60, "nvidia-persiste", "/system.slice/nvidia-persistenced.service")
+        write(self.at("proc/self/mounts"), "proc /proc proc rw,nosuid 0 0\n")
+        write(self.at("proc/sys/kernel/dmesg_restrict"), "1\n")
+        self.connections()
+
+    def process(self, pid: int, name: str, cgroup: str) -> None:
+        write(self.at(f"proc/{pid}/comm"), f"{name}\n")
+        write(self.at(f"proc/{pid}/cgroup"), f"0::{cgroup}\n")
+
+    def connections(self, port: int = 0, holder: int = 0, peer: str = "") -> None:
+        """Somebody listens on the port, and a peer is connected to it."""
+        lines = [f"   0: 00000000:{port:04X} 00000000:0000 0A 0:0 0:0 0 0 0 777 1 0\n"] if port else []
+        if peer:
+            lines.append(f"   1: 0100000A:{port:04X} {peer}:C001 01 0:0 0:0 0 0 0 778 1 0\n")
+        write(self.at("proc/net/tcp"), TABLE + "".join(lines))
+        if holder:
+            self.at(f"proc/{holder}/fd").mkdir(exist_ok=True)
+            link = self.at(f"proc/{holder}/fd/3")
+            link.unlink(missing_ok=True)
+            link.symlink_to("socket:[777]")
+
+    def _installation(self) -> None:
+        units = self.at("root/etc/systemd/system")
+        units.mkdir(parents=True)
+        for unit in (ROOT / "packaging/systemd").iterdir():
+            shutil.copy(unit, units)
+        for wanted, name in (("multi-user", "coldplate.service"), ("sockets", "coldplate-broker.socket")):
+            (units / f"{wanted}.target.wants").mkdir()
+            (units / f"{wanted}.target.wants" / name).symlink_to(units / name)
+        self.at("root/run/systemd/system").mkdir(parents=True)
+        write(self.at("root/opt/coldplate/bin/coldplate"), "#!/bin/sh\n", 0o755)
+        write(self.at("root/etc/passwd"), "root:x:0:0::/root:/bin/sh\ncoldplate:x:990:990::/:/usr/sbin/nologin\n")
+        write(self.at("root/etc/group"), "coldplate:x:990:\nvideo:x:44:coldplate\n")
+        state = self.at("root/var/lib/coldplate")
+        state.mkdir(parents=True)
+        state.chmod(0o777)
+        if os.geteuid() == 0:
+            os.chown(state, 990, 990)
+            state.chmod(0o700)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> NodeTree:
+    return NodeTree(tmp_path / "node")
+
+
+Answer = Callable[[str], tuple[int, bytes]]
+
+
+@pytest.fixture
+def server() -> Iterator[Callable[[Answer], str]]:
+    """Starts HTTP servers that answer a path with a status and a body; their URLs."""
+    running: list[socketserver.BaseServer] = []
+
+    def start(answer: Answer) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                status, body = answer(self.path)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02}).start()
+        running.append(made)
+        return f"http://127.0.0.1:{made.server_address[1]}"
+
+    yield start
+    for each in running:
+        each.shutdown()
+        each.server_close()
+
+
+def reading(metric: str, value: float | None, **labels: str) -> dict[str, Any]:
+    return {"metric": metric, "labels": labels, "value": value, "unit": ""}
+
+
+def snapshot(
+    *readings: dict[str, Any], gaps: list[dict[str, Any]] | None = None, age: float = 0.5, **more: Any
+) -> bytes:
+    """What /api/v1/snapshot answers."""
+    from agent import __version__
+
+    build = reading("coldplate_build_info", 1, version=__version__, python="3.12")
+    data = {"sequence": 1, "timestamp": 1.0, "monotonic": 1.0, "age": age, "readings": [build, *readings],
+            "reports": [], "gaps": gaps or [], **more}  # fmt: skip
+    return json.dumps({"status": "success", "data": data}).encode()

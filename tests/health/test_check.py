@@ -1,0 +1,338 @@
+"""`coldplate check`: its verdicts on every shipped scenario, what counts beside the devices, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agent import cli
+from agent.backends.kmsg import logged_xids
+from agent.backends.synthetic import load_scenario, shipped_scenarios
+from agent.backends.synthetic.hindsight import past_xids, settled_at
+from agent.commands.check import ASIDE
+from agent.commands.check.asides import AgentAlerts, Aside, ask_agent
+from agent.commands.check.judgement import Evidence, judge, learn
+from agent.commands.check.wording_of_judgement import as_json, as_text, status_of
+from agent.config.schema import ConfigError
+from agent.daemon.pausing import PauseRequest, boot_of, write_request
+from agent.health.examination import CHECKS
+from agent.health.expectation_files import load_expectations
+from agent.health.expected_node import NodeExpectations
+from agent.lib.clock import clock
+from agent.model import BackendReport, Instant, Outcome, Snapshot
+from tests.fakes.nvml import build
+from tests.servers import need
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "check.md").read_text()
+NAMES = frozenset({*(check.name for check in CHECKS), *ASIDE})
+DOCUMENTED = {name: int(code) for name, code in re.findall(r"^\| `([a-z-]+)` \| ([0-3]) \|", PAGE, re.MULTILINE)}
+DEVICES = "synthetic"
+
+
+def evidence_of(look, name: str) -> Evidence:
+    scenario = load_scenario(name)
+    t = settled_at(scenario)
+    return Evidence(look(name), DEVICES, xids=past_xids(scenario, t, Instant(5_000.0 + t, 1.7e9 + t)))
+
+
+def test_the_document_has_every_scenario_and_every_check() -> None:
+    assert DOCUMENTED.keys() == {name for name, _ in shipped_scenarios()}
+    checks = PAGE.partition("## Checks")[2].partition("## Expectations")[0]
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", checks, re.MULTILINE)) == NAMES
+
+
+def test_the_document_has_every_key_of_an_expectation() -> None:
+    keys = PAGE.partition("| Key | Meaning |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([a-z_]+)`(?=[,\s|])", keys)) >= set(NodeExpectations.__struct_fields__)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in shipped_scenarios()])
+def test_every_scenario_has_the_documented_status(look, name: str) -> None:
+    made = judge(evidence_of(look, name), NAMES, None, needs_agent=False)
+    assert status_of(made) == DOCUMENTED[name]
+    assert made.expected.name == "dgx-h100"
+    text = as_text(made, False)
+    assert text.startswith(f"COLDPLATE {('OK', 'WARNING', 'CRITICAL')[DOCUMENTED[name]]} - ")
+    assert (text.count("\n") > 1) == (DOCUMENTED[name] > 0)
+
+
+def test_the_text_is_for_people_and_the_object_for_programs(look) -> None:
+    made = judge(evidence_of(look, "ib-flap"), NAMES, None, needs_agent=False)
+    first, *more = as_text(made, False).splitlines()
+    assert first == (
+        "COLDPLATE CRITICAL - infiniband-ports: 7 of 8 ports are active; not active: mlx5_3/1;"
+        " 21 of 22 checks ok (dgx-h100) | ok=21 warning=0 critical=1 unknown=0"
+    )
+    assert [line.partition(":")[0] for line in more] == ["CRITICAL infiniband-ports"]
+    assert "(expected: at least 8 active ports); ibstat" in more[0]
+    assert len(as_text(made, True).splitlines()) == 1 + len(made.findings)
+    told = json.loads(as_json(made))
+    assert (told["verdict"], told["exit_status"], told["expectations"]["name"]) == ("critical", 2, "dgx-h100")
+    assert told["findings"][0]["name"] == "infiniband-ports"
+    assert {"name", "verdict", "expected", "found", "remedy"} == told["findings"][0].keys()
+
+
+@pytest.mark.parametrize(
+    ("told", "needs", "status", "words"),
+    [
+        (AgentAlerts([]), False, 0, "23 of 23"),
+        (AgentAlerts([("GpuXidInfo", "info")]), False, 0, "23 of 23"),
+        (AgentAlerts([("GpuHot", "warning"), ("GpuHot", "warning")]), False, 1, "alerts: warning: GpuHot;"),
+        (AgentAlerts([("GpuHot", "warning"), ("GpuLost", "critical")]), False, 2, "alerts: critical: GpuLost;"),
+        (AgentAlerts(None, "refused"), False, 0, "22 of 22"),
+        (AgentAlerts(None, "refused"), True, 2, "agent: refused;"),
+        (AgentAlerts([]), True, 0, "24 of 24"),
+    ],
+)
+def test_what_the_agent_is_alarmed_about_counts(look, told: AgentAlerts, needs: bool, status: int, words: str) -> None:
+    evidence = Evidence(look("idle"), DEVICES, xids=[], alerts=told)
+    made = judge(evidence, NAMES, None, needs_agent=needs)
+    assert status_of(made) == status
+    assert words in as_text(made, False)
+
+
+def test_silence_is_the_drivers_only_where_it_was_given_the_time_to_answer(look) -> None:
+    at = look("idle").at
+    for reports, is_up, status in (
+        ((), True, 2),
+        ((), False, 3),
+        ((BackendReport(DEVICES, Outcome.FAILED, 0.0, "hangs"),), False, 2),
+        ((BackendReport(DEVICES, Outcome.ABSENT, 0.0, "no driver"),), True, 3),
+    ):
+        evidence = Evidence(Snapshot(1, at, (), reports), DEVICES, is_up, xids=[])
+        assert status_of(judge(evidence, NAMES, None, needs_agent=False)) == status
+        named = load_expectations("dgx-h100")
+        assert status_of(judge(evidence, NAMES, named, needs_agent=False)) == (2 if is_up or reports else 3)
+
+
+def answering(listener: socket.socket, answer: bytes) -> None:
+    while True:
+        try:
+            held, _ = listener.accept()
+        except OSError:
+            return
+        with held:
+            held.recv(4096)
+            held.sendall(answer)
+
+
+@pytest.fixture
+def serve() -> Iterator:
+    """An address at which one answer is given to whoever asks; at None, nothing is ever said."""
+    listeners = []
+
+    def begin(body: bytes | None, status: str = "200 OK") -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+        if body is not None:
+            head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            threading.Thread(target=answering, args=(listener, head + body), daemon=True).start()
+        return f":{listener.getsockname()[1]}"
+
+    yield begin
+    for listener in listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def alert(name: str, state: str, **labels: str) -> dict[str, object]:
+    return {"labels": {"alertname": name, "severity": "critical", **labels}, "state": state, "annotations": {}}
+
+
+def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_raves_has_said_nothing(serve) -> None:
+    def asked(*listen: str, seconds: float = 5.0) -> AgentAlerts:
+        return ask_agent(listen, clock().mono + seconds)
+
+    alerts = [alert("GpuLost", "firing"), alert("GpuHot", "pending"), alert("RackPower", "firing", rack="r12")]
+    page = {"status": "success", "data": {"alerts": alerts}}
+    well = serve(json.dumps(page).encode())
+    assert asked(well).firing == [("GpuLost", "critical")]
+    for body, status in ((b"[]", "200 OK"), (b"", "200 OK"), (b'{"data": {"alerts": []}}', "503 Busy")):
+        assert asked(serve(body, status)).firing is None
+    silent = asked(serve(None), seconds=0.1)
+    assert (silent.firing, "no response" in silent.why) == (None, True)
+    assert asked(serve(b"[]"), well).firing == [("GpuLost", "critical")]
+
+
+def test_what_does_not_answer_in_time_is_left_alone() -> None:
+    release = threading.Event()
+    late = Aside(lambda: release.wait(60) and "late")
+    assert late.result(clock().mono + 0.01, "no answer") == "no answer"
+    assert Aside(lambda: "here").result(clock().mono + 60, "no answer") == "here"
+    release.set()
+
+
+class KernelLog:
+    """Records, or errors to raise, in turn."""
+
+    def __init__(self, *turns: bytes | OSError) -> None:
+        self._turns = list(turns)
+
+    def read(self) -> bytes:
+        turn = self._turns.pop(0)
+        if isinstance(turn, OSError):
+            raise turn
+        return turn
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_whole_kernel_log_is_read_and_only_its_xids_are_taken() -> None:
+    log = KernelLog(
+        b"6,1,5000000,-;NVRM: loading",
+        BrokenPipeError(),
+        b"3,2,7000000,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.\n SUBSYSTEM=pci",
+        b"garbage",
+        BlockingIOError(),
+    )
+    (found,) = logged_xids(log, Instant(10.0, 1000.0))
+    assert (found.device, found.code, found.wall) == ("0000:1b:00", 79, 997.0)
+    with pytest.raises(PermissionError):
+        logged_xids(KernelLog(PermissionError(1, "no")), Instant(10.0, 1000.0))
+
+
+def check(*arguments: str, **environment: str) -> tuple[int, str, str]:
+    """A process of its own; its status and what it wrote."""
+    done = subprocess.run([sys.executable, "-m", "agent.cli", "check", *arguments], cwd=ROOT, capture_output=True,
+                          text=True, check=False, timeout=60, env={**os.environ, **environment})  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def processes_with(text: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text.encode() in path.read_bytes():
+                found.append(str(path))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_process_answers_about_a_hanging_driver_and_leaves_nobody_behind(tmp_path: Path) -> None:
+    scenario = tmp_path / "hang-of-mine.yaml"
+    scenario.write_text((ROOT / "agent/backends/synthetic/scenarios/driver-hang.yaml").read_text())
+    status, out, _ = check("--scenario", str(scenario), "--timeout", "20s")
+    assert status == DOCUMENTED["driver-hang"]
+    assert "gpus-present: GPU 2 (never identified): timeout: " in out
+    assert " critical=2 unknown=0" in out.splitlines()[0]
+    for _ in range(600):
+        if not processes_with(str(scenario)):
+            break
+        threading.Event().wait(0.05)
+    assert processes_with(str(scenario)) == []
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if build.compiler() is None:
+        need("cc", left_out="NOTHING shows here that a hanging driver library ends a check")
+    folder = tmp_path_factory.mktemp("nvml")
+    build.build(folder)
+    return folder
+
+
+def test_a_call_that_never_returns_is_critical_once_the_time_is_up(library: Path, tmp_path: Path) -> None:
+    cases = {"hang-reads 3": "gpus-present: GPU 3 (GPU-", "hang-init": "driver: the driver has not answered for"}
+
+    def hung(command: str) -> tuple[int, str, str]:
+        control = tmp_path / command.replace(" ", "-")
+        build.command(control, command)
+        environment = {"LD_LIBRARY_PATH": str(library), build.CONTROL: str(control)}
+        return check("--backend", "nvml", "--skip", "xids,infiniband-ports,nearest-hca", "--agent", "none",
+                     "--timeout", "10s", **environment)  # fmt: skip
+
+    with ThreadPoolExecutor() as pool:
+        for (status, out, error), found in zip(pool.map(hung, cases), cases.values(), strict=True):
+            assert (status, error) == (2, "")
+            assert found in out.splitlines()[0]
+
+
+@pytest.fixture
+def own_logging() -> Iterator[None]:
+    """A command run in this process sends the log its own way; afterwards it goes the way that it went before."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_a_mistake_is_unknown_and_never_a_sick_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("gpus: eight\n")
+    for arguments, told in (
+        (
+            ["--skip", "infinband-ports"],
+            "--skip: there is no check 'infinband-ports'; did you mean 'infiniband-ports'?",
+        ),
+        (["--timeout", "2 weeks"], "--timeout: "),
+        (["--timeout", "0"], "--timeout: 0 is not from 200ms to 10m"),
+        (["--at", "5s"], "--at: needs --scenario"),
+        (["--scenario", "idle", "--expect", str(bad)], "expectations: "),
+        (["--scenario", "idle", "--expect", "dgx-h10"], "did you mean 'dgx-h"),
+        (["--config.file", str(tmp_path / "none.yaml")], "none.yaml"),
+        (["--backend", "none", "--learn"], "--learn: no GPU answers"),
+    ):
+        assert cli.main(["check", *arguments]) == 3
+        out, error = capsys.readouterr()
+        assert out == ""
+        assert error.startswith("coldplate: ")
+        assert told in error
+        assert error.count("\n") == 1
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["check", "--expct", "x"])
+    assert ended.value.code == 3
+
+
+def test_a_driver_that_is_to_be_free_is_not_opened(library: Path, tmp_path: Path) -> None:
+    """It would keep a GPU from being reset."""
+    config = tmp_path / "coldplate.yaml"
+    config.write_text(f"state_dir: {tmp_path}\n")
+    words = ["--config.file", str(config), "--backend", "nvml", "--only", "driver,gpu-count", "--expect", "dgx-h100",
+             "--agent", "none", "--timeout", "20s"]  # fmt: skip
+    here = boot_of(Path("/proc"))
+    for boot, seconds, status in ((here, 60.0, 3), ("another", 60.0, 0), (here, -1.0, 0)):
+        write_request(tmp_path, PauseRequest(clock().wall + seconds, boot))
+        got, out, _ = check(*words, LD_LIBRARY_PATH=str(library))
+        assert got == status
+        assert ("driver: coldplate pause has released the driver until " in out) == (status == 3)
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_a_node_without_gpus_is_well_if_it_is_to_have_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "--backend", "none", "--agent", "none"]) == 0
+    assert capsys.readouterr().out.startswith("COLDPLATE OK - ")
+
+
+def test_nothing_is_learned_from_a_node_that_does_not_tell_everything(look) -> None:
+    assert learn(Evidence(look("idle"), DEVICES)).gpus == 8
+    for snapshot, is_whole, told in (
+        (look("idle"), False, "not everything was read in time"),
+        (look("gpu-lost"), True, "1 of 8 GPUs do not answer"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            learn(Evidence(snapshot, DEVICES, is_whole=is_whole))
+
+
+def test_what_was_learned_is_what_is_expected_of_the_node(tmp_path: Path) -> None:
+    target = tmp_path / "site.yaml"
+    assert check("--scenario", "idle", "--learn", str(target), "--timeout", "20s")[0] == 0
+    config = tmp_path / "coldplate.yaml"
+    config.write_text("expectations: site.yaml\n")
+    status, out, _ = check("--scenario", "idle", "--config.file", str(config), "--timeout", "20s")
+    assert (status, "22 of 22 checks ok" in out, "site.yaml)" in out) == (0, True, True)

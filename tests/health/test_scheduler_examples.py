@@ -1,0 +1,78 @@
+"""The examples for schedulers, run by a real shell with stand-ins for what they call."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2] / "packaging"
+LINE = (
+    "COLDPLATE {} - nvlinks: GPU 2: 17 up, 1 down; 21 of 22 checks ok (dgx-h100) | ok=21 warning=0 critical=1 unknown=0"
+)
+WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+REASON = "coldplate: nvlinks: GPU 2: 17 up, 1 down; 21 of 22 checks ok (dgx-h100)"
+
+
+class Shell:
+    """A folder of stand-ins, and what was said to them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.calls = folder / "calls"
+        for name in ("scontrol", "logger"):
+            self.stand_in(name, f'echo {name} "$@" >> {self.calls}\n')
+
+    def stand_in(self, name: str, body: str) -> None:
+        path = self.folder / name
+        path.write_text(f"#!/bin/sh\n{body}")
+        path.chmod(0o755)
+
+    def run(self, script: str, status: int) -> tuple[int, str, list[str]]:
+        """Its status and output where the check ends with this status, and the calls that it made."""
+        self.calls.write_text("")
+        said = LINE.format(WORDS[status])
+        self.stand_in("coldplate", f'echo "$@" > {self.folder}/arguments\necho "{said}"\nexit {status}\n')
+        environment = {"PATH": f"{self.folder}:{os.environ['PATH']}", "COLDPLATE": str(self.folder / "coldplate"),
+                       "COLDPLATE_TOLD": str(self.folder / "told"), "SLURMD_NODENAME": "n17"}  # fmt: skip
+        done = subprocess.run([ROOT / script], env=environment, capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        return done.returncode, done.stdout, self.calls.read_text().splitlines()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+@pytest.mark.parametrize(("status", "ended", "logged"), [(0, 0, False), (1, 0, True), (2, 1, True), (3, 0, True)])
+def test_the_prolog_fails_on_a_critical_finding_alone(shell: Shell, status: int, ended: int, logged: bool) -> None:
+    got, out, calls = shell.run("slurm/coldplate-prolog.sh", status)
+    assert (got, out) == (ended, "")
+    assert calls == (["logger -t coldplate-check"] if logged else [])
+    assert (shell.folder / "arguments").read_text() == "check --timeout 5s --skip alerts\n"
+
+
+def test_the_health_check_drains_once_for_each_finding_and_forgets_it_when_it_is_gone(shell: Shell) -> None:
+    drained = f"scontrol update NodeName=n17 State=drain Reason={REASON}"
+    for status, told in ((0, []), (2, [drained]), (2, []), (1, []), (3, []), (2, [drained])):
+        got, out, calls = shell.run("slurm/coldplate-health-check.sh", status)
+        assert (got, out) == (0, "")
+        assert [call for call in calls if call.startswith("scontrol")] == told
+
+
+@pytest.mark.parametrize(("status", "ended"), [(0, 0), (1, 0), (2, 1), (3, 2)])
+def test_the_plugin_speaks_the_detectors_language(shell: Shell, status: int, ended: int) -> None:
+    got, out, _ = shell.run("node-problem-detector/coldplate-check.sh", status)
+    assert (got, out) == (ended, LINE.format(WORDS[status]).partition(" | ")[0] + "\n")
+
+
+def test_the_plugins_configuration_sets_the_condition_that_it_declares() -> None:
+    document = json.loads((ROOT / "node-problem-detector" / "coldplate-check.json").read_text())
+    (condition,) = document["conditions"]
+    (rule,) = document["rules"]
+    assert (document["plugin"], rule["type"], rule["condition"]) == ("custom", "permanent", condition["type"])
+    assert (ROOT / "node-problem-detector" / Path(rule["path"]).name).is_file()

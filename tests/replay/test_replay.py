@@ -1,0 +1,195 @@
+"""A replay shows what was recorded: the same readings and the same alerts, at the same seconds from its beginning."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from agent.backends.replay.player import Player
+from agent.backends.replay.present import OWN
+from agent.catalogue import BY_NAME
+from agent.daemon.replayed_node import ReplayedNode
+from agent.model import Frame, Gpu, Instant, Layout, Node, Outcome, Phase, Reading, Series, Snapshot
+from agent.recording.recording_reader import Recording
+from agent.sampler.health import LoopFacts
+from agent.sampler.settings import Settings
+from agent.wiring.replaying import FasterClock
+from alerts.engine import RuleEngine, Ruleset
+from exporters.http_messages import Request
+from exporters.route_context import RouteContext
+from exporters.routes import Routes
+from tests.asking import ask
+from tests.recording.played import played, record
+from tests.score.play import TARGET, load_pack
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 100
+BEGIN = Instant(90.0, 1.9e9)
+POWER, ENERGY = BY_NAME["coldplate_gpu_power_watts"], BY_NAME["coldplate_gpu_energy_joules_total"]
+GPU = Gpu("0", "GPU-0")
+LAYOUT = Layout((Series(POWER, GPU), Series(ENERGY, GPU)))
+
+
+def after(seconds: float) -> Instant:
+    return Instant(BEGIN.mono + seconds, BEGIN.wall + seconds)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[ReplayedNode]:
+    with replayed(record(tmp_path / "r", played("driver-hang", SECONDS))) as node:
+        yield node
+
+
+def facts(snapshot: Snapshot) -> dict[Series, float]:
+    return {series: value for series, value in snapshot.readings if series.metric.name not in OWN}
+
+
+def alerts(snapshots: Sequence[Snapshot]) -> list[tuple[int, str, object, str]]:
+    """Every transition of the shipped rules: the second, the alert, its labels and its new phase."""
+    engine = RuleEngine(Ruleset(tuple(load_pack())), TARGET, snapshots[0].at)
+    return [
+        (second, change.alert.rule, change.alert.labels, change.alert.phase.value)
+        for second, snapshot in enumerate(snapshots)
+        for done in engine.round(snapshot, snapshot.at)
+        for change in done.outcome.transitions
+    ]
+
+
+def test_readings_and_alerts_are_those_of_the_original(node: ReplayedNode) -> None:
+    originals = played("driver-hang", SECONDS)
+    shown = [node.snapshot(after(second), LoopFacts()) for second in range(SECONDS)]
+    shift = BEGIN.wall - originals[0].at.wall
+    for original, replayed in zip(originals, shown, strict=True):
+        moved = {
+            series: value + shift if series.metric.name.endswith("_timestamp_seconds") else value
+            for series, value in facts(original).items()
+        }
+        assert facts(replayed) == moved
+        assert replayed.reports == original.reports
+    wanted = alerts(originals)
+    assert alerts(shown) == wanted
+    assert any(phase == Phase.FIRING.value for _, _, _, phase in wanted)
+    assert [each.gpu.index for each in node.identities] == [str(number) for number in range(8)]
+
+
+def test_what_the_running_agent_tells_of_itself_is_its_own(node: ReplayedNode) -> None:
+    """A series twice would spoil the page: what both tell is told by the one that runs."""
+    build = Series(BY_NAME["coldplate_build_info"], Node(), (("version", "9"),))
+    ticks = Series(BY_NAME["coldplate_ticks_total"], Node())
+    told = Frame(Layout((build, ticks)), (1.0, 5.0))
+    node.snapshot(after(0), LoopFacts())
+    shown = [
+        each for each in node.snapshot(after(1), LoopFacts(), (told,)) if each.metric in (build.metric, ticks.metric)
+    ]
+    assert shown == [Reading(build, 1.0), Reading(ticks, 5.0)]
+    names = [each.metric.name for each in node.snapshot(after(2), LoopFacts())]
+    assert names.count("coldplate_replay_info") == 1
+    assert "coldplate_rule_evaluations_total" not in names
+
+
+def recorded(path: Path, seconds: Sequence[float]) -> Path:
+    """Power is the second; energy grows by 10 a second from 100 on."""
+    return record(
+        path,
+        [Snapshot(n, Instant(50.0 + s, 1e9 + s), (Frame(LAYOUT, (s, 100.0 + 10 * s)),)) for n, s in enumerate(seconds)],
+    )
+
+
+@contextmanager
+def replayed(path: Path, *, loop: bool = False) -> Iterator[ReplayedNode]:
+    node = ReplayedNode(Settings(), Player(partial(Recording, path), loop=loop), "n", "then")
+    yield node
+    node.close()
+
+
+def value(node: ReplayedNode, second: float, row: object = POWER) -> float | None:
+    return next((value for series, value in node.snapshot(after(second), LoopFacts()) if series.metric is row), None)
+
+
+def test_a_tick_shows_the_last_snapshot_before_it(tmp_path: Path) -> None:
+    with replayed(recorded(tmp_path / "r", range(60))) as node:
+        assert [value(node, second) for second in (0, 0.9, 1.0, 2.5, 30, 59.5)] == [0, 0, 1, 2, 30, 59]
+
+
+def test_a_hole_and_the_end_show_nothing_and_say_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    with replayed(recorded(tmp_path / "r", [*range(10), *range(40, 50)])) as node:
+        assert [value(node, second) for second in (0, 9, 13, 15, 39.5, 40, 53)] == [0, 9, 9, None, None, 40, 49]
+        assert [value(node, second) for second in (55, 56, 300)] == [None] * 3
+        (report,) = node.snapshot(after(301), LoopFacts()).reports
+        assert (report.outcome, report.detail) == (Outcome.FAILED, "the recording is over")
+    assert [each.message for each in caplog.records] == ["the recording is over; there is nothing to show any more"]
+
+
+def test_in_a_loop_counters_only_grow_and_gauges_begin_anew(tmp_path: Path) -> None:
+    with replayed(recorded(tmp_path / "r", range(10)), loop=True) as node:
+        seconds = [0, 9, 9.5, 10, 15, 19, 20]
+        assert [value(node, second) for second in seconds] == [0, 9, 9, 0, 5, 9, 0]
+    with replayed(recorded(tmp_path / "s", range(10)), loop=True) as node:
+        energies = [value(node, second, ENERGY) for second in range(60)]
+    assert energies == sorted(energies)  # type: ignore[type-var]  # none is missing
+    assert energies[0] == 100
+    assert (energies[-1] or 0) > 300
+
+
+def test_a_torn_recording_is_replayed_as_far_as_it_goes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    content = recorded(tmp_path / "r", range(30)).read_bytes()
+    (tmp_path / "torn").write_bytes(content[:-3])
+    with replayed(tmp_path / "torn") as node:
+        assert [value(node, second) for second in (0, 19, 26)] == [0, 19, None]
+        assert "ends in the middle of a record" in caplog.records[0].message
+
+
+def test_a_faster_clock_goes_faster_from_when_it_was_made() -> None:
+    now = [Instant(100.0, 1000.0)]
+    clock = FasterClock(10.0, lambda: now[0])
+    assert clock() == now[0]
+    now[0] = Instant(103.0, 1003.0)
+    assert clock() == Instant(130.0, 1030.0)
+
+
+def test_the_overview_says_whose_past_it_shows(node: ReplayedNode) -> None:
+    snapshot = node.snapshot(after(0), LoopFacts())
+    view = RouteContext(
+        latest=lambda: snapshot, readiness=lambda: (True, ""), clock=lambda: BEGIN.mono, node="here", version="0"
+    )
+    page = ask(Routes(view), Request("GET", "/")).body.decode()
+    assert "Replay of a recording of n, begun at then: nothing it shows is of this moment." in page
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "agent.cli", "once", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_page_of_a_recording(tmp_path: Path) -> None:
+    done = run("--backend", f"replay:{recorded(tmp_path / 'r', range(30))}", "--replay.speed", "5")
+    assert done.returncode == 0
+    found = re.search(r'^coldplate_gpu_power_watts{gpu="0",uuid="GPU-0"} (.*)$', done.stdout, re.MULTILINE)
+    assert found is not None
+    assert float(found[1]) > 1, "the second snapshot that `once` takes, a second later"
+    assert 'coldplate_replay_info{node="node-1.example"' in done.stdout
+    assert "coldplate_node_memory" not in done.stdout, "the host is the recorded one"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--backend", "replay"], "backends.replay.file: is not set; name a recording, or start with --backend"),
+        (["--backend", "replay:/none"], "backends.replay.file: /none: cannot be read: No such file or directory"),
+        (["--backend", "replay:/etc/hosts"], "backends.replay.file: /etc/hosts: is not a recording of coldplate's"),
+        (["--backend", "replay:x", "--replay.speed", "fast"], "--replay.speed: fast is not a number from 0.1 to 1000"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_replayed_is_told_in_a_line(words: list[str], told: str) -> None:
+    done = run(*words)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"coldplate: {told}")
+    assert done.stderr.count("\n") == 1
