@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.config.schema import ConfigError
-from agent.lib.clock import clock
+from agent.lib.commandline import INVALID
+from agent.lib.user_error import UserError
 
 if TYPE_CHECKING:
     from agent.reporting.run_facts import Run
@@ -21,10 +21,18 @@ if TYPE_CHECKING:
 HELP = "say what recordings show about a run"
 DESCRIPTION = (
     "Read recordings of one run, of one node or of several, and say how each GPU was used, what was lost and why. "
-    "Example: coldplate report run.coldplate --html run.html. "
-    "Files that are cut or damaged are read as far as they are whole, with a warning that names file and place. "
-    "Exit status: 0 a report was made, 1 nothing could be read or the output not be written, 2 invalid command line."
+    "Files that are cut or damaged are read as far as they are whole, with a warning that names file and place."
 )
+EXAMPLES = (
+    ("coldplate report run.coldplate", "what stands out, and the figures of each GPU"),
+    ("coldplate report node-*.coldplate --html run.html", "the nodes of a job as one run, and a page with plots"),
+    ("coldplate report --compare before.coldplate after.coldplate", "two runs side by side"),
+)
+EXIT_STATUSES = {
+    0: "a report was made; warnings name what was damaged",
+    1: "nothing could be read, or the page not be written; one line says why",
+    **INVALID,
+}
 
 WIDEST = 100
 """Columns that the card uses of a wide terminal: longer lines of text are hard to read."""
@@ -41,15 +49,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the report. Raises ConfigError for arguments that do not go together."""
+    """Print the report. Raises UserError for arguments that do not go together."""
     if arguments.compare:
         if arguments.files or arguments.html is not None:
-            raise ConfigError("report: --compare takes two files, and neither others nor --html")
+            raise UserError("report: --compare takes two files, and neither others nor --html")
         return _compare(*arguments.compare, as_json=arguments.json)
     if not arguments.files:
-        raise ConfigError("report: give a recording; see coldplate report --help")
+        raise UserError("report: give a recording; see coldplate report --help")
     if arguments.html == "-" and arguments.json:
-        raise ConfigError("report: --html - and --json both write to the output; name a file for the page")
+        raise UserError("report: --html - and --json both write to the output; name a file for the page")
     return _report(arguments.files, arguments.html, as_json=arguments.json)
 
 
@@ -150,6 +158,9 @@ class ProgressLine:
     """One line on a terminal that says how far the reading is, if it takes longer than a second."""
 
     def __init__(self) -> None:
+        from agent.lib.clock import clock
+
+        self._clock = clock
         self._since = clock().mono
         self._next = _AFTER_SECONDS
         self._shown = False
@@ -157,7 +168,7 @@ class ProgressLine:
 
     def show(self, share: float) -> None:
         """Show it, if it is time."""
-        if self._tty and (passed := clock().mono - self._since) >= self._next:
+        if self._tty and (passed := self._clock().mono - self._since) >= self._next:
             self._next, self._shown = passed + 0.2, True
             print(f"\rreading: {share:4.0%}", end="", file=sys.stderr, flush=True)
 

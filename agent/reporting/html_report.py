@@ -15,7 +15,7 @@ from agent.reporting.remarks import FAULT, SLOW, Remark, gpu_names, span_text
 from agent.reporting.report_card import job_text, run_lines
 from agent.reporting.run_facts import Run
 from agent.reporting.series_figures import Envelope, GaugeFigure, GrowthFigure
-from agent.reporting.svg_plots import Curve, plot
+from agent.reporting.svg_plots import PlotCurve, plot
 from agent.reporting.told_rules import ToldAlert
 
 MOST_LINES = 16
@@ -155,7 +155,7 @@ def _plot(
     run: Run, panel: _Panel, told: dict[str, list[Envelope] | None], styles: dict[str, str],
     spans: Sequence[tuple[float, float, str]],
 ) -> Iterator[str]:  # fmt: skip
-    curves = [Curve(escape(one_line(title, 64)), envelopes, styles.get(title, ""))
+    curves = [PlotCurve(escape(one_line(title, 64)), envelopes, styles.get(title, ""))
               for title, envelopes in told.items() if envelopes is not None]  # fmt: skip
     if not curves:
         if told:

@@ -17,12 +17,12 @@ from agent.reporting.time_grid import TimeGrid
 
 WIDTH, HEIGHT = 960, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 8, 12, 28
-_ROUND = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+_ROUND_SECONDS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 """Seconds between two marks of the axis of time."""
 
 
 @dataclass(frozen=True)
-class Curve:
+class PlotCurve:
     """What is drawn of one GPU or port: `style` is the class that colours its line."""
 
     title: str
@@ -49,8 +49,10 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if len(known) == len(told) else None
 
 
-def plot(grid: TimeGrid, curves: Sequence[Curve], drawn: Sequence[Curve], scale: float, unit: str, most: float | None,
-         spans: Sequence[tuple[float, float, str]]) -> str:  # fmt: skip
+def plot(
+    grid: TimeGrid, curves: Sequence[PlotCurve], drawn: Sequence[PlotCurve], scale: float, unit: str,
+    most: float | None, spans: Sequence[tuple[float, float, str]],
+) -> str:  # fmt: skip
     """One plot as an SVG element; titles must be escaped already.
 
     All `curves` make the band, those `drawn` have lines. Values are divided by `scale`; `most` is the end of the axis
@@ -62,7 +64,7 @@ def plot(grid: TimeGrid, curves: Sequence[Curve], drawn: Sequence[Curve], scale:
         for told in [[part for part in parts if part is not None]]
     ]
     top = most if most is not None else _axis_end(max((high for _, high in filter(None, band)), default=0.0))
-    place = _Places(grid, top)
+    place = _PlotArea(grid, top)
     body = [*_axes(grid, place, top, unit), *_marks(place, spans), _band(place, band)]
     for curve in drawn:
         values = [value / scale if value is not None else None for value in curve.means()]
@@ -70,7 +72,7 @@ def plot(grid: TimeGrid, curves: Sequence[Curve], drawn: Sequence[Curve], scale:
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{"".join(body)}</svg>'
 
 
-class _Places:
+class _PlotArea:
     """Where a part of the grid and a value are in the picture."""
 
     def __init__(self, grid: TimeGrid, top: float) -> None:
@@ -89,7 +91,7 @@ class _Places:
         return _TOP + (1 - share) * (HEIGHT - _TOP - _BOTTOM)
 
 
-def _line(place: _Places, values: Sequence[float | None]) -> str:
+def _line(place: _PlotArea, values: Sequence[float | None]) -> str:
     pieces = []
     for told, run in groupby(enumerate(values), key=lambda pair: pair[1] is not None):
         if told:
@@ -99,7 +101,7 @@ def _line(place: _Places, values: Sequence[float | None]) -> str:
     return "".join(pieces)
 
 
-def _band(place: _Places, band: Sequence[tuple[float, float] | None]) -> str:
+def _band(place: _PlotArea, band: Sequence[tuple[float, float] | None]) -> str:
     pieces = []
     for told, run in groupby(enumerate(band), key=lambda pair: pair[1] is not None):
         if told:
@@ -110,7 +112,7 @@ def _band(place: _Places, band: Sequence[tuple[float, float] | None]) -> str:
     return f'<path class="band" d="{"".join(pieces)}"/>'
 
 
-def _axes(grid: TimeGrid, place: _Places, top: float, unit: str) -> Iterator[str]:
+def _axes(grid: TimeGrid, place: _PlotArea, top: float, unit: str) -> Iterator[str]:
     for quarter in range(0, 5, 2):
         value = top * quarter / 4
         y = place.y(value)
@@ -118,7 +120,7 @@ def _axes(grid: TimeGrid, place: _Places, top: float, unit: str) -> Iterator[str
         text = f"{value * 100:.0f}%" if unit == "%" else f"{value:.{0 if top >= 10 else 1}f}"
         yield f'<text x="{_LEFT - 6}" y="{y + 7:.1f}" text-anchor="end">{text}</text>'
     span = grid.width * grid.count
-    step = next((one for one in _ROUND if span / one <= 7), 86400 * ceil(span / 86400 / 7))
+    step = next((one for one in _ROUND_SECONDS if span / one <= 7), 86400 * ceil(span / 86400 / 7))
     shape = "%H:%M" if span <= 86400 else "%m-%d %H:%M"
     first = ceil(grid.start / step) * step
     for mark in range(first, floor(grid.start + span) + 1, step):
@@ -134,7 +136,7 @@ def _clock(shape: str, wall: int) -> str:
         return ""
 
 
-def _marks(place: _Places, spans: Sequence[tuple[float, float, str]]) -> Iterator[str]:
+def _marks(place: _PlotArea, spans: Sequence[tuple[float, float, str]]) -> Iterator[str]:
     for first, last, title in spans:
         left = place.at(first)
         width = max(place.at(last) - left, 1.5)

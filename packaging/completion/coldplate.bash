@@ -17,7 +17,7 @@ _coldplate() {
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$at ${COMP_WORDS[i]}" in
-        'coldplate check' | 'coldplate doctor' | 'coldplate once' | 'coldplate pause' | 'coldplate record' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate run' | 'coldplate top') at="$at ${COMP_WORDS[i]}" ;;
+        'coldplate check' | 'coldplate doctor' | 'coldplate once' | 'coldplate pause' | 'coldplate record' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate report' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate run' | 'coldplate top') at="$at ${COMP_WORDS[i]}" ;;
         esac
     done
     COMPREPLY=()
@@ -81,6 +81,8 @@ _coldplate() {
     'coldplate render dashboards --prefix') return ;;
     'coldplate render completion --out') _coldplate_paths -f; return ;;
     'coldplate render man --out') _coldplate_paths -d; return ;;
+    'coldplate report --compare') return ;;
+    'coldplate report --html') _coldplate_paths -f; return ;;
     'coldplate run --config.file') _coldplate_paths -f; return ;;
     'coldplate run --backend') _coldplate_words 'auto nvml synthetic replay none'; return ;;
     'coldplate run --scenario') _coldplate_paths -f; return ;;
@@ -103,7 +105,7 @@ _coldplate() {
     'coldplate top --url') return ;;
     esac
     case "$at" in
-    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'check doctor once pause record render rules run top'; fi ;;
+    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'check doctor once pause record render report rules run top'; fi ;;
     'coldplate check') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --timeout --at --verbose --json'; else :; fi ;;
     'coldplate doctor') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --json --url --path.sysfs --path.procfs --path.rootfs'; else :; fi ;;
     'coldplate once') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --format --textfile'; else :; fi ;;
@@ -118,6 +120,7 @@ _coldplate() {
     'coldplate render dashboards') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out --datasource --label --prefix'; else :; fi ;;
     'coldplate render completion') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else _coldplate_words 'bash zsh fish'; fi ;;
     'coldplate render man') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
+    'coldplate report') if [[ $cur == -* ]]; then _coldplate_words '-h --help --compare --html --json'; else _coldplate_paths -f; fi ;;
     'coldplate rules') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_words 'check test'; fi ;;
     'coldplate rules check') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;
     'coldplate rules test') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;

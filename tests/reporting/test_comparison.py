@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.commands import report
-from agent.config.schema import ConfigError
+from agent.lib.user_error import UserError
 from agent.reporting import chosen_series as chosen
 from agent.reporting.comparison import comparison, comparison_card
 from agent.reporting.text_table import TextStyle
@@ -68,5 +68,5 @@ def test_the_command_compares_two_files(tmp_path: Path, capsys: pytest.CaptureFi
     "words", [[], ["--compare", "a", "b", "c"], ["--compare", "a", "b", "--html", "x"], ["a", "--html", "-", "--json"]]
 )
 def test_what_does_not_go_together_is_a_mistake(words: list[str]) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(UserError):
         run(*words)
