@@ -87,6 +87,8 @@ def _remarks(found: Sequence[Remark]) -> Iterator[str]:
 
 def _plots(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert]) -> Iterator[str]:
     gpus = run.gpus()
+    if not gpus and not run.ports():
+        return
     meant = {title for remark in found if remark.rank != "note" for title in remark.gpus if len(remark.gpus) == 1}
     first = [gpu for gpu in gpus if gpu.title in meant] + [gpu for gpu in gpus if gpu.title not in meant]
     lines = first[:MOST_LINES]
