@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.catalogue.bindings import Derived, Source
-from agent.model import Backend, Gpu, Kind, Lane, Metric, Node, Unit
+from agent.model import Backend, Kind, Lane, Metric, Node, Unit
 
 BACKENDS = (
     Metric("coldplate_backend_up", Kind.STATE, Unit.NONE, Backend,
@@ -175,9 +175,6 @@ RECORDED = (
     Metric("coldplate_recorded_process_resident_memory_bytes", Kind.GAUGE, Unit.BYTES, Node,
            "In a recording: resident memory of those processes; what they share counts for each.",
            Lane.SLOW, (Source("/proc/PID/stat"),), span=(0, 2.0**52)),
-    Metric("coldplate_gpu_recorded_processes", Kind.GAUGE, Unit.NONE, Gpu,
-           "In a recording: processes of the recorded command that compute on the GPU.",
-           Lane.SLOW, (Derived("the processes that the driver shows, among the command's"),), span=(0, 4096)),
 )  # fmt: skip
 
 ROWS = BACKENDS + SAMPLER + VITALS + EXPECTATIONS + RULES + NOTIFICATIONS + FLIGHT + RECORDED

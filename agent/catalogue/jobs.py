@@ -25,6 +25,9 @@ HOLDERS = (
            "One of several jobs that share a GPU or MIG instance.",
            Lane.SLOW, (Derived("the holders of a GPU, where there are several"),),
            labels=(*JOB, "user", "name", "mig", *POD), span=(1, 1)),
+    Metric("coldplate_gpu_recorded_processes", Kind.GAUGE, Unit.NONE, Gpu,
+           "In a recording: processes of the recorded command that compute on the GPU.",
+           Lane.SLOW, (Derived("the processes that the driver shows, among the command's"),), span=(0, 4096)),
 )  # fmt: skip
 
 FACTS = (
