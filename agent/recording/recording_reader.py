@@ -10,10 +10,10 @@ import os
 import stat
 import struct
 import time as _time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
 
 from agent.lib.wording import one_line
 from agent.model import BackendReport, Frame, Instant, Snapshot
@@ -46,11 +46,35 @@ _ODD = (ValueError, TypeError, LookupError, AttributeError, RecursionError, Over
 """What comes of a document that is not as it should be."""
 
 
+class Piece(Protocol):
+    """What a reader makes of a block: so many snapshots, the last of them at these wall seconds."""
+
+    @property
+    def holds(self) -> int: ...
+    @property
+    def until(self) -> float: ...
+
+
+_P = TypeVar("_P", bound=Piece)
+Opener = Callable[[Provenance, bytes, ReadDefinitions], Iterator[_P]]
+"""Makes pieces of a block's payload. Raises ValueError, TypeError or LookupError for what makes no sense."""
+
+
 class RecordedSnapshot(NamedTuple):
     """A snapshot, and where it comes from."""
 
     header: Provenance
     snapshot: Snapshot
+
+    @property
+    def holds(self) -> int:
+        """It is one."""
+        return 1
+
+    @property
+    def until(self) -> float:
+        """Its wall seconds."""
+        return self.snapshot.at.wall
 
 
 @dataclass(slots=True)
@@ -103,14 +127,18 @@ class Recording:
 
     def recorded(self, segments: list[int] | None = None) -> Iterator[RecordedSnapshot]:
         """All snapshots with their headers; of these segments only, if their first bytes are given. As `snapshots`."""
+        return self.pieces(_snapshots_of, segments)
+
+    def pieces(self, opener: Opener[_P], segments: list[int] | None = None) -> Iterator[_P]:
+        """What an opener makes of all blocks, or of those in these segments. As `recorded`."""
         known = Known()
         self._given, self._last = 0, None
         for start in [0] if segments is None else segments:
             at: int | None = start
             while at is not None:
-                reader = _SegmentReader(known, only=segments is not None)
+                reader = _SegmentReader(known, opener, only=segments is not None)
                 at = yield from self._whole(reader, at)
-                known = reader.known or known
+                known = reader.known
 
     def survey(self) -> list[SegmentSpan]:
         """The segments, found without decompressing their blocks: a second for a recording of days. As `snapshots`."""
@@ -131,7 +159,7 @@ class Recording:
                 raise self._unreadable(error) from None
         return spans
 
-    def _whole(self, reader: _SegmentReader, at: int) -> Generator[RecordedSnapshot, None, int | None]:
+    def _whole(self, reader: _SegmentReader[_P], at: int) -> Generator[_P, None, int | None]:
         """What is whole from a byte on. Returns where to go on behind damage; None at the end."""
         place = at
         try:
@@ -140,7 +168,7 @@ class Recording:
                 if record.kind is None and reader.is_over:
                     return None
                 for each in reader.take(record):
-                    self._given, self._last = self._given + 1, each.snapshot.at.wall
+                    self._given, self._last = self._given + each.holds, each.until
                     yield each
             return None
         except BrokenRecordError as error:
@@ -198,28 +226,32 @@ class Recording:
         return one_line(str(self.path), 4096)
 
 
-class _SegmentReader:
-    """Reads records into snapshots. One object reads a segment and those that follow it, or `only` one."""
+class _SegmentReader(Generic[_P]):
+    """Reads records into pieces. One object reads a segment and those that follow it, or `only` one."""
 
-    def __init__(self, before: Known, *, only: bool) -> None:
-        self.known = before
+    def __init__(self, before: Known, opener: Opener[_P], *, only: bool) -> None:
+        self._opener = opener
         self.only = only
         self._header: Provenance | None = None
         self._begun = False
         self._definitions = ReadDefinitions(before)
 
     @property
+    def known(self) -> Known:
+        """The objects of the segment that was read last."""
+        return self._definitions.known
+
+    @property
     def is_over(self) -> bool:
         """Whether another segment is none of ours."""
         return self.only and self._begun
 
-    def take(self, record: Record) -> Iterator[RecordedSnapshot]:
-        """The snapshots in a record."""
+    def take(self, record: Record) -> Iterator[_P]:
+        """What the opener makes of a record."""
         if record.kind is None:
             if self._begun:
-                self.known = self._definitions.known
+                self._definitions = ReadDefinitions(self.known)
             self._begun, self._header = True, None
-            self._definitions = ReadDefinitions(self.known)
         elif record.kind == HEADER:
             self._header = decoded(record.payload)
         elif record.kind == DEFINITIONS:
@@ -227,34 +259,55 @@ class _SegmentReader:
         elif self._header is None:
             raise ValueError("a block without a header")
         else:
-            header = self._header
-            yield from (RecordedSnapshot(header, each) for each in _Block(record.payload, self._definitions))
+            yield from self._opener(self._header, record.payload, self._definitions)
+
+
+class Outline:
+    """What a block says of itself: its snapshots' times, and which rows of which tracks each of them has.
+
+    Raises ValueError, TypeError, LookupError or struct.error where it makes no sense.
+    """
+
+    def __init__(self, payload: bytes) -> None:
+        count, _, _ = PREAMBLE.unpack_from(payload)
+        if count > TICKS:
+            raise ValueError(f"more than {TICKS} snapshots in a block")
+        self.body = inflated(payload[PREAMBLE.size :], BLOCK_BYTES)
+        (length,) = struct.unpack_from("<I", self.body)
+        if length > OUTLINE_BYTES:
+            raise ValueError(f"an outline of more than {OUTLINE_BYTES} bytes")
+        document = json.loads(self.body[4 : 4 + length])
+        self.shapes: list[list[int]] = document["shapes"]
+        self.ticks: list[Any] = document["ticks"]
+        if len(self.ticks) != count:
+            raise ValueError("a block with another number of snapshots than it says")
+        self.tracks: list[tuple[str, int, int]] = document["tracks"]
+        if not all(0 < height <= TICKS for _, _, height in self.tracks):
+            raise ValueError("a track of so many rows")
+        self.times, self.at = columns.unpacked(self.body, 4 + length, 3, count)
+        """Rows of sequence, monotonic and wall seconds; and the place of the body at which the first track begins."""
+
+
+def track_width(kind: str, number: int, definitions: ReadDefinitions) -> int:
+    """Columns of a track. Raises LookupError."""
+    return len(definitions.layouts[number]) if kind == "L" else 2 * len(definitions.reports(number))
+
+
+def _snapshots_of(header: Provenance, payload: bytes, definitions: ReadDefinitions) -> Iterator[RecordedSnapshot]:
+    return (RecordedSnapshot(header, each) for each in _Block(payload, definitions))
 
 
 class _Block:
     """The snapshots of a block, made one by one."""
 
     def __init__(self, payload: bytes, definitions: ReadDefinitions) -> None:
-        count, _, _ = PREAMBLE.unpack_from(payload)
-        if count > TICKS:
-            raise ValueError(f"more than {TICKS} snapshots in a block")
-        body = inflated(payload[PREAMBLE.size :], BLOCK_BYTES)
-        (length,) = struct.unpack_from("<I", body)
-        if length > OUTLINE_BYTES:
-            raise ValueError(f"an outline of more than {OUTLINE_BYTES} bytes")
-        document = json.loads(body[4 : 4 + length])
+        outline = Outline(payload)
         self._definitions = definitions
-        self._shapes: list[list[int]] = document["shapes"]
-        self._ticks: list[Any] = document["ticks"]
-        if len(self._ticks) != count:
-            raise ValueError("a block with another number of snapshots than it says")
-        self._times, at = columns.unpacked(body, 4 + length, 3, count)
+        self._shapes, self._ticks, self._times = outline.shapes, outline.ticks, outline.times
+        at = outline.at
         self._tracks: list[tuple[str, int, Iterator[tuple[float, ...]]]] = []
-        for kind, number, height in document["tracks"]:
-            if not 0 < height <= TICKS:
-                raise ValueError("a track of so many rows")
-            width = len(definitions.layouts[number]) if kind == "L" else 2 * len(definitions.reports(number))
-            rows, at = columns.unpacked(body, at, width, height)
+        for kind, number, height in outline.tracks:
+            rows, at = columns.unpacked(outline.body, at, track_width(kind, number, definitions), height)
             self._tracks.append((kind, number, rows))
         self._last: dict[int, Frame | tuple[BackendReport, ...]] = {}
 

@@ -17,7 +17,7 @@ _coldplate() {
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$at ${COMP_WORDS[i]}" in
-        'coldplate check' | 'coldplate doctor' | 'coldplate export' | 'coldplate import' | 'coldplate once' | 'coldplate pause' | 'coldplate record' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate rules backtest' | 'coldplate run' | 'coldplate top') at="$at ${COMP_WORDS[i]}" ;;
+        'coldplate check' | 'coldplate doctor' | 'coldplate export' | 'coldplate import' | 'coldplate once' | 'coldplate pause' | 'coldplate record' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate report' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate rules backtest' | 'coldplate run' | 'coldplate top') at="$at ${COMP_WORDS[i]}" ;;
         esac
     done
     COMPREPLY=()
@@ -95,6 +95,8 @@ _coldplate() {
     'coldplate render dashboards --prefix') return ;;
     'coldplate render completion --out') _coldplate_paths -f; return ;;
     'coldplate render man --out') _coldplate_paths -d; return ;;
+    'coldplate report --compare') return ;;
+    'coldplate report --html') _coldplate_paths -f; return ;;
     'coldplate rules backtest --rules') _coldplate_paths -f; return ;;
     'coldplate rules backtest --against') _coldplate_paths -f; return ;;
     'coldplate rules backtest --config.file') _coldplate_paths -f; return ;;
@@ -120,7 +122,7 @@ _coldplate() {
     'coldplate top --url') return ;;
     esac
     case "$at" in
-    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'check doctor export import once pause record render rules run top'; fi ;;
+    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'check doctor export import once pause record render report rules run top'; fi ;;
     'coldplate check') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --timeout --at --verbose --json'; else :; fi ;;
     'coldplate doctor') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --json --url --path.sysfs --path.procfs --path.rootfs'; else :; fi ;;
     'coldplate export') if [[ $cur == -* ]]; then _coldplate_words '-h --help -o --out --format --metrics --step --start --end --config.file'; else _coldplate_paths -f; fi ;;
@@ -137,6 +139,7 @@ _coldplate() {
     'coldplate render dashboards') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out --datasource --label --prefix'; else :; fi ;;
     'coldplate render completion') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else _coldplate_words 'bash zsh fish'; fi ;;
     'coldplate render man') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
+    'coldplate report') if [[ $cur == -* ]]; then _coldplate_words '-h --help --compare --html --json'; else _coldplate_paths -f; fi ;;
     'coldplate rules') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_words 'check test backtest'; fi ;;
     'coldplate rules check') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;
     'coldplate rules test') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;

@@ -3,7 +3,7 @@
 function __coldplate_at --description 'Whether the command so far is this one'
     set -l at coldplate
     for word in (commandline -opc)[2..-1]
-        contains -- "$at $word" 'coldplate check' 'coldplate doctor' 'coldplate export' 'coldplate import' 'coldplate once' 'coldplate pause' 'coldplate record' 'coldplate render' 'coldplate render metrics' 'coldplate render scenarios' 'coldplate render configuration' 'coldplate render config-file' 'coldplate render rules' 'coldplate render dashboards' 'coldplate render completion' 'coldplate render man' 'coldplate rules' 'coldplate rules check' 'coldplate rules test' 'coldplate rules backtest' 'coldplate run' 'coldplate top'
+        contains -- "$at $word" 'coldplate check' 'coldplate doctor' 'coldplate export' 'coldplate import' 'coldplate once' 'coldplate pause' 'coldplate record' 'coldplate render' 'coldplate render metrics' 'coldplate render scenarios' 'coldplate render configuration' 'coldplate render config-file' 'coldplate render rules' 'coldplate render dashboards' 'coldplate render completion' 'coldplate render man' 'coldplate report' 'coldplate rules' 'coldplate rules check' 'coldplate rules test' 'coldplate rules backtest' 'coldplate run' 'coldplate top'
         and set at "$at $word"
     end
     test "$at" = "$argv"
@@ -18,6 +18,7 @@ complete -c coldplate -n '__coldplate_at coldplate' -a once -d 'take one sample 
 complete -c coldplate -n '__coldplate_at coldplate' -a pause -d 'have the running agent release the driver for a while'
 complete -c coldplate -n '__coldplate_at coldplate' -a record -d 'record the node while a command runs, or until stopped, into a file'
 complete -c coldplate -n '__coldplate_at coldplate' -a render -d 'write generated documents, rule files, dashboards, manual pages or shell completion'
+complete -c coldplate -n '__coldplate_at coldplate' -a report -d 'say what recordings show about a run'
 complete -c coldplate -n '__coldplate_at coldplate' -a rules -d 'check and test Prometheus rule files, also on recordings'
 complete -c coldplate -n '__coldplate_at coldplate' -a run -d 'sample the node and serve its metrics until stopped'
 complete -c coldplate -n '__coldplate_at coldplate' -a top -d 'show live what the GPUs do, and why one is slow'
@@ -133,6 +134,11 @@ complete -c coldplate -n '__coldplate_at coldplate render completion' -l out -r 
 complete -c coldplate -n '__coldplate_at coldplate render completion' -a 'bash zsh fish'
 complete -c coldplate -n '__coldplate_at coldplate render man' -s h -l help -d 'show this help message and exit'
 complete -c coldplate -n '__coldplate_at coldplate render man' -l out -x -a '(__fish_complete_directories)' -d 'write a file for each page into this directory, and print their names'
+complete -c coldplate -n '__coldplate_at coldplate report' -s h -l help -d 'show this help message and exit'
+complete -c coldplate -n '__coldplate_at coldplate report' -l compare -x -d 'set two runs of one file each side by side'
+complete -c coldplate -n '__coldplate_at coldplate report' -l html -r -F -d 'write a page with plots that needs no network; - is the output'
+complete -c coldplate -n '__coldplate_at coldplate report' -l json -d 'print everything as JSON, in base units'
+complete -c coldplate -n '__coldplate_at coldplate report' -F
 complete -c coldplate -n '__coldplate_at coldplate rules' -a check -d 'check whether rule files can be loaded'
 complete -c coldplate -n '__coldplate_at coldplate rules' -a test -d 'run unit tests of rules'
 complete -c coldplate -n '__coldplate_at coldplate rules' -a backtest -d 'play rules over recordings'

@@ -1,0 +1,178 @@
+"""`coldplate report`: what recordings say about a run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.lib.commandline import INVALID
+from agent.lib.user_error import UserError
+
+if TYPE_CHECKING:
+    from agent.reporting.run_facts import Run
+    from agent.reporting.text_table import TextStyle
+
+HELP = "say what recordings show about a run"
+DESCRIPTION = (
+    "Read recordings of one run, of one node or of several, and say how each GPU was used, what was lost and why. "
+    "Files that are cut or damaged are read as far as they are whole, with a warning that names file and place."
+)
+EXAMPLES = (
+    ("coldplate report run.coldplate", "what stands out, and the figures of each GPU"),
+    ("coldplate report node-*.coldplate --html run.html", "the nodes of a job as one run, and a page with plots"),
+    ("coldplate report --compare before.coldplate after.coldplate", "two runs side by side"),
+)
+EXIT_STATUSES = {
+    0: "a report was made; warnings name what was damaged",
+    1: "nothing could be read, or the page not be written; one line says why",
+    **INVALID,
+}
+
+WIDEST = 100
+"""Columns that the card uses of a wide terminal: longer lines of text are hard to read."""
+_AFTER_SECONDS = 1.0
+"""Seconds after which progress is shown."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The files, and the form of the report."""
+    parser.add_argument("files", nargs="*", metavar="FILE", help="a recording; several are read as one run")
+    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="set two runs of one file each side by side")
+    parser.add_argument("--html", metavar="FILE", help="write a page with plots that needs no network; - is the output")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON, in base units")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the report. Raises UserError for arguments that do not go together."""
+    if arguments.compare:
+        if arguments.files or arguments.html is not None:
+            raise UserError("report: --compare takes two files, and neither others nor --html")
+        return _compare(*arguments.compare, as_json=arguments.json)
+    if not arguments.files:
+        raise UserError("report: give a recording; see coldplate report --help")
+    if arguments.html == "-" and arguments.json:
+        raise UserError("report: --html - and --json both write to the output; name a file for the page")
+    return _report(arguments.files, arguments.html, as_json=arguments.json)
+
+
+def _report(files: Sequence[str], page: str | None, *, as_json: bool) -> int:
+    from agent.reporting.expert import remarks
+    from agent.reporting.html_report import html_report
+    from agent.reporting.report_card import report_card
+    from agent.reporting.report_document import report_document
+    from agent.reporting.told_rules import recorded_alerts
+
+    told = _gathered(files)
+    if told is None:
+        return 1
+    found, alerts = remarks(told), recorded_alerts(told)
+    if page is not None and not _write_page(page, html_report(told, found, alerts)):
+        return 1
+    if as_json:
+        _print_document(report_document(told, found, alerts))
+    elif page != "-":
+        print("\n".join(report_card(told, found, alerts, _style())))
+    return 0
+
+
+def _compare(one: str, other: str, *, as_json: bool) -> int:
+    from agent.reporting.comparison import comparison, comparison_card, comparison_document
+
+    first, second = _gathered([one]), _gathered([other])
+    if first is None or second is None:
+        return 1
+    if as_json:
+        _print_document(comparison_document(first, second, comparison(first, second)))
+    else:
+        print("\n".join(comparison_card(first, second, _style())))
+    return 0
+
+
+def _print_document(document: dict[str, Any]) -> None:
+    import json
+
+    print(json.dumps(document, indent=1, allow_nan=False))
+
+
+def _write_page(name: str, page: str) -> bool:
+    """Write the page; whether that succeeded."""
+    if name == "-":
+        print(page, end="")
+        return True
+    try:
+        Path(name).write_text(page, encoding="utf-8", errors="replace")
+    except (OSError, ValueError) as error:
+        _warn(f"--html: {name}: cannot be written: {getattr(error, 'strerror', None) or error}")
+        return False
+    return True
+
+
+def _style() -> TextStyle:
+    from agent.reporting.text_table import TextStyle
+
+    tty = sys.stdout.isatty()
+    width = min(shutil.get_terminal_size((80, 24)).columns, WIDEST) if tty else 80
+    colour = tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in (None, "dumb")
+    return TextStyle(width, colour=colour)
+
+
+def _gathered(files: Sequence[str]) -> Run | None:
+    """What the files say, with a warning for each that cannot be read; None if none can."""
+    from agent.recording.file_records import RecordingError
+    from agent.recording.recording_reader import Recording
+    from agent.reporting.gathering import gather
+
+    with ExitStack() as stack:
+        recordings = []
+        for file in dict.fromkeys(files):
+            try:
+                recordings.append(stack.enter_context(Recording(file)))
+            except RecordingError as error:
+                _warn(str(error))
+        if not recordings:
+            return None
+        shown = ProgressLine()
+        try:
+            told = gather(recordings, shown.show)
+        except RecordingError as error:
+            shown.clear()
+            _warn(str(error))
+            return None
+        shown.clear()
+        for problem in told.problems:
+            _warn(problem)
+        return told
+
+
+def _warn(text: str) -> None:
+    print(f"coldplate report: {text}", file=sys.stderr)
+
+
+class ProgressLine:
+    """One line on a terminal that says how far the reading is, if it takes longer than a second."""
+
+    def __init__(self) -> None:
+        from agent.lib.clock import clock
+
+        self._clock = clock
+        self._since = clock().mono
+        self._next = _AFTER_SECONDS
+        self._shown = False
+        self._tty = sys.stderr.isatty()
+
+    def show(self, share: float) -> None:
+        """Show it, if it is time."""
+        if self._tty and (passed := self._clock().mono - self._since) >= self._next:
+            self._next, self._shown = passed + 0.2, True
+            print(f"\rreading: {share:4.0%}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Take it away."""
+        if self._shown:
+            print("\r" + " " * 20 + "\r", end="", file=sys.stderr, flush=True)

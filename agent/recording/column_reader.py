@@ -1,0 +1,204 @@
+"""Reads a recording block by block in columns, for whoever wants some series of all snapshots: a report of a day.
+
+Making every snapshot takes some 100 us each, most of it for values that such a reader does not look at. Here a
+column is decoded when it is asked for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate, chain, repeat
+from math import isfinite
+from typing import Any, Union
+
+from agent.model import BackendReport, Layout
+from agent.recording.columns import VALUE
+from agent.recording.provenance import Provenance
+from agent.recording.read_definitions import ReadDefinitions
+from agent.recording.recording_reader import Outline, Recording, track_width
+
+Held = Union[float, Sequence[float]]
+"""The values of a series in some snapshots; one number where all have the same."""
+
+
+class ChosenPlaces:
+    """The places of the series of a layout that a reader wants, and where their values are in its tracks."""
+
+    _REMEMBERED = 64
+
+    def __init__(self, places: Sequence[int]) -> None:
+        self.places = places
+        self._known: dict[tuple[bytes, int], Sequence[Any]] = {}
+
+    def keys(self, changes: bytes, height: int) -> Sequence[Any]:
+        """For each place its index among the values of a track, or its slice if it changes there."""
+        keys = self._known.get((changes, height))
+        if keys is None:
+            if len(self._known) >= self._REMEMBERED:
+                self._known.clear()
+            before = [0, *accumulate(changes)]
+            still = len(changes) - before[-1]
+            keys = self._known[changes, height] = [
+                slice(still + before[place] * height, still + (before[place] + 1) * height)
+                if changes[place]
+                else place - before[place]
+                for place in self.places
+            ]
+        return keys
+
+
+class ColumnTrack:
+    """The rows of one layout in a block.
+
+    `ticks` are the places of the snapshots that have the layout among those of the block, None where all do.
+    """
+
+    __slots__ = ("_body", "_changes", "_first", "_height", "_rows", "after", "layout", "ticks")
+
+    def __init__(self, layout: Layout, body: bytes, at: int, height: int) -> None:
+        """`at` is the place of the body at which the track begins. Raises ValueError if it is no track."""
+        self.layout = layout
+        self._body, self._height = body, height
+        width = len(layout)
+        self._changes = body[at : at + width]
+        self._first = at + width
+        self.after = _behind(body, at, width, height)
+        """The place of the body behind the track."""
+        self.ticks: Sequence[int] | None = None
+        self._rows: Sequence[int] | None = None
+
+    def show(self, ticks: Sequence[int] | None, fresh: str) -> None:
+        """Say which snapshots have the layout, None for all, and mark those of them that have its next row.
+
+        Raises ValueError where there are fewer rows.
+        """
+        rows = _rows(fresh)
+        if (rows[-1] if rows else -1) >= self._height:
+            raise ValueError("a track with fewer rows than are used")
+        self.ticks, self._rows = ticks, None if len(rows) == self._height == rows[-1] + 1 else rows
+
+    def columns(self, chosen: ChosenPlaces) -> list[float | tuple[float, ...]]:
+        """The values of each chosen series in the snapshots that have it; one number if it did not change in the block.
+
+        Raises ValueError for a value that is not finite.
+        """
+        values = struct.unpack_from(f"<{(self.after - self._first) // VALUE}d", self._body, self._first)
+        if not isfinite(sum(values)) and not all(map(isfinite, values)):
+            raise ValueError("a value that is not finite")
+        found: list[float | tuple[float, ...]] = list(map(values.__getitem__, chosen.keys(self._changes, self._height)))
+        if self._rows is None:
+            return found
+        rows = self._rows
+        return [each if isinstance(each, float) else tuple([each[row] for row in rows]) for each in found]
+
+
+class ColumnBlock:
+    """Some snapshots one after the other. `walls` and `monos` are their times in seconds, `header` is the segment's."""
+
+    def __init__(self, header: Provenance, payload: bytes, definitions: ReadDefinitions) -> None:
+        """Raises ValueError, TypeError or LookupError for what makes no sense."""
+        self.header = header
+        self._definitions = definitions
+        outline = Outline(payload)
+        _, self.monos, self.walls = list(zip(*outline.times, strict=True)) or [(), (), ()]
+        self.tracks: list[ColumnTrack] = []
+        self._lists: list[int] = []
+        placed: dict[int, ColumnTrack] = {}
+        at = outline.at
+        for place, (kind, number, height) in enumerate(outline.tracks):
+            if kind == "L":
+                track = ColumnTrack(definitions.layouts[number], outline.body, at, height)
+                placed[place], at = track, track.after
+                self.tracks.append(track)
+            else:
+                self._lists.append(number)
+                at = _behind(outline.body, at, track_width(kind, number, definitions), height)
+        _show(placed, outline)
+        self.is_even = all(track.ticks is None for track in self.tracks)
+        """Whether every snapshot has every layout, so that no series is in two of the tracks at different times."""
+
+    @property
+    def holds(self) -> int:
+        """How many snapshots."""
+        return len(self.walls)
+
+    @property
+    def until(self) -> float:
+        """The wall seconds of the last one."""
+        return float(self.walls[-1])
+
+    def reports(self) -> Iterator[tuple[BackendReport, ...]]:
+        """Each list of reports that occurs in the block; their durations and calls are 0."""
+        return map(self._definitions.reports, self._lists)
+
+
+def _behind(body: bytes, at: int, width: int, height: int) -> int:
+    """The place behind a track of which nothing is wanted."""
+    changes = body[at : at + width]
+    moving = changes.count(1)
+    after = at + width + VALUE * (width - moving + moving * height)
+    if moving + changes.count(0) != width or after > len(body):
+        raise ValueError("columns that are none, or cut")
+    return after
+
+
+def _show(tracks: dict[int, ColumnTrack], outline: Outline) -> None:
+    """Tell each track which snapshots have it."""
+    shapes = {shape for shape, _ in outline.ticks}
+    if len(shapes) == 1:
+        tracked = outline.shapes[shapes.pop()]
+        for place, marks in zip(tracked, zip(*(fresh for _, fresh in outline.ticks), strict=True), strict=True):
+            if place in tracks:
+                tracks[place].show(None, "".join(marks))
+        return
+    ticks: dict[int, list[int]] = {place: [] for place in tracks}
+    marked: dict[int, list[str]] = {place: [] for place in tracks}
+    for tick, (shape, fresh) in enumerate(outline.ticks):
+        for place, mark in zip(outline.shapes[shape], fresh, strict=True):
+            if place in tracks:
+                ticks[place].append(tick)
+                marked[place].append(mark)
+    for place, track in tracks.items():
+        everywhere = len(ticks[place]) == len(outline.ticks)
+        track.show(None if everywhere else ticks[place], "".join(marked[place]))
+
+
+@lru_cache(maxsize=1024)
+def _rows(fresh: str) -> Sequence[int]:
+    """Which row each snapshot has, of marks of those that have the next one."""
+    if fresh[:1] == "0":
+        raise ValueError("a snapshot that has the row before the first")
+    return tuple(row - 1 for row in accumulate(map(int, fresh)))
+
+
+def joined(tracks: Sequence[ColumnTrack], counts: Sequence[int], chosen: ChosenPlaces) -> Iterator[Held]:
+    """The columns of blocks one after the other that all have this layout, as `ColumnTrack.columns`.
+
+    `counts` are the numbers of the blocks' snapshots.
+    """
+    if len(tracks) == 1:
+        yield from tracks[0].columns(chosen)
+        return
+    for parts in zip(*(track.columns(chosen) for track in tracks), strict=True):
+        first = parts[0]
+        if isinstance(first, float) and parts.count(first) == len(parts):
+            yield first
+        else:
+            pieces = (
+                repeat(part, count) if isinstance(part, float) else part
+                for part, count in zip(parts, counts, strict=True)
+            )
+            yield tuple(chain.from_iterable(pieces))
+
+
+def blocks(recording: Recording, segments: list[int] | None = None) -> Iterator[ColumnBlock]:
+    """The blocks of a recording, or of those segments that begin at these bytes. As `Recording.recorded`."""
+    return recording.pieces(_opened_block, segments)
+
+
+def _opened_block(header: Provenance, payload: bytes, definitions: ReadDefinitions) -> Iterator[ColumnBlock]:
+    block = ColumnBlock(header, payload, definitions)
+    if block.walls:
+        yield block
