@@ -88,7 +88,7 @@ generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages an
 	$(BIN)/coldplate render completion zsh --out packaging/completion/_coldplate
 	$(BIN)/coldplate render completion fish --out packaging/completion/coldplate.fish
 	$(BIN)/python -m dashboards.generate
-	$(BIN)/python -m tests.terminal.panes
+	$(BIN)/python -m tests.screen.panes
 
 LOCK := .programs/lock
 lock: python ## Update the tools to their newest versions, with hashes, for every Python and machine: tests/tools.txt

@@ -15,8 +15,8 @@ from agent.lib.commandline import INVALID
 from agent.lib.user_error import UserError
 
 if TYPE_CHECKING:
-    from agent.reporting.run_facts import Run
-    from agent.reporting.text_table import TextStyle
+    from agent.recording.report.run_facts import Run
+    from agent.recording.report.text_table import TextStyle
 
 HELP = "say what recordings show about a run"
 DESCRIPTION = (
@@ -62,11 +62,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report(files: Sequence[str], page: str | None, *, as_json: bool) -> int:
-    from agent.reporting.expert import remarks
-    from agent.reporting.html_report import html_report
-    from agent.reporting.report_card import report_card
-    from agent.reporting.report_document import report_document
-    from agent.reporting.told_rules import recorded_alerts
+    from agent.recording.report.expert import remarks
+    from agent.recording.report.html_report import html_report
+    from agent.recording.report.report_card import report_card
+    from agent.recording.report.report_document import report_document
+    from agent.recording.report.told_rules import recorded_alerts
 
     told = _gathered(files)
     if told is None:
@@ -82,7 +82,7 @@ def _report(files: Sequence[str], page: str | None, *, as_json: bool) -> int:
 
 
 def _compare(one: str, other: str, *, as_json: bool) -> int:
-    from agent.reporting.comparison import comparison, comparison_card, comparison_document
+    from agent.recording.report.comparison import comparison, comparison_card, comparison_document
 
     first, second = _gathered([one]), _gathered([other])
     if first is None or second is None:
@@ -114,7 +114,7 @@ def _write_page(name: str, page: str) -> bool:
 
 
 def _style() -> TextStyle:
-    from agent.reporting.text_table import TextStyle
+    from agent.recording.report.text_table import TextStyle
 
     tty = sys.stdout.isatty()
     width = min(shutil.get_terminal_size((80, 24)).columns, WIDEST) if tty else 80
@@ -126,7 +126,7 @@ def _gathered(files: Sequence[str]) -> Run | None:
     """What the files say, with a warning for each that cannot be read; None if none can."""
     from agent.recording.file_records import RecordingError
     from agent.recording.recording_reader import Recording
-    from agent.reporting.gathering import gather
+    from agent.recording.report.gathering import gather
 
     with ExitStack() as stack:
         recordings = []

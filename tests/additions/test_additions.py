@@ -44,7 +44,6 @@ def test_an_nvml_metric(product: ProductCopy, library: Path, tmp_path: Path) -> 
     product.run("render", "metrics", "--out", "docs/metrics.md")
     suites = (
         "tests/nvml",
-        "tests/driver_trace/test_trace.py",
         "tests/structure/test_catalogue.py",
         "tests/largest/test_plausible.py",
     )

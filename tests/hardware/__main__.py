@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import __version__
-from agent.driver_trace.pseudonyms import Pseudonyms
+from agent.backends.nvml.trace.pseudonyms import Pseudonyms
 from agent.model import Instant
 from tests.hardware import apart, steps
 from tests.hardware.findings import STAND_IN, Report, Verdict

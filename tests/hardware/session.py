@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.backends.nvml.driver import Driver
-from agent.driver_trace.pseudonyms import Pseudonyms
+from agent.backends.nvml.trace.pseudonyms import Pseudonyms
 from agent.model import Instant
 from tests.hardware.findings import Report
 from tests.hardware.node import Node

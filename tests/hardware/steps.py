@@ -14,8 +14,8 @@ from typing import Any
 
 from agent.backends.nvml.driver import Driver
 from agent.backends.nvml.return_codes import TIMEOUT, DriverError
+from agent.backends.nvml.trace.recording_driver import LeakError, RecordingDriver
 from agent.backends.protocol import BackendSample
-from agent.driver_trace.recording_driver import LeakError, RecordingDriver
 from agent.model import Lane
 from tests.hardware import apart, cost, moving
 from tests.hardware.compare import Comparison

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.driver_trace.trace import Trace
+from agent.backends.nvml.trace.trace import Trace
 from tests.fakes.nvml.build import command
 
 NEITHER_SERIAL_NOR_UUID = ("GPU-c01d97a7", "1650323", "692-2G520")

@@ -67,6 +67,7 @@ HIGHEST = (
     (r"node_(component|module|grace)_power_watts", 6_000),
     (r"job_gpus", 72),
     (r"job_processes", 72 * 256),
+    (r"gpu_recorded_processes", 256),
     (r"gpus_expected", 72),
     (r"gpu_(mig_)?memory_\w+_bytes", 1e12),
     (r"gpu_module_power_watts", 6_000),

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.backends.nvml.trace.replay_driver import ReplayDriver
+from agent.backends.nvml.trace.trace import Trace
 from agent.backends.protocol import BackendSample
-from agent.driver_trace.replay_driver import ReplayDriver
-from agent.driver_trace.trace import Trace
 from agent.model import Instant, Kind, Lane, Reason
 from tests.hardware.node import FAST_CALLS, LANES, Node, families, violations
 

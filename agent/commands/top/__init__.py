@@ -14,7 +14,7 @@ from agent.wiring.command_line import add_sources
 
 if TYPE_CHECKING:
     from agent.commands.top.node_sources import NodeSources
-    from agent.terminal.scene import Scene
+    from agent.commands.top.screen.scene import Scene
 
 HELP = "show live what the GPUs do, and why one is slow"
 DESCRIPTION = (
@@ -117,8 +117,8 @@ def _need_rich() -> None:
 
 def _two_samples(sources: NodeSources, interval: float) -> Scene:
     """The nodes after two samples of each: rates need two."""
+    from agent.commands.top.screen.view_keeper import ViewKeeper
     from agent.lib.clock import clock
-    from agent.terminal.view_keeper import ViewKeeper
 
     keeper = ViewKeeper(interval)
     counts: dict[str, int] = {}
@@ -135,18 +135,18 @@ FIRST_SECONDS = 8.0
 
 
 def _print(scene: Scene, arguments: argparse.Namespace, out: TextIO) -> None:
-    from agent.terminal import machine_output
+    from agent.commands.top.screen import machine_output
 
     if arguments.json or arguments.csv:
         out.write(machine_output.as_json(scene) if arguments.json else machine_output.as_csv(scene))
         return
     from rich.console import Console
 
-    from agent.terminal.frame_layout import draw
-    from agent.terminal.glyphs import ASCII, glyphs_for
-    from agent.terminal.look import Look
-    from agent.terminal.painter import styled
-    from agent.terminal.ui_state import UiState
+    from agent.commands.top.screen.frame_layout import draw
+    from agent.commands.top.screen.glyphs import ASCII, glyphs_for
+    from agent.commands.top.screen.look import Look
+    from agent.commands.top.screen.painter import styled
+    from agent.commands.top.screen.ui_state import UiState
 
     columns = shutil.get_terminal_size((PAPER_COLUMNS, 24)).columns
     console = Console(file=out, width=columns, highlight=False)

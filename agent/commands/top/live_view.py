@@ -7,10 +7,10 @@ import io
 import sys
 
 from agent.commands.top.node_sources import NodeSources
+from agent.commands.top.screen.wake_pipe import WakePipe
 from agent.config.schema import Config
 from agent.lib import logs
 from agent.lib.clock import clock
-from agent.terminal.wake_pipe import WakePipe
 from agent.wiring.command_line import CommandLineOptions
 
 MOST_LOG = 100
@@ -48,11 +48,11 @@ def _show(arguments: argparse.Namespace, sources: NodeSources, pipe: WakePipe) -
     """Imports what draws only now: the devices are being opened meanwhile."""
     from rich.console import Console
 
-    from agent.terminal.glyphs import ASCII, glyphs_for
-    from agent.terminal.live_loop import LiveLoop
-    from agent.terminal.scene import Scene
-    from agent.terminal.ui_state import UiState
-    from agent.terminal.view_keeper import ViewKeeper
+    from agent.commands.top.screen.glyphs import ASCII, glyphs_for
+    from agent.commands.top.screen.live_loop import LiveLoop
+    from agent.commands.top.screen.scene import Scene
+    from agent.commands.top.screen.ui_state import UiState
+    from agent.commands.top.screen.view_keeper import ViewKeeper
 
     console = Console(file=io.StringIO(), force_terminal=True, highlight=False)  # it styles; the loop writes
     watch = ViewKeeper(arguments.interval)

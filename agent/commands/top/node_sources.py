@@ -7,15 +7,15 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 
+from agent.commands.top.screen.agent_poll import AgentPoll, Polling
+from agent.commands.top.screen.asked_urls import TIMEOUT_SECONDS, local_url, name_of_target, target_of
+from agent.commands.top.screen.sightings import SightingBoard
 from agent.config.schema import Config, ConfigError
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
 from agent.rack.finder import Finder
 from agent.rack.targets import PeerTarget
-from agent.terminal.agent_poll import AgentPoll, Polling
-from agent.terminal.asked_urls import TIMEOUT_SECONDS, local_url, name_of_target, target_of
-from agent.terminal.sightings import SightingBoard
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.logins import login_of
 from agent.wiring.node_identity import node_name

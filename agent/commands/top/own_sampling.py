@@ -6,6 +6,7 @@ import time
 
 import msgspec
 
+from agent.commands.top.screen.sightings import Sighting, SightingBoard
 from agent.config.schema import Config
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import LastReload
@@ -15,7 +16,6 @@ from agent.lib.clock import clock
 from agent.lib.threads import Threads
 from agent.model import Snapshot
 from agent.rack.series import ConfiguredRack
-from agent.terminal.sightings import Sighting, SightingBoard
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.peering import load_rack
 from agent.wiring.sources import make_sampling_loop

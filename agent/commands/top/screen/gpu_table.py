@@ -1,0 +1,288 @@
+"""The table of GPUs: as many columns as the width holds, the most telling first, and a row for each GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from agent.commands.top.screen import amounts
+from agent.commands.top.screen.glyphs import ABSENT
+from agent.commands.top.screen.look import BAR, CHOSEN, DIM, HEAD, SPARK, STYLES, Look, Part
+from agent.commands.top.screen.node_view import GpuView, NodeView
+from agent.commands.top.screen.traffic import NVLINK, PCIE
+from agent.commands.top.screen.ui_state import GpuKey, OneJob, Sort, UiState
+from exporters.landing_gpus import THROTTLES, name_of
+from exporters.markup import Tone
+
+GIB = 2.0**-30
+THROTTLE_WORDS = {
+    "hw_thermal_slowdown": "heat (hw)", "sw_thermal_slowdown": "heat (sw)", "hw_power_brake": "power brake",
+    "hw_slowdown": "hw slowdown", "sw_power_cap": "power cap", "gpu_idle": "idle", "sync_boost": "sync boost",
+    "application_clocks": "app clocks", "display_clocks": "display clocks",
+}  # fmt: skip
+
+Row = GpuView | NodeView
+"""A GPU, or a node of which nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuColumn:
+    """One column. Those with the lowest `rank` are kept when room is short; `grows` takes what is left."""
+
+    head: str
+    width: int
+    rank: int
+    show: Callable[[GpuView, Look, int], Part]
+    right: bool = True
+    most: int = 0
+    """Cells that it may take at most, if there is room and its content needs them; 0 for its width alone."""
+    is_chart: bool = False
+    """Whether it can use any number of cells, once all others have what they need."""
+
+
+def _tone_of(gpu: GpuView, *words: str) -> str:
+    """The style of a value that a finding is about."""
+    return next((STYLES[each.tone] for each in gpu.findings if each.word in words), "")
+
+
+def _busy(gpu: GpuView, _look: Look, _width: int) -> Part:
+    return amounts.percent(gpu.row.busy), _tone_of(gpu, "behind")
+
+
+def _bar(gpu: GpuView, look: Look, width: int) -> Part:
+    return look.glyphs.bar(gpu.row.busy, width), _tone_of(gpu, "behind") or BAR
+
+
+def _busy_line(gpu: GpuView, look: Look, width: int) -> Part:
+    return look.glyphs.sparkline(gpu.busy_history, 1.0, width), SPARK
+
+
+def _power_line(gpu: GpuView, look: Look, width: int) -> Part:
+    return look.glyphs.sparkline(gpu.power_history, gpu.values.get("power_limit_watts", 0.0), width), SPARK
+
+
+def _power(gpu: GpuView, _look: Look, _width: int) -> Part:
+    shown = amounts.of(gpu.value("power_watts"), gpu.value("power_limit_watts"), 1.0, "W")
+    return shown, _tone_of(gpu, "waits", "power limit")
+
+
+def _memory(gpu: GpuView, _look: Look, _width: int) -> Part:
+    return amounts.of(gpu.value("memory_used_bytes"), gpu.value("memory_total_bytes"), GIB, "G"), ""
+
+
+def _heat(name: str) -> Callable[[GpuView, Look, int], Part]:
+    return lambda gpu, look, _: (amounts.plain(gpu.value(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
+
+
+def _share(name: str) -> Callable[[GpuView, Look, int], Part]:
+    return lambda gpu, _look, _width: (amounts.percent(gpu.value(name)), "")
+
+
+def _clock(gpu: GpuView, _look: Look, _width: int) -> Part:
+    return amounts.plain(gpu.value("clock_sm"), 1e-6), _tone_of(gpu, "slow", "throttled")
+
+
+def throttled(gpu: GpuView, _look: Look | None = None, _width: int = 0) -> Part:
+    """What reduces its clocks, the worst first; power caps and idling are normal and not coloured."""
+    if not gpu.row.up:
+        return ABSENT, ""
+    found = sorted((THROTTLES.get(each, (Tone.WARN, ""))[0], each) for each in gpu.throttles)
+    words = [THROTTLE_WORDS.get(each, each) for _, each in found]
+    return ", ".join(words) or "nothing", STYLES[found[0][0]] if found else ""
+
+
+def _traffic(names: tuple[str, ...]) -> Callable[[GpuView, Look, int], Part]:
+    return lambda gpu, _look, _width: (amounts.rate(gpu.rate(*names)), "")
+
+
+def _links(gpu: GpuView, _look: Look, _width: int) -> Part:
+    all_links = gpu.row.links_up + len(gpu.row.links_down)
+    shown = f"{gpu.row.links_up}/{all_links}" if all_links else ABSENT
+    return shown, _tone_of(gpu, "link down")
+
+
+def _job(gpu: GpuView, _look: Look, _width: int) -> Part:
+    if len(gpu.row.jobs) > 1:
+        return f"{len(gpu.row.jobs)} jobs", ""
+    return (name_of(gpu.job) or ABSENT if gpu.job else ABSENT), ""
+
+
+def _owner(gpu: GpuView, _look: Look, _width: int) -> Part:
+    return (gpu.job.get("user", "") or ABSENT if gpu.job else ABSENT), ""
+
+
+def _job_name(gpu: GpuView, _look: Look, _width: int) -> Part:
+    return (gpu.job.get("name", "") or ABSENT if gpu.job else ABSENT), DIM
+
+
+def _why(gpu: GpuView, _look: Look, _width: int) -> Part:
+    return "; ".join(each.text for each in gpu.findings), STYLES[min(gpu.tone, Tone.CALM)]
+
+
+COLUMNS = (
+    GpuColumn("", 1, 0, lambda gpu, look, _: (look.glyphs.mark(gpu.tone), STYLES[gpu.tone])),
+    GpuColumn("GPU", 3, 0, lambda gpu, _look, _width: (gpu.index, "")),
+    GpuColumn("STATE", 9, 1, lambda gpu, _look, _width: (gpu.word, STYLES[gpu.tone]), False),
+    GpuColumn("BUSY", 4, 2, _busy),
+    GpuColumn("", 8, 7, _bar, False),
+    GpuColumn("BUSY LATELY", 12, 10, _busy_line, most=40, is_chart=True),
+    GpuColumn("SM", 4, 16, _share("sm_active_ratio")),
+    GpuColumn("TENS", 4, 17, _share("tensor_active_ratio")),
+    GpuColumn("DRAM", 4, 18, _share("dram_active_ratio")),
+    GpuColumn("MEMORY", 8, 5, _memory),
+    GpuColumn("POWER", 9, 3, _power),
+    GpuColumn("POWER LATELY", 12, 15, _power_line, most=40, is_chart=True),
+    GpuColumn("TEMP", 4, 4, _heat("temperature_celsius")),
+    GpuColumn("HBM", 4, 12, _heat("memory_temperature_celsius")),
+    GpuColumn("MHZ", 4, 8, _clock),
+    GpuColumn("THROTTLE", 11, 9, throttled, False),
+    GpuColumn("NVLINK", 8, 11, _traffic(NVLINK)),
+    GpuColumn("LINKS", 5, 19, _links),
+    GpuColumn("PCIE", 8, 13, _traffic(PCIE)),
+    GpuColumn("JOB", 6, 6, _job, False, most=24),
+    GpuColumn("USER", 6, 9, _owner, False, most=12),
+    GpuColumn("NAME", 10, 20, _job_name, False, most=20),
+    GpuColumn("WHY", 24, 14, _why, False, most=200),
+)
+MOST_NODE = 20
+
+
+_STEP = 8
+"""Widths that follow the content change in steps of so many cells, or each sample would move all columns."""
+
+
+def columns_for(rows: Sequence[Row], look: Look, node_width: int) -> list[GpuColumn]:
+    """The columns that the width holds, in their order; what is left over goes to those whose content needs it."""
+    found = list(COLUMNS)
+    if node_width:
+        found.insert(1, GpuColumn("NODE", node_width, 0, lambda gpu, _look, _width: (gpu.node, ""), False))
+    room = look.width + 1
+    kept: set[int] = set()
+    for place in sorted(range(len(found)), key=lambda each: found[each].rank):
+        if found[place].width + 1 > room:
+            break
+        kept.add(place)
+        room -= found[place].width + 1
+    chosen = [found[place] for place in sorted(kept)]
+    for place, column in sorted(enumerate(chosen), key=lambda each: (each[1].is_chart, each[1].rank)):
+        more = min(max(_wanted(column, rows, look) - column.width, 0), room)
+        chosen[place] = replace(column, width=column.width + more)
+        room -= more
+    return chosen
+
+
+def _wanted(column: GpuColumn, rows: Sequence[Row], look: Look) -> int:
+    """Cells that a column has a use for."""
+    if not column.most or column.is_chart:
+        return column.most
+    gpus = [row for row in rows if isinstance(row, GpuView)]
+    longest = max((cell_len(look.glyphs.text(column.show(gpu, look, column.most)[0])) for gpu in gpus), default=0)
+    return min(-(-longest // _STEP) * _STEP, column.most)
+
+
+def node_width(nodes: Sequence[NodeView], look: Look) -> int:
+    """Cells for the names of nodes, 0 where there is one node only."""
+    if len(nodes) < 2:
+        return 0
+    return min(max(cell_len(look.glyphs.text(node.name)) for node in nodes), MOST_NODE, max(look.width // 4, 5))
+
+
+def heading(columns: Sequence[GpuColumn], look: Look, sort: Sort) -> Text:
+    """The line above the rows; the column that they are sorted by is underlined."""
+    parts: list[Part] = []
+    for column in columns:
+        style = f"{HEAD} underline" if column.head.lower() == _HEADS.get(sort, "") else HEAD
+        parts += [(look.pad(column.head, column.width, column.right), style), (" ", "")]
+    return look.line(*parts[:-1])
+
+
+_HEADS = {**{each: each.value for each in Sort}, Sort.TROUBLE: "state", Sort.INDEX: "gpu"}
+
+
+def row_line(row: Row, columns: Sequence[GpuColumn], look: Look, chosen: bool) -> Text:
+    """One row; the selected one in reverse."""
+    if isinstance(row, NodeView):
+        line = look.line((f"{look.glyphs.mark(Tone.BAD)} {row.name}  {row.problem}", STYLES[Tone.BAD]))
+    else:
+        parts: list[Part] = []
+        for column in columns:
+            shown, style = column.show(row, look, column.width)
+            parts += [(look.pad(shown, column.width, column.right), style), (" ", "")]
+        line = look.line(*parts[:-1])
+    if chosen:
+        line.pad_right(max(look.width - line.cell_len, 0))
+        line.stylize(CHOSEN)
+    return line
+
+
+def key_of(row: Row) -> GpuKey:
+    return (row.name, "") if isinstance(row, NodeView) else row.key
+
+
+def job_of(row: Row) -> OneJob | None:
+    if isinstance(row, NodeView) or row.job is None:
+        return None
+    return OneJob(row.job.get("scheduler", ""), row.job.get("job_id", ""))
+
+
+def rows_of(nodes: Sequence[NodeView], state: UiState) -> list[Row]:
+    """The rows that are asked for, in the order asked for. A node that does not answer is a row, too."""
+    found: list[Row] = []
+    for node in nodes:
+        if node.problem and not isinstance(state.zoom, OneJob) and matches(node, state.filter):
+            found.append(node)
+        found += [gpu for gpu in node.gpus if matches(gpu, state.filter) and _is_of(gpu, state)]
+    return sorted(found, key=_ORDERS[state.sort], reverse=state.reverse)
+
+
+def _is_of(gpu: GpuView, state: UiState) -> bool:
+    return not isinstance(state.zoom, OneJob) or job_of(gpu) == state.zoom
+
+
+def matches(row: Row, words: str) -> bool:
+    """Whether every word of the filter stands in what the row shows: node, GPU, state, model, job, owner."""
+    if isinstance(row, NodeView):
+        told = f"{row.name} {row.problem}"
+    else:
+        jobs = [" ".join((name_of(job), job.get("user", ""), job.get("name", ""))) for job in row.row.jobs]
+        told = " ".join((row.node, f"gpu{row.index}", row.word, row.row.gpu.uuid, *row.row.facts.values(), *jobs))
+    return all(word in told.casefold() for word in words.casefold().split())
+
+
+def _place(row: Row) -> tuple[object, ...]:
+    return (row.name, 0, "") if isinstance(row, NodeView) else (row.node, len(row.index), row.index)
+
+
+def _most_first(name: str) -> Callable[[Row], tuple[object, ...]]:
+    """Sorted by a value, the highest first; rows without it last."""
+
+    def order(row: Row) -> tuple[object, ...]:
+        value = None if isinstance(row, NodeView) else row.value(name)
+        return (value is None, -(value or 0.0), *_place(row))
+
+    return order
+
+
+def _by_trouble(row: Row) -> tuple[object, ...]:
+    tone = Tone.BAD if isinstance(row, NodeView) else min(row.tone, Tone.CALM)
+    waits = not isinstance(row, NodeView) and row.word == "waits"
+    return (tone, waits, *_place(row))  # who is waited for stands above those who wait
+
+
+def _by_job(row: Row) -> tuple[object, ...]:
+    job = job_of(row)
+    return (job is None, "" if job is None else job.job, *_place(row))
+
+
+_ORDERS: Mapping[Sort, Callable[[Row], tuple[object, ...]]] = {
+    Sort.TROUBLE: _by_trouble,
+    Sort.INDEX: _place,
+    Sort.BUSY: _most_first("utilization_ratio"),
+    Sort.MEMORY: _most_first("memory_used_bytes"),
+    Sort.POWER: _most_first("power_watts"),
+    Sort.TEMPERATURE: _most_first("temperature_celsius"),
+    Sort.JOB: _by_job,
+}

@@ -1,0 +1,128 @@
+"""The same view for programs: JSON with everything, CSV with a row for each GPU. What is absent is null or empty."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+from agent.commands.top.screen.node_view import GpuView, NodeView, PortView
+from agent.commands.top.screen.scene import Scene
+from agent.commands.top.screen.traffic import NVLINK, PCIE
+from agent.model import Alert
+from exporters.landing_gpus import name_of
+
+_VALUES = (
+    "utilization_ratio", "memory_activity_ratio", "sm_active_ratio", "tensor_active_ratio", "dram_active_ratio",
+    "memory_used_bytes", "memory_total_bytes", "power_watts", "power_limit_watts", "temperature_celsius",
+    "memory_temperature_celsius", "temperature_margin_celsius",
+)  # fmt: skip
+"""Metrics of a GPU by their names without `coldplate_gpu_`: columns of the CSV and keys of the JSON."""
+
+
+def as_json(scene: Scene) -> str:
+    """One object: `nodes`, each with its GPUs, ports and alerts, and `troubles`, the worst first. Base units."""
+    content = {
+        "troubles": [{"tone": each.tone.name.lower(), "text": each.text} for each in scene.troubles],
+        "nodes": [_node(node) for node in scene.nodes],
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def _node(node: NodeView) -> dict[str, Any]:
+    return {
+        "node": node.name,
+        "origin": node.origin,
+        "problem": node.problem or None,
+        "timestamp": node.wall,
+        "age_seconds": node.age,
+        "synthetic": node.scenario,
+        "power_watts": node.power,
+        "power_source": node.power_source or None,
+        "rack": node.rack or None,
+        "rack_power_watts": node.rack_power,
+        "rack_power_budget_watts": node.rack_budget,
+        "gpus_expected": node.expected,
+        "gpus": [_gpu(gpu) for gpu in node.gpus],
+        "ports": [_port(port) for port in node.ports],
+        "alerts": None if node.alerts is None else [_alert(alert) for alert in node.alerts],
+    }
+
+
+def _gpu(gpu: GpuView) -> dict[str, Any]:
+    return {
+        "gpu": gpu.index,
+        "uuid": gpu.row.gpu.uuid or None,
+        "model": gpu.row.facts.get("model"),
+        "up": gpu.row.up,
+        "state": gpu.word,
+        **{name: gpu.value(name) for name in _VALUES},
+        "clock_sm_hertz": gpu.value("clock_sm"),
+        "throttle_reasons": gpu.throttles if gpu.row.up else None,
+        "nvlinks_up": gpu.row.links_up if _links(gpu) else None,
+        "nvlinks": _links(gpu) or None,
+        "nvlink_bytes_per_second": gpu.rate(*NVLINK),
+        "pcie_bytes_per_second": gpu.rate(*PCIE),
+        "jobs": [{**job} for job in gpu.row.jobs],
+        "findings": [{"tone": each.tone.name.lower(), "state": each.word, "text": each.text} for each in gpu.findings],
+    }
+
+
+def _links(gpu: GpuView) -> int:
+    return gpu.row.links_up + len(gpu.row.links_down)
+
+
+def _port(port: PortView) -> dict[str, Any]:
+    return {
+        "port": port.name,
+        "state": port.word,
+        "speed_bytes_per_second": port.speed,
+        "received_bytes_per_second": port.received,
+        "transmitted_bytes_per_second": port.sent,
+        "errors_last_minute": {**port.growth},
+    }
+
+
+def _alert(alert: Alert) -> dict[str, Any]:
+    return {
+        "alert": alert.rule,
+        "state": alert.phase.value,
+        "labels": dict(alert.labels),
+        "summary": alert.annotations.get("summary"),
+        "active_at": alert.active_at,
+    }
+
+
+_COLUMNS = ("timestamp", "node", "gpu", "uuid", "state", *_VALUES, "clock_sm_hertz", "throttle_reasons",
+            "nvlink_bytes_per_second", "pcie_bytes_per_second", "job", "user", "why")  # fmt: skip
+
+
+def as_csv(scene: Scene) -> str:
+    """A line of names, and a row for each GPU and each node that does not answer; times in UTC, base units."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, _COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    for node in scene.nodes:
+        if node.problem:
+            writer.writerow({"node": node.name, "state": "no answer", "why": node.problem})
+        for gpu in node.gpus:
+            writer.writerow(_row(node, gpu))
+    return out.getvalue()
+
+
+def _row(node: NodeView, gpu: GpuView) -> dict[str, Any]:
+    job = gpu.job or {}
+    told = _gpu(gpu)
+    wall = "" if node.wall is None else f"{datetime.fromtimestamp(node.wall, timezone.utc):%Y-%m-%dT%H:%M:%S}Z"
+    row = {name: told[name] for name in _COLUMNS if name in told}
+    return {
+        **{name: "" if value is None else value for name, value in row.items()},
+        "timestamp": wall,
+        "node": node.name,
+        "throttle_reasons": " ".join(gpu.throttles),
+        "job": name_of(job) if job else "",
+        "user": job.get("user", ""),
+        "why": "; ".join(each.text for each in gpu.findings),
+    }

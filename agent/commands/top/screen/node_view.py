@@ -1,0 +1,275 @@
+"""What is known of a node at one moment, from a snapshot: its GPUs, ports, power, rack and alerts.
+
+A GPU's row, its findings and their thresholds are those of the page at `/`: both say the same of a GPU. What has no
+value is absent from the mappings here, and None in the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from agent.commands.top.screen.traffic import GPU_ERRORS, PORT, PORT_ERRORS, Traffic
+from agent.model import Alert, BackendReport, Entity, Gpu, IbPort, Labels, Outcome, Phase, Reading, Snapshot
+from exporters import landing_fabric, landing_gpus
+from exporters.landing_gpus import Finding, GpuRow
+from exporters.landing_readings import Gathered, gather
+from exporters.markup import Tone
+
+Made = TypeVar("Made")
+
+_POWER, _BUDGET = "coldplate_rack_power_watts", "coldplate_rack_power_budget_watts"
+DRIVER = "nvml"
+"""The backend whose absence means that there is no GPU."""
+_ONES = frozenset(
+    {
+        "coldplate_gpus_expected", "coldplate_synthetic_info", "coldplate_node_power_watts", _POWER, _BUDGET,
+        "coldplate_rack_nodes_expected", "coldplate_rack_nodes_reporting", "coldplate_node_load1",
+        "coldplate_node_cpus", "coldplate_node_memory_used_bytes", "coldplate_node_memory_total_bytes",
+    }
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class GpuView:
+    """One GPU. `values` by the metric's name without `coldplate_gpu_`, in base units; clocks are `clock_sm` and so on.
+
+    `rates` in bytes per second by metric name; `growth` is what error counters grew in the last minute, by what they
+    are called. The histories are ratios of 0 to 1 and watts, the newest last, None where a sample had no value.
+    """
+
+    node: str
+    row: GpuRow
+    values: dict[str, float] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
+    growth: dict[str, float] = field(default_factory=dict)
+    busy_history: Sequence[float | None] = ()
+    power_history: Sequence[float | None] = ()
+    findings: Sequence[Finding] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Who it is among the GPUs of many nodes: one that never identified itself has no uuid."""
+        return self.node, self.row.gpu.uuid or self.row.gpu.index
+
+    @property
+    def index(self) -> str:
+        return self.row.gpu.index
+
+    @property
+    def tone(self) -> Tone:
+        return min((each.tone for each in self.findings), default=self.row.tone)
+
+    @property
+    def word(self) -> str:
+        """Its state in one word."""
+        return self.findings[0].word if self.findings else self.row.word
+
+    @property
+    def job(self) -> Mapping[str, str] | None:
+        """The one job that holds it; None where there is none, or several."""
+        return self.row.jobs[0] if len(self.row.jobs) == 1 else None
+
+    @property
+    def throttles(self) -> list[str]:
+        """Why its clocks are reduced, the normal reasons too."""
+        return self.row.throttles
+
+    def value(self, name: str) -> float | None:
+        return self.values.get(name)
+
+    def rate(self, *names: str) -> float | None:
+        """The sum of the rates of these counters, None unless all are known."""
+        known = [self.rates[name] for name in names if name in self.rates]
+        return sum(known) if len(known) == len(names) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PortView:
+    """One InfiniBand or RoCE port; rates in bytes per second, `growth` as for a GPU."""
+
+    port: IbPort
+    tone: Tone
+    word: str
+    state: str
+    speed: float | None = None
+    received: float | None = None
+    sent: float | None = None
+    growth: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.port.device}/{self.port.port}"
+
+    @property
+    def is_up(self) -> bool:
+        return self.word in ("up", "slow", "errors")
+
+
+@dataclass(slots=True)
+class JobFacts:
+    """What a scheduler tells of a job; `start` in seconds since the epoch, `energy` in joules, None where unknown."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    start: float | None = None
+    energy: float | None = None
+
+
+@dataclass(slots=True)
+class NodeView:
+    """One node. `problem` says why nothing is known of it, where nothing is.
+
+    `alerts` is None where nobody evaluates rules. `node_power` in watts with its source; the rack's are None where no
+    rack is configured or its sum is not known.
+    """
+
+    name: str
+    origin: str
+    wall: float | None = None
+    age: float | None = None
+    problem: str = ""
+    scenario: str | None = None
+    gpus: list[GpuView] = field(default_factory=list)
+    ports: list[PortView] = field(default_factory=list)
+    ones: dict[str, float] = field(default_factory=dict)
+    power_source: str = ""
+    rack: str = ""
+    jobs: dict[tuple[str, str], JobFacts] = field(default_factory=dict)
+    alerts: Sequence[Alert] | None = None
+    failed: Sequence[BackendReport] = ()
+    no_devices: str = ""
+    """Why no GPU was found, in the driver's words, where there is none."""
+
+    @property
+    def firing(self) -> list[Alert]:
+        return [each for each in self.alerts or () if each.phase is Phase.FIRING]
+
+    @property
+    def models(self) -> list[str]:
+        return sorted({each.row.facts.get("model", "") for each in self.gpus} - {""})
+
+    @property
+    def power(self) -> float | None:
+        return self.ones.get("coldplate_node_power_watts")
+
+    @property
+    def rack_power(self) -> float | None:
+        return self.ones.get(_POWER)
+
+    @property
+    def rack_budget(self) -> float | None:
+        return self.ones.get(_BUDGET)
+
+    @property
+    def expected(self) -> int | None:
+        wanted = self.ones.get("coldplate_gpus_expected")
+        return None if wanted is None else int(wanted)
+
+
+def whole(pieces: Generator[str, None, Made]) -> Made:
+    """The result of what the page makes in slices; a terminal has nothing to do in between."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as stop:
+            made: Made = stop.value
+            return made
+
+
+def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> NodeView:
+    """The node as the snapshot shows it; histories, alerts and findings are added by others."""
+    found = whole(gather(snapshot))
+    view = NodeView(name, origin, snapshot.at.wall)
+    gpus: dict[Entity, GpuView] = {row.gpu: GpuView(name, row) for row in whole(landing_gpus.devices(found))}
+    _add_readings(view, gpus, snapshot)
+    for (metric, entity), rate in traffic.rates.items():
+        if (gpu := gpus.get(entity)) is not None:
+            gpu.rates[metric] = rate
+    for (metric, entity, labels), grown in traffic.growth.items():
+        if (gpu := gpus.get(entity)) is not None and metric in GPU_ERRORS:
+            gpu.growth[_called(metric, labels)] = grown
+    _add_jobs(view, found)
+    view.gpus = list(gpus.values())
+    view.ports = sorted(_ports(found, traffic), key=lambda each: (min(each.tone, Tone.CALM), _natural(each.name)))
+    view.failed = [each for each in snapshot.reports if each.outcome is Outcome.FAILED]
+    absent = [each.detail for each in snapshot.reports if each.outcome is Outcome.ABSENT and each.backend == DRIVER]
+    view.no_devices = next(iter(absent), "") if not view.gpus else ""
+    return view
+
+
+def _add_readings(view: NodeView, gpus: Mapping[Entity, GpuView], snapshot: Snapshot) -> None:
+    for reading in snapshot:
+        name, entity = reading.metric.name, reading.entity
+        if name in _ONES:
+            _add_one(view, reading)
+        elif isinstance(entity, Gpu) and (gpu := gpus.get(entity)) is not None:
+            if not reading.labels:
+                gpu.values[name.removeprefix("coldplate_gpu_")] = reading.value
+            elif name in ("coldplate_gpu_clock_hertz", "coldplate_gpu_clock_limit_hertz"):
+                what = "clock_" if name == "coldplate_gpu_clock_hertz" else "clock_limit_"
+                gpu.values[what + dict(reading.labels).get("domain", "")] = reading.value
+
+
+def _add_one(view: NodeView, reading: Reading) -> None:
+    name, labels = reading.metric.name, dict(reading.series.all_labels)
+    if name == "coldplate_synthetic_info":
+        view.scenario = labels.get("scenario", "")
+    if name in view.ones:  # the node's power has a series for each meter: the first is the one that counts
+        return
+    view.ones[name] = reading.value
+    if name == "coldplate_node_power_watts":
+        view.power_source = labels.get("source", "")
+    view.rack = labels.get("rack", view.rack)
+
+
+def _add_jobs(view: NodeView, found: Gathered) -> None:
+    def of(labels: Labels) -> JobFacts:
+        named = dict(labels)
+        return view.jobs.setdefault((named.get("scheduler", ""), named.get("job_id", "")), JobFacts())
+
+    for each in found.of("coldplate_job_info"):
+        of(each.labels).labels = dict(each.labels)
+    for each in found.of("coldplate_job_start_timestamp_seconds"):
+        of(each.labels).start = each.value
+    for each in found.of("coldplate_job_energy_joules_total"):
+        of(each.labels).energy = each.value
+
+
+def _ports(found: Gathered, traffic: Traffic) -> Iterator[PortView]:
+    prefix = "coldplate_infiniband_"
+    speeds = found.by_entity(f"{prefix}rate_bytes_per_second")
+    states, physical = (found.by_entity(f"{prefix}{name}") for name in ("state_id", "physical_state_id"))
+    middle = sorted(speeds.values())
+    usual = middle[len(middle) // 2] if middle else 0.0
+    for port, up in landing_fabric.ports(found).items():
+        speed = speeds.get(port)
+        growth = {_called(name, labels): grown for (name, at, labels), grown in traffic.growth.items()
+                  if at == port and name in PORT_ERRORS and grown > 0}  # fmt: skip
+        tone, word = Tone.GOOD, "up"
+        if not up:
+            asleep = physical.get(port) == landing_fabric.DISABLED  # somebody switched it off
+            tone, word = (Tone.CALM, "off") if asleep else (Tone.BAD, "silent" if port in found.silent else "down")
+        elif speed is not None and speed < landing_fabric.BELOW_RATE * usual:
+            tone, word = Tone.WARN, "slow"
+        elif growth:
+            tone, word = Tone.WARN, "errors"
+        words = (_word(landing_fabric.PORT_STATES, states.get(port)),
+                 _word(landing_fabric.PHYSICAL_STATES, physical.get(port)))  # fmt: skip
+        received, sent = (traffic.rates.get((name, port)) for name in PORT)
+        yield PortView(port, tone, word, ", ".join(filter(None, words)), speed, received, sent, growth)
+
+
+def _word(words: Mapping[int, str], code: float | None) -> str:
+    return "" if code is None else words.get(int(code), f"{code:.0f}")
+
+
+def _called(metric: str, labels: Labels) -> str:
+    """What people call a counter of errors; of a type or reason, with it."""
+    word = PORT_ERRORS.get(metric) or GPU_ERRORS[metric]
+    which = next((value for name, value in labels if name in ("type", "reason")), "")
+    return f"{word} ({which})" if which else word
+
+
+def _natural(name: str) -> tuple[int, str]:
+    return len(name), name

@@ -1,0 +1,184 @@
+"""Two runs side by side: what differs, and by how much. Figures of GPUs are means over all GPUs of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from agent.lib.wording import one_line
+from agent.recording.report import chosen_series as chosen
+from agent.recording.report.card_tables import ABSENT, throttled_seconds
+from agent.recording.report.expert import remarks
+from agent.recording.report.imbalance import imbalance_of
+from agent.recording.report.remarks import span_text
+from agent.recording.report.report_card import run_lines
+from agent.recording.report.run_facts import GpuFacts, Run
+from agent.recording.report.text_table import TextStyle
+from agent.recording.report.workload_remarks import step_of
+
+
+class Compared(NamedTuple):
+    """A figure of both runs, in `unit`; None where a run does not have it. `seen` are the GPUs that it is of."""
+
+    name: str
+    unit: str
+    one: float | None
+    other: float | None
+    seen: tuple[int, int] = (0, 0)
+
+    @property
+    def change(self) -> float | None:
+        """The difference as a share of the first; None where there is none to tell."""
+        if self.one is None or self.other is None or not self.one:
+            return None
+        return (self.other - self.one) / self.one
+
+
+_Of = Callable[[GpuFacts], "float | None"]
+
+
+def _mean_of(name: str, scale: float = 1.0, labels: tuple[tuple[str, str], ...] = ()) -> _Of:
+    return lambda gpu: mean / scale if (mean := gpu.mean(name, labels)) is not None else None
+
+
+def _peak_of(name: str, scale: float = 1.0) -> _Of:
+    return lambda gpu: summary.high / scale if (summary := gpu.summary(name)) is not None else None
+
+
+def _rate_of(*names: str) -> _Of:
+    def rate(gpu: GpuFacts) -> float | None:
+        rates = [counter.rate for name in names if (counter := gpu.growth(name)) is not None]
+        return sum(one or 0.0 for one in rates) / 1e9 if len(rates) == len(names) else None
+
+    return rate
+
+
+def _mean_power(gpu: GpuFacts) -> float | None:
+    energy = gpu.energy()
+    return energy[0] / energy[1] if energy is not None and energy[1] else None
+
+
+def _throttled_share(gpu: GpuFacts) -> float | None:
+    lost = throttled_seconds(gpu)
+    over = max((over for _, over, _ in gpu.throttled().values()), default=0.0)
+    return lost / over if lost is not None and over else None
+
+
+_OF_GPUS: tuple[tuple[str, str, _Of], ...] = (
+    ("utilization", "%", _mean_of(chosen.UTILIZATION)),
+    ("SM activity", "%", _mean_of(chosen.SM)),
+    ("tensor activity", "%", _mean_of(chosen.TENSOR)),
+    ("DRAM activity", "%", _mean_of(chosen.DRAM)),
+    ("memory, peak", "GiB", _peak_of(chosen.MEMORY, 2.0**30)),
+    ("power by energy", "W", _mean_power),
+    ("power, peak", "W", _peak_of(chosen.POWER)),
+    ("temperature", "C", _mean_of(chosen.TEMPERATURE)),
+    ("temperature, peak", "C", _peak_of(chosen.TEMPERATURE)),
+    ("SM clock", "MHz", _mean_of(chosen.CLOCK, 1e6, chosen.SM_CLOCK)),
+    ("throttled", "%", _throttled_share),
+    ("at power limit", "%", lambda gpu: capped[0] if (capped := gpu.capped()) is not None else None),
+    ("NVLink", "GB/s", _rate_of(chosen.NVLINK_OUT, chosen.NVLINK_IN)),
+    ("PCIe", "GB/s", _rate_of(chosen.PCIE_OUT, chosen.PCIE_IN)),
+)
+
+
+def comparison(one: Run, other: Run) -> list[Compared]:
+    """The figures of two runs that can be set against each other."""
+    rows = [Compared("duration", "s", one.span, other.span)]
+    rows.append(Compared("GPUs", "", float(len(one.gpus())), float(len(other.gpus()))))
+    for name, unit, of in _OF_GPUS:
+        values = [[value for gpu in run.gpus() if (value := of(gpu)) is not None] for run in (one, other)]
+        first, second = (fmean(some) if some else None for some in values)
+        rows.append(Compared(name, unit, first, second, (len(values[0]), len(values[1]))))
+    rows.append(Compared("energy, all GPUs", "kWh", _energy(one), _energy(other)))
+    rows.append(Compared("InfiniBand, all ports", "GB/s", _fabric(one), _fabric(other)))
+    rows.append(Compared("imbalance, mean", "%", _imbalance(one), _imbalance(other)))
+    rows.append(Compared("step", "s", _step(one), _step(other)))
+    return rows
+
+
+def _energy(run: Run) -> float | None:
+    told = [energy[0] for gpu in run.gpus() if (energy := gpu.energy()) is not None]
+    return sum(told) / 3.6e6 if told else None
+
+
+def _fabric(run: Run) -> float | None:
+    rates = [counter.rate for node, port in run.ports() for name in (chosen.PORT_OUT, chosen.PORT_IN)
+             if (counter := node.growth(name, port)) is not None and counter.rate is not None]  # fmt: skip
+    return sum(rates) / 1e9 if rates else None
+
+
+def _imbalance(run: Run) -> float | None:
+    return max((found.mean for _, gpus in run.groups() if (found := imbalance_of(gpus)) is not None), default=None)
+
+
+def _step(run: Run) -> float | None:
+    """The step of a run of one job: of several, there is none to compare."""
+    groups = run.groups()
+    found = step_of(groups[0][1]) if len(groups) == 1 else None
+    return found[0].seconds if found is not None else None
+
+
+def comparison_card(one: Run, other: Run, style: TextStyle) -> list[str]:
+    """The comparison on a terminal."""
+    lines: list[str] = []
+    for letter, run in (("A", one), ("B", other)):
+        lines += style.wrapped(f"{letter}: {', '.join(one_line(file, 200) for file in run.files)}", later="   ")
+        for line in run_lines(run):
+            lines += style.wrapped(line, "   ", "   ")
+    rows = [[_named(row), _shown(row.one, row.unit), _shown(row.other, row.unit), *_difference(row)]
+            for row in comparison(one, other) if row.one is not None or row.other is not None]  # fmt: skip
+    lines += [*style.heading("Side by side"), *style.table(("", "A", "B", "difference", "of A"), rows)]
+    lines += style.wrapped("Figures of GPUs are means over all GPUs of a run that have them.", "  ", "  ")
+    lines += [*style.heading("What stands out in one of them only"), *_only(one, other, style)]
+    return lines
+
+
+def _named(row: Compared) -> str:
+    return f"{row.name}, {row.unit}" if row.unit and row.unit not in ("%", "s") else row.name
+
+
+def _shown(value: float | None, unit: str) -> str:
+    if value is None:
+        return ABSENT
+    if unit == "%":
+        return f"{value:.1%}"
+    if unit == "s":
+        return span_text(value)
+    return f"{value:.0f}" if abs(value) >= 100 or not unit else f"{value:.2f}"
+
+
+def _difference(row: Compared) -> tuple[str, str]:
+    if row.one is None or row.other is None:
+        return "", ""
+    less = row.other - row.one
+    if row.unit == "%":
+        return f"{less * 100:+.1f} points", ""
+    text = ("-" if less < 0 else "+") + _shown(abs(less), row.unit)
+    return text, f"{row.change:+.1%}" if row.change is not None else ""
+
+
+def _only(one: Run, other: Run, style: TextStyle) -> Iterator[str]:
+    said = [remarks(run) for run in (one, other)]
+    kinds = [{remark.kind for remark in some} for some in said]
+    lines = []
+    for letter, some, others in (("A", said[0], kinds[1]), ("B", said[1], kinds[0])):
+        for remark in some:
+            if remark.kind not in others:
+                lines += style.wrapped(remark.text, f"  {letter}: ", "     ")
+    yield from lines or style.wrapped("Nothing: the same is to be said of both.", "  ", "  ")
+
+
+def comparison_document(one: Run, other: Run, rows: Sequence[Compared]) -> dict[str, Any]:
+    """The comparison for programs. Shares are ratios; what was not seen is null."""
+    return {
+        "version": 1,
+        "one": {"files": one.files, "problems": one.problems},
+        "other": {"files": other.files, "problems": other.problems},
+        "figures": [
+            {"figure": row.name, "unit": "ratio" if row.unit == "%" else row.unit, "one": row.one, "other": row.other,
+             "change_ratio": row.change}
+            for row in rows
+        ],
+    }  # fmt: skip

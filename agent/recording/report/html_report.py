@@ -1,0 +1,224 @@
+"""The report as one page of HTML that needs nothing else: no script, no other file, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import NamedTuple
+
+from agent.lib.wording import one_line
+from agent.recording.recording_reader import utc
+from agent.recording.report import chosen_series as chosen
+from agent.recording.report.card_tables import ReportTable, activity_table, loss_table, node_table, port_table
+from agent.recording.report.html_style import STYLE
+from agent.recording.report.remarks import FAULT, SLOW, Remark, gpu_names, span_text
+from agent.recording.report.report_card import job_text, run_lines
+from agent.recording.report.run_facts import Run
+from agent.recording.report.series_figures import Envelope, GaugeFigure, GrowthFigure
+from agent.recording.report.svg_plots import PlotCurve, plot
+from agent.recording.report.told_rules import ToldAlert
+
+MOST_LINES = 16
+"""Lines in a plot; GPUs beyond are in its band."""
+_COLOURS = 8
+_SINGLED_OUT = 3
+"""GPUs that remarks point at: if they are so few, only they are in colour."""
+
+
+class _Panel(NamedTuple):
+    """A plot: the series that are added up, the number by which values are divided, the unit and the axis' end."""
+
+    title: str
+    names: tuple[str, ...]
+    scale: float
+    unit: str
+    most: float | None = None
+
+
+_PANELS = (
+    _Panel("GPU utilization", (chosen.UTILIZATION,), 1.0, "%", 1.0),
+    _Panel("Power, W", (chosen.POWER,), 1.0, "W"),
+    _Panel("SM activity", (chosen.SM,), 1.0, "%", 1.0),
+    _Panel("Tensor activity", (chosen.TENSOR,), 1.0, "%", 1.0),
+    _Panel("DRAM activity", (chosen.DRAM,), 1.0, "%", 1.0),
+    _Panel("Memory in use, GiB", (chosen.MEMORY,), 2.0**30, "GiB"),
+    _Panel("SM clock, MHz", (chosen.CLOCK,), 1e6, "MHz"),
+    _Panel("Temperature, °C", (chosen.TEMPERATURE,), 1.0, "°C"),
+    _Panel("NVLink, sent and received, GB/s", (chosen.NVLINK_OUT, chosen.NVLINK_IN), 1e9, "GB/s"),
+    _Panel("PCIe, sent and received, GB/s", (chosen.PCIE_OUT, chosen.PCIE_IN), 1e9, "GB/s"),
+)
+_PORTS = _Panel("InfiniBand, sent and received, GB/s", (chosen.PORT_OUT, chosen.PORT_IN), 1e9, "GB/s")
+
+
+def html_report(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert]) -> str:
+    """The page. Whatever a recording calls things is escaped."""
+    names = [one_line(file.rpartition("/")[2], 100) for file in run.files[:4]]
+    title = f"Report on {', '.join(names)}{' and others' if len(run.files) > len(names) else ''}"
+    body = [*_head(run, title), *_remarks(found), *_plots(run, found, alerts), *_tables(run), *_alerts(alerts)]
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body><main>\n" + "\n".join(body) + "\n"
+        "</main></body></html>\n"
+    )
+
+
+def _head(run: Run, title: str) -> Iterator[str]:
+    yield f"<h1>{escape(title)}</h1>"
+    for line in run_lines(run):
+        yield f"<p>{escape(line)}</p>"
+    for problem in run.problems:
+        yield f'<p class="fault"><b>Damaged or doubled:</b> {escape(one_line(problem, 1000))}</p>'
+
+
+def _remarks(found: Sequence[Remark]) -> Iterator[str]:
+    yield '<h2>What stands out</h2><ul class="remarks">'
+    words = {FAULT: "Fault", SLOW: "Lost time"}
+    for remark in found:
+        limits = f"<br><small>{escape(remark.limits)}</small>" if remark.limits else ""
+        label = words.get(remark.rank, "Note")
+        yield f'<li class="{remark.rank}"><b>{label}.</b> {escape(remark.text)}{limits}</li>'
+    if not found:
+        yield "<li>Nothing: no error, no loss of time that shows, no clear character of the work.</li>"
+    yield "</ul>"
+
+
+def _plots(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert]) -> Iterator[str]:
+    gpus = run.gpus()
+    if not gpus and not run.ports():
+        return
+    meant = {title for remark in found if remark.rank != "note" for title in remark.gpus if len(remark.gpus) == 1}
+    first = [gpu for gpu in gpus if gpu.title in meant] + [gpu for gpu in gpus if gpu.title not in meant]
+    lines = first[:MOST_LINES]
+    styles = _styles([gpu.title for gpu in lines], meant if len(meant) <= _SINGLED_OUT else set())
+    spans = _spans(alerts)
+    yield "<h2>Over time</h2>"
+    parts = (
+        f"Each point is the mean over {span_text(run.grid.width)}"
+        if run.grid.width > run.interval
+        else ("Each point is a snapshot")
+    )
+    yield (
+        f'<p class="soft">UTC. {parts}; the grey band is from the lowest to the highest value of any GPU, so no '
+        "peak is lost. Lines break where nothing was recorded. Red: an alert fired.</p>"
+    )
+    yield _key(styles, len(gpus) - len(lines))
+    yield '<div class="plots">'
+    for panel in _PANELS:
+        labels = chosen.SM_CLOCK if panel.names == (chosen.CLOCK,) else ()
+        told = {gpu.title: _envelopes([gpu.node.figures.get((name, gpu.gpu, labels)) for name in panel.names])
+                for gpu in gpus}  # fmt: skip
+        yield from _plot(run, panel, told, styles, spans)
+    ports = run.ports()
+    named = len(run.nodes) > 1
+    told = {
+        f"{node.name if named else ''} {port.device}/{port.port}".strip(): _envelopes(
+            [node.figures.get((name, port, ())) for name in _PORTS.names]
+        )
+        for node, port in ports
+    }
+    yield from _plot(run, _PORTS, told, _styles(list(told)[:MOST_LINES], set()), spans)
+    yield "</div>"
+
+
+def _spans(alerts: Sequence[ToldAlert]) -> list[tuple[float, float, str]]:
+    """When any alert fired, and which, in the order of time."""
+    spans: list[tuple[float, float, str]] = []
+    for told in sorted(alerts, key=lambda told: told.first):
+        name = escape(one_line(told.alert, 80))
+        if told.severity == "info":
+            continue
+        if spans and told.first <= spans[-1][1]:
+            first, last, names = spans[-1]
+            spans[-1] = first, max(last, told.last), names if name in names.split(", ") else f"{names}, {name}"
+        else:
+            spans.append((told.first, told.last, name))
+    return spans
+
+
+def _styles(titles: Sequence[str], meant: set[str]) -> dict[str, str]:
+    """The class of each line: a colour, or a quiet one if others are meant."""
+    if meant:
+        order = iter(range(_COLOURS))
+        return {title: f"l{next(order)}" if title in meant else "quiet" for title in titles}
+    return {title: f"l{place % _COLOURS}" for place, title in enumerate(titles)}
+
+
+def _envelopes(figures: Sequence[object]) -> list[Envelope] | None:
+    """The envelopes of figures; None if one was not seen."""
+    made = [figure.envelope for figure in figures if isinstance(figure, GaugeFigure | GrowthFigure)]
+    told = [envelope for envelope in made if envelope is not None and envelope.mean is not None]
+    return told if told and len(told) == len(figures) else None
+
+
+def _plot(
+    run: Run, panel: _Panel, told: dict[str, list[Envelope] | None], styles: dict[str, str],
+    spans: Sequence[tuple[float, float, str]],
+) -> Iterator[str]:  # fmt: skip
+    curves = [PlotCurve(escape(one_line(title, 64)), envelopes, styles.get(title, ""))
+              for title, envelopes in told.items() if envelopes is not None]  # fmt: skip
+    if not curves:
+        if told:
+            yield f'<section><h3>{panel.title}</h3><p class="soft">n/a: not recorded</p></section>'
+        return
+    # What is meant is drawn last, above the others.
+    drawn = sorted((curve for curve in curves if curve.style), key=lambda curve: curve.style != "quiet")
+    picture = plot(run.grid, curves, drawn, panel.scale, panel.unit, panel.most, spans)
+    yield f"<section><h3>{panel.title}</h3>{picture}</section>"
+
+
+def _key(styles: dict[str, str], left_out: int) -> str:
+    told: list[tuple[str, str]] = [(f"GPU {title}", style) for title, style in styles.items() if style != "quiet"]
+    if len(told) < len(styles):
+        told.append(("other GPUs", "quiet"))
+    sample = '<svg viewBox="0 0 26 8"><path class="line {}" d="M1 4H25"/></svg>'
+    items = [f"<span>{sample.format(style)}{escape(one_line(title, 64))}</span>" for title, style in told]
+    if left_out > 0:
+        items.append(f"<span>{left_out} GPUs more are in the band only</span>")
+    return f'<div class="key">{"".join(items)}</div>'
+
+
+def _tables(run: Run) -> Iterator[str]:
+    for title, table in (
+        ("GPUs", activity_table(run)), ("Energy, lost time and traffic", loss_table(run)),
+        ("Between nodes: InfiniBand, GB/s", port_table(run)), ("Nodes", node_table(run)),
+    ):  # fmt: skip
+        if table.rows:
+            yield f"<h2>{title}</h2>{_table(table)}"
+    for job, gpus in run.groups():
+        if job is not None:
+            yield f"<p>{escape(job_text(job))}: {escape(gpu_names(gpus))}</p>"
+
+
+def _table(table: ReportTable) -> str:
+    before = ""
+    heads = []
+    for head in table.heads:  # a head that says nothing above goes on with the one before
+        over, _, under = head.rpartition("\n")
+        before = over or (before if under in ("peak", "p5-p95") else "")
+        heads.append(" ".join(filter(None, (before, under))))
+    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
+    cells = "".join(f"<th>{escape(head)}</th>" for head in heads)
+    note = f'<p class="soft">{escape(table.note)}</p>' if table.note else ""
+    return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div>{note}'
+
+
+def _alerts(alerts: Sequence[ToldAlert]) -> Iterator[str]:
+    yield "<h2>What the rules said</h2>"
+    if not alerts:
+        yield "<p>No alert fired, or the recording is not of an agent that evaluates rules.</p>"
+        return
+    rows = []
+    for told in alerts[:500]:
+        labels = ", ".join(f"{name}={one_line(value, 100)}" for name, value in told.labels)
+        cells = (utc(told.first), span_text(told.seconds), told.alert, told.severity, told.node, labels)
+        rows.append(f"<tr>{''.join(f'<td>{escape(one_line(cell, 400))}</td>' for cell in cells)}</tr>")
+    heads = "".join(f"<th>{head}</th>" for head in ("from", "for", "alert", "severity", "node", "labels"))
+    yield (
+        f'<div class="scroll"><table class="alerts"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+    if len(alerts) > 500:
+        yield f"<p>And {len(alerts) - 500} more: --json has all.</p>"

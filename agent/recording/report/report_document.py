@@ -1,0 +1,140 @@
+"""The report as a document for programs: everything that was gathered, in the units of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.model import Node, NvLink
+from agent.recording.recording_reader import utc
+from agent.recording.report import chosen_series as chosen
+from agent.recording.report.imbalance import imbalance_of
+from agent.recording.report.remarks import Remark
+from agent.recording.report.run_facts import GpuFacts, HeldJob, NodeFacts, Run
+from agent.recording.report.series_figures import GaugeSummary, GrowthFigure, StateFigure
+from agent.recording.report.told_rules import ToldAlert
+from agent.recording.report.workload_remarks import step_of
+
+VERSION = 1
+"""Grows when a member changes its meaning or goes away."""
+
+_GAUGES = {
+    "utilization_ratio": chosen.UTILIZATION, "sm_active_ratio": chosen.SM, "tensor_active_ratio": chosen.TENSOR,
+    "dram_active_ratio": chosen.DRAM, "sm_occupancy_ratio": chosen.OCCUPANCY, "memory_used_bytes": chosen.MEMORY,
+    "power_watts": chosen.POWER, "temperature_celsius": chosen.TEMPERATURE,
+    "memory_temperature_celsius": chosen.MEMORY_TEMPERATURE,
+}  # fmt: skip
+_TRAFFIC = {
+    "nvlink_transmit": chosen.NVLINK_OUT, "nvlink_receive": chosen.NVLINK_IN,
+    "pcie_transmit": chosen.PCIE_OUT, "pcie_receive": chosen.PCIE_IN,
+}  # fmt: skip
+_COUNTED = {"xids": chosen.XIDS, "ecc_errors": chosen.ECC, "nvlink_errors": chosen.NVLINK_ERRORS,
+            "pcie_replays": chosen.PCIE_REPLAYS}  # fmt: skip
+
+
+def report_document(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert]) -> dict[str, Any]:
+    """The document. What was not seen is null and never 0; `seconds` say over how long a figure is."""
+    return {
+        "version": VERSION,
+        "files": run.files,
+        "problems": run.problems,
+        "from": utc(run.first),
+        "to": utc(run.last),
+        "seconds": run.span,
+        "interval_seconds": run.interval,
+        "remarks": [
+            {"rank": each.rank, "kind": each.kind, "text": each.text, "gpus": list(each.gpus),
+             "figures": dict(each.figures), "limits": each.limits}
+            for each in found
+        ],
+        "alerts": [
+            {"alert": told.alert, "severity": told.severity, "node": told.node, "labels": dict(told.labels),
+             "from": utc(told.first), "to": utc(told.last), "seconds": told.seconds, "times": told.times}
+            for told in alerts
+        ],
+        "groups": [_group(job, gpus) for job, gpus in run.groups()],
+        "nodes": [_node(node, [gpu for gpu in run.gpus() if gpu.node is node]) for node in run.nodes],
+    }  # fmt: skip
+
+
+def _group(job: HeldJob | None, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
+    uneven, step = imbalance_of(gpus), step_of(gpus)
+    return {
+        "job": job._asdict() if job is not None else None,
+        "gpus": [gpu.title for gpu in gpus],
+        "imbalance": None if uneven is None else {
+            "window_seconds": uneven.window, "seconds": uneven.seconds, "mean_difference_ratio": uneven.mean,
+            "largest_difference_ratio": uneven.most, "uneven_seconds": uneven.sharp, "lagging_seconds": uneven.lags,
+        },
+        "step": None if step is None else {
+            "seconds": step[0].seconds, "autocorrelation": step[0].clarity, "seen_in": step[1],
+        },
+    }  # fmt: skip
+
+
+def _node(node: NodeFacts, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
+    header = node.headers[0]
+    return {
+        "node": node.name,
+        "snapshots": node.snapshots,
+        "seconds": node.seconds,
+        "provenance": {"coldplate": header.coldplate, "maker": header.maker, "command": list(header.command),
+                       "job": header.job, "scenario": header.scenario, "redacted": header.redacted},
+        "power_watts": {dict(labels).get("source", ""): _summary(node.summary(name, entity, labels))
+                        for name, entity, labels in node.figures if name == chosen.NODE_POWER},
+        "cpu_seconds": {dict(labels).get("mode", ""): one.growth for labels, one in node.growths(chosen.CPU, Node())},
+        "waiting_ratio": {dict(labels).get("resource", ""): one.rate
+                          for labels, one in node.growths(chosen.PRESSURE, Node())},
+        "gpus": [_gpu(gpu) for gpu in gpus],
+        "ports": [
+            {"device": port.device, "port": port.port, "transmit": _rate(node.growth(chosen.PORT_OUT, port)),
+             "receive": _rate(node.growth(chosen.PORT_IN, port)),
+             "down_seconds": _off(dict(node.states(chosen.PORT_UP, port)).values()),
+             "errors": {name.removeprefix("coldplate_infiniband_"): counter.growth for name in chosen.PORT_ERRORS
+                        if (counter := node.growth(name, port)) is not None}}
+            for port in node.ports()
+        ],
+    }  # fmt: skip
+
+
+def _gpu(gpu: GpuFacts) -> dict[str, Any]:
+    energy, capped, job = gpu.energy(), gpu.capped(), gpu.job()
+    links = [link for link in gpu.node.entities(NvLink) if isinstance(link, NvLink) and link.gpu == gpu.gpu]
+    return {
+        "gpu": gpu.gpu.index,
+        "uuid": gpu.gpu.uuid,
+        "model": gpu.model,
+        "job": job._asdict() if job is not None else None,
+        **{title: _summary(gpu.summary(name)) for title, name in _GAUGES.items()},
+        "sm_clock_hertz": _summary(gpu.summary(chosen.CLOCK, chosen.SM_CLOCK)),
+        "power_limit_watts": gpu.power_limit,
+        "at_power_limit": None if capped is None else {"ratio": capped[0], "seconds": capped[1], "source": capped[2]},
+        "energy": None if energy is None else {"joules": energy[0], "seconds": energy[1], "source": energy[2]},
+        "throttled": {reason: {"throttled_seconds": seconds, "seconds": over, "source": how}
+                      for reason, (seconds, over, how) in gpu.throttled().items()},
+        "traffic": {title: _rate(gpu.growth(name)) for title, name in _TRAFFIC.items()},
+        "counted": {title: {" ".join(value for _, value in labels) or "all": counter.growth
+                            for labels, counter in gpu.node.growths(name, gpu.gpu)}
+                    for title, name in _COUNTED.items()},
+        "silent_seconds": gpu.silent_seconds,
+        "nvlinks_down_seconds": {str(link.link): down for link in links
+                                 if (down := _off(dict(gpu.node.states(chosen.NVLINK_UP, link)).values()))},
+        "absent": {name: reason.value for (name, entity), reason in gpu.node.absent.items()
+                   if entity == gpu.gpu and name in _GAUGES.values()},
+    }  # fmt: skip
+
+
+def _summary(summary: GaugeSummary | None) -> dict[str, float] | None:
+    return None if summary is None else dict(summary._asdict())
+
+
+def _rate(counter: GrowthFigure | None) -> dict[str, float | None] | None:
+    if counter is None:
+        return None
+    return {"bytes": counter.growth, "mean_bytes_per_second": counter.rate, "peak_bytes_per_second": counter.peak,
+            "seconds": counter.seconds}  # fmt: skip
+
+
+def _off(states: Sequence[StateFigure] | Any) -> float | None:
+    told = [state.seconds - state.on for state in states]
+    return max(told, default=None)

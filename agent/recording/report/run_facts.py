@@ -1,0 +1,221 @@
+"""What was gathered of a run: its nodes, their GPUs, ports and jobs, with the figures of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from agent.model import Entity, Gpu, IbPort, Labels, Node, Reason
+from agent.recording.provenance import Provenance
+from agent.recording.report import chosen_series as chosen
+from agent.recording.report.series_figures import Figure, GaugeFigure, GaugeSummary, GrowthFigure, StateFigure
+from agent.recording.report.step_time import StepSignal
+from agent.recording.report.time_grid import TimeGrid
+
+Key = tuple[str, Entity, Labels]
+_F = TypeVar("_F", bound=Figure)
+
+
+class HeldJob(NamedTuple):
+    """A job that held GPUs: as its scheduler names it, and its owner and name where they are known."""
+
+    scheduler: str
+    job_id: str
+    user: str = ""
+    name: str = ""
+
+
+@dataclass
+class NodeFacts:
+    """One node: `seconds` of recorded time in so many `snapshots`, between the wall seconds `first` and `last`."""
+
+    name: str
+    grid: TimeGrid
+    headers: list[Provenance] = field(default_factory=list)
+    snapshots: int = 0
+    seconds: float = 0.0
+    first: float = 0.0
+    last: float = 0.0
+    figures: dict[Key, Figure] = field(default_factory=dict)
+    signals: dict[Key, StepSignal] = field(default_factory=dict)
+    absent: dict[tuple[str, Entity], Reason] = field(default_factory=dict)
+    """Why a metric that some GPU or port lacks is absent, as its source said last."""
+
+    def gauge(self, name: str, entity: Entity, labels: Labels = ()) -> GaugeFigure | None:
+        """A gauge of an entity; None if it was never seen."""
+        figure = self.figures.get((name, entity, labels))
+        return figure if isinstance(figure, GaugeFigure) else None
+
+    def summary(self, name: str, entity: Entity, labels: Labels = ()) -> GaugeSummary | None:
+        """What is told of a gauge; None if it was never seen."""
+        gauge = self.gauge(name, entity, labels)
+        return gauge.summary() if gauge is not None else None
+
+    def growth(self, name: str, entity: Entity, labels: Labels = ()) -> GrowthFigure | None:
+        """A counter of an entity; None if it was not seen twice."""
+        figure = self.figures.get((name, entity, labels))
+        return figure if isinstance(figure, GrowthFigure) and figure.seconds else None
+
+    def states(self, name: str, entity: Entity) -> Iterator[tuple[Labels, StateFigure]]:
+        """The states of a metric of an entity by their labels."""
+        return self._all(name, entity, StateFigure)
+
+    def growths(self, name: str, entity: Entity) -> Iterator[tuple[Labels, GrowthFigure]]:
+        """The counters of a metric of an entity by their labels, those that were seen twice."""
+        return ((labels, figure) for labels, figure in self._all(name, entity, GrowthFigure) if figure.seconds)
+
+    def _all(self, name: str, entity: Entity, kind: type[_F]) -> Iterator[tuple[Labels, _F]]:
+        for (metric, holder, labels), figure in self.figures.items():
+            if metric == name and holder == entity and isinstance(figure, kind):
+                yield labels, figure
+
+    def processor_share(self) -> float | None:
+        """The share of time in which its processors were busy; None where that was not seen."""
+        modes = {dict(labels).get("mode"): counter.growth for labels, counter in self.growths(chosen.CPU, Node())}
+        whole = sum(modes.values())
+        return 1 - (modes.get("idle", 0.0) + modes.get("iowait", 0.0)) / whole if whole else None
+
+    def ports(self) -> list[IbPort]:
+        """Its InfiniBand ports."""
+        return [port for port in self.entities(IbPort) if isinstance(port, IbPort)]
+
+    def entities(self, kind: type) -> list[Entity]:
+        """The GPUs, ports or links of which something was seen."""
+        return sorted({holder for _, holder, _ in self.figures if isinstance(holder, kind)}, key=_order)
+
+
+def _order(entity: Entity) -> tuple[tuple[int, str], ...]:
+    return tuple((int(text) if text.isdecimal() and len(text) < 9 else 10**9, text) for _, text in entity.labels)
+
+
+class GpuFacts:
+    """One GPU of one node. Whatever is None was not seen: it is never 0 for that."""
+
+    def __init__(self, node: NodeFacts, gpu: Gpu, *, alone: bool) -> None:
+        """`alone` says that the run has one node, which then need not be named."""
+        self.node, self.gpu = node, gpu
+        self.title = gpu.index if alone else f"{node.name}/{gpu.index}"
+
+    def summary(self, name: str, labels: Labels = ()) -> GaugeSummary | None:
+        """What is told of a gauge."""
+        return self.node.summary(name, self.gpu, labels)
+
+    def mean(self, name: str, labels: Labels = ()) -> float | None:
+        """The mean of a gauge over time."""
+        gauge = self.node.gauge(name, self.gpu, labels)
+        return gauge.envelope.mean if gauge is not None else None
+
+    def means(self, name: str, labels: Labels = ()) -> list[float | None] | None:
+        """The means of a gauge, or of the rate of a counter, in the parts of the grid."""
+        figure = self.node.figures.get((name, self.gpu, labels))
+        envelope = figure.envelope if isinstance(figure, GaugeFigure | GrowthFigure) else None
+        return envelope.means() if envelope is not None else None
+
+    def growth(self, name: str, labels: Labels = ()) -> GrowthFigure | None:
+        """A counter."""
+        return self.node.growth(name, self.gpu, labels)
+
+    @property
+    def model(self) -> str:
+        """Its model; empty where it never said."""
+        for labels, _ in self.node.states(chosen.GPU_INFO, self.gpu):
+            return dict(labels).get("model", "")
+        return ""
+
+    @property
+    def power_limit(self) -> float | None:
+        """The power limit in force last, in watts."""
+        gauge = self.node.gauge(chosen.POWER_LIMIT, self.gpu)
+        return gauge.last if gauge is not None else None
+
+    @property
+    def silent_seconds(self) -> float:
+        """Seconds in which the agent said that it does not answer."""
+        return sum(figure.seconds - figure.on for _, figure in self.node.states(chosen.GPU_UP, self.gpu))
+
+    def energy(self) -> tuple[float, float, str] | None:
+        """Joules, over how many seconds, and whether they are of the `counter` or integrated from `power`."""
+        counter = self.growth(chosen.ENERGY)
+        if counter is not None:
+            return counter.growth, counter.seconds, "counter"
+        power = self.summary(chosen.POWER)
+        return (power.mean * power.seconds, power.seconds, "power") if power is not None else None
+
+    def throttled(self) -> dict[str, tuple[float, float, str]]:
+        """Seconds with reduced clocks by reason, over how many, and whether the `driver` counted or `samples` did."""
+        found = {
+            dict(labels).get("reason", ""): (figure.on, figure.seconds, "samples")
+            for labels, figure in self.node.states(chosen.THROTTLE_ACTIVE, self.gpu)
+        }
+        for labels, counter in self.node.growths(chosen.THROTTLED, self.gpu):
+            found[dict(labels).get("reason", "")] = (min(counter.growth, counter.seconds), counter.seconds, "driver")
+        return found
+
+    def capped(self) -> tuple[float, float, str] | None:
+        """The share of time at the power limit, over how many seconds, and who says so.
+
+        The `driver` or its `samples` tell when the limit held the clocks; else the `power` does, from 97 % of it on.
+        """
+        seconds, over, how = self.throttled().get("sw_power_cap", (0.0, 0.0, ""))
+        if over:
+            return seconds / over, over, how
+        power, limit = self.node.gauge(chosen.POWER, self.gpu), self.power_limit
+        if power is None or not limit:
+            return None
+        return power.share_from(0.97 * limit), sum(power.envelope.seconds), "power"
+
+    def job(self) -> HeldJob | None:
+        """The job that held it for the longest time; None if none did."""
+        held = [
+            (figure.on, labels)
+            for labels, figure in self.node.states(chosen.HOLDER, self.gpu)
+            if dict(labels).get("shared") != "true"
+        ]
+        if not held:
+            return None
+        labels = dict(max(held, key=lambda one: one[0])[1])
+        return HeldJob(
+            labels.get("scheduler", ""), labels.get("job_id", ""), labels.get("user", ""), labels.get("name", "")
+        )
+
+
+@dataclass
+class Run:
+    """One or more recordings of a run. `problems` are what was wrong with the files, in words that name them."""
+
+    nodes: list[NodeFacts]
+    grid: TimeGrid
+    interval: float
+    first: float
+    last: float
+    files: list[str]
+    problems: list[str]
+
+    def gpus(self) -> list[GpuFacts]:
+        """All GPUs, node by node."""
+        alone = len(self.nodes) == 1
+        return [
+            GpuFacts(node, gpu, alone=alone)
+            for node in self.nodes
+            for gpu in node.entities(Gpu)
+            if isinstance(gpu, Gpu)
+        ]
+
+    def ports(self) -> list[tuple[NodeFacts, IbPort]]:
+        """All InfiniBand ports, node by node."""
+        return [(node, port) for node in self.nodes for port in node.ports()]
+
+    def groups(self) -> list[tuple[HeldJob | None, list[GpuFacts]]]:
+        """GPUs that are to be compared with each other: those of a job, of the same model; None if of no job."""
+        found: dict[tuple[str, str, str], tuple[HeldJob | None, list[GpuFacts]]] = {}
+        for gpu in self.gpus():
+            job = gpu.job()
+            key = (job.scheduler, job.job_id, gpu.model) if job else ("", gpu.node.name, "")
+            found.setdefault(key, (job, []))[1].append(gpu)
+        return list(found.values())
+
+    @property
+    def span(self) -> float:
+        """Seconds from the first snapshot to the last."""
+        return self.last - self.first + self.interval

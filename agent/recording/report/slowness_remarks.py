@@ -1,0 +1,222 @@
+"""Where time was lost: a GPU that the others wait for, clocks held down, no data, no work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from agent.model import Node
+from agent.recording.report import chosen_series as chosen
+from agent.recording.report.imbalance import busy_parts, imbalance_of, mean_in
+from agent.recording.report.remarks import SLOW, Remark, gpu_names, share_text, span_text
+from agent.recording.report.run_facts import GpuFacts
+
+WAITING_POWER = 0.35
+"""Share of the power limit below which a GPU at full utilization waits: 150 of 700 W were measured, 690 at work."""
+NORMAL_REASONS = frozenset({"gpu_idle", "sw_power_cap", "application_clocks", "display_clocks", "low_utilization"})
+"""Reasons for reduced clocks that are somebody's wish, or normal under full load."""
+THROTTLED = 0.01
+"""Share of the time with reduced clocks from which on it is worth a remark."""
+SLOW_CLOCK, SLOW_POWER = 0.9, 0.7
+"""Clock and power relative to the median of the peers below which a GPU is slow; healthy ones were above 0.91."""
+STARVED, IDLE = 0.4, 0.05
+"""Utilization below which a job waits for something, and below which it does nothing."""
+_GIB = 2.0**30
+
+
+def slowness_remarks(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+    """What is to be said of GPUs that belong together."""
+    yield from _uneven(gpus)
+    yield from _slow_silicon(gpus)
+    yield from _throttled(gpus)
+    yield from _stalled(gpus)
+    yield from _starved(gpus)
+    yield from _idle(gpus)
+
+
+def _uneven(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+    found = imbalance_of(gpus)
+    if found is None or not found.sharp or found.laggard is None:
+        return
+    title, lagged = found.laggard
+    share = found.sharp / found.seconds
+    figures = {"uneven_seconds": found.sharp, "lagging_seconds": lagged, "least_utilization_ratio": found.least}
+    how = f"for {span_text(found.sharp)} ({share_text(share)} of the time)"
+    who = f"GPU {title} was the least busy for {span_text(lagged)} of it, down to {share_text(found.least)}"
+    if found.busy_power is not None:
+        figures["busy_power_ratio"] = found.busy_power
+    if found.busy_power is not None and found.busy_power < WAITING_POWER:
+        text = (
+            f"Peers waited for GPU {title} {how}: {who}, while the others were busy at only "
+            f"{share_text(found.busy_power)} of their power limit, as GPUs are that wait in a collective. "
+            f"Look at what the process on GPU {title} does alone: checkpoints, evaluation, logging, its own input."
+        )
+        kind = "waiting-for-peer"
+    else:
+        drawn = f" and at {share_text(found.busy_power)} of their power limit" if found.busy_power is not None else ""
+        text = (
+            f"Uneven work {how}: {who}, while the busiest were above {share_text(0.7)}{drawn}. "
+            "Part of the allocation does less than the rest: uneven batches, experts or pipeline stages."
+        )
+        kind = "uneven-work"
+    limits = f"Compared as means over {span_text(found.window)}; shorter waits do not show."
+    yield Remark(SLOW, kind, text, (title,), figures, limits)
+
+
+def _slow_silicon(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+    parts = busy_parts(gpus)
+    clocks = {gpu: clock for gpu in gpus if (clock := mean_in(gpu, parts, chosen.CLOCK, chosen.SM_CLOCK))}
+    powers = {gpu: power for gpu in gpus if (power := mean_in(gpu, parts, chosen.POWER))}
+    if len(clocks) < 3 or len(parts) * gpus[0].node.grid.width < 60:
+        return
+    middle = median(clocks.values())
+    for gpu, clock in clocks.items():
+        ratio = clock / middle
+        drawn = powers[gpu] / median(powers.values()) if gpu in powers else None
+        if (ratio >= SLOW_CLOCK and (drawn is None or drawn >= SLOW_POWER)) or (drawn is not None and drawn > 1):
+            continue  # a GPU with a lower clock and more power has more to do, and is the one that works
+        figures = {"clock_ratio": ratio}
+        with_power = ""
+        if drawn is not None:
+            figures["power_ratio"] = drawn
+            with_power = f" and {share_text(drawn)} of their power"
+        yield Remark(
+            SLOW, "slow-gpu",
+            f"{gpu_names([gpu])} was slower than its peers: {share_text(ratio)} of their median SM clock "
+            f"({clock / 1e6:.0f} of {middle / 1e6:.0f} MHz){with_power} while busy. In a synchronous job all wait "
+            "for it. Look for heat, a power brake, a clock lock or a lower power limit.",
+            (gpu.title,), figures,
+            "Means over all the time in which all of them were busy; what began in its midst weighs less.",
+        )  # fmt: skip
+
+
+def _throttled(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+    by_reason: dict[str, list[tuple[GpuFacts, float, float, str]]] = {}
+    for gpu in gpus:
+        for reason, (seconds, over, how) in gpu.throttled().items():
+            if reason not in NORMAL_REASONS and over and seconds / over >= THROTTLED:
+                by_reason.setdefault(reason, []).append((gpu, seconds, over, how))
+    for reason, found in sorted(by_reason.items()):
+        worst = max(found, key=lambda one: one[1] / one[2])
+        lost = (
+            f"up to {share_text(worst[1] / worst[2])} of the time"
+            if len(found) > 1
+            else (f"{share_text(worst[1] / worst[2])} of the time")
+        )
+        how = "as the driver counted" if worst[3] == "driver" else "as seen at each sample"
+        yield Remark(
+            SLOW, "throttled",
+            f"{gpu_names(one[0] for one in found)}: clocks reduced by {reason} for {span_text(worst[1])} "
+            f"({lost}), {how}. {_REMEDY.get(reason, '')}".strip(),
+            tuple(one[0].title for one in found), {"throttled_seconds": worst[1], "over_seconds": worst[2]},
+            "By how much the clocks were reduced is another matter: see the SM clock.",
+        )  # fmt: skip
+
+
+_REMEDY = {
+    "sw_thermal_slowdown": "The driver holds the GPU at its temperature target: look at inlet air or coolant.",
+    "hw_thermal_slowdown": "The hardware protects itself from heat: look at fans, inlet air or coolant at once.",
+    "hw_power_brake": "The chassis or the rack asked for less power: look at power supplies and the rack's budget.",
+}
+
+
+def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+    """All at full utilization and next to no power: a collective that does not end."""
+    grid = gpus[0].node.grid
+    busy = [gpu.means(chosen.UTILIZATION) for gpu in gpus]
+    power = [(gpu.means(chosen.POWER), gpu.power_limit) for gpu in gpus]
+    tensor = [gpu.means(chosen.TENSOR) for gpu in gpus]
+    if len(gpus) < 2 or None in busy:
+        return
+    stalled = 0.0
+    waiting: set[str] = set()
+    for part in range(grid.count):
+        states = {
+            gpu.title: bool(
+                limit and watts and watts[part] is not None
+                and used[part] >= 0.9 and watts[part] < WAITING_POWER * limit  # type: ignore[operator]  # neither is None
+                and (sums is None or sums[part] is None or sums[part] < 0.05)  # type: ignore[operator]  # as above
+            )
+            for gpu, used, (watts, limit), sums in zip(gpus, busy, power, tensor, strict=True)
+            if used is not None and used[part] is not None
+        }  # fmt: skip
+        if len(states) > 1 and all(states.values()):
+            stalled += grid.width
+            waiting |= states.keys()
+    some = [gpu for gpu in gpus if gpu.title in waiting]
+    if stalled >= 60:
+        yield Remark(
+            SLOW, "stalled",
+            f"{gpu_names(some)} all waited for {span_text(stalled)}: fully utilized at less than "
+            f"{share_text(WAITING_POWER)} of their power limit. They wait for each other, another node or storage.",
+            tuple(gpu.title for gpu in some), {"stalled_seconds": stalled},
+            "Memory-bound decoding looks alike where tensor activity is not measured.",
+        )  # fmt: skip
+
+
+def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+    means = [gpu.mean(chosen.UTILIZATION) for gpu in gpus]
+    held = [_memory_share(gpu) for gpu in gpus]
+    known = [mean for mean in means if mean is not None]
+    if len(known) != len(gpus) or not IDLE <= max(known) < STARVED or not any(share and share >= 0.3 for share in held):
+        return
+    figures = {"utilization_ratio": max(known)}
+    signs = []
+    pcie = max((gpu.growth(chosen.PCIE_IN) for gpu in gpus), key=lambda one: one.rate or 0.0 if one else 0.0)
+    if pcie is not None and pcie.rate and pcie.rate > 1e9:
+        figures["pcie_receive_bytes_per_second"] = pcie.rate
+        signs.append(f"up to {pcie.rate / 1e9:.1f} GB/s came in over PCIe")
+    node = gpus[0].node
+    waits = _io_wait(gpus)
+    if waits is not None and waits > 0.05:
+        figures["io_waiting_ratio"] = waits
+        signs.append(f"tasks waited for storage {share_text(waits)} of the time")
+    cpu = _processor_share(gpus)
+    if cpu is not None and cpu > 0.7:
+        figures["processor_busy_ratio"] = cpu
+        signs.append(f"the processors of {node.name} were {share_text(cpu)} busy")
+    told = "was not recorded" if waits is None and cpu is None else "was quiet"
+    clues = f"; {', '.join(signs)}" if signs else f"; for what is not known: what was looked at of the host {told}"
+    yield Remark(
+        SLOW, "waiting-for-data",
+        f"{gpu_names(gpus)} had work for at most {share_text(max(known))} of the time with their memory in use{clues}. "
+        "That is how a job looks that waits for its input: look at the data loader, its workers and the storage.",
+        tuple(gpu.title for gpu in gpus), figures,
+        "Training that offloads to the host, and serving with few requests, look alike.",
+    )  # fmt: skip
+
+
+def _memory_share(gpu: GpuFacts) -> float | None:
+    used, total = gpu.mean(chosen.MEMORY), gpu.mean(chosen.MEMORY_TOTAL)
+    return used / total if used is not None and total else None
+
+
+def _io_wait(gpus: Sequence[GpuFacts]) -> float | None:
+    """The largest share of time in which tasks of one of the nodes waited for storage."""
+    found = [gpu.node.growth(chosen.PRESSURE, Node(), (("resource", "io"),)) for gpu in gpus]
+    return max((one.rate for one in found if one is not None and one.rate is not None), default=None)
+
+
+def _processor_share(gpus: Sequence[GpuFacts]) -> float | None:
+    """The largest share of time in which the processors of one of the nodes were busy."""
+    nodes = {gpu.node.name: gpu.node for gpu in gpus}.values()
+    return max((share for node in nodes if (share := node.processor_share()) is not None), default=None)
+
+
+def _idle(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+    idle = [
+        gpu for gpu in gpus
+        if (mean := gpu.mean(chosen.UTILIZATION)) is not None and mean < IDLE
+        and ((gpu.mean(chosen.MEMORY) or 0.0) > _GIB or gpu.job() is not None)
+    ]  # fmt: skip
+    if not idle:
+        return
+    seconds = max(summary.seconds for gpu in idle if (summary := gpu.summary(chosen.UTILIZATION)))
+    highest = max(mean for gpu in idle if (mean := gpu.mean(chosen.UTILIZATION)) is not None)
+    yield Remark(
+        SLOW, "idle-allocation",
+        f"{gpu_names(idle)} {'was' if len(idle) == 1 else 'were'} allocated and idle: utilization "
+        f"{share_text(highest)} on average over {span_text(seconds)}.",
+        tuple(gpu.title for gpu in idle), {"utilization_ratio": highest},
+        "A server that waits for requests looks alike.",
+    )  # fmt: skip

@@ -1,0 +1,154 @@
+"""Plots over time as SVG in a page: a line for each GPU and a band from the lowest to the highest value of any.
+
+A plot has no more points than the grid has parts, and the band holds what happened within each of them: a peak of
+one snapshot in a day is seen. Where nothing was seen, lines and bands are interrupted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import ceil, floor, log10
+
+from agent.recording.report.series_figures import Envelope
+from agent.recording.report.time_grid import TimeGrid
+
+WIDTH, HEIGHT = 960, 200
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 8, 12, 28
+_ROUND_SECONDS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+"""Seconds between two marks of the axis of time."""
+
+
+@dataclass(frozen=True)
+class PlotCurve:
+    """What is drawn of one GPU or port: `style` is the class that colours its line."""
+
+    title: str
+    envelopes: Sequence[Envelope]
+    """Those that are added up, such as traffic sent and received."""
+    style: str
+
+    def means(self) -> list[float | None]:
+        """The mean of each part of the grid; None where one of the envelopes has none."""
+        return [_sum(values) for values in zip(*(each.means() for each in self.envelopes), strict=True)]
+
+    def extremes(self) -> Iterator[tuple[float, float] | None]:
+        """The lowest and the highest value in each part; of several envelopes the sums, which bound the truth."""
+        for part in range(self.envelopes[0].grid.count):
+            if all(each.seconds[part] for each in self.envelopes):
+                yield sum(each.lows[part] for each in self.envelopes), sum(each.highs[part] for each in self.envelopes)
+            else:
+                yield None
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    told = list(values)
+    known = [value for value in told if value is not None]
+    return sum(known) if len(known) == len(told) else None
+
+
+def plot(
+    grid: TimeGrid, curves: Sequence[PlotCurve], drawn: Sequence[PlotCurve], scale: float, unit: str,
+    most: float | None, spans: Sequence[tuple[float, float, str]],
+) -> str:  # fmt: skip
+    """One plot as an SVG element; titles must be escaped already.
+
+    All `curves` make the band, those `drawn` have lines. Values are divided by `scale`; `most` is the end of the axis
+    if it is known, in the shown unit. `spans` are wall seconds, from and until, that are marked, and what they are.
+    """
+    band = [
+        (min(low for low, _ in told) / scale, max(high for _, high in told) / scale) if told else None
+        for parts in zip(*(curve.extremes() for curve in curves), strict=True)
+        for told in [[part for part in parts if part is not None]]
+    ]
+    top = most if most is not None else _axis_end(max((high for _, high in filter(None, band)), default=0.0))
+    place = _PlotArea(grid, top)
+    body = [*_axes(grid, place, top, unit), *_marks(place, spans), _band(place, band)]
+    for curve in drawn:
+        values = [value / scale if value is not None else None for value in curve.means()]
+        body.append(f'<path class="line {curve.style}" d="{_line(place, values)}"><title>{curve.title}</title></path>')
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{"".join(body)}</svg>'
+
+
+class _PlotArea:
+    """Where a part of the grid and a value are in the picture."""
+
+    def __init__(self, grid: TimeGrid, top: float) -> None:
+        self._grid, self._top = grid, top
+        self._step = (WIDTH - _LEFT - _RIGHT) / grid.count
+
+    def x(self, part: float) -> float:
+        return _LEFT + (part + 0.5) * self._step
+
+    def at(self, wall: float) -> float:
+        part = min(max((wall - self._grid.start) / self._grid.width, 0.0), float(self._grid.count))
+        return _LEFT + part * self._step
+
+    def y(self, value: float) -> float:
+        share = min(max(value / self._top, 0.0), 1.0)
+        return _TOP + (1 - share) * (HEIGHT - _TOP - _BOTTOM)
+
+
+def _line(place: _PlotArea, values: Sequence[float | None]) -> str:
+    pieces = []
+    for told, run in groupby(enumerate(values), key=lambda pair: pair[1] is not None):
+        if told:
+            points = [f"{place.x(part):.1f} {place.y(value):.1f}" for part, value in run if value is not None]
+            # A line of one point would not be seen.
+            pieces.append(f"M{'L'.join(points)}" + ("h.1" if len(points) == 1 else ""))
+    return "".join(pieces)
+
+
+def _band(place: _PlotArea, band: Sequence[tuple[float, float] | None]) -> str:
+    pieces = []
+    for told, run in groupby(enumerate(band), key=lambda pair: pair[1] is not None):
+        if told:
+            some = [(part, each) for part, each in run if each is not None]
+            upper = [f"{place.x(part):.1f} {place.y(high):.1f}" for part, (_, high) in some]
+            lower = [f"{place.x(part):.1f} {place.y(low):.1f}" for part, (low, _) in reversed(some)]
+            pieces.append(f"M{'L'.join(upper + lower)}Z")
+    return f'<path class="band" d="{"".join(pieces)}"/>'
+
+
+def _axes(grid: TimeGrid, place: _PlotArea, top: float, unit: str) -> Iterator[str]:
+    for quarter in range(0, 5, 2):
+        value = top * quarter / 4
+        y = place.y(value)
+        yield f'<path class="grid" d="M{_LEFT} {y:.1f}H{WIDTH - _RIGHT}"/>'
+        text = f"{value * 100:.0f}%" if unit == "%" else f"{value:.{0 if top >= 10 else 1}f}"
+        yield f'<text x="{_LEFT - 6}" y="{y + 7:.1f}" text-anchor="end">{text}</text>'
+    span = grid.width * grid.count
+    step = next((one for one in _ROUND_SECONDS if span / one <= 7), 86400 * ceil(span / 86400 / 7))
+    shape = "%H:%M" if span <= 86400 else "%m-%d %H:%M"
+    first = ceil(grid.start / step) * step
+    for mark in range(first, floor(grid.start + span) + 1, step):
+        yield f'<path class="grid" d="M{place.at(mark):.1f} {_TOP}V{HEIGHT - _BOTTOM}"/>'
+        text = _clock(shape, mark)
+        yield f'<text x="{place.at(mark):.1f}" y="{HEIGHT - 6}" text-anchor="middle">{text}</text>'
+
+
+def _clock(shape: str, wall: int) -> str:
+    try:
+        return time.strftime(shape, time.gmtime(wall))
+    except (ValueError, OverflowError, OSError):  # a file may say that it is of any time
+        return ""
+
+
+def _marks(place: _PlotArea, spans: Sequence[tuple[float, float, str]]) -> Iterator[str]:
+    for first, last, title in spans:
+        left = place.at(first)
+        width = max(place.at(last) - left, 1.5)
+        yield (
+            f'<rect class="mark" x="{left:.1f}" y="{_TOP}" width="{width:.1f}" height="{HEIGHT - _TOP - _BOTTOM}">'
+            f"<title>{title}</title></rect>"
+        )
+
+
+def _axis_end(highest: float) -> float:
+    """The end of an axis that holds a value: a round number."""
+    if highest <= 0:
+        return 1.0
+    power = 10.0 ** floor(log10(highest))
+    return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20) if highest <= step * power * 1.0000001)

@@ -1,0 +1,145 @@
+"""What is recorded is what is replayed, and no identifier is in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.backends.nvml.arrays import FieldArray
+from agent.backends.nvml.return_codes import DriverError
+from agent.backends.nvml.trace.pseudonyms import Pseudonyms
+from agent.backends.nvml.trace.recording_driver import LeakError, RecordingDriver
+from agent.backends.nvml.trace.replay_driver import ReplayDriver
+from agent.backends.nvml.trace.trace import Trace, TraceError
+from agent.backends.protocol import BackendSample
+from agent.model import Instant
+from tests.hardware.node import LANES, Node, families
+from tests.nvml.fake_driver import LOST, U32, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, b200, h100
+
+MACHINES = [h100, a100, b200]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def __call__(self) -> Instant:
+        self.at += 0.3
+        return Instant(self.at, 1e9 + self.at)
+
+    def mono(self) -> float:
+        return self.at
+
+
+def session(driver: object, change: object = None) -> list[BackendSample]:
+    """The same reads, over whichever driver."""
+    node = Node(driver, Clock())  # type: ignore[arg-type]  # any driver
+    samples = []
+    for turn in range(4):
+        if callable(change):
+            change(turn)
+        samples += [node.read(gpu, lane) for gpu in range(len(node.channels)) for lane in LANES]
+    node.close()
+    return samples
+
+
+def shown(samples: list[BackendSample]) -> list[object]:
+    return [
+        ([(r.metric.name, r.labels, r.value) for r in each.readings], [(g.metric.name, g.reason) for g in each.gaps],
+         each.calls)
+        for each in samples
+    ]  # fmt: skip
+
+
+def record(driver: FakeDriver, path: Path, change: object = None) -> list[BackendSample]:
+    recorder = RecordingDriver(driver, Clock().mono, Pseudonyms(("node7.example",)))
+    samples = session(recorder, change)
+    recorder.write(path, {"GPUs": "a fake", "command": "on node7.example"}, {"fast": families(samples)})
+    return samples
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_replay_gives_what_was_recorded(machine: object, tmp_path: Path) -> None:
+    gpus: list[FakeGpu] = [machine(0), machine(1)]  # type: ignore[operator]  # one of MACHINES
+
+    def change(turn: int) -> None:
+        gpus[0].fields[83, 0] = (3, 1_000_000 * (turn + 1))
+        gpus[1].calls["nvmlDeviceGetTemperatureV"] = 50 + turn if turn != 2 else UNKNOWN
+        gpus[1].fields[186, 0] = (U32, 300_000 + turn) if turn != 3 else UNSUPPORTED
+
+    before = record(FakeDriver(*gpus), tmp_path / "t.jsonl", change)
+    replay = ReplayDriver(Trace(tmp_path / "t.jsonl"))
+    assert shown(session(replay)) == shown(before)
+    assert replay.unknown == set()
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_no_identifier_is_in_a_trace(machine: object, tmp_path: Path) -> None:
+    gpu = machine(3)  # type: ignore[operator]  # one of MACHINES
+    gpu.calls["nvmlDeviceGetBoardPartNumber"] = "692-2G520-0200-000"
+    gpu.calls["nvmlDeviceGetGpuFabricInfoV"] = {"cluster_uuid": "ab" * 16, "clique": 7, "state": 3, "status": 0}
+    record(FakeDriver(gpu), tmp_path / "t.jsonl")
+    text = (tmp_path / "t.jsonl").read_text()
+    for original in (gpu.uuid, gpu.calls["nvmlDeviceGetSerial"], "692-2G520-0200-000", "ab" * 16, "node7"):
+        assert original not in text
+    for pseudonym in ("GPU-00000000-0000-4000-8000-000000000001", "0000000000001", "PART-0001", "HOST"):
+        assert pseudonym in text
+    assert "00000000:1E:00.0" in text  # bus ids stay, unless asked
+
+
+def test_an_original_gets_the_same_pseudonym_every_time_and_bus_ids_go_when_asked() -> None:
+    names = Pseudonyms(bus_ids=True)
+    first = names.of("nvmlDeviceGetUUID", "GPU-aaaa-bbbb")
+    assert names.of("nvmlDeviceGetHandleByUUID", "GPU-aaaa-bbbb") == first
+    assert names.of("nvmlDeviceGetUUID", "GPU-aaaa-cccc") != first
+    assert names.of("nvmlDeviceGetUUID", "MIG-aaaa").startswith("MIG-")
+    assert names.of("nvmlDeviceGetPciInfo_v3", "00000000:1B:00.0") == "00000000:01:00.0"
+    names.hide_slot("0000:2b:00.0")
+    assert names.scrub("on 0000:2b:00.0, not 0000:2b:00.01") == "on 0000:02:00.0, not 0000:2b:00.01"
+
+
+def test_a_trace_that_would_leak_is_not_written(tmp_path: Path) -> None:
+    names = Pseudonyms()
+    recorder = RecordingDriver(FakeDriver(h100()), Clock().mono, names)
+    names.learn("GPU-known-original", "", "")
+    recorder.lines.append(json.dumps({"call": "x", "args": [], "value": "text about GPU-known-original-and-more"}))
+    with pytest.raises(LeakError):
+        recorder.write(tmp_path / "t.jsonl", {}, {})
+    assert not (tmp_path / "t.jsonl").exists()
+
+
+def test_a_lost_gpu_is_replayed_as_lost(tmp_path: Path) -> None:
+    gpu = h100()
+    recorder = RecordingDriver(FakeDriver(gpu), Clock().mono, Pseudonyms())
+    handle = recorder.call("nvmlDeviceGetHandleByIndex_v2", 0)
+    array = FieldArray([(185, 0), (9999, 0)])
+    recorder.call("nvmlDeviceGetFieldValues", handle, array)
+    gpu.failing = LOST
+    with pytest.raises(DriverError):
+        recorder.call("nvmlDeviceGetTemperatureV", handle, 0)
+    recorder.write(tmp_path / "t.jsonl", {}, {})
+    replay = ReplayDriver(Trace(tmp_path / "t.jsonl"))
+    again = replay.call("nvmlDeviceGetHandleByIndex_v2", 0)
+    with pytest.raises(DriverError) as raised:
+        replay.call("nvmlDeviceGetTemperatureV", again, 0)
+    assert raised.value.code == 15
+    other = FieldArray([(9999, 0), (185, 0), (4, 0)])
+    replay.call("nvmlDeviceGetFieldValues", again, other)
+    codes = [slot if isinstance(slot, int) else slot.code for slot in other.decode()]
+    assert codes == [3, 412_345, 3]
+    assert replay.unknown == {("gpu0", (4, 0))}
+    with pytest.raises(DriverError) as raised:
+        replay.call("nvmlDeviceGetSomethingNew", again)
+    assert raised.value.code == 13
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("{}\n{}\n{}\n", "not a complete trace"), ('{"trace": 1}\nnonsense\n', ":2: is not JSON")]
+)
+def test_a_file_that_is_not_a_trace_is_refused_by_name(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text(text)
+    with pytest.raises(TraceError, match=words):
+        Trace(path)

@@ -1,0 +1,58 @@
+"""Recordings of which every figure is known beforehand: the series are made up, one value for each second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.catalogue import BY_NAME
+from agent.model import Entity, Frame, Framer, Gpu, IbPort, Instant, Labels, Node, NvLink, Reading, Series, Snapshot
+from agent.recording.provenance import Provenance
+from agent.recording.recording_file import RecordingFile
+from agent.recording.recording_reader import Recording
+from agent.recording.report.gathering import gather
+from agent.recording.report.run_facts import Run
+
+WALL, MONO = 1_700_000_000.0, 1000.0
+Value = float | None
+Values = Sequence[Value] | Value
+"""One for each second, or the same for all; None where it is absent."""
+
+__all__ = ["MONO", "WALL", "Gpu", "IbPort", "Node", "NvLink", "gathered", "gpu", "recorded", "row"]
+
+
+def gpu(index: int) -> Gpu:
+    return Gpu(str(index), f"GPU-{index:08d}")
+
+
+def row(name: str, entity: Entity, labels: Labels = ()) -> Series:
+    return Series(BY_NAME[name], entity, labels)
+
+
+def snapshots(series: Mapping[Series, Any], seconds: int, step: float = 1.0, since: float = 0.0) -> list[Snapshot]:
+    framer = Framer()
+    made = []
+    for second in range(seconds):
+        told = {each: values[second] if isinstance(values, Sequence) else values for each, values in series.items()}
+        frame: Frame = framer.frame([Reading(each, float(value)) for each, value in told.items() if value is not None])
+        at = Instant(MONO + since + second * step, WALL + since + second * step)
+        made.append(Snapshot(second, at, (frame,)))
+    return made
+
+
+def recorded(
+    path: Path, some: Sequence[Snapshot], node: str = "node-1", interval: float = 1.0, command: tuple[str, ...] = ()
+) -> Path:
+    header = Provenance("0.1", node, some[0].at.wall, some[0].at.mono, interval, "a test", command)
+    file = RecordingFile(path, header)
+    for snapshot in some:
+        file.add(snapshot)
+    file.close()
+    return path
+
+
+def gathered(path: Path, series: Mapping[Series, Any], seconds: int) -> Run:
+    """What is gathered of these series."""
+    with Recording(recorded(path, snapshots(series, seconds))) as recording:
+        return gather([recording])

@@ -1,0 +1,201 @@
+"""What is gathered of recordings whose every figure is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.model import BackendReport, Gap, Outcome, Reason
+from agent.recording.file_records import RecordingError
+from agent.recording.recording_reader import Recording
+from agent.recording.report import chosen_series as chosen
+from agent.recording.report.gathering import gather
+from agent.recording.report.run_facts import Run
+from tests.recording.played import played, record
+from tests.report.made import IbPort, gathered, gpu, recorded, row, snapshots
+
+SECONDS = 100
+HELD = (("scheduler", "slurm"), ("job_id", "7"), ("user", "ada"), ("name", "train"))
+
+
+def both(*paths: Path) -> Run:
+    recordings = [Recording(path) for path in paths]
+    try:
+        return gather(recordings)
+    finally:
+        for recording in recordings:
+            recording.close()
+
+
+def test_a_gauge_has_its_mean_extremes_and_quantiles(tmp_path: Path) -> None:
+    run = gathered(
+        tmp_path / "run", {row(chosen.POWER, gpu(0)): [100.0 + second for second in range(SECONDS)]}, SECONDS
+    )
+    summary = run.gpus()[0].summary(chosen.POWER)
+    assert summary == pytest.approx((149.5, 100.0, 199.0, 104.0, 149.0, 194.0, 100.0))
+
+
+def test_what_is_absent_for_a_while_is_in_no_figure_and_the_seconds_say_so(tmp_path: Path) -> None:
+    values = [None if 20 <= second < 60 else 0.5 for second in range(SECONDS)]
+    series = {row(chosen.UTILIZATION, gpu(0)): values, row(chosen.POWER, gpu(0)): 300.0}
+    run = gathered(tmp_path / "run", series, SECONDS)
+    summary = run.gpus()[0].summary(chosen.UTILIZATION)
+    assert summary is not None
+    assert (summary.mean, summary.low, summary.seconds) == (0.5, 0.5, 60.0)
+    assert run.gpus()[0].summary(chosen.TENSOR) is None
+
+
+def test_a_metric_that_no_source_offers_says_why(tmp_path: Path) -> None:
+    some = snapshots({row(chosen.POWER, gpu(0)): 1.0}, 3)
+    gap = Gap(row(chosen.TENSOR, gpu(0)).metric, gpu(0), Reason.UNSUPPORTED)
+    told = [type(each)(each.sequence, each.at, each.frames, (BackendReport("nvml", Outcome.OK, 0.1, "", (gap,)),))
+            for each in some]  # fmt: skip
+    run = both(recorded(tmp_path / "run", told))
+    assert run.nodes[0].absent == {(chosen.TENSOR, gpu(0)): Reason.UNSUPPORTED}
+
+
+def test_energy_is_that_of_the_counter_and_else_integrated_from_power(tmp_path: Path) -> None:
+    series = {
+        row(chosen.ENERGY, gpu(0)): [5000.0 + 300 * second for second in range(SECONDS)],
+        row(chosen.POWER, gpu(0)): 250.0,
+        row(chosen.POWER, gpu(1)): 250.0,
+    }
+    run = gathered(tmp_path / "run", series, SECONDS)
+    assert [gpu.energy() for gpu in run.gpus()] == [(29700.0, 99.0, "counter"), (25000.0, 100.0, "power")]
+
+
+def test_a_counter_that_begins_anew_loses_only_the_step_in_which_it_did(tmp_path: Path) -> None:
+    counts = [10.0 * second for second in range(50)] + [10.0 * second for second in range(50)]
+    run = gathered(tmp_path / "run", {row(chosen.NVLINK_OUT, gpu(0)): counts}, SECONDS)
+    counter = run.gpus()[0].growth(chosen.NVLINK_OUT)
+    assert counter is not None
+    assert (counter.growth, counter.seconds, counter.rate, counter.peak) == (980.0, 98.0, 10.0, 10.0)
+
+
+def test_a_peak_survives_in_the_envelope(tmp_path: Path) -> None:
+    counts = [10.0 * second + (5000.0 if second > 41 else 0.0) for second in range(700)]
+    power = [300.0 + (400.0 if second == 333 else 0.0) for second in range(700)]
+    series = {row(chosen.PCIE_IN, gpu(0)): counts, row(chosen.POWER, gpu(0)): power}
+    run = gathered(tmp_path / "run", series, 700)
+    node = run.nodes[0]
+    counter, gauge = node.growth(chosen.PCIE_IN, gpu(0)), node.gauge(chosen.POWER, gpu(0))
+    assert counter is not None
+    assert counter.peak == 5010.0
+    assert gauge is not None
+    assert gauge.envelope.grid.count == 480
+    assert max(gauge.envelope.highs) == 700.0
+
+
+def test_an_xid_that_appears_has_happened_once(tmp_path: Path) -> None:
+    series = {row(chosen.POWER, gpu(0)): 1.0, row(chosen.XIDS, gpu(0), (("xid", "79"),)): [None] * 30 + [1.0] * 70}
+    run = gathered(tmp_path / "run", series, SECONDS)
+    [(labels, counter)] = run.nodes[0].growths(chosen.XIDS, gpu(0))
+    assert (labels, counter.growth, counter.first_at) == ((("xid", "79"),), 1.0, 1_700_000_030.0)
+
+
+def test_throttled_time_is_the_drivers_count_and_else_that_of_the_samples(tmp_path: Path) -> None:
+    heat, brake = (("reason", "hw_thermal_slowdown"),), (("reason", "hw_power_brake"),)
+    series = {
+        row(chosen.THROTTLED, gpu(0), heat): [0.25 * second for second in range(SECONDS)],
+        row(chosen.THROTTLE_ACTIVE, gpu(0), heat): 1.0,
+        row(chosen.THROTTLE_ACTIVE, gpu(0), brake): [1.0] * 10 + [0.0] * 90,
+    }
+    run = gathered(tmp_path / "run", series, SECONDS)
+    assert run.gpus()[0].throttled() == {
+        "hw_thermal_slowdown": (24.75, 99.0, "driver"), "hw_power_brake": (10.0, 100.0, "samples"),
+    }  # fmt: skip
+
+
+def test_gpus_belong_together_by_the_job_that_held_them_longest(tmp_path: Path) -> None:
+    other = (("scheduler", "slurm"), ("job_id", "8"))
+    series = {
+        **{row(chosen.POWER, gpu(index)): 1.0 for index in range(3)},
+        row(chosen.HOLDER, gpu(0), HELD): 1.0,
+        row(chosen.HOLDER, gpu(1), HELD): [1.0] * 80 + [None] * 20,
+        row(chosen.HOLDER, gpu(1), other): [None] * 80 + [1.0] * 20,
+    }
+    groups = gathered(tmp_path / "run", series, SECONDS).groups()
+    assert [(job.job_id if job else None, [gpu.title for gpu in gpus]) for job, gpus in groups] == [
+        ("7", ["0", "1"]), (None, ["2"]),
+    ]  # fmt: skip
+
+
+def test_the_files_of_two_nodes_are_one_run(tmp_path: Path) -> None:
+    one = recorded(tmp_path / "one", snapshots({row(chosen.POWER, gpu(0)): 100.0}, 30))
+    two = recorded(tmp_path / "two", snapshots({row(chosen.POWER, gpu(0)): 200.0}, 30, since=10.0), "node-2")
+    run = both(two, one)
+    assert [(gpu.title, gpu.mean(chosen.POWER)) for gpu in run.gpus()] == [("node-1/0", 100.0), ("node-2/0", 200.0)]
+    assert (run.span, run.problems) == (40.0, [])
+
+
+def test_a_pause_between_two_recordings_of_a_node_is_not_recorded_time(tmp_path: Path) -> None:
+    series = {row(chosen.POWER, gpu(0)): 100.0}
+    energy = {**series, row(chosen.ENERGY, gpu(0)): [100.0 * second for second in range(30)]}
+    later = {**series, row(chosen.ENERGY, gpu(0)): [90_000.0 + 100.0 * second for second in range(30)]}
+    one = recorded(tmp_path / "one", snapshots(energy, 30))
+    two = recorded(tmp_path / "two", snapshots(later, 30, since=900.0))
+    run = both(one, two)
+    assert (run.nodes[0].seconds, run.span) == (60.0, 930.0)
+    assert run.gpus()[0].energy() == (5800.0, 58.0, "counter")
+
+
+def test_what_two_files_tell_of_the_same_time_counts_once(tmp_path: Path) -> None:
+    some = snapshots({row(chosen.POWER, gpu(0)): 100.0}, 40)
+    one, two = recorded(tmp_path / "one", some), recorded(tmp_path / "two", some)
+    run = both(one, two)
+    assert run.nodes[0].snapshots == 40
+    assert "40 snapshots of node-1" in run.problems[0]
+
+
+def test_a_cut_file_tells_what_is_whole_and_where_it_is_cut(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "run", snapshots({row(chosen.POWER, gpu(0)): [float(one) for one in range(40)]}, 40))
+    path.write_bytes(path.read_bytes()[:-20])
+    run = both(path)
+    assert run.nodes[0].snapshots == 30
+    assert str(path) in run.problems[0]
+    assert "ends in the middle of a record" in run.problems[0]
+
+
+def test_a_recording_without_a_snapshot_is_told(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "run", snapshots({row(chosen.POWER, gpu(0)): 1.0}, 5))
+    path.write_bytes(path.read_bytes()[:400])
+    with pytest.raises(RecordingError, match="snapshot"):
+        both(path)
+
+
+def test_a_series_that_changes_its_layout_within_a_block_keeps_the_order_of_time(tmp_path: Path) -> None:
+    odd = [1.0 if second % 3 else None for second in range(SECONDS)]
+    series = {row(chosen.PCIE_OUT, gpu(0)): [10.0 * one for one in range(SECONDS)], row(chosen.POWER, gpu(0)): odd}
+    counter = gathered(tmp_path / "run", series, SECONDS).gpus()[0].growth(chosen.PCIE_OUT)
+    assert counter is not None
+    assert (counter.growth, counter.seconds, counter.peak) == (990.0, 99.0, 10.0)
+
+
+def test_ports_are_gathered(tmp_path: Path) -> None:
+    port = IbPort("mlx5_0", "1")
+    series = {
+        row(chosen.PORT_OUT, port): [2e9 * one for one in range(SECONDS)],
+        row(chosen.PORT_UP, port): [1.0] * 90 + [0.0] * 10,
+    }
+    run = gathered(tmp_path / "run", series, SECONDS)
+    counter = run.nodes[0].growth(chosen.PORT_OUT, port)
+    assert counter is not None
+    assert counter.rate == 2e9
+    [(_, state)] = run.nodes[0].states(chosen.PORT_UP, port)
+    assert (state.seconds, state.on) == (100.0, 90.0)
+
+
+def test_the_whole_of_a_played_scenario_agrees_with_its_snapshots(tmp_path: Path) -> None:
+    """Figures by columns and blocks against the plainest sums over snapshots."""
+    some = played("gpu-lost", 75)
+    run = both(record(tmp_path / "run", some))
+    for gpu_facts in run.gpus():
+        for name in (chosen.UTILIZATION, chosen.POWER, chosen.TEMPERATURE, chosen.MEMORY):
+            values = [value for each in some for series, value in each
+                      if series.metric.name == name and series.entity == gpu_facts.gpu]  # fmt: skip
+            summary = gpu_facts.summary(name)
+            assert summary is not None
+            assert (summary.mean, summary.low, summary.high, summary.seconds) == pytest.approx(
+                (sum(values) / len(values), min(values), max(values), float(len(values)))
+            )

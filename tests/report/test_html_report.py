@@ -1,0 +1,184 @@
+"""The page of a report as a browser gets it: whole, of itself, and with every peak."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from agent.model import Instant
+from agent.recording.recording_reader import Recording
+from agent.recording.report import chosen_series as chosen
+from agent.recording.report.comparison import comparison
+from agent.recording.report.expert import remarks
+from agent.recording.report.gathering import gather
+from agent.recording.report.html_report import html_report
+from agent.recording.report.report_card import report_card
+from agent.recording.report.report_document import report_document
+from agent.recording.report.run_facts import Run
+from agent.recording.report.text_table import TextStyle
+from agent.recording.report.told_rules import ToldAlert
+from tests.report.made import gathered, gpu, recorded, row, snapshots
+
+VOID = {"meta", "br"}
+
+
+class Page(HTMLParser):
+    """What is in a page; raises where tags do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str]] = []
+        self.paths: list[tuple[str, str]] = []
+        self.words: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        told = {name: value or "" for name, value in attrs}
+        self.attributes += told.items()
+        if tag == "path":
+            self.paths.append((told.get("class", ""), told["d"]))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def page(run: Run, *alerts: ToldAlert) -> tuple[Page, str]:
+    text = html_report(run, remarks(run), alerts)
+    return Page(text), text
+
+
+def points(path: str) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in re.findall(r"([\d.]+) ([\d.]+)", path)]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    seconds = 1200
+    series = {
+        row(chosen.UTILIZATION, gpu(0)): [1.0 if second != 777 else 0.0 for second in range(seconds)],
+        row(chosen.UTILIZATION, gpu(1)): [1.0] * 400 + [None] * 400 + [1.0] * 400,
+        row(chosen.POWER, gpu(0)): [300.0 + 390.0 * (second == 777) for second in range(seconds)],
+    }
+    return gathered(tmp_path / "run", series, seconds)
+
+
+def test_the_page_needs_nothing_but_itself(run: Run) -> None:
+    found, text = page(run)
+    assert not {"script", "link", "img", "iframe", "object", "base", "form", "a"} & set(found.tags)
+    assert not {name for name, _ in found.attributes} & {"src", "href", "srcset", "xlink:href", "data", "action"}
+    assert not any(name.startswith("on") for name, _ in found.attributes)
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "http:" not in text
+    assert "https:" not in text
+    assert dict(found.attributes)["content"]
+    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in found.attributes
+
+
+def test_a_plot_has_no_more_points_than_parts_of_time_and_keeps_a_peak_of_one_second(run: Run) -> None:
+    found, _ = page(run)
+    lines = [path for style, path in found.paths if style.startswith("line") and path.startswith("M") and "L" in path]
+    bands = [path for style, path in found.paths if style == "band"]
+    assert max(len(points(path)) for path in lines) <= run.grid.count == 480
+    power = next(
+        path for path in bands if len({y for _, y in points(path)}) == 2 and max(y for _, y in points(path)) < 150
+    )
+    lowest, highest = max(y for _, y in points(power)), min(y for _, y in points(power))
+    # The axis goes to 800 W over 160 pixels.
+    assert pytest.approx(lowest, abs=0.1) == 12 + 160 * (1 - 300 / 800)
+    assert pytest.approx(highest, abs=0.1) == 12 + 160 * (1 - 690 / 800)
+
+
+def test_a_line_breaks_where_nothing_was_seen(run: Run) -> None:
+    found, _ = page(run)
+    utilization = [path for style, path in found.paths if style.startswith("line") and "L" in path][:2]
+    assert sorted(path.count("M") for path in utilization) == [1, 2]
+
+
+def test_what_was_not_recorded_has_no_plot_and_says_so(run: Run) -> None:
+    found, _ = page(run)
+    assert found.words.count("n/a: not recorded") == 8
+    assert "n/a" in found.words
+
+
+def test_an_alert_is_marked_on_every_plot(run: Run) -> None:
+    alert = ToldAlert("GpuHot", "warning", "node-1", (("gpu", "0"),), run.first + 100, run.first + 200, 100.0, 1)
+    found, _ = page(run, alert)
+    assert found.tags["rect"] == 2
+    assert found.words.count("GpuHot") == 3
+
+
+def test_names_of_a_hostile_recording_are_text(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>\"'&\u202e\ud800"
+    held = (("scheduler", "slurm"), ("job_id", evil), ("user", evil), ("name", evil))
+    series = {row(chosen.HOLDER, gpu(0), held): 1.0, row(chosen.UTILIZATION, gpu(0)): 0.5}
+    made = gathered(tmp_path / "run", series, 20)
+    made.files = [evil]
+    made.nodes[0].name = evil
+    found, text = page(made, ToldAlert(evil, evil, evil, ((evil, evil),), made.first, made.last, 1.0, 1))
+    assert "script" not in found.tags
+    assert "\u202e" not in text
+    text.encode()
+
+
+@pytest.mark.parametrize("wall", [-1e17, 0.0, 1e12, 1e17])
+@pytest.mark.parametrize("value", [-1e308, -5.0, 1e-308, 1e20, 1e308])
+def test_absurd_times_and_values_break_nothing(tmp_path: Path, wall: float, value: float) -> None:
+    numbers = [value if second % 2 else 1.0 for second in range(70)]
+    names = (chosen.UTILIZATION, chosen.POWER, chosen.MEMORY, chosen.ENERGY, chosen.NVLINK_OUT, chosen.POWER_LIMIT)
+    some = snapshots({row(name, gpu(index)): numbers for name in names for index in range(2)}, 70)
+    odd = [replace(each, at=Instant(each.at.mono * 1e9, wall + each.at.wall)) for each in some]
+    with Recording(recorded(tmp_path / "run", odd, interval=1e-300)) as recording:
+        made = gather([recording])
+    found, _ = page(made)
+    assert found.words
+    assert report_card(made, remarks(made), [], TextStyle(80))
+    json.dumps(report_document(made, remarks(made), []), allow_nan=False)
+    assert comparison(made, made)
+
+
+def test_few_gpus_that_are_meant_are_the_only_ones_in_colour(tmp_path: Path) -> None:
+    held = (("scheduler", "slurm"), ("job_id", "7"))
+    series = {row(chosen.UTILIZATION, gpu(index)): 0.0 if index == 3 else 1.0 for index in range(4)}
+    series |= {row(chosen.HOLDER, gpu(index), held): 1.0 for index in range(4)}
+    found, _ = page(gathered(tmp_path / "run", series, 300))
+    assert [style for style, path in found.paths if style.startswith("line") and "L" in path] == [
+        "line quiet", "line quiet", "line quiet", "line l0",
+    ]  # fmt: skip
+    assert "other GPUs" in found.words
+
+
+def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import argparse
+
+    from agent.commands import report
+
+    path = recorded(tmp_path / "run.coldplate", snapshots({row(chosen.UTILIZATION, gpu(0)): 0.5}, 20))
+    parser = argparse.ArgumentParser()
+    report.add_arguments(parser)
+    assert report.run(parser.parse_args([str(path), "--html", str(tmp_path / "page.html")])) == 0
+    assert "Report on run.coldplate" in Page((tmp_path / "page.html").read_text()).words
+    assert "What stands out" in capsys.readouterr().out
+    assert report.run(parser.parse_args([str(path), "--html", str(tmp_path / "no" / "page.html")])) == 1
+    assert "--html" in capsys.readouterr().err

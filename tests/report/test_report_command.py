@@ -1,0 +1,166 @@
+"""`coldplate report` as a person has it: the card, its width, the JSON, and files that are not what they should be."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.commands import report
+from agent.recording.report import chosen_series as chosen
+from agent.recording.report.report_card import report_card
+from agent.recording.report.text_table import TextStyle
+from agent.recording.report.told_rules import ToldAlert
+from tests.recording.played import played, record
+from tests.report.made import IbPort, gathered, gpu, recorded, row, snapshots
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: object) -> tuple[int, str, str]:
+        parser = argparse.ArgumentParser()
+        report.add_arguments(parser)
+        status = report.run(parser.parse_args(list(map(str, words))))
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return run
+
+
+def small(path: Path, seconds: int = 120) -> Path:
+    port = IbPort("mlx5_0", "1")
+    series = {
+        row(chosen.UTILIZATION, gpu(0)): 1.0,
+        row(chosen.UTILIZATION, gpu(1)): [0.0] * (seconds // 2) + [None] * (seconds // 2),
+        row(chosen.POWER, gpu(0)): [500.0 + second for second in range(seconds)],
+        row(chosen.ENERGY, gpu(0)): [3.6e4 * second for second in range(seconds)],
+        row(chosen.PORT_OUT, port): [1e9 * second for second in range(seconds)],
+    }  # fmt: skip
+    return recorded(path, snapshots(series, seconds), command=("python", "train.py"))
+
+
+def test_the_card_has_a_line_for_each_gpu_and_says_what_is_absent(tmp_path: Path, run: Run) -> None:
+    status, card, told = run(small(tmp_path / "run"))
+    assert (status, told) == (0, "")
+    lines = [line.split() for line in card.splitlines()]
+    assert ["0", "100%", "100-100%", "n/a", "n/a", "n/a", "n/a", "560", "619", "n/a", "n/a"] in lines
+    assert ["1", "0%", "0-0%", *["n/a"] * 8] in lines
+    assert ["0", "1.190", "n/a", "n/a", "n/a", "n/a", "n/a", "n/a", "120"] in lines
+    assert ["1", *["n/a"] * 7, "60"] in lines
+    assert ["mlx5_0/1", "1.0", "1.0", "n/a", "n/a", "n/a", "n/a"] in lines
+    assert "ran: python train.py" in card
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 100])
+def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, width: int) -> None:
+    held = (("scheduler", "slurm"), ("job_id", "7"), ("user", "ada"), ("name", "train"))
+    series = {row(chosen.UTILIZATION, gpu(index)): 0.01 if index else 1.0 for index in range(8)}
+    series |= {row(chosen.HOLDER, gpu(index), held): 1.0 for index in range(8)}
+    found = gathered(tmp_path / "run", series, 90)
+    found.files = ["run.coldplate"]
+    alert = ToldAlert("GpuImbalance", "warning", "node-1", (("gpu", "0"),), found.first, found.last, 90.0, 2)
+    from agent.recording.report.expert import remarks
+
+    card = report_card(found, remarks(found), [alert], TextStyle(width))
+    assert max(map(len, card)) <= width
+    assert "\n".join(card).isascii()
+    assert "\x1b" not in "\n".join(card)
+
+
+def test_colour_changes_no_letter(tmp_path: Path) -> None:
+    import re
+
+    from agent.recording.report.expert import remarks
+
+    found = gathered(tmp_path / "run", {row(chosen.XIDS, gpu(0), (("xid", "79"),)): [None] * 5 + [1.0] * 5}, 10)
+    plain, coloured = ("\n".join(report_card(found, remarks(found), [], TextStyle(80, colour=colour)))
+                       for colour in (False, True))  # fmt: skip
+    assert coloured != plain
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+
+
+def test_what_a_hostile_recording_calls_things_reaches_no_terminal_raw(tmp_path: Path, run: Run) -> None:
+    held = (("scheduler", "\x1b[2J"), ("job_id", "7\n8"), ("user", "\x07"), ("name", "\u202e"))
+    path = recorded(tmp_path / "run", snapshots({row(chosen.HOLDER, gpu(0), held): 1.0}, 20), "\x1b[31mnode")
+    _, card, _ = run(path)
+    assert "\x1b" not in card
+    assert "\x07" not in card
+    assert "\u202e" not in card
+
+
+def test_the_document_holds_null_for_what_is_absent_and_zero_for_what_is_zero(tmp_path: Path, run: Run) -> None:
+    status, text, _ = run(small(tmp_path / "run"), "--json")
+    document: dict[str, Any] = json.loads(text)
+    one, other = document["nodes"][0]["gpus"]
+    assert status == 0
+    assert one["power_watts"]["high"] == 619.0
+    assert one["energy"] == {"joules": 36000.0 * 119, "seconds": 119.0, "source": "counter"}
+    assert other["power_watts"] is None
+    assert other["utilization_ratio"]["mean"] == 0.0
+    assert other["utilization_ratio"]["seconds"] == 60.0
+    assert document["nodes"][0]["ports"][0]["transmit"]["bytes"] == 119e9
+
+
+def test_alerts_that_were_recorded_are_told(tmp_path: Path, run: Run) -> None:
+    _, card, _ = run(record(tmp_path / "run", played("xid-storm", 90)))
+    [line] = [line for line in card.splitlines() if "GpuXid" in line and "xid=48" in card][:1] or [""]
+    assert line
+    assert "No alert fired" not in card
+
+
+def test_a_cut_file_is_reported_with_a_warning(tmp_path: Path, run: Run) -> None:
+    path = small(tmp_path / "run")
+    path.write_bytes(path.read_bytes()[:-30])
+    status, card, told = run(path)
+    assert status == 0
+    assert "GPU" in card
+    assert told.startswith(f"coldplate report: {path}: ends in the middle of a record at byte ")
+    assert told.count("\n") == 1
+
+
+def test_a_file_that_is_none_is_told_and_the_others_are_read(tmp_path: Path, run: Run) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.write_text("hello")
+    status, card, told = run(foreign, small(tmp_path / "run"))
+    assert status == 0
+    assert "node-1" in card
+    assert told == f"coldplate report: {foreign}: is not a recording of coldplate's\n"
+
+
+def test_nothing_that_can_be_read_is_a_failure(tmp_path: Path, run: Run) -> None:
+    status, card, told = run(tmp_path / "none")
+    assert (status, card) == (1, "")
+    assert told == f"coldplate report: {tmp_path / 'none'}: cannot be read: No such file or directory\n"
+
+
+def test_progress_shows_on_a_terminal_only_and_not_before_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    from agent.lib import clock as clocks
+    from agent.model import Instant
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    now = 100.0
+    monkeypatch.setattr(clocks, "clock", lambda: Instant(now, 0.0))
+    for made, wanted in ((Terminal(), "\rreading:  50%"), (io.StringIO(), "")):
+        monkeypatch.setattr("sys.stderr", made)
+        now = 100.0
+        line = report.ProgressLine()
+        now = 100.9
+        line.show(0.2)
+        assert made.getvalue() == ""
+        now = 101.1
+        line.show(0.5)
+        line.show(0.6)
+        assert made.getvalue() == wanted
+        line.clear()
+        assert made.getvalue().endswith("\r" if wanted else "")

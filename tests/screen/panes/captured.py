@@ -1,0 +1,71 @@
+"""The panes that are kept as text: what each shows, and how it is drawn."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from agent.commands.top.screen.frame_layout import draw
+from agent.commands.top.screen.glyphs import ASCII, UNICODE, Glyphs
+from agent.commands.top.screen.look import Look
+from agent.commands.top.screen.scene import Scene
+from agent.commands.top.screen.ui_state import OneGpu, UiState
+from tests.screen.scenes import scene_of, scene_of_nodes
+
+FOLDER = Path(__file__).resolve().parent
+DOCUMENT = FOLDER.parents[2] / "docs" / "top.md"
+_SHOWN = re.compile(r"<!-- pane (\S+) -->\n```\n.*?```\n", re.DOTALL)
+
+
+def pane(scene: Callable[[], Scene], width: int, height: int, glyphs: Glyphs = UNICODE, zoom: str | None = None) -> str:
+    """The lines of one picture without colours, as in the zone UTC."""
+    with utc():
+        shown = scene()
+        key = next((gpu.key for node in shown.nodes for gpu in node.gpus if gpu.index == zoom), None)
+        state = UiState(zoom=OneGpu(key) if key else None)
+        lines, _ = draw(shown, state, Look(width, height, glyphs))
+    return "".join(f"{line.plain.rstrip()}\n" for line in lines)
+
+
+@contextmanager
+def utc() -> Iterator[None]:
+    """The time of day on a picture is that of the terminal's zone."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    try:
+        yield
+    finally:
+        os.environ.pop("TZ")
+        if before is not None:
+            os.environ["TZ"] = before
+        time.tzset()
+
+
+STRAGGLER = partial(scene_of, "straggler", 320, True)
+STALL = partial(scene_of, "checkpoint-stall", 200)
+HEAT = partial(scene_of, "thermal-throttle", 600)
+RACK = partial(
+    scene_of_nodes, (("node1", "healthy-training"), ("node2", "gpu-lost"), ("node3", "ib-flap")), 75, silent="node4"
+)
+
+PANES: dict[str, Callable[[], str]] = {
+    "straggler-80x24": partial(pane, STRAGGLER, 80, 24),
+    "straggler-200x50": partial(pane, STRAGGLER, 200, 50),
+    "straggler-20x10-ascii": partial(pane, STRAGGLER, 20, 10, ASCII),
+    "checkpoint-stall-80x24": partial(pane, STALL, 80, 24),
+    "checkpoint-stall-200x50": partial(pane, STALL, 200, 50),
+    "thermal-throttle-80x24": partial(pane, HEAT, 80, 24),
+    "thermal-throttle-gpu-120x40": partial(pane, HEAT, 120, 40, UNICODE, "5"),
+    "rack-100x40": partial(pane, RACK, 100, 40),
+}
+
+
+def documented(text: str) -> str:
+    """The document with its panes as they are now."""
+    return _SHOWN.sub(lambda found: f"<!-- pane {found[1]} -->\n```\n{PANES[found[1]]()}```\n", text)

@@ -1,0 +1,63 @@
+"""What the tests show: scenarios played to a second, faster than time passes, as the view sees them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from agent.backends.synthetic.loader import load_scenario
+from agent.commands.top.screen.diagnosis import Complaint
+from agent.commands.top.screen.scene import Scene
+from agent.commands.top.screen.sightings import Sighting
+from agent.commands.top.screen.view_keeper import ViewKeeper
+from agent.model import Alert, Snapshot
+from tests.score.play import Play, load_pack
+
+NODE = "node7"
+SEEN_SECONDS = 70
+"""The last seconds of a play that the view has seen: more than the minute over which errors are counted."""
+
+
+@functools.cache
+def played(scenario: str, second: int, rules: bool = False) -> tuple[tuple[Snapshot, ...], tuple[Alert, ...] | None]:
+    """The last snapshots of a scenario up to a second, and the alerts that fire then; None without rules."""
+    play = Play(load_scenario(scenario), load_pack() if rules else ())
+    seen: list[Snapshot] = []
+    for place in range(second):
+        snapshot = play.sample()
+        if place >= second - SEEN_SECONDS:
+            seen.append(snapshot)
+        play.judge(snapshot)
+    alerts = tuple(play.firing()) if rules else None
+    play.close()
+    return tuple(seen), alerts
+
+
+@functools.cache
+def scene_of(scenario: str, second: int, rules: bool = False, name: str = NODE, every: int = 1) -> Scene:
+    """One node after it was watched."""
+    return scene_of_nodes(((name, scenario),), second, rules, every=every)
+
+
+@functools.cache
+def scene_of_nodes(
+    nodes: tuple[tuple[str, str], ...], second: int, rules: bool = False, silent: str = "", every: int = 1
+) -> Scene:
+    """Several nodes, by name and scenario, of which each so-manieth sample was seen; `silent` does not answer."""
+    watch = ViewKeeper(1.0)
+    plays = [(name, *played(scenario, second, rules)) for name, scenario in nodes]
+    scene = Scene((), (), 1.0)
+    for place in reversed(range(0, min(second, SEEN_SECONDS), every)):
+        told = [
+            Sighting(name, "from its agent", seen[-1 - place], alerts, mono=seen[-1 - place].at.mono)
+            for name, seen, alerts in plays
+        ]
+        if silent:
+            told.append(Sighting(silent, "from its agent", problem="no answer: Connection refused"))
+        scene = watch.scene(told, plays[0][1][-1 - place].at.mono)
+    return scene
+
+
+def texts(troubles: Sequence[Complaint]) -> list[str]:
+    """What is wrong, in its order."""
+    return [f"{each.tone.name} {each.text}" for each in troubles]

@@ -1,0 +1,96 @@
+"""A running agent's JSON: read back as what it was made of, and refused where it is anything else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts
+from agent.model import Alert, GroupReport, Phase, RuleReport, Snapshot
+from exporters import snapshot_json
+from exporters.rules_json import RulePrinter
+from tests.screen.scenes import played
+
+LABELS = (("alertname", "GpuHot"), ("gpu", "3"), ("severity", "warning"), ("uuid", "GPU-x"))
+
+
+def body() -> bytes:
+    return b"".join(snapshot_json.success(played("gpu-lost", 75)[0][-1], 0.25))
+
+
+def told(snapshot: Snapshot) -> set[tuple[str, frozenset[tuple[str, str]], float]]:
+    return {(each.metric.name, frozenset(each.series.all_labels), each.value) for each in snapshot}
+
+
+def test_a_snapshot_is_read_back_as_it_was() -> None:
+    sent = played("gpu-lost", 75)[0][-1]
+    reader = SnapshotReader()
+    for _ in range(2):  # the second time with the series of the first
+        got, age = reader.read(body())
+        assert (got.sequence, got.at, age) == (sent.sequence, sent.at, 0.25)
+        assert told(got) == told(sent)
+        gaps = {(gap.metric, gap.entity, gap.reason) for report in sent.reports for gap in report.gaps}
+        assert gaps
+        assert {(gap.metric, gap.entity, gap.reason) for report in got.reports for gap in report.gaps} == gaps
+        assert [report.outcome for report in got.reports] == [report.outcome for report in sent.reports]
+
+
+def test_a_metric_of_a_newer_agent_is_left_out() -> None:
+    answer = json.loads(body())
+    count = len(answer["data"]["readings"])
+    answer["data"]["readings"].append({"metric": "coldplate_from_tomorrow", "labels": {}, "value": 1, "unit": ""})
+    answer["data"]["readings"].append({**answer["data"]["readings"][0], "value": None})
+    assert len(SnapshotReader().read(json.dumps(answer).encode())[0]) == count
+
+
+def test_alerts_are_read_back() -> None:
+    alerts = (
+        Alert("GpuHot", LABELS, Phase.FIRING, 91.5, 1_700_000_000.25, annotations={"summary": "hot"}),
+        Alert("GpuHot", LABELS, Phase.PENDING, 90.0, 1_700_000_000.0),
+    )
+    group = GroupReport("gpu", "gpu.yml", 1.0, rules=(RuleReport("GpuHot", True, "x", alerts=alerts),))
+    assert read_alerts(b"".join(RulePrinter().alerts([group]))) == list(alerts)
+
+
+def changed(**data: Any) -> bytes:
+    answer = json.loads(body())
+    answer["data"].update(data)
+    return json.dumps(answer).encode()
+
+
+FOREIGN = {
+    "no JSON": b"<html>",
+    "deep": b"[" * 100_000,
+    "a list": b"[]",
+    "another API": b'{"status":"success","data":{"resultType":"vector","result":[]}}',
+    "no data": b'{"status":"success","data":null}',
+    "times in words": changed(monotonic="soon"),
+    "an infinite time": changed(timestamp=1e999),
+    "readings of another shape": changed(readings=[1]),
+    "a reading without labels": changed(readings=[{"metric": "coldplate_gpu_up", "labels": [], "value": 1}]),
+    "a value in words": changed(readings=[{"metric": "coldplate_gpus_expected", "labels": {}, "value": "8"}]),
+    "reports of another shape": changed(reports={"a": 1}),
+}
+
+
+@pytest.mark.parametrize("answer", FOREIGN.values(), ids=FOREIGN)
+def test_what_is_no_agents_answer_is_refused(answer: bytes) -> None:
+    with pytest.raises(ForeignAnswerError):
+        SnapshotReader().read(answer)
+
+
+def test_an_agents_refusal_is_told_in_its_words() -> None:
+    with pytest.raises(ForeignAnswerError, match="no sample yet"):
+        SnapshotReader().read(b'{"status":"error","errorType":"unavailable","error":"no sample yet"}')
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"alerts": [1]}, {"alerts": [{"state": "firing"}]},
+               {"alerts": [{"state": "firing", "labels": {"alertname": "x"}, "annotations": {}, "value": "1",
+                            "activeAt": "yesterday"}]}],
+)  # fmt: skip
+def test_alerts_of_another_shape_are_refused(answer: object) -> None:
+    with pytest.raises(ForeignAnswerError):
+        read_alerts(json.dumps({"status": "success", "data": answer}).encode())

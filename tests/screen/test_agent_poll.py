@@ -1,0 +1,125 @@
+"""Asking agents over HTTP: what they know, or one line that says why nothing came."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+import pytest
+
+from agent.commands.top.screen.agent_poll import AgentPoll, Polling
+from agent.commands.top.screen.asked_urls import local_url, name_of_target, target_of
+from agent.commands.top.screen.sightings import Sighting, SightingBoard
+from agent.lib.clock import clock
+from agent.lib.http_target import HttpTarget
+from agent.lib.threads import Threads
+from tests.screen.agents import ALERT, Answers, canned, serving
+from tests.screen.scenes import played
+
+
+def ask(place: str, timeout: float = 30.0) -> Sighting:
+    poll = AgentPoll("n", HttpTarget(f"http://{place}", timeout=timeout), clock)
+    with contextlib.closing(poll):
+        return poll.ask()
+
+
+def test_an_agent_tells_its_snapshot_and_its_alerts() -> None:
+    with serving(canned("straggler", 200)) as place:
+        told = ask(place)
+    assert told.problem == ""
+    assert told.snapshot is not None
+    assert told.age == 0.1
+    assert told.alerts == [ALERT]
+
+
+def test_an_agent_without_rules_has_no_alerts_rather_than_none_that_fire() -> None:
+    whole = canned("straggler", 200)
+    with serving(lambda path: whole(path) if path == "/api/v1/snapshot" else (404, b"")) as place:
+        assert ask(place).alerts is None
+
+
+ODD: list[tuple[Answers, str]] = [
+    (lambda _: (503, b'{"status":"error"}'), "answers /api/v1/snapshot with status 503"),
+    (lambda _: (401, b""), "status 401"),
+    (lambda _: (200, b"<html>\x1b[2J"), "the answer is not JSON"),
+]
+
+
+@pytest.mark.parametrize(("answers", "problem"), ODD)
+def test_whoever_is_no_agent_is_a_problem_in_one_line(answers: Answers, problem: str) -> None:
+    with serving(answers) as place:
+        told = ask(place)
+    assert told.snapshot is None
+    assert problem in told.problem
+    assert told.problem.isprintable()
+
+
+def test_nobody_there_and_one_that_is_silent_are_told_apart() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        place = f"127.0.0.1:{listening.getsockname()[1]}"
+        assert ask(place, timeout=0.05).problem == "no answer: no response within 0.05 s"
+    assert ask(place).problem == "no answer: Connection refused"
+
+
+def test_each_agent_is_asked_again_and_again_and_a_silent_one_delays_no_other() -> None:
+    asked = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as silent, serving(canned("straggler", 200)) as place:
+        board = SightingBoard(asked.set)
+        polling = Polling(board, 0.01, Threads())
+        hung = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        polling.begin(AgentPoll("silent", HttpTarget(hung, timeout=60.0), clock))
+        polling.begin(AgentPoll("well", HttpTarget(f"http://{place}", timeout=60.0), clock))
+        polling.begin(AgentPoll("well", HttpTarget("http://127.0.0.1:1", timeout=60.0), clock))  # known already
+        seen: set[float] = set()
+        while len(seen) < 3:
+            assert asked.wait(60)
+            asked.clear()
+            seen |= {each.snapshot.at.mono for each in board.all() if each.snapshot is not None}
+        assert [each.name for each in board.all()] == ["well"]
+        polling.stop()
+
+
+def test_the_same_snapshot_again_is_not_another_sample() -> None:
+    board = SightingBoard()
+    first = Sighting("n", "x", played("straggler", 200)[0][-1])
+    board.put(first)
+    board.put(first)
+    waited = threading.Thread(target=board.wait, args=({"n": 1}, 60.0))
+    waited.start()
+    board.put(first)
+    waited.join(0.2)
+    assert waited.is_alive()
+    board.put(Sighting("n", "x", problem="gone"))
+    waited.join(60)
+    assert not waited.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("text", "url", "name"),
+    [
+        ("node7", "http://node7:19400", "node7"),
+        ("node7:1234", "http://node7:1234", "node7:1234"),
+        ("https://node7", "https://node7", "node7:443"),
+        ("http://node7:19400/", "http://node7:19400/", "node7"),
+        ("[::1]", "http://[::1]:19400", "[::1]"),
+        ("[::1]:80", "http://[::1]:80", "[::1]:80"),
+    ],
+)
+def test_a_node_is_named_as_people_do(text: str, url: str, name: str) -> None:
+    target = target_of(text)
+    assert (target.url, name_of_target(target)) == (url, name)
+
+
+@pytest.mark.parametrize("text", ["http://user:secret@node7", "node7/metrics", "ftp://node7", "node 7", "node7:x"])
+def test_what_cannot_be_asked_is_refused_without_showing_a_secret(text: str) -> None:
+    with pytest.raises(ValueError, match="url") as refused:
+        target_of(text)
+    assert "secret" not in str(refused.value)
+
+
+def test_the_agent_of_this_node_is_reached_where_it_listens() -> None:
+    assert local_url(":19400") == "http://127.0.0.1:19400"
+    assert local_url("0.0.0.0:1") == "http://127.0.0.1:1"
+    assert local_url("[::]:1") == "http://[::1]:1"
+    assert local_url("10.1.2.3:1") == "http://10.1.2.3:1"

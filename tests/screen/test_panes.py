@@ -1,0 +1,151 @@
+"""What is drawn: the committed panes, any size of terminal, and what a terminal cannot show."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from agent.commands.top.screen.frame_layout import draw
+from agent.commands.top.screen.glyphs import ASCII, UNICODE, glyphs_for
+from agent.commands.top.screen.look import Look
+from agent.commands.top.screen.painter import Painter
+from agent.commands.top.screen.sightings import Sighting
+from agent.commands.top.screen.ui_state import OneGpu, OneJob, Sort, UiState
+from agent.commands.top.screen.view_keeper import ViewKeeper
+from agent.model import Gpu, Instant
+from tests.exporters.conftest import reading
+from tests.frames import snapshot_of
+from tests.screen.panes.captured import DOCUMENT, FOLDER, PANES, RACK, STALL, STRAGGLER, documented, pane
+from tests.screen.scenes import NODE, scene_of
+
+
+@pytest.mark.parametrize("name", PANES)
+def test_a_pane_is_as_it_was_committed(name: str) -> None:
+    """If the change is meant: make generate, and look at the difference."""
+    assert PANES[name]() == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_the_document_shows_a_pane_of_today() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert "<!-- pane " in text
+    assert documented(text) == text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+def test_the_first_lines_tell_which_gpu_and_why(size: tuple[int, int]) -> None:
+    lines = pane(STRAGGLER, *size).splitlines()
+    assert lines[1] == "▲ GPU 5 does too little of job 6001: 5% busy, while 7 peers are 92% busy"
+    first_row = next(line for line in lines if " behind " in line)
+    assert lines.index(first_row) < 6
+    assert first_row.startswith("▲   5 behind ")
+    waits = pane(STALL, *size)
+    assert "▲ GPU 0 holds job 6002 up, 1% busy: 7 GPUs wait for it" in waits
+    assert waits.index("0 behind") < waits.index("1 waits")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    width=st.integers(1, 240),
+    height=st.integers(1, 70),
+    sort=st.sampled_from(Sort),
+    glyphs=st.sampled_from((UNICODE, ASCII)),
+    which=st.integers(0, 4),
+)
+def test_every_size_gives_the_terminals_lines_and_none_too_long(width, height, sort, glyphs, which) -> None:
+    scene = RACK()
+    gpu = scene.nodes[1].gpus[3]
+    states = (
+        UiState(sort=sort),
+        UiState(is_helping=True),
+        UiState(zoom=OneGpu(gpu.key)),
+        UiState(zoom=OneJob("slurm", "6006"), selected=gpu.key),
+        UiState(filter="nothing like this", is_typing=True),
+    )
+    lines, _ = draw(scene, states[which], Look(width, height, glyphs))
+    assert len(lines) == height
+    assert max(cell_len(line.plain) for line in lines) <= width
+    if glyphs is ASCII:
+        assert all(line.plain.isascii() for line in lines)
+
+
+def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
+    """A GPU that tells nothing but its name, beside one that is idle: its zero is a value."""
+    silent, idle = Gpu("0", "GPU-a"), Gpu("1", "GPU-b")
+    readings = [reading("coldplate_gpu_up", 1.0, silent), reading("coldplate_gpu_up", 1.0, idle)]
+    readings += [reading(f"coldplate_gpu_{name}", 0.0, idle) for name in ("utilization_ratio", "power_watts")]
+    scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshot_of(1, Instant(5.0, 1e9), readings), mono=5.0)], 5.0)
+    rows = [line.plain for line in draw(scene, UiState(), Look(200, 24))[0]]
+    absent, zero = (next(line for line in rows if line.startswith(f"✔   {index} ")) for index in "01")
+    assert not re.search(r"\d", absent[5:])
+    assert "0%" in zero
+    assert "0W" in zero
+    assert "alerts n/a" in "\n".join(rows)
+    zoomed = "\n".join(line.plain for line in draw(scene, UiState(zoom=OneGpu(("n", "GPU-a"))), Look(80, 40))[0])
+    assert "power         -" in zoomed
+
+
+def test_names_of_others_cannot_steer_the_terminal() -> None:
+    gpu = Gpu("0", "GPU-a")
+    job = {"scheduler": "slurm", "job_id": "1", "user": "eve\x1b[2J\x9b", "name": "a\nb\u202e", "mig": "0"}
+    readings = [reading("coldplate_gpu_up", 1.0, gpu), reading("coldplate_gpu_job_info", 1.0, gpu, **job)]
+    scene = ViewKeeper(1.0).scene([Sighting("n\x1b]0;x\x07", "here", snapshot_of(1, Instant(5.0, 1e9), readings))], 0.0)
+    for state in (UiState(), UiState(zoom=OneGpu(("n\x1b]0;x\x07", "GPU-a")))):
+        for line in draw(scene, state, Look(160, 30))[0]:
+            assert line.plain.isprintable(), line.plain
+
+
+def console(**settings: object) -> Console:
+    return Console(file=io.StringIO(), width=80, force_terminal=True, **settings)  # type: ignore[arg-type]
+
+
+def test_colour_is_never_the_only_sign_and_no_color_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, _ = draw(scene_of("straggler", 320, True), UiState(), Look(80, 24))
+    colours = Painter(console(color_system="standard"), "utf-8").paint(lines)
+    assert b"\x1b[33m" in colours
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = Painter(console(), "utf-8").paint(lines)
+    assert not re.search(rb"[\[;](3|4|9|10)\dm", plain)
+    assert "▲   5 behind".encode() in plain
+
+
+def test_a_picture_is_one_synchronized_update_of_the_lines_that_changed() -> None:
+    painter = Painter(console(), "utf-8")
+    lines, _ = draw(scene_of("straggler", 320, True), UiState(), Look(80, 24))
+    whole = painter.paint(lines)
+    assert whole.startswith(b"\x1b[?2026h\x1b[2J")
+    assert whole.endswith(b"\x1b[?2026l")
+    assert b"\x1b[K" in whole
+    assert not re.search(rb"[^m]\x1b\[K", whole)  # behind a full line it would erase its last sign
+    assert painter.paint(lines) == b""
+    helped, _ = draw(scene_of("straggler", 320, True), UiState(is_helping=True), Look(80, 24))
+    assert b"\x1b[2J" not in painter.paint(helped)
+    painter.forget()
+    assert painter.paint(helped).startswith(b"\x1b[?2026h\x1b[2J")
+
+
+def test_an_output_that_is_not_unicode_gets_ascii_signs() -> None:
+    assert glyphs_for("utf-8") is UNICODE
+    assert glyphs_for("ascii") is ASCII
+    assert glyphs_for("iso-8859-1") is ASCII
+    assert glyphs_for(None) is ASCII
+
+
+def test_wide_signs_of_names_count_as_two_cells() -> None:
+    look = Look(10)
+    assert cell_len(look.pad("作業作業作業作業", 9)) == 9
+    assert cell_len(look.line("作業作業作業作業").plain) <= 10
+
+
+def test_a_node_that_does_not_answer_is_a_line_above_those_that_are_well() -> None:
+    lines = pane(RACK, 100, 40).splitlines()
+    row = next(line for line in lines if line.startswith("✖ node4  "))
+    assert row == "✖ node4  no answer: Connection refused"
+    assert lines.index(row) < next(place for place, line in enumerate(lines) if line.startswith("✔ node1"))
+    assert any("1 silent" in line for line in lines[:1])
+    assert NODE not in "".join(lines)
