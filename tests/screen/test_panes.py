@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 
@@ -21,7 +22,17 @@ from agent.commands.top.screen.view_keeper import ViewKeeper
 from agent.model import Gpu, Instant
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
-from tests.screen.panes.captured import DOCUMENT, FOLDER, PANES, RACK, STALL, STRAGGLER, documented, pane
+from tests.screen.panes.captured import (
+    DOCUMENT,
+    FOLDER,
+    PANES,
+    PICTURE,
+    RACK,
+    STALL,
+    STRAGGLER,
+    documented,
+    pane,
+)
 from tests.screen.scenes import NODE, scene_of
 
 
@@ -35,6 +46,14 @@ def test_the_document_shows_a_pane_of_today() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     assert "<!-- pane " in text
     assert documented(text) == text
+
+
+def test_the_picture_shows_the_pane_and_loads_nothing() -> None:
+    """Its markup is that of the library's version, and not compared."""
+    drawn = PICTURE.read_text(encoding="utf-8")
+    shown = html.unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", drawn, flags=re.DOTALL)).split()
+    assert set(pane(STRAGGLER, 100, 24).split()) <= set(shown)
+    assert "url(http" not in drawn and "@import" not in drawn
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import time
@@ -9,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+
+from rich.console import Console
 
 from agent.commands.top.screen.frame_layout import draw
 from agent.commands.top.screen.glyphs import ASCII, UNICODE, Glyphs
@@ -19,6 +22,7 @@ from tests.screen.scenes import scene_of, scene_of_nodes
 
 FOLDER = Path(__file__).resolve().parent
 DOCUMENT = FOLDER.parents[2] / "docs" / "top.md"
+PICTURE = DOCUMENT.parent / "images" / "top.svg"
 _SHOWN = re.compile(r"<!-- pane (\S+) -->\n```\n.*?```\n", re.DOTALL)
 
 
@@ -64,6 +68,17 @@ PANES: dict[str, Callable[[], str]] = {
     "thermal-throttle-gpu-120x40": partial(pane, HEAT, 120, 40, UNICODE, "5"),
     "rack-100x40": partial(pane, RACK, 100, 40),
 }
+
+
+def picture() -> str:
+    """The straggler in colours, as an SVG that loads nothing."""
+    console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    with utc():
+        lines, _ = draw(STRAGGLER(), UiState(), Look(100, 24, UNICODE))
+    for line in lines:
+        console.print(line, soft_wrap=True, markup=False, highlight=False, emoji=False)
+    drawn = console.export_svg(title="coldplate top", unique_id="top")
+    return re.sub(r"\s*@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
 
 
 def documented(text: str) -> str:
