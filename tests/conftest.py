@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -55,3 +56,14 @@ def closed(request: pytest.FixtureRequest) -> Iterator[None]:
         gc.collect()
     left = len(os.listdir("/proc/self/fd")) - before
     assert left <= KEPT, f"{request.node.nodeid} leaves {left} descriptors open"
+
+
+@pytest.fixture(autouse=True)
+def logged() -> Iterator[None]:
+    """A command that is run in this process sends the log elsewhere, and shows less of it: not to the next test."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    if (root.level, root.handlers) != (level, handlers):
+        root.setLevel(level)
+        root.handlers[:] = handlers

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from agent.lib.user_error import UserError
 if TYPE_CHECKING:
     from agent.recording.report.run_facts import Run
     from agent.recording.report.text_table import TextStyle
+    from agent.recording.report.told_rules import ToldAlert
+    from alerts.backtest.rule_play import NodePlay
 
 HELP = "say what recordings show about a run"
 DESCRIPTION = (
@@ -46,38 +48,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="set two runs of one file each side by side")
     parser.add_argument("--html", metavar="FILE", help="write a page with plots that needs no network; - is the output")
     parser.add_argument("--json", action="store_true", help="print everything as JSON, in base units")
+    parser.add_argument(
+        "--rules",
+        nargs="+",
+        action="extend",
+        metavar="FILE",
+        help="play these rule files over the recordings, or 'builtin': the pack that is shipped; "
+        "otherwise the alerts are those that were recorded",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the report. Raises UserError for arguments that do not go together."""
     if arguments.compare:
-        if arguments.files or arguments.html is not None:
-            raise UserError("report: --compare takes two files, and neither others nor --html")
+        if arguments.files or arguments.html is not None or arguments.rules:
+            raise UserError("report: --compare takes two files, and neither others nor --html or --rules")
         return _compare(*arguments.compare, as_json=arguments.json)
     if not arguments.files:
         raise UserError("report: give a recording; see coldplate report --help")
     if arguments.html == "-" and arguments.json:
         raise UserError("report: --html - and --json both write to the output; name a file for the page")
-    return _report(arguments.files, arguments.html, as_json=arguments.json)
+    return _report(arguments.files, arguments.html, arguments.rules, as_json=arguments.json)
 
 
-def _report(files: Sequence[str], page: str | None, *, as_json: bool) -> int:
+def _report(files: Sequence[str], page: str | None, rules: list[str] | None, *, as_json: bool) -> int:
     from agent.recording.report.expert import remarks
     from agent.recording.report.html_report import html_report
     from agent.recording.report.report_card import report_card
     from agent.recording.report.report_document import report_document
-    from agent.recording.report.told_rules import recorded_alerts
+    from agent.recording.report.told_rules import PLAYED_NOW, WHILE_RECORDED, recorded_alerts
 
     told = _gathered(files)
-    if told is None:
+    played = _played(files, rules) if rules else None
+    if told is None or (rules and played is None):
         return 1
-    found, alerts = remarks(told), recorded_alerts(told)
-    if page is not None and not _write_page(page, html_report(told, found, alerts)):
+    found, alerts = remarks(told), recorded_alerts(told) if played is None else played
+    whose = WHILE_RECORDED if played is None else PLAYED_NOW
+    if page is not None and not _write_page(page, html_report(told, found, alerts, whose)):
         return 1
     if as_json:
         _print_document(report_document(told, found, alerts))
     elif page != "-":
-        print("\n".join(report_card(told, found, alerts, _style())))
+        print("\n".join(report_card(told, found, alerts, _style(), whose)))
     return 0
 
 
@@ -148,6 +160,33 @@ def _gathered(files: Sequence[str]) -> Run | None:
         for problem in told.problems:
             _warn(problem)
         return told
+
+
+def _played(files: Sequence[str], rules: Sequence[str]) -> list[ToldAlert] | None:
+    """The alerts that these rules have in the recordings; None where they cannot be read."""
+    from agent.commands.rules.playing import UnreadableRulesError, load_files, play
+    from agent.config.schema import Config
+    from agent.recording.file_records import RecordingError
+    from agent.recording.recording_reader import Recording
+    from agent.recording.report.told_rules import told_alerts
+
+    nodes: dict[str, NodePlay] = {}
+    with ExitStack() as stack:
+        try:
+            versions = [load_files(rules, Config())]
+            recordings = []
+            for file in dict.fromkeys(files):
+                with suppress(RecordingError):  # that is told already
+                    recordings.append(stack.enter_context(Recording(file)))
+            play(recordings, versions, Config(), nodes)
+        except UnreadableRulesError as error:
+            _warn(str(error))
+            return None
+        except RecordingError:
+            pass  # and this: what was played until then is told
+    spans = [span for node in nodes.values() for span in node.plays[0].spans() if span.fired_at is not None]
+    last = max((node.last for node in nodes.values()), default=0.0)
+    return told_alerts((span.node, span.labels, span.fired_at or 0.0, span.ended_at or last) for span in spans)
 
 
 def _warn(text: str) -> None:

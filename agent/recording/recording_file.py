@@ -15,7 +15,9 @@ from agent.recording.redaction import Redaction
 from agent.recording.segment_packer import SegmentPacker
 
 BLOCK_SECONDS = 9.0
-"""Seconds of snapshots in a block: with one a second, nothing waits longer than ten for being written."""
+"""Most seconds of snapshots in a block: with one a second, nothing waits longer than ten for being written."""
+EARLY_SHARE, LEAST_BLOCK_SECONDS = 0.2, 1.0
+"""At first a block is this share of the recording so far, or this long: of a short one that is killed, most is left."""
 SEGMENT_SECONDS = 600.0
 """Seconds after which another segment begins: damage to a file costs no more than this."""
 SUFFIX = ".coldplate"
@@ -32,7 +34,7 @@ class RecordingFile:
         self.bytes = 0
         self._header, self._redaction = header, redaction
         self._packer = SegmentPacker(header, redaction)
-        self._segment_began = header.mono
+        self._began = self._segment_began = header.mono
         self._file = self._create(path)
         self._broken = False
         self._append(self._packer.begin())
@@ -46,7 +48,9 @@ class RecordingFile:
         try:
             self._packer.add(snapshot)
             since = self._packer.since
-            if self._packer.full or (since is not None and snapshot.at.mono - since >= BLOCK_SECONDS):
+            if self._packer.full or (
+                since is not None and snapshot.at.mono - since >= self._block_seconds(snapshot.at)
+            ):
                 self.flush()
         except RecordingError:
             raise
@@ -78,6 +82,9 @@ class RecordingFile:
             if self._file >= 0:
                 os.close(self._file)
             self._file, self._broken = -1, True
+
+    def _block_seconds(self, at: Instant) -> float:
+        return min(BLOCK_SECONDS, max(LEAST_BLOCK_SECONDS, EARLY_SHARE * (at.mono - self._began)))
 
     def _is_time_for_another(self, at: Instant) -> bool:
         return self._packer.plenty or at.mono - self._segment_began >= SEGMENT_SECONDS

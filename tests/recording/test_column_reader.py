@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from agent.model import Instant, Series
 from agent.recording.column_reader import ChosenPlaces, blocks
 from agent.recording.recording_reader import Recording
@@ -52,6 +54,7 @@ def test_a_layout_that_comes_and_goes_within_a_block_keeps_its_times(tmp_path: P
     assert by_columns(path) == by_snapshots(path)
 
 
+@pytest.mark.usefixtures("long_blocks")
 def test_the_reports_of_a_block_are_those_of_its_snapshots(tmp_path: Path) -> None:
     snapshots = played("healthy-training", 5)
     path = record(tmp_path / "run", snapshots)
@@ -60,6 +63,7 @@ def test_the_reports_of_a_block_are_those_of_its_snapshots(tmp_path: Path) -> No
     assert told == [report.backend for report in snapshots[0].reports]
 
 
+@pytest.mark.usefixtures("long_blocks")
 def test_damage_is_told_and_the_segments_behind_it_are_read(tmp_path: Path) -> None:
     snapshots = played("healthy-training", 20)
     later = [replace(each, at=Instant(each.at.mono + 100, each.at.wall + 100)) for each in snapshots]

@@ -42,6 +42,7 @@ def read(path: Path) -> tuple[list[Snapshot], list[str]]:
         return list(recording.snapshots()), recording.problems
 
 
+@pytest.mark.usefixtures("long_blocks")
 def test_cut_at_every_byte_what_is_whole_is_read(tmp_path: Path) -> None:
     snapshots = small(1)
     content = record(tmp_path / "whole", snapshots).read_bytes()
@@ -64,6 +65,7 @@ def test_cut_at_every_byte_what_is_whole_is_read(tmp_path: Path) -> None:
     assert sorted(set(counts)) == [0, 10, 20, 30]
 
 
+@pytest.mark.usefixtures("long_blocks")
 def test_with_any_byte_changed_nothing_is_read_that_was_not_recorded(tmp_path: Path) -> None:
     snapshots = small(2)
     content = record(tmp_path / "whole", snapshots).read_bytes()

@@ -84,6 +84,16 @@ def test_what_was_added_is_on_the_disk_within_ten_seconds(tmp_path: Path) -> Non
     file.close()
 
 
+def test_of_a_short_recording_that_is_killed_most_is_left(tmp_path: Path) -> None:
+    shown = played("healthy-training", 12)
+    file = RecordingFile(tmp_path / "a", provenance(shown[0]))
+    for number, snapshot in enumerate(shown, 1):
+        file.add(snapshot)
+        with Recording(tmp_path / "a") as recording:
+            left = len(list(recording.snapshots()))
+        assert left >= number - max(2, number // 4)
+
+
 def test_a_survey_finds_what_reading_finds(tmp_path: Path) -> None:
     snapshots = [snapshot_at(7.0 * number) for number in range(200)]
     with Recording(record(tmp_path / "r", snapshots)) as recording:
@@ -174,6 +184,7 @@ def test_a_full_disk_is_told_and_what_was_written_stays_whole(tmp_path: Path) ->
         assert recording.problems == []
 
 
+@pytest.mark.usefixtures("long_blocks")
 def test_a_snapshot_that_cannot_be_packed_costs_its_block(tmp_path: Path) -> None:
     file = RecordingFile(tmp_path / "r", provenance(snapshot_at(0.0)))
     for second in range(30):

@@ -164,3 +164,30 @@ def test_progress_shows_on_a_terminal_only_and_not_before_a_second(monkeypatch: 
         assert made.getvalue() == wanted
         line.clear()
         assert made.getvalue().endswith("\r" if wanted else "")
+
+
+STRAIN = """groups:
+- name: strain
+  rules:
+  - alert: PowerHigh
+    expr: coldplate_gpu_power_watts > 560
+    labels: {severity: warning}
+"""
+
+
+def test_rules_are_played_over_the_recording_where_that_is_asked(tmp_path: Path, run: Run) -> None:
+    recording, rules = small(tmp_path / "run"), tmp_path / "strain.yml"
+    rules.write_text(STRAIN)
+    status, card, told = run(recording, "--rules", rules)
+    assert (status, told) == (0, "")
+    heading = card.index("What the rules say of the recording")
+    assert "PowerHigh (warning) from" in card[heading:]
+    (alert,) = json.loads(run(recording, "--rules", rules, "--json")[1])["alerts"]
+    assert (alert["alert"], alert["labels"]["gpu"], alert["times"]) == ("PowerHigh", "0", 1)
+    assert alert["seconds"] == pytest.approx(58, abs=2)  # the power rises by 1 W a second, from 500
+    rules.write_text(STRAIN.replace("560", "9000"))
+    assert "No alert would have fired." in run(recording, "--rules", rules)[1]
+    rules.write_text("groups: 1")
+    status, card, told = run(recording, "--rules", rules)
+    assert (status, card) == (1, "")
+    assert "strain.yml" in told

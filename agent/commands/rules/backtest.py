@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.commands.rules.playing import UnreadableRulesError, load_files, play
 from agent.lib.commandline import INVALID, Parser
 from agent.wiring.command_line import add_config_file, folder_of, read_file
 
@@ -23,13 +24,6 @@ EXAMPLES = (
 )
 EXIT_STATUSES = {0: "played", 1: "a recording or a rule file cannot be read; the others were played", **INVALID}
 EXIT_UNREADABLE = 1
-
-
-class UnreadableRulesError(Exception):
-    """Rules cannot be read; the lines say why."""
-
-    def __init__(self, *lines: str) -> None:
-        super().__init__("\n".join(lines))
 
 
 def add_arguments(parser: Parser) -> None:
@@ -66,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             return status
         nodes: dict[str, NodePlay] = {}
         try:
-            _play(recordings, versions, config, nodes)
+            play(recordings, versions, config, nodes)
         except RecordingError as error:  # what was played until then is told
             _warn(str(error))
             status = EXIT_UNREADABLE
@@ -85,27 +79,8 @@ def _versions(arguments: argparse.Namespace, config: Config) -> list[Ruleset]:
     """The rules that are asked for, and those to compare them with. Raises ConfigError and UnreadableRulesError."""
     from agent.wiring.alerting import load_rules
 
-    rules = _loaded(arguments.rules, config) if arguments.rules else load_rules(config, folder_of(arguments))
-    return [rules, _loaded(arguments.against, config)] if arguments.against else [rules]
-
-
-def _loaded(entries: list[str], config: Config) -> Ruleset:
-    """Rule files as they are: the configuration changes those only that it names."""
-    from agent.wiring.node_identity import external_labels, external_url
-    from alerts import packs
-    from alerts.engine import Ruleset
-    from alerts.group_evaluator import TemplateContext
-    from alerts.rulefile import RuleFileError
-
-    interval = config.rules.interval
-    try:
-        files = packs.load_all(entries, None, interval)
-    except RuleFileError as error:
-        raise UnreadableRulesError(*map(str, error.problems)) from error
-    except ValueError as error:
-        raise UnreadableRulesError(str(error)) from error
-    context = TemplateContext(external_labels(config), external_url(config))
-    return Ruleset(files, interval, context, int(config.rules.memory))
+    rules = load_files(arguments.rules, config) if arguments.rules else load_rules(config, folder_of(arguments))
+    return [rules, load_files(arguments.against, config)] if arguments.against else [rules]
 
 
 def _opened(paths: list[Path], stack: ExitStack) -> tuple[list[Recording], int]:
@@ -121,34 +96,6 @@ def _opened(paths: list[Path], stack: ExitStack) -> tuple[list[Recording], int]:
             _warn(str(error))
             status = EXIT_UNREADABLE
     return recordings, status
-
-
-def _play(recordings: list[Recording], versions: list[Ruleset], config: Config, nodes: dict[str, NodePlay]) -> None:
-    """Play all nodes, which are put into the mapping under their names. Raises RecordingError."""
-    from agent.lib.clock import clock
-    from agent.lib.progress import Progress
-    from agent.recording.node_merge import by_time
-    from agent.recording.recording_reader import utc
-
-    total = sum(span.count for recording in recordings for span in recording.survey())
-    with Progress("playing", total, lambda: clock().mono) as progress:
-        for header, snapshot in by_time(recordings):
-            node = nodes.get(header.node)
-            if node is None:
-                node = nodes[header.node] = _node_play(header.node, versions, config, header.interval)
-            node.take(snapshot)
-            wall = snapshot.at.wall
-            progress.step(lambda wall=wall: utc(wall))  # type: ignore[misc]  # wall is bound
-
-
-def _node_play(name: str, versions: list[Ruleset], config: Config, period: float) -> NodePlay:
-    from msgspec.structs import replace
-
-    from agent.wiring.node_identity import target_labels
-    from alerts.backtest.rule_play import NodePlay, RulePlay
-
-    target = target_labels(replace(config, node=replace(config.node, name=name)))
-    return NodePlay(name, [RulePlay(name, rules, target) for rules in versions], versions[0].interval, period)
 
 
 def _warn(text: str) -> None:

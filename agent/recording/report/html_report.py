@@ -16,7 +16,7 @@ from agent.recording.report.report_card import job_text, run_lines
 from agent.recording.report.run_facts import Run
 from agent.recording.report.series_figures import Envelope, GaugeFigure, GrowthFigure
 from agent.recording.report.svg_plots import PlotCurve, plot
-from agent.recording.report.told_rules import ToldAlert
+from agent.recording.report.told_rules import WHILE_RECORDED, RulesWording, ToldAlert
 
 MOST_LINES = 16
 """Lines in a plot; GPUs beyond are in its band."""
@@ -50,11 +50,13 @@ _PANELS = (
 _PORTS = _Panel("InfiniBand, sent and received, GB/s", (chosen.PORT_OUT, chosen.PORT_IN), 1e9, "GB/s")
 
 
-def html_report(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert]) -> str:
+def html_report(
+    run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert], rules: RulesWording = WHILE_RECORDED
+) -> str:
     """The page. Whatever a recording calls things is escaped."""
     names = [one_line(file.rpartition("/")[2], 100) for file in run.files[:4]]
     title = f"Report on {', '.join(names)}{' and others' if len(run.files) > len(names) else ''}"
-    body = [*_head(run, title), *_remarks(found), *_plots(run, found, alerts), *_tables(run), *_alerts(alerts)]
+    body = [*_head(run, title), *_remarks(found), *_plots(run, found, alerts), *_tables(run), *_alerts(alerts, rules)]
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -205,10 +207,10 @@ def _table(table: ReportTable) -> str:
     return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div>{note}'
 
 
-def _alerts(alerts: Sequence[ToldAlert]) -> Iterator[str]:
-    yield "<h2>What the rules said</h2>"
+def _alerts(alerts: Sequence[ToldAlert], rules: RulesWording) -> Iterator[str]:
+    yield f"<h2>{rules.heading}</h2>"
     if not alerts:
-        yield "<p>No alert fired, or the recording is not of an agent that evaluates rules.</p>"
+        yield f"<p>{rules.none}</p>"
         return
     rows = []
     for told in alerts[:500]:

@@ -18,13 +18,19 @@ from agent.recording.report.imbalance import imbalance_of
 from agent.recording.report.remarks import Remark, gpu_names, share_text, span_text
 from agent.recording.report.run_facts import HeldJob, Run
 from agent.recording.report.text_table import TextStyle
-from agent.recording.report.told_rules import ToldAlert
+from agent.recording.report.told_rules import WHILE_RECORDED, RulesWording, ToldAlert
 
 _MARKS = {"fault": "FAULT", "slow": "SLOW", "note": "note"}
 
 
-def report_card(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert], style: TextStyle) -> list[str]:
-    """The lines of the card."""
+def report_card(
+    run: Run,
+    found: Sequence[Remark],
+    alerts: Sequence[ToldAlert],
+    style: TextStyle,
+    rules: RulesWording = WHILE_RECORDED,
+) -> list[str]:
+    """The lines of the card. `rules` says whose alerts they are."""
     lines = list(_head(run, style))
     lines += [*style.heading("What stands out"), *_remarks(found, style)]
     if run.gpus():
@@ -34,8 +40,8 @@ def report_card(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert], 
         lines += [*style.heading("Between nodes: InfiniBand, GB/s"), *_table(port_table(run), style)]
     lines += [*style.heading("Nodes"), *_table(node_table(run), style)]
     lines += [
-        *style.heading("What the rules said while it was recorded"),
-        *_alerts(alerts, style, len(run.nodes) > 1),
+        *style.heading(rules.heading),
+        *(_alerts(alerts, style, len(run.nodes) > 1) if alerts else style.wrapped(rules.none, "  ", "  ")),
     ]
     return lines
 
@@ -107,10 +113,6 @@ def _groups(run: Run, style: TextStyle) -> Iterator[str]:
 
 
 def _alerts(alerts: Sequence[ToldAlert], style: TextStyle, named: bool) -> Iterator[str]:
-    if not alerts:
-        yield from style.wrapped(
-            "No alert fired, or the recording is not of an agent that evaluates rules.", "  ", "  "
-        )
     for told in alerts[:MOST_ROWS]:
         labels = ", ".join(f"{name}={one_line(value, 64)}" for name, value in told.labels)
         of = f" on {one_line(told.node, 64)}" if named else ""
