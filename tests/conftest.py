@@ -67,3 +67,11 @@ def logged() -> Iterator[None]:
     if (root.level, root.handlers) != (level, handlers):
         root.setLevel(level)
         root.handlers[:] = handlers
+
+
+@pytest.fixture
+def long_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of recordings have their full length from the beginning on: a test that cuts one knows where they end."""
+    from agent.recording import recording_file
+
+    monkeypatch.setattr(recording_file, "EARLY_SHARE", 1e9)

@@ -97,6 +97,7 @@ _coldplate() {
     'coldplate render man --out') _coldplate_paths -d; return ;;
     'coldplate report --compare') return ;;
     'coldplate report --html') _coldplate_paths -f; return ;;
+    'coldplate report --rules') _coldplate_paths -f; return ;;
     'coldplate rules backtest --rules') _coldplate_paths -f; return ;;
     'coldplate rules backtest --against') _coldplate_paths -f; return ;;
     'coldplate rules backtest --config.file') _coldplate_paths -f; return ;;
@@ -139,7 +140,7 @@ _coldplate() {
     'coldplate render dashboards') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out --datasource --label --prefix'; else :; fi ;;
     'coldplate render completion') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else _coldplate_words 'bash zsh fish'; fi ;;
     'coldplate render man') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
-    'coldplate report') if [[ $cur == -* ]]; then _coldplate_words '-h --help --compare --html --json'; else _coldplate_paths -f; fi ;;
+    'coldplate report') if [[ $cur == -* ]]; then _coldplate_words '-h --help --compare --html --json --rules'; else _coldplate_paths -f; fi ;;
     'coldplate rules') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_words 'check test backtest'; fi ;;
     'coldplate rules check') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;
     'coldplate rules test') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;

@@ -138,6 +138,7 @@ complete -c coldplate -n '__coldplate_at coldplate report' -s h -l help -d 'show
 complete -c coldplate -n '__coldplate_at coldplate report' -l compare -x -d 'set two runs of one file each side by side'
 complete -c coldplate -n '__coldplate_at coldplate report' -l html -r -F -d 'write a page with plots that needs no network; - is the output'
 complete -c coldplate -n '__coldplate_at coldplate report' -l json -d 'print everything as JSON, in base units'
+complete -c coldplate -n '__coldplate_at coldplate report' -l rules -r -F -d 'play these rule files over the recordings, or \'builtin\': the pack that is shipped; otherwise the alerts are those that were recorded'
 complete -c coldplate -n '__coldplate_at coldplate report' -F
 complete -c coldplate -n '__coldplate_at coldplate rules' -a check -d 'check whether rule files can be loaded'
 complete -c coldplate -n '__coldplate_at coldplate rules' -a test -d 'run unit tests of rules'

@@ -97,7 +97,7 @@ def test_killed_in_the_midst_its_file_is_read(tmp_path: Path) -> None:
     started.wait(60)
     os.killpg(started.pid, signal.SIGKILL)
     with Recording(tmp_path / "r") as recording:
-        assert sum(1 for _ in recording.snapshots()) > 80
+        assert sum(1 for _ in recording.snapshots()) >= 8
 
 
 def test_launched_by_the_environment_or_not_at_all(tmp_path: Path) -> None:

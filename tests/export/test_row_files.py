@@ -130,6 +130,7 @@ def test_a_full_disk_is_told(
     assert told.startswith("coldplate export: /dev/full: No space left on device") and "not complete" in told
 
 
+@pytest.mark.usefixtures("long_blocks")
 def test_a_torn_recording_gives_what_is_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = record(tmp_path / "whole", heat(temperatures((50, 30))), "n1")
     torn = tmp_path / "torn"

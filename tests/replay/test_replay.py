@@ -139,6 +139,7 @@ def test_in_a_loop_counters_only_grow_and_gauges_begin_anew(tmp_path: Path) -> N
     assert (energies[-1] or 0) > 300
 
 
+@pytest.mark.usefixtures("long_blocks")
 def test_a_torn_recording_is_replayed_as_far_as_it_goes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     content = recorded(tmp_path / "r", range(30)).read_bytes()
     (tmp_path / "torn").write_bytes(content[:-3])
