@@ -50,7 +50,7 @@ TRIED = [
 def test_bash_completes(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "some file.yml").touch()
-    script = [f"source {ROOT}/packaging/completion/coldplate.bash"]
+    script = [f"source '{ROOT}/packaging/completion/coldplate.bash'"]
     for words, _ in TRIED:
         listed = " ".join(f"'{word.replace('PLACE', str(tmp_path))}'" for word in words)
         script.append(
