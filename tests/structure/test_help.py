@@ -13,6 +13,7 @@ import pytest
 
 from agent.cli import make_parser
 from agent.lib.commandline import Parser
+from tests.covered.unmeasured import unmeasured
 
 ROOT = Path(__file__).resolve().parents[2]
 SHELL = frozenset({"|", ">", "<", "&&", ";", "&"})
@@ -102,7 +103,7 @@ def test_the_help_imports_nothing_heavy() -> None:
     """It is what a person waits for at a terminal, and what every other command waits for before it begins."""
     program = "import sys; from agent.cli import make_parser; make_parser().format_help(); print(*sys.modules)"
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=ROOT, env=unmeasured(), capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "agent.commands.once" in loaded
     assert sorted(HEAVY & loaded) == [], (
