@@ -114,8 +114,8 @@ class _Finder(cst.CSTVisitor):
     def on_visit(self, node: cst.CSTNode) -> bool:
         if self._is_skipped(node):
             return False
-        if m.matches(node, _HINTED):
-            self._hints.add(cst.ensure_type(node, cst.Call).args[0])
+        if isinstance(node, cst.Call) and m.matches(node, _HINTED):
+            self._hints.add(node.args[0])
         if isinstance(node, cst.FunctionDef):
             self._functions.append(node)
         if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
