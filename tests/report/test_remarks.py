@@ -188,3 +188,32 @@ def test_words_for_numbers() -> None:
     assert [share_text(one) for one in (0.0, 0.001, 0.5, 0.999, 1.0)] == ["0%", "under 1%", "50%", "over 99%", "100%"]
     assert ranges(["0", "1", "2", "7"]) == "0-2, 7"
     assert ranges(["a\x1b", "1"]) == "a\\x1b, 1"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"), (3, "3 s"), (9.5, "9.5 s"), (10.4, "10 s"), (59.6, "1 min"), (61, "1 min 1 s"),
+        (3599, "59 min 59 s"), (3600, "1 h"), (3659, "1 h"), (3660, "1 h 1 min"), (86_399, "23 h 59 min"),
+        (86_400, "1 d"), (270_000, "3 d 3 h"),
+    ],
+)  # fmt: skip
+def test_a_length_of_time_has_its_two_largest_units_and_no_empty_one(seconds: float, text: str) -> None:
+    assert span_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0049, "under 1%"), (0.005, "under 1%"), (0.0051, "1%"), (0.9949, "99%"), (0.995, "over 99%"), (1.004, "100%")],
+)
+def test_a_share_that_is_not_nothing_or_all_is_not_told_as_such(share: float, text: str) -> None:
+    assert share_text(share) == text
+
+
+def test_ranges_of_numbers_and_what_is_too_long_to_be_one() -> None:
+    assert ranges([]) == ""
+    assert ranges(["5"]) == "5"
+    assert ranges(["10", "9", "2", "1"]) == "1-2, 9-10"
+    assert ranges(["99999999", "1"]) == "1, 99999999"
+    assert ranges(["999999999", "1"]) == "999999999, 1"
+    assert ranges(["x" * 40]) == "x" * 29 + "..."
