@@ -9,7 +9,8 @@ from alerts.regex.linear import Program, program
 from alerts.regex.substitute import Substitute
 
 TEXTS = (
-    "", "A", "a", "b", "ab", "aab", "abc", "-", "]", "\\", ".", "\t", "\n", "\v", "5", "_", "é", "\x10", "x", "$", "ac", "A5",
+    "", "A", "a", "b", "ab", "aab", "abc", "-", "]", "\\", ".", "\t", "\n", "\v", "5", "_", "é", "\x10", "x", "$", "ac",
+    "A5",
 )  # fmt: skip
 TAKEN = (
     "a", ".", "a.", "^a$", "a|b", "(a)(b|)", "(?P<n>a)b*", "(?:a|A)5?", "a*b", "a+b", "a??b", "a{2}b", "a{0,2}b",
