@@ -143,9 +143,9 @@ def test_a_remark_begins_with_what_it_is_about_and_ends_with_what_it_cannot_show
 
 
 def test_a_page_is_titled_by_its_files_up_to_four_and_tells_what_was_damaged(run: Run) -> None:
-    files = tuple(f"/data/{number}.coldplate" for number in range(5))
+    files = [f"/data/{number}.coldplate" for number in range(5)]
     for some, more in ((files[:4], ""), (files, " and others")):
-        text = html_report(replace(run, files=some, problems=("block 7 < 8",)), [], [])
+        text = html_report(replace(run, files=some, problems=["block 7 < 8"]), [], [])
         names = ", ".join(f"{number}.coldplate" for number in range(4))
         assert f"<title>Report on {names}{more}</title>" in text
         assert f"<h1>Report on {names}{more}</h1>" in text
