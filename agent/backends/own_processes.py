@@ -36,7 +36,7 @@ class OwnProcesses:
                 fields = text.rpartition(")")[2].split()
                 seconds = (int(fields[11]) + int(fields[12])) / self._tick
                 resident = int(fields[21]) * self._page
-            except (OSError, ValueError, IndexError):
+            except (OSError, ValueError, IndexError, OverflowError):
                 continue  # it ended since
             cpu, memory = self._series.get(role) or self._make(role)
             rows += [Reading(cpu, self._total(role, pid, seconds)), Reading(memory, resident)]

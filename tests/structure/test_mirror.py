@@ -14,6 +14,7 @@ KINDS = {
     "bring": "what make needs first",
     "covered": "which lines the tests run",
     "fakes": "stand-ins for what a machine lacks",
+    "fuzz": "parsers against inputs that nobody wrote",
     "hardware": "the agent beside nvidia-smi",
     "largest": "the largest node there is",
     "mutation": "the code with a mistake in it",
