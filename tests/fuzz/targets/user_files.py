@@ -42,7 +42,8 @@ def use_config(data: bytes, folder: Path) -> None:
         assert str(path) in str(error)
         raise
     check(used)
-    load_alerting(used, folder, Receivers(clock))
+    if b"site.rules.yml" in data:  # the shipped rules take a second to load, and are not what is tried here
+        load_alerting(used, folder, Receivers(clock))
     load_rack(used, folder, 1.0)
     load_settings(used)
 
