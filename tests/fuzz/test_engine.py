@@ -98,6 +98,7 @@ def test_words_of_a_refusal(tmp_path: Path, words: str, problem: str) -> None:
     assert crash is None or problem in crash.what
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # pytest's workers have threads
 def test_what_ends_the_process_is_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "CORPUS", tmp_path / "corpus")
     monkeypatch.setattr(searching, "FOUND", tmp_path / "found")
