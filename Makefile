@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR BINDIR SHAREDIR
 .PHONY: help run test coverage test-bare lock test-all test-systemd install uninstall check format bench score generate screenshots
-.PHONY: drill hardware clean parity programs recent newest python mutate
+.PHONY: drill hardware clean parity programs recent newest python mutate fuzz
 .PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp
 
 help: ## Show the targets
@@ -78,6 +78,9 @@ drill: .venv/dev.stamp programs ## Try the daemon under every fault, and write d
 mutate: .venv/mutate.stamp programs recent ## Mutation testing: break the code in a copy and see which tests notice: ARGS='--sample 150 --only agent/rack'
 	@$(BIN)/python -m pytest -q -n 0 --no-header tests/mutation
 	@exec nice $(BIN)/python -m tests.mutation $(ARGS)
+
+fuzz: .venv/dev.stamp ## Fuzz every parser of what others wrote: ARGS='--target promql --seconds 60 --seed 7'
+	@exec nice $(BIN)/python -W ignore -m tests.fuzz $(ARGS)
 
 score: .venv/dev.stamp ## Play every scenario and write docs/detection.md
 	$(BIN)/python -m tests.score $(ARGS)
