@@ -112,7 +112,7 @@ lock: python ## Lock tools and what is installed to their newest versions, with 
 	$(LOCK)/bin/uv pip install --quiet --python $(LOCK)/installed/bin/python --require-hashes \
 		-r packaging/locks/top.txt -r packaging/locks/kubernetes.txt
 	$(LOCK)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible $(LOCK)/installed \
-		| $(PYTHON) packaging/locks/sbom.py > packaging/sbom.cdx.json
+		| $(PYTHON) tests/bring/bill_of_materials.py > packaging/sbom.cdx.json
 
 PICTURES := .programs/pictures
 screenshots: .venv/dev.stamp programs ## Draw overview and dashboards into docs/images, with Grafana's own components (npm, Chromium)
