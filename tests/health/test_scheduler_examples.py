@@ -64,6 +64,15 @@ def test_the_health_check_drains_once_for_each_finding_and_forgets_it_when_it_is
         assert [call for call in calls if call.startswith("scontrol")] == told
 
 
+def test_a_node_that_was_resumed_as_it_was_is_drained_again_within_the_hour(shell: Shell) -> None:
+    shell.run("slurm/coldplate-health-check.sh", 2)
+    told = shell.folder / "told"
+    long_ago = told.stat().st_mtime - 3700
+    os.utime(told, (long_ago, long_ago))
+    assert len([call for call in shell.run("slurm/coldplate-health-check.sh", 2)[2] if "drain" in call]) == 1
+    assert [call for call in shell.run("slurm/coldplate-health-check.sh", 2)[2] if "drain" in call] == []
+
+
 @pytest.mark.parametrize(("status", "ended"), [(0, 0), (1, 0), (2, 1), (3, 2)])
 def test_the_plugin_speaks_the_detectors_language(shell: Shell, status: int, ended: int) -> None:
     got, out, _ = shell.run("node-problem-detector/coldplate-check.sh", status)
