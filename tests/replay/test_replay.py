@@ -135,7 +135,7 @@ def test_of_several_nodes_the_one_is_shown_that_was_named(tmp_path: Path) -> Non
 
     assert shown(f"replay:{both}") == (3.0, "node-1.example")
     assert shown(f"replay:{both}#node-2.example") == (503.0, "node-2.example")
-    with pytest.raises(ConfigError, match=r"no node 'node-3\.example'; did you mean node-"):
+    with pytest.raises(ConfigError, match=r"no node 'node-3\.example'; did you mean 'node-"):
         shown(f"replay:{both}#node-3.example")
     with pytest.raises(ConfigError, match=r"no node 'n17'; it has node-1\.example, node-2\.example"):
         shown(f"replay:{both}#n17")

@@ -39,6 +39,8 @@ MARGIN_CELSIUS = 5.0
 """The least distance to the slowdown that is expected of a node that was learned."""
 ANSWERING_SECONDS = 0.5
 """Seconds after which a GPU that has not answered counts as hanging; a healthy one takes a few milliseconds."""
+ANSWERING_SHARE = 0.5
+"""The same as a share of the time that it took to open the devices: on a machine that is very busy all takes longer."""
 _BUSY = "the machine is very busy: give it a longer --timeout"
 WORST = (("critical", Verdict.CRITICAL), ("warning", Verdict.WARNING))
 
@@ -91,9 +93,10 @@ class Evidence:
     """What was gathered: a snapshot of the devices of a family, the XIDs since boot, and what the agent says.
 
     `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: everybody answered in time.
-    `waited` is for how many seconds the devices had been open. `xids` is None with the reason where the kernel log
-    cannot be read, and `alerts` where nobody asked. `paused`: the driver was not asked, for this reason. `processes`
-    are those that compute on the GPUs. `deep` is what the active test came to, where it was made.
+    `opening` is how many seconds it took to open the devices, and `waited` for how many they had been open. `xids` is
+    None with the reason where the kernel log cannot be read, and `alerts` where nobody asked. `paused`: the driver was
+    not asked, for this reason. `processes` are those that compute on the GPUs. `deep` is what the active test came to,
+    where it was made.
     """
 
     snapshot: Snapshot
@@ -101,6 +104,7 @@ class Evidence:
     is_up: bool = True
     is_whole: bool = True
     waited: float = inf
+    opening: float = 0.0
     xids: Sequence[Xid] | None = None
     why_no_xids: str = ""
     alerts: AgentAlerts | None = None
@@ -186,6 +190,7 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> Eviden
     from agent.wiring.start_checks import check
 
     check(config)
+    began = clock().mono
     rack: dict[str, Teller] = {
         "reporting the rack's configuration": ConfiguredRack(load_rack(config, options.folder, 0.0))
     }
@@ -198,9 +203,10 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> Eviden
         worker, is_whole = sampling.supervisor, sampling.has_everything()
         if worker is None:
             return Evidence(snapshot, family_of(config), is_whole=is_whole)
-        waited = 0.0 if worker.opened_at is None else snapshot.at.mono - worker.opened_at
+        opened = snapshot.at.mono if worker.opened_at is None else worker.opened_at
+        waited, opening = snapshot.at.mono - opened, opened - began
         processes = sampling.sampler.processes()
-        return Evidence(snapshot, family_of(config), worker.heard, is_whole, waited, processes=processes)
+        return Evidence(snapshot, family_of(config), worker.heard, is_whole, waited, opening, processes=processes)
     finally:
         sampling.abandon()
 
@@ -217,7 +223,8 @@ def _driver(view: SeenNode, expected: Expected, evidence: Evidence) -> HealthFin
 
 def _patient(finding: HealthFinding, view: SeenNode, evidence: Evidence) -> HealthFinding:
     """A GPU of which nothing is known but its silence is not lost yet if it was hardly given the time to answer."""
-    if finding.name != "gpus-present" or finding.is_met is not False or evidence.waited >= ANSWERING_SECONDS:
+    patience = max(ANSWERING_SECONDS, ANSWERING_SHARE * evidence.opening)
+    if finding.name != "gpus-present" or finding.is_met is not False or evidence.waited >= patience:
         return finding
     silent = [gpu for gpu in view.gpus if gpu not in view.answering]
     if any(view.why_absent(gpu, gpu_findings.AGE) != NOT_READ for gpu in silent):
