@@ -11,11 +11,12 @@ from agent.config.schema import Config, ConfigError
 from agent.daemon.replayed_node import ReplayedNode
 from agent.lib.clock import clock
 from agent.lib.commandline import nearest
+from agent.lib.timestamps import utc
 from agent.lib.wording import one_line, shown
 from agent.model import Instant
 from agent.recording.file_records import RecordingError
 from agent.recording.provenance import Provenance
-from agent.recording.recording_reader import Recording, utc
+from agent.recording.recording_reader import Recording
 from agent.sampler.settings import Settings
 
 MOST_NAMES = 20
