@@ -68,8 +68,13 @@ def _make_network() -> None:
 
 
 def await_idle(node: str) -> None:
-    idle = ("sinfo", "--noheader", f"--nodes={node}", "--format=%T")
-    until(f"node {node} is idle", lambda: sh(*idle, check=False) == "idle", 60)
+    def is_idle() -> bool:
+        said = sh("sinfo", "--noheader", f"--nodes={node}", "--format=%T %E", check=False)
+        if said.split()[:1] != ["idle"]:
+            raise CheckError(said)
+        return True
+
+    until(f"node {node} is idle", is_idle, 60)
 
 
 def as_alice(*words: str) -> str:
