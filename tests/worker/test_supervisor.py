@@ -251,6 +251,7 @@ def test_a_library_that_hangs_while_it_is_opened_is_reported_and_continues_at_on
         Reason.TIMEOUT, f"the driver has not answered for {OPENING_SECONDS:.0f} s while opening its library",
     )  # fmt: skip
     assert not rig.supervisor.awaited
+    assert rig.supervisor.opening
     rig.run(60.0)
     assert len(rig.exit_reasons) == 1
     assert not rig.worker.signals
