@@ -20,6 +20,7 @@ from exporters.connection import Connection, ConnectionState, Timeouts
 from exporters.deferred import Answer, Deferred
 from exporters.eviction import hoarders, victim
 from exporters.http_messages import RefusedError, Request, Response
+from exporters.transport import PlainTransport
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class Clients:
     def admit(self, sock: socket.socket, peer: str, now: float) -> None:
         """Add a new client; usually its request has already arrived."""
         sock.setblocking(False)
-        connection = Connection(sock, peer, self._timeouts, now)
+        connection = Connection(PlainTransport(sock), peer, self._timeouts, now)
         self.connections.add(connection)
         self._attend(connection, self._serve)
 

@@ -1,4 +1,4 @@
-"""One client's connection: its socket, what it has sent, and what remains to be sent to it.
+"""One client's connection: its transport, what it has sent, and what remains to be sent to it.
 
 It moves bytes and knows when it has waited too long; what to answer, and which client to close, is the
 server's business. Memory per client is bounded: one request and one chunk in, and out a few hundred
@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from exporters.deferred import Deferred
 from exporters.http_messages import GO_AHEAD, Request, RequestReader, Response
+from exporters.transport import CHUNK, Transport
 
-_CHUNK = 16 * 1024
 _MOUTHFUL = 128 * 1024
 """Bytes sent to a client before the others have their turn: some tens of microseconds."""
 
@@ -64,11 +64,11 @@ class Connection:
         "pending",
         "phase",
         "since",
-        "sock",
+        "transport",
     )
 
-    def __init__(self, sock: socket.socket, peer: str, timeouts: Timeouts, now: float) -> None:
-        self.sock = sock
+    def __init__(self, transport: Transport, peer: str, timeouts: Timeouts, now: float) -> None:
+        self.transport = transport
         self.peer = peer
         self.phase = ConnectionState.READING
         self.since = now  # time of the last complete request, or of the connect
@@ -87,6 +87,11 @@ class Connection:
         self._drained = 0
 
     @property
+    def sock(self) -> socket.socket:
+        """What the selector waits for."""
+        return self.transport.sock
+
+    @property
     def half_asked(self) -> bool:
         """Whether the client has begun a request but not completed it."""
         return self.phase is ConnectionState.READING and self._reader.begun
@@ -99,13 +104,12 @@ class Connection:
     @property
     def through(self) -> bool:
         """Whether all of the response has been sent."""
-        return not self._out
+        return not self._out and not self.transport.blocked
 
     def receive(self, now: float) -> bool:
         """Read what the client has sent. False if it has closed the connection. Raises OSError."""
-        try:
-            data = self.sock.recv(_CHUNK)
-        except (BlockingIOError, InterruptedError):
+        data = self.transport.receive()
+        if data is None:
             return True
         if not data:
             return False
@@ -120,14 +124,13 @@ class Connection:
     @property
     def overfed(self) -> bool:
         """Whether the client has already sent as much as is buffered while it waits for an answer."""
-        return self._reader.held >= _CHUNK
+        return self._reader.held >= CHUNK
 
     def next_request(self) -> Request | None:
         """The next complete request. Raises RefusedError, and OSError."""
         request = self._reader.next()
         if request is None and self._reader.takes_go_ahead():
-            with suppress(BlockingIOError):
-                self.sock.send(GO_AHEAD)
+            self.transport.send([memoryview(GO_AHEAD)])
         return request
 
     def ask(self, request: Request, now: float) -> None:
@@ -164,9 +167,8 @@ class Connection:
         """Send what the client takes, up to one chunk. True if everything has been sent. Raises OSError."""
         room = _MOUTHFUL
         while self._out and room > 0:
-            try:
-                sent = self.sock.sendmsg([each[:room] for each in self._out])
-            except (BlockingIOError, InterruptedError):
+            sent = self.transport.send([each[:room] for each in self._out])
+            if not sent:
                 return False
             room -= sent
             self.moved = now
@@ -174,7 +176,7 @@ class Connection:
                 sent -= len(self._out.popleft())
             if sent:
                 self._out[0] = self._out[0][sent:]
-        if self._out:
+        if not self.through:
             return False
         self._body = b""
         return True
@@ -188,7 +190,7 @@ class Connection:
         if self._last:
             self.phase = ConnectionState.DRAINING
             self.deadline = now + _DRAIN_TIMEOUT_SECONDS
-            self.sock.shutdown(socket.SHUT_WR)
+            self.transport.end()
             return
         self.since = now
         if self._reader.begun:
@@ -210,7 +212,7 @@ class Connection:
     def close(self, hang_up: Callable[[socket.socket], None]) -> None:
         """Have the socket closed; a response that the client did not take is dropped from the kernel's buffers, too."""
         self._abandon()
-        unsent, self._body = bool(self._out), b""
+        unsent, self._body = not self.through, b""
         self._out.clear()
         with suppress(OSError):
             if unsent:
