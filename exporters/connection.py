@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from exporters.deferred import Deferred
 from exporters.http_messages import GO_AHEAD, Request, RequestReader, Response
-from exporters.transport import CHUNK, Transport
+from exporters.transport import CHUNK, ClientTransport, HandshakeRefusedError
 
 _MOUTHFUL = 128 * 1024
 """Bytes sent to a client before the others have their turn: some tens of microseconds."""
@@ -30,6 +30,7 @@ _RESET = struct.pack("ii", 1, 0)
 class ConnectionState(Enum):
     """What a connection waits for."""
 
+    SHAKING = "shaking hands"  # for the client to complete the handshake of TLS
     READING = "reading"  # for a request, or the rest of one
     WAITING = "waiting"  # for an answer that is not ready
     WRITING = "writing"  # for the client to take the response
@@ -59,6 +60,7 @@ class Connection:
         "answers",
         "cost",
         "deadline",
+        "kept",
         "moved",
         "peer",
         "pending",
@@ -67,17 +69,18 @@ class Connection:
         "transport",
     )
 
-    def __init__(self, transport: Transport, peer: str, timeouts: Timeouts, now: float) -> None:
+    def __init__(self, transport: ClientTransport, peer: str, timeouts: Timeouts, now: float) -> None:
         self.transport = transport
         self.peer = peer
-        self.phase = ConnectionState.READING
+        self.phase = ConnectionState.SHAKING if transport.shaking else ConnectionState.READING
         self.since = now  # time of the last complete request, or of the connect
-        self.deadline = now + timeouts.idle
+        self.deadline = now + (timeouts.request if transport.shaking else timeouts.idle)
         self.answers = 0  # number of answers sent to the client
         self.answered = now  # time of the last answer
         self.moved = now  # time when it last took a part of one
         self.cost = 0.0  # seconds of the server's time that it has taken lately
         self.pending: Deferred | None = None
+        self.kept = True  # whether it may have another request after this one
         self._timeouts = timeouts
         self._reader = RequestReader()
         self._out: deque[memoryview] = deque()
@@ -105,6 +108,18 @@ class Connection:
     def through(self) -> bool:
         """Whether all of the response has been sent."""
         return not self._out and not self.transport.blocked
+
+    def shake(self, now: float) -> None:
+        """Go on with the handshake; then wait for a request, or for a client that was refused to go. Raises OSError."""
+        try:
+            self.transport.shake()
+        except HandshakeRefusedError:
+            self._last = True
+            self._leave(now)
+            raise
+        if not self.transport.shaking:
+            self.phase = ConnectionState.READING
+            self.deadline = now + self._timeouts.idle
 
     def receive(self, now: float) -> bool:
         """Read what the client has sent. False if it has closed the connection. Raises OSError."""
@@ -136,7 +151,7 @@ class Connection:
     def ask(self, request: Request, now: float) -> None:
         """Record the request that is answered next."""
         self.since = now
-        self._last = not request.keep_alive
+        self._last = not (request.keep_alive and self.kept)
         self._with_body = request.method != "HEAD"
 
     def wait(self, answer: Deferred, now: float) -> None:
@@ -176,6 +191,8 @@ class Connection:
                 sent -= len(self._out.popleft())
             if sent:
                 self._out[0] = self._out[0][sent:]
+        if not self._out and self.transport.blocked:
+            self.transport.send(())
         if not self.through:
             return False
         self._body = b""
@@ -188,9 +205,7 @@ class Connection:
         can destroy the response on its way.
         """
         if self._last:
-            self.phase = ConnectionState.DRAINING
-            self.deadline = now + _DRAIN_TIMEOUT_SECONDS
-            self.transport.end()
+            self._leave(now)
             return
         self.since = now
         if self._reader.begun:
@@ -200,9 +215,18 @@ class Connection:
             self.phase = ConnectionState.READING
             self.deadline = now + self._timeouts.idle
 
+    def _leave(self, now: float) -> None:
+        self.phase = ConnectionState.DRAINING
+        self.deadline = now + _DRAIN_TIMEOUT_SECONDS
+        self.transport.end()
+
     def read_on(self) -> None:
         """Read what the client has sent in the meantime."""
         self.phase = ConnectionState.READING
+
+    def part(self) -> None:
+        """Make the response to the current request, or to the one that has begun, the last one."""
+        self._last, self.kept = True, False
 
     def end_by(self, deadline: float) -> None:
         """Make the current response the last one, to be sent by then."""

@@ -14,7 +14,7 @@ CHUNK = 16 * 1024
 """Bytes that are read at once."""
 
 
-class Transport(Protocol):
+class ClientTransport(Protocol):
     """What a connection needs of one. Every method raises OSError for a client that cannot be served any more."""
 
     sock: socket.socket

@@ -313,6 +313,14 @@ class WebConfig(Section, frozen=True):
     listen: Annotated[
         tuple[str, ...], Key("Addresses to listen on: host:port, :port or [IPv6 address]:port.", restart=True)
     ] = (":19400",)
+    config_file: Annotated[
+        str | None,
+        Key(
+            "File with TLS, passwords and headers, as all of Prometheus's exporters have it (http.md).",
+            restart=True,
+            example="/etc/coldplate/web.yml",
+        ),
+    ] = None
     telemetry_path: Annotated[str, Key("Path of the metrics.", restart=True)] = "/metrics"
     enable_lifecycle: Annotated[bool, Key("Whether POST /-/reload is allowed.", restart=True)] = False
     max_connections: Annotated[int, Key("Limit on open connections.", least="1", most="10000", restart=True)] = 64

@@ -110,6 +110,7 @@ _coldplate() {
     'coldplate run --log.level') _coldplate_words 'debug info warn error'; return ;;
     'coldplate run --log.format') _coldplate_words 'logfmt json'; return ;;
     'coldplate run --web.listen-address') return ;;
+    'coldplate run --web.config.file') _coldplate_paths -f; return ;;
     'coldplate run --web.telemetry-path') return ;;
     'coldplate top --config.file') _coldplate_paths -f; return ;;
     'coldplate top --backend') _coldplate_words 'auto nvml synthetic replay none'; return ;;
@@ -145,7 +146,7 @@ _coldplate() {
     'coldplate rules check') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;
     'coldplate rules test') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;
     'coldplate rules backtest') if [[ $cur == -* ]]; then _coldplate_words '-h --help --rules --against --pending --json --config.file'; else _coldplate_paths -f; fi ;;
-    'coldplate run') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --web.listen-address --web.telemetry-path --web.enable-lifecycle'; else :; fi ;;
+    'coldplate run') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --web.listen-address --web.config.file --web.telemetry-path --web.enable-lifecycle'; else :; fi ;;
     'coldplate top') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --interval --url --rack --no-attach --once --json --csv --ascii --no-mouse'; else :; fi ;;
     esac
 }

@@ -166,6 +166,7 @@ complete -c coldplate -n '__coldplate_at coldplate run' -l path.procfs -x -a '(_
 complete -c coldplate -n '__coldplate_at coldplate run' -l log.level -x -a 'debug info warn error' -d 'lowest level of log lines to print (default info)'
 complete -c coldplate -n '__coldplate_at coldplate run' -l log.format -x -a 'logfmt json' -d 'format of log lines (default logfmt)'
 complete -c coldplate -n '__coldplate_at coldplate run' -l web.listen-address -x -d 'address to serve on, host:port or :port; may be repeated (default :19400)'
+complete -c coldplate -n '__coldplate_at coldplate run' -l web.config.file -r -F -d 'file with TLS and passwords, in the format of Prometheus\'s exporters (default: web.config_file)'
 complete -c coldplate -n '__coldplate_at coldplate run' -l web.telemetry-path -x -d 'path of the metrics (default /metrics)'
 complete -c coldplate -n '__coldplate_at coldplate run' -l web.enable-lifecycle -d 'allow POST /-/reload'
 complete -c coldplate -n '__coldplate_at coldplate top' -s h -l help -d 'show this help message and exit'
