@@ -155,6 +155,9 @@ class LoginConfig(Section, frozen=True):
     password_file: Annotated[str | None, Key("File that contains the password and nothing else.")] = None
     bearer_token_file: Annotated[str | None, Key("File that contains a token; replaces user name and password.")] = None
     ca_file: Annotated[str | None, Key("File of trusted CA certificates; the system's if not set.")] = None
+    cert_file: Annotated[str | None, Key("File of the certificate to show the server, in PEM.")] = None
+    key_file: Annotated[str | None, Key("File of the key of this certificate, in PEM.")] = None
+    server_name: Annotated[str | None, Key("Name in the server's certificate; its host name if not set.")] = None
     verify: Annotated[bool, Key("Whether to verify the server's certificate.")] = True
 
 

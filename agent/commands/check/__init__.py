@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from agent.lib.commandline import OutputError, Parser, abandon_output, nearest
 from agent.lib.user_error import UserError
 from agent.wiring.command_line import add_sources, read_config, read_options
+from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
     from agent.commands.check.judgement import Evidence
@@ -58,6 +59,7 @@ def add_arguments(parser: Parser) -> None:
     add("--skip", action="append", default=[], metavar="NAME[,NAME]", help="leave these checks out")
     add("--agent", choices=AGENT_WORDS, help="whether the firing alerts of the running agent count: auto if one "
         "answers, required, or none (default auto; none with --scenario)")  # fmt: skip
+    add_http_config(parser)
     add("--timeout", default="2s", metavar="DURATION", help="time for everything (default %(default)s)")
     add("--at", metavar="DURATION", help="with --scenario: how long it has been going on (default: until all of its "
         "faults show)")  # fmt: skip
@@ -104,7 +106,7 @@ def _obey(arguments: argparse.Namespace) -> int:
         return _learn(judgement.gather(config, options, until, "none"), arguments.learn)
     if config.backends.devices == "none":
         names -= {"driver", "xids"}
-    evidence = judgement.gather(config, options, until, agent)
+    evidence = judgement.gather(config, options, until, agent, given_login(arguments))
     made = judgement.judge(evidence, names, expected, needs_agent=agent == "required")
     sys.stdout.write(wording_of_judgement.as_json(made) if arguments.json
                      else wording_of_judgement.as_text(made, arguments.verbose))  # fmt: skip
