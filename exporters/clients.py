@@ -93,11 +93,15 @@ class Clients:
             self._attend(connection, self._watch)
 
     def admit(self, sock: socket.socket, peer: str, now: float) -> None:
-        """Add a new client; usually its request has already arrived."""
+        """Add a new client; usually its request has already arrived.
+
+        A handshake costs a hundred times what a request does, and most of a flood lose their places before their turn:
+        it is left to that.
+        """
         sock.setblocking(False)
         connection = Connection(self._gate.transport(sock), peer, self._timeouts, now)
         self.connections.add(connection)
-        self._attend(connection, self._serve)
+        self._attend(connection, self._watch if connection.transport.shaking else self._serve)
 
     def serve(self, ready: list[Connection], patience: float) -> None:
         """Serve those that can be read or written, for `patience` seconds; the rest wait for the next turn."""
@@ -107,7 +111,10 @@ class Clients:
             if began >= until:
                 break
             self._attend(connection, self._serve)
-            connection.cost += self._clock() - began
+            if (
+                connection.phase is not ConnectionState.SHAKING
+            ):  # in a flood, who is half in would wait for all newcomers
+                connection.cost += self._clock() - began
 
     def deliver(self) -> None:
         """Send the answers that have become ready."""
