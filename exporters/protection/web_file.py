@@ -26,7 +26,7 @@ MOST_USERS = 1000
 
 _HASH = re.compile(r"\$2[abxy]?\$([0-9]{2})\$[./A-Za-z0-9]{53}")
 _HEADERS: Mapping[str, tuple[str, ...]] = {
-    "Strict-ClientTransport-Security": (),
+    "Strict-Transport-Security": (),
     "X-Content-Type-Options": ("nosniff",),
     "X-Frame-Options": ("deny", "sameorigin"),
     "X-XSS-Protection": (),
