@@ -19,7 +19,9 @@ from exporters.complaints import Complaints
 from exporters.connection import Connection, ConnectionState, Timeouts
 from exporters.deferred import Answer, Deferred
 from exporters.eviction import hoarders, victim
+from exporters.gate import PASS, OpenGate, PortGate
 from exporters.http_messages import RefusedError, Request, Response
+from exporters.transport import HandshakeRefusedError
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ Handler = Callable[[Request], Answer]
 class Clients:
     """For the server's thread only; `nudge` makes that thread call `deliver`, and may be called by any thread.
 
-    `hang_up` closes a socket.
+    `hang_up` closes a socket. `gate` decides who may ask.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Clients:
         complaints: Complaints,
         nudge: Callable[[], None],
         hang_up: Callable[[socket.socket], None],
+        gate: PortGate | None = None,
     ) -> None:
         self.connections: set[Connection] = set()
         self._handler = handler
@@ -58,7 +61,9 @@ class Clients:
         self._complaints = complaints
         self._nudge = nudge
         self._hang_up = hang_up
-        self._ready: deque[tuple[Connection, Deferred]] = deque()
+        self._gate: PortGate = gate or OpenGate()
+        self._edition = self._gate.edition
+        self._ready: deque[tuple[Connection, Deferred, Request]] = deque()
         self._halved = 0.0
         self._attended: Connection | None = None
 
@@ -88,11 +93,15 @@ class Clients:
             self._attend(connection, self._watch)
 
     def admit(self, sock: socket.socket, peer: str, now: float) -> None:
-        """Add a new client; usually its request has already arrived."""
+        """Add a new client; usually its request has already arrived.
+
+        A handshake costs a hundred times what a request does, and most of a flood lose their places before their turn:
+        it is left to that.
+        """
         sock.setblocking(False)
-        connection = Connection(sock, peer, self._timeouts, now)
+        connection = Connection(self._gate.transport(sock), peer, self._timeouts, now)
         self.connections.add(connection)
-        self._attend(connection, self._serve)
+        self._attend(connection, self._watch if connection.transport.shaking else self._serve)
 
     def serve(self, ready: list[Connection], patience: float) -> None:
         """Serve those that can be read or written, for `patience` seconds; the rest wait for the next turn."""
@@ -102,14 +111,24 @@ class Clients:
             if began >= until:
                 break
             self._attend(connection, self._serve)
-            connection.cost += self._clock() - began
+            if (
+                connection.phase is not ConnectionState.SHAKING
+            ):  # in a flood, who is half in would wait for all newcomers
+                connection.cost += self._clock() - began
 
     def deliver(self) -> None:
         """Send the answers that have become ready."""
         while self._ready:
-            connection, answer = self._ready.popleft()
-            if connection.pending is answer and answer.response is not None:
+            connection, answer, request = self._ready.popleft()
+            if connection.pending is not answer or answer.response is None:
+                continue
+            if answer.response is PASS:
+                self._attend(connection, partial(self._reply, request=request, ask=self._handler))
+            else:
                 self._attend(connection, partial(self._give, response=answer.response))
+        if self._edition != self._gate.edition:
+            self._edition = self._gate.edition
+            self._part()
 
     def expire(self, now: float) -> None:
         """Disconnect those that take too long."""
@@ -151,9 +170,18 @@ class Clients:
         for connection in tuple(self.connections):
             self._close(connection, "the server is stopping")
 
-    def _answered(self, connection: Connection, answer: Deferred) -> None:
+    def _part(self) -> None:
+        """Keep no connection from before: those that ask for something have this last answer."""
+        for connection in tuple(self.connections):
+            idle = connection.phase is ConnectionState.READING and not connection.half_asked
+            if idle or connection.phase is ConnectionState.SHAKING:
+                self._close(connection, "the web configuration has changed")
+            else:
+                connection.part()
+
+    def _answered(self, connection: Connection, answer: Deferred, request: Request) -> None:
         """Note that a deferred answer is ready. For any thread."""
-        self._ready.append((connection, answer))
+        self._ready.append((connection, answer, request))
         self._nudge()
 
     def _attend(self, connection: Connection, action: Callable[[Connection], None]) -> None:
@@ -171,6 +199,9 @@ class Clients:
         self._attended = None
 
     def _serve(self, connection: Connection) -> None:
+        if connection.phase is ConnectionState.SHAKING and not self._shake(connection):
+            self._watch(connection)
+            return
         if connection.phase is ConnectionState.WRITING:
             self._advance(connection)
         elif not connection.receive(self._clock()):
@@ -184,6 +215,14 @@ class Clients:
             self._converse(connection)
         elif connection.phase is ConnectionState.WAITING and connection.overfed:
             self._selector.unregister(connection.sock)
+
+    def _shake(self, connection: Connection) -> bool:
+        """Go on with the handshake; returns whether it is over: a request may have come with its end."""
+        try:
+            connection.shake(self._clock())
+        except HandshakeRefusedError as refused:
+            logger.debug("refusing %s: %s", connection.peer, refused)
+        return connection.phase is ConnectionState.READING
 
     def _advance(self, connection: Connection) -> None:
         if connection.through:  # with its last response; since then the others had their turn
@@ -205,17 +244,20 @@ class Clients:
             self._watch(connection)
             return
         connection.ask(request, self._clock())
-        answer = self._handle(request)
+        self._reply(connection, request, lambda each: self._gate.admit(each, connection.peer) or self._handler(each))
+
+    def _reply(self, connection: Connection, request: Request, ask: Handler) -> None:
+        answer = self._handle(request, ask)
         if isinstance(answer, Response):
             self._give(connection, answer)
         else:
             connection.wait(answer, self._clock())
             self._watch(connection)
-            answer.listen(partial(self._answered, connection, answer))
+            answer.listen(partial(self._answered, connection, answer, request))
 
-    def _handle(self, request: Request) -> Answer:
+    def _handle(self, request: Request, ask: Handler) -> Answer:
         try:
-            answer = self._handler(request)
+            answer = ask(request)
         except Exception as error:
             self._complaints.defect(self._clock(), error, "answering %s %s failed", request.method, request.path)
             answer = _FAILED
@@ -231,11 +273,11 @@ class Clients:
             self._close(connection, f"it was {connection.phase.value} for too long")
 
     def _give(self, connection: Connection, response: Response) -> None:
-        connection.answer(response, self._clock())
+        connection.answer(self._gate.dress(response), self._clock())
         self._send(connection)
 
     def _refuse(self, connection: Connection, response: Response) -> None:
-        connection.refuse(response, self._clock())
+        connection.refuse(self._gate.dress(response), self._clock())
         self._send(connection)
 
     def _send(self, connection: Connection) -> None:
@@ -249,7 +291,8 @@ class Clients:
 
     def _watch(self, connection: Connection) -> None:
         """Wait for what the connection waits for."""
-        wanted = selectors.EVENT_WRITE if connection.phase is ConnectionState.WRITING else selectors.EVENT_READ
+        writes = connection.phase is ConnectionState.WRITING or connection.transport.blocked
+        wanted = selectors.EVENT_WRITE if writes else selectors.EVENT_READ
         key = self._selector.get_map().get(connection.sock)
         if key is not None and key.data is not connection:  # left by an earlier connection with the same descriptor
             self._selector.unregister(connection.sock)

@@ -1,4 +1,4 @@
-"""One client's connection: its socket, what it has sent, and what remains to be sent to it.
+"""One client's connection: its transport, what it has sent, and what remains to be sent to it.
 
 It moves bytes and knows when it has waited too long; what to answer, and which client to close, is the
 server's business. Memory per client is bounded: one request and one chunk in, and out a few hundred
@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from exporters.deferred import Deferred
 from exporters.http_messages import GO_AHEAD, Request, RequestReader, Response
+from exporters.transport import CHUNK, ClientTransport, HandshakeRefusedError
 
-_CHUNK = 16 * 1024
 _MOUTHFUL = 128 * 1024
 """Bytes sent to a client before the others have their turn: some tens of microseconds."""
 
@@ -30,6 +30,7 @@ _RESET = struct.pack("ii", 1, 0)
 class ConnectionState(Enum):
     """What a connection waits for."""
 
+    SHAKING = "shaking hands"  # for the client to complete the handshake of TLS
     READING = "reading"  # for a request, or the rest of one
     WAITING = "waiting"  # for an answer that is not ready
     WRITING = "writing"  # for the client to take the response
@@ -59,25 +60,27 @@ class Connection:
         "answers",
         "cost",
         "deadline",
+        "kept",
         "moved",
         "peer",
         "pending",
         "phase",
         "since",
-        "sock",
+        "transport",
     )
 
-    def __init__(self, sock: socket.socket, peer: str, timeouts: Timeouts, now: float) -> None:
-        self.sock = sock
+    def __init__(self, transport: ClientTransport, peer: str, timeouts: Timeouts, now: float) -> None:
+        self.transport = transport
         self.peer = peer
-        self.phase = ConnectionState.READING
+        self.phase = ConnectionState.SHAKING if transport.shaking else ConnectionState.READING
         self.since = now  # time of the last complete request, or of the connect
-        self.deadline = now + timeouts.idle
+        self.deadline = now + (timeouts.request if transport.shaking else timeouts.idle)
         self.answers = 0  # number of answers sent to the client
         self.answered = now  # time of the last answer
         self.moved = now  # time when it last took a part of one
         self.cost = 0.0  # seconds of the server's time that it has taken lately
         self.pending: Deferred | None = None
+        self.kept = True  # whether it may have another request after this one
         self._timeouts = timeouts
         self._reader = RequestReader()
         self._out: deque[memoryview] = deque()
@@ -85,6 +88,11 @@ class Connection:
         self._last = False
         self._with_body = True
         self._drained = 0
+
+    @property
+    def sock(self) -> socket.socket:
+        """What the selector waits for."""
+        return self.transport.sock
 
     @property
     def half_asked(self) -> bool:
@@ -99,13 +107,24 @@ class Connection:
     @property
     def through(self) -> bool:
         """Whether all of the response has been sent."""
-        return not self._out
+        return not self._out and not self.transport.blocked
+
+    def shake(self, now: float) -> None:
+        """Go on with the handshake; then wait for a request, or for a client that was refused to go. Raises OSError."""
+        try:
+            self.transport.shake()
+        except HandshakeRefusedError:
+            self._last = True
+            self._leave(now)
+            raise
+        if not self.transport.shaking:
+            self.phase = ConnectionState.READING
+            self.deadline = now + self._timeouts.idle
 
     def receive(self, now: float) -> bool:
         """Read what the client has sent. False if it has closed the connection. Raises OSError."""
-        try:
-            data = self.sock.recv(_CHUNK)
-        except (BlockingIOError, InterruptedError):
+        data = self.transport.receive()
+        if data is None:
             return True
         if not data:
             return False
@@ -120,20 +139,19 @@ class Connection:
     @property
     def overfed(self) -> bool:
         """Whether the client has already sent as much as is buffered while it waits for an answer."""
-        return self._reader.held >= _CHUNK
+        return self._reader.held >= CHUNK
 
     def next_request(self) -> Request | None:
         """The next complete request. Raises RefusedError, and OSError."""
         request = self._reader.next()
         if request is None and self._reader.takes_go_ahead():
-            with suppress(BlockingIOError):
-                self.sock.send(GO_AHEAD)
+            self.transport.send([memoryview(GO_AHEAD)])
         return request
 
     def ask(self, request: Request, now: float) -> None:
         """Record the request that is answered next."""
         self.since = now
-        self._last = not request.keep_alive
+        self._last = not (request.keep_alive and self.kept)
         self._with_body = request.method != "HEAD"
 
     def wait(self, answer: Deferred, now: float) -> None:
@@ -164,9 +182,8 @@ class Connection:
         """Send what the client takes, up to one chunk. True if everything has been sent. Raises OSError."""
         room = _MOUTHFUL
         while self._out and room > 0:
-            try:
-                sent = self.sock.sendmsg([each[:room] for each in self._out])
-            except (BlockingIOError, InterruptedError):
+            sent = self.transport.send([each[:room] for each in self._out])
+            if not sent:
                 return False
             room -= sent
             self.moved = now
@@ -174,7 +191,9 @@ class Connection:
                 sent -= len(self._out.popleft())
             if sent:
                 self._out[0] = self._out[0][sent:]
-        if self._out:
+        if not self._out and self.transport.blocked:
+            self.transport.send(())
+        if not self.through:
             return False
         self._body = b""
         return True
@@ -186,9 +205,7 @@ class Connection:
         can destroy the response on its way.
         """
         if self._last:
-            self.phase = ConnectionState.DRAINING
-            self.deadline = now + _DRAIN_TIMEOUT_SECONDS
-            self.sock.shutdown(socket.SHUT_WR)
+            self._leave(now)
             return
         self.since = now
         if self._reader.begun:
@@ -198,9 +215,18 @@ class Connection:
             self.phase = ConnectionState.READING
             self.deadline = now + self._timeouts.idle
 
+    def _leave(self, now: float) -> None:
+        self.phase = ConnectionState.DRAINING
+        self.deadline = now + _DRAIN_TIMEOUT_SECONDS
+        self.transport.end()
+
     def read_on(self) -> None:
         """Read what the client has sent in the meantime."""
         self.phase = ConnectionState.READING
+
+    def part(self) -> None:
+        """Make the response to the current request, or to the one that has begun, the last one."""
+        self._last, self.kept = True, False
 
     def end_by(self, deadline: float) -> None:
         """Make the current response the last one, to be sent by then."""
@@ -210,7 +236,7 @@ class Connection:
     def close(self, hang_up: Callable[[socket.socket], None]) -> None:
         """Have the socket closed; a response that the client did not take is dropped from the kernel's buffers, too."""
         self._abandon()
-        unsent, self._body = bool(self._out), b""
+        unsent, self._body = not self.through, b""
         self._out.clear()
         with suppress(OSError):
             if unsent:

@@ -12,6 +12,8 @@ SLOW_SECONDS = 0.5
 STALLED_SECONDS = 0.1
 """The same for one that takes nothing of its response at all: a scraper takes some every few milliseconds."""
 
+_IDLE = frozenset({ConnectionState.SHAKING, ConnectionState.READING, ConnectionState.DRAINING})
+
 
 def victim(connections: Iterable[Connection], now: float) -> Connection | None:
     """The client that makes room for a new one; None if every client is about to complete its first answer.
@@ -21,7 +23,7 @@ def victim(connections: Iterable[Connection], now: float) -> Connection | None:
     """
     idle, slow, greedy = [], [], []
     for each in connections:
-        if each.phase in (ConnectionState.READING, ConnectionState.DRAINING):
+        if each.phase in _IDLE:
             idle.append(each)
         elif now - each.since > SLOW_SECONDS or (
             each.phase is ConnectionState.WRITING and now - each.moved > STALLED_SECONDS

@@ -6,7 +6,7 @@ limit, and when all slots are taken the client that has been idle longest is evi
 a scraper always finds one.
 
 Handlers run in the loop and must be quick: they return existing bytes, or a response that
-comes later. There is no TLS, no chunked body, no upgrade and no access log.
+comes later. There is no chunked body, no upgrade and no access log.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from exporters.acceptor import Acceptor, has_gone
 from exporters.clients import Clients, Handler
 from exporters.complaints import Complaints
 from exporters.connection import Connection, Timeouts
+from exporters.gate import PortGate
 from exporters.listen import BindError, address_of, open_listeners
 
 __all__ = ["BindError", "HttpServer"]
@@ -53,6 +54,7 @@ class HttpServer:
     `work` is called in every turn, to work for a moment on answers that are not ready; it says whether there is more to
     do. `press` is called when clients arrive faster than they are accepted, and when that is over: every system call
     passes the interpreter to a computing thread, and the queue grows while that keeps it. `clock` is in seconds.
+    `gate` says whether clients have to speak TLS or to log in; without one everyone may ask.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class HttpServer:
         work: Callable[[], bool] = lambda: False,
         press: Callable[[bool], None] = lambda _: None,
         threads: Threads | None = None,
+        gate: PortGate | None = None,
         max_connections: int = 64,
         idle_timeout: float = 30.0,
         request_timeout: float = 10.0,
@@ -77,7 +80,7 @@ class HttpServer:
         self._limit = max(1, max_connections)
         self._complaints = Complaints(logger)
         timeouts = Timeouts(idle_timeout, request_timeout, write_timeout)
-        self._clients = Clients(handler, clock, timeouts, self._complaints, self.nudge, self._close)
+        self._clients = Clients(handler, clock, timeouts, self._complaints, self.nudge, self._close, gate)
         self._acceptor = Acceptor((), self._clients.evict, self._complaints)
         self._thread: KeptThread | None = None
         self._ident: int | None = None

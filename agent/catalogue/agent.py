@@ -78,6 +78,12 @@ SAMPLER = (
     Metric("coldplate_config_last_reload_success_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Node,
            "Time at which the current configuration was loaded, in seconds since the epoch.",
            Lane.FAST, (Derived("configuration"),)),
+    Metric("coldplate_web_config_last_reload_successful", Kind.STATE, Unit.NONE, Node,
+           "1 if the web configuration, certificate and key were last read successfully, 0 if former ones are in use.",
+           Lane.FAST, (Derived("web configuration"),), span=(0, 1), simulated=(0, 1)),
+    Metric("coldplate_web_config_last_reload_success_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Node,
+           "Time at which the current web configuration was read, in seconds since the epoch.",
+           Lane.FAST, (Derived("web configuration"),)),
 )  # fmt: skip
 
 VITALS = (

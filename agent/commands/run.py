@@ -33,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="address to serve on, host:port or :port; may be repeated (default :19400)",
     )
     parser.add_argument(
+        "--web.config.file",
+        dest="web_config_file",
+        metavar="FILE",
+        help="file with TLS and passwords, in the format of Prometheus's exporters (default: web.config_file)",
+    )
+    parser.add_argument(
         "--web.telemetry-path", dest="telemetry_path", metavar="PATH", help="path of the metrics (default /metrics)"
     )
     parser.add_argument(

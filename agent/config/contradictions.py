@@ -111,6 +111,8 @@ def _check_web(config: Config, fail: Fail) -> None:
         fail("web.listen", "must name an address, such as ':19400'")
     for address in web.listen:
         _try(listen_address, address, "web.listen", fail)
+    if web.config_file == "":
+        fail("web.config_file", "is empty; name a file, or remove the key")
     _try(check_url_path, web.telemetry_path, "web.telemetry_path", fail)
 
 

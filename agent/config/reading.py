@@ -27,7 +27,6 @@ from agent.lib.yamltree import Node
 
 _LATER = {
     "metrics.compatibility": "this version has no compatibility profiles",
-    "web.config_file": "this version serves plain HTTP only",
 }
 
 

@@ -159,6 +159,9 @@ class LoginConfig(Section, frozen=True):
     password_file: Annotated[str | None, Key("File that contains the password and nothing else.")] = None
     bearer_token_file: Annotated[str | None, Key("File that contains a token; replaces user name and password.")] = None
     ca_file: Annotated[str | None, Key("File of trusted CA certificates; the system's if not set.")] = None
+    cert_file: Annotated[str | None, Key("File of the certificate to show the server, in PEM.")] = None
+    key_file: Annotated[str | None, Key("File of the key of this certificate, in PEM.")] = None
+    server_name: Annotated[str | None, Key("Name in the server's certificate; its host name if not set.")] = None
     verify: Annotated[bool, Key("Whether to verify the server's certificate.")] = True
 
 
@@ -317,6 +320,14 @@ class WebConfig(Section, frozen=True):
     listen: Annotated[
         tuple[str, ...], Key("Addresses to listen on: host:port, :port or [IPv6 address]:port.", restart=True)
     ] = (":19400",)
+    config_file: Annotated[
+        str | None,
+        Key(
+            "File with TLS, passwords and headers, as all of Prometheus's exporters have it (http.md).",
+            restart=True,
+            example="/etc/coldplate/web.yml",
+        ),
+    ] = None
     telemetry_path: Annotated[str, Key("Path of the metrics.", restart=True)] = "/metrics"
     enable_lifecycle: Annotated[bool, Key("Whether POST /-/reload is allowed.", restart=True)] = False
     max_connections: Annotated[int, Key("Limit on open connections.", least="1", most="10000", restart=True)] = 64

@@ -12,12 +12,14 @@ from agent.daemon.reloading import LastReload
 from agent.lib.statefiles import FileState
 from agent.lib.threads import ThreadState
 from agent.model import Frame, Instant, Labels, Node, Series
+from exporters.protection.web_watch import WebReload
 
 
 class SelfMetrics:
     """Makes their frame.
 
-    `scenario` names the scenario of synthetic devices; `threads` and `files` give the state of these.
+    `scenario` names the scenario of synthetic devices; `threads` and `files` give the state of these, `web` how the web
+    configuration was last read.
     """
 
     def __init__(
@@ -26,11 +28,13 @@ class SelfMetrics:
         last: LastReload,
         threads: Callable[[], Iterable[ThreadState]] = tuple,
         files: Callable[[], Iterable[FileState]] = tuple,
+        web: Callable[[], WebReload | None] = lambda: None,
     ) -> None:
         self._scenario = scenario
         self._last = last
         self._threads = threads
         self._files = files
+        self._web = web
         self._layout = OwnLayout()
 
     def frame(self, _now: Instant) -> Frame:
@@ -46,6 +50,9 @@ class SelfMetrics:
             yield _series("coldplate_synthetic_info", (("scenario", self._scenario),))
         yield _series("coldplate_config_last_reload_successful")
         yield _series("coldplate_config_last_reload_success_timestamp_seconds")
+        if self._web() is not None:
+            yield _series("coldplate_web_config_last_reload_successful")
+            yield _series("coldplate_web_config_last_reload_success_timestamp_seconds")
         for thread in threads:
             labels = (("thread", thread.name),)
             yield _series("coldplate_thread_up", labels)
@@ -61,6 +68,9 @@ class SelfMetrics:
         if self._scenario is not None:
             yield 1
         yield from (int(self._last.good), self._last.at)
+        web = self._web()
+        if web is not None:
+            yield from (int(web.good), web.at)
         for thread in threads:
             yield from (int(thread.up), thread.restarts)
         for file in files:

@@ -28,6 +28,8 @@ from agent.lib.statefiles import StateFiles
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Snapshot
 from agent.rack.monitor import RackMonitor
+from exporters.protection.passwords import PasswordChecks
+from exporters.protection.web_watch import WebWatch
 from exporters.server import HttpServer
 
 log = logging.getLogger("coldplate")
@@ -69,6 +71,8 @@ class Parts:
     telemetry_path: str
     synthetic: bool
     flight: FlightRecorder | None = None
+    watch: WebWatch | None = None
+    passwords: PasswordChecks | None = None
 
 
 class Service:
@@ -86,6 +90,9 @@ class Service:
         self._on_signals()
         parts = self._parts
         parts.server.start()
+        if parts.watch is not None and parts.passwords is not None:
+            parts.watch.start(parts.threads)
+            parts.passwords.start(parts.threads)
         sampler = parts.threads.begin("sampler", parts.sampling.run, patience=PATIENCE_SECONDS, vital=True)
         parts.reloads.start()
         parts.rack.start()
@@ -151,6 +158,9 @@ class Service:
             parts.flight.stop(CLOSING_SECONDS)
         parts.rack.stop()
         parts.server.stop()
+        if parts.watch is not None and parts.passwords is not None:
+            parts.watch.stop(CLOSING_SECONDS)
+            parts.passwords.stop(CLOSING_SECONDS)
         parts.files.stop(CLOSING_SECONDS)
         parts.sampling.close(time.sleep)
         log.info("stopped")
@@ -162,9 +172,11 @@ class Service:
             facts = {"outcome": report.outcome.value, **({"detail": report.detail} if report.detail else {})}
             log.info("source %s", report.backend, extra={"facts": facts})
         log.info("sampling %d series, %d InfiniBand ports", len(snapshot), len(ports))
+        watch = self._parts.watch
+        scheme = "http" if watch is None or watch.gate.terms.context is None else "https"
         for host, port in self._parts.server.addresses:
             shown = "localhost" if host in ("::", "0.0.0.0") else f"[{host}]" if ":" in host else host  # noqa: S104
-            log.info("serving", extra={"facts": {"url": f"http://{shown}:{port}{self._parts.telemetry_path}"}})
+            log.info("serving", extra={"facts": {"url": f"{scheme}://{shown}:{port}{self._parts.telemetry_path}"}})
         self._parts.notifier.send(READY=1, STATUS=self._status(snapshot))
 
     def _status(self, snapshot: Snapshot) -> str:

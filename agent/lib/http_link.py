@@ -260,7 +260,8 @@ class HttpLink:
         context = self._trust.context()
         self._stage = _Stage.SHAKING
         self._forget(held)
-        self._socket = context.wrap_socket(held, server_hostname=self._place.host, do_handshake_on_connect=False)
+        name = self._login.server_name or self._place.host
+        self._socket = context.wrap_socket(held, server_hostname=name, do_handshake_on_connect=False)
 
     def _shake(self) -> None:
         import ssl

@@ -7,22 +7,33 @@ from urllib.parse import SplitResult, urlsplit
 
 from agent.lib.credentials import LOOPBACK, authorization, check_login, shown_url
 
+TLS_KEYS = ("ca_file", "cert_file", "server_name")
+"""Keys of a login that mean nothing without TLS."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLogin:
     """How the agent logs in to a server, and which certificates it trusts. Raises ValueError.
 
-    The files hold only the password, the token or certificates, and are read for each connection.
+    The files hold only the password, the token, a key or certificates, and are read for each connection. `server_name`
+    is the name that the server's certificate must have, if not the host's. With `pinned`, `ca_file` is the certificate
+    of the very server that is asked, and the name in it does not matter.
     """
 
     username: str = ""
     password_file: str | None = None
     bearer_token_file: str | None = None
     ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    server_name: str | None = None
     verify: bool = True
+    pinned: bool = False
 
     def __post_init__(self) -> None:
         check_login(self.username, self.password_file, self.bearer_token_file)
+        if bool(self.cert_file) != bool(self.key_file):
+            raise ValueError("cert_file and key_file belong together; give both or neither")
 
     @property
     def is_secret(self) -> bool:
@@ -49,8 +60,9 @@ class HttpTarget(HttpLogin):
             raise ValueError(f"url {self.shown!r}: {error}") from error
         if self.is_secret and parts.scheme == "http" and parts.hostname not in LOOPBACK:
             raise ValueError(f"url {self.shown!r}: would send the credentials in clear text; use https")
-        if self.ca_file and parts.scheme == "http":
-            raise ValueError(f"url {self.shown!r}: ca_file needs https; use https, or remove ca_file")
+        for key in TLS_KEYS:
+            if getattr(self, key) and parts.scheme == "http":
+                raise ValueError(f"url {self.shown!r}: {key} needs https; use https, or remove {key}")
         if not 0 < self.timeout < float("inf"):
             raise ValueError(f"url {self.shown!r}: timeout {self.timeout}: must be a number of seconds above 0")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent.lib.credentials import LOOPBACK
-from agent.lib.http_target import HttpLogin
+from agent.lib.http_target import TLS_KEYS, HttpLogin
 from agent.rack.targets import Entry, HostEntry
 
 
@@ -18,8 +18,9 @@ class Access(HttpLogin):
 
     def __post_init__(self) -> None:
         HttpLogin.__post_init__(self)
-        if self.ca_file and not self.tls:
-            raise ValueError("ca_file needs https; set scheme: https, or remove ca_file")
+        for key in TLS_KEYS:
+            if getattr(self, key) and not self.tls:
+                raise ValueError(f"{key} needs https; set scheme: https, or remove {key}")
 
     def check(self, entries: Iterable[Entry]) -> None:
         """Refuse to send credentials unencrypted over a network. Raises ValueError."""

@@ -38,6 +38,10 @@ GATHER_SECONDS = 0.004
 QUESTION = HttpRequest("GET", PATH, (("Accept", "application/json"),))
 BOUNDS = AnswerBounds(body=64 * 1024, head=8 * 1024, plain=True)
 _OK = 200
+_REMEDIES = {
+    400: "; if it speaks TLS, set rack.peer.scheme: https",
+    401: "; set rack.peer.username and password_file to a user of its web configuration",
+}
 _FAULTS = {HttpFault.TIMEOUT: PeerFault.TIMEOUT, HttpFault.GARBAGE: PeerFault.GARBAGE}
 _TRUST = "; set rack.peer.ca_file to the issuer's certificate, or rack.peer.verify: false"
 
@@ -189,7 +193,7 @@ class Poller:
         if answer is None or name not in self._pending:
             return
         if answer.status != _OK:
-            self._fail(name, PeerFault.HTTP, f"HTTP status {answer.status}")
+            self._fail(name, PeerFault.HTTP, f"HTTP status {answer.status}{_REMEDIES.get(answer.status, '')}")
             return
         sent = self._pending.pop(name)
         self._rests[name] = self._judge.answered(self._peers[name], answer.body, sent, self._clock())

@@ -26,6 +26,7 @@ from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.expectations import load_choice
 from agent.wiring.flight import make_flight_recorder
 from agent.wiring.peering import make_rack_monitor
+from agent.wiring.protecting import Protection
 from agent.wiring.reconfiguration import Reconfiguration, rack_options
 from agent.wiring.replaying import clock_of, is_replay, replayed_header
 from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
@@ -59,7 +60,8 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     rules = make_rule_manager(config, alerting, hub, files, rack.foreign, threads, now)
     last = LastReload(clock().wall)
     expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, options.folder), family_of(config))
-    own = SelfMetrics(scenario, last, threads.states, files.states)
+    protection = Protection(config, lambda: clock().wall)
+    own = SelfMetrics(scenario, last, threads.states, files.states, protection.last)
     flight = make_flight_recorder(config, threads)
     tellers: dict[str, Teller] = {
         "reporting the agent's own metrics": own,
@@ -74,15 +76,30 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     pause = PauseWatch(request.parent if request else None, boot_of(options.procfs), clock, threads)
     sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, pause, now)
     change = Reconfiguration(
-        options, read_config, config, alerting, receivers, exposed, sampling, rack, rules, expectations
+        options, read_config, config, alerting, receivers, exposed, sampling, rack, rules, expectations, protection
     )
     reloads = Reloader(change, last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, now)
-    server = make_server(config, hub, exposed, readiness, rack, rules, reloads, threads, now)
+    server = make_server(config, hub, exposed, readiness, rack, rules, reloads, threads, protection, now)
     synthetic = scenario is not None
     path = config.web.telemetry_path
     return Service(
-        Parts(hub, threads, files, sampling, rack, rules, reloads, server, notifier, path, synthetic, flight)
+        Parts(
+            hub,
+            threads,
+            files,
+            sampling,
+            rack,
+            rules,
+            reloads,
+            server,
+            notifier,
+            path,
+            synthetic,
+            flight,
+            protection.watch,
+            protection.passwords,
+        )
     )
 
 

@@ -107,11 +107,22 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
 
 
 def read_file(arguments: argparse.Namespace, *, again: bool = False) -> Config:
-    """The file's configuration; `again` when it was read before, which a pipe cannot be. Raises ConfigError."""
+    """The file's configuration; `again` when it was read before, which a pipe cannot be. Raises ConfigError.
+
+    The path of its web configuration file is absolute: many commands ask there how the agent is reached.
+    """
+    import msgspec
+
     from agent.config.reading import load
 
     file, must_exist = arguments.config_file or DEFAULT_FILE, arguments.config_file is not None
-    return load(file, must_exist, handed=not again)
+    config = load(file, must_exist, handed=not again)
+    given = getattr(arguments, "web_config_file", None)
+    name = Path.cwd() / given if given is not None else config.web.config_file
+    if name is None:
+        return config
+    web = msgspec.structs.replace(config.web, config_file=str(folder_of(arguments) / name))
+    return msgspec.structs.replace(config, web=web)
 
 
 def folder_of(arguments: argparse.Namespace) -> Path:

@@ -30,7 +30,9 @@ def instance(config: Config) -> str:
 
 def external_url(config: Config) -> str:
     """Where the agent's own pages are."""
-    return f"http://{instance(config)}"
+    from agent.wiring.protecting import serves_tls
+
+    return f"{'https' if serves_tls(config) else 'http'}://{instance(config)}"
 
 
 def external_labels(config: Config) -> dict[str, str]:

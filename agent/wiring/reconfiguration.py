@@ -17,6 +17,7 @@ from agent.wiring.alerting import Receivers, load_alerting
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.expectations import load_choice
 from agent.wiring.peering import load_rack
+from agent.wiring.protecting import Protection
 from agent.wiring.sources import load_settings
 from agent.wiring.start_checks import check
 from agent.wiring.web import Exposed
@@ -43,6 +44,7 @@ class Reconfiguration:
         rack: RackMonitor,
         rules: RuleManager,
         expectations: ExpectationSeries,
+        protection: Protection,
     ) -> None:
         self._options = options
         self._read_config = read_config
@@ -54,6 +56,7 @@ class Reconfiguration:
         self._rack = rack
         self._rules = rules
         self._expectations = expectations
+        self._protection = protection
         self._count = 0
 
     def __call__(self) -> None:
@@ -63,6 +66,7 @@ class Reconfiguration:
         alerting = load_alerting(config, self._options.folder, self._receivers, self._alerting.rules)
         settings, rack = load_settings(config), rack_options(config, self._options)
         expectations = load_choice(config, self._options.folder)
+        terms = self._protection.load()
         for key in keys_for_a_restart(self._booted, config):
             log.warning("%s has changed: the change takes effect at the next restart", key)
         self._exposed.selection = selection
@@ -70,6 +74,7 @@ class Reconfiguration:
         self._rack.reconfigure(rack)
         self._rules.reconfigure(alerting)
         self._expectations.reconfigure(expectations)
+        self._protection.enforce(terms)
         self._alerting = alerting
         self._count += 1
         if self._count % THOROUGH == 0:

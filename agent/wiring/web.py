@@ -17,6 +17,7 @@ from agent.model import Instant, Snapshot
 from agent.rack.monitor import RackMonitor
 from agent.wiring.command_line import scenario_of
 from agent.wiring.node_identity import title
+from agent.wiring.protecting import Protection
 from agent.wiring.start_checks import parse_address
 from alerts import packs
 from exporters.route_context import RouteContext
@@ -47,6 +48,7 @@ def make_server(
     rules: RuleManager,
     reloads: Reloader,
     threads: Threads,
+    protection: Protection,
     now: Callable[[], Instant],
 ) -> HttpServer:
     """The server with all its pages; `now` is the samples' clock. Raises ConfigError."""
@@ -73,12 +75,17 @@ def make_server(
             whole=lambda: hub.latest,
         )
     )
-    return HttpServer(
+    watch = protection.watch
+    server = HttpServer(
         [parse_address(each) for each in web.listen],
         site,
         clock=time.monotonic,
         work=site.work,
         press=hurry,
         threads=threads,
+        gate=None if watch is None else watch.gate,
         max_connections=web.max_connections,
     )
+    if watch is not None:
+        watch.changed = server.nudge
+    return server

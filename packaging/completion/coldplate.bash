@@ -35,12 +35,14 @@ _coldplate() {
     'coldplate check --only') return ;;
     'coldplate check --skip') return ;;
     'coldplate check --agent') _coldplate_words 'auto required none'; return ;;
+    'coldplate check --http.config.file') _coldplate_paths -f; return ;;
     'coldplate check --timeout') return ;;
     'coldplate check --at') return ;;
     'coldplate check --deep-seconds') return ;;
     'coldplate check --deep-python') return ;;
     'coldplate doctor --config.file') _coldplate_paths -f; return ;;
     'coldplate doctor --url') return ;;
+    'coldplate doctor --http.config.file') _coldplate_paths -f; return ;;
     'coldplate doctor --path.sysfs') _coldplate_paths -d; return ;;
     'coldplate doctor --path.procfs') _coldplate_paths -d; return ;;
     'coldplate doctor --path.rootfs') _coldplate_paths -d; return ;;
@@ -52,6 +54,7 @@ _coldplate() {
     'coldplate export --end') return ;;
     'coldplate export --config.file') _coldplate_paths -f; return ;;
     'coldplate import --prometheus') return ;;
+    'coldplate import --http.config.file') _coldplate_paths -f; return ;;
     'coldplate import -o' | 'coldplate import --out') _coldplate_paths -f; return ;;
     'coldplate import --node') return ;;
     'coldplate import --start') return ;;
@@ -112,6 +115,7 @@ _coldplate() {
     'coldplate run --log.level') _coldplate_words 'debug info warn error'; return ;;
     'coldplate run --log.format') _coldplate_words 'logfmt json'; return ;;
     'coldplate run --web.listen-address') return ;;
+    'coldplate run --web.config.file') _coldplate_paths -f; return ;;
     'coldplate run --web.telemetry-path') return ;;
     'coldplate top --config.file') _coldplate_paths -f; return ;;
     'coldplate top --backend') _coldplate_words 'auto nvml synthetic replay none'; return ;;
@@ -123,13 +127,14 @@ _coldplate() {
     'coldplate top --log.format') _coldplate_words 'logfmt json'; return ;;
     'coldplate top --interval') return ;;
     'coldplate top --url') return ;;
+    'coldplate top --http.config.file') _coldplate_paths -f; return ;;
     esac
     case "$at" in
     'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'check doctor export import once pause record render report rules run top'; fi ;;
-    'coldplate check') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --timeout --at --deep --deep-seconds --deep-python --force --verbose --json'; else :; fi ;;
-    'coldplate doctor') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --json --url --path.sysfs --path.procfs --path.rootfs'; else :; fi ;;
+    'coldplate check') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --http.config.file --timeout --at --deep --deep-seconds --deep-python --force --verbose --json'; else :; fi ;;
+    'coldplate doctor') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --json --url --http.config.file --path.sysfs --path.procfs --path.rootfs'; else :; fi ;;
     'coldplate export') if [[ $cur == -* ]]; then _coldplate_words '-h --help -o --out --format --metrics --step --start --end --config.file'; else _coldplate_paths -f; fi ;;
-    'coldplate import') if [[ $cur == -* ]]; then _coldplate_words '-h --help --prometheus -o --out --node --start --end --interval --match --utc'; else _coldplate_paths -f; fi ;;
+    'coldplate import') if [[ $cur == -* ]]; then _coldplate_words '-h --help --prometheus --http.config.file -o --out --node --start --end --interval --match --utc'; else _coldplate_paths -f; fi ;;
     'coldplate once') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --format --textfile'; else :; fi ;;
     'coldplate pause') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --for --end'; else :; fi ;;
     'coldplate record') if [[ $cur == -* ]]; then _coldplate_words '-h --help --delay --duration --interval -o --output --redact --no-redact --if-asked --info --copy --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format'; else :; fi ;;
@@ -147,8 +152,8 @@ _coldplate() {
     'coldplate rules check') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;
     'coldplate rules test') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;
     'coldplate rules backtest') if [[ $cur == -* ]]; then _coldplate_words '-h --help --rules --against --pending --json --config.file'; else _coldplate_paths -f; fi ;;
-    'coldplate run') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --web.listen-address --web.telemetry-path --web.enable-lifecycle'; else :; fi ;;
-    'coldplate top') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --interval --url --rack --no-attach --once --json --csv --ascii --no-mouse'; else :; fi ;;
+    'coldplate run') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --web.listen-address --web.config.file --web.telemetry-path --web.enable-lifecycle'; else :; fi ;;
+    'coldplate top') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --interval --url --http.config.file --rack --no-attach --once --json --csv --ascii --no-mouse'; else :; fi ;;
     esac
 }
 

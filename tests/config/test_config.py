@@ -36,7 +36,7 @@ def test_quantities_take_units() -> None:
     [
         ("samplng: {}", "c.yaml:1: samplng: unknown key; did you mean 'sampling'?"),
         ("\nsampling:\n  fats: 1s\n", "c.yaml:3: sampling.fats: unknown key; did you mean 'fast'?"),
-        ("web: {zzz: 1}", ("c.yaml:1: web.zzz: unknown key; valid here: listen, telemetry_path, "
+        ("web: {zzz: 1}", ("c.yaml:1: web.zzz: unknown key; valid here: listen, config_file, telemetry_path, "
                           "enable_lifecycle, max_connections")),
         ("recorder: {dump_on: [panic]}", "c.yaml:1: recorder.dump_on: 'panic' is unknown; use any of firing, xid"),
         ("rules: {files: builtin}", "c.yaml:1: rules.files: must be a list, found text; write files: [builtin]"),

@@ -23,5 +23,5 @@ def test_the_rack_starts_from_the_defaults_of_the_schema() -> None:
 
 
 def test_a_login_has_the_keys_of_its_section() -> None:
-    assert {field.name for field in fields(HttpLogin)} == set(LOGIN)
+    assert {field.name for field in fields(HttpLogin)} == {*LOGIN, "pinned"}
     assert HttpLogin(**login_of(LoginConfig())) == HttpLogin()

@@ -60,10 +60,10 @@ class RunningDaemon:
 
     def _await_url(self) -> str:
         for _ in range(300):
-            match = re.search(r"http://127\.0\.0\.1:(\d+)/", self.log.read_text())
+            match = re.search(r"(https?://127\.0\.0\.1:(\d+))/", self.log.read_text())
             if match:
-                self.port = int(match[1])
-                return f"http://127.0.0.1:{match[1]}"
+                self.port = int(match[2])
+                return match[1]
             if self.process.poll() is not None:
                 break
             time.sleep(0.05)

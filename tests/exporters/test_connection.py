@@ -13,6 +13,7 @@ from exporters.clients import Clients
 from exporters.complaints import Complaints
 from exporters.connection import Connection, Timeouts
 from exporters.http_messages import Request, Response
+from exporters.transport import PlainTransport
 
 TIMEOUTS = Timeouts(30.0, 10.0, 10.0)
 
@@ -31,7 +32,7 @@ class Bottomless:
 
 def test_a_client_that_takes_everything_at_once_gets_only_one_chunk_in_a_turn() -> None:
     sock = Bottomless()
-    connection = Connection(sock, "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
+    connection = Connection(PlainTransport(sock), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
     connection.ask(Request("GET", "/"), 0.0)
     connection.answer(Response(HTTPStatus.OK, bytes(4 * 1024 * 1024)), 0.0)
     turns = 1
@@ -49,7 +50,7 @@ def test_what_a_client_has_cost_is_forgotten_with_time() -> None:
         lambda request: Response(HTTPStatus.OK), lambda: 0.0, TIMEOUTS, Complaints(logging.getLogger("t")),
         lambda: None, socket.socket.close,
     )  # fmt: skip
-    connection = Connection(Bottomless(), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
+    connection = Connection(PlainTransport(Bottomless()), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
     connection.cost = 8.0
     clients.connections.add(connection)
     for tenth in range(1, 101):

@@ -15,6 +15,7 @@ from exporters.connection import Connection, Timeouts
 from exporters.deferred import Deferred
 from exporters.eviction import SLOW_SECONDS, STALLED_SECONDS, hoarders, victim
 from exporters.http_messages import Request, Response
+from exporters.transport import PlainTransport
 
 NOW = 1000.0
 Make = Callable[..., Connection]
@@ -28,7 +29,7 @@ def pair() -> Iterator[socket.socket]:
 
 
 def connection(sock: socket.socket, ago: float) -> Connection:
-    return Connection(sock, "client", Timeouts(30.0, 10.0, 10.0), NOW - ago)
+    return Connection(PlainTransport(sock), "client", Timeouts(30.0, 10.0, 10.0), NOW - ago)
 
 
 def idle(sock: socket.socket, ago: float) -> Connection:

@@ -39,6 +39,7 @@ FENCED = {
     "pynvml": r"agent\.backends\.nvml(\..*)?",
     "prometheus_client": r"exporters(\..*)?",
     "grafanalib": r"dashboards(\..*)?",
+    "bcrypt": r"exporters\.protection\.passwords",
     "re2": r"alerts\.regex\.linear",
     "grpc": r"agent\.backends\.jobs(\..*)?",
     "subprocess": r"agent\.worker\.worker_process",

@@ -15,6 +15,7 @@ from agent.model import Instant, Lane
 from agent.wiring import reconfiguration
 from agent.wiring.alerting import Receivers, load_alerting
 from agent.wiring.command_line import CommandLineOptions
+from agent.wiring.protecting import Protection
 from agent.wiring.reconfiguration import THOROUGH, Reconfiguration
 from agent.wiring.start_checks import check
 from agent.wiring.web import Exposed
@@ -43,7 +44,7 @@ class Bench:
         self.started_with = load_alerting(config, folder, receivers)
         self.exposed = Exposed(Hub(), check(config))
         self.sampling, self.rack, self.rules, self.expectations = Changed(), Changed(), Changed(), Changed()
-        parts: Any = (self.sampling, self.rack, self.rules, self.expectations)
+        parts: Any = (self.sampling, self.rack, self.rules, self.expectations, Protection(config, lambda: 0.0))
         self.reload = Reconfiguration(
             options, lambda: parse(self.text, "c.yaml"), config, self.started_with, receivers, self.exposed, *parts
         )

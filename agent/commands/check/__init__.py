@@ -12,6 +12,7 @@ from agent.health.deep_names import DEEP_NAMES
 from agent.lib.commandline import OutputError, Parser, abandon_output, nearest
 from agent.lib.user_error import UserError
 from agent.wiring.command_line import add_sources, read_config, read_options
+from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
     from agent.commands.check.deep.deep_run import DeepOptions
@@ -67,6 +68,7 @@ def add_arguments(parser: Parser) -> None:
     add("--skip", action="append", default=[], metavar="NAME[,NAME]", help="leave these checks out")
     add("--agent", choices=AGENT_WORDS, help="whether the firing alerts of the running agent count: auto if one "
         "answers, required, or none (default auto; none with --scenario)")  # fmt: skip
+    add_http_config(parser)
     add("--timeout", default="2s", metavar="DURATION", help="time for everything (default %(default)s)")
     add("--at", metavar="DURATION", help="with --scenario: how long it has been going on (default: until all of its "
         "faults show)")  # fmt: skip
@@ -121,7 +123,8 @@ def _obey(arguments: argparse.Namespace) -> int:
         return _learn(_deepened(judgement.gather(config, options, until, "none"), deep, options), arguments.learn)
     if config.backends.devices == "none":
         names -= {"driver", "xids"}
-    evidence = _deepened(judgement.gather(config, options, until, agent), deep, options)
+    gathered = judgement.gather(config, options, until, agent, given_login(arguments))
+    evidence = _deepened(gathered, deep, options)
     made = judgement.judge(evidence, names, expected, needs_agent=agent == "required")
     sys.stdout.write(wording_of_judgement.as_json(made) if arguments.json
                      else wording_of_judgement.as_text(made, arguments.verbose))  # fmt: skip

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypedDict, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from agent.backends.kmsg import DeviceReader, logged_xids
 from agent.lib.clock import clock
@@ -51,7 +51,9 @@ class AgentAlerts(NamedTuple):
     why: str = ""
 
 
-def ask_agent(listen: Sequence[str], until: float) -> AgentAlerts:
+def ask_agent(
+    listen: Sequence[str], until: float, scheme: str = "http", login: Mapping[str, Any] | None = None
+) -> AgentAlerts:
     """What the agent that listens there is alarmed about. The first address that answers is believed.
 
     Alerts of the rack as a whole are left out: they say nothing about this node.
@@ -59,17 +61,17 @@ def ask_agent(listen: Sequence[str], until: float) -> AgentAlerts:
     told = AgentAlerts(None, "no address is configured to listen on")
     for text in listen:
         host, port = parse_address(text)
-        told = _ask(f"http://{_LOOPBACK.get(host, host)}:{port}", until)
+        told = _ask(f"{scheme}://{_LOOPBACK.get(host, host)}:{port}", until, login or {})
         if told.firing is not None:
             break
     return told
 
 
-def _ask(url: str, until: float) -> AgentAlerts:
+def _ask(url: str, until: float, login: Mapping[str, Any]) -> AgentAlerts:
     import msgspec
 
     try:
-        client = HttpClient(HttpTarget(url), BOUNDS, lambda: clock().mono)
+        client = HttpClient(HttpTarget(url, **login), BOUNDS, lambda: clock().mono)
         answer = client.exchange(HttpRequest("GET", ALERTS), min(until, clock().mono + AGENT_SECONDS))
         client.close()
         page = msgspec.json.decode(answer.body, type=_AlertsPage)

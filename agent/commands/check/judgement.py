@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -28,6 +29,7 @@ from agent.lib.timestamps import utc
 from agent.model import Gpu, Snapshot, Xid
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.expectations import AUTO, load_expected
+from agent.wiring.http_access import own_login, own_scheme
 from agent.wiring.sources import family_of, make_sampling_loop
 from agent.wiring.state_directory import state_file
 
@@ -114,9 +116,19 @@ class Evidence:
     deep: DeepResult | None = None
 
 
-def gather(config: Config, options: CommandLineOptions, until: float, agent: str) -> Evidence:
-    """Everything at the same time, by a monotonic second. `agent` is none, or another word. Raises ConfigError."""
-    alerts = None if agent == "none" else Aside(lambda: ask_agent(config.web.listen, until))
+def gather(
+    config: Config,
+    options: CommandLineOptions,
+    until: float,
+    agent: str,
+    given: Mapping[str, Any] | None = None,
+) -> Evidence:
+    """Everything at the same time, by a monotonic second. `agent` is none, or another word. Raises ConfigError.
+
+    `given` is how to log in to the agent, if not as a peer of the rack does.
+    """
+    scheme, login = own_scheme(config), own_login(config, given)
+    alerts = None if agent == "none" else Aside(lambda: ask_agent(config.web.listen, until, scheme, login))
     is_real = scenario_of(config) is None and config.backends.devices != "none"
     kernel_log = Aside(read_kernel_log) if is_real else None
     paused = _pause(config, options)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agent.lib.terminal import takes_colour
 from agent.lib.user_error import UserError
 from agent.wiring.command_line import DEFAULT_FILE, add_config_file, add_roots, folder_of, read_file
+from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
     from agent.commands.doctor.examined_node import ExaminedNode
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url", metavar="URL", help="where the running agent answers (default: this node, by web.listen)"
     )
+    add_http_config(parser)
     add_roots(parser)
     parser.add_argument(
         "--path.rootfs",
@@ -96,6 +98,7 @@ def _node(arguments: argparse.Namespace) -> ExaminedNode:
             folder=folder_of(arguments),
             file=file if file.exists() else None,
             url=arguments.url,
+            login=given_login(arguments),
             mono=lambda: clock().mono,
         )
     except ValueError as error:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agent.backends.sysfs import names, text
 from agent.commands.doctor import agent_user
@@ -15,6 +15,7 @@ from agent.commands.doctor.agent_view import AgentView, ask
 from agent.commands.doctor.diagnosis_line import Diagnosis, Examination
 from agent.config.schema import Config
 from agent.lib.http_target import HttpTarget
+from agent.wiring.http_access import own_login, own_scheme
 from agent.wiring.start_checks import parse_address
 
 UNIT = "coldplate.service"
@@ -61,6 +62,7 @@ class ExaminedNode:
         folder: Path = Path(),
         file: Path | None = None,
         url: str | None = None,
+        login: Mapping[str, Any] | None = None,
         mono: Callable[[], float],
     ) -> None:
         self.config = config
@@ -71,7 +73,9 @@ class ExaminedNode:
         self.folder = folder
         self.file = file
         self.mono = mono
-        self.target = HttpTarget(url or own_url(config.web.listen), timeout=1.0)
+        own = own_url(config.web.listen, own_scheme(config))
+        found = (login or {}) if url else own_login(config, login)
+        self.target = HttpTarget(url or own, timeout=1.0, **found)
         self.agent: AgentView | None = None
         """What the running agent says; None where none answers."""
         self.silence = "it was not asked"
@@ -170,11 +174,11 @@ class ExaminedNode:
         return [parse_address(each) for each in self.config.web.listen]
 
 
-def own_url(listen: Iterable[str]) -> str:
+def own_url(listen: Iterable[str], scheme: str = "http") -> str:
     """Where an agent with these addresses answers on its own node."""
     host, port = next((each for each in map(parse_address, listen) if each[1]), ("", DEFAULT_PORT))
     if host in ("", "0.0.0.0"):  # noqa: S104 - what it listens on is everything
         host = "127.0.0.1"
     elif host == "::":
         host = "::1"
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent import __version__
 from agent.lib.commandline import INVALID, Parser
+from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
     from agent.commands.import_.imported_readings import ImportProblems
@@ -37,6 +38,7 @@ def add_arguments(parser: Parser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("log", nargs="?", type=Path, metavar="LOG", help="file of nvidia-smi or dcgmi dmon")
     source.add_argument("--prometheus", metavar="URL", help="Prometheus server to ask")
+    add_http_config(parser)
     parser.add_argument("-o", "--out", type=Path, required=True, metavar="OUT", help="recording to write, a new file")
     parser.add_argument("--node", metavar="NAME", help="name of the node of a log (default this one)")
     parser.add_argument("--start", metavar="TIME", help="with dcgmi dmon, which logs no times, when it began; with a "
@@ -154,7 +156,7 @@ def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
     if not (arguments.start and arguments.end):
         raise ConfigError("import: say with --start and --end which time to ask the server for")
     try:
-        target = HttpTarget(arguments.prometheus, timeout=60.0)
+        target = HttpTarget(arguments.prometheus, timeout=60.0, **(given_login(arguments) or {}))
     except ValueError as error:
         raise ConfigError(f"--prometheus: {error}") from error
     asked = Asked(arguments.match, _time(arguments, "start"), _time(arguments, "end"), _interval(arguments, 15.0))

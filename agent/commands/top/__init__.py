@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from agent.lib.commandline import INVALID
 from agent.lib.user_error import UserError
 from agent.wiring.command_line import add_sources
+from agent.wiring.http_access import add_http_config
 
 if TYPE_CHECKING:
     from agent.commands.top.node_sources import NodeSources
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--url", nargs="+", metavar="URL", help="show these nodes: host, host:port or URL of their agents"
     )
+    add_http_config(parser)
     where.add_argument("--rack", action="store_true", help="show this node and all of rack.peers")
     parser.add_argument("--no-attach", action="store_true", help="read the devices even if an agent runs here")
     how = parser.add_mutually_exclusive_group()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from agent.commands.top.screen.agent_poll import AgentPoll, Polling
 from agent.commands.top.screen.asked_urls import TIMEOUT_SECONDS, local_url, name_of_target, target_of
@@ -17,6 +18,7 @@ from agent.lib.threads import Threads
 from agent.rack.finder import Finder
 from agent.rack.targets import PeerTarget
 from agent.wiring.command_line import CommandLineOptions
+from agent.wiring.http_access import given_login, own_login, own_scheme
 from agent.wiring.logins import login_of
 from agent.wiring.node_identity import node_name
 from agent.wiring.peering import load_rack
@@ -47,8 +49,9 @@ class NodeSources:
         self._config = config
         self._options = options
         self._interval: float = arguments.interval
+        self._given = given_login(arguments)
         if arguments.url:
-            for target in _targets(arguments.url):
+            for target in _targets(arguments.url, self._given):
                 self._polling.begin(AgentPoll(name_of_target(target), target, clock))
             return
         if arguments.rack:
@@ -71,14 +74,16 @@ class NodeSources:
 
     def _attach(self) -> bool:
         """Whether an agent runs here and answers; it is asked from then on."""
-        name = node_name(self._config)
+        name, scheme = node_name(self._config), own_scheme(self._config)
+        login = own_login(self._config, self._given)
         for listen in self._config.web.listen:
-            poll = AgentPoll(name, HttpTarget(local_url(listen), timeout=ATTACH_SECONDS), clock)
+            url = local_url(listen, scheme)
+            poll = AgentPoll(name, HttpTarget(url, timeout=ATTACH_SECONDS, **login), clock)
             first = poll.ask()
             poll.close()
             if first.snapshot is not None:
                 self.board.put(first)
-                self._polling.begin(AgentPoll(name, HttpTarget(local_url(listen), timeout=TIMEOUT_SECONDS), clock))
+                self._polling.begin(AgentPoll(name, HttpTarget(url, timeout=TIMEOUT_SECONDS, **login), clock))
                 return True
             if _REFUSED not in first.problem:
                 self.note = f"not attached to {listen}: {first.problem}"
@@ -111,7 +116,7 @@ class NodeSources:
         access = self._config.rack.peer
         host = f"[{peer.host}]" if ":" in peer.host else peer.host
         url = f"{access.scheme}://{host}:{peer.port}"
-        return HttpTarget(url, timeout=TIMEOUT_SECONDS, **login_of(access))
+        return HttpTarget(url, timeout=TIMEOUT_SECONDS, **(self._given or login_of(access)))
 
 
 def _short(peer: PeerTarget) -> str:
@@ -119,9 +124,9 @@ def _short(peer: PeerTarget) -> str:
     return peer.name.removesuffix(":19400")
 
 
-def _targets(urls: list[str]) -> Iterator[HttpTarget]:
+def _targets(urls: list[str], login: Mapping[str, Any] | None) -> Iterator[HttpTarget]:
     for url in urls:
         try:
-            yield target_of(url)
+            yield target_of(url, login)
         except ValueError as error:
             raise ConfigError(f"--url: {error}") from error

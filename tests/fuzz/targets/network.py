@@ -29,6 +29,7 @@ from alerts.notify.serverclock import ServerClock
 from exporters.http_messages import RefusedError, RequestReader
 from exporters.landing import refresh_of
 from exporters.negotiation import accepts_gzip, choose_format
+from exporters.protection.passwords import login_of
 from exporters.rule_selection import ParameterError, selection_of
 from tests.fuzz.target import Target
 
@@ -57,6 +58,12 @@ def _requests(pieces: Iterator[bytes]) -> list[object]:
     except RefusedError as error:
         found.append(error.response.status)
     return found
+
+
+def use_logins(data: bytes, folder: Path) -> None:
+    """The header as the server has it: bytes as Latin-1."""
+    login = login_of(data.decode("latin-1"))
+    assert login is None or isinstance(login[1], bytes)
 
 
 def use_answers(data: bytes, folder: Path) -> None:
@@ -244,6 +251,12 @@ ALERTS = {
 }
 
 TARGETS = (
+    Target(
+        "logins",
+        ("exporters/protection/passwords.py",),
+        use_logins,
+        (b"Basic YWxpY2U6c2VjcmV0", b"basic  OmE=", b"Bearer abc", b"Basic /////w=="),
+    ),
     Target(
         "http-requests",
         ("exporters/http_messages.py", "exporters/negotiation.py", "exporters/rule_selection.py"),

@@ -85,9 +85,16 @@ def use_worker(data: bytes, folder: Path) -> None:
                 check(frame)
 
 
+COURSE = (
+    b'{"said": "loaded", "text": "PyTorch 2"}\n{"said": "ready", "text": "1", "value": 2}\n'
+    b'{"said": "begin", "step": 0}\n{"said": "value", "step": 0, "value": 2.5e12}\n'
+    b'{"said": "failed", "step": 1, "text": "CUDA error"}\n{"said": "done"}\n'
+)
+
+
 def use_course(data: bytes, folder: Path) -> None:
     """Lines of what measures GPUs for `check --deep`; it never raises."""
-    gpus = (Gpu("GPU-0"), Gpu("GPU-1"))
+    gpus = (Gpu("0", "GPU-0"), Gpu("1", "GPU-1"))
     course = Course([DeepStep(MEMORY, gpus[:1]), DeepStep(PEER, gpus)], len(gpus), 0.0)
     for line in data.split(b"\n"):
         course.take(line, 1.0)
@@ -376,11 +383,7 @@ TARGETS = (
         "deep-lines",
         ("agent/commands/check/deep/course.py",),
         use_course,
-        (
-            b'{"said": "loaded", "text": "PyTorch 2"}\n{"said": "ready", "text": "1", "value": 2}\n'
-            b'{"said": "begin", "step": 0}\n{"said": "value", "step": 0, "value": 2.5e12}\n'
-            b'{"said": "failed", "step": 1, "text": "CUDA error"}\n{"said": "done"}\n',
-        ),
+        (COURSE,),
         words=(b"null", b"1e999", b"NaN", b"-1", b'"broken"', b'"absent"'),
     ),
     Target(

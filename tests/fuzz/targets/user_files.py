@@ -22,6 +22,7 @@ from alerts import rulefile, rulewriter
 from alerts.rulefile import RuleFileError
 from alerts.unittests import runner, unit_test_file
 from alerts.unittests.unit_test_file import TestFileError
+from exporters.protection.web_file import WebFileError, read_web_file
 from tests.fuzz.target import ROOT, Target
 
 SITE_RULES = ROOT / "tests" / "lib" / "site.rules.yml"
@@ -93,9 +94,26 @@ def use_credentials(data: bytes, folder: Path) -> None:
             assert path in str(error)
 
 
+def use_web_file(data: bytes, folder: Path) -> None:
+    read_web_file(written(data, folder, "web.yml"))
+
+
 def use_expectations(data: bytes, folder: Path) -> None:
     load_expectations(str(written(data, folder, "node.yaml")))
 
+
+WEB = b"""tls_server_config:
+  cert_file: server.crt
+  key_file: server.key
+  client_auth_type: RequireAndVerifyClientCert
+  client_ca_file: ca.crt
+  min_version: TLS12
+  cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
+http_server_config:
+  headers: {X-Frame-Options: deny}
+basic_auth_users:
+  alice: $2y$10$EYxs8IOG46m9CtpB/XlPxO1ei7E4BjAen0SUv6di7mD4keR/8JO6m
+"""
 
 TARGETS = (
     Target(
@@ -154,6 +172,15 @@ TARGETS = (
         ("agent/lib/credentials.py",),
         use_credentials,
         (b"a pass phrase, 3 words\n", b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n", b""),
+    ),
+    Target(
+        "web-files",
+        ("exporters/protection/web_file.py", "exporters/protection/section_reader.py"),
+        use_web_file,
+        (WEB,),
+        (WebFileError,),
+        words=(b"rate_limit:", b"interval: 1s", b"burst: 10", b"client_allowed_sans:", b"null", b"1e999", b"cert: |"),
+        named=True,
     ),
     Target(
         "expectations",

@@ -55,6 +55,9 @@ def _troubles(view: AgentView) -> Iterator[Diagnosis]:
     if 0.0 in view.values("coldplate_config_last_reload_successful"):
         remedy = "journalctl -u coldplate | grep reload; mend the file, then systemctl reload coldplate"
         yield AGENT.fail("the last reload was refused: it works with the configuration before", remedy)
+    if 0.0 in view.values("coldplate_web_config_last_reload_successful"):
+        remedy = "journalctl -u coldplate | grep 'web configuration'; mend the file, the certificate or the key"
+        yield AGENT.fail("it protects its pages by a former web configuration: the new one was refused", remedy)
     for thread in view.labelled("coldplate_thread_up", "thread", 0):
         yield AGENT.fail(f"its thread {thread} is stuck or failed", "journalctl -u coldplate -n 50")
     if 0.0 in view.values("coldplate_worker_up") and not view.is_paused:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from agent.lib.http_target import HttpTarget
+from collections.abc import Mapping
+from typing import Any
+
+from agent.lib.http_target import TLS_KEYS, HttpTarget
 
 PORT = 19400
 TIMEOUT_SECONDS = 3.0
 """Seconds after which an agent that has not answered counts as silent."""
 
 
-def target_of(text: str) -> HttpTarget:
-    """The agent of this name or URL. Raises ValueError with the remedy."""
-    url = text if "://" in text else f"http://{text}"
+def target_of(text: str, login: Mapping[str, Any] | None = None) -> HttpTarget:
+    """The agent of this name or URL, by https if the login has something of TLS. Raises ValueError with the remedy."""
+    scheme = "https" if login and any(login.get(key) for key in TLS_KEYS) else "http"
+    url = text if "://" in text else f"{scheme}://{text}"
     if "://" not in text and not _has_port(text):
         url = f"{url}:{PORT}"
-    target = HttpTarget(url, timeout=TIMEOUT_SECONDS)
+    target = HttpTarget(url, timeout=TIMEOUT_SECONDS, **(login or {}))
     if target.path:
         raise ValueError(f"url {target.shown!r}: give the agent alone, without a path")
     return target
@@ -26,12 +30,12 @@ def name_of_target(target: HttpTarget) -> str:
     return host if target.port == PORT else f"{host}:{target.port}"
 
 
-def local_url(listen: str) -> str:
+def local_url(listen: str, scheme: str = "http") -> str:
     """The URL at which this machine reaches its own agent; `listen` is an address of the configuration."""
     host, _, port = listen.rpartition(":")
     if host in ("", "0.0.0.0"):  # noqa: S104  # nothing is bound here: it stands for all addresses
         host = "127.0.0.1"
-    return f"http://{'[::1]' if host == '[::]' else host}:{port}"
+    return f"{scheme}://{'[::1]' if host == '[::]' else host}:{port}"
 
 
 def _has_port(text: str) -> bool:

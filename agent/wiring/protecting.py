@@ -1,0 +1,69 @@
+"""What protects the pages, by the web configuration file that the configuration names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.config.schema import Config, ConfigError
+from agent.lib.user_error import UserError
+from exporters.protection.passwords import PasswordChecks
+from exporters.protection.web_file import WebFile, WebFileError, read_web_file
+from exporters.protection.web_gate import WebGate, WebTerms
+from exporters.protection.web_watch import WebReload, WebWatch
+
+
+class Protection:
+    """Watches the file and checks passwords by it; nothing of both where the configuration names no file.
+
+    `wall` gives Unix seconds. Raises ConfigError for a file that cannot be used.
+    """
+
+    def __init__(self, config: Config, wall: Callable[[], float]) -> None:
+        self.passwords = PasswordChecks(time.monotonic)
+        self.watch: WebWatch | None = None
+        if config.web.config_file is None:
+            return
+
+        def make_gate(terms: WebTerms) -> WebGate:
+            return WebGate(terms, self.passwords, time.monotonic)
+
+        try:
+            self.watch = WebWatch(Path(config.web.config_file), make_gate, wall)
+        except WebFileError as error:
+            raise ConfigError(f"web.config_file: {error}") from error
+
+    def last(self) -> WebReload | None:
+        """How the file was last read; None if there is none."""
+        return None if self.watch is None else self.watch.last
+
+    def load(self) -> WebTerms | None:
+        """The terms as the files are now. Raises ConfigError."""
+        try:
+            return None if self.watch is None else self.watch.load()
+        except WebFileError as error:
+            raise ConfigError(f"web.config_file: {error}") from error
+
+    def enforce(self, terms: WebTerms | None) -> None:
+        """Have these terms enforced, unless there are none."""
+        if self.watch is not None and terms is not None:
+            self.watch.enforce(terms)
+
+
+def web_file_of(config: Config) -> WebFile:
+    """What the web configuration file says now; nothing if there is none, or none that this process can read."""
+    try:
+        return WebFile() if config.web.config_file is None else read_web_file(Path(config.web.config_file))
+    except UserError:
+        return WebFile()
+
+
+def serves_tls(config: Config) -> bool:
+    """Whether the agent with this configuration speaks TLS. Where this process may not read the file, it will."""
+    if config.web.config_file is None:
+        return False
+    try:
+        return read_web_file(Path(config.web.config_file)).tls is not None
+    except UserError:
+        return True

@@ -1,0 +1,1 @@
+"""What protects the pages: TLS, passwords and headers, by a file in the exporter-toolkit's format."""

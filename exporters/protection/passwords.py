@@ -1,0 +1,189 @@
+"""Checks passwords against their bcrypt hashes, in a thread of its own: one check takes 50 ms and more.
+
+Who has been let in once is let in at once from then on: a scraper pays for its first request only. What a client can
+learn from the answer or from its time is whether user and password together are right: for an unknown user another hash
+is computed, as costly as one of the file's, and of wrong passwords nothing is kept.
+
+Nobody can occupy more than a quarter of a processor by guessing: the thread rests after each wrong password. Addresses
+take turns, and each has few places in the queue, so that one that guesses does not keep out another that comes first.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import logging
+import os
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import NamedTuple
+
+from agent.lib.threads import KeptThread, Threads
+from exporters.deferred import Answer, Deferred
+from exporters.gate import PASS
+from exporters.http_messages import Response
+
+log = logging.getLogger("coldplate.web")
+
+DENIED = Response(
+    HTTPStatus.UNAUTHORIZED,
+    b"unauthorized: give a user name and a password\n",
+    headers=(("WWW-Authenticate", 'Basic realm="coldplate", charset="UTF-8"'),),
+)
+CROWDED = Response(
+    HTTPStatus.SERVICE_UNAVAILABLE, b"too many passwords are being checked\n", headers=(("Retry-After", "1"),)
+)
+MOST_KNOWN = 1024
+"""Logins that are remembered as right."""
+MOST_ADDRESSES, MOST_OF_ONE = 64, 4
+"""Addresses whose passwords wait to be checked, and how many of each."""
+REST = 3.0
+"""How many times as long as a wrong password took the thread rests after it."""
+MOST_REST_SECONDS = 1.0
+_LONGEST = 72
+"""Bytes of a password that bcrypt looks at; programs that make hashes leave the rest out without a word."""
+_FILLING = "abcdefghijklmnopqrstuu" + "." * 31
+
+
+class _Doubt(NamedTuple):
+    """A login to be checked; `key` None: its user is unknown, so whatever the check says, it is wrong."""
+
+    key: bytes | None
+    hashed: bytes
+    password: bytes
+    answer: Deferred
+
+
+class PasswordChecks:
+    """`check` is for the server's thread. `clock` gives monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._secret = os.urandom(32)
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._lock = threading.Lock()
+        self._waiting: OrderedDict[str, deque[_Doubt]] = OrderedDict()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: KeptThread | None = None
+
+    def start(self, threads: Threads) -> None:
+        """Begin to check."""
+        self._thread = threads.begin("passwords", self.run)
+
+    def stop(self, patience: float) -> None:
+        """End the thread."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(patience)
+
+    def check(self, users: Mapping[str, str], header: str, peer: str) -> Answer | None:
+        """None if a request with this Authorization header may go on; else its answer, or a promise of it."""
+        login = login_of(header)
+        if login is None:
+            return DENIED
+        user, password = login
+        hashed = users.get(user)
+        mark = self._mark(user, hashed or "", password)
+        with self._lock:
+            if hashed is not None and mark in self._known:
+                self._known.move_to_end(mark)
+                return None
+            key, given = (None, self._decoy(users, user)) if hashed is None else (mark, hashed)
+            return self._queue(
+                _Doubt(None if hashed is None else key, given.encode(), password[:_LONGEST], Deferred(late=CROWDED)),
+                peer,
+            )
+
+    def run(self) -> None:
+        """Check until told to stop."""
+        while not self._stopping.is_set():
+            doubt = self._next()
+            if doubt is None:
+                self._wake.wait()
+                self._wake.clear()
+                continue
+            began = self._clock()
+            if self._settle(doubt):
+                continue
+            self._stopping.wait(min((self._clock() - began) * REST, MOST_REST_SECONDS))
+
+    def _queue(self, doubt: _Doubt, peer: str) -> Answer:
+        mine = self._waiting.get(peer)
+        if mine is None:
+            if len(self._waiting) >= MOST_ADDRESSES:
+                return CROWDED
+            mine = self._waiting[peer] = deque()
+        for each in [each for each in mine if each.answer.abandoned]:
+            mine.remove(each)
+        if len(mine) >= MOST_OF_ONE:
+            return CROWDED
+        mine.append(doubt)
+        self._wake.set()
+        return doubt.answer
+
+    def _next(self) -> _Doubt | None:
+        """The first of the address whose turn it is; the others of that address wait for its next turn."""
+        with self._lock:
+            while self._waiting:
+                peer, mine = self._waiting.popitem(last=False)
+                while mine:
+                    doubt = mine.popleft()
+                    if not doubt.answer.abandoned:
+                        if mine:
+                            self._waiting[peer] = mine
+                        return doubt
+        return None
+
+    def _settle(self, doubt: _Doubt) -> bool:
+        """Answer a login; returns whether it is right."""
+        with self._lock:
+            right = doubt.key is not None and doubt.key in self._known
+        if not right:
+            right = _matches(doubt.password, doubt.hashed) and doubt.key is not None
+        if right and doubt.key is not None:
+            with self._lock:
+                self._known[doubt.key] = None
+                if len(self._known) > MOST_KNOWN:
+                    self._known.popitem(last=False)
+        doubt.answer.answer(PASS if right else DENIED)
+        return right
+
+    def _mark(self, *parts: str | bytes) -> bytes:
+        """What a login is remembered by: it says nothing of the password without this process's secret."""
+        mark = hashlib.blake2b(key=self._secret, digest_size=32)
+        for part in parts:
+            data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
+            mark.update(len(data).to_bytes(4, "big") + data)
+        return mark.digest()
+
+    def _decoy(self, users: Mapping[str, str], user: str) -> str:
+        """A hash that no password has, for an unknown user: always the same one, as costly as that of some user."""
+        costs = sorted(hashed.rpartition("$")[0].rpartition("$")[2] for hashed in users.values())
+        chosen = int.from_bytes(self._mark("cost", user)[:8], "big") % len(costs)
+        return f"$2b${costs[chosen]}${_FILLING}"
+
+
+def login_of(header: str) -> tuple[str, bytes] | None:
+    """User and password of an Authorization header (RFC 7617); None if there are none."""
+    scheme, _, coded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, colon, password = base64.b64decode(coded.strip(), validate=True).partition(b":")
+    except (binascii.Error, ValueError):
+        return None
+    return (user.decode("utf-8", "surrogateescape"), password) if colon else None
+
+
+def _matches(password: bytes, hashed: bytes) -> bool:
+    import bcrypt  # costs memory, so it is loaded only where passwords are asked for
+
+    try:
+        return bcrypt.checkpw(password, hashed)
+    except ValueError:  # a salt or a password that the library does not take
+        return False

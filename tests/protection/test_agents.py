@@ -1,0 +1,163 @@
+"""Agents behind TLS: those of a rack add up its power, a stranger among them is not counted, and commands find them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.commands.top.screen.asked_urls import target_of
+from agent.config.reading import parse
+from agent.config.schema import Config
+from agent.lib.http_target import HttpTarget
+from agent.lib.user_error import UserError
+from agent.wiring.http_access import own_login, own_scheme, read_login
+from tests.daemon.conftest import ROOT, RunningDaemon
+from tests.protection.conftest import HASHES, write_leaf
+from tests.servers import free_ports
+
+WEB = (
+    "tls_server_config: {cert_file: node.pem, key_file: node.key, client_auth_type: RequireAndVerifyClientCert,"
+    " client_ca_file: ca.pem, client_allowed_sans: [agents.example]}\n"
+    f"basic_auth_users: {{rack: {HASHES['scraper']}}}\n"
+)
+CONFIG = """
+node: {{name: node{number}}}
+rack:
+  name: r12
+  peers: [{peers}]
+  peer: {{scheme: https, username: rack, password_file: {folder}/password, ca_file: {folder}/ca.pem,
+    cert_file: {folder}/node.pem, key_file: {folder}/node.key}}
+backends: {{host: false, devices: synthetic, scenario: healthy-training}}
+rules: {{files: []}}
+recorder: {{flight: 0s}}
+web: {{config_file: {web}, listen: ["127.0.0.1:{port}"]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(certificates, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Like that of every node of a rack: one certificate that is good for server and client."""
+    made = tmp_path_factory.mktemp("nodes")
+    write_leaf(made, "node", certificates.authority.issue_cert("agents.example", "127.0.0.1"))
+    (made / "ca.pem").write_bytes((certificates.folder / "ca.pem").read_bytes())
+    (made / "password").write_text("right\n")
+    (made / "web.yml").write_text(WEB)
+    (made / "client.yml").write_text(
+        "basic_auth: {username: rack, password_file: password}\n"
+        "tls_config: {ca_file: ca.pem, cert_file: node.pem, key_file: node.key}\n"
+    )
+    return made
+
+
+@pytest.fixture(scope="module")
+def agents(folder: Path) -> Iterator[list[RunningDaemon]]:
+    """Four of one rack, and a fifth that has no certificate: it binds a port that the others ask."""
+    ports = free_ports(5)
+    running = []
+    for number, port in enumerate(ports):
+        web = folder / "web.yml" if number < 4 else "null"
+        peers = ", ".join(f"'127.0.0.1:{each}'" for each in ports)
+        text = CONFIG.format(number=number, port=port, peers=peers, folder=folder, web=web)
+        file = folder / f"{number}.yaml"
+        file.write_text(text)
+        arguments = ["--config.file", str(file), "--web.listen-address", f"127.0.0.1:{port}"]
+        running.append(RunningDaemon(arguments, folder / f"{number}.log"))
+    for each in running:
+        each.await_url()
+    yield running
+    for each in running:
+        each.stop()
+
+
+def ask(agents: list[RunningDaemon], folder: Path, path: str) -> str:
+    command = ["curl", "-s", "--cacert", "ca.pem", "--cert", "node.pem", "--key", "node.key", "-u", "rack:right"]
+    done = subprocess.run([*command, agents[0].url + path], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_four_agents_sum_a_rack_and_who_only_binds_a_port_adds_nothing(agents, folder: Path) -> None:
+    def reporting() -> set[str]:
+        page = ask(agents, folder, "/metrics").splitlines()
+        return {line.split()[-1] for line in page if line.startswith("coldplate_rack_nodes_reporting{")}
+
+    agents[0].until("four agents agree", lambda: reporting() == {"4"}, 40)
+    page = ask(agents, folder, "/metrics")
+    power = [float(line.split()[-1]) for line in page.splitlines() if line.startswith("coldplate_rack_power_watts{")]
+    own = [float(line.split()[-1]) for line in page.splitlines() if line.startswith("coldplate_node_power_watts{")]
+    assert power[0] == pytest.approx(4 * own[0], rel=0.2)
+    stranger = parse((folder / "4.yaml").read_text(), "4.yaml").web.listen[0].rpartition(":")[2]
+    said = f'"a peer of the rack is left out of the sum" peer=127.0.0.1:{stranger} '
+    agents[0].until("the stranger's exclusion", lambda: said in agents[0].log.read_text(), 20)
+    assert reporting() == {"4"}
+
+
+def test_commands_find_the_agents(agents, folder: Path) -> None:
+    """At this node by its own configuration, and at others by the file that says how to log in."""
+    urls = [each.url for each in agents[:2]]
+
+    def run(*arguments: str) -> Any:
+        command = [sys.executable, "-m", "agent.cli", *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    told = run("top", "--json", "--http.config.file", str(folder / "client.yml"), "--url", *urls)
+    assert told.returncode == 0, told.stderr
+    assert [bool(each.get("gpus")) for each in json.loads(told.stdout)["nodes"]] == [True, True]
+    doctor = run("doctor", "--json", "--config.file", str(folder / "0.yaml"))
+    assert "its last sample is" in doctor.stdout, doctor.stdout
+    without = run("top", "--json", "--url", urls[0])
+    assert without.returncode == 1
+
+
+def test_the_own_agent_is_known_by_its_certificate_and_asked_as_a_peer_would(folder: Path) -> None:
+    config = parse(CONFIG.format(number=0, port=1, peers="", folder=folder, web=folder / "web.yml"), "c.yaml")
+    login = own_login(config, None)
+    assert (own_scheme(config), login["pinned"], login["ca_file"]) == ("https", True, str(folder / "node.pem"))
+    assert login["username"] == "rack"
+    HttpTarget("https://127.0.0.1:1", **login)
+    given = own_login(config, read_login(folder / "client.yml"))
+    assert given["ca_file"] == str(folder / "ca.pem")
+
+
+def test_nobody_who_binds_the_port_of_an_open_agent_gets_the_racks_password(folder: Path) -> None:
+    config = parse(CONFIG.format(number=0, port=1, peers="", folder=folder, web="null"), "c.yaml")
+    assert own_scheme(config) == "http"
+    assert own_login(config, None) == {}
+    assert own_login(Config(), None) == {}
+
+
+def test_where_the_web_configuration_may_not_be_read_tls_is_spoken(folder: Path) -> None:
+    config = parse(f"web: {{config_file: {folder / 'nowhere.yml'}}}", "c.yaml")
+    assert own_scheme(config) == "https"
+    assert "pinned" not in own_login(config, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("basic_auth: {username: a, password: b}", "write it into a file"),
+        ("basic_auth: {username: a}", "give both or neither"),
+        ("bearer_token: x", "is not supported"),
+        ("tls_config: {cert_file: a}", "give both or neither"),
+        ("tls_config: {ca: x}", "is not supported"),
+        ("tls_config: {insecure_skip_verify: maybe}", "must be true or false"),
+        ("authorization: {type: Digest, credentials_file: x}", "must be Bearer"),
+        ("basic_auth: [a]", "must be a mapping"),
+        ("a: [", "is not valid YAML"),
+    ],
+)
+def test_a_login_that_cannot_be_used_is_refused_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "client.yml").write_text(text)
+    with pytest.raises(UserError, match=problem) as told:
+        read_login(tmp_path / "client.yml")
+    assert str(tmp_path / "client.yml") in str(told.value)
+
+
+def test_a_login_with_certificates_speaks_tls_to_a_bare_name(folder: Path) -> None:
+    assert target_of("node7", read_login(folder / "client.yml")).url == "https://node7:19400"
+    assert target_of("node7").url == "http://node7:19400"

@@ -1,0 +1,148 @@
+"""A real daemon, asked by curl and scraped by a real Prometheus: who is let in, and that a change needs no restart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from exporters.endpoints import ENDPOINTS
+from tests.daemon.conftest import RunningDaemon
+from tests.protection.conftest import HASHES
+from tests.servers import fetch, need, need_recent, prometheus
+
+PAIR = "cert_file: server.pem, key_file: server.key"
+LOGIN = f"basic_auth_users: {{scraper: {HASHES['scraper']}}}\n"
+OPEN = f"tls_server_config: {{{PAIR}}}\n{LOGIN}"
+MUTUAL = (
+    f"tls_server_config: {{{PAIR}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.pem,"
+    f" client_allowed_sans: [scraper.example]}}\n{LOGIN}"
+)
+SECRET = "hunter2-planted-secret"
+
+
+@pytest.fixture(scope="module")
+def daemon(certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
+    folder = tmp_path_factory.mktemp("daemon")
+    (certificates.folder / "web.yml").write_text(OPEN)
+    (folder / "password").write_text(SECRET)
+    (folder / "coldplate.yaml").write_text(
+        f"web: {{config_file: {certificates.folder / 'web.yml'}, enable_lifecycle: true}}\n"
+        "sampling: {fast: 250ms}\n"
+        "notify:\n"
+        f"  webhook: {{urls: ['https://127.0.0.1:9/{SECRET}'], username: u, password_file: {folder / 'password'}}}\n"
+    )
+    arguments = ["--config.file", str(folder / "coldplate.yaml"), "--backend", "none", "--log.level", "debug"]
+    running = RunningDaemon(arguments, folder / "log", {"COLDPLATE_PLANTED": SECRET})
+    running.await_url()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def curl(certificates, daemon: RunningDaemon) -> Callable[..., str]:
+    """Asks with these options; the status, or `refused`."""
+    program = need("curl")
+
+    def ask(*options: str, path: str = "/metrics") -> str:
+        command = [program, "-s", "--max-time", "10", "-o", "/dev/null", "-w", "%{http_code}", "--cacert", "ca.pem"]
+        done = subprocess.run(
+            [*command, *options, daemon.url + path],
+            cwd=certificates.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return "refused" if done.returncode else done.stdout
+
+    return ask
+
+
+def certificate(name: str) -> list[str]:
+    return ["--cert", f"{name}.pem", "--key", f"{name}.key"]
+
+
+RIGHT, WRONG = ["-u", "scraper:right"], ["-u", "scraper:wrong"]
+
+
+def enforce(daemon: RunningDaemon, folder: Path, text: str) -> None:
+    """Change the file, and wait until the daemon says that it has read it."""
+    before = daemon.log.read_text().count("web configuration reloaded")
+    (folder / "web.yml").write_text(text)
+    daemon.until("a reload", lambda: daemon.log.read_text().count("web configuration reloaded") > before, 20)
+
+
+def test_every_page_asks_for_the_password(daemon: RunningDaemon, curl: Callable[..., str], certificates) -> None:
+    assert curl() == "401"
+    assert curl(*WRONG) == "401"
+    assert curl("-u", "nobody:right") == "401"
+    assert curl(*RIGHT) == "200"
+    for path in ("/metrics", "/nothing", *(each.path for each in ENDPOINTS)):
+        assert curl(path=path) == "401", path
+    assert curl("-X", "POST", path="/-/reload") == "401"
+    assert curl("-X", "POST", *RIGHT, path="/-/reload") == "200"
+    assert curl("-X", "POST", *RIGHT, "-H", "Origin: https://evil.example", path="/-/reload") == "403"
+
+
+def test_a_changed_file_asks_for_certificates_and_a_real_prometheus_has_one(
+    daemon: RunningDaemon, curl: Callable[..., str], certificates, tmp_path: Path
+) -> None:
+    recent = need_recent("no Prometheus scrapes over mutual TLS here")
+    enforce(daemon, certificates.folder, MUTUAL)
+    assert curl(*RIGHT) == "refused"
+    assert curl(*RIGHT, *certificate("stranger")) == "refused"
+    assert curl(*RIGHT, *certificate("server")) == "refused"
+    assert curl(*certificate("client")) == "401"
+    assert curl(*WRONG, *certificate("client")) == "401"
+    assert curl(*RIGHT, *certificate("client")) == "200"
+    folder = certificates.folder
+    config = (
+        "global: {scrape_interval: 300ms, scrape_timeout: 300ms}\n"
+        "scrape_configs:\n- job_name: coldplate\n  scheme: https\n"
+        f"  tls_config: {{ca_file: {folder}/ca.pem, cert_file: {folder}/client.pem, key_file: {folder}/client.key}}\n"
+        "  basic_auth: {username: scraper, password: right}\n"
+        f"  static_configs: [{{targets: ['127.0.0.1:{daemon.port}']}}]\n"
+        "- job_name: stranger\n  scheme: https\n"
+        f"  tls_config: {{ca_file: {folder}/ca.pem, cert_file: {folder}/stranger.pem,"
+        f" key_file: {folder}/stranger.key}}\n"
+        "  basic_auth: {username: scraper, password: right}\n"
+        f"  static_configs: [{{targets: ['127.0.0.1:{daemon.port}']}}]\n"
+    )
+    with prometheus(config, tmp_path, recent.prometheus) as url:
+
+        def ups() -> dict[str, str]:
+            query = urllib.parse.urlencode({"query": "up"})
+            found = json.loads(fetch(f"{url}/api/v1/query?{query}"))["data"]["result"]
+            return {each["metric"]["job"]: each["value"][1] for each in found}
+
+        daemon.until("a scrape", lambda: ups() == {"coldplate": "1", "stranger": "0"}, 20)
+    enforce(daemon, folder, OPEN)
+
+
+def test_a_file_that_cannot_be_used_changes_nothing(
+    daemon: RunningDaemon, curl: Callable[..., str], certificates
+) -> None:
+    (certificates.folder / "web.yml").write_text(OPEN + "colour: red\n")
+    daemon.until("its refusal", lambda: "colour: unknown key" in daemon.log.read_text(), 20)
+    assert curl(*RIGHT) == "200"
+    assert curl("-X", "POST", *RIGHT, path="/-/reload") == "500"
+    enforce(daemon, certificates.folder, OPEN)
+    assert curl("-X", "POST", *RIGHT, path="/-/reload") == "200"
+
+
+def test_no_page_and_no_log_line_has_a_secret(daemon: RunningDaemon, curl: Callable[..., str], certificates) -> None:
+    """Of the environment, a file of a password, a URL, the web configuration, a login, and a key."""
+    told = ""
+    for path in ("/metrics", *(each.path for each in ENDPOINTS if each.path != "/-/reload")):
+        command = [need("curl"), "-s", "--cacert", "ca.pem", *RIGHT, daemon.url + path]
+        told += subprocess.run(command, cwd=certificates.folder, capture_output=True, text=True, check=True).stdout
+    assert curl(*RIGHT, path=f"/{SECRET[:7]}?x") == "404"
+    told += daemon.log.read_text()
+    key = "".join((certificates.folder / "server.key").read_text().splitlines()[1:3])
+    for secret in (SECRET, HASHES["scraper"], HASHES["scraper"][7:29], "c2NyYXBlcjpyaWdodA", key[:40], "fakepassword"):
+        assert secret not in told
+    assert len(told) > 10_000

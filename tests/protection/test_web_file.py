@@ -1,0 +1,181 @@
+"""What a web configuration file may say: what promtool refuses is refused, and what it takes is, but for a list."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from exporters.protection.tls_context import make_context, names_of
+from exporters.protection.tls_words import CIPHERS, CURVES
+from exporters.protection.web_file import WebFile, WebFileError, read_web_file
+from tests.servers import need, need_recent
+
+HASH = "$2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi"
+PAIR = "cert_file: server.pem, key_file: server.key"
+
+TAKEN = [
+    "",
+    "# nothing\n",
+    "tls_server_config: {}",
+    "tls_server_config:",
+    "basic_auth_users:",
+    f"tls_server_config: {{{PAIR}}}",
+    f"tls_server_config: {{{PAIR}, client_auth_type: NoClientCert}}",
+    f"tls_server_config: {{{PAIR}, client_auth_type: RequireAndVerifyClientCert}}",
+    f"tls_server_config: {{{PAIR}, client_auth_type: VerifyClientCertIfGiven, client_ca_file: ca.pem}}",
+    (
+        f"tls_server_config: {{{PAIR}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.pem,"
+        " client_allowed_sans: [scraper.example, 127.0.0.1]}"
+    ),
+    f"tls_server_config: {{{PAIR}, min_version: TLS13}}",
+    f"tls_server_config: {{{PAIR}, max_version: TLS12}}",
+    f"tls_server_config: {{{PAIR}, cipher_suites: [{', '.join(CIPHERS)}]}}",
+    f"tls_server_config: {{{PAIR}, cipher_suites: [TLS_AES_128_GCM_SHA256]}}",
+    f"tls_server_config: {{{PAIR}, prefer_server_cipher_suites: no}}",
+    *(f"tls_server_config: {{{PAIR}, curve_preferences: [{each}]}}" for each in CURVES),
+    f"basic_auth_users: {{a: {HASH}, 17: {HASH}, '': {HASH}}}",
+    "http_server_config: {http2: yes}",
+    "http_server_config: {http2: off, headers: {X-Frame-Options: deny, X-Content-Type-Options: nosniff}}",
+    "http_server_config: {headers: {Strict-Transport-Security: max-age=1, X-XSS-Protection: 0}}",
+    "rate_limit: {interval: 1m30.5s, burst: 3}",
+    "rate_limit: {interval: 1000000000, burst: 3}",
+    "rate_limit: {interval: 0}",
+]
+REFUSED = {
+    "colour: red": "colour: unknown key",
+    "[a]": "must be a mapping",
+    "tls_server_config: [a]": "must be a mapping",
+    "tls_server_config: {cert_files: server.pem}": "did you mean cert_file?",
+    "tls_server_config: {cert_file: server.pem}": "key_file: is missing",
+    "tls_server_config: {key_file: server.key}": "cert_file: is missing",
+    "tls_server_config: {cert_file: none.pem, key_file: server.key}": "none.pem: cannot be read",
+    "tls_server_config: {cert_file: server.pem, key_file: client.key}": "the key is not that of the certificate",
+    "tls_server_config: {cert_file: server.pem, key_file: server.pem}": "the key is not in PEM",
+    "tls_server_config: {cert_file: server.key, key_file: server.key}": "the certificate is not in PEM",
+    f"tls_server_config: {{{PAIR}, client_ca_file: ca.pem}}": "client_auth_type: is missing",
+    f"tls_server_config: {{{PAIR}, client_auth_type: Sometimes}}": "'Sometimes' is unknown",
+    f"tls_server_config: {{{PAIR}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: no.pem}}": "no.pem",
+    f"tls_server_config: {{{PAIR}, min_version: 1.2}}": "use one of TLS10",
+    f"tls_server_config: {{{PAIR}, cipher_suites: [TLS_RSA_WITH_AES_128_GCM_SHA256]}}": "is unknown",
+    f"tls_server_config: {{{PAIR}, cipher_suites: TLS_AES_128_GCM_SHA256}}": "must be a list",
+    f"tls_server_config: {{{PAIR}, curve_preferences: [P-256]}}": "use one of CurveP256",
+    f"tls_server_config: {{{PAIR}, prefer_server_cipher_suites: maybe}}": "neither true nor false",
+    "basic_auth_users: {a: secret}": "htpasswd",
+    "basic_auth_users: [a]": "must be a mapping",
+    f"basic_auth_users: {{a: {HASH}, a: {HASH}}}": "duplicate key",
+    f"basic_auth_users: {{a: [{HASH}]}}": "must be a single value",
+    "http_server_config: {http2: 'true'}": "neither true nor false",
+    "http_server_config: {headers: {Server: none}}": "this header cannot be set",
+    "http_server_config: {headers: {x-frame-options: deny}}": "this header cannot be set",
+    "http_server_config: {headers: {X-Frame-Options: DENY}}": "use deny or sameorigin",
+    "rate_limit: {interval: 1x, burst: 1}": "is not a duration",
+    "rate_limit: {interval: 1s, burst: many}": "is not a whole number",
+    "rate_limit: {every: 1s}": "unknown key",
+    "a: [": "is not valid YAML",
+}
+STRICTER = {
+    "tls_server_config: {min_version: TLS13}": "cert_file: is missing",
+    "tls_server_config: {client_allowed_sans: [a]}": "cert_file: is missing",
+    f"tls_server_config: {{{PAIR}, cert: x}}": "remove one of them",
+    f"tls_server_config: {{{PAIR}, client_allowed_sans: [a]}}": "clients come without a name",
+    f"tls_server_config: {{{PAIR}, client_auth_type: RequireAnyClientCert}}": "without looking who issued it",
+    f"tls_server_config: {{{PAIR}, client_auth_type: RequestClientCert}}": "without looking who issued it",
+    f"tls_server_config: {{{PAIR}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: server.key}}":
+        "no certificate",
+    f"tls_server_config: {{{PAIR}, min_version: TLS10}}": "RFC 8996",
+    f"tls_server_config: {{{PAIR}, min_version: TLS13, max_version: TLS12}}": "no client could connect",
+    f"tls_server_config: {{{PAIR}, max_version: TLS12, cipher_suites: [TLS_AES_128_GCM_SHA256]}}": "no client",
+    f"basic_auth_users: {{a: {HASH.replace('$10$', '$31$')}}}": "from 04 to 15",
+    f"basic_auth_users: {{'a:b': {HASH}}}": "can never log in",
+    f"basic_auth_users: {{a: {HASH}xx}}": "is not a bcrypt hash",
+    'http_server_config: {headers: {Strict-Transport-Security: "a\\nb: c"}}': "one line",
+    "rate_limit: {interval: 1s}": "would refuse every request",
+    "rate_limit: {interval: -1s}": "is negative",
+}  # fmt: skip
+"""What promtool takes although it would have no effect, or not the one that it seems to have."""
+
+
+def load(folder: Path) -> WebFile:
+    found = read_web_file(folder / "web.yml")
+    if found.tls is not None:
+        make_context(found.tls, folder / "web.yml")
+    return found
+
+
+def write(folder: Path, text: str) -> None:
+    (folder / "web.yml").write_text(text)
+
+
+@pytest.mark.parametrize("text", TAKEN)
+def test_it_is_taken(certificates, text: str) -> None:
+    write(certificates.folder, text)
+    load(certificates.folder)
+
+
+@pytest.mark.parametrize(("text", "problem"), [*REFUSED.items(), *STRICTER.items()])
+def test_it_is_refused_with_its_place_and_a_remedy(certificates, text: str, problem: str) -> None:
+    write(certificates.folder, text)
+    with pytest.raises(WebFileError) as refusal:
+        load(certificates.folder)
+    told = str(refusal.value)
+    assert told.startswith(str(certificates.folder / "web.yml"))
+    assert problem in told
+    assert "\n" not in told
+    assert HASH[:20] not in told
+    assert "secret" not in told
+
+
+def test_promtool_agrees(certificates, tmp_path: Path) -> None:
+    """In few runs of it: each refusal names its file."""
+    promtool = need_recent("promtool judges no web configuration here").promtool
+    files = {}
+    for number, text in enumerate((*TAKEN, *REFUSED, *STRICTER)):
+        files[text] = certificates.folder / f"judged-{number}.yml"
+        files[text].write_text(text)
+    done = subprocess.run(
+        [promtool, "check", "web-config", *map(str, files.values())], capture_output=True, text=True, check=False
+    )
+    taken = {line.removesuffix(" SUCCESS") for line in (done.stdout + done.stderr).splitlines() if " SUCCESS" in line}
+    theirs = {text for text, file in files.items() if str(file) in taken}
+    assert {*TAKEN} - theirs == set()
+    assert {*REFUSED} & theirs == {"[a]"} & theirs  # a list at the top is taken by it for nothing at all
+    assert len({*STRICTER} & theirs) > 10  # newer ones refuse some of it as well
+
+
+def test_several_curves_are_refused_where_python_takes_only_one(certificates) -> None:
+    write(certificates.folder, f"tls_server_config: {{{PAIR}, curve_preferences: [CurveP256, X25519]}}")
+    import ssl
+
+    if hasattr(ssl.SSLContext, "set_groups"):
+        load(certificates.folder)
+    else:
+        with pytest.raises(WebFileError, match="takes one curve only"):
+            load(certificates.folder)
+
+
+def test_an_inline_pair_needs_no_file(certificates) -> None:
+    pem = {name: (certificates.folder / f"server.{name}").read_text() for name in ("pem", "key")}
+    lines = ["tls_server_config:"]
+    for key, text in (("cert", pem["pem"]), ("key", pem["key"])):
+        lines += [f"  {key}: |", *(f"    {line}" for line in text.splitlines())]
+    write(certificates.folder, "\n".join(lines) + "\n")
+    found = load(certificates.folder)
+    assert "PRIVATE" not in repr(found)
+
+
+def test_an_encrypted_key_is_refused_without_a_question(certificates, tmp_path: Path) -> None:
+    key = certificates.folder / "server.key"
+    command = ["openssl", "pkey", "-in", str(key), "-aes128", "-passout", "pass:x", "-out"]
+    need("openssl")
+    subprocess.run([*command, str(certificates.folder / "locked.key")], check=True, capture_output=True)
+    write(certificates.folder, "tls_server_config: {cert_file: server.pem, key_file: locked.key}")
+    with pytest.raises(WebFileError, match="the key is encrypted"):
+        load(certificates.folder)
+
+
+def test_names_are_compared_as_go_writes_them() -> None:
+    told = {"subjectAltName": (("DNS", "a.example"), ("IP Address", "FE80:0:0:0:0:0:0:1\n"), ("DirName", "x"))}
+    assert names_of(told) == {"a.example", "fe80::1"}
+    assert names_of(None) == set()
