@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from agent.config.schema import Config
+from agent.daemon.governing import Governing
 from agent.daemon.hub import Hub
 from agent.daemon.pausing import REQUEST, PauseWatch, boot_of
 from agent.daemon.readiness import Readiness
@@ -28,6 +29,7 @@ from agent.wiring.flight import make_flight_recorder
 from agent.wiring.peering import make_rack_monitor
 from agent.wiring.reconfiguration import Reconfiguration, rack_options
 from agent.wiring.replaying import clock_of, is_replay, replayed_header
+from agent.wiring.rule_ranges import ranges_of
 from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
 from agent.wiring.start_checks import check
 from agent.wiring.state_directory import drill_file
@@ -45,7 +47,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     hub = Hub()
     exposed = Exposed(hub, check(config))
     threads = Threads(time.monotonic)
-    files = StateFiles(threads)
+    files = StateFiles(threads, time.monotonic, time.time)
     receivers = Receivers(now, threads)
     alerting = load_alerting(config, options.folder, receivers)
     rack = make_rack_monitor(
@@ -61,8 +63,10 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, options.folder), family_of(config))
     own = SelfMetrics(scenario, last, threads.states, files.states)
     flight = make_flight_recorder(config, threads)
+    governing = Governing()
     tellers: dict[str, Teller] = {
         "reporting the agent's own metrics": own,
+        "reporting what the agent costs": governing,
         "adding up the rack's power": rack,
         "holding the node against expectations": expectations,
         "reporting rule metrics": rules,
@@ -72,7 +76,8 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         hub.follow("keeping the last minutes", flight.observe)
     request = drill_file(config, REQUEST)
     pause = PauseWatch(request.parent if request else None, boot_of(options.procfs), clock, threads)
-    sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, pause, now)
+    ranges = ranges_of(alerting.rules.groups)
+    sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, pause, now, governing, ranges)
     change = Reconfiguration(
         options, read_config, config, alerting, receivers, exposed, sampling, rack, rules, expectations
     )
