@@ -10,7 +10,7 @@ from agent.config.schema import Config
 from agent.daemon.governing import Governing
 from agent.daemon.hub import Hub
 from agent.daemon.pausing import REQUEST, PauseWatch, boot_of
-from agent.daemon.readiness import Readiness
+from agent.daemon.readiness import Readiness, Signs
 from agent.daemon.reloading import LastReload, Reloader
 from agent.daemon.sampling import Teller
 from agent.daemon.self_metrics import SelfMetrics
@@ -82,7 +82,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         options, read_config, config, alerting, receivers, exposed, sampling, rack, rules, expectations
     )
     reloads = Reloader(change, last, clock, notifier, threads)
-    readiness = Readiness(hub, sampling.sampler, now)
+    readiness = Readiness(hub, sampling.sampler, now, Signs(threads.troubles, rules.failing, files.states))
     server = make_server(config, hub, exposed, readiness, rack, rules, reloads, threads, now)
     synthetic = scenario is not None
     path = config.web.telemetry_path
