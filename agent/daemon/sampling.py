@@ -20,9 +20,10 @@ from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
 from agent.daemon.governing import Governing
 from agent.daemon.hub import Hub
 from agent.daemon.isolation import Isolation
-from agent.daemon.pausing import PauseAnswer, PauseWatch, utc
+from agent.daemon.pausing import PauseAnswer, PauseWatch
 from agent.daemon.thread_costs import ThreadCosts
 from agent.lib.threads import Threads
+from agent.lib.timestamps import utc
 from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.backend_runner import Runner
 from agent.sampler.health import LoopFacts
