@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR BINDIR SHAREDIR
 .PHONY: help run test coverage test-bare lock test-all test-systemd install uninstall check format bench score generate screenshots
-.PHONY: drill hardware clean parity programs recent newest python mutate
+.PHONY: drill hardware clean parity programs recent newest python mutate fuzz
 .PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp
 
 help: ## Show the targets
@@ -79,6 +79,9 @@ mutate: .venv/mutate.stamp programs recent ## Mutation testing: break the code i
 	@$(BIN)/python -m pytest -q -n 0 --no-header tests/mutation
 	@exec nice $(BIN)/python -m tests.mutation $(ARGS)
 
+fuzz: .venv/dev.stamp ## Fuzz every parser of what others wrote: ARGS='--target promql --seconds 60 --seed 7'
+	@exec nice $(BIN)/python -W ignore -m tests.fuzz $(ARGS)
+
 score: .venv/dev.stamp ## Play every scenario and write docs/detection.md
 	$(BIN)/python -m tests.score $(ARGS)
 
@@ -109,7 +112,7 @@ lock: python ## Lock tools and what is installed to their newest versions, with 
 	$(LOCK)/bin/uv pip install --quiet --python $(LOCK)/installed/bin/python --require-hashes \
 		-r packaging/locks/top.txt -r packaging/locks/kubernetes.txt
 	$(LOCK)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible $(LOCK)/installed \
-		| $(PYTHON) packaging/locks/sbom.py > packaging/sbom.cdx.json
+		| $(PYTHON) tests/bring/bill_of_materials.py > packaging/sbom.cdx.json
 
 PICTURES := .programs/pictures
 screenshots: .venv/dev.stamp programs ## Draw overview and dashboards into docs/images, with Grafana's own components (npm, Chromium)

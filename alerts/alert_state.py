@@ -73,7 +73,7 @@ def decode(content: bytes) -> Saved:
             records.setdefault(str(row["group"]), {}).setdefault(identity, {})[record.alert.labels] = record
         told = frozenset(str(url) for url in document.get("told", ()))
         return Saved(float(document["at"]), str(document["source"]), records, told)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
 
 

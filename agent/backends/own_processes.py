@@ -35,8 +35,8 @@ class OwnProcesses:
                 text = (self._procfs / str(pid) / "stat").read_text()
                 fields = text.rpartition(")")[2].split()
                 seconds = (int(fields[11]) + int(fields[12])) / self._tick
-                resident = int(fields[21]) * self._page
-            except (OSError, ValueError, IndexError):
+                resident = float(int(fields[21]) * self._page)
+            except (OSError, ValueError, IndexError, OverflowError):
                 continue  # it ended since
             cpu, memory = self._series.get(role) or self._make(role)
             rows += [Reading(cpu, self._total(role, pid, seconds)), Reading(memory, resident)]

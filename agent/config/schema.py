@@ -98,6 +98,10 @@ class ReplayConfig(Section, frozen=True):
     """With `devices: replay`: a recording that is shown as if it were now (recordings.md)."""
 
     file: Annotated[str | None, Key("The recording.", restart=True, example="incident.coldplate")] = None
+    node: Annotated[
+        str | None,
+        Key("Whose part of a recording of several nodes; the first one's by default.", restart=True, example="n17"),
+    ] = None
     speed: Annotated[float, Key("How many times as fast as it was.", least="0.1", most="1000", restart=True)] = 1.0
     loop: Annotated[bool, Key("Whether it begins anew when it is over.", restart=True)] = False
 

@@ -166,7 +166,7 @@ def _read(path: Path) -> dict[str, object] | None:
         if error.missing:
             return None
         raise PauseError(str(error)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PauseError(f"{path}: {error}") from error
     if not isinstance(said, dict):
         raise PauseError(f"{path} was not written by coldplate")

@@ -130,7 +130,7 @@ class SamplingLoop:
         if supervisor is not None:
             supervisor.step(self._clock().mono)
             supervisor.greet(self._clock().mono)
-            self._pump(until, lambda: not supervisor.awaited)
+            self._pump(until, lambda: not supervisor.opening)
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
         while True:
             self._request(self._clock().mono)

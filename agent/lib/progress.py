@@ -15,10 +15,14 @@ EVERY_SECONDS = 0.2
 class Progress:
     """One line that is written over itself and gone at the end; nothing where `stream` is no terminal.
 
-    `now` gives seconds, `total` is the number of steps, 0 where it is unknown. Use it in a `with` statement.
+    `now` gives seconds, `total` is the number of steps, 0 where it is unknown, and the time is looked at after `every`
+    so many. Use it in a `with` statement.
     """
 
-    def __init__(self, what: str, total: int, now: Callable[[], float], stream: TextIO | None = None) -> None:
+    def __init__(
+        self, what: str, total: int, now: Callable[[], float], stream: TextIO | None = None, every: int = 64
+    ) -> None:
+        self._every = every
         self._stream = sys.stderr if stream is None else stream
         self._is_shown = self._stream is not None and self._stream.isatty()
         self._what, self._total, self._now = what, total, now
@@ -36,7 +40,7 @@ class Progress:
     def step(self, where: Callable[[], str] = str) -> None:
         """One step is done; `where` gives more words, if it is time to say anything."""
         self._done += 1
-        if self._done & 63 == 0 and self._is_due():
+        if self._done % self._every == 0 and self._is_due():
             share = f"{100 * self._done // self._total} %" if self._total else str(self._done)
             self._write(f"{self._what}: {share} {where()}".rstrip()[:78])
 

@@ -53,7 +53,7 @@ def decoded(payload: bytes) -> Provenance:
         document = json.loads(payload)
         known = {each.name: document[each.name] for each in fields(Provenance) if each.name in document}
         return Provenance(**{name: _checked(name, value) for name, value in known.items()})
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
         raise ValueError(f"its header is not understood: {type(error).__name__}: {error}") from None
 
 

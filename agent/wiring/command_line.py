@@ -77,7 +77,7 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
         "--backend",
         choices=Families(DEVICES),
         metavar="NAME",
-        help=f"source of GPU readings: {', '.join(DEVICES)}, or replay:FILE for a recording "
+        help=f"source of GPU readings: {', '.join(DEVICES)}, or replay:FILE[#NODE] for a recording "
         "(default auto: nvml if a driver is installed)",
     )
     parser.add_argument(
@@ -137,8 +137,8 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
         replay = backends.replay
         if devices.startswith(REPLAY):
             # Beside the configuration's folder it would be another file than the one that was named here.
-            file, devices = str(Path(devices.removeprefix(REPLAY)).absolute()), "replay"
-            replay = msgspec.structs.replace(replay, file=file)
+            file, node = _whose(devices.removeprefix(REPLAY))
+            replay, devices = msgspec.structs.replace(replay, file=str(file), node=node), "replay"
         backends = msgspec.structs.replace(backends, devices=devices, scenario=scenario, replay=replay)
     if arguments.scenario is not None:
         if backends.devices != "synthetic":
@@ -159,6 +159,14 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
         if not os.path.isdir(root):  # noqa: PTH112 unlike Path's it never raises
             raise UserError(f"{name}: {one_line(str(root))} is not a directory")
     return msgspec.structs.replace(config, backends=backends, web=web)
+
+
+def _whose(text: str) -> tuple[Path, str | None]:
+    """A recording and the node of it that is meant: FILE#NODE, or a file whose name may have such a sign itself."""
+    name, _, node = text.rpartition("#")
+    if not (name and node) or os.path.lexists(text):
+        return Path(text).absolute(), None
+    return Path(name).absolute(), node
 
 
 def _replay(arguments: argparse.Namespace, replay: ReplayConfig) -> ReplayConfig:

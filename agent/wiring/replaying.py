@@ -10,12 +10,17 @@ from agent.backends.replay.player import Player
 from agent.config.schema import Config, ConfigError
 from agent.daemon.replayed_node import ReplayedNode
 from agent.lib.clock import clock
+from agent.lib.commandline import nearest
 from agent.lib.timestamps import utc
+from agent.lib.wording import one_line, shown
 from agent.model import Instant
 from agent.recording.file_records import RecordingError
 from agent.recording.provenance import Provenance
 from agent.recording.recording_reader import Recording
 from agent.sampler.settings import Settings
+
+MOST_NAMES = 20
+"""Nodes that a message lists."""
 
 
 class FasterClock:
@@ -52,15 +57,24 @@ def recording_file(config: Config, folder: Path) -> Path:
 
 def replayed_header(config: Config, folder: Path) -> Provenance:
     """Whose recording it is, after seeing that it can be read. Raises ConfigError."""
+    wanted = config.backends.replay.node
     try:
         with Recording(recording_file(config, folder)) as recording:
-            return recording.header
+            if wanted is None:
+                return recording.header
+            headers = {span.header.node: span.header for span in reversed(recording.survey())}
     except RecordingError as error:
         raise ConfigError(f"backends.replay.file: {error}") from error
+    if wanted not in headers:
+        names = sorted(headers)
+        hint = nearest(wanted, names) or f"; it has {', '.join(map(one_line, names[:MOST_NAMES]))}"
+        raise ConfigError(f"backends.replay.node: the recording has no node {shown(wanted)}{hint}")
+    return headers[wanted]
 
 
 def make_replayed_node(config: Config, folder: Path, settings: Settings) -> ReplayedNode:
     """What takes the sampler's place. Raises ConfigError."""
     header = replayed_header(config, folder)
-    player = Player(partial(Recording, recording_file(config, folder)), loop=config.backends.replay.loop)
+    wanted = config.backends.replay
+    player = Player(partial(Recording, recording_file(config, folder)), node=wanted.node, loop=wanted.loop)
     return ReplayedNode(settings, player, header.node, utc(header.wall))

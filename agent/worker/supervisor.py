@@ -136,7 +136,12 @@ class Supervisor:
     @property
     def awaited(self) -> bool:
         """Whether the devices may still open soon, so that a first sample should wait for them."""
-        return not (self.running or self._noticed or self.held or self.refusal is not None)
+        return self.opening and not self._noticed
+
+    @property
+    def opening(self) -> bool:
+        """Whether the devices may still open, however long it has taken: without persistence mode that is seconds."""
+        return not (self.running or self.held or self.refusal is not None)
 
     @property
     def heard(self) -> bool:

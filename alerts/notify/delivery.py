@@ -22,7 +22,7 @@ from alerts.notify.receiver import Counts
 from alerts.notify.receiver_link import ReceiverAnswer, ReceiverLink, UnreachableError
 from alerts.notify.serverclock import ServerClock
 
-_log = logging.getLogger("coldplate.notify")
+log = logging.getLogger("coldplate.notify")
 
 ABOUT_CONTENT = frozenset({400, 413, 422})
 """Statuses that mean that this batch has something wrong in it, or is too large; all others are about the server."""
@@ -184,7 +184,7 @@ class HttpReceiver:
             self.heir.inherit(left)
         elif left:
             self.counts.add(dropped=len(left))
-            _log.warning("alerts not delivered", extra={"facts": {"url": self.url, "number": len(left)}})
+            log.warning("alerts not delivered", extra={"facts": {"url": self.url, "number": len(left)}})
 
     def _next(self) -> list[Notice]:
         """Wait for the next batch; empty when it is time to end."""
@@ -270,7 +270,7 @@ class HttpReceiver:
                 "url": self.url,
                 "error": self._link.masked(str(error)) or type(error).__name__,
             }
-            _log.warning("cannot deliver alerts; retrying", extra={"facts": facts}, exc_info=None if known else error)
+            log.warning("cannot deliver alerts; retrying", extra={"facts": facts}, exc_info=None if known else error)
 
     def _settle(self, batch: list[Notice] | Sequence[Notice], postponed: bool, first: bool = False) -> None:
         """Finish a batch, putting it back into the queue if it is `postponed`."""
@@ -284,15 +284,15 @@ class HttpReceiver:
         self._rhythm.reached()
         if self._away:
             self._away = False
-            _log.info("alerts are delivered again", extra={"facts": {"notifier": self.name, "url": self.url}})
+            log.info("alerts are delivered again", extra={"facts": {"notifier": self.name, "url": self.url}})
 
     def _tell_clocks(self, ahead: float) -> None:
         facts = {"notifier": self.name, "url": self.url, "ahead": f"{ahead:+.0f}s"}
         if ahead:
             text = "the receiver's clock differs from ours: sending times by its clock"
-            _log.warning(text, extra={"facts": facts})
+            log.warning(text, extra={"facts": facts})
         else:
-            _log.info("the receiver's clock agrees with ours again", extra={"facts": facts})
+            log.info("the receiver's clock agrees with ours again", extra={"facts": facts})
 
     def _tell_refusal(self, labels: Labels, refusal: Exception) -> None:
         """Log a rejection, but not at each repetition."""
@@ -303,7 +303,7 @@ class HttpReceiver:
         self._refusals[labels] = None
         pairs = ",".join(f'{name}="{value}"' for name, value in labels)
         facts = {"notifier": self.name, "url": self.url, "labels": f"{{{pairs}}}", "answer": str(refusal)}
-        _log.warning("alert refused", extra={"facts": facts})
+        log.warning("alert refused", extra={"facts": facts})
 
 
 def _explain(answer: ReceiverAnswer) -> str:

@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from agent.model import Instant
 from alerts.notify.notice import Notice
 
-_log = logging.getLogger("coldplate.notify")
+log = logging.getLogger("coldplate.notify")
 
 TOLERANCE_SECONDS = 10.0
 """Seconds by which the clocks may differ before times are changed: far less than an alert stays valid."""
@@ -70,7 +70,7 @@ class ServerClock:
             text = (
                 "the receiver's Date header is too far from our clock to be trusted; check both clocks, and any proxy"
             )
-            _log.warning(text, extra={"facts": {"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"}})
+            log.warning(text, extra={"facts": {"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"}})
 
     def told(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """The notices, with all times by the receiver's clock."""

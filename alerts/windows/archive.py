@@ -56,7 +56,7 @@ def decode(content: bytes) -> Archive:
         if document["order"] != sys.byteorder:
             raise ValueError(f"was written on a machine with {document['order']} byte order")
         return Archive(float(document["at"]), str(document["source"]), tuple(_series(document["series"], samples)))
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
 
 

@@ -37,6 +37,8 @@ _coldplate() {
     'coldplate check --agent') _coldplate_words 'auto required none'; return ;;
     'coldplate check --timeout') return ;;
     'coldplate check --at') return ;;
+    'coldplate check --deep-seconds') return ;;
+    'coldplate check --deep-python') return ;;
     'coldplate doctor --config.file') _coldplate_paths -f; return ;;
     'coldplate doctor --url') return ;;
     'coldplate doctor --path.sysfs') _coldplate_paths -d; return ;;
@@ -124,7 +126,7 @@ _coldplate() {
     esac
     case "$at" in
     'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'check doctor export import once pause record render report rules run top'; fi ;;
-    'coldplate check') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --timeout --at --verbose --json'; else :; fi ;;
+    'coldplate check') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --timeout --at --deep --deep-seconds --deep-python --force --verbose --json'; else :; fi ;;
     'coldplate doctor') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --json --url --path.sysfs --path.procfs --path.rootfs'; else :; fi ;;
     'coldplate export') if [[ $cur == -* ]]; then _coldplate_words '-h --help -o --out --format --metrics --step --start --end --config.file'; else _coldplate_paths -f; fi ;;
     'coldplate import') if [[ $cur == -* ]]; then _coldplate_words '-h --help --prometheus -o --out --node --start --end --interval --match --utc'; else _coldplate_paths -f; fi ;;

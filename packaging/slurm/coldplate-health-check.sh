@@ -7,8 +7,9 @@
 #   HealthCheckNodeState=ANY,CYCLE
 #
 # Slurm runs it as root, ends it after 60 seconds, and ignores how it ends: it has to drain the node itself. Running jobs
-# go on. The controller is told once for each finding, not at every interval. Nothing is resumed: a person looks first
-# (scontrol update NodeName=NODE State=resume).
+# go on. The controller is told once for each finding, and again every hour, in case somebody has resumed the node as
+# it was. Nothing is resumed: a person looks first (scontrol update NodeName=NODE State=resume). Slurm passes none of
+# slurmd's environment on: edit the lines below.
 COLDPLATE=${COLDPLATE:-/opt/coldplate/bin/coldplate}
 ARGUMENTS=${COLDPLATE_CHECK:---timeout 20s}
 TOLD=${COLDPLATE_TOLD:-/run/coldplate-check.told}
@@ -23,6 +24,6 @@ if [ "$status" != 2 ]; then
 	exit 0
 fi
 reason=$(printf '%s\n' "$said" | sed -n '1s/^COLDPLATE CRITICAL - //; 1s/ | .*//p' | cut -c 1-200)
-[ "$(cat "$TOLD" 2>/dev/null)" = "$reason" ] && exit 0
+[ -n "$(find "$TOLD" -mmin -60 2>/dev/null)" ] && [ "$(cat "$TOLD")" = "$reason" ] && exit 0
 printf '%s\n' "$said" | logger -t coldplate-check
 scontrol update NodeName="$NODE" State=drain Reason="coldplate: $reason" && printf '%s\n' "$reason" >"$TOLD"

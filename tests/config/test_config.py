@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -270,6 +272,23 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="not UTF-8"):
         load(binary)
+
+
+def test_the_remedy_for_a_file_is_given_once_and_the_default_file_need_not_exist(tmp_path: Path) -> None:
+    def refused(path: Path) -> str:
+        with pytest.raises(ConfigError) as caught:
+            load(path, must_exist=False)
+        return str(caught.value)
+
+    assert load(tmp_path / "nowhere.yaml", must_exist=False) == Config()
+    (tmp_path / "binary.yaml").write_bytes(b"a: \xff")
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    another = "; give another file with --config.file"
+    assert refused(tmp_path) == f"{tmp_path}: is a directory, not a file; name a file in it"
+    assert refused(tmp_path / "binary.yaml").endswith("save it as UTF-8")
+    assert (
+        refused(tmp_path / "loop.yaml") == f"{tmp_path}/loop.yaml: cannot be read: {os.strerror(errno.ELOOP)}{another}"
+    )
 
 
 @given(st.text(max_size=60))

@@ -176,6 +176,10 @@ class ScriptedWorker:
         gpu = GpuIdentity(Gpu("0", "GPU-0"), "0000:1b:00.0", "S0", "H100")
         self._messages: list[Message] = [Hello("nvml", (("GPU-0", gpu),))]
 
+    @property
+    def opening(self) -> bool:
+        return False
+
     def step(self, now: float) -> None:
         pass
 
@@ -237,6 +241,30 @@ def test_a_glance_ends_once_all_have_answered_and_what_hangs_makes_nothing_else_
         assert [each.value for each in rig.readings if each.metric.name == "coldplate_gpu_up"] == up
         assert (len(worker.asked) == 1) == (len(up) == 1)
         rig.loop.close(lambda _: None)
+
+
+class LateWorker(ScriptedWorker):
+    """A worker whose driver opens only after it was said to hang: its hello comes when it was looked for often."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept, self._messages = self._messages, []
+        self.looked = 0
+
+    @property
+    def opening(self) -> bool:
+        self.looked += 1
+        if self.looked > 5:
+            self._messages += self.kept
+            self.kept = []
+        return bool(self.kept)
+
+
+def test_a_glance_waits_for_a_driver_that_opens_late_as_long_as_it_may() -> None:
+    rig = Rig(Settings(fast=0.05, slow=1.0, deadline=0.1), worker=LateWorker())
+    rig.loop.glance(clock().mono + 60.0)
+    assert [each.value for each in rig.readings if each.metric.name == "coldplate_gpu_up"] == [1.0]
+    rig.loop.close(lambda _: None)
 
 
 class Failing:

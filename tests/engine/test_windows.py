@@ -197,3 +197,31 @@ def test_a_name_that_only_an_evaluation_knows_is_reported_when_the_file_is_read(
     assert "query 'a[...]': what it reads is known only when the alert fires" in str(file.warnings)
     (file,) = ruleset("""{alert: A, expr: up, labels: {t: '{{ query (printf "a{b=%q}" $labels.w) }}'}}""").files
     assert file.warnings == ()
+
+
+def test_every_time_is_kept_as_a_whole_millisecond_however_it_comes(node: Node) -> None:
+    """As a server keeps them: a sample a fraction later would be another one, and a range would lose it at its edge."""
+    kept = windows(rules_of("rate(a[1h])", "rate(w[1h])", "rate(x[1h])", "rate(y[1h])"))
+    written, expired, young = (make_labels({}, name) for name in "wxy")
+
+    def times(name: str) -> list[float]:
+        found = {dict(labels)["__name__"]: list(times) for labels, times, _ in kept.select((), 0.0, math.inf)}
+        return found[name]
+
+    kept.take([frame_of([node.reading("a", "0", 1.0)])], 1000.0004)
+    kept.take([frame_of([])], 1001.0006)
+    assert times("a") == [1000.0, 1001.001]
+    kept.append(written, 2000.0004, 1.0)
+    kept.mark_stale(written, 2001.0006)
+    assert times("w") == [2000.0, 2001.001]
+    for labels in (expired, young):
+        kept.append(labels, 3000.0, 1.0)
+    kept.expire(expired, since=2999.9996, at=3005.0004)
+    kept.expire(young, since=2999.9994, at=3005.0004)
+    assert (times("x"), times("y")) == ([3000.0, 3005.0], [3000.0])
+    kept.shift(-0.1236)
+    assert (times("a"), times("y")) == ([999.876, 1000.877], [2999.876])
+    fresh = windows(rules_of("rate(a[1h])", "w"))
+    fresh.restore(kept.kept(), step=60.0004)
+    lengths = {dict(labels)["__name__"]: list(times) for labels, times, _ in fresh.select((), 0.0, math.inf)}
+    assert lengths == {"a": [1059.876, 1060.877], "w": [2060.877]}

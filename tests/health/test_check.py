@@ -20,6 +20,7 @@ from agent import cli
 from agent.backends.kmsg import logged_xids
 from agent.backends.synthetic import load_scenario, shipped_scenarios
 from agent.backends.synthetic.hindsight import past_xids, settled_at
+from agent.catalogue import BY_NAME
 from agent.commands.check import ASIDE
 from agent.commands.check.asides import AgentAlerts, Aside, ask_agent
 from agent.commands.check.judgement import Evidence, judge, learn
@@ -29,8 +30,9 @@ from agent.daemon.pausing import PauseRequest, boot_of, write_request
 from agent.health.examination import CHECKS
 from agent.health.expectation_files import load_expectations
 from agent.health.expected_node import NodeExpectations
+from agent.health.verdicts import Verdict
 from agent.lib.clock import clock
-from agent.model import BackendReport, Instant, Outcome, Snapshot
+from agent.model import BackendReport, Frame, Gpu, Instant, Layout, Outcome, Series, Snapshot
 from tests.fakes.nvml import build
 from tests.servers import need
 
@@ -259,6 +261,26 @@ def test_a_call_that_never_returns_is_critical_once_the_time_is_up(library: Path
         for (status, out, error), found in zip(pool.map(hung, cases), cases.values(), strict=True):
             assert (status, error) == (2, "")
             assert found in out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("opening", "waited", "verdict"),
+    [
+        (0.3, 0.4, Verdict.UNKNOWN),
+        (0.3, 0.6, Verdict.CRITICAL),
+        (12.0, 5.9, Verdict.UNKNOWN),
+        (12.0, 6.1, Verdict.CRITICAL),
+    ],
+)
+def test_a_gpu_has_longer_to_answer_where_the_opening_took_long(
+    opening: float, waited: float, verdict: Verdict
+) -> None:
+    """A machine that is very busy is not sick."""
+    up = BY_NAME["coldplate_gpu_up"]
+    layout = Layout(tuple(Series(up, Gpu(index, f"GPU-{index}")) for index in "01"))
+    snapshot = Snapshot(1, Instant(5_000.0, 1.7e9), (Frame(layout, (1.0, 0.0)),))
+    made = judge(Evidence(snapshot, "nvml", waited=waited, opening=opening), {"gpus-present"}, None, needs_agent=False)
+    assert [each.verdict for each in made.findings] == [verdict]
 
 
 @pytest.fixture

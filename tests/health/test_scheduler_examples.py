@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import subprocess
 from pathlib import Path
+from typing import Literal
 
+import msgspec
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "packaging"
@@ -64,15 +66,84 @@ def test_the_health_check_drains_once_for_each_finding_and_forgets_it_when_it_is
         assert [call for call in calls if call.startswith("scontrol")] == told
 
 
+def test_a_node_that_was_resumed_as_it_was_is_drained_again_within_the_hour(shell: Shell) -> None:
+    shell.run("slurm/coldplate-health-check.sh", 2)
+    told = shell.folder / "told"
+    long_ago = told.stat().st_mtime - 3700
+    os.utime(told, (long_ago, long_ago))
+    assert len([call for call in shell.run("slurm/coldplate-health-check.sh", 2)[2] if "drain" in call]) == 1
+    assert [call for call in shell.run("slurm/coldplate-health-check.sh", 2)[2] if "drain" in call] == []
+
+
 @pytest.mark.parametrize(("status", "ended"), [(0, 0), (1, 0), (2, 1), (3, 2)])
 def test_the_plugin_speaks_the_detectors_language(shell: Shell, status: int, ended: int) -> None:
     got, out, _ = shell.run("node-problem-detector/coldplate-check.sh", status)
     assert (got, out) == (ended, LINE.format(WORDS[status]).partition(" | ")[0] + "\n")
 
 
-def test_the_plugins_configuration_sets_the_condition_that_it_declares() -> None:
-    document = json.loads((ROOT / "node-problem-detector" / "coldplate-check.json").read_text())
-    (condition,) = document["conditions"]
-    (rule,) = document["rules"]
-    assert (document["plugin"], rule["type"], rule["condition"]) == ("custom", "permanent", condition["type"])
-    assert (ROOT / "node-problem-detector" / Path(rule["path"]).name).is_file()
+class PluginRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """CustomRule of node-problem-detector (pkg/custompluginmonitor/types/types.go), its durations as texts."""
+
+    type: Literal["temporary", "permanent"]
+    condition: str
+    reason: str
+    path: str
+    args: tuple[str, ...] = ()
+    timeout: str | None = None
+    invoke_interval: str | None = None
+
+
+class PluginCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Condition (pkg/types/types.go), as far as a configuration sets it."""
+
+    type: str
+    reason: str
+    message: str
+
+
+class PluginBounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """pluginGlobalConfig (config.go), with its defaults."""
+
+    invoke_interval: str = "30s"
+    timeout: str = "5s"
+    max_output_length: int = 80
+    concurrency: int = 3
+    enable_message_change_based_condition_update: bool = False
+    skip_initial_status: bool = False
+
+
+class PluginConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """CustomPluginConfig (config.go). The program itself passes over fields that it does not know."""
+
+    plugin: str
+    source: str
+    conditions: tuple[PluginCondition, ...]
+    rules: tuple[PluginRule, ...]
+    pluginConfig: PluginBounds = PluginBounds()  # noqa: N815 - its name there
+    metricsReporting: bool = True  # noqa: N815 - its name there
+
+
+def seconds_of(text: str) -> float:
+    """A duration as Go's time.ParseDuration takes it, as far as seconds and minutes go."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m)", text)
+    assert found is not None, text
+    return float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[found[2]]
+
+
+def test_the_plugins_configuration_is_what_node_problem_detector_takes() -> None:
+    """By ApplyConfiguration and Validate of its pkg/custompluginmonitor/types/config.go."""
+    folder = ROOT / "node-problem-detector"
+    config = msgspec.json.decode((folder / "coldplate-check.json").read_bytes(), type=PluginConfig)
+    (rule,), bounds = config.rules, config.pluginConfig
+    assert config.plugin == "custom"
+    assert seconds_of(bounds.invoke_interval) > 0
+    assert rule.timeout is not None
+    assert seconds_of(rule.timeout) <= seconds_of(bounds.timeout)
+    assert rule.type == "permanent"
+    assert [each.type for each in config.conditions] == [rule.condition]
+    script = (folder / Path(rule.path).name).read_text()
+    given = re.search(r"--timeout (\S+?)}", script)
+    assert given is not None
+    assert seconds_of(given[1]) < seconds_of(rule.timeout)  # or it would be ended, and unknown
+    # Its container's configuration is in /config, and it starts there.
+    assert Path("/", rule.path) == Path("/config/plugin/coldplate-check.sh")

@@ -209,3 +209,31 @@ def test_whatever_a_broker_says_is_short_and_legible(make_rig: Callable[[str], R
     rig.put(0, 100)
     rig.look()
     assert all(text.isprintable() and len(text) <= 200 for text in rig.holder().values())
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ETIMEDOUT], ids=["fails", "hangs"])
+def test_an_environment_that_fails_or_hangs_is_reported_with_its_file_and_the_broker_is_not_asked(
+    rig: Rig, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    well, hangs = False, code == errno.ETIMEDOUT
+
+    def broken(path: str, most: int) -> bytes:
+        if path.endswith("/environ") and not well:
+            raise OSError(code, "it broke", path)
+        return read_file(path, most)
+
+    ask = Told(b"SLURM_JOB_NAME=other\0")
+    rig.open(read=broken, ask=ask)
+    rig.proc.process(100, SLURM.format(4711), LLAMA)
+    rig.put(0, 100)
+    rig.look()
+    detail = f"job names: {rig.proc.root}/100/environ: {os.strerror(code)}"
+    assert [record.getMessage() for record in caplog.records] == [detail]
+    gap = rig.gap("coldplate_job_info")
+    assert (None if gap is None else gap.detail) == (None if hangs else detail)  # a hang is no lack of a permission
+    assert (rig.holder()["job_id"], rig.holder()["name"], ask.asked) == ("4711", "", [])
+    well = True
+    rig.look(after=1.0)
+    assert rig.holder()["name"] == ("llama" if hangs else "")  # what hung is read again at the next look
+    rig.look(after=RETRY_SECONDS)
+    assert (rig.holder()["name"], rig.gap("coldplate_job_info")) == ("llama", None)

@@ -45,7 +45,7 @@ def mutations(seed: int, sources: list[bytes], count: int) -> Iterator[tuple[int
         number = chance.randrange(len(sources))
         content = sources[number]
         for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
-            content = chance.choice(_WAYS)(chance, content)
+            content = chance.choice(WAYS)(chance, content)
         yield number, content
 
 
@@ -108,4 +108,4 @@ def _name_and_refer(chance: random.Random, content: bytes) -> bytes:
     return content[: chosen[0]] + b" &z" + content[chosen[0] :]
 
 
-_WAYS = (_insert, _insert, _replace_value, _replace_value, _flip, _cut_out, _cut_off, _move_line, _name_and_refer)
+WAYS = (_insert, _insert, _replace_value, _replace_value, _flip, _cut_out, _cut_off, _move_line, _name_and_refer)

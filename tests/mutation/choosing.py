@@ -23,15 +23,19 @@ QUICK_SECONDS = 20.0
 
 
 def stages(mutant: Mutant, known: TestMap, budget: float) -> Iterator[list[str]]:
-    """Lists of tests, each to be run in its order, until one of them fails. No more than `budget` seconds in all."""
+    """Lists of tests, each to be run in its order, until one of them fails. No more than `budget` seconds in all.
+
+    Those that are asked first get a quarter of it each: the others must have their turn in a small one, too.
+    """
+    quick = min(QUICK_SECONDS, budget / 4)
     exact, files = _covering(mutant, known)
     asked: set[str] = set()
     places = PurePath(mutant.path).with_suffix("").parts
     own = {test for test in exact if PurePath(file_of(test)).parent.name in places}
     neighbours = {test for test in known.seconds if file_of(test) in files}
     for wanted, most in (
-        (own, QUICK_SECONDS),
-        (_few_of_each(exact, known), QUICK_SECONDS),
+        (own, quick),
+        (_few_of_each(exact, known), quick),
         (exact, budget),
         (neighbours, budget),
     ):

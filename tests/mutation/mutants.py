@@ -12,8 +12,9 @@ mutmut's, `if told` is not): a loop consists of these two.
 
 What no test can or should see is not drawn: annotations, docstrings, decorators, `assert` (it speaks to the type
 checker), what a log line says, the wording of exceptions, prose (a text with a blank in it), `__repr__`, the
-help of an option, the name of an encoding, the `strict` of a zip; nor `False` made `None` where it is assigned, for it
-is made `True`, too. What is left and still cannot be told apart is in equivalent.txt, each with its reason.
+help of an option, the name of an encoding, the type that `cast` tells the type checker, the `strict` of a zip; nor
+`False` made `None` where it is assigned, for it is made `True`, too. What is left and still cannot be told apart is in
+equivalent.txt, each with its reason.
 """
 
 from __future__ import annotations
@@ -34,6 +35,15 @@ NOT_MUTATED_FUNCTIONS = ("__repr__",)
 NOT_MUTATED_ARGUMENTS = ("encoding", "help", "metavar", "description", "strict")
 PLAIN_DEFAULTS = (cst.Name, cst.BaseNumber, cst.BaseString)
 """Other defaults of parameters are worked out when the function is defined: breaking them breaks the import."""
+
+_HINTED = m.OneOf(
+    m.Call(
+        func=m.Attribute(attr=m.Name("encode") | m.Name("decode")),
+        args=[m.Arg(value=m.SimpleString(), keyword=None), m.ZeroOrMore()],
+    ),
+    m.Call(func=m.Name("cast")),
+)
+"""Calls whose first argument only names an encoding, in any letters, or a type."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +109,13 @@ class _Finder(cst.CSTVisitor):
         self._functions: list[cst.FunctionDef] = []
         self._statements: list[int] = []
         self._wording = 0
+        self._hints: set[cst.CSTNode] = set()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         if self._is_skipped(node):
             return False
+        if isinstance(node, cst.Call) and m.matches(node, _HINTED):
+            self._hints.add(node.args[0])
         if isinstance(node, cst.FunctionDef):
             self._functions.append(node)
         if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
@@ -128,7 +141,7 @@ class _Finder(cst.CSTVisitor):
             return not isinstance(node.default, PLAIN_DEFAULTS)
         if isinstance(node, cst.FunctionDef):
             return node.name.value in NOT_MUTATED_FUNCTIONS
-        return isinstance(node, cst.Arg) and _is_free(node)
+        return isinstance(node, cst.Arg) and self._is_free(node)
 
     def _break(self, node: cst.CSTNode) -> None:
         for kind, operator in OPERATORS:
@@ -147,8 +160,13 @@ class _Finder(cst.CSTVisitor):
             if self._wording and new.func is old.func:
                 gone = [arg for arg in old.args if not any(arg is kept for kept in new.args)]
                 return any(isinstance(arg.value, cst.BaseString) for arg in gone)
-            return any(_is_free(arg) for arg in old.args if not any(arg is kept for kept in new.args))
+            return any(self._is_free(arg) for arg in old.args if not any(arg is kept for kept in new.args))
         return False
+
+    def _is_free(self, arg: cst.Arg) -> bool:
+        if arg.keyword is not None:
+            return arg.keyword.value in NOT_MUTATED_ARGUMENTS
+        return arg in self._hints
 
     def _mutant(self, old: cst.CSTNode, new: cst.CSTNode) -> Mutant:
         statement = self._statements[-1]
@@ -160,10 +178,6 @@ class _Finder(cst.CSTVisitor):
 
     def _range(self, node: cst.CSTNode) -> Any:
         return self.get_metadata(PositionProvider, node)
-
-
-def _is_free(arg: cst.Arg) -> bool:
-    return arg.keyword is not None and arg.keyword.value in NOT_MUTATED_ARGUMENTS
 
 
 def _is_log(node: cst.CSTNode) -> bool:

@@ -57,6 +57,15 @@ def test_the_budget_is_not_exceeded() -> None:
     assert sum(len(stage) for stage in asked(known, budget=30.0)) == 5
 
 
+def test_tests_of_the_same_folder_leave_the_others_most_of_a_small_budget() -> None:
+    seconds = {f"tests/rack/test_b.py::{number}": 1.0 for number in range(40)} | {"tests/other/test_a.py::quick": 0.5}
+    known: Any = Known(seconds, {5: {f"{test}|call" for test in seconds}})
+    mutant: Any = SimpleNamespace(**{**vars(MUTANT), "path": "agent/rack/x.py"})
+    first, second, *_ = stages(mutant, known, 12.0)
+    assert len(first) == 3
+    assert "tests/other/test_a.py::quick" in second
+
+
 def test_a_line_that_no_test_was_seen_to_run_goes_by_its_function_and_then_by_its_module() -> None:
     seconds = {"a.py::function": 1.0, "a.py::module": 1.0}
     lines = {4: {"a.py::function|call"}, 99: {"a.py::module|call"}}

@@ -40,11 +40,21 @@ def test_mutmut_s_operators_are_there(diffs: list[tuple[str, ...]]) -> None:
         'return "a text with blanks"',
         'raise ValueError("wording")',
         "raise ValueError(f'wording {a}') from None",
+        'return text.encode("ascii")',
+        "return text.decode('utf-8')",
     ],
     indirect=True,
 )
 def test_what_no_test_should_see_is_left_alone(diffs: list[tuple[str, ...]]) -> None:
     assert diffs == []
+
+
+@pytest.mark.parametrize("diffs", ["return cast(int, a)"], indirect=True)
+def test_what_only_the_type_checker_is_told_is_left_alone(diffs: list[tuple[str, ...]]) -> None:
+    assert diffs == [
+        ("- return cast(int, a)", "+ return cast(int, None)"),
+        ("- return cast(int, a)", "+ return cast(int, )"),
+    ]
 
 
 @pytest.mark.parametrize("diffs", ["a = False"], indirect=True)

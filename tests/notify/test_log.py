@@ -79,6 +79,11 @@ def test_an_alert_is_a_line_with_its_labels_as_facts(lines, h) -> None:
     assert receiver.counts.sent == 1
 
 
+def test_a_value_that_is_no_number_of_json_is_a_text(lines, h) -> None:
+    LogReceiver().put([Notice(h.alert(value=float(text)), 0.0) for text in ("inf", "-inf", "nan", "0")], 0.0)
+    assert [record.facts["value"] for record in lines.records] == ["inf", "-inf", "nan", 0.0]
+
+
 @pytest.mark.parametrize(
     ("severity", "resolved_at", "level"),
     [("critical", None, "ERROR"), ("warning", None, "WARNING"), ("info", None, "INFO"), ("critical", 1010.0, "INFO")],

@@ -255,3 +255,16 @@ def test_processes_are_those_that_the_binding_lists(start: Start, count: int) ->
     assert told["ours"][0] == []
     assert told["ours"][1] == [[*each, None] for each in told["binding"]]
     assert told["binding"] == [[1000 + number, 2**30] for number in range(count)]
+
+
+def test_a_name_that_is_no_text_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A board whose memory is damaged may give any bytes; its other facts are still of use."""
+    import pynvml
+
+    from agent.backends.nvml.library import PynvmlDriver
+    from agent.backends.nvml.return_codes import NOT_SUPPORTED, DriverError
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", pynvml.convertStrBytes(lambda handle: b"NVIDIA \xff"))
+    with pytest.raises(DriverError) as refused:
+        PynvmlDriver().call("nvmlDeviceGetName", 0)
+    assert refused.value.code == NOT_SUPPORTED

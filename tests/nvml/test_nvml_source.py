@@ -65,6 +65,25 @@ def test_devices_are_addressed_by_uuid_after_the_enumeration(opened):
     assert bench.driver.log.count("nvmlDeviceGetHandleByUUID") == 1
 
 
+def test_a_driver_without_handles_by_uuid_is_read_through_those_by_index(opened):
+    driver = FakeDriver(h100(0), h100(1))
+    driver.system["nvmlDeviceGetHandleByUUID"] = MISSING
+    bench = opened(driver)
+    assert [value(bench.read(gpu=at), "coldplate_gpu_power_watts") for at in (0, 1)] == [
+        value(opened(h100(0), h100(1)).read(gpu=at), "coldplate_gpu_power_watts") for at in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"), [(0, "0"), (3, "3"), (-1, ""), (2**32 - 1, ""), (UNSUPPORTED, ""), (2**32 - 2, str(2**32 - 2))]
+)
+def test_a_fact_that_says_none_is_an_empty_label_and_zero_is_a_fact(opened, answer, shown):
+    gpu = h100()
+    gpu.calls["nvmlDeviceGetNumaNodeId"] = answer
+    facts = dict(opened(gpu).channels[0].identity.facts)
+    assert facts["numa_node"] == shown
+
+
 @pytest.mark.parametrize(
     ("code", "reason"), [(LOST, Reason.LOST), (DENIED, Reason.DENIED), (UNKNOWN, Reason.MALFORMED)]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -154,6 +155,66 @@ def test_a_counter_that_was_reset_adds_no_energy_that_could_not_have_been_drawn(
     path.write_text("150000000\n")
     (after,) = reader.values(2.0).values()
     assert after - before == pytest.approx(100.0)
+
+
+def test_a_counter_beyond_its_range_is_left_out_with_both_numbers(tree, read) -> None:
+    path = tree.rapl("0", "package-0", WRAP)
+    reader = read(["rapl"])
+    assert reader.values(0.0) == {'rapl_energy_joules_total{domain="package-0"}': pytest.approx(WRAP / 1e6)}
+    path.write_text(f"{WRAP + 1}\n")
+    sample = reader.sample(1.0)
+    (gap,) = sample.gaps
+    assert (gap.metric.name, gap.reason) == ("coldplate_node_rapl_energy_joules_total", Reason.MALFORMED)
+    assert gap.detail == f"{path}: {WRAP + 1} exceeds the counter's range of {WRAP}"
+    assert list(sample.readings) == []
+
+
+def test_a_fall_is_a_wrap_if_a_domain_could_have_drawn_so_much_meanwhile_and_else_a_reset(tree, read) -> None:
+    path = tree.rapl("0", "package-0", WRAP)
+    reader = read(["rapl"])
+    (before,) = reader.values(0.0).values()
+    path.write_text(f"{5000 * 10**6}\n")  # 5000 W for a second, which is the limit
+    (wrapped,) = reader.values(1.0).values()
+    assert wrapped - before == pytest.approx(5000.0)
+    path.write_text(f"{WRAP}\n")
+    (full,) = reader.values(2.0).values()
+    path.write_text(f"{5001 * 10**6}\n")
+    assert reader.values(3.0) == {'rapl_energy_joules_total{domain="package-0"}': full}
+
+
+def test_zones_are_looked_for_again_each_minute_and_sooner_while_one_cannot_be_looked_into(tree, read) -> None:
+    tree.rapl("0", "package-0", 0)
+    reader = read(["rapl"])
+    first, second, third = (f'rapl_energy_joules_total{{domain="package-{number}"}}' for number in "012")
+    assert reader.values(0.0) == {first: 0.0}
+    tree.rapl("1", "package-1", 1_000_000, wrap="a lot")
+    assert (reader.values(59.0), reader.gaps(59.5)) == ({first: 0.0}, [])
+    (gap,) = reader.gaps(60.0)
+    assert "intel-rapl:1/max_energy_range_uj" in gap.detail
+    assert reader.values(60.5) == {first: 0.0}
+    tree.rapl("1", "package-1", 1_000_000)
+    assert reader.values(64.0) == {first: 0.0}
+    assert len(reader.gaps(64.5)) == 1
+    assert reader.values(65.0) == {first: 0.0, second: 1.0}
+    assert reader.gaps(65.5) == []
+    tree.rapl("2", "package-2", 2_000_000)
+    shutil.rmtree(tree.root / "class/powercap/intel-rapl:1")
+    assert set(reader.values(124.0)) == {first}
+    assert reader.values(125.0) == {first: 0.0, third: 2.0}
+    assert reader.gaps(125.5) == []
+
+
+def test_a_part_without_its_package_and_a_name_that_is_there_already_are_gaps(tree, read) -> None:
+    tree.rapl("0:0", "dram", 1_000_000)
+    for zone, name in (("1", "psys"), ("2", "psys-3"), ("3", "psys")):
+        tree.rapl(zone, name, 3_000_000)
+    reader = read(["rapl"])
+    assert set(reader.values(0.0)) == {f'rapl_platform_energy_joules_total{{domain="psys{end}"}}' for end in ("", "-3")}
+    root = tree.root / "class/powercap"
+    assert [(gap.reason, gap.detail) for gap in reader.gaps(1.0)] == [
+        (Reason.LOST, f"{root}/intel-rapl:0:0: its parent {root}/intel-rapl:0 is unknown"),
+        (Reason.MALFORMED, f"{root}/intel-rapl:3: a second zone is named psys-3"),
+    ]
 
 
 @contextlib.contextmanager

@@ -12,15 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from agent import cli
 from agent.backends.replay.player import Player
 from agent.backends.replay.present import OWN
 from agent.catalogue import BY_NAME
+from agent.config.schema import ConfigError
 from agent.daemon.replayed_node import ReplayedNode
 from agent.model import Frame, Gpu, Instant, Layout, Node, Outcome, Phase, Reading, Series, Snapshot
 from agent.recording.recording_reader import Recording
 from agent.sampler.health import LoopFacts
 from agent.sampler.settings import Settings
-from agent.wiring.replaying import FasterClock
+from agent.wiring.command_line import read_config, read_options
+from agent.wiring.replaying import FasterClock, make_replayed_node, replayed_header
 from alerts.engine import RuleEngine, Ruleset
 from exporters.http_messages import Request
 from exporters.route_context import RouteContext
@@ -94,12 +97,10 @@ def test_what_the_running_agent_tells_of_itself_is_its_own(node: ReplayedNode) -
     assert "coldplate_rule_evaluations_total" not in names
 
 
-def recorded(path: Path, seconds: Sequence[float]) -> Path:
-    """Power is the second; energy grows by 10 a second from 100 on."""
-    return record(
-        path,
-        [Snapshot(n, Instant(50.0 + s, 1e9 + s), (Frame(LAYOUT, (s, 100.0 + 10 * s)),)) for n, s in enumerate(seconds)],
-    )
+def recorded(path: Path, seconds: Sequence[float], node: str = "node-1.example", more: float = 0.0) -> Path:
+    """Power is the second, and `more`; energy grows by 10 a second from 100 on."""
+    frames = [(s, Frame(LAYOUT, (s + more, 100.0 + 10 * s))) for s in seconds]
+    return record(path, [Snapshot(n, Instant(50.0 + s, 1e9 + s), (f,)) for n, (s, f) in enumerate(frames)], node)
 
 
 @contextmanager
@@ -116,6 +117,30 @@ def value(node: ReplayedNode, second: float, row: object = POWER) -> float | Non
 def test_a_tick_shows_the_last_snapshot_before_it(tmp_path: Path) -> None:
     with replayed(recorded(tmp_path / "r", range(60))) as node:
         assert [value(node, second) for second in (0, 0.9, 1.0, 2.5, 30, 59.5)] == [0, 0, 1, 2, 30, 59]
+
+
+def test_of_several_nodes_the_one_is_shown_that_was_named(tmp_path: Path) -> None:
+    one, two = recorded(tmp_path / "1", range(5)), recorded(tmp_path / "2", range(5), "node-2.example", 500.0)
+    both = tmp_path / "job.coldplate"
+    both.write_bytes(one.read_bytes() + two.read_bytes() + one.read_bytes())
+
+    def shown(backend: str) -> tuple[float | None, str]:
+        parsed = cli.make_parser().parse_args(["once", "--backend", backend])
+        config, options = read_config(parsed), read_options(parsed)
+        node = make_replayed_node(config, options.folder, Settings())
+        value(node, 0)  # the replay begins
+        seen = value(node, 3), replayed_header(config, options.folder).node
+        node.close()
+        return seen
+
+    assert shown(f"replay:{both}") == (3.0, "node-1.example")
+    assert shown(f"replay:{both}#node-2.example") == (503.0, "node-2.example")
+    with pytest.raises(ConfigError, match=r"no node 'node-3\.example'; did you mean 'node-"):
+        shown(f"replay:{both}#node-3.example")
+    with pytest.raises(ConfigError, match=r"no node 'n17'; it has node-1\.example, node-2\.example"):
+        shown(f"replay:{both}#n17")
+    odd = both.rename(tmp_path / "job#2")
+    assert shown(f"replay:{odd}") == (3.0, "node-1.example")
 
 
 def test_a_hole_and_the_end_show_nothing_and_say_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

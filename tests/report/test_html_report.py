@@ -18,6 +18,7 @@ from agent.recording.report.comparison import comparison
 from agent.recording.report.expert import remarks
 from agent.recording.report.gathering import gather
 from agent.recording.report.html_report import html_report
+from agent.recording.report.remarks import RANKS, Remark
 from agent.recording.report.report_card import report_card
 from agent.recording.report.report_document import report_document
 from agent.recording.report.run_facts import Run
@@ -127,6 +128,28 @@ def test_an_alert_is_marked_on_every_plot(run: Run) -> None:
     found, _ = page(run, alert)
     assert found.tags["rect"] == 2
     assert found.words.count("GpuHot") == 3
+
+
+def test_a_remark_begins_with_what_it_is_about_and_ends_with_what_it_cannot_show(run: Run) -> None:
+    some = [Remark(rank, "k", f"It is a {rank}.", limits=f"not {rank}" * (rank != "note")) for rank in RANKS]
+    text = html_report(run, some, [])
+    assert [row for row in text.splitlines() if row.startswith("<li")] == [
+        '<li class="fault"><b>Fault.</b> It is a fault.<br><small>not fault</small></li>',
+        '<li class="slow"><b>Lost time.</b> It is a slow.<br><small>not slow</small></li>',
+        '<li class="note"><b>Note.</b> It is a note.</li>',
+    ]
+    nothing = [row for row in html_report(run, [], []).splitlines() if row.startswith("<li")]
+    assert len(nothing) == 1 and nothing[0].startswith("<li>Nothing: ")
+
+
+def test_a_page_is_titled_by_its_files_up_to_four_and_tells_what_was_damaged(run: Run) -> None:
+    files = [f"/data/{number}.coldplate" for number in range(5)]
+    for some, more in ((files[:4], ""), (files, " and others")):
+        text = html_report(replace(run, files=some, problems=["block 7 < 8"]), [], [])
+        names = ", ".join(f"{number}.coldplate" for number in range(4))
+        assert f"<title>Report on {names}{more}</title>" in text
+        assert f"<h1>Report on {names}{more}</h1>" in text
+        assert '<p class="fault"><b>Damaged or doubled:</b> block 7 &lt; 8</p>' in text
 
 
 def test_names_of_a_hostile_recording_are_text(tmp_path: Path) -> None:

@@ -120,6 +120,88 @@ def test_waiting_for_data_tells_that_storage_was_waited_for(tmp_path: Path) -> N
     assert loud.figures["io_waiting_ratio"] == pytest.approx(0.4)
 
 
+def starving(
+    tmp_path: Path, util: float, pcie: float, waits: float, busy: float, used: float = 60.0
+) -> dict[str, Remark]:
+    """What is said of a GPU with so many bytes a second over PCIe, on a node whose tasks wait and work so much."""
+    seconds = range(60)
+    series: dict = {row(chosen.UTILIZATION, gpu(0)): util, row(chosen.MEMORY, gpu(0)): used * 2.0**30}
+    series[row(chosen.MEMORY_TOTAL, gpu(0))] = 80 * 2.0**30
+    series[row(chosen.PCIE_IN, gpu(0))] = [pcie * one for one in seconds]
+    series[row(chosen.PRESSURE, Node(), (("resource", "io"),))] = [waits * one for one in seconds]
+    series[row(chosen.PRESSURE, Node(), (("resource", "cpu"),))] = [0.9 * one for one in seconds]
+    for mode, share in (("user", busy), ("idle", 0.75 * (1 - busy)), ("iowait", 0.25 * (1 - busy))):
+        series[row(chosen.CPU, Node(), (("mode", mode),))] = [share * one for one in seconds]
+    return said_of(gathered(tmp_path / "run", series, 60))
+
+
+EVERYTHING = (
+    "; up to 4.0 GB/s came in over PCIe, tasks waited for storage 50% of the time, "
+    "the processors of node-1 were 90% busy"
+)
+
+
+@pytest.mark.parametrize(
+    ("pcie", "waits", "busy", "signs"),
+    [
+        (0.9e9, 0.04, 0.69, "; for what is not known: what was looked at of the host was quiet"),
+        (1.1e9, 0.04, 0.69, "; up to 1.1 GB/s came in over PCIe"),
+        (0.9e9, 0.06, 0.69, "; tasks waited for storage 6% of the time"),
+        (0.9e9, 0.04, 0.72, "; the processors of node-1 were 72% busy"),
+        (4e9, 0.5, 0.9, EVERYTHING),
+    ],
+)  # fmt: skip
+def test_waiting_for_data_names_every_sign_of_where_it_waits(
+    tmp_path: Path, pcie: float, waits: float, busy: float, signs: str
+) -> None:
+    remark = starving(tmp_path, 0.25, pcie, waits, busy)["waiting-for-data"]
+    text = f"GPU 0 had work for at most 25% of the time with their memory in use{signs}. "
+    assert remark.text.startswith(text)
+    figures = {"utilization_ratio": 0.25}
+    figures |= {"pcie_receive_bytes_per_second": pcie} if pcie > 1e9 else {}
+    figures |= {"io_waiting_ratio": waits} if waits > 0.05 else {}
+    figures |= {"processor_busy_ratio": busy} if busy > 0.7 else {}
+    assert remark.figures == pytest.approx(figures)
+    assert remark.gpus == ("0",)
+
+
+@pytest.mark.parametrize(
+    ("util", "used", "said"),
+    [(0.06, 24.0, True), (0.04, 24.0, False), (0.39, 24.0, True), (0.41, 24.0, False), (0.25, 23.9, False)],
+)
+def test_waiting_for_data_is_said_of_what_works_little_with_much_in_memory(
+    tmp_path: Path, util: float, used: float, said: bool
+) -> None:
+    assert ("waiting-for-data" in starving(tmp_path, util, 0.0, 0.0, 0.1, used)) == said
+
+
+@pytest.mark.parametrize(
+    ("clock", "power", "said"),
+    [
+        (0.85, 0.95, "85% of their median SM clock (1275 of 1500 MHz) and 95% of their power while busy"),
+        (0.85, 1.5, None),  # it has more to do
+        (0.95, 0.65, "95% of their median SM clock (1425 of 1500 MHz) and 65% of their power while busy"),
+        (0.95, 0.75, None),
+        (0.9, 0.7, None),
+        (0.85, None, "85% of their median SM clock (1275 of 1500 MHz) while busy"),
+    ],
+)
+def test_a_gpu_is_slow_by_its_clock_or_its_power_but_not_where_it_draws_more(
+    tmp_path: Path, clock: float, power: float | None, said: str | None
+) -> None:
+    series: dict = {}
+    for index in range(4):
+        series[row(chosen.UTILIZATION, gpu(index))] = 1.0
+        series[row(chosen.CLOCK, gpu(index), chosen.SM_CLOCK)] = 1.5e9 * (clock if index == 2 else 1.0)
+        if power is not None or index != 2:
+            series[row(chosen.POWER, gpu(index))] = 600.0 * (power if power is not None and index == 2 else 1.0)
+    found = said_of(gathered(tmp_path / "run", series, 120)).get("slow-gpu")
+    assert (found is None) == (said is None)
+    if found is not None and said is not None:
+        assert said in found.text
+        assert found.figures == pytest.approx({"clock_ratio": clock} | ({"power_ratio": power} if power else {}))
+
+
 def test_normal_reasons_are_no_lost_time_and_heat_is(tmp_path: Path) -> None:
     def growing(rate: float) -> list[float]:
         return [rate * second for second in range(SECONDS)]
@@ -174,3 +256,32 @@ def test_words_for_numbers() -> None:
     assert [share_text(one) for one in (0.0, 0.001, 0.5, 0.999, 1.0)] == ["0%", "under 1%", "50%", "over 99%", "100%"]
     assert ranges(["0", "1", "2", "7"]) == "0-2, 7"
     assert ranges(["a\x1b", "1"]) == "a\\x1b, 1"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"), (3, "3 s"), (9.5, "9.5 s"), (10.4, "10 s"), (59.6, "1 min"), (61, "1 min 1 s"),
+        (3599, "59 min 59 s"), (3600, "1 h"), (3659, "1 h"), (3660, "1 h 1 min"), (86_399, "23 h 59 min"),
+        (86_400, "1 d"), (270_000, "3 d 3 h"),
+    ],
+)  # fmt: skip
+def test_a_length_of_time_has_its_two_largest_units_and_no_empty_one(seconds: float, text: str) -> None:
+    assert span_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0049, "under 1%"), (0.005, "under 1%"), (0.0051, "1%"), (0.9949, "99%"), (0.995, "over 99%"), (1.004, "100%")],
+)
+def test_a_share_that_is_not_nothing_or_all_is_not_told_as_such(share: float, text: str) -> None:
+    assert share_text(share) == text
+
+
+def test_ranges_of_numbers_and_what_is_too_long_to_be_one() -> None:
+    assert ranges([]) == ""
+    assert ranges(["5"]) == "5"
+    assert ranges(["10", "9", "2", "1"]) == "1-2, 9-10"
+    assert ranges(["99999999", "1"]) == "1, 99999999"
+    assert ranges(["999999999", "1"]) == "999999999, 1"
+    assert ranges(["x" * 40]) == "x" * 29 + "..."

@@ -6,11 +6,13 @@ import logging
 import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.model import Gpu, GpuIdentity, Xid
 from agent.sampler.inventory import Inventory
 from agent.sampler.xidlog import LINES
-from agent.sampler.xids import CODES, KINDS, STRANGERS, ZEROED, XidLedger
+from agent.sampler.xids import CODES, KINDS, PAIRING_SECONDS, STRANGERS, ZEROED, XidLedger
 
 
 def ledger() -> XidLedger:
@@ -168,3 +170,45 @@ def test_what_was_logged_and_did_not_occur_again_is_forgotten() -> None:
     for second in range(200):
         book.tell(float(second))
     assert not book._log._entries
+
+
+@pytest.mark.parametrize(
+    ("apart", "errors"), [(PAIRING_SECONDS, 1), (-PAIRING_SECONDS, 1), (PAIRING_SECONDS + 0.5, 2), (-10.5, 2)]
+)
+def test_two_reports_are_of_one_error_up_to_ten_seconds_apart_whichever_clock_is_ahead(
+    apart: float, errors: int
+) -> None:
+    book = ledger()
+    book.enter(Xid("GPU-a", 79, 1000.0, "nvml"))
+    book.enter(Xid("0000:1b:00", 79, 1000.0 + apart, "kmsg"))
+    assert counts(book)["GPU-a", "79"] == errors
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["nvml", "kmsg"]), st.sampled_from([31, 79]), st.sampled_from([0, 1, 5, 6, 11])))
+)
+def test_errors_are_counted_as_by_crossing_reports_off_a_list(reports: list[tuple[str, int, int]]) -> None:
+    """Each report crosses off the oldest one of the other reporter that is no older than it may be, or is an error."""
+    book, wall = ledger(), 1000.0
+    open_reports: list[tuple[str, int, float]] = []
+    errors: dict[int, int] = {31: 0, 79: 0}
+    seen: dict[int, float] = {}
+    for reporter, code, later in reports:
+        wall += later
+        book.enter(Xid("GPU-a" if reporter == "nvml" else "0000:1b:00", code, wall, reporter))
+        others = [each for each in open_reports if each[1] == code and each[0] != reporter]
+        fresh = [each for each in others if each[2] >= wall - PAIRING_SECONDS]
+        if fresh:
+            open_reports.remove(fresh[0])
+            continue
+        errors[code] += 1
+        seen[code] = wall
+        open_reports = [each for each in open_reports if each not in others] + [(reporter, code, wall)]
+    found = counts(book)
+    assert {code: found["GPU-a", str(code)] for code in errors} == errors
+    last = {
+        int(row.series.labels[0][1]): row.value
+        for row in book.frame().readings
+        if row.metric.name == "coldplate_gpu_xid_last_timestamp_seconds"
+    }
+    assert last == seen

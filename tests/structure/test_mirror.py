@@ -15,6 +15,7 @@ KINDS = {
     "covered": "which lines the tests run",
     "drill": "the daemon under every fault",
     "fakes": "stand-ins for what a machine lacks",
+    "fuzz": "parsers against inputs that nobody wrote",
     "hardware": "the agent beside nvidia-smi",
     "largest": "the largest node there is",
     "mutation": "the code with a mistake in it",

@@ -251,6 +251,7 @@ def test_a_library_that_hangs_while_it_is_opened_is_reported_and_continues_at_on
         Reason.TIMEOUT, f"the driver has not answered for {OPENING_SECONDS:.0f} s while opening its library",
     )  # fmt: skip
     assert not rig.supervisor.awaited
+    assert rig.supervisor.opening
     rig.run(60.0)
     assert len(rig.exit_reasons) == 1
     assert not rig.worker.signals
@@ -402,6 +403,29 @@ def test_a_clean_end_is_asked_for_and_given_time(rig: Rig) -> None:
     rig.worker.mortal = {signal.SIGKILL}
     rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS, ask=True)
     assert rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10) == pytest.approx(TERM_PATIENCE_SECONDS, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(-11, "was killed: Segmentation fault"), (3, "ended with status 3"), (-64, "was killed: ")]
+)
+def test_how_a_worker_ended_of_its_own_is_the_reason_and_what_it_was_ended_for_otherwise(
+    rig: Rig, status: int, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.open()
+    rig.worker.ended = status
+    rig.until(lambda: bool(rig.exit_reasons), 10)
+    ((_, reason, detail),) = rig.exit_reasons
+    assert reason is Reason.LOST
+    assert detail.startswith(f"the device worker {words}") and len(detail) > len("the device worker was killed: ")
+    assert words in caplog.text
+    rig.until(lambda: len(rig.started) == 2, 20)
+    rig.worker.said += [HELLO, HELLO]
+    rig.run(1.5)
+    rig.worker.held = 2**50
+    rig.until(lambda: len(rig.exit_reasons) == 3, 20)  # when it is sent away, and when it is gone
+    assert rig.exit_reasons[1][1:] == rig.exit_reasons[2][1:]
+    assert rig.exit_reasons[1][1] is Reason.TIMEOUT
+    assert rig.worker.ended == -signal.SIGTERM
 
 
 def test_workers_that_crash_again_and_again_are_started_ever_later_but_soon_enough(rig: Rig) -> None:

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Sequence
 
 from agent.backends.sysfs import printable
+from agent.lib.wording import one_line
 from agent.model import Gap, Metric, Node, Reading, Reason, Series
 
 SERIES = 8_192
@@ -58,7 +59,7 @@ class Figures:
 
     def miss(self, error: Exception, *rows: Metric, of: str = "") -> None:
         """Add a gap for each of these rows, which are absent because of this error."""
-        detail = f"{of}{type(error).__name__}: {error}"
+        detail = f"{of}{type(error).__name__}: {one_line(str(error))}"  # psutil quotes whole lines
         self.gaps.extend(Gap(row, Node(), gap_reason(error), detail) for row in rows)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
-from agent.backends.nvml.return_codes import FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, DriverError
+from agent.backends.nvml.return_codes import FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, NOT_SUPPORTED, DriverError
 
 PROCESS = struct.Struct("=I4xQII")
 """nvmlProcessInfo_v2_t: process id, used memory, GPU instance, compute instance."""
@@ -50,6 +50,8 @@ class PynvmlDriver:
             return function(*args)
         except self._error as error:
             raise DriverError(name, int(error.value)) from None  # type: ignore[attr-defined]  # pynvml has no types
+        except UnicodeDecodeError:  # the binding decodes names and serial numbers, whatever bytes a board holds
+            raise DriverError(name, NOT_SUPPORTED) from None
 
     def _plain(self, name: str) -> Callable[..., Any]:
         """A function whose answer is a plain value already."""

@@ -101,10 +101,14 @@ class Rapl:
         legs = [Leg(zone, [CountFile(f"{zone}/energy_uj")]) for zone in self._domains]
         answers = self._relay.round(legs, now.mono)
         for (zone, domain), (raw,) in zip(self._domains.items(), answers, strict=True):
-            if isinstance(raw, int) and raw <= domain.wrap:
-                readings.append(Reading(domain.series, domain.advance(raw, now.mono)))
+            path = f"{zone}/energy_uj"
+            if not isinstance(raw, int):
+                gaps.append(_gap(path, raw))
+            elif raw > domain.wrap:
+                detail = f"{path}: {raw} exceeds the counter's range of {domain.wrap}"
+                gaps.append(Gap(ENERGY, Node(), Reason.MALFORMED, detail))
             else:
-                gaps.append(_gap(f"{zone}/energy_uj", raw, domain.wrap))
+                readings.append(Reading(domain.series, domain.advance(raw, now.mono)))
         return BackendSample(readings=readings, gaps=gaps, calls=len(self._domains))
 
     def _scan(self, mono: float) -> None:
@@ -160,9 +164,7 @@ def _row(zone: str, nested: bool) -> Metric:
     return PLATFORM_ENERGY if zone.startswith("psys") else ENERGY
 
 
-def _gap(path: str, answer: int | DeviceError | Unread, wrap: int = 0) -> Gap:
-    if isinstance(answer, int):
-        return Gap(ENERGY, Node(), Reason.MALFORMED, f"{path}: {answer} exceeds the counter's range of {wrap}")
+def _gap(path: str, answer: DeviceError | Unread) -> Gap:
     if isinstance(answer, Unread):
         return Gap(ENERGY, Node(), answer.reason, f"{path}: {answer.detail}")
     forbidden = isinstance(answer.__cause__, PermissionError)

@@ -17,14 +17,17 @@ INTERVALS = 3
 
 
 class Player:
-    """The snapshots of one node's recording. `again` opens it; a loop opens it anew each time. Belongs to one thread.
+    """The snapshots of one node in a recording, of the first if none is named. Belongs to one thread.
+
+    `again` opens the recording; a loop opens it anew each time.
 
     Its time begins with the first call of `at`, and is told in seconds of the recording: who wants it to go faster
     tells a faster clock.
     """
 
-    def __init__(self, again: Callable[[], Recording], *, loop: bool = False) -> None:
+    def __init__(self, again: Callable[[], Recording], *, node: str | None = None, loop: bool = False) -> None:
         self._again = again
+        self._node = node
         self._loop = loop
         self._recording: Recording | None = None
         self._snapshots: Iterator[Snapshot] = iter(())
@@ -63,9 +66,13 @@ class Player:
         self.close()
         self.passes += 1
         self._recording = recording = self._again()
-        node, self._interval = recording.header.node, recording.header.interval
+        header, parts = recording.header, None
+        if self._node is not None:
+            spans = [span for span in recording.survey() if span.header.node == self._node]
+            header, parts = (spans[0].header if spans else header), [span.at for span in spans]
+        self._interval = header.interval
         self._patience = max(PATIENCE_SECONDS, INTERVALS * self._interval)
-        self._snapshots = (each.snapshot for each in recording.recorded() if each.header.node == node)
+        self._snapshots = (each.snapshot for each in recording.recorded(parts) if each.header.node == header.node)
         self._began, self._place, self._next_place = mono, 0.0, 0.0
         self._shown = None
         self._next = next(self._snapshots, None)

@@ -73,7 +73,7 @@ def _ask(url: str, until: float) -> AgentAlerts:
         answer = client.exchange(HttpRequest("GET", ALERTS), min(until, clock().mono + AGENT_SECONDS))
         client.close()
         page = msgspec.json.decode(answer.body, type=_AlertsPage)
-    except (HttpError, ValueError) as error:
+    except (HttpError, ValueError, RecursionError) as error:
         return AgentAlerts(None, f"{url}: {error}")
     if answer.status != 200:
         return AgentAlerts(None, f"{url}{ALERTS}: HTTP status {answer.status}")

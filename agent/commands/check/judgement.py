@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 
 import msgspec
 
+from agent.backends.protocol import GpuProcess
 from agent.commands.check.asides import AgentAlerts, Aside, ask_agent, read_kernel_log
 from agent.config.schema import Config, ConfigError
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import fault_findings, gpu_findings
+from agent.health.deep_findings import DeepResult, deep_findings, learned_deep
 from agent.health.examination import examined, expected_of, view_of
 from agent.health.expectation_files import ExpectationError
 from agent.health.expected_node import GENERIC, Expected, NodeExpectations
@@ -23,7 +25,7 @@ from agent.health.seen_node import NOT_READ, SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib.clock import clock
 from agent.lib.timestamps import utc
-from agent.model import Snapshot, Xid
+from agent.model import Gpu, Snapshot, Xid
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.expectations import AUTO, load_expected
 from agent.wiring.sources import family_of, make_sampling_loop
@@ -38,6 +40,8 @@ MARGIN_CELSIUS = 5.0
 """The least distance to the slowdown that is expected of a node that was learned."""
 ANSWERING_SECONDS = 0.5
 """Seconds after which a GPU that has not answered counts as hanging; a healthy one takes a few milliseconds."""
+ANSWERING_SHARE = 0.5
+"""The same as a share of the time that it took to open the devices: on a machine that is very busy all takes longer."""
 _BUSY = "the machine is very busy: give it a longer --timeout"
 WORST = (("critical", Verdict.CRITICAL), ("warning", Verdict.WARNING))
 
@@ -49,6 +53,7 @@ class Judgement:
     findings: Sequence[HealthFinding]
     expected: Expected
     note: str = ""
+    deep: DeepResult | None = None
 
 
 def deadline(timeout: float) -> float:
@@ -89,8 +94,10 @@ class Evidence:
     """What was gathered: a snapshot of the devices of a family, the XIDs since boot, and what the agent says.
 
     `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: everybody answered in time.
-    `waited` is for how many seconds the devices had been open. `xids` is None with the reason where the kernel log
-    cannot be read, and `alerts` where nobody asked. `paused`: the driver was not asked, for this reason.
+    `opening` is how many seconds it took to open the devices, and `waited` for how many they had been open. `xids` is
+    None with the reason where the kernel log cannot be read, and `alerts` where nobody asked. `paused`: the driver was
+    not asked, for this reason. `processes` are those that compute on the GPUs. `deep` is what the active test came to,
+    where it was made.
     """
 
     snapshot: Snapshot
@@ -98,10 +105,13 @@ class Evidence:
     is_up: bool = True
     is_whole: bool = True
     waited: float = inf
+    opening: float = 0.0
     xids: Sequence[Xid] | None = None
     why_no_xids: str = ""
     alerts: AgentAlerts | None = None
     paused: str = ""
+    processes: Mapping[Gpu, Sequence[GpuProcess]] = field(default_factory=dict)
+    deep: DeepResult | None = None
 
 
 def gather(config: Config, options: CommandLineOptions, until: float, agent: str) -> Evidence:
@@ -131,8 +141,10 @@ def judge(evidence: Evidence, names: Collection[str], wanted: Expected | None, *
     ]
     if evidence.alerts is not None:
         findings += agent_findings(evidence.alerts, needs_agent)
+    if evidence.deep is not None:
+        findings += deep_findings(evidence.deep, expected)
     note = "" if wanted is not None or expected is not GENERIC else _unrecognised(view)
-    return Judgement([each for each in findings if each.name in names], expected, note)
+    return Judgement([each for each in findings if each.name in names], expected, note, evidence.deep)
 
 
 def learn(evidence: Evidence) -> NodeExpectations:
@@ -144,7 +156,13 @@ def learn(evidence: Evidence) -> NodeExpectations:
         what = "no GPU answers"
     if silent or not view.answering or not evidence.is_whole:
         raise ConfigError(f"--learn: {what}; learn from a node that is well, or give it a longer --timeout")
-    return learned(view, f"{len(view.gpus)} x {next(iter(view.models().values()))}, learned", MARGIN_CELSIUS)
+    node = learned(view, f"{len(view.gpus)} x {next(iter(view.models().values()))}, learned", MARGIN_CELSIUS)
+    if evidence.deep is None:
+        return node
+    untested = evidence.deep.broken or evidence.deep.unfinished or "; ".join(evidence.deep.passed_over.values())
+    if untested:
+        raise ConfigError(f"--learn: {untested}; learn from a node that is well and idle")
+    return learned_deep(node, evidence.deep)
 
 
 def agent_findings(told: AgentAlerts, required: bool) -> list[HealthFinding]:
@@ -173,6 +191,7 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> Eviden
     from agent.wiring.start_checks import check
 
     check(config)
+    began = clock().mono
     rack: dict[str, Teller] = {
         "reporting the rack's configuration": ConfiguredRack(load_rack(config, options.folder, 0.0))
     }
@@ -185,8 +204,10 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> Eviden
         worker, is_whole = sampling.supervisor, sampling.has_everything()
         if worker is None:
             return Evidence(snapshot, family_of(config), is_whole=is_whole)
-        waited = 0.0 if worker.opened_at is None else snapshot.at.mono - worker.opened_at
-        return Evidence(snapshot, family_of(config), worker.heard, is_whole, waited)
+        opened = snapshot.at.mono if worker.opened_at is None else worker.opened_at
+        waited, opening = snapshot.at.mono - opened, opened - began
+        processes = sampling.sampler.processes()
+        return Evidence(snapshot, family_of(config), worker.heard, is_whole, waited, opening, processes=processes)
     finally:
         sampling.abandon()
 
@@ -203,7 +224,8 @@ def _driver(view: SeenNode, expected: Expected, evidence: Evidence) -> HealthFin
 
 def _patient(finding: HealthFinding, view: SeenNode, evidence: Evidence) -> HealthFinding:
     """A GPU of which nothing is known but its silence is not lost yet if it was hardly given the time to answer."""
-    if finding.name != "gpus-present" or finding.is_met is not False or evidence.waited >= ANSWERING_SECONDS:
+    patience = max(ANSWERING_SECONDS, ANSWERING_SHARE * evidence.opening)
+    if finding.name != "gpus-present" or finding.is_met is not False or evidence.waited >= patience:
         return finding
     silent = [gpu for gpu in view.gpus if gpu not in view.answering]
     if any(view.why_absent(gpu, gpu_findings.AGE) != NOT_READ for gpu in silent):

@@ -103,7 +103,7 @@ def parse_snapshot(body: bytes, where: str) -> tuple[AgentView | None, str]:
     """The snapshot in an answer of `where`."""
     try:
         told: Any = msgspec.json.decode(body, type=_Envelope).data
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return None, f"{where}: what answers is no coldplate of this version: {error}"
     readings: dict[str, list[ToldReading]] = {}
     for each in told.readings:

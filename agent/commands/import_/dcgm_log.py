@@ -16,6 +16,7 @@ from agent.commands.import_.imported_readings import (
     Target,
     Tick,
     UnsuitableLogError,
+    is_index,
     up,
 )
 from agent.lib.wording import shown
@@ -95,7 +96,7 @@ def ticks(lines: Iterable[str], start: float, period: float, problems: ImportPro
             )
         elif words[0] in ("ID", "Id"):
             table.check_units(line, number, problems)
-        elif words[0] != "GPU" or len(words) != len(table.tags) + 2:
+        elif words[0] != "GPU" or len(words) != len(table.tags) + 2 or not is_index(words[1]):
             problems.note(
                 number, f"{shown(line.strip())} is no line about a GPU with {len(table.tags)} values; left out"
             )

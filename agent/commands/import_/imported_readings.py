@@ -21,6 +21,8 @@ FACTORS: dict[Unit, dict[str, float]] = {
 }
 """What one of another unit is in ours. A unit that is not here is not known, and its column is left out."""
 MOST_PROBLEMS = 20
+_INDEX_DIGITS = 4
+_NAME_CHARACTERS = 128
 UP = BY_NAME["coldplate_gpu_up"]
 
 
@@ -80,6 +82,16 @@ class ImportProblems:
 def factor_of(metric: Metric, unit: str) -> float | None:
     """What turns a value of that unit into one of the metric's; None if the unit is not known."""
     return FACTORS.get(metric.unit, {}).get(unit)
+
+
+def is_index(text: str) -> bool:
+    """Whether a text is a GPU's number on its node."""
+    return text.isascii() and text.isdigit() and len(text) <= _INDEX_DIGITS
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be a UUID or a bus address: what a label may hold."""
+    return text.isprintable() and len(text) <= _NAME_CHARACTERS
 
 
 def up(gpu: Gpu) -> Reading:

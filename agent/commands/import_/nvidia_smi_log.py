@@ -17,6 +17,8 @@ from agent.commands.import_.imported_readings import (
     Tick,
     UnsuitableLogError,
     factor_of,
+    is_index,
+    is_name,
     up,
 )
 from agent.lib.wording import shown
@@ -126,10 +128,10 @@ def ticks(lines: Iterable[str], zone: tzinfo | None, problems: ImportProblems) -
             continue
         try:
             at = _moment(cells[header.places["timestamp"]], zone)
+            gpu = _gpu(header, cells, order)
         except ValueError as error:
             problems.note(number, f"{error}; the line is left out")
             continue
-        gpu = _gpu(header, cells, order)
         if gpu in found:
             yield Tick(wall, tuple(reading for readings in found.values() for reading in readings))
             found = {}
@@ -171,10 +173,15 @@ def _moment(text: str, zone: tzinfo | None) -> float:
 
 
 def _gpu(header: _Header, cells: list[str], order: dict[str, str]) -> Gpu:
-    """The GPU of a line; without an index they are numbered as they come."""
+    """The GPU of a line; without an index they are numbered as they come. Raises ValueError."""
     uuid = cells[header.places["uuid"]].strip() if "uuid" in header.places else ""
+    if not is_name(uuid):
+        raise ValueError(f"{shown(uuid)} is no UUID")
     if "index" in header.places:
-        return Gpu(cells[header.places["index"]].strip(), uuid)
+        index = cells[header.places["index"]].strip()
+        if not is_index(index):
+            raise ValueError(f"{shown(index)} is no index of a GPU")
+        return Gpu(index, uuid)
     name = uuid or cells[header.places["pci.bus_id"]].strip()
     return Gpu(order.setdefault(name, str(len(order))), uuid)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from math import isfinite
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -65,7 +66,7 @@ def node_ticks(
             result = _result(client, target, asked._replace(start=start, end=end), clock)
             try:
                 found = list(_of(result, known, problems))
-            except (ValueError, TypeError, LookupError, AttributeError) as error:
+            except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
                 raise UnsuitableLogError(f"{target.shown}: its answer is no matrix of series; check --match") from error
             yield from found
             start += POINTS * asked.step
@@ -80,6 +81,8 @@ def _of(
     nodes: defaultdict[str, defaultdict[float, dict[Series, float]]] = defaultdict(lambda: defaultdict(dict))
     for each in result:
         metric: dict[str, str] = each["metric"]
+        if not all(isinstance(value, str) for value in metric.values()):
+            raise ValueError("a label that is no text")
         key = tuple(sorted(metric.items()))
         if key not in known:
             known[key] = _meaning(metric, problems)
@@ -90,6 +93,8 @@ def _of(
         low, high = series.metric.span
         ticks = nodes[node]
         for at, text in each["values"]:
+            if not isfinite(at):
+                raise ValueError(f"a sample at {at!r}")
             value = float(text) * factor
             if low <= value <= high and value < float("inf"):
                 ticks[float(at)].setdefault(series, value)
@@ -112,7 +117,7 @@ def _result(client: HttpClient, target: HttpTarget, asked: Asked, clock: Callabl
         if document["status"] != "success":
             raise UnsuitableLogError(f"{target.shown}: {one_line(str(document.get('error', 'no reason')))}")
         result: list[Any] = document["data"]["result"]
-    except (ValueError, TypeError, LookupError) as error:
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise UnsuitableLogError(
             f"{target.shown}: answers with status {answer.status} and not as a Prometheus server does; check the URL"
         ) from error

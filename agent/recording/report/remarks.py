@@ -67,6 +67,6 @@ def span_text(seconds: float) -> str:
 
 def share_text(share: float) -> str:
     """A share in per cent; what is not quite nothing or all is not told as such."""
-    if 0 < share < 0.005:
+    if 0 < share <= 0.005:
         return "under 1%"
     return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"

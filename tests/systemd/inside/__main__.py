@@ -21,6 +21,7 @@ MODULES = (
     "power",
     "kubernetes",
     "slurm",
+    "draining",
     "endurance",
     "removal",
 )

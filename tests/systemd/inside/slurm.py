@@ -2,93 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import pwd
 from pathlib import Path
 
 from inside.checks import NotHereError, check
 from inside.people import Process, cgroup, user
-from inside.tools import EMULATED, CheckError, command, one, series, sh, until
+from inside.slurm_daemons import as_alice, await_idle, job_script, start_slurm, stop_slurm, written
+from inside.tools import CheckError, command, one, series, sh, until
 
-ADDRESS = "10.9.0.1"
-CONFIG = f"""ClusterName=machine
-SlurmctldHost=coldplate({ADDRESS})
-SlurmUser=slurm
-StateSaveLocation=/var/spool/slurmctld
-SlurmdSpoolDir=/var/spool/slurmd.%n
-SlurmdPidFile=/run/slurmd.%n.pid
-SlurmctldLogFile=/var/log/slurm/slurmctld.log
-SlurmdLogFile=/var/log/slurm/slurmd.%n.log
-ProctrackType=proctrack/cgroup
-TaskPlugin=task/cgroup
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SlurmdParameters=config_overrides
-SchedulerParameters=sched_interval=5,bf_interval=5
-MessageTimeout=100
-SlurmdTimeout=3000
-NodeName=n1 NodeHostname=coldplate NodeAddr={ADDRESS} Port=17001 CPUs=4 State=UNKNOWN
-NodeName=n2 NodeHostname=coldplate NodeAddr={ADDRESS} Port=17002 CPUs=4 State=UNKNOWN
-PartitionName=gpu Nodes=n1 Default=YES
-PartitionName=fast Nodes=n2
-"""
-"""Debian's slurmd may run several times on a machine; the components of a heterogeneous job need a node each."""
 JOB = ("--account=science", "--job-name=llama", "--partition=gpu", "--ntasks=1", "--output=/dev/null")
 TOLD = (b"SLURM_JOB_ID", b"SLURM_JOB_PARTITION", b"SLURM_JOB_ACCOUNT", b"SLURM_HET")
 jobs: list[str] = []
-
-
-def as_alice(*words: str) -> str:
-    return sh("setpriv", "--reuid=alice", "--regid=alice", "--clear-groups", *words)
-
-
-def start_slurm() -> None:
-    if not EMULATED:
-        raise NotHereError("Slurm's daemons, and a cgroup v2 of their own, are in the full machine alone: MACHINE=full")
-    sh("ip", "link", "add", "d0", "type", "dummy")
-    sh("ip", "address", "add", f"{ADDRESS}/24", "dev", "d0")
-    sh("ip", "link", "set", "d0", "up")
-    with Path("/etc/hosts").open("a") as hosts:
-        hosts.write(f"{ADDRESS} coldplate\n")
-    etc = Path("/etc/slurm")
-    etc.mkdir(exist_ok=True)
-    (etc / "slurm.conf").write_text(CONFIG)
-    (etc / "cgroup.conf").write_text("CgroupPlugin=cgroup/v2\n")
-    owner = pwd.getpwnam("slurm")
-    for folder in ("/var/spool/slurmctld", "/var/log/slurm"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        os.chown(folder, owner.pw_uid, owner.pw_gid)
-    Path("/etc/default/slurmd").write_text("SLURMD_OPTIONS='-N n1'\n")
-    sh("systemctl", "start", "dbus.service", "munge.service", "slurmctld.service", "slurmd.service")
-    await_idle("n1")
-
-
-def await_idle(node: str) -> None:
-    idle = ("sinfo", "--noheader", f"--nodes={node}", "--format=%T")
-    until(f"node {node} is idle", lambda: sh(*idle, check=False) == "idle", 60)
 
 
 def submit(*words: str) -> int:
     """The process of a job of Alice's, which writes its number down and sleeps."""
     home = Path(pwd.getpwnam("alice").pw_dir)
     place = home / f"job-{len(jobs)}"
-    jobs.append(as_alice("sbatch", "--parsable", f"--chdir={home}", *words, str(script(home, place))))
+    jobs.append(as_alice("sbatch", "--parsable", f"--chdir={home}", *words, str(job_script(home, place))))
     until(f"job {jobs[-1]} runs", lambda: written(place), 40)
     return int(place.read_text())
-
-
-def written(place: Path) -> bool:
-    """Whether a job has written its process's number there. Raises CheckError with what Slurm says, if it has not."""
-    if not place.exists():
-        raise CheckError(sh("squeue", "--noheader", "--format=%i %P %T %r", check=False))
-    return True
-
-
-def script(home: Path, place: Path) -> Path:
-    made = home / f"{place.name}.sh"
-    made.write_text(f"#!/bin/sh\necho $$ >{place}.new && mv {place}.new {place}\nexec sleep infinity\n")
-    made.chmod(0o755)
-    return made
 
 
 def facts(job: str) -> dict[str, str]:
@@ -155,7 +88,7 @@ def a_component_of_a_heterogeneous_job_has_its_own_facts() -> str:
     home = Path(pwd.getpwnam("alice").pw_dir)
     place = home / "component"
     batch = home / "batch.sh"
-    batch.write_text(f"#!/bin/sh\nexec srun --het-group=1 {script(home, place)}\n")
+    batch.write_text(f"#!/bin/sh\nexec srun --het-group=1 {job_script(home, place)}\n")
     leader = as_alice(
         "sbatch", "--parsable", f"--chdir={home}", *JOB, ":", "--partition=fast", "--account=letters", "--ntasks=1",
         str(batch),
@@ -184,5 +117,5 @@ def the_job_goes_with_its_processes() -> str:
         lambda: not [1 for own, _ in series("coldplate_gpu_job_info") if own["scheduler"] == "slurm"],
         60,
     )
-    sh("systemctl", "stop", "slurmd.service", "slurmd@n2.service", "slurmctld.service", "munge.service")
+    stop_slurm()
     return "after scancel no GPU is said to be held by it"

@@ -28,11 +28,14 @@ class Trace:
 
     def __init__(self, path: Path) -> None:
         lines = []
-        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, text in enumerate(path.read_bytes().splitlines(), 1):
             try:
-                lines.append(json.loads(text))
-            except ValueError as error:
+                line = json.loads(text)
+            except (ValueError, RecursionError) as error:
                 raise TraceError(f"{path}:{number}: is not JSON: {error}") from error
+            if not isinstance(line, dict):
+                raise TraceError(f"{path}:{number}: is not a JSON object")
+            lines.append(line)
         if len(lines) < 3 or lines[0].get("trace") != FORMAT or "shown" not in lines[-1]:
             raise TraceError(f"{path}: is not a complete trace of format {FORMAT}; record it again with --record")
         self.provenance: dict[str, Any] = lines[0]

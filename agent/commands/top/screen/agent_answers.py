@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -32,6 +33,7 @@ from agent.model import (
     Snapshot,
 )
 
+_LARGEST = sys.float_info.max
 _OUTCOMES = {each.value: each for each in Outcome}
 _REASONS = {each.value: each for each in Reason}
 _PHASES = {"pending": Phase.PENDING, "firing": Phase.FIRING}
@@ -169,6 +171,6 @@ def _data(body: bytes) -> dict[str, Any]:
 
 def _number(value: object) -> float:
     """A finite number. Raises TypeError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= _LARGEST:
         raise TypeError(f"{value!r} is no number")
     return float(value)

@@ -1,0 +1,243 @@
+"""What the sampling loop says of its worker, its ticks and a pause, and what it passes on, with a clock of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from agent.backends.protocol import BackendSample
+from agent.daemon.hub import Hub
+from agent.daemon.pausing import PauseAnswer
+from agent.daemon.sampling import SamplingLoop
+from agent.model import Instant, Lane, Outcome, Reason, Snapshot
+from agent.sampler.inventory import Inventory
+from agent.sampler.sampler import Sampler
+from agent.sampler.settings import Settings
+from agent.worker.supervisor import ExitReason
+from agent.worker.worker_messages import Message, Refusal
+
+
+class Worker:
+    """A worker as the loop sees it. It answers nothing but what a test lays out for it."""
+
+    running, awaited, held, descriptor = True, False, False, None
+    exit_reason: ExitReason | None = None
+    refusal: Refusal | None = None
+    pid: int | None = os.getpid()
+    restarts, garbage = 0, 0
+
+    def __init__(self) -> None:
+        self.said: list[Message] = []
+        self.steps: list[float] = []
+        self.moves: list[str] = []
+
+    def step(self, now: float) -> None:
+        self.steps.append(now)
+
+    def ask(self, lanes: Iterable[Lane], now: float) -> bool:
+        return False
+
+    def receive(self, now: float) -> list[Message]:
+        said, self.said = self.said, []
+        return said
+
+    def hold(self, now: float) -> None:
+        self.moves.append(f"hold {now:.0f}")
+        self.held = True
+
+    def release(self, now: float) -> None:
+        self.moves.append(f"release {now:.0f}")
+        self.held = False
+
+    def stop(self, wait: object) -> None:
+        self.moves.append("stop")
+
+    def abandon(self) -> None:
+        self.moves.append("abandon")
+
+
+class Pause:
+    """A pause as the loop sees it."""
+
+    def __init__(self) -> None:
+        self.until: float | None = None
+        self.told: list[PauseAnswer] = []
+
+    def tell(self, done: PauseAnswer) -> None:
+        self.told.append(done)
+
+
+class Quick:
+    """A backend that answers at once, and remembers what it was asked."""
+
+    name = "quick"
+    lanes = frozenset({Lane.FAST, Lane.SLOW})
+    shortest = 0.0
+
+    def __init__(self) -> None:
+        self.reads: list[Lane] = []
+        self.closed = False
+
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
+        self.reads.append(lane)
+        return BackendSample()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Rig:
+    """A loop whose clock moves by a second with each `tick`."""
+
+    def __init__(self, worker: Worker | None = None, pause: Pause | None = None, *backends: Quick) -> None:
+        self.now = 100.0
+        self.step = 1e-6
+        """Seconds that pass whenever the clock is read."""
+        self.hub = Hub()
+        self.sampler = Sampler(Settings(), Inventory(None), "nvml")
+        self.loop = SamplingLoop(
+            self.sampler, worker, backends, self.clock, self.hub, pause=pause  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def clock(self) -> Instant:
+        self.now += self.step
+        return Instant(self.now, 1e9 + self.now)
+
+    def tick(self) -> Snapshot:
+        self.loop.tick()
+        self.now = float(int(self.now) + 1)
+        assert self.hub.latest is not None
+        return self.hub.latest
+
+    def page(self, *names: str) -> dict[str, float]:
+        """The values of these series on a page after one more tick, by the rest of their names."""
+        rows = {each.metric.name.removeprefix("coldplate_"): each.value for each in self.tick().readings}
+        return {name: rows[name] for name in names if name in rows}
+
+
+def test_a_worker_is_up_down_or_nothing_where_the_driver_is_absent_or_released() -> None:
+    worker = Worker()
+    worker.restarts = 2
+    rig, up, absent = Rig(worker), ("worker_up", "worker_restarts_total"), Refusal(True, "no driver")
+    assert rig.page(*up) == {"worker_up": 1, "worker_restarts_total": 2}
+    worker.running = False
+    assert rig.page(*up) == {"worker_up": 0, "worker_restarts_total": 2}
+    worker.refusal = replace(absent, absent=False)
+    assert rig.page(*up) == {"worker_up": 0, "worker_restarts_total": 2}
+    worker.refusal = absent
+    assert rig.page(*up) == {}
+    worker.refusal, worker.held = None, True
+    assert rig.page(*up) == {}
+    assert Rig().page(*up) == {}
+
+
+def test_ticks_are_counted_and_those_that_were_missed() -> None:
+    rig, names = Rig(), ("ticks_total", "ticks_missed_total")
+    rig.tick()
+    rig.now += 3
+    assert rig.page(*names) == {"ticks_total": 2, "ticks_missed_total": 3}
+
+
+def test_the_garbage_of_workers_is_a_rejected_reading() -> None:
+    worker = Worker()
+    rig = Rig(worker)
+    assert rig.page("readings_rejected_total") == {}
+    worker.garbage = 7
+    assert rig.page("readings_rejected_total") == {"readings_rejected_total": 7}
+
+
+def reports(snapshot: Snapshot) -> dict[str, tuple[Outcome, str]]:
+    return {each.backend: (each.outcome, each.detail) for each in snapshot.reports}
+
+
+@pytest.mark.parametrize("absent", [True, False])
+def test_what_the_worker_cannot_open_is_absent_or_failed_with_its_reason(absent: bool) -> None:
+    worker = Worker()
+    rig = Rig(worker)
+    worker.said = [Refusal(absent, "libnvidia-ml.so.1 is not there")]
+    wanted = Outcome.ABSENT if absent else Outcome.FAILED
+    assert reports(rig.tick())["nvml"] == (wanted, "libnvidia-ml.so.1 is not there")
+
+
+def test_why_a_worker_ended_is_reported_once_and_not_while_it_is_ended_on_request() -> None:
+    worker = Worker()
+    rig = Rig(worker)
+    worker.exit_reason = ExitReason(Reason.TIMEOUT, "the device worker is silent")
+    assert reports(rig.tick())["nvml"] == (Outcome.FAILED, "the device worker is silent")
+    assert worker.exit_reason is None
+    worker.exit_reason, worker.held = ExitReason(Reason.LOST, "the device worker was killed"), True
+    assert reports(rig.tick())["nvml"] == (Outcome.FAILED, "the device worker is silent")
+    assert worker.exit_reason is None
+
+
+def test_a_pause_holds_the_worker_once_answers_at_each_tick_and_releases_it_once() -> None:
+    worker, pause = Worker(), Pause()
+    rig = Rig(worker, pause)
+    paused = "devices_paused_until_timestamp_seconds"
+    assert rig.page(paused) == {}
+    assert (worker.moves, pause.told) == ([], [])
+    pause.until = 1e9 + 300
+    worker.pid = 4711
+    assert rig.page(paused) == {paused: 1e9 + 300}
+    assert set(pause.told) == {PauseAnswer(1e9 + 300, 4711)}
+    worker.pid = None
+    assert rig.page(paused) == {paused: 1e9 + 300}
+    assert pause.told[-1] == PauseAnswer(1e9 + 300, None)
+    answered, pause.until = len(pause.told), None
+    assert rig.page(paused) == {}
+    assert worker.moves == ["hold 101", "release 103"]
+    assert len(pause.told) == answered
+
+
+def test_the_agents_own_cost_is_read_in_the_slow_lane_and_of_those_processes_that_there_are() -> None:
+    worker = Worker()
+    rig = Rig(worker)
+
+    def processes() -> list[str]:
+        rows = [
+            each.series for each in rig.tick().readings if each.metric.name == "coldplate_process_cpu_seconds_total"
+        ]
+        return [dict(each.all_labels)["process"] for each in rows]
+
+    assert processes() == ["main", "worker"]
+    worker.pid = None
+    assert processes() == ["main", "worker"]  # not read again before the slow lane is due
+    rig.now = 116.0
+    assert processes() == ["main"]
+
+
+def test_other_settings_reach_the_sampler_the_grid_and_who_follows_the_hub() -> None:
+    rig = Rig()
+    rig.step = 0.2
+    assert rig.hub.period == 1.0
+    rig.loop.reconfigure(Settings(fast=0.25, slow=2.0))
+    rig.loop.once()
+    assert rig.hub.period == 0.25
+    assert rig.sampler.settings.slow == 2.0
+    assert abs(rig.loop.schedule.next_tick - rig.now) <= 0.45
+    assert rig.loop.schedule.ticks == 2
+
+
+def test_once_gives_the_second_of_two_ticks_on_a_grid_of_its_own_and_reads_slow_lanes_in_the_first() -> None:
+    backend = Quick()
+    rig = Rig(None, None, backend)
+    rig.step = 0.2
+    snapshot = rig.loop.once()
+    assert (snapshot.sequence, rig.loop.schedule.ticks) == (2, 2)
+    assert (backend.reads.count(Lane.FAST), backend.reads.count(Lane.SLOW)) == (2, 1)
+    rig.loop.close(lambda _: None)
+    assert backend.closed
+
+
+def test_who_is_let_go_of_is_not_waited_for_and_who_is_closed_ends_its_worker_and_its_descriptors() -> None:
+    worker = Worker()
+    before = len(os.listdir("/proc/self/fd"))
+    rig = Rig(worker)
+    assert len(os.listdir("/proc/self/fd")) == before + 2
+    rig.loop.abandon()
+    rig.loop.close(lambda _: None)
+    assert worker.moves == ["abandon", "stop"]
+    assert len(os.listdir("/proc/self/fd")) == before

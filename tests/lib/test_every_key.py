@@ -1,0 +1,37 @@
+"""The configuration with every key, from which inputs are made (tests/fuzz)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from agent.config import reading as config
+from agent.config.schema import Config
+
+HERE = Path(__file__).parent
+
+
+def test_the_example_has_every_key() -> None:
+    """Without this, a key that is added would never be tried."""
+
+    def keys(struct: type[msgspec.Struct], path: str = "") -> set[str]:
+        found = set()
+        for field in msgspec.structs.fields(struct):
+            inner = f"{path}.{field.encode_name}"
+            found.add(inner)
+            for each in (field.type, *getattr(field.type, "__args__", ())):
+                if isinstance(each, type) and issubclass(each, msgspec.Struct):
+                    found |= keys(each, f"{inner}.*" if getattr(field.type, "__origin__", None) is dict else inner)
+        return found
+
+    def given(raw: object, path: str = "") -> set[str]:
+        found = {path}
+        for key, value in raw.items() if isinstance(raw, dict) else ():
+            found |= given(value, f"{path}.*" if path in (".rules.override", ".rack.breakers") else f"{path}.{key}")
+        return found
+
+    example = HERE / "every-key.yaml"
+    assert keys(Config) <= given(yaml.safe_load(example.read_text()))
+    assert config.load(example).rules.override["Hot"].thresholds == {80.0: 85.0, 100.0: 90.5}
