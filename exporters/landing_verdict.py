@@ -53,7 +53,7 @@ def word(grounds: Grounds) -> str:
 
 def _troubles(grounds: Grounds) -> Iterator[tuple[Tone, str]]:
     if not grounds.ready:
-        yield Tone.BAD, f"stale data below: {grounds.readiness}"
+        yield from ((Tone.BAD, f"not ready: {line}") for line in grounds.readiness.splitlines())
     yield from _silent(grounds)
     if grounds.overview is not None:
         for tone, severity in ((Tone.BAD, "critical"), (Tone.WARN, "warning")):

@@ -21,6 +21,11 @@ from exporters.negotiation import choose_format
 from exporters.page import Rendering, age_of
 from exporters.route_context import RouteContext
 
+_BROWSERS = frozenset({"origin", "sec-fetch-site"})
+"""Headers that a browser adds to what a page sends (Fetch standard, Fetch Metadata), and that no page can leave out.
+
+The agent's own pages change nothing, so no origin is trusted, and a name that is rebound to this address gains nothing.
+"""
 _VARY = ("Vary", "Accept, Accept-Encoding")
 
 
@@ -60,6 +65,8 @@ class Routes:
             allow = ", ".join(methods)
             words = f"{request.method} is not supported here; use {allow}"
             return text(HTTPStatus.METHOD_NOT_ALLOWED, words, ("Allow", allow))
+        if methods != READ and not _BROWSERS.isdisjoint(request.headers):
+            return text(HTTPStatus.FORBIDDEN, "a page in a browser may not change anything here; use curl, or SIGHUP")
         return answer(request)
 
     def work(self) -> bool:

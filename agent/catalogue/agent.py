@@ -21,6 +21,9 @@ BACKENDS = (
     Metric("coldplate_backend_reads_total", Kind.COUNTER, Unit.NONE, Backend,
            "Reads of the backend by outcome.",
            Lane.FAST, (Derived("count"),), labels=("outcome",)),
+    Metric("coldplate_backend_read_seconds_total", Kind.COUNTER, Unit.SECONDS, Backend,
+           "Time that reads of the backend took, by lane: for GPUs nearly all of it is spent in the driver.",
+           Lane.FAST, (Derived("monotonic clock"),), labels=("lane",)),
     Metric("coldplate_backend_series_left_out", Kind.GAUGE, Unit.NONE, Backend,
            "Series that the backend leaves out because they exceed its limit; absent if there are none.",
            Lane.SLOW, (Derived("count"),)),
@@ -40,7 +43,7 @@ SAMPLER = (
            "Ticks of the fast lane that were skipped because the previous one took too long.",
            Lane.FAST, (Derived("count"),)),
     Metric("coldplate_sampling_interval_seconds", Kind.GAUGE, Unit.SECONDS, Node,
-           "Period of a lane.",
+           "Period of a lane at present; the overhead governor may have made it longer than configured.",
            Lane.FAST, (Source("configuration: sampling"),), labels=("lane",)),
     Metric("coldplate_readings_rejected_total", Kind.COUNTER, Unit.NONE, Backend,
            "Readings rejected as implausible: outside the physical range, or a counter that decreased.",
@@ -94,11 +97,32 @@ VITALS = (
            "Restarts of the agent's threads after an exception.",
            Lane.FAST, (Derived("count"),), labels=("thread",)),
     Metric("coldplate_state_write_successful", Kind.STATE, Unit.NONE, Node,
-           "1 if the last write of the state file succeeded, 0 if it failed and a restart would lose its content.",
+           "1 if the last write of the state file succeeded, 0 if it failed or hangs and a restart would lose it.",
            Lane.FAST, (Derived("writing of the state directory"),), labels=("file",), span=(0, 1), simulated=(1, 1)),
     Metric("coldplate_state_write_failures_total", Kind.COUNTER, Unit.NONE, Node,
            "Failed attempts to write a state file; each is retried.",
            Lane.FAST, (Derived("count"),), labels=("file",)),
+    Metric("coldplate_state_last_write_success_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Node,
+           "When the state file was last written, in seconds since the epoch; absent if not since the agent started.",
+           Lane.FAST, (Derived("writing of the state directory"),), labels=("file",)),
+)  # fmt: skip
+
+OVERHEAD = (
+    Metric("coldplate_thread_cpu_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
+           "Processor time used by the main process's threads of this name; `other` is what none of them accounts for.",
+           Lane.SLOW, (Source("CPU clocks of the threads"),), labels=("thread",)),
+    Metric("coldplate_overhead_cpu_ratio", Kind.GAUGE, Unit.RATIO, Node,
+           "Share of one core that the agent's processes used during the last minute.",
+           Lane.FAST, (Source("CPU clocks of the processes"),), simulated=(0, 1)),
+    Metric("coldplate_overhead_cpu_budget_ratio", Kind.GAUGE, Unit.RATIO, Node,
+           "Share of one core that they may use before lanes are slowed down; absent without a budget.",
+           Lane.FAST, (Source("configuration: overhead.cpu"),)),
+    Metric("coldplate_overhead_info", Kind.INFO, Unit.NONE, Node,
+           "Whether lanes are read as configured (full), less often (slowed), or as rarely as may be (spent).",
+           Lane.FAST, (Derived("overhead governor"),), labels=("state",), span=(1, 1)),
+    Metric("coldplate_sampling_stretch_ratio", Kind.GAUGE, Unit.RATIO, Node,
+           "How many times as long as configured the period of a lane is; absent without a budget.",
+           Lane.FAST, (Derived("overhead governor"),), labels=("lane",), simulated=(1, 10)),
 )  # fmt: skip
 
 EXPECTATIONS = (
@@ -169,6 +193,9 @@ FLIGHT = (
     Metric("coldplate_flight_recorder_failures_total", Kind.COUNTER, Unit.NONE, Node,
            "Files that the flight recorder could not write.",
            Lane.FAST, (Derived("count"),)),
+    Metric("coldplate_flight_recorder_last_success_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Node,
+           "When the flight recorder last wrote a file, in seconds since the epoch; absent before the first.",
+           Lane.FAST, (Derived("flight recorder"),)),
 )  # fmt: skip
 
 RECORDED = (
@@ -183,4 +210,4 @@ RECORDED = (
            Lane.SLOW, (Source("/proc/PID/stat"),), span=(0, 2.0**52)),
 )  # fmt: skip
 
-ROWS = BACKENDS + SAMPLER + VITALS + EXPECTATIONS + RULES + NOTIFICATIONS + FLIGHT + RECORDED
+ROWS = BACKENDS + SAMPLER + VITALS + OVERHEAD + EXPECTATIONS + RULES + NOTIFICATIONS + FLIGHT + RECORDED

@@ -68,6 +68,14 @@ class SamplingConfig(Section, frozen=True):
     ] = 60.0
 
 
+class OverheadConfig(Section, frozen=True):
+    """What the agent may cost: it reads the lanes less often before it takes more (operations.md)."""
+
+    cpu: Annotated[
+        float, Key("Share of one processor core for all of it; 0 is no limit.", least="0", most="64", example="0.05")
+    ] = 0.25
+
+
 class RedfishConfig(Section, frozen=True):
     """A BMC that reports the node's power."""
 
@@ -338,6 +346,7 @@ class Config(Section, frozen=True):
 
     node: NodeConfig = NodeConfig()
     sampling: SamplingConfig = SamplingConfig()
+    overhead: OverheadConfig = OverheadConfig()
     backends: BackendsConfig = BackendsConfig()
     jobs: JobsConfig = JobsConfig()
     metrics: MetricsConfig = MetricsConfig()

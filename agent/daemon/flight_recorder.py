@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -47,6 +47,7 @@ _SERIES = tuple(
     for name in ("seconds", "memory_bytes", "files_bytes", "files_total", "failures_total")
 )
 _OWN = Layout(_SERIES)
+_OWN_WRITTEN = Layout((*_SERIES, Series(BY_NAME["coldplate_flight_recorder_last_success_timestamp_seconds"], Node())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +126,12 @@ def _firing(layout: Layout) -> Iterator[Labels]:
 
 
 class FlightRecorder:
-    """Follows the hub. `header` says whose recordings these are."""
+    """Follows the hub. `header` says whose recordings these are; `wall` gives seconds since the epoch."""
 
-    def __init__(self, settings: FlightSettings, header: Provenance, threads: Threads) -> None:
-        self._settings, self._header, self._threads = settings, header, threads
+    def __init__(
+        self, settings: FlightSettings, header: Provenance, threads: Threads, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._settings, self._header, self._threads, self._wall = settings, header, threads, wall
         self._segment_seconds = min(max(settings.span / SEGMENTS, LEAST_SEGMENT_SECONDS), LONGEST_SEGMENT_SECONDS)
         self._triggers = FlightTriggers(settings.triggers)
         self._gathered: list[Snapshot] = []
@@ -145,6 +148,8 @@ class FlightRecorder:
         self._thread: KeptThread | None = None
         self._writer: KeptThread | None = None
         self._files, self._failures, self._on_disk, self._good = 0, 0, 0, True
+        self._written_at: float | None = None
+        """When a file was last written, in seconds since the epoch."""
 
     def start(self) -> None:
         """Begin to pack what is handed over."""
@@ -182,7 +187,8 @@ class FlightRecorder:
         segments = list(self._segments)
         held = max(now.mono - segments[0].began, 0.0) if segments else 0.0
         memory = sum(each.bytes for each in segments)
-        return Frame(_OWN, (held, memory, self._on_disk, self._files, self._failures))
+        values, written = (held, memory, self._on_disk, self._files, self._failures), self._written_at
+        return Frame(_OWN, values) if written is None else Frame(_OWN_WRITTEN, (*values, written))
 
     def _hand_over(self, *, due: bool) -> None:
         with self._work:
@@ -262,6 +268,7 @@ class FlightRecorder:
             return
         for each in segments:
             each.written = True
+        self._written_at = self._wall()
         self._files += 1
         log.info("flight recording written", extra={"facts": {"file": str(folder / name), "bytes": len(content)}})
         self._good = True

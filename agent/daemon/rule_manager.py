@@ -112,6 +112,10 @@ class RuleManager:
         with self._asking:
             self._wanted = alerting
 
+    def failing(self) -> str:
+        """Why the last round failed as a whole, in words; empty if it did not. For any thread."""
+        return self._broken
+
     def reports(self) -> tuple[GroupReport, ...]:
         """The state of groups and rules. For any thread."""
         return self._engine.reports()

@@ -17,9 +17,11 @@ from typing import Protocol
 
 from agent.backends.own_processes import OwnProcesses
 from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
+from agent.daemon.governing import Governing
 from agent.daemon.hub import Hub
 from agent.daemon.isolation import Isolation
 from agent.daemon.pausing import PauseAnswer, PauseWatch
+from agent.daemon.thread_costs import ThreadCosts
 from agent.lib.threads import Threads
 from agent.lib.timestamps import utc
 from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
@@ -69,6 +71,7 @@ class SamplingLoop:
         tellers: Mapping[str, Teller] | None = None,
         threads: Threads | None = None,
         pause: PauseWatch | None = None,
+        governing: Governing | None = None,
     ) -> None:
         threads = threads or Threads()
         self._clock = clock
@@ -82,6 +85,10 @@ class SamplingLoop:
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._runners = [Runner(backend, clock, self._wake, threads) for backend in backends]
         self._own = OwnProcesses()
+        self._thread_costs = ThreadCosts()
+        self._governing = governing
+        if governing is not None:
+            governing.configure(sampler.settings)
         self._durations: dict[str, float] = {}
         self._pending: set[str] = set()
         self._reconfigured: Settings | None = None
@@ -188,6 +195,15 @@ class SamplingLoop:
             self._breathe()
         self._pump(now.mono + limit, lambda: not self._pending)
         self._publish(lanes)
+        self._govern(now.mono)
+
+    def _govern(self, now: float) -> None:
+        if self._governing is None:
+            return
+        step = partial(self._governing.step, now, self._pids())
+        settings: Settings | None = self._isolation.run("keeping the agent's budget", step, None)
+        if settings is not None:
+            self._follow(settings)
 
     def _begin(self) -> None:
         """Give the worker time to open its devices, so that the first page shows them, and start the grid then."""
@@ -200,9 +216,13 @@ class SamplingLoop:
     def _take_settings(self) -> None:
         settings, self._reconfigured = self._reconfigured, None
         if settings is not None:
-            self.sampler.reconfigure(settings)
-            self.schedule.reconfigure(settings, self._clock().mono)
-            self._hub.period = settings.fast
+            self._follow(settings if self._governing is None else self._governing.configure(settings))
+
+    def _follow(self, settings: Settings) -> None:
+        """Use settings from now on."""
+        self.sampler.reconfigure(settings)
+        self.schedule.reconfigure(settings, self._clock().mono)
+        self._hub.period = settings.fast
 
     def _ask_devices(self, lanes: Sequence[Lane], now: float) -> None:
         if self.supervisor is None:
@@ -239,7 +259,7 @@ class SamplingLoop:
     def _publish(self, lanes: Sequence[Lane]) -> None:
         now = self._clock()
         if Lane.SLOW in lanes:
-            self.sampler.take_own(now.mono, self._own.read(self._pids()))
+            self.sampler.take_own(now.mono, [*self._own.read(self._pids()), *self._thread_costs.read()])
         flights = {runner.backend.name: runner.flight for runner in self._runners}
         self.sampler.take_flights({name: flight for name, flight in flights.items() if flight is not None})
         self._hub.publish(self.sampler.snapshot(now, self._own_facts(), self._told(now)))

@@ -40,7 +40,7 @@ class SelfMetrics:
     def frame(self, _now: Instant) -> Frame:
         """The metrics as they are now."""
         threads, files = tuple(self._threads()), tuple(self._files())
-        shape = (*(state.name for state in threads), None, *(state.name for state in files))
+        shape = (*(state.name for state in threads), None, *((state.name, state.written is None) for state in files))
         return self._layout.frame(shape, lambda: self._series(threads, files), self._values(threads, files))
 
     def _series(self, threads: Iterable[ThreadState], files: Iterable[FileState]) -> Iterator[Series]:
@@ -61,6 +61,8 @@ class SelfMetrics:
             labels = (("file", file.name),)
             yield _series("coldplate_state_write_successful", labels)
             yield _series("coldplate_state_write_failures_total", labels)
+            if file.written is not None:
+                yield _series("coldplate_state_last_write_success_timestamp_seconds", labels)
 
     def _values(self, threads: Iterable[ThreadState], files: Iterable[FileState]) -> Iterator[float]:
         """Those of `_series`, in the same order."""
@@ -75,6 +77,8 @@ class SelfMetrics:
             yield from (int(thread.up), thread.restarts)
         for file in files:
             yield from (int(file.good), file.failures)
+            if file.written is not None:
+                yield file.written
 
 
 def _series(name: str, labels: Labels = ()) -> Series:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,23 +20,37 @@ log = logging.getLogger("coldplate.state")
 
 AGAIN_SECONDS = 5.0
 """Seconds until a failed write is tried again."""
+HANGS_SECONDS = 15.0
+"""Seconds that content waits for a disk that has reported no failure until the file counts as not written."""
 
 
 class FileState(NamedTuple):
-    """The state of one file: whether its newest content is on the disk, as far as is known, and failed attempts."""
+    """The state of one file: whether its newest content is on the disk, as far as is known, and failed attempts.
+
+    `written` is when it was last written, in seconds since the epoch; None if not in this run. `waiting` is for how
+    many seconds the disk has not had its content although it should.
+    """
 
     name: str
     good: bool
     failures: int
+    written: float | None = None
+    waiting: float = 0.0
 
 
 class StateFiles:
-    """The writer of all state files."""
+    """The writer of all state files. `mono` gives monotonic seconds, and `wall` those since the epoch."""
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(
+        self, threads: Threads, mono: Callable[[], float] = lambda: 0.0, wall: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._mono, self._wall = mono, wall
         self._work = threading.Condition()
         self._wanted: dict[Path, bytes] = {}
+        self._since: dict[Path, float] = {}
+        """Since when there has been content that is not on the disk."""
         self._states: dict[Path, FileState] = {}
+        self._hanging: set[Path] = set()
         self._stopping = False
         self._thread = threads.begin("state", self._run)
 
@@ -43,6 +58,7 @@ class StateFiles:
         """Have this content written to the file soon. Returns at once."""
         with self._work:
             self._wanted[path] = content
+            self._since.setdefault(path, self._mono())
             self._states.setdefault(path, FileState(path.name, True, 0))
             self._work.notify()
 
@@ -57,7 +73,17 @@ class StateFiles:
     def states(self) -> list[FileState]:
         """The state of each file. For any thread."""
         with self._work:
-            return list(self._states.values())
+            now = self._mono()
+            waiting = {path: max(now - since, 0.0) for path, since in self._since.items()}
+            late = {path for path, seconds in waiting.items() if seconds > HANGS_SECONDS and self._states[path].good}
+            new, self._hanging = late - self._hanging, late
+            states = [
+                state._replace(good=state.good and path not in late, waiting=waiting.get(path, 0.0))
+                for path, state in self._states.items()
+            ]
+        for path in new:
+            log.warning("%s has not been written for %.0f s: the disk does not answer", path, waiting[path])
+        return states
 
     def _run(self) -> None:
         while True:
@@ -72,6 +98,10 @@ class StateFiles:
                     del self._wanted[path]
                     if not good and not self._stopping:
                         self._wanted[path] = content  # after the others
+                    else:
+                        del self._since[path]
+                elif good:
+                    self._since[path] = self._mono()
                 if not good:
                     self._work.wait_for(lambda: self._stopping, AGAIN_SECONDS)
 
@@ -81,13 +111,13 @@ class StateFiles:
             made = not path.parent.exists()
             replace_file(path, content)
         except OSError as error:
-            self._states[path] = FileState(path.name, False, before.failures + 1)
+            self._states[path] = before._replace(good=False, failures=before.failures + 1)
             if before.good:
                 log.warning("cannot write %s: %s; retrying, a restart before that loses this state", path, error)
             return False
-        self._states[path] = FileState(path.name, True, before.failures)
+        self._states[path] = FileState(path.name, True, before.failures, self._wall())
         if made:
             log.warning("created the missing state directory %s as user %d", path.parent, os.geteuid())
-        if not before.good:
+        if not before.good or path in self._hanging:
             log.info("%s can be written again", path)
         return True

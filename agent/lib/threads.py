@@ -182,6 +182,11 @@ class Threads:
                 states[kept.name] = ThreadState(kept.name, up, before.restarts + kept.restarts)
         return list(states.values())
 
+    def troubles(self) -> dict[str, str]:
+        """What is wrong with the threads of each name, in words, vital or not; those that are well are left out."""
+        with self._lock:
+            return {each.name: each.trouble for each in self._kept if each.trouble}
+
     def trouble(self) -> str:
         """What is wrong with a vital thread, in words; empty while all are well."""
         with self._lock:

@@ -20,6 +20,7 @@ DURATION = BY_NAME["coldplate_backend_duration_seconds"]
 CALLS = BY_NAME["coldplate_driver_calls_total"]
 AGE = BY_NAME["coldplate_backend_age_seconds"]
 READS = BY_NAME["coldplate_backend_reads_total"]
+READ_SECONDS = BY_NAME["coldplate_backend_read_seconds_total"]
 
 
 @dataclass(slots=True)
@@ -33,6 +34,8 @@ class _Record:
     calls: int = 0
     reads: Tally[str] = field(default_factory=Tally)
     """Reads by the outcome's value."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Seconds that reads took, by the lane's value."""
     slowest: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -43,7 +46,7 @@ class _Record:
     @property
     def shape(self) -> tuple[object, ...]:
         """What determines which series there are. A backend without hardware has only its info and its reads."""
-        return self.outcome, self.good_at is None, *self.reads
+        return self.outcome, self.good_at is None, *self.reads, None, *self.seconds
 
     def series(self, name: str) -> Iterator[Series]:
         backend = Backend(name)
@@ -54,6 +57,8 @@ class _Record:
                 yield Series(AGE, backend)
         for outcome in self.reads:
             yield Series(READS, backend, (("outcome", outcome),))
+        for lane in self.seconds:
+            yield Series(READ_SECONDS, backend, (("lane", lane),))
 
     def values(self, now: float) -> Iterator[float]:
         """Those of `series`, in the same order."""
@@ -65,6 +70,10 @@ class _Record:
             if self.good_at is not None:
                 yield max(now - self.good_at, 0.0)
         yield from self.reads.values()
+        yield from self.seconds.values()
+
+    def took_time(self, lane: Lane, seconds: float) -> None:
+        self.seconds[lane.value] = self.seconds.get(lane.value, 0.0) + seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,7 @@ class Health:
         record.duration = read.duration
         record.calls += read.calls
         record.reads[read.outcome.value] += 1
+        record.took_time(read.lane, read.duration)
         if read.outcome is Outcome.OK:
             record.good_at = read.mono
 
@@ -147,6 +157,7 @@ class Health:
         record.outcome, record.detail = Outcome.OK, ""
         record.calls += sample.calls
         record.reads[Outcome.OK.value] += 1
+        record.took_time(sample.lane, sample.duration)
         if record.good_at is None or sample.mono > record.good_at:
             record.good_at = sample.mono
         if sample.lane is Lane.FAST:

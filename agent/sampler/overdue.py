@@ -16,6 +16,11 @@ class Overdue:
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
+    @property
+    def since(self) -> dict[str, float]:
+        """Since when each overdue backend has been silent, in monotonic seconds. For any thread."""
+        return dict(self._since)
+
     def look(self, flights: Mapping[str, Flight], now: float, patience: float) -> dict[str, str]:
         """For each overdue backend, how long it has been silent, in words. Times in monotonic seconds.
 

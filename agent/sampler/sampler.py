@@ -209,6 +209,11 @@ class Sampler:
         return self._gpus.in_trouble(channel) or all((self.devices, channel, lane) in self._blocks for lane in lanes)
 
     @property
+    def unanswered(self) -> dict[str, float]:
+        """Since when the backends that do not answer have been silent, in monotonic seconds. For any thread."""
+        return self._overdue.since
+
+    @property
     def channel_keys(self) -> tuple[str, ...]:
         return tuple(self._gpus.channels)
 

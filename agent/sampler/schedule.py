@@ -24,10 +24,14 @@ class Schedule:
         return self._next
 
     def reconfigure(self, settings: Settings, now: float) -> None:
-        """Continue with other periods; nothing is due later than the new periods say."""
+        """Continue with other periods; nothing is due later than a new period after its last read, or the next tick.
+
+        Otherwise what was read a while ago would be older at its next read than a shorter period allows.
+        """
         self._next = min(self._next, now + settings.fast)
         for lane, due in self._due.items():
-            self._due[lane] = min(due, self._next + settings.period(lane))
+            last = due - self._settings.period(lane)
+            self._due[lane] = min(due, max(last + settings.period(lane), self._next))
         self._settings = settings
 
     def hasten(self, now: float) -> None:

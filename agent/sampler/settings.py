@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from agent.model import Lane
 from agent.sampler.estimate import DEFAULT, Coefficients
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """The shortest range, in seconds, over which rules read something of each lane."""
+
+    fast: float = inf
+    slow: float = inf
+    cold: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,10 @@ class Settings:
     expected_gpus: int | None = None
     estimate: Coefficients | None = DEFAULT
     """How node power is estimated if nothing measures it; None: not at all."""
+    cpu_budget: float = 0.25
+    """The share of one core that the agent may take before its lanes are slowed down; `inf` is any."""
+    ranges: Ranges = Ranges()
+    """What rules read, which limits how far lanes can be slowed down."""
 
     def period(self, lane: Lane) -> float:
         """Seconds between two samples of a lane; events come with the fast one."""

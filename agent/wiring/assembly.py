@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 
 from agent.config.schema import Config
+from agent.daemon.governing import Governing
 from agent.daemon.hub import Hub
 from agent.daemon.pausing import REQUEST, PauseWatch, boot_of
-from agent.daemon.readiness import Readiness
+from agent.daemon.readiness import Readiness, Signs
 from agent.daemon.reloading import LastReload, Reloader
 from agent.daemon.sampling import Teller
 from agent.daemon.self_metrics import SelfMetrics
@@ -29,6 +30,7 @@ from agent.wiring.peering import make_rack_monitor
 from agent.wiring.protecting import Protection
 from agent.wiring.reconfiguration import Reconfiguration, rack_options
 from agent.wiring.replaying import clock_of, is_replay, replayed_header
+from agent.wiring.rule_ranges import ranges_of
 from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
 from agent.wiring.start_checks import check
 from agent.wiring.state_directory import drill_file
@@ -46,7 +48,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     hub = Hub()
     exposed = Exposed(hub, check(config))
     threads = Threads(time.monotonic)
-    files = StateFiles(threads)
+    files = StateFiles(threads, time.monotonic, time.time)
     receivers = Receivers(now, threads)
     alerting = load_alerting(config, options.folder, receivers)
     rack = make_rack_monitor(
@@ -63,8 +65,10 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     protection = Protection(config, lambda: clock().wall)
     own = SelfMetrics(scenario, last, threads.states, files.states, protection.last)
     flight = make_flight_recorder(config, threads)
+    governing = Governing()
     tellers: dict[str, Teller] = {
         "reporting the agent's own metrics": own,
+        "reporting what the agent costs": governing,
         "adding up the rack's power": rack,
         "holding the node against expectations": expectations,
         "reporting rule metrics": rules,
@@ -74,12 +78,13 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         hub.follow("keeping the last minutes", flight.observe)
     request = drill_file(config, REQUEST)
     pause = PauseWatch(request.parent if request else None, boot_of(options.procfs), clock, threads)
-    sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, pause, now)
+    ranges = ranges_of(alerting.rules.groups)
+    sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, pause, now, governing, ranges)
     change = Reconfiguration(
         options, read_config, config, alerting, receivers, exposed, sampling, rack, rules, expectations, protection
     )
     reloads = Reloader(change, last, clock, notifier, threads)
-    readiness = Readiness(hub, sampling.sampler, now)
+    readiness = Readiness(hub, sampling.sampler, now, Signs(threads.troubles, rules.failing, files.states))
     server = make_server(config, hub, exposed, readiness, rack, rules, reloads, threads, protection, now)
     synthetic = scenario is not None
     path = config.web.telemetry_path

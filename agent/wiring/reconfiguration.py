@@ -13,11 +13,13 @@ from agent.health.expectation_series import ExpectationSeries
 from agent.model import Lane
 from agent.rack.monitor import RackMonitor
 from agent.rack.rack_options import RackOptions
+from agent.sampler.periods import slowest
 from agent.wiring.alerting import Receivers, load_alerting
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.expectations import load_choice
 from agent.wiring.peering import load_rack
 from agent.wiring.protecting import Protection
+from agent.wiring.rule_ranges import ranges_of
 from agent.wiring.sources import load_settings
 from agent.wiring.start_checks import check
 from agent.wiring.web import Exposed
@@ -64,7 +66,8 @@ class Reconfiguration:
         config = self._read_config()
         selection = check(config)
         alerting = load_alerting(config, self._options.folder, self._receivers, self._alerting.rules)
-        settings, rack = load_settings(config), rack_options(config, self._options)
+        settings = load_settings(config, ranges_of(alerting.rules.groups))
+        rack = rack_options(config, self._options)
         expectations = load_choice(config, self._options.folder)
         terms = self._protection.load()
         for key in keys_for_a_restart(self._booted, config):
@@ -82,8 +85,8 @@ class Reconfiguration:
 
 
 def rack_options(config: Config, options: CommandLineOptions) -> RackOptions:
-    """The rack's part of the configuration, with the patience of the sampling. Raises ConfigError."""
-    return load_rack(config, options.folder, load_settings(config).patience(Lane.FAST))
+    """The rack's part of the configuration, with the patience of the slowest sampling. Raises ConfigError."""
+    return load_rack(config, options.folder, slowest(load_settings(config)).patience(Lane.FAST))
 
 
 def keys_for_a_restart(old: Section, new: Section, path: str = "") -> list[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from math import inf
 
 from agent.backends.registration import BackendContext, make_backends
 from agent.config.schema import Config, ConfigError
+from agent.daemon.governing import Governing
 from agent.daemon.hub import Hub
 from agent.daemon.pausing import PauseWatch
 from agent.daemon.sampling import SamplingLoop, Teller
@@ -16,7 +18,7 @@ from agent.model import Instant
 from agent.sampler.estimate import Coefficients
 from agent.sampler.inventory import Inventory, Save
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.settings import Ranges, Settings
 from agent.wiring.command_line import DEFAULT_SCENARIO, CommandLineOptions, scenario_of
 from agent.wiring.state_directory import state_file
 from agent.worker.supervisor import Supervisor, WorkerOptions
@@ -27,8 +29,8 @@ AUTOMATIC = "nvml"
 """The family of devices that is read if none is named."""
 
 
-def load_settings(config: Config) -> Settings:
-    """The sampler's part of the configuration."""
+def load_settings(config: Config, ranges: Ranges = Ranges()) -> Settings:  # noqa: B008 - it is frozen
+    """The sampler's part of the configuration; `ranges` is what the rules read."""
     sampling = config.sampling
     wanted = config.backends.estimate
     return Settings(
@@ -39,6 +41,8 @@ def load_settings(config: Config) -> Settings:
         window=sampling.window,
         expected_gpus=config.backends.expected_gpus,
         estimate=Coefficients(wanted.factor, wanted.per_gpu) if "estimate" in config.backends.power else None,
+        cpu_budget=config.overhead.cpu or inf,
+        ranges=ranges,
     )
 
 
@@ -51,10 +55,13 @@ def make_sampling_loop(
     threads: Threads | None = None,
     pause: PauseWatch | None = None,
     now: Callable[[], Instant] = clock,
+    governing: Governing | None = None,
+    ranges: Ranges = Ranges(),  # noqa: B008 - it is frozen
 ) -> SamplingLoop:
     """The loop over all configured sources. Raises ConfigError.
 
-    `save` writes the inventory; `pause` knows when the driver is to be released; `now` is the clock.
+    `save` writes the inventory; `pause` knows when the driver is to be released; `now` is the clock. `governing` slows
+    lanes down within the `ranges` of the rules.
     """
     if config.backends.devices == "replay":
         from agent.wiring.replaying import make_replayed_node  # 20 ms of a processor that no other node needs
@@ -66,7 +73,7 @@ def make_sampling_loop(
     if kept is None and has_driver:
         log.info("no state directory: GPUs that go missing while the agent is down will not be noticed")
     inventory = Inventory(kept, save)
-    sampler = Sampler(load_settings(config), inventory, family_of(config))
+    sampler = Sampler(load_settings(config, ranges), inventory, family_of(config))
     context = BackendContext(
         config,
         options.sysfs,
@@ -77,7 +84,7 @@ def make_sampling_loop(
         clock=clock,
     )
     supervisor, backends = _supervisor(config, options), make_backends(context)
-    return SamplingLoop(sampler, supervisor, backends, clock, hub, tellers, threads, pause)
+    return SamplingLoop(sampler, supervisor, backends, clock, hub, tellers, threads, pause, governing)
 
 
 def family_of(config: Config) -> str:

@@ -77,6 +77,14 @@ dashboard.add(
         "flat, a few percent of one core.", title="CPU use of agents", size=(8, 8), few=True),
     graph([("topk(20, sum by (instance, process) (coldplate_process_resident_memory_bytes))")], "flat.",
         title="Memory of agents", size=(8, 8), few=True),
+    graph([(f"topk(10, avg by (thread) (rate(coldplate_thread_cpu_seconds_total{RATE})))")],
+        "sampler, rules and http take the most.", title="CPU use per node, by part", size=(8, 8), few=True),
+    graph([("topk(20, max by (instance) (coldplate_sampling_stretch_ratio))", "{{instance}}")],
+        "1: every lane is read as often as configured.", title="Lanes that are slowed down to keep the budget",
+        unit="short", size=(8, 8), few=True),
+    graph([(f"topk(20, sum by (instance, backend) (rate(coldplate_backend_read_seconds_total{RATE})))")],
+        "flat.", what="Seconds of each second for which reads are in flight.", title="Time spent in reads",
+        size=(8, 8), few=True),
 )  # fmt: skip
 dashboard.row("Rules and notifications")
 dashboard.add(

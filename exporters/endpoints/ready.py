@@ -1,4 +1,4 @@
-"""`/-/ready`: whether the last sample is fresh."""
+"""`/-/ready`: whether no part has stopped, and which has, in a line each."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ def _ready(context: EndpointContext, request: Request) -> Answer:
     return text(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, words)
 
 
-ENDPOINT = Endpoint("/-/ready", _ready, what="whether the last sample is fresh")
+ENDPOINT = Endpoint("/-/ready", _ready, what="whether all parts work; if not, which has stopped")

@@ -196,9 +196,11 @@ def test_a_disk_that_fails_costs_a_file_and_it_is_tried_again(
     feed(recorder, seconds(70, 140, firing("A")))
     wait_for(recorder, "failures_total", 2)
     assert len(caplog.records) == 1
+    assert "last_success_timestamp_seconds" not in figures(recorder)
     (tmp_path / "blocked").unlink()
     feed(recorder, seconds(140, 210, firing("A")))
     wait_for(recorder, "files_total", 1)
+    assert abs(figures(recorder)["last_success_timestamp_seconds"] - time.time()) < 3600
     with Recording(next((tmp_path / "blocked" / "flight").iterdir())) as recording:
         assert recording.header.maker == "flight recorder: A"
         assert sum(1 for _ in recording.snapshots()) > 190

@@ -64,7 +64,7 @@ def test_the_agent_shows_its_build_its_configuration_its_threads_and_its_files()
     own = SelfMetrics(
         None, last,
         lambda: [ThreadState("rules", True, 3), ThreadState("http", False, 0)],
-        lambda: [FileState("alerts.state", False, 7), FileState("rack.state", True, 0)],
+        lambda: [FileState("alerts.state", False, 7), FileState("rack.state", True, 0, 900.0)],
     )  # fmt: skip
     assert shown(own) == {
         ("build_info", __version__, platform.python_version()): 1,
@@ -78,6 +78,7 @@ def test_the_agent_shows_its_build_its_configuration_its_threads_and_its_files()
         ("state_write_failures_total", "alerts.state"): 7,
         ("state_write_successful", "rack.state"): 1,
         ("state_write_failures_total", "rack.state"): 0,
+        ("state_last_write_success_timestamp_seconds", "rack.state"): 900.0,
     }
     last.good = False
     assert shown(own)["config_last_reload_successful",] == 0

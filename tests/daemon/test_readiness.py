@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from agent.daemon.hub import Hub
-from agent.daemon.readiness import Readiness
+from agent.daemon.readiness import HUNG_SECONDS, UNWRITTEN_SECONDS, Readiness, Signs
+from agent.lib.statefiles import FileState
 from agent.model import BackendReport, Instant, Lane, Outcome
+from agent.sampler.backend_runner import Flight
+from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
@@ -48,3 +51,49 @@ def test_devices_that_cannot_be_read_are_named_and_other_sources_do_not_matter()
     assert asked(0.0, host=Outcome.OK, nvml=Outcome.FAILED) == (False, "the devices cannot be read: says why")
     assert asked(0.0, nvml=Outcome.OK, infiniband=Outcome.FAILED)[0]
     assert asked(0.0, nvml=Outcome.ABSENT)[0]
+
+
+def stopped(signs: Signs) -> list[str]:
+    """The lines of a node with a fresh sample; none if it is ready."""
+    hub = Hub()
+    hub.publish(Node().snapshot({}, Instant(100.0, 1e9)))
+    ready, text = Readiness(hub, Sampler(SETTINGS, Inventory(None), "nvml"), lambda: Instant(100.0, 1e9), signs)()
+    return [] if ready else text.splitlines()
+
+
+def test_every_part_that_has_stopped_has_a_line() -> None:
+    threads = {
+        "rules": "has made no progress for 31 s", "state": "ended by OSError: x",
+        "backend-host": "cannot be started: y",
+        "notify": "ended by ValueError: a receiver's, which has its own alert",
+    }  # fmt: skip
+    assert stopped(Signs(threads=lambda: threads)) == [
+        "backend host: its thread cannot be started: y",
+        "rules are not evaluated: their thread has made no progress for 31 s",
+        "state is not written: its thread ended by OSError: x",
+    ]
+    assert stopped(Signs(rules=lambda: "KeyError: 'x'")) == ["rules are not evaluated: KeyError: 'x'"]
+    assert stopped(Signs()) == []
+
+
+def test_state_that_waits_for_the_disk_counts_after_a_minute() -> None:
+    def written(good: bool, waiting: float) -> list[str]:
+        return stopped(Signs(files=lambda: [FileState("alerts.state", good, 3, None, waiting)]))
+
+    assert written(False, UNWRITTEN_SECONDS) == []
+    assert written(False, UNWRITTEN_SECONDS + 1) == ["state is not written: alerts.state for 61 s"]
+    assert written(True, 0.0) == []
+
+
+def test_a_source_that_hangs_counts_and_one_that_fails_does_not() -> None:
+    hub, sampler = Hub(), Sampler(SETTINGS, Inventory(None), "nvml")
+    at = 100.0
+    readiness = Readiness(hub, sampler, lambda: Instant(at, 1e9))
+    sampler.take_flights({"infiniband": Flight(Lane.SLOW, 100.0)})
+    for at, ready in ((100.0 + HUNG_SECONDS, True), (101.0 + HUNG_SECONDS, False)):
+        hub.publish(sampler.snapshot(Instant(at, 1e9), LoopFacts()))
+        assert readiness()[0] == ready
+    assert readiness()[1] == "backend infiniband has not answered for 16 s"
+    sampler.take_flights({})
+    hub.publish(sampler.snapshot(Instant(at, 1e9), LoopFacts()))
+    assert readiness()[0]

@@ -267,7 +267,7 @@ def test_old_data_and_a_source_that_cannot_be_read_are_shown_first() -> None:
     text = page(node(), reports=(report,), ready=(False, "the last sample is 40 s old"))
     assert banner(text)[0] == "bad"
     assert banner(text)[2] == [
-        "stale data below: the last sample is 40 s old",
+        "not ready: the last sample is 40 s old",
         "infiniband cannot be read: no answer",
     ]
 

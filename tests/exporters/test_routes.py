@@ -250,6 +250,21 @@ def test_reload(view: RouteContext, method: str, reload: Begin | None, status: i
     assert text in answer.body
 
 
+@pytest.mark.parametrize("header", ["origin", "sec-fetch-site"])
+def test_what_a_page_in_a_browser_sends_changes_nothing(view: RouteContext, header: str) -> None:
+    begun: list[object] = []
+    site = Routes(replace(view, reload=begun.append))
+    for method in ("POST", "PUT"):
+        for value in ("null", "http://node-1:19400", "same-origin"):
+            refused = ask(site, Request(method, "/-/reload", headers={header: value, "host": "node-1:19400"}))
+            assert (refused.status, begun) == (403, [])
+    assert get(site, "/metrics", **{header: "http://elsewhere.example"}).status == 200
+
+
+def test_nothing_but_a_reload_can_be_asked_for_with_a_method_that_changes_something() -> None:
+    assert [each.path for each in ENDPOINTS if set(each.methods) - {"GET", "HEAD"}] == ["/-/reload"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "allow"),
     [

@@ -32,8 +32,8 @@ RECEIVERS = {
     "NvLinkErrors RackClockSkew RackSettingsDiffer",
     "job-owners": "GpuAllocatedIdle GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
     "GpuJobSyncStall",
-    "monitoring": "AgentThreadDown BackendFailing MetricsMissing NotificationsDropped NotificationsFailing "
-    "RuleFailures RuleWindowsFull SamplerStalled StateNotWritten WorkerRestarting",
+    "monitoring": "AgentThreadDown BackendFailing FlightRecorderFailing MetricsMissing NotificationsDropped "
+    "NotificationsFailing RuleFailures RuleWindowsFull SamplerStalled SamplingSlowed StateNotWritten WorkerRestarting",
     "archive": "GpuReplaced GpuXidInfo InfinibandCongestion",
 }  # fmt: skip
 """Who is told of what; alerts of a rack go to the facility, by severity."""

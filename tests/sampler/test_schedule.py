@@ -68,3 +68,12 @@ def test_rare_lanes_that_are_wanted_again_and_again_come_once_a_slow_period() ->
             cold.append(tick)
         schedule.hasten(tick + 0.2)
     assert cold == [0, 1, 16, 31, 46, 61, 76, 91]
+
+
+def test_a_shorter_period_counts_from_the_last_read() -> None:
+    """Counted from now, a lane would be read when what is shown of it is already too old for its new period."""
+    schedule = Schedule(Settings(fast=1, slow=15, cold=200), 0.0)
+    schedule.take(0.0)
+    schedule.reconfigure(Settings(fast=1, slow=15, cold=100), 60.0)
+    cold = [tick for tick in range(1, 201) if Lane.COLD in schedule.take(float(tick))]
+    assert cold == [100, 200]

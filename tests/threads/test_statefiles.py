@@ -54,7 +54,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 @pytest.fixture
 def files(disk: Disk) -> Iterator[StateFiles]:
-    made = StateFiles(Threads())
+    made = StateFiles(Threads(), wall=lambda: 1e9)
     yield made
     disk.error = None
     disk.free.set()
@@ -71,7 +71,7 @@ def test_only_the_newest_content_counts(files: StateFiles, disk: Disk, tmp_path:
     disk.free.set()
     wait_for(lambda: path.exists() and path.read_bytes() == b"3")
     assert disk.asked == 2
-    assert files.states() == [FileState("alerts.state", True, 0)]
+    wait_for(lambda: files.states() == [FileState("alerts.state", True, 0, 1e9)])
     assert [each.name for each in path.parent.iterdir()] == ["alerts.state"]
 
 
@@ -137,6 +137,29 @@ def test_the_end_is_written_and_a_disk_that_hangs_is_not_waited_for(
     hung.stop(0.05)
     assert len(caplog.records) == 1
     disk.free.set()
+
+
+def test_a_disk_that_hangs_without_an_error_is_told_as_one_that_fails(
+    disk: Disk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    at = [100.0]
+    files = StateFiles(Threads(), lambda: at[0], lambda: 1e9 + at[0])
+    files.put(tmp_path / "state", b"first")
+    wait_for(lambda: files.states()[0].written == 1e9 + 100)
+    disk.free.clear()
+    files.put(tmp_path / "state", b"second")
+    wait_for(lambda: disk.asked == 2)
+    at[0] += statefiles.HANGS_SECONDS
+    files.put(tmp_path / "state", b"third")
+    assert files.states()[0].good
+    at[0] += 1
+    assert files.states() == [FileState("state", False, 0, 1e9 + 100, statefiles.HANGS_SECONDS + 1)] == files.states()
+    disk.free.set()
+    wait_for(lambda: files.states()[0] == FileState("state", True, 0, 1e9 + at[0]))
+    files.stop(WAIT)
+    assert [each.levelno for each in caplog.records] == [logging.WARNING, logging.INFO]
+    assert (tmp_path / "state").read_bytes() == b"third"
 
 
 def test_what_is_written_is_not_written_again_and_what_fails_at_the_end_is_given_up(

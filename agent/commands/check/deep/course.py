@@ -52,7 +52,7 @@ class Course:
         """Take in a line; whether a step is over. What is no message of ours is passed over."""
         try:
             message = msgspec.json.decode(line, type=CourseMessage)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return False
         if message.said in OF_STEPS:
             if not 0 <= message.step < len(self.steps):

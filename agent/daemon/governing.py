@@ -1,0 +1,94 @@
+"""Governs what the agent costs: tells the governor the processor time, and the log and the page what it does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
+
+from agent.catalogue import BY_NAME
+from agent.catalogue.own_series import OwnLayout
+from agent.lib.clock import cpu_of_process
+from agent.model import Frame, Instant, Labels, Lane, Node, Series
+from agent.sampler.overhead import OverheadFacts, OverheadGovernor
+from agent.sampler.periods import steps_of
+from agent.sampler.settings import Settings
+
+log = logging.getLogger("coldplate.overhead")
+
+_LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
+
+
+class Governing:
+    """Belongs to the sampling thread. `cpu` gives the seconds of processor time of a process."""
+
+    def __init__(self, cpu: Callable[[int], float | None] = cpu_of_process) -> None:
+        self._cpu = cpu
+        self._spent: dict[str, tuple[int, float, float]] = {}
+        """By role: its process, what that had used when it was last seen, and what earlier ones had."""
+        self._steps: tuple[Settings, ...] = (Settings(),)
+        self._governor = OverheadGovernor(inf, (0.0,))
+        self._told = "full"
+        self._layout = OwnLayout()
+
+    def configure(self, settings: Settings) -> Settings:
+        """Take over the configured settings; returns those of the step that is in force."""
+        self._steps = steps_of(settings)
+        self._governor.change(settings.cpu_budget, [each.cold for each in self._steps])
+        return self._steps[self._governor.step]
+
+    def step(self, at: float, pids: Mapping[str, int]) -> Settings | None:
+        """Take in what the processes have used by a monotonic second; returns the settings if they are to change."""
+        for role, pid in pids.items():
+            used = self._cpu(pid)
+            if used is not None:
+                known, last, before = self._spent.get(role, (pid, 0.0, 0.0))
+                self._spent[role] = pid, used, before if known == pid else before + last
+        changed = self._governor.observe(at, sum(last + before for _, last, before in self._spent.values()))
+        self._tell(self._governor.facts)
+        return self._steps[self._governor.step] if changed else None
+
+    def frame(self, _now: Instant) -> Frame:
+        """How it stands, on the page."""
+        facts = self._governor.facts
+        shape = (facts.load is None, facts.budget == inf, facts.state)
+        return self._layout.frame(shape, lambda: _series(facts), self._values(facts))
+
+    def _values(self, facts: OverheadFacts) -> Iterator[float]:
+        """Those of `_series`, in the same order."""
+        if facts.load is not None:
+            yield facts.load
+        if facts.budget < inf:
+            yield from (facts.budget, 1)
+            now, configured = self._steps[facts.step], self._steps[0]
+            yield from (now.period(lane) / configured.period(lane) for lane in _LANES)
+
+    def _tell(self, facts: OverheadFacts) -> None:
+        """Log when the state changes; back from `spent` counts only once it is `full`, since it may come and go."""
+        if facts.state == self._told or (self._told == "spent" and facts.state == "slowed"):
+            return
+        self._told = facts.state
+        now = self._steps[facts.step]
+        periods = {lane.value: f"{now.period(lane):g}s" for lane in _LANES}
+        shares = {"cpu": f"{facts.load or 0.0:.3f}", "budget": f"{facts.budget:g}"}
+        told = {"facts": {**shares, **periods}}
+        if facts.state == "full":
+            log.info("every lane is read as configured again", extra=told)
+        elif facts.state == "slowed":
+            log.warning("lanes are read less often, so that the agent stays within overhead.cpu", extra=told)
+        else:
+            log.warning("the agent exceeds overhead.cpu although its lanes are as slow as they may be", extra=told)
+
+
+def _series(facts: OverheadFacts) -> Iterator[Series]:
+    if facts.load is not None:
+        yield _one("coldplate_overhead_cpu_ratio")
+    if facts.budget < inf:
+        yield _one("coldplate_overhead_cpu_budget_ratio")
+        yield _one("coldplate_overhead_info", (("state", facts.state),))
+        for lane in _LANES:
+            yield _one("coldplate_sampling_stretch_ratio", (("lane", lane.value),))
+
+
+def _one(name: str, labels: Labels = ()) -> Series:
+    return Series(BY_NAME[name], Node(), labels)

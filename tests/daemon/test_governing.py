@@ -1,0 +1,169 @@
+"""The loop reads less often before the agent takes more than its budget, and shows all it knows meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from agent.backends.protocol import BackendSample
+from agent.catalogue import BY_NAME
+from agent.daemon import sampling
+from agent.daemon.governing import Governing
+from agent.daemon.hub import Hub
+from agent.daemon.sampling import SamplingLoop
+from agent.daemon.thread_costs import ThreadCosts
+from agent.model import Instant, Lane, Node, Reading, Series, Snapshot
+from agent.sampler.inventory import Inventory
+from agent.sampler.sampler import Sampler
+from agent.sampler.settings import Settings
+
+SHOWN = {Lane.FAST: "coldplate_node_power_watts", Lane.SLOW: "coldplate_node_load1", Lane.COLD: "coldplate_node_cpus"}
+
+
+class CostlyBackend:
+    """Takes processor time with each read, and has one series in each lane."""
+
+    name = "costly"
+    lanes = frozenset(SHOWN)
+    shortest = 0.0
+
+    def __init__(self) -> None:
+        self.cost = dict.fromkeys(SHOWN, 0.0)
+        self.spent = 0.0
+
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
+        self.spent += self.cost[lane]
+        row = BY_NAME[SHOWN[lane]]
+        labels = (("source", "redfish"),) if "source" in row.labels else ()
+        return BackendSample([Reading(Series(row, Node(), labels), 1.0)])
+
+    def close(self) -> None:
+        pass
+
+
+class GovernedRig:
+    """A sampling loop in a time that the test makes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.at = 5000.0
+        self.backend = CostlyBackend()
+        self.hub = Hub()
+        governing = Governing(lambda _: self.backend.spent)
+        sampler = Sampler(settings, Inventory(None), "nvml")
+        tellers = {"reporting what the agent costs": governing}
+        self.loop = SamplingLoop(sampler, None, [self.backend], self.clock, self.hub, tellers, governing=governing)
+
+    def clock(self) -> Instant:
+        return Instant(self.at, 1e9 + self.at)
+
+    def run(self, seconds: float) -> Iterator[Snapshot]:
+        until = self.at + seconds
+        while self.at < until:
+            self.loop.tick()
+            assert self.hub.latest is not None
+            yield self.hub.latest
+            self.at = self.loop.schedule.next_tick
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[GovernedRig]:
+    monkeypatch.setattr(sampling, "GATHER_SECONDS", 0.0)
+    made = GovernedRig(Settings(fast=0.5, slow=2.0, cold=8.0, deadline=0.1, cpu_budget=0.1))
+    yield made
+    made.loop.stop()
+    made.loop.close(lambda _: None)
+
+
+def of(snapshot: Snapshot, name: str, label: str = "lane") -> dict[str, float]:
+    return {
+        dict(each.labels).get(label, ""): each.value for each in snapshot if each.metric.name == f"coldplate_{name}"
+    }
+
+
+def shown(snapshot: Snapshot) -> set[str]:
+    return {each.metric.name for each in snapshot} & set(SHOWN.values())
+
+
+def test_lanes_are_slowed_down_and_restored_and_no_series_is_missing_meanwhile(
+    rig: GovernedRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "coldplate.overhead")
+    for snapshot in rig.run(60):
+        assert shown(snapshot) == set(SHOWN.values())
+    assert of(snapshot, "overhead_info", "state") == {"full": 1}
+    assert of(snapshot, "sampling_stretch_ratio") == {"fast": 1, "slow": 1, "cold": 1}
+    assert not caplog.records
+
+    rig.backend.cost = {Lane.FAST: 0.015, Lane.SLOW: 0.2, Lane.COLD: 0.016}  # 0.03 + 0.1 + 0.002 of a core
+    for snapshot in rig.run(200):
+        assert shown(snapshot) == set(SHOWN.values())
+    assert of(snapshot, "overhead_info", "state") == {"slowed": 1}
+    assert of(snapshot, "overhead_cpu_ratio")[""] <= of(snapshot, "overhead_cpu_budget_ratio")[""] == 0.1
+    assert of(snapshot, "sampling_interval_seconds") == {"fast": 0.5, "slow": 4.0, "cold": 16.0}
+    assert of(snapshot, "sampling_stretch_ratio") == {"fast": 1, "slow": 2, "cold": 2}
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+
+    rig.backend.cost = dict.fromkeys(SHOWN, 0.0001)
+    for snapshot in rig.run(300):
+        assert shown(snapshot) == set(SHOWN.values())
+    assert of(snapshot, "sampling_interval_seconds") == {"fast": 0.5, "slow": 2.0, "cold": 8.0}
+    assert [each.levelname for each in caplog.records] == ["WARNING", "INFO"]
+
+
+def test_a_reload_keeps_the_step_and_a_budget_of_none_ends_it(rig: GovernedRig) -> None:
+    rig.backend.cost = {Lane.FAST: 0.2, Lane.SLOW: 0.8, Lane.COLD: 0.1}
+    *_, snapshot = rig.run(200)
+    assert of(snapshot, "overhead_info", "state") == {"spent": 1}
+    rig.loop.reconfigure(Settings(fast=0.5, slow=12.0, cold=40.0, cpu_budget=0.1))
+    rig.loop._take_settings()
+    assert rig.loop.sampler.settings.slow == 48.0
+    rig.loop.reconfigure(Settings(fast=0.5, slow=12.0, cold=40.0, cpu_budget=float("inf")))
+    rig.loop._take_settings()
+    assert rig.loop.sampler.settings.slow == 12.0
+    *_, snapshot = rig.run(2)
+    assert not of(snapshot, "overhead_info", "state") and not of(snapshot, "sampling_stretch_ratio")
+    assert of(snapshot, "overhead_cpu_ratio")[""] > 0.1
+
+
+def test_a_worker_that_takes_over_does_not_take_the_earlier_ones_time_back() -> None:
+    used = {1: 0.0, 7: 0.0, 8: 0.0}
+    governing = Governing(used.get)
+    governing.configure(Settings())
+
+    def run(pid: int, seconds: Sequence[int]) -> float:
+        for at in seconds:
+            used[pid] += 0.1
+            governing.step(float(at), {"main": 1, "worker": pid})
+        return next(iter(governing.frame(Instant(0.0, 0.0)).values))
+
+    assert run(7, range(100)) == pytest.approx(0.1)
+    used[7] = 0.0  # it is gone
+    assert run(8, range(100, 140)) == pytest.approx(0.1, rel=0.05)
+
+
+def test_threads_are_added_up_by_name_and_what_ended_stays() -> None:
+    go, ended = threading.Event(), threading.Event()
+    clocks: dict[int, float] = {}
+
+    def work() -> None:
+        go.wait(10)
+        ended.set()
+
+    thread = threading.Thread(target=work, name="sampler", daemon=True)
+    thread.start()
+    assert thread.native_id is not None
+    clocks[thread.native_id] = 2.5
+    costs = ThreadCosts(clocks.get, lambda _: 4.0)
+    assert {dict(each.labels)["thread"]: each.value for each in costs.read()} == {"sampler": 2.5, "other": 1.5}
+    go.set()
+    thread.join(10)
+    assert {dict(each.labels)["thread"]: each.value for each in costs.read()} == {"sampler": 2.5, "other": 1.5}
+
+
+def test_the_clocks_of_real_threads_and_processes_add_up() -> None:
+    readings = {dict(each.labels)["thread"]: each.value for each in ThreadCosts().read()}
+    assert readings["main"] > 0
+    assert readings["other"] >= 0

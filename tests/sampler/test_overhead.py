@@ -1,0 +1,181 @@
+"""The overhead governor against loads that are calculated: it keeps the budget, comes back, and does not swing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.sampler.overhead import OverheadGovernor
+from agent.sampler.periods import LONGEST_FAST_SECONDS, MOST_TIMES, SAMPLES, steps_of
+from agent.sampler.settings import Ranges, Settings
+
+QUICK = Settings(fast=0.1)
+STEPS = steps_of(QUICK)
+BUDGET = 0.1
+MINUTE = 60
+
+shares = st.floats(0.0, 3.0)
+"""What a lane costs as configured, as a multiple of the budget."""
+
+
+class Node:
+    """A node whose lanes cost so many shares of the budget as configured, beside what does not depend on them."""
+
+    def __init__(self, base: float, fast: float, slow: float, cold: float) -> None:
+        self.base, self.fast, self.slow, self.cold = base, fast, slow, cold
+        self.governor = OverheadGovernor(BUDGET, [each.cold for each in STEPS])
+        self.at = 1000.0
+        self.spent = 7.0
+        self.loads: list[float] = []
+        self.changes: list[tuple[float, int]] = []
+
+    def cost(self, step: int) -> float:
+        """The share of one core at a step."""
+        now, lanes = STEPS[step], (self.fast, self.slow, self.cold)
+        configured = (QUICK.fast / now.fast, QUICK.slow / now.slow, QUICK.cold / now.cold)
+        return BUDGET * (self.base + sum(share * part for share, part in zip(lanes, configured, strict=True)))
+
+    def run(self, seconds: int, change: Callable[[int], None] = lambda _: None) -> None:
+        for second in range(seconds):
+            change(second)
+            load = self.cost(self.governor.step)
+            self.at += 1.0
+            self.spent += load
+            self.loads.append(load)
+            if self.governor.observe(self.at, self.spent):
+                self.changes.append((self.at, self.governor.step))
+
+    def worst_minute(self, since: int = 0) -> float:
+        """The most of the budget that any minute took."""
+        loads = self.loads[since:]
+        return max(sum(loads[n : n + MINUTE]) for n in range(len(loads) - MINUTE + 1)) / MINUTE / BUDGET
+
+
+def test_steps_slow_the_slow_and_cold_lanes_down_first_and_never_pass_what_does_harm() -> None:
+    assert [(each.fast, each.slow, each.cold) for each in STEPS] == [
+        (0.1, 15, 60), (0.1, 30, 120), (0.1, 60, 240), (0.2, 60, 240), (0.4, 60, 240), (0.8, 60, 240), (1.0, 60, 240),
+    ]  # fmt: skip
+
+
+@given(
+    st.tuples(st.floats(0.1, 60), st.floats(0.1, 3600), st.floats(0.1, 86400)).map(sorted),
+    st.tuples(*[st.one_of(st.just(inf), st.floats(0.5, 3600))] * 3),
+)
+@settings(max_examples=40, deadline=None)
+def test_no_step_goes_beyond_what_the_rules_and_the_rack_need(
+    periods: list[float], shortest: tuple[float, float, float]
+) -> None:
+    configured = Settings(fast=periods[0], slow=periods[1], cold=periods[2], ranges=Ranges(*shortest))
+    steps = steps_of(configured)
+    assert steps[0] is configured
+    for before, after in pairwise(steps):
+        assert after.fast <= after.slow <= after.cold
+        pairs = [(before.fast, after.fast), (before.slow, after.slow), (before.cold, after.cold)]
+        assert all(old <= new for old, new in pairs) and any(old < new for old, new in pairs)
+        assert before.fast == after.fast or before.slow >= _most(configured.slow, shortest[1])
+    last = steps[-1]
+    assert last.fast <= max(configured.fast, min(LONGEST_FAST_SECONDS, shortest[0] / SAMPLES))
+    assert last.slow <= max(_most(configured.slow, shortest[1]), last.fast)
+    assert last.cold <= max(_most(configured.cold, shortest[2]), last.slow)
+
+
+def _most(period: float, shortest: float) -> float:
+    return max(period, min(MOST_TIMES * period, shortest / SAMPLES))
+
+
+@given(shares, shares, shares, shares)
+@settings(max_examples=15, deadline=None)
+def test_a_constant_load_is_brought_within_the_budget_where_that_is_possible_and_stays(
+    base: float, fast: float, slow: float, cold: float
+) -> None:
+    node = Node(base, fast, slow, cold)
+    node.run(4 * 3600)
+    if node.cost(len(STEPS) - 1) <= BUDGET:
+        assert node.worst_minute(since=300) <= 1.0 + 1e-6
+    if node.cost(len(STEPS) - 1) > 0.95 * BUDGET:
+        assert node.governor.step == len(STEPS) - 1
+    if node.cost(0) < 0.85 * BUDGET:
+        assert not node.changes
+    late = [at for at, _ in node.changes if at > 1000.0 + 3600]
+    assert len(late) <= 10  # a try now and then, ever more rarely
+
+
+@given(st.floats(0.0, 0.5), st.floats(0.0, 0.2), st.floats(1.0, 4.0))
+@settings(max_examples=15, deadline=None)
+def test_a_load_that_grows_slowly_never_takes_more_than_the_budget(base: float, cold: float, most: float) -> None:
+    node = Node(base, 0.1, 0.1, cold)
+    node.run(MINUTE)
+
+    def grow(second: int) -> None:
+        node.fast = min(0.1 + second / 900, most)
+
+    node.run(7200, grow)
+    assert node.cost(len(STEPS) - 1) > BUDGET or node.worst_minute() <= 1.0 + 1e-6
+
+
+@given(st.floats(0.0, 0.55), shares, shares, shares)
+@settings(max_examples=10, deadline=None)
+def test_when_the_load_goes_every_lane_is_read_as_configured_again(
+    base: float, fast: float, slow: float, cold: float
+) -> None:
+    node = Node(base, fast, slow, cold)
+    node.run(3600)
+    node.fast = node.slow = node.cold = 0.01
+    node.run(3600 * 4)
+    assert node.governor.step == 0
+    quiet = node.governor.step, len(node.changes)
+    node.run(7200)
+    assert (node.governor.step, len(node.changes)) == quiet
+
+
+def test_a_burst_of_the_cold_lane_that_fits_the_minute_slows_nothing_down() -> None:
+    node = Node(0.3, 0.0, 0.0, 0.0)
+
+    def burst(second: int) -> None:
+        node.base = 0.3 + (MINUTE * 0.2 if second % 60 == 0 else 0.0)
+
+    node.run(3600, burst)
+    assert not node.changes
+
+
+def test_the_first_half_minute_does_not_count() -> None:
+    node = Node(20.0, 0.0, 0.0, 0.0)
+
+    def begin(second: int) -> None:
+        node.base = 20.0 if second < 29 else 0.1
+
+    node.run(300, begin)
+    assert not node.changes
+
+
+def test_a_budget_that_cannot_be_kept_is_told_and_the_last_step_stays() -> None:
+    node = Node(1.2, 0.1, 0.1, 0.1)
+    node.run(600)
+    assert (node.governor.facts.state, node.governor.step) == ("spent", len(STEPS) - 1)
+    assert node.governor.facts.load == pytest.approx(node.cost(len(STEPS) - 1))
+    node.base = 0.1
+    node.run(1800)
+    assert node.governor.facts.state == "full"
+
+
+def test_a_process_that_was_stopped_for_hours_goes_on_from_where_it_was() -> None:
+    node = Node(0.1, 0.5, 0.1, 0.1)
+    node.run(300)
+    node.at += 7200
+    node.run(300)
+    assert not node.changes
+
+
+def test_another_budget_is_kept_from_then_on() -> None:
+    node = Node(0.1, 0.5, 0.1, 0.0)
+    node.run(300)
+    node.governor.change(0.4 * BUDGET, [each.cold for each in STEPS])
+    node.run(600)
+    assert node.governor.step > 0
+    node.governor.change(BUDGET, [60.0])
+    assert (node.governor.step, node.governor.facts.state) == (0, "full")
