@@ -34,8 +34,6 @@ A thread beyond the bound is refused, which costs a sample.
 """
 OOM_STEP = 100
 """How much sooner than the main process the kernel should kill this one for memory, in thousandths of the memory."""
-GARBAGE = 20_000
-"""New objects after which they are scanned for garbage; as in the main process, see agent/daemon/service.py."""
 
 
 def _confine() -> None:
@@ -76,7 +74,6 @@ def main(arguments: list[str]) -> int:
     os.dup2(2, 1)
     loop = WorkerLoop(_source(options), 0, messages, clock)
     gc.freeze()
-    gc.set_threshold(GARBAGE)
     return loop.run()
 
 
