@@ -6,11 +6,13 @@ EXTRAS ?= top
 BIN := .venv/bin
 BRING = $(PYTHON) -ES tests/bring/__main__.py
 export PATH := $(CURDIR)/.programs/usr/bin:$(PATH)
+# Set in many a container. The tests start hundreds of processes, and each would compile what it imports anew: a third of their time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR BINDIR SHAREDIR
 .PHONY: help run test coverage test-bare lock test-all test-systemd install uninstall check format bench score generate screenshots
-.PHONY: hardware clean parity programs recent newest python mutate
+.PHONY: drill hardware clean parity programs recent newest python mutate
 .PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp
 
 help: ## Show the targets
@@ -70,6 +72,9 @@ format: .venv/dev.stamp ## Format the code
 bench: .venv/bench.stamp programs ## Measure against peers and print ratios
 	$(BIN)/python -m tests.bench $(ARGS)
 
+drill: .venv/dev.stamp programs ## Try the daemon under every fault, and write docs/reliability.md: ARGS='--short', ARGS='--only GPU'
+	$(BIN)/python -m tests.drill $(ARGS)
+
 mutate: .venv/mutate.stamp programs recent ## Mutation testing: break the code in a copy and see which tests notice: ARGS='--sample 150 --only agent/rack'
 	@$(BIN)/python -m pytest -q -n 0 --no-header tests/mutation
 	@exec nice $(BIN)/python -m tests.mutation $(ARGS)
@@ -91,11 +96,20 @@ generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages an
 	$(BIN)/python -m tests.screen.panes
 
 LOCK := .programs/lock
-lock: python ## Update the tools to their newest versions, with hashes, for every Python and machine: tests/tools.txt
-	$(PYTHON) -m venv $(LOCK)
-	$(LOCK)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
-	$(LOCK)/bin/uv pip compile --quiet --group pyproject.toml:tools --universal --python-version 3.10 \
-		--generate-hashes --no-annotate --upgrade --custom-compile-command 'make lock' --output-file tests/tools.txt
+LOCKED = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --upgrade \
+	--custom-compile-command 'make lock' --output-file
+lock: python ## Lock tools and what is installed to their newest versions, with hashes, for every Python and machine; list licences
+	$(PYTHON) -m venv --clear $(LOCK)
+	$(LOCK)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9' 'cyclonedx-bom>=7'
+	$(LOCKED) tests/tools.txt --group pyproject.toml:tools
+	$(LOCKED) packaging/locks/build.txt packaging/locks/build.in
+	$(LOCKED) packaging/locks/base.txt pyproject.toml
+	for extra in top kubernetes parquet; do $(LOCKED) packaging/locks/$$extra.txt --extra $$extra pyproject.toml || exit 1; done
+	$(PYTHON) -m venv --clear --without-pip $(LOCK)/installed
+	$(LOCK)/bin/uv pip install --quiet --python $(LOCK)/installed/bin/python --require-hashes \
+		-r packaging/locks/top.txt -r packaging/locks/kubernetes.txt
+	$(LOCK)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible $(LOCK)/installed \
+		| $(PYTHON) packaging/locks/sbom.py > packaging/sbom.cdx.json
 
 PICTURES := .programs/pictures
 screenshots: .venv/dev.stamp programs ## Draw overview and dashboards into docs/images, with Grafana's own components (npm, Chromium)

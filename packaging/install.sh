@@ -34,6 +34,17 @@ base_of() {
 	case $base in /home/* | /root/* | /run/user/*) fail "$PYTHON lives in $base, which the services do not see; name another: make install PYTHON=/usr/bin/python3" ;; esac
 }
 
+pip() { "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "$@"; }
+
+# Options that name the locked versions of everything that is installed, with their hashes.
+locks() {
+	printf '%s' '-r packaging/locks/base.txt'
+	for each in $(echo "$EXTRAS" | tr ',' ' '); do
+		[ -f "packaging/locks/$each.txt" ] || fail "EXTRAS=$EXTRAS: no versions are locked for $each; there are top, kubernetes and parquet"
+		printf ' %s' "-r packaging/locks/$each.txt"
+	done
+}
+
 # Built beside the current one and then moved into place: a failed build changes nothing.
 program() {
 	target=$DESTDIR$PREFIX
@@ -44,7 +55,11 @@ program() {
 	mkdir -p "${target%/*}"
 	"$PYTHON" -m venv --clear "$fresh" || fail "$PYTHON cannot make environments: install your distribution's python3-venv"
 	cp -R pyproject.toml README.md LICENSE agent alerts dashboards exporters "$source"
-	"$fresh/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "$source${EXTRAS:+[$EXTRAS]}"
+	locked=$(locks)
+	# shellcheck disable=SC2086 # several words
+	pip --require-hashes $locked || fail "the libraries could not be installed (pip's words are above); versions and hashes are those of packaging/locks"
+	pip --require-hashes --target "$source/build-tools" -r packaging/locks/build.txt || fail "what builds the program could not be installed (pip's words are above)"
+	PYTHONPATH=$source/build-tools pip --no-deps --no-build-isolation "$source" || fail "the program could not be built (pip's words are above)"
 	# The services may not write here: code that is not compiled now would be compiled at each start.
 	"$fresh/bin/python" -m compileall -q -f -s "$fresh" -p "$PREFIX" "$fresh/lib" >/dev/null || true
 	for each in "$fresh"/bin/* "$fresh/pyvenv.cfg"; do

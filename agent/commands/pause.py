@@ -90,6 +90,7 @@ def _length(text: str) -> float:
 def _pause(folder: Path, seconds: float) -> int:
     from agent.daemon import pausing
     from agent.lib.clock import clock
+    from agent.lib.timestamps import utc
 
     until = float(round(clock().wall + seconds))
     pausing.write_request(folder, pausing.PauseRequest(until, pausing.boot_of(Path("/proc"))))
@@ -108,9 +109,9 @@ def _pause(folder: Path, seconds: float) -> int:
         pid = "its worker" if said is None else f"its worker (process {said.pid})"
         return _fail(
             f"the agent cannot release the driver: {pid} does not end, probably because it sleeps in the driver; "
-            f"the request stands until {pausing.utc(until)}, coldplate pause --end withdraws it"
+            f"the request stands until {utc(until)}, coldplate pause --end withdraws it"
         )
-    print(f"the driver is released until {pausing.utc(until)}; coldplate pause --end takes it up again")
+    print(f"the driver is released until {utc(until)}; coldplate pause --end takes it up again")
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.lib.commandline import INVALID
+from agent.lib.terminal import takes_colour
 from agent.lib.user_error import UserError
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ EXIT_STATUSES = {
 
 WIDEST = 100
 """Columns that the card uses of a wide terminal: longer lines of text are hard to read."""
-_AFTER_SECONDS = 1.0
-"""Seconds after which progress is shown."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,14 +126,14 @@ def _write_page(name: str, page: str) -> bool:
 def _style() -> TextStyle:
     from agent.recording.report.text_table import TextStyle
 
-    tty = sys.stdout.isatty()
-    width = min(shutil.get_terminal_size((80, 24)).columns, WIDEST) if tty else 80
-    colour = tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in (None, "dumb")
-    return TextStyle(width, colour=colour)
+    width = min(shutil.get_terminal_size((80, 24)).columns, WIDEST) if sys.stdout.isatty() else 80
+    return TextStyle(width, colour=takes_colour(sys.stdout))
 
 
 def _gathered(files: Sequence[str]) -> Run | None:
     """What the files say, with a warning for each that cannot be read; None if none can."""
+    from agent.lib.clock import clock
+    from agent.lib.progress import Progress
     from agent.recording.file_records import RecordingError
     from agent.recording.recording_reader import Recording
     from agent.recording.report.gathering import gather
@@ -149,14 +147,12 @@ def _gathered(files: Sequence[str]) -> Run | None:
                 _warn(str(error))
         if not recordings:
             return None
-        shown = ProgressLine()
         try:
-            told = gather(recordings, shown.show)
+            with Progress("reading", 0, lambda: clock().mono) as progress:
+                told = gather(recordings, progress.reached)
         except RecordingError as error:
-            shown.clear()
             _warn(str(error))
             return None
-        shown.clear()
         for problem in told.problems:
             _warn(problem)
         return told
@@ -191,27 +187,3 @@ def _played(files: Sequence[str], rules: Sequence[str]) -> list[ToldAlert] | Non
 
 def _warn(text: str) -> None:
     print(f"coldplate report: {text}", file=sys.stderr)
-
-
-class ProgressLine:
-    """One line on a terminal that says how far the reading is, if it takes longer than a second."""
-
-    def __init__(self) -> None:
-        from agent.lib.clock import clock
-
-        self._clock = clock
-        self._since = clock().mono
-        self._next = _AFTER_SECONDS
-        self._shown = False
-        self._tty = sys.stderr.isatty()
-
-    def show(self, share: float) -> None:
-        """Show it, if it is time."""
-        if self._tty and (passed := self._clock().mono - self._since) >= self._next:
-            self._next, self._shown = passed + 0.2, True
-            print(f"\rreading: {share:4.0%}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Take it away."""
-        if self._shown:
-            print("\r" + " " * 20 + "\r", end="", file=sys.stderr, flush=True)

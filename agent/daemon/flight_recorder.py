@@ -22,7 +22,7 @@ from agent.lib.durable import clear_unfinished, replace_file
 from agent.lib.threads import KeptThread, Threads
 from agent.model import EMPTY_FRAME, Frame, Instant, Labels, Layout, Node, Series, Snapshot
 from agent.recording.provenance import Provenance
-from agent.recording.recording_file import SUFFIX
+from agent.recording.recording_file import BLOCK_SECONDS, SUFFIX
 from agent.recording.segment_packer import SegmentPacker
 
 log = logging.getLogger("coldplate.flight")
@@ -31,8 +31,6 @@ FIRING, XID = "firing", "xid"
 """What may have the last minutes written."""
 AFTER_SECONDS = 60.0
 """Seconds after such an event that its file has as well; events meanwhile are in the same file."""
-BLOCK_SECONDS = 9.0
-"""Seconds of snapshots that are packed at a time."""
 LONGEST_SEGMENT_SECONDS, LEAST_SEGMENT_SECONDS = 120.0, 10.0
 """Seconds that are forgotten at a time. Shorter ones take more memory: each says anew what its values belong to."""
 SEGMENTS = 6

@@ -12,7 +12,6 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,11 +81,6 @@ def read_answer(folder: Path) -> PauseAnswer | None:
     if not (isinstance(until, (int, float)) and (pid is None or isinstance(pid, int))):
         raise PauseError(f"{folder / ANSWER} is not an answer to coldplate pause")
     return PauseAnswer(until, pid)
-
-
-def utc(seconds: float) -> str:
-    """A time in seconds since the epoch, as a person reads it."""
-    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def boot_of(procfs: Path) -> str:

@@ -19,8 +19,9 @@ from agent.backends.own_processes import OwnProcesses
 from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
 from agent.daemon.hub import Hub
 from agent.daemon.isolation import Isolation
-from agent.daemon.pausing import PauseAnswer, PauseWatch, utc
+from agent.daemon.pausing import PauseAnswer, PauseWatch
 from agent.lib.threads import Threads
+from agent.lib.timestamps import utc
 from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.backend_runner import Runner
 from agent.sampler.health import LoopFacts

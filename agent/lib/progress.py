@@ -15,7 +15,7 @@ EVERY_SECONDS = 0.2
 class Progress:
     """One line that is written over itself and gone at the end; nothing where `stream` is no terminal.
 
-    `now` gives seconds, `total` is the number of steps. Use it in a `with` statement.
+    `now` gives seconds, `total` is the number of steps, 0 where it is unknown. Use it in a `with` statement.
     """
 
     def __init__(self, what: str, total: int, now: Callable[[], float], stream: TextIO | None = None) -> None:
@@ -36,10 +36,20 @@ class Progress:
     def step(self, where: Callable[[], str] = str) -> None:
         """One step is done; `where` gives more words, if it is time to say anything."""
         self._done += 1
-        if self._is_shown and self._done & 63 == 0 and self._now() >= self._next:
-            self._next = self._now() + EVERY_SECONDS
+        if self._done & 63 == 0 and self._is_due():
             share = f"{100 * self._done // self._total} %" if self._total else str(self._done)
             self._write(f"{self._what}: {share} {where()}".rstrip()[:78])
+
+    def reached(self, share: float) -> None:
+        """This share of everything is done, 0 to 1: for what counts its steps itself."""
+        if self._is_due():
+            self._write(f"{self._what}: {share:.0%}")
+
+    def _is_due(self) -> bool:
+        if not self._is_shown or (now := self._now()) < self._next:
+            return False
+        self._next = now + EVERY_SECONDS
+        return True
 
     def _write(self, text: str) -> None:
         self._stream.write(f"\r{text:<{self._width}}" + ("" if text else "\r"))

@@ -9,12 +9,12 @@ import json
 import os
 import stat
 import struct
-import time as _time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
 
+from agent.lib.timestamps import utc
 from agent.lib.wording import one_line
 from agent.model import BackendReport, Frame, Instant, Snapshot
 from agent.recording import columns
@@ -368,11 +368,3 @@ def _opened(path: Path) -> tuple[BinaryIO, int]:
         os.close(descriptor)
         raise RecordingError(f"{shown}: is no file; give a recording")
     return os.fdopen(descriptor, "rb"), status.st_size
-
-
-def utc(wall: float) -> str:
-    """Seconds since the epoch as people write them."""
-    try:
-        return _time.strftime("%Y-%m-%dT%H:%M:%SZ", _time.gmtime(wall))
-    except (ValueError, OverflowError, OSError):
-        return f"{wall:.0f} s"

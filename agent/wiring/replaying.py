@@ -10,10 +10,11 @@ from agent.backends.replay.player import Player
 from agent.config.schema import Config, ConfigError
 from agent.daemon.replayed_node import ReplayedNode
 from agent.lib.clock import clock
+from agent.lib.timestamps import utc
 from agent.model import Instant
 from agent.recording.file_records import RecordingError
 from agent.recording.provenance import Provenance
-from agent.recording.recording_reader import Recording, utc
+from agent.recording.recording_reader import Recording
 from agent.sampler.settings import Settings
 
 

@@ -165,6 +165,15 @@ def test_progress_is_told_on_a_terminal_and_gone_at_the_end() -> None:
             assert lines[-2:] == [" " * len("playing: 50 % 12:00"), ""]
 
 
+def test_what_counts_its_steps_itself_tells_the_share() -> None:
+    stream = _Terminal()
+    seconds = iter((0.0, 0.9, 1.1, 1.2, 1.4))
+    with Progress("reading", 0, lambda: next(seconds), stream) as progress:
+        for share in (0.1, 0.25, 0.3, 0.5):  # the first is told too early, the third too soon after the second
+            progress.reached(share)
+    assert stream.getvalue() == "\rreading: 25%\rreading: 50%\r            \r"
+
+
 def test_nothing_is_told_of_what_is_done_within_a_second() -> None:
     stream = _Terminal()
     with Progress("playing", 640, lambda: 0.5, stream) as progress:

@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
-import re
-import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from importlib import metadata
-from pathlib import Path
 from types import FrameType
 
-from tests.bench import abuse, encoder, faults, memory, rules, sampling, scrapes, wide
+from tests.bench import abuse, encoder, memory, rules, sampling, scrapes, wide
+from tests.bench.machine import description, peers
 from tests.bench.report import CannotRunError, Line, Progress, Section, Verdict, table
-from tests.bench.rig import NODE_EXPORTER, QUICK, Pace, Rig
+from tests.bench.rig import QUICK, Pace, Rig
 
 MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
     "sampling": sampling.every_second,
@@ -32,7 +27,6 @@ MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
     "wide": wide.a_hundred_thousand,
     "encoder": encoder.beside_prometheus_client,
     "abuse": abuse.under_abuse,
-    "faults": faults.in_turn,
 }
 
 
@@ -52,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         progress.say("stopped; every program that was started has been ended")
         return 130
     print(table(sections))
-    print(f"\n{_machine()}")
+    print(f"\n{description()}\n{peers()}")
     if parsed.quick:
         print("--quick: these figures prove nothing.")
     return 0 if all(section.complete for section in sections) else 1
@@ -84,37 +78,6 @@ def _one(name: str, rig: Rig) -> Section:
 
 def _failed(name: str, error: CannotRunError) -> Section:
     return Section(name, (Line("could not run", str(error), "", Verdict.NOT_RUN),))
-
-
-def _machine() -> str:
-    model = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if "model name" in line
-    ]
-    load = ", ".join(f"{each:.2f}" for each in os.getloadavg())
-    peers = [f"{name} {_version(name)}" for name in ("nvitop-exporter", "prometheus_client")]
-    return (
-        f"{os.cpu_count()} processors ({model[0] if model else 'unknown'}), Linux {platform.release()}, "
-        f"Python {platform.python_version()}; load average at the end {load}\n"
-        f"beside {', '.join(peers)}, node_exporter {_node_exporter()}"
-    )
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return "(missing)"
-
-
-def _node_exporter() -> str:
-    program = shutil.which(NODE_EXPORTER)
-    if program is None:
-        return "(missing)"
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    found = re.search(r"version ([0-9.]+)", done.stdout + done.stderr)
-    return found[1] if found else "of unknown version"
 
 
 if __name__ == "__main__":

@@ -66,9 +66,10 @@ QUICK = Pace(warm=3.0, sampling=8.0, fast=6.0, scrapes=20, rounds=2, unscraped=5
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A running coldplate: its main process and its worker."""
+    """A running coldplate."""
 
-    pids: tuple[int, int]
+    pids: tuple[int, ...]
+    """Its main process and its worker, if that runs: without a driver it ends and begins again."""
     address: client.Address
     folder: Path
     """With its configuration, its log and mostly its state."""
@@ -139,13 +140,15 @@ class Rig:
         state: Path | None = None,
         program: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> Iterator[Daemon]:
         """A daemon with eight GPUs and eight ports that samples at this period, and evaluates the rule pack or none.
 
         `more` are further sections of its configuration, `state` is its state directory, `program` is what Python runs
-        in the place of the installed program, and `environment` is laid over the rig's.
+        in the place of the installed program, `environment` is laid over the rig's, and `folder` is that of a daemon
+        that ended, for it to go on.
         """
-        folder = Path(tempfile.mkdtemp(dir=self.directory))
+        folder = folder or Path(tempfile.mkdtemp(dir=self.directory))
         config = folder / "coldplate.yaml"
         rules = "" if judging else "rules: {files: []}\n"
         config.write_text(f"sampling: {{fast: {fast}}}\nstate_dir: {state or folder}\n{rules}{more}")
@@ -169,8 +172,7 @@ class Rig:
                 return bool(match)
 
             self._await("coldplate", process, serves)
-            (worker,) = children(process.pid)
-            yield Daemon((process.pid, worker), ("127.0.0.1", found[0]), folder)
+            yield Daemon((process.pid, *children(process.pid)), ("127.0.0.1", found[0]), folder)
 
     @contextmanager
     def nvitop(self) -> Iterator[tuple[int, client.Address]]:

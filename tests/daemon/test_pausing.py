@@ -22,7 +22,6 @@ from agent.daemon.pausing import (
     PauseWatch,
     boot_of,
     read_answer,
-    utc,
     withdraw_request,
     write_request,
 )
@@ -118,10 +117,6 @@ def test_a_directory_that_cannot_be_read_costs_a_line(
     for _ in range(3):
         assert rig.see(1.0) is None
     assert len(caplog.records) == 1
-
-
-def test_times_are_reported_as_people_read_them() -> None:
-    assert utc(0.0) == "1970-01-01T00:00:00Z"
 
 
 def test_this_machine_has_a_boot_of_its_own(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from tests.score.play import Play, load_pack
 
 
 @functools.cache
-def played(scenario: str, seconds: int) -> tuple[Snapshot, ...]:
-    """The first so many snapshots of a scenario, with the rules' series."""
-    play = Play(load_scenario(scenario), load_pack())
+def played(scenario: str, seconds: int, *, judged: bool = True) -> tuple[Snapshot, ...]:
+    """The first so many snapshots of a scenario, with the series of the shipped rules or of none."""
+    play = Play(load_scenario(scenario), load_pack() if judged else ())
     made = []
     for _ in range(seconds):
         made.append(play.sample())

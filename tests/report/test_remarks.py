@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import random
 from pathlib import Path
 
 import pytest
 
-from agent.backends.synthetic import load_scenario
-from agent.model import Node, Snapshot
+from agent.model import Node
 from agent.recording.recording_reader import Recording
 from agent.recording.report import chosen_series as chosen
 from agent.recording.report.expert import remarks
@@ -19,24 +17,12 @@ from agent.recording.report.remarks import Remark, ranges, share_text, span_text
 from agent.recording.report.run_facts import Run
 from agent.recording.report.step_time import period_of
 from agent.recording.report.workload_remarks import bound_by
-from tests.recording.played import record
+from tests.recording.played import played, record
 from tests.report.made import Values, gathered, gpu, row
-from tests.score.play import Play
 
 SECONDS = 600
 LIMIT = 700.0
 HELD = (("scheduler", "slurm"), ("job_id", "7"), ("user", "ada"), ("name", "train"))
-
-
-@functools.cache
-def scenario(name: str, seconds: int) -> tuple[Snapshot, ...]:
-    play = Play(load_scenario(name), ())
-    made = []
-    for _ in range(seconds):
-        made.append(play.sample())
-        play.judge(made[-1])
-    play.close()
-    return tuple(made)
 
 
 def said_of(run: Run) -> dict[str, Remark]:
@@ -57,7 +43,7 @@ def said_of(run: Run) -> dict[str, Remark]:
     ],
 )
 def test_a_scenario_is_named(tmp_path: Path, name: str, seconds: int, kinds: set[str], gpus: tuple[str, ...]) -> None:
-    with Recording(record(tmp_path / "run", scenario(name, seconds))) as recording:
+    with Recording(record(tmp_path / "run", played(name, seconds, judged=False))) as recording:
         found = remarks(gather([recording]))
     assert {remark.kind for remark in found} == kinds
     if gpus is not None:

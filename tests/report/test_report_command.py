@@ -139,33 +139,6 @@ def test_nothing_that_can_be_read_is_a_failure(tmp_path: Path, run: Run) -> None
     assert told == f"coldplate report: {tmp_path / 'none'}: cannot be read: No such file or directory\n"
 
 
-def test_progress_shows_on_a_terminal_only_and_not_before_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
-
-    from agent.lib import clock as clocks
-    from agent.model import Instant
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    now = 100.0
-    monkeypatch.setattr(clocks, "clock", lambda: Instant(now, 0.0))
-    for made, wanted in ((Terminal(), "\rreading:  50%"), (io.StringIO(), "")):
-        monkeypatch.setattr("sys.stderr", made)
-        now = 100.0
-        line = report.ProgressLine()
-        now = 100.9
-        line.show(0.2)
-        assert made.getvalue() == ""
-        now = 101.1
-        line.show(0.5)
-        line.show(0.6)
-        assert made.getvalue() == wanted
-        line.clear()
-        assert made.getvalue().endswith("\r" if wanted else "")
-
-
 STRAIN = """groups:
 - name: strain
   rules:

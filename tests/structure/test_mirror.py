@@ -13,6 +13,7 @@ KINDS = {
     "bench": "measurements against peers",
     "bring": "what make needs first",
     "covered": "which lines the tests run",
+    "drill": "the daemon under every fault",
     "fakes": "stand-ins for what a machine lacks",
     "hardware": "the agent beside nvidia-smi",
     "largest": "the largest node there is",

@@ -13,7 +13,7 @@ import msgspec
 
 from agent.commands.check.asides import AgentAlerts, Aside, ask_agent, read_kernel_log
 from agent.config.schema import Config, ConfigError
-from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request, utc
+from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import fault_findings, gpu_findings
 from agent.health.examination import examined, expected_of, view_of
 from agent.health.expectation_files import ExpectationError
@@ -22,6 +22,7 @@ from agent.health.learned_node import learned
 from agent.health.seen_node import NOT_READ, SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib.clock import clock
+from agent.lib.timestamps import utc
 from agent.model import Snapshot, Xid
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.expectations import AUTO, load_expected

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.lib.terminal import takes_colour
 from agent.lib.user_error import UserError
 from agent.wiring.command_line import DEFAULT_FILE, add_config_file, add_roots, folder_of, read_file
 
@@ -69,8 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(diagnosis_text.document(findings))
     else:
-        coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        for line in diagnosis_text.lines(findings, coloured):
+        for line in diagnosis_text.lines(findings, takes_colour(sys.stdout)):
             print(line)
     return 1 if diagnosis_text.worst(findings) is DoctorVerdict.FAIL else 0
 

@@ -98,7 +98,7 @@ def _write(
     from agent.config.schema import ConfigError
     from agent.lib.clock import clock
     from agent.lib.progress import Progress
-    from agent.recording.recording_reader import utc
+    from agent.lib.timestamps import utc
 
     if style == "parquet" and out is None:
         raise ConfigError("export: a Parquet file cannot go to standard output; name one with -o")

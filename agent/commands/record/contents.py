@@ -8,11 +8,12 @@ from pathlib import Path
 
 from agent.commands.record import complain
 from agent.config import quantities
+from agent.lib.timestamps import utc
 from agent.lib.wording import one_line
 from agent.model import Snapshot
 from agent.recording.file_records import RecordingError
 from agent.recording.recording_file import RecordingFile
-from agent.recording.recording_reader import Recording, utc
+from agent.recording.recording_reader import Recording
 from agent.recording.redaction import Redaction
 
 

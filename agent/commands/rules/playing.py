@@ -45,8 +45,8 @@ def play(
     """Play all nodes, which are put into the mapping under their names. Raises RecordingError."""
     from agent.lib.clock import clock
     from agent.lib.progress import Progress
+    from agent.lib.timestamps import utc
     from agent.recording.node_merge import by_time
-    from agent.recording.recording_reader import utc
 
     total = sum(span.count for recording in recordings for span in recording.survey())
     with Progress("playing", total, lambda: clock().mono) as progress:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agent.lib.timestamps import utc
 from agent.lib.wording import one_line
 from agent.model import NvLink
-from agent.recording.recording_reader import utc
 from agent.recording.report import chosen_series as chosen
 from agent.recording.report.remarks import FAULT, NOTE, Remark, gpu_names, ranges, span_text
 from agent.recording.report.run_facts import GpuFacts, Run

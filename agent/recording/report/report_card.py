@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from agent.lib.timestamps import utc
 from agent.lib.wording import one_line
-from agent.recording.recording_reader import utc
 from agent.recording.report.card_tables import (
     MOST_ROWS,
     ReportTable,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agent.lib.timestamps import utc
 from agent.model import Node, NvLink
-from agent.recording.recording_reader import utc
 from agent.recording.report import chosen_series as chosen
 from agent.recording.report.imbalance import imbalance_of
 from agent.recording.report.remarks import Remark

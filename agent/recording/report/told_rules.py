@@ -51,14 +51,10 @@ def recorded_alerts(run: Run) -> list[ToldAlert]:
     found = []
     for node in run.nodes:
         for labels, state in node.states(chosen.ALERT, Node()):
-            told = dict(labels)
-            if told.get("alertstate") != "firing" or not state.spans:
-                continue
-            rest = tuple(pair for pair in labels if pair[0] not in _OWN)
-            name, severity = told.get("alertname", ""), told.get("severity", "")
-            first, last = state.spans[0][0], state.spans[-1][1]
-            found.append(ToldAlert(name, severity, node.name, rest, first, last, state.on, state.flips))
-    return sorted(found, key=lambda one: (one.first, one.alert, one.node))
+            if ("alertstate", "firing") in labels and state.spans:
+                first, last = state.spans[0][0], state.spans[-1][1]
+                found.append(_told(labels, node.name, first, last, state.on, state.flips))
+    return sorted(found, key=_in_time)
 
 
 def told_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> list[ToldAlert]:
@@ -66,12 +62,18 @@ def told_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> list[ToldA
     found: dict[tuple[str, Labels], list[tuple[float, float]]] = {}
     for node, labels, first, last in spans:
         found.setdefault((node, labels), []).append((first, last))
-    made = []
-    for (node, labels), times in found.items():
-        told = dict(labels)
-        rest = tuple(pair for pair in labels if pair[0] not in _OWN)
-        first, last, seconds = times[0][0], times[-1][1], sum(end - begin for begin, end in times)
-        made.append(
-            ToldAlert(told.get("alertname", ""), told.get("severity", ""), node, rest, first, last, seconds, len(times))
-        )
-    return sorted(made, key=lambda one: (one.first, one.alert, one.node))
+    made = (
+        _told(labels, node, times[0][0], times[-1][1], sum(end - begin for begin, end in times), len(times))
+        for (node, labels), times in found.items()
+    )
+    return sorted(made, key=_in_time)
+
+
+def _told(labels: Labels, node: str, first: float, last: float, seconds: float, times: int) -> ToldAlert:
+    known = dict(labels)
+    rest = tuple(pair for pair in labels if pair[0] not in _OWN)
+    return ToldAlert(known.get("alertname", ""), known.get("severity", ""), node, rest, first, last, seconds, times)
+
+
+def _in_time(told: ToldAlert) -> tuple[float, str, str]:
+    return told.first, told.alert, told.node

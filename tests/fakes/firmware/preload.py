@@ -1,4 +1,4 @@
-"""Compiles `fake_firmware.c`, which makes reads of chosen files hang, and tells it which."""
+"""Compiles `fake_firmware.c`, which makes reads of chosen files hang or fail and steps the clock, and tells it when."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ LIST = "COLDPLATE_FAKE_FIRMWARE"
 
 
 class FakeFirmware:
-    """Firmware whose files hang when it is told so. Its `environment` is for the program that reads them.
+    """Firmware whose files hang or fail, and a clock that is wrong, when told so.
+
+    Its `environment` is for the program that reads them.
 
     Raises FileNotFoundError where there is no C compiler.
     """
@@ -25,12 +27,16 @@ class FakeFirmware:
         library = directory / "fake_firmware.so"
         command = [found, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", str(library)]
         subprocess.run([*command, str(SOURCE), "-lpthread"], check=True)
-        self._list = directory / "hanging-files"
-        self.hang()
+        self._list = directory / "firmware-control"
+        self.command()
         self.environment: Mapping[str, str] = {"LD_PRELOAD": str(library), LIST: str(self._list)}
 
     def hang(self, *words: str) -> None:
         """From now on reads hang of files whose path has one of these words in it, and of no others."""
+        self.command(*(f"hang {word}" for word in words))
+
+    def command(self, *lines: str) -> None:
+        """Give these commands in place of the ones before."""
         fresh = self._list.with_suffix(".new")
-        fresh.write_text("".join(f"{word}\n" for word in words))
+        fresh.write_text("".join(f"{line}\n" for line in lines))
         fresh.replace(self._list)

@@ -9,6 +9,7 @@
  *   hang N          a call on GPU N does not return while the line is there
  *   hang-reads N    the same, but GPU N says who it is
  *   hang-init       nvmlInit does not return while the line is there
+ *   hang-events     waiting for an event does not return while the line is there
  *   gone N          GPU N is not on the bus: the driver does not count it, and those behind it have smaller indexes
  *   board N B       the board in place N is another one, number B: with another UUID and serial number
  *   denied N        calls on GPU N end with NO_PERMISSION
@@ -63,7 +64,7 @@ typedef struct { gpu_t *device; uint64_t type, data; uint32_t gpu_instance, comp
 
 static gpu_t gpus[MAX_GPUS];
 typedef struct {
-    int count, segv, unloaded, mismatch, resets, hang_init, balloon, chatter, babble;
+    int count, segv, unloaded, mismatch, resets, hang_init, hang_events, balloon, chatter, babble;
     uint8_t lost[MAX_GPUS], hang[MAX_GPUS], hang_reads[MAX_GPUS], denied[MAX_GPUS], gone[MAX_GPUS], other[MAX_GPUS];
     uint32_t running[MAX_GPUS], pids[MAX_GPUS][MAX_PROCESSES];
     double frozen;
@@ -107,6 +108,7 @@ static void parse(FILE *file) {
         else if (!strcmp(word, "hang")) next.hang[gpu] = 1;
         else if (!strcmp(word, "hang-reads")) next.hang_reads[gpu] = 1;
         else if (!strcmp(word, "hang-init")) next.hang_init = 1;
+        else if (!strcmp(word, "hang-events")) next.hang_events = 1;
         else if (!strcmp(word, "gone")) next.gone[gpu] = 1;
         else if (!strcmp(word, "board")) next.other[gpu] = (uint8_t)code;
         else if (!strcmp(word, "balloon")) next.balloon = (int)number;
@@ -486,6 +488,10 @@ API int nvmlEventSetWait_v2(events_t *set, event_t *out, uint32_t milliseconds) 
     double until = monotonic() + milliseconds * 1e-3;
     for (;;) {
         NODE();
+        while (now_control.hang_events) {
+            usleep(20000);
+            NODE();
+        }
         if (set->seen > xids) set->seen = xids;
         while (set->seen < xids) {
             int gpu = xid[set->seen].gpu, code = xid[set->seen].code;

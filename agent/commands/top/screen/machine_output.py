@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from datetime import datetime, timezone
 from typing import Any
 
 from agent.commands.top.screen.node_view import GpuView, NodeView, PortView
 from agent.commands.top.screen.scene import Scene
 from agent.commands.top.screen.traffic import NVLINK, PCIE
+from agent.lib.timestamps import utc
 from agent.model import Alert
 from exporters.landing_gpus import name_of
 
@@ -115,7 +115,7 @@ def as_csv(scene: Scene) -> str:
 def _row(node: NodeView, gpu: GpuView) -> dict[str, Any]:
     job = gpu.job or {}
     told = _gpu(gpu)
-    wall = "" if node.wall is None else f"{datetime.fromtimestamp(node.wall, timezone.utc):%Y-%m-%dT%H:%M:%S}Z"
+    wall = "" if node.wall is None else utc(node.wall)
     row = {name: told[name] for name in _COLUMNS if name in told}
     return {
         **{name: "" if value is None else value for name, value in row.items()},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from tests.bench import client
@@ -38,7 +40,7 @@ groups:
 """
 CONFIG = """\
 web: {{enable_lifecycle: true}}
-backends: {{power: [estimate]}}
+backends: {{power: [redfish, estimate], redfish: {{url: 'http://127.0.0.1:{controller}'}}}}
 rules: {{files: [builtin, {rules}/site*.yml]}}
 notify:
   resend: 1s
@@ -46,16 +48,20 @@ notify:
   webhook: {{urls: ['http://127.0.0.1:{receiver}/hook'], timeout: 3s}}
 rack: {{name: r1, peers: [{rules}/peers.json]}}
 """
+FIRING, PENDING = "Always", "Waits"
+"""The alerts of RULES that are to survive everything."""
+MOUNT = ("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs")
 SABOTAGE = ("-m", "tests.daemon.sabotage")
 
 _NAME = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 DEVICES = ("coldplate_gpu_up", "coldplate_infiniband_port_up", "coldplate_worker_up", "coldplate_backend_up")
 """What a page has to show as it did before the fault, for the devices to be back."""
+STATE_WRITTEN = "coldplate_state_write_successful"
 EVERYTHING = (
     *DEVICES,
     "coldplate_thread_up",
     "coldplate_config_last_reload_successful",
-    "coldplate_state_write_successful",
+    STATE_WRITTEN,
     "coldplate_rack_peer_up",
     "coldplate_metric_missing",
 )
@@ -86,6 +92,11 @@ class Page:
         wanted = set(labels.items())
         return sum(value for own, value in self._values.get(name, {}).items() if wanted <= set(_NAME.findall(own)))
 
+    @property
+    def fires(self) -> bool:
+        """Whether the alert fires that always does."""
+        return self.total("coldplate_alert", alertname=FIRING, alertstate="firing") == 1
+
     def differs(self, before: Page, names: Sequence[str]) -> str:
         """What is not as it was of these metrics, or not fresh; empty if nothing.
 
@@ -93,8 +104,11 @@ class Page:
         """
         for name in names:
             was, now = before._values.get(name, {}), self._values.get(name, {})
-            if before._values and now != was:
-                keys = sorted(key for key in was.keys() | now.keys() if was.get(key) != now.get(key))
+            keys = sorted(key for key in was.keys() | now.keys() if was.get(key) != now.get(key))
+            # A thread that has begun meanwhile, such as one that writes a file, is no harm.
+            if name == "coldplate_thread_up":
+                keys = [key for key in keys if key in was or not now[key]]
+            if before._values and keys:
                 return f"{name}{{{keys[0]}"
         for name in ("coldplate_gpu_sample_age_seconds", "coldplate_sample_age_seconds"):
             if any(age > FRESH for age in self._values.get(name, {}).values()):
@@ -105,17 +119,48 @@ class Page:
 class Drill:
     """One daemon, the files that it reads, and those whom it talks to."""
 
-    def __init__(self, daemon: Daemon, folder: Path, firmware: FakeFirmware, state: Path, limited: bool) -> None:
-        self.daemon = daemon
-        self.pid = daemon.pids[0]
+    def __init__(
+        self,
+        start: Callable[[Path | None], AbstractContextManager[Daemon]],
+        folder: Path,
+        firmware: FakeFirmware,
+        state: Path,
+        limited: bool,
+    ) -> None:
+        self._start = start
+        self._running = ExitStack()
+        self.daemon = self._running.enter_context(start(None))
+        self._prefer()
+        self.killed = 0.0
+        """The monotonic second at which the daemon was last killed by `kill_and_restart`."""
         self.folder = folder
         self.firmware = firmware
         self.state = state
         self.limited = limited
         """Whether the state directory is a small file system of its own."""
-        self.config = daemon.folder / "coldplate.yaml"
+        self.config = self.daemon.folder / "coldplate.yaml"
         self.good = self.config.read_text()
         self.sysfs = folder / "sysfs"
+
+    def close(self) -> None:
+        self._running.close()
+
+    def _prefer(self) -> None:
+        for pid in self.daemon.pids:
+            prefer(pid, PRIORITY)
+
+    def kill_and_restart(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """SIGKILL, whatever it is doing, and another daemon in the same place, on another port."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.killed = time.monotonic()
+        self._running.close()
+        meanwhile()
+        self.daemon = self._running.enter_context(self._start(self.daemon.folder))
+        self._prefer()
+
+    @property
+    def pid(self) -> int:
+        return self.daemon.pids[0]
 
     @property
     def worker(self) -> int:
@@ -139,12 +184,22 @@ class Drill:
             return False
         return True
 
+    def active_since(self) -> dict[str, int]:
+        """Since when the alerts are active that are to survive everything, seconds; empty without an answer."""
+        request = client.request(self.daemon.address, path="/api/v1/alerts")
+        try:
+            alerts = json.loads(client.scrape(self.daemon.address, request).text)["data"]["alerts"]
+        except (OSError, ValueError):
+            return {}
+        begun = {each["labels"]["alertname"]: each["activeAt"] for each in alerts}
+        return {name: round(_seconds(begun[name])) for name in (FIRING, PENDING) if name in begun}
+
     def driver(self, *commands: str) -> None:
         """Tell the stand-in for the driver's library what to do from now on."""
         build.command(self.folder / "control", *commands)
 
     def behave(self, **manners: str) -> None:
-        """Tell the receiver and the peer how to answer from now on; by default, well."""
+        """Tell the receiver, the peer and the management controller how to answer from now on; by default, well."""
         _tell_outsiders(self.folder, manners)
 
     def reload(self) -> int:
@@ -184,6 +239,10 @@ class Drill:
         os.kill(self.pid, 10)
 
 
+def _seconds(time_text: str) -> float:
+    return datetime.fromisoformat(time_text.replace("Z", "+00:00")).timestamp()
+
+
 @contextmanager
 def drilled(rig: Rig, *commands: str, sabotaged: bool = False) -> Iterator[Drill]:
     """A daemon whose driver was told these commands before; `sabotaged` is for one whose threads come to harm."""
@@ -206,39 +265,43 @@ def drilled(rig: Rig, *commands: str, sabotaged: bool = False) -> Iterator[Drill
         limited = stack.enter_context(_small_file_system(state))
         ports = stack.enter_context(_outsiders(rig, folder))
         (folder / "peers.json").write_text(json.dumps([{"targets": [f"127.0.0.1:{ports['peer']}"]}]))
-        more = CONFIG.format(rules=folder, receiver=ports["receiver"])
-        daemon = stack.enter_context(rig.coldplate(more=more, state=state, program=program, environment=environment))
-        for pid in daemon.pids:
-            prefer(pid, PRIORITY)
-        yield Drill(daemon, folder, firmware, state, limited)
+        more = CONFIG.format(rules=folder, receiver=ports["receiver"], controller=ports["controller"])
+
+        def start(before: Path | None) -> AbstractContextManager[Daemon]:
+            return rig.coldplate(more=more, state=state, program=program, environment=environment, folder=before)
+
+        drill = Drill(start, folder, firmware, state, limited)
+        stack.callback(drill.close)
+        yield drill
 
 
 def _tell_outsiders(folder: Path, manners: Mapping[str, str]) -> None:
     fresh = folder / "manners.new"
-    fresh.write_text(json.dumps({"receiver": "well", "peer": "well", **manners}))
+    fresh.write_text(json.dumps({"receiver": "well", "peer": "well", "controller": "well", **manners}))
     fresh.replace(folder / "manners")
 
 
 @contextmanager
 def _outsiders(rig: Rig, folder: Path) -> Iterator[dict[str, int]]:
-    """The receiver and the peer; their ports."""
-    command = [sys.executable, "-m", "tests.bench.outsiders", str(folder / "manners")]
+    """The receiver, the peer and the management controller; their ports."""
+    command = [sys.executable, "-m", "tests.drill.outsiders", str(folder / "manners")]
     with Program(command, folder / "outsiders.log", rig.environment, ROOT) as program:
         until = time.monotonic() + START_PATIENCE
-        while len(words := program.log.read_text().split()) < 4:
+        while len(words := program.log.read_text().split()) < 6:
             if not program.alive or time.monotonic() > until:
-                raise CannotRunError(f"the receiver and the peer do not serve: {program.log.read_text()[-500:]}")
+                raise CannotRunError(
+                    f"the receiver, peer and management controller do not serve: {program.log.read_text()[-500:]}"
+                )
             time.sleep(0.05)
-        yield {words[0]: int(words[1]), words[2]: int(words[3])}
+        yield {name: int(port) for name, port in zip(words[::2], words[1::2], strict=True)}
 
 
 @contextmanager
 def _small_file_system(path: Path) -> Iterator[bool]:
     """A folder that can be full: a file system of 8 MiB in memory, where mounting is allowed; whether it was."""
     path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)]
     try:
-        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+        mounted = subprocess.run([*MOUNT, str(path)], capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
         mounted = False
     try:

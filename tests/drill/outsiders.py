@@ -1,6 +1,6 @@
-"""Those whom a daemon asks and tells, and who do not answer as they should: a receiver of alerts, and a peer.
+"""Those whom a daemon asks and tells: a receiver of alerts, a peer, a management controller. They may answer badly.
 
-`python -m tests.bench.outsiders FILE` serves both until it is ended, and prints their ports. FILE has JSON with the
+`python -m tests.drill.outsiders FILE` serves all until it is ended, and prints their ports. FILE has JSON with the
 manner of each (`MANNERS`), and is read anew for each request.
 """
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 import socket
+import struct
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tests.rack.conftest import answer, tell
 
@@ -47,6 +49,20 @@ def garbage(sock: socket.socket, good: bytes) -> None:
     sock.sendall(answer(b'{"version": 1, "watts": [' + b"[" * 5000 + b"\xff\xfe\x00"))
 
 
+def reset(sock: socket.socket, good: bytes) -> None:
+    """The connection ends with a reset, in the place of an answer."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def failing(sock: socket.socket, good: bytes) -> None:
+    sock.sendall(answer(b"no", "500 Internal Server Error"))
+
+
+def lie(sock: socket.socket, good: bytes) -> None:
+    """The answer of a good peer, but for a power that no node has."""
+    sock.sendall(tell(watts=[1e12] * 8)())
+
+
 def huge(sock: socket.socket, good: bytes) -> None:
     """10 MiB where a few words would do."""
     sock.sendall(answer(b"7" * HUGE))
@@ -61,18 +77,18 @@ def endless(sock: socket.socket, good: bytes) -> None:
 
 
 MANNERS: dict[str, Callable[[socket.socket, bytes], None]] = {
-    each.__name__: each for each in (well, hang, drip, garbage, huge, endless)
+    each.__name__: each for each in (well, hang, drip, garbage, reset, failing, lie, huge, endless)
 }
 
 
-def serve(listener: socket.socket, manner: Callable[[], str], good: Callable[[], bytes]) -> None:
+def serve(listener: socket.socket, manner: Callable[[], str], good: Callable[[str], bytes]) -> None:
     """Each connection has a thread, and mostly one request; who answers well goes on with the next one."""
 
     def attend(sock: socket.socket) -> None:
         with sock, suppress(OSError, ValueError):
-            while _read_request(sock):
+            while (path := _read_request(sock)) is not None:
                 chosen = manner()
-                MANNERS[chosen](sock, good())
+                MANNERS[chosen](sock, good(path))
                 if chosen != "well":
                     return
 
@@ -81,13 +97,13 @@ def serve(listener: socket.socket, manner: Callable[[], str], good: Callable[[],
         threading.Thread(target=attend, args=(sock,), daemon=True).start()
 
 
-def _read_request(sock: socket.socket) -> bool:
-    """Take a whole request; whether there was one."""
+def _read_request(sock: socket.socket) -> str | None:
+    """Take a whole request; the path that it is for, None if there was none."""
     data = b""
     while b"\r\n\r\n" not in data:
         piece = sock.recv(1 << 16)
         if not piece:
-            return False
+            return None
         data += piece
     head, _, body = data.partition(b"\r\n\r\n")
     length = next(
@@ -96,12 +112,31 @@ def _read_request(sock: socket.socket) -> bool:
     left = length - len(body)
     while left > 0:
         left -= len(sock.recv(1 << 16)) or left
-    return True
+    return head.split(b" ")[1].decode()
+
+
+CHASSIS = "/redfish/v1/Chassis"
+DOCUMENTS: dict[str, Any] = {
+    CHASSIS: {"Members": [{"@odata.id": f"{CHASSIS}/1"}]},
+    f"{CHASSIS}/1": {"Id": "1", "ChassisType": "RackMount", "Power": {"@odata.id": f"{CHASSIS}/1/Power"}},
+    f"{CHASSIS}/1/Power": {"PowerControl": [{"PowerConsumedWatts": 6000}]},
+}
+
+
+def controller(path: str) -> bytes:
+    """What a management controller says of the node's power."""
+    document = DOCUMENTS.get(path.rstrip("/"))
+    return answer(json.dumps(document).encode()) if document else answer(b"{}", "404 Not Found")
 
 
 def main(file: Path) -> None:
     os.nice(NICE)
-    good = {"receiver": lambda: answer(b"{}"), "peer": tell()}
+    report = tell()
+    good: dict[str, Callable[[str], bytes]] = {
+        "receiver": lambda path: answer(b"{}"),
+        "peer": lambda path: report(),
+        "controller": controller,
+    }
     for name, reply in good.items():
         listener = socket.create_server(("127.0.0.1", 0))
 

@@ -1,39 +1,52 @@
-"""How soon a fault is noticed and over, and what it costs everybody else: one daemon, and one fault after the other."""
+"""How soon one fault is noticed and over, what it costs everybody else, and what is lost."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bench import client, harm
-from tests.bench.drill import DEVICES, EVERYTHING, GPUS, SETTLED_AFTER, Drill, Page, drilled
-from tests.bench.harm import Fault
+from tests.bench import client
+from tests.bench.patience import GIVEN_UP
 from tests.bench.processes import MIB, Peak, Program
-from tests.bench.report import CannotRunError, Line, Section, Verdict, milliseconds
+from tests.bench.report import CannotRunError
 from tests.bench.rig import ROOT, Rig
+from tests.drill.drilled_daemon import (
+    DEVICES,
+    EVERYTHING,
+    FIRING,
+    GPUS,
+    PENDING,
+    SETTLED_AFTER,
+    STATE_WRITTEN,
+    Drill,
+    Page,
+)
+from tests.drill.fault import Fault
 
 NOTICED, BACK = 5.0, 15.0
 MEMORY = 64 * MIB
-LATENCY = 0.05
+LATENCY = 0.02
 GLANCE = 0.2
 """Seconds between two looks at the page: so late may a change be seen."""
 PATIENCE = 60.0
 """Seconds after which what has not come is said never to come."""
+SHIFTED = {FIRING: 1, PENDING: 60}
+"""Seconds by which the beginning of an alert may change: a pending one's by those in which no daemon ran."""
 STEADY = 1.0
 """Seconds that a page has to be well in a row, until it counts as well from their beginning."""
-COLUMNS = "{:>8}  {:>8}  {:>8}  {:>9}  {:>8}"
 
 
 @dataclass(slots=True)
-class Found:
+class MeasuredFault:
     """What was measured of one fault: bytes, latencies, and seconds.
 
     `noticed` is until the page shows it, `back` from the cure until all devices are back and fresh, `whole` until
-    everything is as it was, the rows that are read every 15 or 60 s included.
+    everything is as it was, the rows that are read every 15 or 60 s included. `down` is for how many seconds the page
+    showed fewer GPUs than before, and `fewest` how many. `why` is why it could not be measured.
     """
 
     fault: Fault
@@ -41,37 +54,41 @@ class Found:
     back: float | None = None
     whole: float | None = None
     memory: float = 0.0
+    down: float = 0.0
+    fewest: int = GPUS
     scrapes: list[float] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
+    why: str = ""
 
-    def line(self) -> Line:
-        missed = list(self._missed())
-        figures = COLUMNS.format(
-            _seconds(self.noticed),
-            _seconds(self.back),
-            _seconds(self.whole),
-            f"{self.memory / MIB:+.1f} MiB",
-            milliseconds(client.highest_hundredth(self.scrapes)) if self.scrapes else "-",
-        )
-        return Line(self.fault.title, figures, "; ".join(missed), Verdict.MISSED if missed else Verdict.MET)
+    @property
+    def latency(self) -> float:
+        """The 99th percentile of the scrapes, seconds."""
+        return client.highest_hundredth(self.scrapes)
+
+    def missed(self) -> list[str]:
+        """What goes beyond its target, in words."""
+        return [self.why] if self.why else list(self._missed())
 
     def _missed(self) -> Iterator[str]:
-        """What goes beyond its target, in words."""
-        if self.fault.device and (self.noticed is None or self.noticed > NOTICED):
+        timed = self.fault.device
+        if timed and self.fault.noticed is not None and (self.noticed is None or self.noticed > NOTICED):
             yield "noticed too late"
         if self.whole is None:
             yield "never whole"
-        if self.fault.device and (self.back is None or self.back > BACK):
+        if timed and (self.back is None or self.back > BACK):
             yield "back too late"
         if self.memory > MEMORY:
             yield "memory"
-        if not self.scrapes or client.highest_hundredth(self.scrapes) > LATENCY:
+        if self.fault.answers and (not self.scrapes or self.latency > LATENCY):
             yield "p99"
         yield from self.troubles
 
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} s"
+    def lost(self) -> str:
+        """What nobody has any more, in words."""
+        failed = sum(seconds >= GIVEN_UP for seconds in self.scrapes)
+        found = [f"samples of {GPUS - self.fewest} GPUs for {self.down:.1f} s"] if self.down else []
+        found += [f"{failed} scrapes"] if failed else []
+        return ", ".join(found) or "nothing"
 
 
 class Scraper:
@@ -96,44 +113,9 @@ def scraper(rig: Rig, address: client.Address) -> Iterator[Scraper]:
         yield Scraper(program)
 
 
-def in_turn(rig: Rig) -> Section:
-    """Every fault there is, each on a daemon that has got over the one before."""
-    lines = [Line("", COLUMNS.format("noticed", "back", "whole", "memory", "p99"), "beyond its target")]
-    lines += _of_one_daemon(rig, harm.PLAIN)
-    lines += _silent(rig)
-    lines += _threads(rig)
-    return Section(
-        f"Faults: a device is to be noticed within {NOTICED:.0f} s and back within {BACK:.0f} s, memory to stay within"
-        f" {MEMORY / MIB:.0f} MiB of what it was, a scrape's p99 within {milliseconds(LATENCY)}",
-        tuple(lines),
-    )
-
-
-def _of_one_daemon(rig: Rig, faults: Sequence[Fault]) -> list[Line]:
-    with drilled(rig) as drill, scraper(rig, drill.daemon.address) as asking:
-        settle(rig, drill)
-        held = Peak(drill.pid)
-        lines = [attempt(rig, drill, asking, fault) for fault in faults]
-        return [*lines, _kept(drill, held)]
-
-
-def _silent(rig: Rig) -> list[Line]:
-    """The times count from the start of the process."""
-    began = time.monotonic()
-    with drilled(rig, *harm.SILENT_FROM) as drill, scraper(rig, drill.daemon.address) as asking:
-        return [_measure(rig, drill, asking, harm.SILENT, Page(""), began).line()]
-
-
-def _threads(rig: Rig) -> list[Line]:
-    with drilled(rig, sabotaged=True) as drill, scraper(rig, drill.daemon.address) as asking:
-        page = settle(rig, drill)
-        names = sorted(page.family("coldplate_thread_up", "thread"))
-        return [attempt(rig, drill, asking, fault) for fault in (*map(harm.fallen, names), harm.SHORTAGE)]
-
-
 def settle(rig: Rig, drill: Drill) -> Page:
     """Wait until everything has begun, and nothing changes any more; the page as it is then."""
-    rig.progress.say("faults: a daemon settles ...")
+    rig.progress.say("a daemon settles ...")
     until = time.monotonic() + SETTLED_AFTER
     before, since = drill.page(), time.monotonic()
     while time.monotonic() < until:
@@ -156,38 +138,44 @@ def _complete(page: Page) -> bool:
     )
 
 
-def attempt(rig: Rig, drill: Drill, asking: Scraper, fault: Fault) -> Line:
+def attempt(rig: Rig, drill: Drill, asking: Scraper | None, fault: Fault) -> MeasuredFault:
     """One fault, beginning with a daemon that is well."""
     before = drill.page()
     if before is None or not drill.healthy():
-        return Line(fault.title, "the daemon was not well before", "", Verdict.NOT_RUN)
+        return MeasuredFault(fault, why="the daemon was not well before")
     try:
-        return _measure(rig, drill, asking, fault, before, None).line()
+        return measure(rig, drill, asking, fault, before, None)
     except CannotRunError as error:
-        return Line(fault.title, str(error), "", Verdict.NOT_RUN)
+        return MeasuredFault(fault, why=str(error))
 
 
-def _measure(rig: Rig, drill: Drill, asking: Scraper, fault: Fault, before: Page, began: float | None) -> Found:
-    rig.progress.say(f"faults: {fault.title} ...")
-    found, peak = Found(fault), Peak(drill.pid)
+def measure(
+    rig: Rig, drill: Drill, asking: Scraper | None, fault: Fault, before: Page, began: float | None
+) -> MeasuredFault:
+    """Provoke a fault, unless one `began` with the process already, cure it, and see what comes of it."""
+    rig.progress.say(f"{fault.title} ...")
+    found, active = MeasuredFault(fault), drill.active_since()
+    peak = Peak(drill.pid) if fault.answers else None
     provoked = began
     if provoked is None:
         provoked = time.monotonic()
         fault.provoke(drill)
     watch = _Watch(drill, peak, before, found, provoked)
-    least = rig.pace.fault if fault.holds else 0.0
-    watch.until(lambda now: found.noticed is not None, least, PATIENCE if fault.device else least)
-    cured = provoked
+    least = rig.pace.fault if fault.holds and fault.cure is not None else 0.0
+    watch.until(lambda now: found.noticed is not None, least, PATIENCE if fault.device and fault.noticed else least)
+    cured = max(provoked, drill.killed)
     if fault.cure is not None:
         cured = time.monotonic()
         fault.cure(drill)
     watch.until_well(cured)
     while time.monotonic() < provoked + rig.pace.fault:
         watch.look()
-    found.memory = peak.look()
-    found.scrapes = asking.between(provoked, time.monotonic())
-    found.troubles += _damage(drill, fault, before)
-    for trouble in found.troubles:
+    if peak is not None:
+        found.memory = peak.look()
+    if asking is not None and fault.answers:
+        found.scrapes = asking.between(provoked, time.monotonic())
+    found.troubles += _damage(drill, fault, before, active)
+    for trouble in found.missed():
         rig.progress.say(f"  {trouble}")
     return found
 
@@ -195,21 +183,33 @@ def _measure(rig: Rig, drill: Drill, asking: Scraper, fault: Fault, before: Page
 class _Watch:
     """Looks at the page every now and then, and notes when it shows a fault and when it is well again."""
 
-    def __init__(self, drill: Drill, peak: Peak, before: Page, found: Found, began: float) -> None:
+    def __init__(self, drill: Drill, peak: Peak | None, before: Page, found: MeasuredFault, began: float) -> None:
         self._drill = drill
         self._peak = peak
         self._before = before
         self._found = found
-        self._began = began
+        self._began = self._looked = began
 
     def look(self) -> Page | None:
         time.sleep(GLANCE)
-        self._peak.look()
+        if self._peak is not None:
+            self._peak.look()
         now = self._drill.page()
-        noticed = self._found.fault.noticed
-        if now is not None and self._found.noticed is None and noticed is not None and noticed(self._before, now):
-            self._found.noticed = time.monotonic() - self._began
+        if now is not None:
+            self._note(now, time.monotonic())
         return now
+
+    def _note(self, now: Page, at: float) -> None:
+        found = self._found
+        if found.noticed is None and found.fault.noticed is not None and found.fault.noticed(self._before, now):
+            found.noticed = at - self._began
+        up = int(now.total("coldplate_gpu_up"))
+        if up < GPUS:
+            found.down += at - self._looked
+            found.fewest = min(found.fewest, up)
+        if self._before.fires and not now.fires and found.fault.answers:
+            found.troubles[:] = dict.fromkeys((*found.troubles, "a firing alert was not on the page"))
+        self._looked = at
 
     def until(self, holds: Callable[[Page | None], bool], least: float, most: float) -> None:
         while True:
@@ -238,7 +238,9 @@ class _Watch:
         """What is not as it was, or not yet as it is to be; empty if nothing."""
         if not self._found.fault.back(self._before, now):
             return "no sign of work that goes on"
-        return now.differs(self._before, EVERYTHING)
+        # A daemon that took another's place writes a state when it changes, and says how that went from then on.
+        names = EVERYTHING if self._found.fault.answers else tuple(name for name in EVERYTHING if name != STATE_WRITTEN)
+        return now.differs(self._before, names)
 
 
 class _Spell:
@@ -259,7 +261,7 @@ class _Spell:
             self.since = self._seen
 
 
-def _damage(drill: Drill, fault: Fault, before: Page) -> Iterator[str]:
+def _damage(drill: Drill, fault: Fault, before: Page, active: dict[str, int]) -> Iterator[str]:
     """What a fault left behind that it must not."""
     if not Path(f"/proc/{drill.pid}/fd").exists():
         yield "the daemon is gone"
@@ -269,15 +271,10 @@ def _damage(drill: Drill, fault: Fault, before: Page) -> Iterator[str]:
     now = drill.page()
     if now is None:
         return
+    active_now = drill.active_since()
+    if not fault.forgets and any(abs(active_now.get(name, 0) - at) > SHIFTED[name] for name, at in active.items()):
+        yield f"alerts were active since {active}, and are since {active_now}"
     was, count = (each.family("coldplate_thread_restarts_total", "thread") for each in (before, now))
     for thread in sorted(count):
-        if count[thread] > was.get(thread, 0.0) and thread != fault.falls:
+        if count[thread] > was.get(thread, 0.0) and thread != fault.falls and drill.killed == 0.0:
             yield f"thread {thread} fell"
-
-
-def _kept(drill: Drill, held: Peak) -> Line:
-    """What the process holds at the end beyond what it held at the beginning."""
-    most = held.now()
-    verdict = Verdict.MET if most <= MEMORY else Verdict.MISSED
-    figures = COLUMNS.format("", "", "", f"{most / MIB:+.1f} MiB", "")
-    return Line("all of these: memory that is kept in the end", figures, "", verdict)

@@ -9,16 +9,21 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from tests.bench import client, harm, outsiders
-from tests.bench.drill import EVERYTHING, Drill, Page, drilled
-from tests.bench.faults import BACK, LATENCY, MEMORY, NOTICED, Found
-from tests.bench.harm import Fault
+from tests.bench import client
 from tests.bench.processes import MIB, Peak
-from tests.bench.report import CannotRunError, Progress, Verdict
+from tests.bench.report import CannotRunError, Progress
 from tests.bench.rig import QUICK, ROOT, Rig
+from tests.drill import outsiders, reliability
+from tests.drill.drilled_daemon import EVERYTHING, Drill, Page, drilled
+from tests.drill.driver_faults import STARTS
+from tests.drill.fault import Fault
+from tests.drill.faults import PLAIN
+from tests.drill.measured_fault import BACK, LATENCY, MEMORY, NOTICED, MeasuredFault
+from tests.drill.restart_faults import restarts
 
 TRIED = (
     "one GPU hangs",
@@ -57,7 +62,7 @@ def _settled(page: Page | None) -> bool:
 
 @pytest.mark.parametrize("title", TRIED)
 def test_a_fault_shows_on_the_page_and_is_over_with_its_cure(drill: Drill, title: str) -> None:
-    (fault,) = (each for each in harm.PLAIN if each.title == title)
+    (fault,) = (each for each in PLAIN if each.title == title)
     before = drill.page()
     assert before is not None
     assert fault.noticed is not None
@@ -71,12 +76,13 @@ def test_a_fault_shows_on_the_page_and_is_over_with_its_cure(drill: Drill, title
 
 
 def test_each_fault_has_a_title_of_its_own() -> None:
-    titles = [fault.title for fault in harm.PLAIN]
+    titles = [fault.title for fault in (*PLAIN, *(fault for fault, _ in STARTS), *restarts(1))]
     assert len(titles) == len(set(titles))
 
 
-def _found(**figures: object) -> Found:
-    found = Found(Fault("x", lambda drill: None, device=True), 1.0, 1.0, 1.0, 0.0, [0.001] * 100)
+def _found(**figures: object) -> MeasuredFault:
+    fault = Fault("x", "y", lambda drill: None, noticed=lambda before, now: True, device=True)
+    found = MeasuredFault(fault, 1.0, 1.0, 1.0, scrapes=[0.001] * 100)
     for name, value in figures.items():
         setattr(found, name, value)
     return found
@@ -97,10 +103,29 @@ def _found(**figures: object) -> Found:
     ],
 )
 def test_a_figure_beyond_its_target_is_named(name: str, within: object, beyond: object, said: str) -> None:
-    assert _found(**{name: within}).line().verdict is Verdict.MET
-    line = _found(**{name: beyond}).line()
-    assert line.verdict is Verdict.MISSED
-    assert said in line.target
+    assert _found(**{name: within}).missed() == []
+    assert _found(**{name: beyond}).missed() == [said]
+
+
+def test_what_is_lost_is_told() -> None:
+    assert _found().lost() == "nothing"
+    assert _found(down=2.0, fewest=7, scrapes=[0.001, 10.0]).lost() == "samples of 1 GPUs for 2.0 s, 1 scrapes"
+
+
+def test_the_table_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    document = tmp_path / "reliability.md"
+    document.write_text(f"# Before\n\n{reliability.BEGINS}\nold\n{reliability.ENDS}\n\nAfter\n")
+    for _ in range(2):
+        reliability.write([_found(), _found(why="no compiler")], "A machine.", document)
+    text = document.read_text()
+    assert text.startswith(f"# Before\n\n{reliability.BEGINS}\n\nA machine.\n\n| fault | expected |")
+    assert "| x | y | 1.0 s | 1.0 s | 1.0 s | +0.0 MiB | 1 ms | nothing | met |\n" in text
+    assert "| NOT RUN: no compiler |\n" in text
+    assert text.endswith(f"{reliability.ENDS}\n\nAfter\n")
+    assert "old" not in text
+    document.write_text("nothing here")
+    with pytest.raises(ValueError, match="put them back"):
+        reliability.write([_found()], "", document)
 
 
 def test_a_page_that_is_not_as_it_was_says_in_what() -> None:
@@ -118,7 +143,7 @@ def test_those_outside_answer_in_the_manner_that_is_asked_for(manner: str) -> No
 
         def serve() -> None:
             with suppress(OSError):  # the listener is closed
-                outsiders.serve(listener, lambda: manner, lambda: b"good")
+                outsiders.serve(listener, lambda: manner, lambda path: b"good")
 
         threading.Thread(target=serve, daemon=True).start()
         with socket.create_connection(listener.getsockname(), 10) as sock:
@@ -126,6 +151,10 @@ def test_those_outside_answer_in_the_manner_that_is_asked_for(manner: str) -> No
             if manner == "hang":
                 sock.settimeout(0.2)
                 with pytest.raises(TimeoutError):
+                    sock.recv(1)
+                return
+            if manner == "reset":
+                with pytest.raises(ConnectionResetError):
                     sock.recv(1)
                 return
             first = sock.recv(1)

@@ -1,0 +1,14 @@
+"""Keeps of a bill of materials what belongs into the repository: components, versions, licences, and who needs whom.
+
+Reads CycloneDX from standard input and writes it to standard output. Links of projects change without their versions.
+"""
+
+import json
+import sys
+
+bill = json.load(sys.stdin)
+for component in [bill["metadata"]["component"], *bill["components"]]:
+    component.pop("externalReferences", None)
+bill["metadata"].pop("tools", None)
+json.dump(bill, sys.stdout, indent=1, sort_keys=True)
+print()
