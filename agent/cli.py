@@ -6,17 +6,21 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from pkgutil import iter_modules
 
 from agent import __version__, commands
 from agent.lib.commandline import INVALID, OutputError, Parser, abandon_output, guard_output
-from agent.lib.discovery import modules_in
 from agent.lib.user_error import UserError
 
 EXIT_USAGE = 2
 
 
-def make_parser() -> Parser:
-    """The whole command line: what parses it, and what the help, the manual pages and completion are made of."""
+def make_parser(asked: str = "") -> Parser:
+    """The whole command line: what parses it, and what the help, the manual pages and completion are made of.
+
+    If `asked` is the name of a command, the others are neither there nor imported: the daemon holds what it imports.
+    """
     parser = Parser(
         prog="coldplate",
         description="Samples the GPUs, links, fabric ports and power of one node, and serves Prometheus. "
@@ -32,8 +36,9 @@ def make_parser() -> Parser:
     version = f"coldplate {__version__} (Python {python}, {os.uname().machine})"
     parser.add_argument("--version", action="version", version=version)
     found = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in modules_in(commands.__name__, commands.__path__):
-        name = command.__name__.rpartition(".")[2].rstrip("_").replace("_", "-")  # import_ is `import`
+    modules = {_word(each.name): each.name for each in iter_modules(commands.__path__)}
+    for name in [asked] if asked in modules else modules:
+        command = import_module(f"{commands.__name__}.{modules[name]}")
         one = found.add_parser(
             name,
             help=command.HELP,
@@ -42,13 +47,18 @@ def make_parser() -> Parser:
             exit_statuses=getattr(command, "EXIT_STATUSES", {}),
         )
         command.add_arguments(one)
-        one.set_defaults(run=command.run, whole=parser)
+        one.set_defaults(run=command.run, whole=make_parser)
     return parser
 
 
+def _word(module: str) -> str:
+    return module.rstrip("_").replace("_", "-")  # import_ is `import`
+
+
 def _obey(arguments: Sequence[str] | None) -> int:
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        parsed = make_parser().parse_args(arguments)
+        parsed = make_parser(words[0] if words else "").parse_args(words)
     except SystemExit:  # behind --help and --version, too, something is still to be written
         _flush()
         raise

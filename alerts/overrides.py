@@ -7,7 +7,6 @@ recording rule is never changed or left out, because other rules read it.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -142,6 +141,8 @@ def _refuse_unknown_names(rules: Sequence[Rule], disable: Sequence[str], overrid
 def _unknown(name: str, alerts: Collection[str], records: Collection[str]) -> str:
     if name in records:
         return f"{name!r} is a recording rule, which other rules may read; name alerts only"
+    import difflib  # for who made a mistake only
+
     near = difflib.get_close_matches(name, sorted(alerts), 3, 0.5)
     remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"alerts are: {', '.join(sorted(alerts))}"
     return f"the rule files have no alert {name!r}; {remedy}"

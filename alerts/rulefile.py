@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import NoReturn, Union
 
@@ -174,7 +173,7 @@ class _RuleFileLoader:
         self._default_step = default_step
         self._room = room
         self._held = 0
-        self._seen: dict[bytes, int] = {}
+        self._seen: dict[int, int] = {}
         self.warnings: list[Problem] = []
 
     def groups(self, tree: Node | None) -> tuple[RuleGroup, ...]:
@@ -390,8 +389,8 @@ class _RuleFileLoader:
         if rule is None:
             return
         is_alert = isinstance(rule, AlertingRule)
-        identity = (is_alert, rule.name, sorted((name, text) for name, (text, _) in labels.items()))
-        known = blake2b(repr(identity).encode(), digest_size=16).digest()  # the labels themselves may be many
+        # A hash of 64 bits, because the labels themselves may be many.
+        known = hash((is_alert, rule.name, *sorted((name, text) for name, (text, _) in labels.items())))
         first = self._seen.get(known)
         if first is None:
             self._seen[known] = line_of(node)

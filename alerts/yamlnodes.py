@@ -6,7 +6,6 @@ unknown, or duplicate, is an error with its line and the nearest valid key.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -180,5 +179,7 @@ def line_of(node: Node | None) -> int:
 
 def nearest(name: str, valid: Sequence[str] | Mapping[str, object]) -> str:
     """The remedy for a wrong name: the nearest right one, or all of them."""
+    import difflib  # for who made a mistake only
+
     near = difflib.get_close_matches(name[:_LONGEST_NAME], list(valid), 1, 0.5)
     return f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(valid)}"

@@ -5,7 +5,6 @@ This affects only pages: rules on the node read everything.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Flag
@@ -119,6 +118,8 @@ def _union(patterns: Sequence[str], metric: Metric) -> Part:
 def _check(key: str, pattern: str) -> None:
     if pattern in WORDS or any(fnmatchcase(name, pattern) for name in BY_NAME) or pattern.startswith(PREFIX):
         return
+    import difflib  # for who made a mistake only
+
     near = difflib.get_close_matches(pattern, [*BY_NAME, *WORDS], 1, 0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "; see docs/metrics.md for the names"
     raise ValueError(f"{key}: {pattern!r} matches no metric{hint}")

@@ -6,7 +6,6 @@ ignored is a threshold that nobody set. A key of a feature that this version doe
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -119,6 +118,8 @@ def _check_keys(raw: Mapping[Any, Any], section: type[Section], path: str, place
 def _unknown(key: str, path: str, valid: list[str]) -> str:
     if path in _LATER:
         return f"{_LATER[path]}; remove the key"
+    import difflib  # for who made a mistake only
+
     near = difflib.get_close_matches(key[:100], valid, 1, 0.5)
     return f"unknown key; did you mean {near[0]!r}?" if near else f"unknown key; valid here: {', '.join(valid)}"
 

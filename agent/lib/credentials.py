@@ -7,7 +7,6 @@ webhooks are protected only by the secret in their path, and some servers repeat
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
@@ -64,8 +63,14 @@ def shown_url(url: str) -> str:
         return MASK
     host = parts.netloc.rpartition("@")[2]
     rest = url.partition(parts.netloc)[2].strip("/") if parts.netloc else url
-    mark = f"/{MASK}{hashlib.blake2b(rest.encode('utf-8', 'replace'), digest_size=4).hexdigest()}" if rest else ""
+    mark = f"/{MASK}{_digest(rest)}" if rest else ""
     return f"{parts.scheme}://{host}{mark}" if host else MASK
+
+
+def _digest(text: str) -> str:
+    from hashlib import blake2b  # it brings OpenSSL, a mebibyte that an agent without receivers need not have
+
+    return blake2b(text.encode("utf-8", "replace"), digest_size=4).hexdigest()
 
 
 def secrets_of(path: str, headers: Mapping[str, str]) -> tuple[str, ...]:

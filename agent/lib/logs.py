@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from datetime import datetime, timezone
+import time
 from typing import TextIO
 
 _NAMES = {"DEBUG": "debug", "INFO": "info", "WARNING": "warn", "ERROR": "error", "CRITICAL": "error"}
@@ -27,9 +27,10 @@ class _Formatter(logging.Formatter):
         self._layout = style
 
     def format(self, record: logging.LogRecord) -> str:
-        stamp = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
+        seconds, milliseconds = divmod(int(record.created * 1000), 1000)
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))  # `datetime` would cost the worker 0.3 MiB
         pairs: dict[str, object] = {
-            "ts": stamp.replace("+00:00", "Z"),
+            "ts": f"{stamp}.{milliseconds:03d}Z",
             "level": _NAMES.get(record.levelname, record.levelname.lower()),
             "logger": record.name,
             "msg": record.getMessage(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
@@ -342,6 +341,8 @@ class _Parser:
     def _word(self, token: Token) -> IdentifierNode:
         if token.text not in FUNCTIONS:
             known = names_of()
+            import difflib  # for who made a mistake only
+
             near = difflib.get_close_matches(token.text[:100], known, 1, 0.5)
             remedy = f"did you mean {near[0]}?" if near else f"defined are {', '.join(known)}"
             raise self._error(

@@ -38,7 +38,7 @@ _SWEEP = 16
 _REMEMBERED = 50_000
 """Most series remembered as read by no rule."""
 _UNREAD = 10_000
-"""Most label sets remembered as such."""
+"""Most label sets remembered as such, of those that rules write."""
 
 
 class _Window:
@@ -197,8 +197,11 @@ class Windows:
 
     def append(self, labels: Labels, at: float, value: float) -> None:
         """Add a sample that a rule wrote, if a rule reads it. Raises OutOfOrderError."""
+        if labels in self._unread:
+            return
         window = self._window(labels)
         if window is None:
+            self._remember_unread(labels)
             return
         at = to_milliseconds(at) / 1000
         if not window.times or is_newer(window.times[-1], window.values[-1], at, value):
@@ -270,13 +273,10 @@ class Windows:
     def _window(self, labels: Labels) -> _Window | None:
         """The window of a label set; None if no rule reads it, or there is no room."""
         window = self._index.get(labels)
-        if window is not None or labels in self._unread or labels in self._refused:
+        if window is not None or labels in self._refused:
             return window
         history = self._needs.history_of(labels)
         if history is None:
-            if len(self._unread) >= _UNREAD:  # a rule may write other labels each time
-                self._unread.clear()
-            self._unread.add(labels)
             return None
         price = self._price(history)
         if self._reserved + price > self._capacity:
@@ -284,6 +284,12 @@ class Windows:
             return None
         self._reserved += price
         return self._index.add(_Window(labels, history, price))
+
+    def _remember_unread(self, labels: Labels) -> None:
+        if labels not in self._refused:
+            if len(self._unread) >= _UNREAD:  # a rule may write other labels each time
+                self._unread.clear()
+            self._unread.add(labels)
 
     def _price(self, history: float) -> int:
         """Bytes that a series with this history will take."""

@@ -111,3 +111,11 @@ def test_the_help_imports_nothing_heavy() -> None:
         "command into the functions that use them (types below `if TYPE_CHECKING:`). For a mistake of the user's "
         "raise agent.lib.user_error.UserError, which costs nothing to import"
     )
+
+
+def test_a_command_imports_no_other_command() -> None:
+    """The daemon holds what it imports for as long as it runs."""
+    program = "import sys; from agent.cli import make_parser; make_parser('run'); print(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, env=unmeasured(), capture_output=True, text=True, check=True)
+    assert [each for each in done.stdout.split() if each.startswith("agent.commands.")] == ["agent.commands.run"]

@@ -45,7 +45,7 @@ def render(arguments: argparse.Namespace) -> int:
     """Write the script. Raises UserError."""
     from agent.lib.command_tree import tree_of
 
-    script = script_of(arguments.shell)(tree_of(arguments.whole))
+    script = script_of(arguments.shell)(tree_of(arguments.whole()))
     if arguments.out is None:
         sys.stdout.write(script)
         return 0

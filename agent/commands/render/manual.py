@@ -36,7 +36,7 @@ def render(arguments: argparse.Namespace) -> int:
     from agent.lib.command_tree import tree_of
     from agent.lib.durable import replace_file
 
-    made = pages(tree_of(arguments.whole))
+    made = pages(tree_of(arguments.whole()))
     out: Path | None = arguments.out
     if out is None:
         sys.stdout.write("".join(made.values()))

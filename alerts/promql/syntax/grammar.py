@@ -6,7 +6,6 @@ raised if the syntax is correct, as in Prometheus.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 
 from alerts.promql.aggregations import Grouping
@@ -189,6 +188,8 @@ class Grammar:
                 at, f'function "{name}" is not enabled: it is experimental in Prometheus, and not supported here'
             )
         if name not in SIGNATURES:
+            import difflib  # for who made a mistake only
+
             near = difflib.get_close_matches(name, SIGNATURES, 1, 0.75)
             raise FlawError(at, f'unknown function with name "{name}"' + (f"; did you mean {near[0]}?" if near else ""))
         node = FunctionCall(name, tuple(arguments), at, SIGNATURES[name].gives)
