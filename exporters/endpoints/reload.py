@@ -9,7 +9,7 @@ from exporters.endpoint import WRITE, Endpoint, EndpointContext, text
 from exporters.http_messages import Request
 
 
-def _reload(context: EndpointContext, request: Request) -> Answer:
+def _reload(context: EndpointContext, _request: Request) -> Answer:
     if context.reloads is None:
         return text(
             HTTPStatus.FORBIDDEN,
