@@ -113,6 +113,8 @@ class AnswerReader:
 
     def _take_head(self, lines: list[bytes]) -> None:
         plain = self._bounds.plain
+        if plain and any(b"\n" in line for line in lines):
+            raise _garbage("a line of the head that ends without a carriage return")
         found = (_PLAIN_STATUS if plain else _STATUS).fullmatch(lines[0].rstrip(b"\r"))
         if found is None or len(lines) > MOST_HEADERS + 1:
             raise _garbage("not an HTTP response")

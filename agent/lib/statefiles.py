@@ -94,6 +94,9 @@ class StateFiles:
                 path, content = next(iter(self._wanted.items()))
             good = self._write(path, content)
             with self._work:
+                answers = good and path in self._hanging
+                if answers:
+                    self._hanging.discard(path)
                 if self._wanted[path] is content:  # else there is newer content
                     del self._wanted[path]
                     if not good and not self._stopping:
@@ -104,6 +107,8 @@ class StateFiles:
                     self._since[path] = self._mono()
                 if not good:
                     self._work.wait_for(lambda: self._stopping, AGAIN_SECONDS)
+            if answers:
+                log.info("%s can be written again", path)
 
     def _write(self, path: Path, content: bytes) -> bool:
         before = self._states[path]
@@ -118,6 +123,6 @@ class StateFiles:
         self._states[path] = FileState(path.name, True, before.failures, self._wall())
         if made:
             log.warning("created the missing state directory %s as user %d", path.parent, os.geteuid())
-        if not before.good or path in self._hanging:
+        if not before.good:
             log.info("%s can be written again", path)
         return True
