@@ -137,6 +137,12 @@ def test_a_page_that_is_not_as_it_was_says_in_what() -> None:
     assert "sample_age" in old.differs(before, EVERYTHING)
 
 
+def test_the_documents_table_has_every_fault() -> None:
+    text = reliability.DOCUMENT.read_text()
+    for fault in (*PLAIN, *(fault for fault, _ in STARTS)):
+        assert f"| {fault.title} | {fault.expected} |" in text, f"run `make drill`: {fault.title} is new, or another"
+
+
 @pytest.mark.parametrize("manner", outsiders.MANNERS)
 def test_those_outside_answer_in_the_manner_that_is_asked_for(manner: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
