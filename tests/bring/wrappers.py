@@ -33,6 +33,15 @@ def with_its_templates(tree: Path, ours: Path) -> None:
     script(ours, f'cd "$here/{inside(tree, ours)}" && exec usr/bin/{relocated.name} "$@"')
 
 
+def with_its_libraries(tree: Path, ours: Path) -> None:
+    """A program that takes more than the C library."""
+    script(
+        ours,
+        f'tree="$here/{inside(tree, ours)}"',
+        f'exec env LD_LIBRARY_PATH="{libraries(tree)}" "$tree/{program_in(tree, ours.name)}" "$@"',
+    )
+
+
 def judge_of_units(tree: Path, ours: Path) -> None:
     """systemd-analyze with the units and libraries beside it. It wants to make /run/systemd, which an ordinary user may
     not and nobody should where no systemd runs: so it gets a /run of its own, in a user namespace, where the kernel
