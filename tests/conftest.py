@@ -34,9 +34,22 @@ TRACED = sys.gettrace()
 
 
 def pytest_runtest_setup() -> None:
-    """Go on measuring: an interpreter that ran out of its stack in a test has dropped what measures."""
-    if TRACED is not None and sys.gettrace() is None:
+    """Go on measuring: an interpreter that ran out of its stack in a test may have dropped what measures."""
+    if TRACED is None:
+        return
+    if "coverage" in sys.modules:
+        _let_go()
+    if sys.gettrace() is None:
         sys.settrace(TRACED)
+
+
+def _let_go() -> None:
+    """Release the measurement's lock, if the one who held it did not come to do so: the next would wait for ever."""
+    measuring = sys.modules["coverage"].Coverage.current()
+    lock = getattr(getattr(measuring, "_collector", None), "data_lock", None)
+    if lock is not None:
+        lock.acquire(timeout=1.0)
+        lock.release()
 
 
 def pytest_sessionfinish() -> None:
@@ -44,6 +57,7 @@ def pytest_sessionfinish() -> None:
     if TRACED is not None and "coverage" in sys.modules:
         measuring = sys.modules["coverage"].Coverage.current()
         if measuring is not None:
+            _let_go()
             measuring.save()
 
 
