@@ -388,8 +388,7 @@ class TestWatching:
         result = outcome(stand_in(f"echo $CUDA_VISIBLE_DEVICES $1 >{tmp_path}/told\nprintf '{READY}{values}{end}'"))
         assert (result.library, result.number, result.unfinished, result.broken) == ("Fake 1", "float8", "", "")
         assert result.measured == {step: number + 1.0 for number, step in enumerate(STEPS)}
-        told = (tmp_path / "told").read_text().split()
-        assert told == ["GPU-0,GPU-1", str(Path(measuring.__file__))]
+        assert (tmp_path / "told").read_text() == f"GPU-0,GPU-1 {Path(measuring.__file__)}\n"
 
     def test_a_step_that_hangs_is_a_finding_and_is_ended_with_its_children(
         self, stand_in, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,11 +6,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from exporters.protection.tls_context import make_context, names_of
 from exporters.protection.tls_words import CIPHERS, CURVES
 from exporters.protection.web_file import WebFile, WebFileError, read_web_file
-from tests.servers import need, need_recent
+from tests.servers import need_recent
 
 HASH = "$2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi"
 PAIR = "cert_file: server.pem, key_file: server.key"
@@ -166,10 +172,9 @@ def test_an_inline_pair_needs_no_file(certificates) -> None:
 
 
 def test_an_encrypted_key_is_refused_without_a_question(certificates, tmp_path: Path) -> None:
-    key = certificates.folder / "server.key"
-    command = ["openssl", "pkey", "-in", str(key), "-aes128", "-passout", "pass:x", "-out"]
-    need("openssl")
-    subprocess.run([*command, str(certificates.folder / "locked.key")], check=True, capture_output=True)
+    key = load_pem_private_key((certificates.folder / "server.key").read_bytes(), None)
+    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
+    (certificates.folder / "locked.key").write_bytes(locked)
     write(certificates.folder, "tls_server_config: {cert_file: server.pem, key_file: locked.key}")
     with pytest.raises(WebFileError, match="the key is encrypted"):
         load(certificates.folder)
