@@ -9,7 +9,16 @@ from pathlib import Path
 
 from inside.checks import NotHereError, check
 from inside.people import user
-from inside.slurm_daemons import ETC, as_alice, await_idle, job_script, start_slurm, stop_slurm, written
+from inside.slurm_daemons import (
+    ETC,
+    as_alice,
+    await_idle,
+    job_script,
+    needs_the_full_machine,
+    start_slurm,
+    stop_slurm,
+    written,
+)
 from inside.tools import CONTROL, CheckError, command, configure, sh, until
 
 EXAMPLES = Path("/usr/src/coldplate/packaging/slurm")
@@ -95,6 +104,7 @@ def needs_slurm() -> None:
 
 @check("slurm healthy")
 def a_healthy_node_stays() -> str:
+    needs_the_full_machine()
     user("alice")
     command()
     put(

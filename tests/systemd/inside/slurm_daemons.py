@@ -36,10 +36,15 @@ UNITS = ("munge.service", "slurmctld.service", "slurmd.service")
 ETC = Path("/etc/slurm")
 
 
-def start_slurm(*more: str) -> None:
-    """Start the daemons and wait until node n1 is idle; `more` are further lines of slurm.conf."""
+def needs_the_full_machine() -> None:
+    """Raises NotHereError in the others."""
     if not EMULATED:
         raise NotHereError("Slurm's daemons, and a cgroup v2 of their own, are in the full machine alone: MACHINE=full")
+
+
+def start_slurm(*more: str) -> None:
+    """Start the daemons and wait until node n1 is idle; `more` are further lines of slurm.conf."""
+    needs_the_full_machine()
     if not Path("/sys/class/net/d0").exists():
         _make_network()
     ETC.mkdir(exist_ok=True)
