@@ -6,7 +6,7 @@ every layer may use these types, so they may depend on none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import repeat
@@ -47,11 +47,11 @@ class Lane(Enum):
 
 
 class Shown(Enum):
-    """Whether a page shows a row that the configuration does not mention."""
+    """How a page shows a row that the configuration does not mention."""
 
     DEFAULT = "default"
     COUNTED = "counted"  # each series once it has not been 0; another row, always shown, has their sum
-    DETAIL = "detail"  # on request
+    FULL = "full"  # only in the full profile
 
 
 class Reason(Enum):
@@ -174,19 +174,6 @@ class Backend:
 Entity = Union[Node, Gpu, NvLink, IbPort, Rack, Backend]
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
-    """The same value under a neighbour's name: `value * factor` in the neighbour's unit.
-
-    `labels` are the values of the row's own labels, in order, where the neighbour's metric is one of the row's series.
-    """
-
-    profile: str
-    name: str
-    factor: float = 1.0
-    labels: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
     """A row of the catalogue: everything about a metric. Compared by identity; there is one of each.
@@ -211,7 +198,6 @@ class Metric:
     growth: float | None = None
     simulated: tuple[float, float] | None = None
     rolling: bool = False
-    aliases: tuple[Alias, ...] = ()
     shown: Shown = Shown.DEFAULT
     statistics_shown: Shown = Shown.DEFAULT
     further_labels: tuple[str, ...] = ()
@@ -402,6 +388,13 @@ class Snapshot:
     def __len__(self) -> int:
         """The number of readings."""
         return sum(len(frame.layout) for frame in self.frames)
+
+
+class PastMoment(NamedTuple):
+    """What is remembered of a moment: its wall seconds, and layouts with the values of their series."""
+
+    wall: float
+    parts: tuple[tuple[Layout, Sequence[float]], ...]
 
 
 @dataclass(frozen=True, slots=True)

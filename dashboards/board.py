@@ -27,11 +27,17 @@ _CLASSES = {
 
 
 class Board:
-    """One dashboard. Panels flow from left to right; `row` begins a new line under a heading."""
+    """One dashboard. Panels flow from left to right; `row` begins a new line under a heading.
 
-    def __init__(self, name: str, description: str, *, since: str = "now-1h", refresh: str = "30s") -> None:
+    `profile` is the smallest `metrics.profile` whose pages have everything that it shows.
+    """
+
+    def __init__(
+        self, name: str, description: str, *, profile: str = "default", since: str = "now-1h", refresh: str = "30s"
+    ) -> None:
         self.name = name
-        self._description = description
+        self.profile = profile
+        self._description = f"{description} Needs metrics.profile {profile}, or more, on every node."
         self._since, self._refresh = since, refresh
         self._variables = VARIABLES[name]
         self._matchers = matchers(self._variables)

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from types import ModuleType
+from agent.catalogue.groups import GROUPS, Group
+from agent.catalogue.profiles import Profile, profile_of
+from agent.model import Backend, Gpu, IbPort, Lane, Metric, Node, NvLink, Rack, Shown
+from exporters.compatibility import PROFILES
+from exporters.compatibility.foreign_names import MHZ, MIB, MILLI, NANO, PERCENT, ForeignProfile, Term
 
-from agent.catalogue import ROLLING, agent, gpu, infiniband, jobs, links, node, rack
-from agent.model import Alias, Backend, Gpu, IbPort, Lane, Metric, Node, NvLink, Rack
-
-_MODULES: tuple[tuple[str, ModuleType], ...] = (
-    ("GPU", gpu),
-    ("Jobs", jobs),
-    ("Links", links),
-    ("InfiniBand", infiniband),
-    ("Node", node),
-    ("Rack", rack),
-    ("Agent", agent),
-)
-_TITLES = {
-    "POWER": "power, heat, clocks",
-    "MIG": "MIG",
-    "NVLINK": "NVLink",
-    "PCIE": "PCIe",
-    "FABRIC": "NVLink fabric",
-}
 _LANES = {Lane.FAST: "fast", Lane.SLOW: "slow", Lane.COLD: "cold", Lane.EVENT: "event"}
 _EXAMPLES = (Node(), Gpu("", ""), NvLink(Gpu("", ""), 0), IbPort("", ""), Rack(""), Backend(""))
 _ENTITY_LABELS = {type(example): tuple(name for name, _ in example.labels) for example in _EXAMPLES}
@@ -40,47 +24,27 @@ has no series: never 0, and never a placeholder. `coldplate_metric_missing` show
 * **Lane** is how often the value is read: `fast`, `slow` and `cold` are the periods under `sampling` in the
   configuration (1 s, 15 s and 60 s by default), `event` is when it happens.
 * **Origin**: several sources are alternatives (the first that a device supports is used), or one for each label value.
-* **Shown**: by `default`; `counted`, each series from its first error on; or as a `detail`, on request. How to ask, and
-  how many series that makes: [configuration.md](configuration.md#how-many-series).
+* **Profile**: the smallest that shows it: `lean`, `default` or `full`. A `counted` one shows each series from its first
+  error on in the default profile, and from the start in the full one. How many series that makes, and how to switch
+  groups off: [configuration.md](configuration.md#how-many-series).
 * **Also as**: the name of the same value in another exporter, and how to convert it to ours.
 """
 
 
 def render() -> str:
     """docs/metrics.md."""
-    sections = [_section(title, rows) for title, rows in sections_of_catalogue()]
-    return "\n".join([_INTRODUCTION, *sections])
+    return "\n".join([_INTRODUCTION, *map(_section, GROUPS)])
 
 
-def sections_of_catalogue() -> Iterator[tuple[str, Sequence[Metric]]]:
-    """Every row of the catalogue once, under the title of its group, in the catalogue's order."""
-    for title, module in _MODULES:
-        rest = list(module.ROWS)
-        for name, value in vars(module).items():
-            if name == "ROWS" or name.startswith("_") or not _is_group(value, rest):
-                continue
-            yield f"{title}: {_TITLES.get(name, name.lower().replace('_', ' '))}", _with_statistics(value)
-            rest = [row for row in rest if row not in value]
-        if rest:
-            yield title, _with_statistics(rest)
-
-
-def _is_group(value: object, rows: Sequence[Metric]) -> bool:
-    return isinstance(value, tuple) and len(value) > 0 and all(each in rows for each in value)
-
-
-def _with_statistics(rows: Sequence[Metric]) -> list[Metric]:
-    """The rows, each rolling one followed by its minimum, mean and maximum."""
-    return [each for row in rows for each in (row, *ROLLING.get(row.name, ()))]
-
-
-def _section(title: str, rows: Sequence[Metric]) -> str:
+def _section(group: Group) -> str:
     lines = [
-        f"## {title}",
+        f"## {group.title}",
         "",
-        "| Name | Type | Unit | Labels | Meaning | Origin | Lane | Shown | Also as |",
+        f"Group `{group.word}`.",
+        "",
+        "| Name | Type | Unit | Labels | Meaning | Origin | Lane | Profile | Also as |",
         "|---|---|---|---|---|---|---|---|---|",
-        *(_line(row) for row in rows),
+        *(_line(row) for row in group.rows),
         "",
     ]
     return "\n".join(lines)
@@ -96,10 +60,15 @@ def _line(row: Metric) -> str:
         row.help,
         _origin(row),
         _LANES[row.lane],
-        row.shown.value,
-        "<br>".join(_alias(row, alias) for alias in row.aliases),
+        _shown(row),
+        _others(row),
     )
     return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
+
+
+def _shown(row: Metric) -> str:
+    profile = profile_of(row)
+    return row.shown.value if profile is Profile.DEFAULT and row.shown is Shown.COUNTED else profile.word
 
 
 def labels_of(row: Metric) -> tuple[str, ...]:
@@ -113,18 +82,29 @@ def _origin(row: Metric) -> str:
 
 _FACTORS = {
     1.0: "the same value",
-    100.0: "percent; ours is theirs / 100",
-    1000.0: "millijoules; ours is theirs / 1,000",
-    1e9: "nanoseconds; ours is theirs / 1,000,000,000",
-    1e-6: "MHz; ours is theirs × 1,000,000",
-    1 / 2**20: "MiB; ours is theirs × 1,048,576",
+    PERCENT: "percent; ours is theirs / 100",
+    MILLI: "millijoules; ours is theirs / 1,000",
+    NANO: "nanoseconds; ours is theirs / 1,000,000,000",
+    MHZ: "MHz; ours is theirs × 1,000,000",
+    MIB: "MiB; ours is theirs × 1,048,576",
 }
 """Another exporter's unit by the factor from ours to theirs, and the way back, with which a query is rewritten."""
 
 
-def _alias(row: Metric, alias: Alias) -> str:
-    which = ", ".join(f"{name} {value}" for name, value in zip(row.labels, alias.labels, strict=False))
-    return f"{_code(alias.name)} ({alias.profile}{f', {which}' if which else ''}): {_FACTORS[alias.factor]}"
+def _others(row: Metric) -> str:
+    return "<br>".join(
+        _also_as(row, profile, name.name, term)
+        for profile in PROFILES.values()
+        for name in profile.names
+        for term in (*name.terms, *name.divisor)
+        if term.row == row.name and (term is name.simple or term.rate)
+    )
+
+
+def _also_as(row: Metric, profile: ForeignProfile, name: str, term: Term) -> str:
+    which = ", ".join(f"{label} {value}" for label, value in zip(row.labels, term.labels, strict=False))
+    how = "its growth in a second" if term.rate else _FACTORS[term.factor]
+    return f"{_code(name)} ({profile.word}{f', {which}' if which else ''}): {how}"
 
 
 def _code(text: str) -> str:

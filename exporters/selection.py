@@ -1,22 +1,24 @@
-"""Which series are exposed: `metrics.include` and `metrics.exclude`, names with `*` or a word for a class of them.
+"""Which series are exposed: a profile, without the groups that are disabled, and names with `*` more or less.
 
 This affects only pages: rules on the node read everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from enum import Flag
 from fnmatch import fnmatchcase
 
 from agent.catalogue import BY_NAME
+from agent.catalogue.groups import WORDS, words_of
+from agent.catalogue.infiniband import PREFIX
+from agent.catalogue.profiles import Profile, profile_of
 from agent.lib.picking import picker
 from agent.lib.round_memo import RoundMemo
 from agent.model import Frame, Layout, Metric, Series, Shown, Snapshot
 
-PREFIX = "coldplate_infiniband_"
-"""Drivers have counters with names of their own, whose rows are made when they are first seen."""
 MISSING = BY_NAME["coldplate_metric_missing"]
 
 
@@ -29,25 +31,30 @@ class Part(Flag):
     ALL = 3
 
 
-WORDS = {
-    "default": {Shown.DEFAULT: Part.ALL, Shown.COUNTED: Part.OTHERS},
-    "detail": {Shown.DETAIL: Part.ALL, Shown.COUNTED: Part.ZEROS},
-    "all": dict.fromkeys(Shown, Part.ALL),
-}
-"""What each word selects; `default` and `detail` together are `all`."""
-
-
 class SeriesSelection:
-    """Leaves series out of a snapshot. Raises ValueError for a pattern that can match nothing."""
+    """Leaves series out of a snapshot.
 
-    def __init__(self, include: Sequence[str], exclude: Sequence[str]) -> None:
-        self._include, self._exclude = tuple(include), tuple(exclude)
+    `profile` is one of `Profile`, by its word. `include` and `exclude` are names of metrics, and `disable` is of
+    groups; all may have `*`. What is included by name is shown even if its group is disabled, and what is excluded
+    never is. Raises ValueError for a pattern that can match nothing; its text begins with the key.
+    """
+
+    def __init__(
+        self,
+        profile: str = Profile.DEFAULT.word,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        disable: Sequence[str] = (),
+    ) -> None:
+        self._profile = Profile[profile.upper()]
+        self._include, self._exclude, self._disable = tuple(include), tuple(exclude), tuple(disable)
         self._parts: dict[Metric, Part] = {}
-        self._layouts = RoundMemo(self._selection)
+        itself = weakref.proxy(self)  # who held whom in a ring would keep a snapshot for long after each reload
+        self._layouts: RoundMemo[Layout, _LayoutSelection] = RoundMemo(lambda layout: itself._selection(layout))
         self._last: tuple[Snapshot, Snapshot] | None = None
         for key, patterns in (("include", include), ("exclude", exclude)):
-            for pattern in patterns:
-                _check(key, pattern)
+            _check(key, "metric", patterns, BY_NAME, PREFIX)
+        _check("disable", "group", disable, WORDS)
 
     def apply(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with only the selected series; the same object again for the same snapshot."""
@@ -61,8 +68,17 @@ class SeriesSelection:
         """Which series of the metric are exposed."""
         part = self._parts.get(metric)
         if part is None:
-            part = self._parts[metric] = _union(self._include, metric) & ~_union(self._exclude, metric)
+            part = self._parts[metric] = self._part_of(metric)
         return part
+
+    def _part_of(self, metric: Metric) -> Part:
+        if _matches([metric.name], self._exclude):
+            return Part.NONE
+        if _matches([metric.name], self._include):
+            return Part.ALL
+        if self._profile < profile_of(metric) or _matches(words_of(metric), self._disable):
+            return Part.NONE
+        return Part.OTHERS if metric.shown is Shown.COUNTED and self._profile < Profile.FULL else Part.ALL
 
     def _selection(self, layout: Layout) -> _LayoutSelection:
         return _LayoutSelection(layout, [self._part(series) for series in layout.series])
@@ -105,21 +121,17 @@ class _LayoutSelection:
         self._shown = self._layout if every else Layout(tuple(self._layout.series[place] for place in places))
 
 
-def _union(patterns: Sequence[str], metric: Metric) -> Part:
-    part = Part.NONE
+def _matches(names: Iterable[str], patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def _check(key: str, what: str, patterns: Sequence[str], names: Iterable[str], prefix: str | None = None) -> None:
+    """Refuse a pattern that matches none of the names; further names may begin with `prefix`."""
     for pattern in patterns:
-        if pattern in WORDS:
-            part |= WORDS[pattern].get(metric.shown, Part.NONE)
-        elif fnmatchcase(metric.name, pattern):
-            part |= Part.ALL
-    return part
+        if any(fnmatchcase(name, pattern) for name in names) or (prefix and pattern.startswith(prefix)):
+            continue
+        import difflib  # for who made a mistake only
 
-
-def _check(key: str, pattern: str) -> None:
-    if pattern in WORDS or any(fnmatchcase(name, pattern) for name in BY_NAME) or pattern.startswith(PREFIX):
-        return
-    import difflib  # for who made a mistake only
-
-    near = difflib.get_close_matches(pattern, [*BY_NAME, *WORDS], 1, 0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else "; see docs/metrics.md for the names"
-    raise ValueError(f"{key}: {pattern!r} matches no metric{hint}")
+        near = difflib.get_close_matches(pattern, list(names), 1, 0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else "; see docs/metrics.md for the names"
+        raise ValueError(f"{key}: {pattern!r} matches no {what}{hint}")

@@ -26,7 +26,6 @@ def _rolling(row: Metric) -> tuple[Metric, ...]:
             help=f"{what[statistic]} over the rolling minute: {row.help[0].lower()}{row.help[1:]}",
             origin=(Derived(f"{statistic} of {row.name} over sampling.window"),),
             rolling=False,
-            aliases=(),
             shown=row.statistics_shown,
         )
         for statistic in STATISTICS

@@ -87,6 +87,12 @@ SAMPLER = (
     Metric("coldplate_web_config_last_reload_success_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Node,
            "Time at which the current web configuration was read, in seconds since the epoch.",
            Lane.FAST, (Derived("web configuration"),)),
+    Metric("coldplate_web_certificate_expiry_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Node,
+           "Time at which the first certificate of the chain that the port shows expires, in seconds since the epoch.",
+           Lane.FAST, (Derived("web configuration: tls_server_config.cert_file"),)),
+    Metric("coldplate_web_refusals_total", Kind.COUNTER, Unit.NONE, Node,
+           "Clients and requests that the web configuration kept out: certificate, handshake, login or rate.",
+           Lane.FAST, (Derived("count"),), labels=("reason",)),
 )  # fmt: skip
 
 VITALS = (
@@ -198,6 +204,30 @@ FLIGHT = (
            Lane.FAST, (Derived("flight recorder"),)),
 )  # fmt: skip
 
+PUSHES = (
+    Metric("coldplate_push_samples_total", Kind.COUNTER, Unit.NONE, Node,
+           "Samples that the receiver of a push has taken.",
+           Lane.FAST, (Derived("count"),), labels=("push",)),
+    Metric("coldplate_push_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
+           "Bytes of the requests that it has taken, compressed and without their heads.",
+           Lane.FAST, (Derived("count"),), labels=("push",)),
+    Metric("coldplate_push_failures_total", Kind.COUNTER, Unit.NONE, Node,
+           "Failed attempts to push; each is repeated.",
+           Lane.FAST, (Derived("count"),), labels=("push",)),
+    Metric("coldplate_push_samples_dropped_total", Kind.COUNTER, Unit.NONE, Node,
+           "Samples that the receiver never got: rejected by it, expired, too many (overflow), or damaged on the disk.",
+           Lane.FAST, (Derived("count"),), labels=("push", "reason")),
+    Metric("coldplate_push_pending_bytes", Kind.GAUGE, Unit.BYTES, Node,
+           "Size of what waits to be pushed, in memory and on the disk.",
+           Lane.FAST, (Derived("push"),), labels=("push",), simulated=(0, 2**26)),
+    Metric("coldplate_push_pending_age_seconds", Kind.GAUGE, Unit.SECONDS, Node,
+           "Age of the oldest sample that waits to be pushed: by so much the receiver is behind; 0 if none waits.",
+           Lane.FAST, (Derived("push"),), labels=("push",), simulated=(0, 7200)),
+    Metric("coldplate_push_last_success_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Node,
+           "When the receiver last took samples, in seconds since the epoch; absent before the first.",
+           Lane.FAST, (Derived("push"),), labels=("push",)),
+)  # fmt: skip
+
 RECORDED = (
     Metric("coldplate_recorded_processes", Kind.GAUGE, Unit.NONE, Node,
            "In a recording: processes of the recorded command and all that they started.",
@@ -210,4 +240,4 @@ RECORDED = (
            Lane.SLOW, (Source("/proc/PID/stat"),), span=(0, 2.0**52)),
 )  # fmt: skip
 
-ROWS = BACKENDS + SAMPLER + VITALS + OVERHEAD + EXPECTATIONS + RULES + NOTIFICATIONS + FLIGHT + RECORDED
+ROWS = BACKENDS + SAMPLER + VITALS + OVERHEAD + EXPECTATIONS + RULES + NOTIFICATIONS + FLIGHT + PUSHES + RECORDED

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import Call, Derived, Field, Gpm, Source
-from agent.model import Alias, Gpu, Kind, Lane, Metric, Node, Shown, Unit
+from agent.model import Gpu, Kind, Lane, Metric, Node, Shown, Unit
 
 PERCENT = 0.01
 MILLI = 1e-3
@@ -52,12 +52,11 @@ def _ratio(
     *origin: object,
     lane: Lane = Lane.FAST,
     rolling: bool = False,
-    aliases: tuple[Alias, ...] = (),
     statistics: Shown = Shown.DEFAULT,
 ) -> Metric:
     return Metric(
         f"coldplate_gpu_{name}_ratio", Kind.GAUGE, Unit.RATIO, Gpu, help, lane, origin,
-        span=(0.0, 1.0), simulated=(0.0, 1.0), rolling=rolling, aliases=aliases, statistics_shown=statistics,
+        span=(0.0, 1.0), simulated=(0.0, 1.0), rolling=rolling, statistics_shown=statistics,
     )  # fmt: skip
 
 
@@ -87,62 +86,45 @@ PRESENCE = (
 
 WORK = (
     _ratio("utilization", "Share of time in which at least one kernel ran; does not show how much of the GPU it used.",
-           Call("nvmlDeviceGetUtilizationRates", ("gpu",)), rolling=True,
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_GPU_UTIL", 100), Alias("nvitop", "gpu_utilization_Percentage", 100))),
+           Call("nvmlDeviceGetUtilizationRates", ("gpu",)), rolling=True),
     _ratio("memory_activity", "Share of time in which device memory was read or written.",
-           Call("nvmlDeviceGetUtilizationRates", ("memory",)), rolling=True, statistics=Shown.DETAIL,
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_MEM_COPY_UTIL", 100),
-                    Alias("nvitop", "gpu_memory_utilization_Percentage", 100))),
+           Call("nvmlDeviceGetUtilizationRates", ("memory",)), rolling=True, statistics=Shown.FULL),
     Metric("coldplate_gpu_busy_seconds_total", Kind.COUNTER, Unit.SECONDS, Gpu,
            "Integral of the utilization: seconds in which kernels ran, since the agent started.",
            Lane.FAST, (Derived("utilization times the sampling interval"),), simulated=(0, 1e9)),
     _ratio("sm_active", "Share of cycles in which a multiprocessor had at least one warp, mean of all of them.",
-           Gpm(nvml.GPM_METRIC_SM_UTIL), rolling=True, aliases=(Alias("dcgm", "DCGM_FI_PROF_SM_ACTIVE"),)),
-    _ratio("sm_occupancy", "Resident warps as a share of the maximum.", Gpm(nvml.GPM_METRIC_SM_OCCUPANCY),
-           aliases=(Alias("dcgm", "DCGM_FI_PROF_SM_OCCUPANCY"),)),
+           Gpm(nvml.GPM_METRIC_SM_UTIL), rolling=True),
+    _ratio("sm_occupancy", "Resident warps as a share of the maximum.", Gpm(nvml.GPM_METRIC_SM_OCCUPANCY)),
     _ratio("tensor_active", "Share of cycles in which the tensor pipes were active.",
-           Gpm(nvml.GPM_METRIC_ANY_TENSOR_UTIL), rolling=True,
-           aliases=(Alias("dcgm", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),)),
+           Gpm(nvml.GPM_METRIC_ANY_TENSOR_UTIL), rolling=True),
     _ratio("dram_active", "Device memory bandwidth used, as a share of the maximum.",
            Gpm(nvml.GPM_METRIC_DRAM_BW_UTIL), rolling=True,
-           statistics=Shown.DETAIL,           aliases=(Alias("dcgm", "DCGM_FI_PROF_DRAM_ACTIVE"),)),
-    _ratio("fp64_active", "Share of cycles in which the FP64 pipe was active.", Gpm(nvml.GPM_METRIC_FP64_UTIL),
-           aliases=(Alias("dcgm", "DCGM_FI_PROF_PIPE_FP64_ACTIVE"),)),
-    _ratio("fp32_active", "Share of cycles in which the FP32 pipe was active.", Gpm(nvml.GPM_METRIC_FP32_UTIL),
-           aliases=(Alias("dcgm", "DCGM_FI_PROF_PIPE_FP32_ACTIVE"),)),
-    _ratio("fp16_active", "Share of cycles in which the FP16 pipe was active.", Gpm(nvml.GPM_METRIC_FP16_UTIL),
-           aliases=(Alias("dcgm", "DCGM_FI_PROF_PIPE_FP16_ACTIVE"),)),
+           statistics=Shown.FULL),
+    _ratio("fp64_active", "Share of cycles in which the FP64 pipe was active.", Gpm(nvml.GPM_METRIC_FP64_UTIL)),
+    _ratio("fp32_active", "Share of cycles in which the FP32 pipe was active.", Gpm(nvml.GPM_METRIC_FP32_UTIL)),
+    _ratio("fp16_active", "Share of cycles in which the FP16 pipe was active.", Gpm(nvml.GPM_METRIC_FP16_UTIL)),
     _ratio("encoder_utilization", "Share of time in which the video encoder was busy.",
-           Call("nvmlDeviceGetEncoderUtilization"), lane=Lane.SLOW,
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_ENC_UTIL", 100),
-                    Alias("nvitop", "gpu_encoder_utilization_Percentage", 100))),
+           Call("nvmlDeviceGetEncoderUtilization"), lane=Lane.SLOW),
     _ratio("decoder_utilization", "Share of time in which the video decoder was busy.",
-           Call("nvmlDeviceGetDecoderUtilization"), lane=Lane.SLOW,
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_DEC_UTIL", 100),
-                    Alias("nvitop", "gpu_decoder_utilization_Percentage", 100))),
+           Call("nvmlDeviceGetDecoderUtilization"), lane=Lane.SLOW),
 )  # fmt: skip
 
-_MIB = 1.0 / 2**20
 _MEMORY_CALL = "nvmlDeviceGetMemoryInfo_v2"
 
 
-def _memory(part: str, help: str, *aliases: Alias) -> Metric:
+def _memory(part: str, help: str) -> Metric:
     return Metric(
         f"coldplate_gpu_memory_{part}_bytes", Kind.GAUGE, Unit.BYTES, Gpu, help, Lane.FAST,
         (Call(_MEMORY_CALL, (part,)),), span=(0.0, 2.0**44), simulated=(0.0, 2.0**38),
-        rolling=part == "used", aliases=aliases, statistics_shown=Shown.DETAIL,
+        rolling=part == "used", statistics_shown=Shown.FULL,
     )  # fmt: skip
 
 
 MEMORY = (
-    _memory("used", "Device memory in use, excluding memory reserved by the driver.",
-            Alias("dcgm", "DCGM_FI_DEV_FB_USED", _MIB), Alias("nvitop", "gpu_memory_used_MiB", _MIB)),
-    _memory("free", "Device memory that can be allocated.",
-            Alias("dcgm", "DCGM_FI_DEV_FB_FREE", _MIB), Alias("nvitop", "gpu_memory_free_MiB", _MIB)),
-    _memory("reserved", "Device memory reserved by the driver and the firmware.",
-            Alias("dcgm", "DCGM_FI_DEV_FB_RESERVED", _MIB)),
-    _memory("total", "Total device memory.",
-            Alias("dcgm", "DCGM_FI_DEV_FB_TOTAL", _MIB), Alias("nvitop", "gpu_memory_total_MiB", _MIB)),
+    _memory("used", "Device memory in use, excluding memory reserved by the driver."),
+    _memory("free", "Device memory that can be allocated."),
+    _memory("reserved", "Device memory reserved by the driver and the firmware."),
+    _memory("total", "Total device memory."),
 )  # fmt: skip
 
 WATTS_SPAN = (0.0, 5000.0)
@@ -154,13 +136,11 @@ POWER = (
     Metric("coldplate_gpu_power_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Board power, averaged over 1 s by the driver (Ampere except GA100, and newer).",
            Lane.FAST, (Field(nvml.FI_DEV_POWER_AVERAGE, MILLI), Call("nvmlDeviceGetPowerUsage")),
-           span=WATTS_SPAN, simulated=(0, 1500), rolling=True,
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_POWER_USAGE"), Alias("nvitop", "gpu_power_usage_W"))),
+           span=WATTS_SPAN, simulated=(0, 1500), rolling=True),
     Metric("coldplate_gpu_power_instant_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Board power at the instant of the sample.",
            Lane.FAST, (Field(nvml.FI_DEV_POWER_INSTANT, MILLI),), span=WATTS_SPAN, simulated=(0, 1800), rolling=True,
-           statistics_shown=Shown.DETAIL,
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_POWER_USAGE_INSTANT"),)),
+           statistics_shown=Shown.FULL),
     Metric("coldplate_gpu_module_power_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Power of the whole module including its CPU; Grace-based boards only.",
            Lane.FAST, (Field(nvml.FI_DEV_POWER_INSTANT, MILLI, scope=1),), span=MODULE_SPAN, simulated=(0, 3000)),
@@ -168,24 +148,20 @@ POWER = (
            "Power limit in force.",
            Lane.FAST, (Field(nvml.FI_DEV_POWER_CURRENT_LIMIT, MILLI),
                        Call("nvmlDeviceGetPowerManagementLimit", lane=Lane.SLOW)),
-           span=WATTS_SPAN, simulated=(100, 1500),
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_POWER_MGMT_LIMIT"), Alias("nvitop", "gpu_power_limit_W"))),
+           span=WATTS_SPAN, simulated=(100, 1500)),
     Metric("coldplate_gpu_power_limit_default_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Default power limit of the board.",
            Lane.COLD, (Field(nvml.FI_DEV_POWER_DEFAULT_LIMIT, MILLI), Call("nvmlDeviceGetPowerManagementDefaultLimit")),
            span=WATTS_SPAN, simulated=(100, 1500)),
     Metric("coldplate_gpu_energy_joules_total", Kind.COUNTER, Unit.JOULES, Gpu,
            "Energy since the driver was loaded; continues across driver reloads.",
-           Lane.FAST, (Field(nvml.FI_DEV_TOTAL_ENERGY_CONSUMPTION, MILLI),), span=(0, 1e13), simulated=(0, 1e12),
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1000),)),
+           Lane.FAST, (Field(nvml.FI_DEV_TOTAL_ENERGY_CONSUMPTION, MILLI),), span=(0, 1e13), simulated=(0, 1e12)),
     Metric("coldplate_gpu_temperature_celsius", Kind.GAUGE, Unit.CELSIUS, Gpu,
            "Temperature of the GPU core.",
-           Lane.FAST, (Call("nvmlDeviceGetTemperatureV"),), span=CELSIUS_SPAN, simulated=(15, 110), rolling=True,
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_GPU_TEMP"), Alias("nvitop", "gpu_temperature_C"))),
+           Lane.FAST, (Call("nvmlDeviceGetTemperatureV"),), span=CELSIUS_SPAN, simulated=(15, 110), rolling=True),
     Metric("coldplate_gpu_memory_temperature_celsius", Kind.GAUGE, Unit.CELSIUS, Gpu,
            "Temperature of the device memory.",
-           Lane.FAST, (Field(nvml.FI_DEV_MEMORY_TEMP),), span=CELSIUS_SPAN, simulated=(15, 120), rolling=True,
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_MEMORY_TEMP"),)),
+           Lane.FAST, (Field(nvml.FI_DEV_MEMORY_TEMP),), span=CELSIUS_SPAN, simulated=(15, 120), rolling=True),
     Metric("coldplate_gpu_temperature_margin_celsius", Kind.GAUGE, Unit.CELSIUS, Gpu,
            "Degrees left before the GPU slows itself down; negative above that threshold.",
            Lane.SLOW, (Call("nvmlDeviceGetMarginTemperature"),), span=(-100, 150), simulated=(-30, 100)),
@@ -196,10 +172,7 @@ POWER = (
             Call("nvmlDeviceGetClockInfo", ("memory",), Lane.SLOW),
             Call("nvmlDeviceGetClockInfo", ("video",), Lane.SLOW)),
            labels=("domain",),
-           span=(0, 1e10), simulated=(0, 3e9), rolling=True,
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_SM_CLOCK", 1e-6, ("sm",)),
-                    Alias("dcgm", "DCGM_FI_DEV_MEM_CLOCK", 1e-6, ("memory",)),
-                    Alias("nvitop", "gpu_clock_sm_MHz", 1e-6, ("sm",)))),
+           span=(0, 1e10), simulated=(0, 3e9), rolling=True),
     Metric("coldplate_gpu_clock_limit_hertz", Kind.GAUGE, Unit.HERTZ, Gpu,
            "Highest possible clock of a domain.",
            Lane.COLD, (Call("nvmlDeviceGetMaxClockInfo", ("sm",)), Call("nvmlDeviceGetMaxClockInfo", ("memory",))),
@@ -229,8 +202,7 @@ THROTTLING = (
            labels=("reason",), span=(0, 1e10), simulated=(0, 1e9)),
     Metric("coldplate_gpu_thermal_throttle_seconds_total", Kind.COUNTER, Unit.SECONDS, Gpu,
            "Time in which the clocks were reduced by heat of any kind, even if the driver does not distinguish kinds.",
-           Lane.FAST, (Field(nvml.FI_DEV_PERF_POLICY_THERMAL, NANO),), span=(0, 1e10), simulated=(0, 1e9),
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_THERMAL_VIOLATION", 1e9),)),
+           Lane.FAST, (Field(nvml.FI_DEV_PERF_POLICY_THERMAL, NANO),), span=(0, 1e10), simulated=(0, 1e9)),
 )  # fmt: skip
 
 FAULTS = (
@@ -241,30 +213,23 @@ FAULTS = (
            "Memory errors found by ECC since the driver was loaded (NVML: volatile).",
            Lane.SLOW, (Field(nvml.FI_DEV_ECC_SBE_VOL_TOTAL, labels=("corrected",)),
                        Field(nvml.FI_DEV_ECC_DBE_VOL_TOTAL, labels=("uncorrected",))),
-           labels=("type",), span=(0, 2.0**63), simulated=(0, 1e6),
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", labels=("corrected",)),
-                    Alias("dcgm", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", labels=("uncorrected",)))),
+           labels=("type",), span=(0, 2.0**63), simulated=(0, 1e6)),
     Metric("coldplate_gpu_ecc_aggregate_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
            "Memory errors found by ECC over the life of the board (NVML: aggregate), including the volatile ones.",
            Lane.SLOW, (Field(nvml.FI_DEV_ECC_SBE_AGG_TOTAL, labels=("corrected",)),
                        Field(nvml.FI_DEV_ECC_DBE_AGG_TOTAL, labels=("uncorrected",))),
-           labels=("type",), span=(0, 2.0**63), simulated=(0, 1e6),
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", labels=("corrected",)),
-                    Alias("dcgm", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", labels=("uncorrected",)))),
+           labels=("type",), span=(0, 2.0**63), simulated=(0, 1e6)),
     Metric("coldplate_gpu_row_remaps_total", Kind.COUNTER, Unit.NONE, Gpu,
            "Rows of device memory remapped, by cause.",
            Lane.SLOW, (Field(nvml.FI_DEV_REMAPPED_COR, labels=("correctable",)),
                        Field(nvml.FI_DEV_REMAPPED_UNC, labels=("uncorrectable",))),
-           labels=("cause",), span=(0, 2.0**32 - 2), simulated=(0, 1000),
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", labels=("correctable",)),
-                    Alias("dcgm", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", labels=("uncorrectable",)))),
+           labels=("cause",), span=(0, 2.0**32 - 2), simulated=(0, 1000)),
     Metric("coldplate_gpu_row_remap_pending", Kind.STATE, Unit.NONE, Gpu,
            "1 if a row remap is pending until a GPU reset.",
            Lane.SLOW, (Field(nvml.FI_DEV_REMAPPED_PENDING),), span=(0, 1), simulated=(0, 1)),
     Metric("coldplate_gpu_row_remap_failure", Kind.STATE, Unit.NONE, Gpu,
            "1 if a row remap failed: the GPU must be replaced.",
-           Lane.SLOW, (Field(nvml.FI_DEV_REMAPPED_FAILURE),), span=(0, 1), simulated=(0, 1),
-           aliases=(Alias("dcgm", "DCGM_FI_DEV_ROW_REMAP_FAILURE"),)),
+           Lane.SLOW, (Field(nvml.FI_DEV_REMAPPED_FAILURE),), span=(0, 1), simulated=(0, 1)),
     Metric("coldplate_gpu_xids_total", Kind.COUNTER, Unit.NONE, Gpu,
            "XID errors of all codes reported by the driver since the agent started; exposed from the start, at 0.",
            Lane.EVENT, (Source("NVML event set and /dev/kmsg, merged"),), span=(0, 1e12), simulated=(0, 1e6)),

@@ -17,7 +17,7 @@ from itertools import count
 
 from agent.catalogue.bindings import Derived, PortFile, Source
 from agent.catalogue.growth import ANYTHING, PACKETS
-from agent.model import Alias, Gpu, IbPort, Kind, Lane, Metric, Shown, Unit
+from agent.model import Gpu, IbPort, Kind, Lane, Metric, Shown, Unit
 
 PREFIX = "coldplate_infiniband_"
 WORD = 4.0
@@ -44,7 +44,7 @@ def _row(
 ) -> Metric:
     return Metric(
         PREFIX + suffix, kind, unit, IbPort, help, lane, files, span=span, growth=growth, simulated=simulated,
-        aliases=(Alias("node_infiniband", f"node_infiniband_{suffix}"),), shown=shown,
+        shown=shown,
     )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ RATE = _row("rate_bytes_per_second", Kind.GAUGE, Unit.BYTES,
 LIFESPAN = _row("lifespan_seconds", Kind.GAUGE, Unit.SECONDS,
                 "How long the kernel serves hw_counters from its cache before it reads the adapter again.",
                 Lane.SLOW, PortFile("hw_counters/lifespan", 1e-3), span=(0, 1e6), simulated=(0, 10),
-                shown=Shown.DETAIL)  # fmt: skip
+                shown=Shown.FULL)  # fmt: skip
 
 PORT_UP = Metric(
     PREFIX + "port_up", Kind.STATE, Unit.NONE, IbPort,
@@ -101,7 +101,6 @@ INFO = Metric(
     "Facts about the port and its adapter as labels; a label that the driver does not report is empty.",
     Lane.COLD, (Source("board_id, fw_ver and hca_type of the device, ports/N/link_layer"),),
     labels=("board_id", "firmware_version", "hca_type", "link_layer"), span=(1, 1), simulated=(1, 1),
-    aliases=(Alias("node_infiniband", "node_infiniband_info"),),
 )  # fmt: skip
 
 # AWS EFA and soft RoCE have no standard counters; their own ones of the same meaning come second.
@@ -115,13 +114,13 @@ TRAFFIC = (
     _packets("port_packets_transmitted", "Packets sent, including ones with errors.",
            "counters/port_xmit_packets", "hw_counters/tx_pkts", lane=Lane.FAST),
     _packets("unicast_packets_received", "Unicast packets received, including ones with errors.",
-           "counters/unicast_rcv_packets", shown=Shown.DETAIL),
+           "counters/unicast_rcv_packets", shown=Shown.FULL),
     _packets("unicast_packets_transmitted", "Unicast packets sent, including ones with errors.",
-           "counters/unicast_xmit_packets", shown=Shown.DETAIL),
+           "counters/unicast_xmit_packets", shown=Shown.FULL),
     _packets("multicast_packets_received", "Multicast packets received, including ones with errors.",
-           "counters/multicast_rcv_packets", shown=Shown.DETAIL),
+           "counters/multicast_rcv_packets", shown=Shown.FULL),
     _packets("multicast_packets_transmitted", "Multicast packets sent, including ones with errors.",
-           "counters/multicast_xmit_packets", shown=Shown.DETAIL),
+           "counters/multicast_xmit_packets", shown=Shown.FULL),
 )  # fmt: skip
 
 TROUBLE = (
@@ -141,17 +140,17 @@ TROUBLE = (
     _count("port_receive_remote_physical_errors", "Packets received that an earlier hop had marked as bad.",
            "counters/port_rcv_remote_physical_errors"),
     _count("port_receive_switch_relay_errors", "Packets received that could not be forwarded.",
-           "counters/port_rcv_switch_relay_errors", shown=Shown.DETAIL),
+           "counters/port_rcv_switch_relay_errors", shown=Shown.FULL),
     _count("port_constraint_errors_received", "Packets received that a partition or raw filter rejected.",
-           "counters/port_rcv_constraint_errors", shown=Shown.DETAIL),
+           "counters/port_rcv_constraint_errors", shown=Shown.FULL),
     _count("port_constraint_errors_transmitted", "Packets not sent because a partition or raw filter rejected them.",
-           "counters/port_xmit_constraint_errors", shown=Shown.DETAIL),
+           "counters/port_xmit_constraint_errors", shown=Shown.FULL),
     _packets("port_discards_received", "Packets received and dropped: the port was down or congested.",
            "counters/port_rcv_discards"),
     _packets("port_discards_transmitted", "Outgoing packets dropped: the port was down or congested.",
            "counters/port_xmit_discards"),
     _count("vl15_dropped", "Management packets (VL15) dropped due to a lack of buffers.", "counters/VL15_dropped",
-           shown=Shown.DETAIL),
+           shown=Shown.FULL),
 )  # fmt: skip
 
 LEGACY = (
@@ -175,9 +174,9 @@ LEGACY = (
 
 TRANSPORT = (
     _packets("duplicate_requests_packets", "Requests received a second time.", "hw_counters/duplicate_request",
-           shown=Shown.DETAIL),
+           shown=Shown.FULL),
     _count("implied_nak_seq_errors", "Acknowledgements that skipped an expected read or atomic response.",
-           "hw_counters/implied_nak_seq_err", shown=Shown.DETAIL),
+           "hw_counters/implied_nak_seq_err", shown=Shown.FULL),
     _count("local_ack_timeout_errors", "Times that the sender's timer for an acknowledgement ran out.",
            "hw_counters/local_ack_timeout_err"),
     _packets("out_of_buffer_drops", "Packets dropped because the queue pair had no receive buffer posted.",
@@ -187,28 +186,28 @@ TRANSPORT = (
     _count("packet_sequence_errors", "Negative acknowledgements received for a wrong packet sequence.",
            "hw_counters/packet_seq_err"),
     _count("req_cqes_errors", "Requester completions that ended in an error.", "hw_counters/req_cqe_error",
-           shown=Shown.DETAIL),
+           shown=Shown.FULL),
     _count("req_cqes_flush_errors", "Requester completions flushed in error.", "hw_counters/req_cqe_flush_error",
-           shown=Shown.DETAIL),
+           shown=Shown.FULL),
     _count("req_remote_access_errors", "Remote access errors that the requester saw.",
-           "hw_counters/req_remote_access_errors", shown=Shown.DETAIL),
+           "hw_counters/req_remote_access_errors", shown=Shown.FULL),
     _count("req_remote_invalid_request_errors", "Remote invalid request errors that the requester saw.",
-           "hw_counters/req_remote_invalid_request", shown=Shown.DETAIL),
+           "hw_counters/req_remote_invalid_request", shown=Shown.FULL),
     _count("resp_cqes_errors", "Responder completions that ended in an error.", "hw_counters/resp_cqe_error",
-           shown=Shown.DETAIL),
+           shown=Shown.FULL),
     _count("resp_cqes_flush_errors", "Responder completions flushed in error.", "hw_counters/resp_cqe_flush_error",
-           shown=Shown.DETAIL),
+           shown=Shown.FULL),
     _count("resp_local_length_errors", "Local length errors that the responder saw.",
-           "hw_counters/resp_local_length_error", shown=Shown.DETAIL),
+           "hw_counters/resp_local_length_error", shown=Shown.FULL),
     _count("resp_remote_access_errors", "Remote access errors that the responder saw.",
-           "hw_counters/resp_remote_access_errors", shown=Shown.DETAIL),
+           "hw_counters/resp_remote_access_errors", shown=Shown.FULL),
     _packets("rnr_nak_retry_packets_received", "Receiver-not-ready NAKs received without exceeding the retry limit.",
            "hw_counters/rnr_nak_retry_err"),
-    _packets("rx_atomic_requests", "Atomic requests received.", "hw_counters/rx_atomic_requests", shown=Shown.DETAIL),
+    _packets("rx_atomic_requests", "Atomic requests received.", "hw_counters/rx_atomic_requests", shown=Shown.FULL),
     _packets("rx_dct_connect_requests", "Connection requests received for dynamically connected transport.",
-           "hw_counters/rx_dct_connect", shown=Shown.DETAIL),
-    _packets("rx_read_requests", "Read requests received.", "hw_counters/rx_read_requests", shown=Shown.DETAIL),
-    _packets("rx_write_requests", "Write requests received.", "hw_counters/rx_write_requests", shown=Shown.DETAIL),
+           "hw_counters/rx_dct_connect", shown=Shown.FULL),
+    _packets("rx_read_requests", "Read requests received.", "hw_counters/rx_read_requests", shown=Shown.FULL),
+    _packets("rx_write_requests", "Write requests received.", "hw_counters/rx_write_requests", shown=Shown.FULL),
 )  # fmt: skip
 
 ROCE = (
@@ -219,19 +218,19 @@ ROCE = (
     _packets("rp_cnp_packets_handled", "Congestion notifications received that slowed the sender down.",
            "hw_counters/rp_cnp_handled"),
     _packets("rp_cnp_ignored_packets_received", "Congestion notifications received and ignored: ECN is off here.",
-           "hw_counters/rp_cnp_ignored", shown=Shown.DETAIL),
+           "hw_counters/rp_cnp_ignored", shown=Shown.FULL),
     _count("roce_adp_retransmits", "Adaptive retransmissions of RoCE traffic.", "hw_counters/roce_adp_retrans",
-           shown=Shown.DETAIL),
+           shown=Shown.FULL),
     _count("roce_adp_retransmits_timeout", "Timeouts of RoCE traffic due to adaptive retransmission.",
-           "hw_counters/roce_adp_retrans_to", shown=Shown.DETAIL),
+           "hw_counters/roce_adp_retrans_to", shown=Shown.FULL),
     _count("roce_slow_restart_used", "Times that RoCE slow restart was used.", "hw_counters/roce_slow_restart",
-           shown=Shown.DETAIL),
+           shown=Shown.FULL),
     _count("roce_slow_restart_cnps", "Congestion notifications that RoCE slow restart made.",
-           "hw_counters/roce_slow_restart_cnps", shown=Shown.DETAIL),
+           "hw_counters/roce_slow_restart_cnps", shown=Shown.FULL),
     _count("roce_slow_restart", "Times that RoCE slow restart changed its state to slow restart.",
-           "hw_counters/roce_slow_restart_trans", shown=Shown.DETAIL),
+           "hw_counters/roce_slow_restart_trans", shown=Shown.FULL),
     _count("rx_icrc_encapsulated_errors", "RoCE packets received with a wrong invariant CRC.",
-           "hw_counters/rx_icrc_encapsulated", shown=Shown.DETAIL),
+           "hw_counters/rx_icrc_encapsulated", shown=Shown.FULL),
 )  # fmt: skip
 
 NEAREST_HCA = Metric(
@@ -280,7 +279,7 @@ def _driver_row(path: str) -> Metric:
     return Metric(
         name, Kind.GAUGE if level else Kind.COUNTER, Unit.NONE, IbPort,
         f"The driver's {'value' if level else 'counter'} {ascii(path)[1:-1]}.",
-        Lane.SLOW, (PortFile(path),), span=(0, 2.0**63), growth=ANYTHING, shown=Shown.DETAIL,
+        Lane.SLOW, (PortFile(path),), span=(0, 2.0**63), growth=ANYTHING, shown=Shown.FULL,
     )  # fmt: skip
 
 

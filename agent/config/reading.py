@@ -24,10 +24,6 @@ from agent.lib import textfile, yamltree
 from agent.lib.wording import one_line
 from agent.lib.yamltree import Node
 
-_LATER = {
-    "metrics.compatibility": "this version has no compatibility profiles",
-}
-
 
 def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config:
     """The configuration in a file; the defaults if the file is missing and need not exist. Raises ConfigError.
@@ -103,7 +99,7 @@ def _check_keys(raw: Mapping[Any, Any], section: type[Section], path: str, place
     for key, value in raw.items():
         inner = f"{path}.{key}".lstrip(".")
         if key not in fields:
-            place.fail(inner, _unknown(str(key), inner, list(fields)))
+            place.fail(inner, _unknown(str(key), list(fields)))
         below = fields[key].section
         if below is None or not isinstance(value, dict):
             continue
@@ -115,9 +111,7 @@ def _check_keys(raw: Mapping[Any, Any], section: type[Section], path: str, place
                 _check_keys(each, below, f"{inner}.{name}", place)
 
 
-def _unknown(key: str, path: str, valid: list[str]) -> str:
-    if path in _LATER:
-        return f"{_LATER[path]}; remove the key"
+def _unknown(key: str, valid: list[str]) -> str:
     import difflib  # for who made a mistake only
 
     near = difflib.get_close_matches(key[:100], valid, 1, 0.5)

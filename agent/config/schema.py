@@ -12,9 +12,12 @@ import msgspec
 
 from agent.config.device_words import DEVICES
 from agent.config.key import Key, Notation
+from agent.config.profile_words import PROFILES
 from agent.lib.user_error import UserError
 
 TRIGGERS = ("firing", "xid")
+NEIGHBOURS = ("dcgm", "node_infiniband", "nvitop", "nvidia_smi")
+HOSTNAME_LABELS = ("both", "Hostname", "hostname")
 POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
 BREAKERS = ("ul489", "iec60947-2", "iec60898-b", "iec60898-c", "iec60898-d", "electronic")
 POWER_FACTOR = 0.95
@@ -152,12 +155,26 @@ class JobsConfig(Section, frozen=True):
 class MetricsConfig(Section, frozen=True):
     """Which metrics are exposed. Rules on the node can read all of them."""
 
-    include: Annotated[
-        tuple[str, ...], Key("Metric names, with *; or default, detail, all.", example='[default, "coldplate_gpu_*"]')
-    ] = ("default",)
-    exclude: Annotated[
-        tuple[str, ...], Key("Metric names to leave out of these.", example="[coldplate_gpu_clock_min_hertz]")
+    profile: Annotated[
+        str, Key("How much of the catalogue; none shows only what include names (metrics.md).", words=PROFILES)
+    ] = "default"
+    disable: Annotated[
+        tuple[str, ...], Key("Groups of metrics to leave out, with *.", example='["infiniband-*", pcie, rolling]')
     ] = ()
+    include: Annotated[
+        tuple[str, ...], Key("Names of further metrics, with *.", example='["coldplate_gpu_pcie_lane_*"]')
+    ] = ()
+    exclude: Annotated[
+        tuple[str, ...], Key("Names of metrics to leave out, with *.", example="[coldplate_gpu_clock_min_hertz]")
+    ] = ()
+    compatibility: Annotated[
+        tuple[str, ...],
+        Key("Exporters whose names are served beside ours (migrating.md).", words=NEIGHBOURS, example="[dcgm]"),
+    ] = ()
+    hostname_label: Annotated[
+        str,
+        Key("How the dcgm names spell the label with the host's name; both for either.", words=HOSTNAME_LABELS),
+    ] = "both"
 
 
 class LoginConfig(Section, frozen=True):
@@ -302,6 +319,58 @@ class NotifyConfig(Section, frozen=True):
     ] = {}
 
 
+class BufferConfig(Section, frozen=True):
+    """Where samples wait while the receiver does not answer."""
+
+    directory: Annotated[
+        str | None,
+        Key("Directory for them; push/NAME in state_dir if not set.", example="/scratch/push"),
+    ] = None
+    size: Annotated[
+        float,
+        Key("Limit on its files; the oldest samples go first.", Notation.SIZE, "1MiB", most="64GiB"),
+    ] = 64 * 2.0**20
+    age: Annotated[float, Key("Samples that are older are dropped.", Notation.DURATION, "1m", most="7d")] = 7200.0
+
+
+class RemoteWriteConfig(LoginConfig, frozen=True, kw_only=True):
+    """A receiver of Prometheus's remote write, under a name of your choice."""
+
+    url: Annotated[str, Key("URL that takes the samples.", example="https://mimir.example/api/v1/push")]
+    interval: Annotated[float, Key("How often to push.", Notation.DURATION, "1s", most="5m")] = 15.0
+    timeout: Annotated[float, Key("Timeout of a request.", Notation.DURATION, "100ms", most="60s")] = 10.0
+    labels: Annotated[
+        dict[str, str], Key("Labels to add to series; instance and job replace ours.", example="{cluster: east}")
+    ] = {}
+    buffer: BufferConfig = BufferConfig()
+
+
+class OtlpConfig(Section, frozen=True):
+    """An OpenTelemetry collector, over HTTP. Needs the extra `otlp`."""
+
+    endpoint: Annotated[str, Key("URL that takes metrics.", example="https://collector.example:4318/v1/metrics")]
+    interval: Annotated[float, Key("How often to push.", Notation.DURATION, "1s", most="5m")] = 15.0
+    timeout: Annotated[float, Key("Timeout of a push, with all its attempts.", Notation.DURATION, "1s", most="60s")] = (
+        10.0
+    )
+    username: Annotated[str, Key("User name to log in with.")] = ""
+    password_file: Annotated[str | None, Key("File that contains the password and nothing else.")] = None
+    bearer_token_file: Annotated[str | None, Key("File that contains a token; replaces user name and password.")] = None
+    ca_file: Annotated[str | None, Key("File of trusted CA certificates; certifi's if not set.")] = None
+    cert_file: Annotated[str | None, Key("File of the certificate to show the collector, in PEM.")] = None
+    key_file: Annotated[str | None, Key("File of the key of this certificate, in PEM.")] = None
+    attributes: Annotated[
+        dict[str, str], Key("Resource attributes to add.", example="{deployment.environment.name: production}")
+    ] = {}
+
+
+class PushConfig(Section, frozen=True):
+    """Where to push metrics, for sites that cannot be scraped (push.md)."""
+
+    remote_write: Annotated[dict[str, RemoteWriteConfig], Key("Receivers, by name.", restart=True)] = {}
+    otlp: Annotated[OtlpConfig | None, Key("An OpenTelemetry collector; needs the extra otlp.", restart=True)] = None
+
+
 class RecorderConfig(Section, frozen=True):
     """The flight recorder: keeps the last minutes, and writes them down around events (recordings.md)."""
 
@@ -353,6 +422,7 @@ class Config(Section, frozen=True):
     rack: RackConfig = RackConfig()
     rules: RulesConfig = RulesConfig()
     notify: NotifyConfig = NotifyConfig()
+    push: PushConfig = PushConfig()
     recorder: RecorderConfig = RecorderConfig()
     web: WebConfig = WebConfig()
     expectations: Annotated[

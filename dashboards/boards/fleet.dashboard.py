@@ -13,6 +13,7 @@ dashboard = Board(
     "fleet",
     "What is missing, what fires, and which rack or GPU to look at first. Reads recorded series: the server needs "
     "the rule pack and fleet.rules.yml.",
+    profile="lean",
 )
 dashboard.row("Is anything missing?")
 dashboard.add(

@@ -13,7 +13,11 @@ for value in dict.fromkeys(each.value for each in limits("RackPower")):
 NONE = (("green", None), ("red", 1))
 TOP = max(each.value for each in limits("RackPower"))
 
-dashboard = Board("rack", "Is the rack's power within its budget, will it be in ten minutes, and is all of it known?")
+dashboard = Board(
+    "rack",
+    "Is the rack's power within its budget, will it be in ten minutes, and is all of it known?",
+    profile="lean",
+)
 dashboard.row("Is it within budget?")
 dashboard.add(
     gauge("rack:power_ratio:max", "green.", title="Share of budget, now",

@@ -1,4 +1,4 @@
-"""A page's size by default, counted through the real command, and that it has whatever a rule or a board reads."""
+"""A page's size in each profile, counted through the real command, and that it has whatever a rule or a board reads."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from agent.catalogue import BY_NAME, ROWS
-from agent.model import Shown
+from agent.catalogue.groups import GROUPS
+from agent.catalogue.profiles import Profile, profile_of
+from alerts import rulefile
+from alerts.promql import Query
+from alerts.promql.matchers import wanted_name
+from alerts.rulefile import RecordingRule, RuleFile
 from exporters.metrics_document import labels_of
 from tests.largest import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST = 1_500
+MOST_LEAN = 500
+OF_A_DAEMON = 80
+"""Series that one run does not have: of threads, rules, receivers and a rack of four."""
 READERS = {
     "rules": "alerts/rules/*.yml",
     "rules of the server": "packaging/prometheus/*.yml",
@@ -54,16 +63,31 @@ def test_a_node_of_eight_gpus_and_eight_ports_has_at_most_1500_series_as_documen
     found = page(tmp_path, topology)
     assert found["coldplate_gpu_up"] == found["coldplate_infiniband_port_up"] == 8
     assert found["coldplate_node_disk_read_bytes_total"] == machine.DISKS
-    by_default, in_full = sum(found.values()), sum(page(tmp_path, topology, "metrics: {include: [all]}").values())
+    lean, in_full = (
+        sum(page(tmp_path, topology, f"metrics: {{profile: {word}}}").values()) for word in ("lean", "full")
+    )
+    by_default = sum(found.values())
+    assert lean + OF_A_DAEMON <= MOST_LEAN
     assert by_default <= MOST
-    row = re.search(rf"(?m)^\| {topology} \| ([\d,]+) \| ([\d,]+) \|$", (ROOT / "docs/configuration.md").read_text())
+    numbers = r" \| ([\d,]+)" * 3
+    row = re.search(rf"(?m)^\| {topology}{numbers} \|$", (ROOT / "docs/configuration.md").read_text())
     assert row is not None
-    for told, true in zip(row.groups(), (by_default, in_full), strict=True):
+    for told, true in zip(row.groups(), (lean, by_default, in_full), strict=True):
         assert 0.95 <= int(told.replace(",", "")) / true <= 1.05, f"about {true} series, and the document says {told}"
 
 
+def test_each_group_costs_what_the_document_says(tmp_path: Path) -> None:
+    pages = [page(tmp_path, "dgx-h100", f"metrics: {{profile: {word}}}") for word in ("lean", "default", "full")]
+    rows = re.findall(
+        r"(?m)^\| `([a-z-]+)` \| (\d+) \| (\d+) \| (\d+) \|$", (ROOT / "docs/configuration.md").read_text()
+    )
+    told = {word: [int(number) for number in numbers] for word, *numbers in rows}
+    true = {group.word: [sum(found[row.name] for row in group.rows) for found in pages] for group in GROUPS}
+    assert told == {word: counts for word, counts in true.items() if any(counts) and not word.startswith("agent-")}
+
+
 def test_the_whole_of_it_is_one_word_away(tmp_path: Path) -> None:
-    found = page(tmp_path, "dgx-h100", "metrics: {include: [default, detail]}")
+    found = page(tmp_path, "dgx-h100", "metrics: {profile: full}")
     assert found["coldplate_nvlink_errors_total"] == 8 * 18 * 3
     assert found["coldplate_gpu_xid_errors_total"] == 8 * 20
     assert sum(found.values()) > 2_300
@@ -73,7 +97,7 @@ WORDS_OF_OTHERS = {"coldplate_alert": "the alert's own", "coldplate_metric_missi
 
 
 def test_the_reference_names_every_label_of_what_the_page_shows(tmp_path: Path) -> None:
-    for line in lines_of(tmp_path, "dgx-h100", "metrics: {include: [all]}"):
+    for line in lines_of(tmp_path, "dgx-h100", "metrics: {profile: full}"):
         name = re.split(r"[{ ]", line, maxsplit=1)[0]
         if name not in WORDS_OF_OTHERS:
             assert re.findall(r'[{,](\w+)="', line) == list(labels_of(BY_NAME[name])), name
@@ -87,9 +111,55 @@ def names(pattern: str) -> set[str]:
 
 @pytest.mark.parametrize("reader", READERS)
 def test_nothing_that_is_read_is_left_out_by_default(reader: str) -> None:
-    detail = {row.name for row in ROWS if row.shown is Shown.DETAIL}
+    detail = {row.name for row in ROWS if profile_of(row) is Profile.FULL}
     assert detail
     assert not detail & names(READERS[reader])
+
+
+def recorded() -> dict[str, set[str]]:
+    """What each recorded series of the shipped rules is made of."""
+    made: dict[str, set[str]] = {}
+    for rule in (rule for file in rule_files() for group in file.groups for rule in group.rules):
+        if isinstance(rule, RecordingRule):
+            made.setdefault(rule.name, set()).update(names_in(rule.query))
+    return made
+
+
+def rule_files() -> list[RuleFile]:
+    paths = [*ROOT.glob("alerts/rules/*.yml"), *ROOT.glob("packaging/prometheus/*.rules.yml")]
+    return [rulefile.load(path) for path in sorted(paths)]
+
+
+def names_in(query: Query) -> set[str]:
+    return {wanted_name(selector.matchers) or "" for selector in query.selectors}
+
+
+def needed(read: Iterable[str], recipes: Mapping[str, set[str]]) -> Profile:
+    """The smallest profile with all of these, and with all that recorded ones are made of."""
+    left, seen = list(read), set[str]()
+    while left:
+        name = left.pop()
+        if name not in seen:
+            seen.add(name)
+            left.extend(recipes.get(name, ()))
+    return max((profile_of(BY_NAME[name]) for name in seen if name in BY_NAME), default=Profile.NONE)
+
+
+def test_each_rule_file_names_the_smallest_profile_that_a_server_needs_for_it() -> None:
+    recipes = recorded()
+    for file in rule_files():
+        read = {name for group in file.groups for rule in group.rules for name in names_in(rule.query)}
+        word = max(needed(read, recipes), Profile.LEAN).word
+        assert f"\n# On a server: for pages of metrics.profile {word}, or more.\n" in Path(file.path).read_text(), (
+            file.path
+        )
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "dashboards/generated").glob("*.json")), ids=lambda path: path.stem)
+def test_each_board_names_the_smallest_profile_that_it_needs(path: Path) -> None:
+    text = path.read_text()
+    word = needed(re.findall(r"coldplate_\w+|[a-z_]+(?::[a-z0-9_]+)+", text), recorded()).word
+    assert f"Needs metrics.profile {word}, or more, on every node." in text
 
 
 @pytest.mark.parametrize("reader", ["rules", "rules of the server", "boards"])

@@ -1,11 +1,18 @@
-"""Which series a page has: the default, in full, and by name."""
+"""Which series a page has: by profile, by group and by name."""
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
-from agent.catalogue import BY_NAME, ROWS
+from agent.catalogue import BY_NAME, ROLLING, ROWS
+from agent.catalogue.groups import DRIVERS_WORD, GROUPS, WORDS
+from agent.catalogue.infiniband import driver_counter
+from agent.catalogue.profiles import LEAN, Profile
 from agent.commands.rules.advice import SUMS
+from agent.config.profile_words import PROFILES
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
 from agent.model import Gpu, Instant, Node, NvLink, Reading, Series, Shown
@@ -35,35 +42,90 @@ SNAPSHOT = snapshot_of(1, Instant(0.0, 0.0), READINGS)
 
 
 @pytest.mark.parametrize(
-    ("include", "exclude", "shown"),
+    ("profile", "include", "exclude", "disable", "shown"),
     [
-        (["default"], [], {POWER, NOISY, GAP}),
-        (["detail"], [], {QUIET, SYMBOL}),
-        (["default", "detail"], [], set(range(6))),
-        (["all"], [], set(range(6))),
-        (["default", LINK_ERRORS.name], [], {POWER, QUIET, NOISY, GAP}),
-        (["default", "coldplate_nvlink_*"], [LINK_ERRORS.name], {POWER, SYMBOL, GAP, GAP_OF_DETAIL}),
-        (["all"], ["detail"], {POWER, NOISY, GAP}),
-        (["coldplate_gpu_*"], [], {POWER}),
+        ("default", [], [], [], {POWER, NOISY, GAP}),
+        ("lean", [], [], [], {POWER, GAP}),
+        ("full", [], [], [], set(range(6))),
+        ("none", ["coldplate_gpu_*"], [], [], {POWER}),
+        ("default", [LINK_ERRORS.name], [], [], {POWER, QUIET, NOISY, GAP}),
+        ("lean", [SYMBOLS.name], [], [], {POWER, SYMBOL, GAP, GAP_OF_DETAIL}),
+        ("default", ["coldplate_nvlink_*"], [LINK_ERRORS.name], [], {POWER, SYMBOL, GAP, GAP_OF_DETAIL}),
+        ("full", [], ["coldplate_gpu_*"], [], {QUIET, NOISY, SYMBOL, GAP_OF_DETAIL}),
+        ("full", [], [], ["nvlink"], {POWER, GAP}),
+        ("full", [], [], ["gpu-*"], {QUIET, NOISY, SYMBOL, GAP_OF_DETAIL}),
+        ("full", [LINK_ERRORS.name], [], ["nvlink", "gpu-p*"], {QUIET, NOISY, GAP}),
     ],
 )
-def test_what_is_shown(include: list[str], exclude: list[str], shown: set[int]) -> None:
-    readings = SeriesSelection(include, exclude).apply(SNAPSHOT).readings
+def test_what_is_shown(
+    profile: str, include: list[str], exclude: list[str], disable: list[str], shown: set[int]
+) -> None:
+    readings = SeriesSelection(profile, include, exclude, disable).apply(SNAPSHOT).readings
     assert {READINGS.index(each) for each in readings} == shown
 
 
+def test_one_word_switches_off_what_rolls_over_a_minute_in_every_group() -> None:
+    selection = SeriesSelection("full", disable=["rolling"])
+    left = {row.name for row in ROWS if not selection.of(row)}
+    assert left == {row.name for rows in ROLLING.values() for row in rows}
+
+
+def test_counters_that_only_a_driver_knows_are_a_group_too() -> None:
+    row = driver_counter("hw_counters/of_a_driver")
+    assert row is not None
+    assert SeriesSelection("full").of(row)
+    assert not SeriesSelection("full", disable=[DRIVERS_WORD]).of(row)
+    assert not SeriesSelection("default").of(row)
+
+
 def test_a_snapshot_is_selected_from_once() -> None:
-    selection = SeriesSelection(["default"], [])
+    selection = SeriesSelection()
     assert selection.apply(SNAPSHOT) is selection.apply(SNAPSHOT)
 
 
-@pytest.mark.parametrize(("pattern", "hint"), [("defualt", "default"), ("coldplate_gpu_power_wats", "power_watts")])
-def test_a_pattern_that_matches_nothing_is_refused_with_what_is_near(pattern: str, hint: str) -> None:
-    config = parse(f"metrics: {{include: ['{pattern}']}}", "c.yaml")
-    with pytest.raises(ConfigError, match=f"metrics.include: '{pattern}' matches no metric; did you mean .*{hint}"):
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("include: [coldplate_gpu_power_wats]", "include: '.*' matches no metric; did you mean '.*_power_watts'?"),
+        ("exclude: [default]", "exclude: 'default' matches no metric"),
+        ("disable: [infiniband-trafic]", "disable: '.*' matches no group; did you mean 'infiniband-traffic'?"),
+    ],
+)  # fmt: skip
+def test_a_pattern_that_matches_nothing_is_refused_with_what_is_near(line: str, told: str) -> None:
+    config = parse(f"metrics: {{{line}}}", "c.yaml")
+    with pytest.raises(ConfigError, match=f"metrics.{told}"):
         check(config)
+
+
+def test_the_words_of_the_configuration_are_the_profiles() -> None:
+    assert tuple(each.word for each in Profile) == PROFILES
+
+
+def test_every_row_is_in_one_group() -> None:
+    assert sorted(row.name for group in GROUPS for row in group.rows) == sorted(BY_NAME)
+    assert len(set(WORDS)) == len(WORDS)
+
+
+def test_what_is_lean_is_shown_by_default_from_the_start() -> None:
+    assert set(BY_NAME) >= LEAN
+    assert {BY_NAME[name].shown for name in LEAN} == {Shown.DEFAULT}
 
 
 def test_what_is_shown_from_its_first_error_on_has_a_sum_that_is_always_there() -> None:
     assert {row.name for row in ROWS if row.shown is Shown.COUNTED} == set(SUMS)
     assert all(BY_NAME[name].shown is Shown.DEFAULT for name in SUMS.values())
+
+
+def test_a_selection_that_a_reload_replaced_goes_at_once_and_its_snapshot_with_it() -> None:
+    """What a reload froze is not looked at by the garbage collector."""
+    selection = SeriesSelection()
+    selection.apply(
+        snapshot_of(1, Instant(1.0, 1.0), (Reading(Series(BY_NAME["coldplate_gpu_up"], Gpu("0", "u")), 1.0),))
+    )
+    trace = weakref.ref(selection)
+    gc.disable()
+    try:
+        del selection
+        assert trace() is None
+    finally:
+        gc.enable()

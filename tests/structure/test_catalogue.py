@@ -72,12 +72,3 @@ def test_a_binding_gives_a_value_for_each_label_of_its_row(row: Metric) -> None:
 def test_rolling_rows_are_named_before_their_unit() -> None:
     names = [row.name for row in ROLLING["coldplate_gpu_power_watts"]]
     assert names == [f"coldplate_gpu_power_{each}_watts" for each in ("min", "mean", "max")]
-
-
-def test_an_alias_names_one_row_only_of_its_profile() -> None:
-    seen: dict[tuple[str, str], str] = {}
-    for row in ROWS:
-        for alias in row.aliases:
-            key = (alias.profile, alias.name)
-            assert key not in seen, f"{alias.name}: {row.name} and {seen[key]}"
-            seen[key] = row.name

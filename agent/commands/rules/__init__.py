@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.commands.rules import backtest
+from agent.config.profile_words import PROFILES
 from agent.lib.commandline import INVALID, Parser
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ def add_arguments(parser: Parser) -> None:
         exit_statuses={0: "all files are valid", 1: "at least one is not", **INVALID},
     )
     check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="rule file")
+    check.add_argument(
+        "--profile",
+        choices=PROFILES,
+        default="default",
+        help="metrics.profile of the pages that a server scrapes, to warn of metrics not in them (default default)",
+    )
     test = actions.add_parser(
         "test",
         help="run unit tests of rules",
@@ -64,12 +71,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Check or test each file, or play recordings; the exit status. Raises ConfigError."""
     if arguments.action == "backtest":
         return backtest.run(arguments)
-    one = _check if arguments.action == "check" else _test
-    verdicts = [one(path) for path in arguments.files]
+    check = arguments.action == "check"
+    verdicts = [_check(path, arguments.profile) if check else _test(path) for path in arguments.files]
     return 0 if all(verdicts) else EXIT_FAILED
 
 
-def _check(path: Path) -> bool:
+def _check(path: Path, profile: str) -> bool:
     from alerts import rulefile
 
     print(f"Checking {path}", flush=True)
@@ -77,9 +84,10 @@ def _check(path: Path) -> bool:
         rules = rulefile.load(path, handed=True)
     except rulefile.RuleFileError as error:
         return _fail(f"  {problem}" for problem in error.problems)
+    from agent.catalogue.profiles import Profile
     from agent.commands.rules.advice import advise
 
-    for warning in (*rules.warnings, *advise(rules)):
+    for warning in (*rules.warnings, *advise(rules, Profile[profile.upper()])):
         print(f"  WARNING: {warning}")
     print(f"  SUCCESS: {rules.rule_count} rules found\n")
     return True

@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Container, Iterable, Iterator
 
 from agent.catalogue import BY_NAME
+from agent.catalogue.profiles import Profile, profile_of
 from agent.model import Metric, Shown
 from alerts.promql import Matcher, Query
 from alerts.promql.matchers import wanted_name
@@ -34,16 +35,19 @@ _LABELS = {label for row in BY_NAME.values() for label in labels_of(row)} - OF_T
 _STEMS = [name.removeprefix(PREFIX) for name in BY_NAME]
 
 
-def advise(file: RuleFile) -> Iterator[Problem]:
-    """A problem for each doubtful expression, in the order of the rules; none makes the file invalid."""
+def advise(file: RuleFile, shown: Profile = Profile.DEFAULT) -> Iterator[Problem]:
+    """A problem for each doubtful expression, in the order of the rules; none makes the file invalid.
+
+    `shown` is the profile of the pages that a server scrapes.
+    """
     recorded = {rule.name for group in file.groups for rule in group.rules if isinstance(rule, RecordingRule)}
     for group in file.groups:
         for rule in group.rules:
-            for text in dict.fromkeys(advice_on(rule.query, recorded)):
+            for text in dict.fromkeys(advice_on(rule.query, recorded, shown)):
                 yield Problem(file.path, rule.line, f"group {group.name}, rule {rule.name}", text)
 
 
-def advice_on(query: Query, recorded: Container[str] = ()) -> Iterator[str]:
+def advice_on(query: Query, recorded: Container[str] = (), shown: Profile = Profile.DEFAULT) -> Iterator[str]:
     """A sentence for each doubtful part; `recorded` are names of metrics that rules record."""
     for selector in query.selectors:
         name = wanted_name(selector.matchers) or ""
@@ -51,7 +55,7 @@ def advice_on(query: Query, recorded: Container[str] = ()) -> Iterator[str]:
             continue
         row = BY_NAME.get(name)
         if row is not None:
-            yield from _of_row(row, [matcher.name for matcher in selector.matchers])
+            yield from _of_row(row, [matcher.name for matcher in selector.matchers], shown)
             yield from _of_values(row, selector.matchers)
         elif not name.startswith(OF_DRIVERS):
             near = difflib.get_close_matches(name.removeprefix(PREFIX), _STEMS, 1, 0.6)
@@ -87,11 +91,13 @@ def _of_values(row: Metric, matchers: Iterable[Matcher]) -> Iterator[str]:
             yield f"{row.name} has no {matcher.name} {matcher.value!r}; it has {', '.join(values)}"
 
 
-def _of_row(row: Metric, labels: Iterable[str]) -> Iterator[str]:
-    if row.shown is Shown.DETAIL:
+def _of_row(row: Metric, labels: Iterable[str], shown: Profile) -> Iterator[str]:
+    needed = profile_of(row)
+    if needed > shown:
+        which = "by default" if shown is Profile.DEFAULT else f"in the {shown.word} profile"
         yield (
-            f"{row.name} is not exposed by default, so a Prometheus server does not see it; "
-            f"expose it with metrics: {{include: [default, {row.name}]}}"
+            f"{row.name} is not exposed {which}, so a Prometheus server does not see it; "
+            f"expose it with metrics: {{include: [{row.name}]}}, or with metrics: {{profile: {needed.word}}}"
         )
     has = labels_of(row)
     for label in labels:
