@@ -74,7 +74,7 @@ class Routes:
         return self._context.work()
 
     def _metrics(self, request: Request) -> Answer:
-        snapshot = self._context.view.latest()
+        snapshot = self._context.view.on_the_page()
         if snapshot is None:
             return text(HTTPStatus.SERVICE_UNAVAILABLE, NOT_YET, _VARY)
         fmt = choose_format(request.headers.get("accept", ""))

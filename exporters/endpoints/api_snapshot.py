@@ -13,7 +13,8 @@ from exporters.page import Rendering, age_of
 
 
 def _snapshot(context: EndpointContext, request: Request) -> Answer:
-    snapshot = context.view.latest()
+    view = context.view
+    snapshot = view.latest() if view.whole is None else view.whole()
     if snapshot is None:
         return Response(HTTPStatus.SERVICE_UNAVAILABLE, envelope.failure("unavailable", NOT_YET), JSON)
 

@@ -23,8 +23,9 @@ def _overview(context: EndpointContext, request: Request) -> Answer:
 
 def _facts(context: EndpointContext, now: float, refresh: int) -> landing.Facts:
     view = context.view
-    shown = view.latest()
-    snapshot = shown if view.whole is None else view.whole()
+    latest = view.latest()
+    shown = latest if view.scraped is None else view.scraped()
+    snapshot = latest if view.whole is None else view.whole()
     return landing.Facts(
         node=view.node,
         version=view.version,

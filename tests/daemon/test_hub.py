@@ -14,6 +14,7 @@ from agent.daemon.self_metrics import SelfMetrics
 from agent.lib.statefiles import FileState
 from agent.lib.threads import ThreadState
 from agent.model import Instant, Snapshot
+from exporters.protection.web_watch import WebReload
 from tests.engine.conftest import Node, later
 
 
@@ -83,6 +84,28 @@ def test_the_agent_shows_its_build_its_configuration_its_threads_and_its_files()
     last.good = False
     assert shown(own)["config_last_reload_successful",] == 0
     assert shown(own)["config_last_reload_success_timestamp_seconds",] == 1000.0
+
+
+def test_what_protects_the_port_is_shown_where_something_does() -> None:
+    refused = {"certificate": 3, "login": 0}
+    own = SelfMetrics(None, LastReload(1.0), web=lambda: WebReload(900.0, 2000.0, good=False), refused=lambda: refused)
+    found = {name: value for name, value in shown(own).items() if name[0].startswith("web_")}
+    assert found == {
+        ("web_config_last_reload_successful",): 0,
+        ("web_config_last_reload_success_timestamp_seconds",): 900.0,
+        ("web_certificate_expiry_timestamp_seconds",): 2000.0,
+        ("web_refusals_total", "certificate"): 3,
+        ("web_refusals_total", "login"): 0,
+    }
+    assert not [name for name in shown(SelfMetrics(None, LastReload(1.0))) if name[0].startswith("web_")]
+
+
+def test_a_certificate_that_comes_with_a_change_is_shown_from_then_on() -> None:
+    reload = WebReload(900.0)
+    own = SelfMetrics(None, LastReload(1.0), web=lambda: reload)
+    assert ("web_certificate_expiry_timestamp_seconds",) not in shown(own)
+    reload = WebReload(901.0, 2000.0)
+    assert shown(own)["web_certificate_expiry_timestamp_seconds",] == 2000.0
 
 
 def test_a_drill_is_marked_as_one_with_what_it_plays() -> None:

@@ -33,6 +33,7 @@ from agent.health.expected_node import NodeExpectations
 from agent.health.verdicts import Verdict
 from agent.lib.clock import clock
 from agent.model import BackendReport, Frame, Gpu, Instant, Layout, Outcome, Series, Snapshot
+from agent.wiring.own_agent import OwnAgent
 from tests.fakes.nvml import build
 from tests.servers import need
 
@@ -155,7 +156,7 @@ def alert(name: str, state: str, **labels: str) -> dict[str, object]:
 
 def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_raves_has_said_nothing(serve) -> None:
     def asked(*listen: str, seconds: float = 5.0) -> AgentAlerts:
-        return ask_agent(listen, clock().mono + seconds)
+        return ask_agent(OwnAgent(tuple(f"http://127.0.0.1{each}" for each in listen), {}), clock().mono + seconds)
 
     alerts = [alert("GpuLost", "firing"), alert("GpuHot", "pending"), alert("RackPower", "firing", rack="r12")]
     page = {"status": "success", "data": {"alerts": alerts}}

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts
-from agent.model import Alert, GroupReport, Phase, RuleReport, Snapshot
-from exporters import snapshot_json
+from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts, read_history
+from agent.daemon.recent_readings import RecentReadings
+from agent.model import Alert, GroupReport, PastMoment, Phase, RuleReport, Series, Snapshot
+from exporters import history_json, snapshot_json
 from exporters.rules_json import RulePrinter
 from tests.screen.scenes import played
 
@@ -52,6 +53,38 @@ def test_alerts_are_read_back() -> None:
     )
     group = GroupReport("gpu", "gpu.yml", 1.0, rules=(RuleReport("GpuHot", True, "x", alerts=alerts),))
     assert read_alerts(b"".join(RulePrinter().alerts([group]))) == list(alerts)
+
+
+def test_a_history_is_read_back_with_its_holes() -> None:
+    kept = RecentReadings()
+    for snapshot in played("gpu-lost", 75)[0]:
+        kept.observe(snapshot)
+    moments = kept.moments()
+    got = read_history(b"".join(history_json.success(moments)))
+    assert [each.wall for each in got] == [each.wall for each in moments]
+    assert [columns(each) for each in got] == [columns(each) for each in moments]
+    assert len(columns(got[0])) == 16
+    assert len(columns(got[-1])) == 14, "those of the lost GPU"
+
+
+def columns(moment: PastMoment) -> dict[Series, float]:
+    return {each: value for layout, values in moment.parts for each, value in zip(layout.series, values, strict=True)}
+
+
+HISTORY = {"metric": "coldplate_gpu_power_watts", "labels": {"gpu": "0", "uuid": "GPU-0"}, "values": [1.0, None]}
+
+
+def test_what_is_unknown_or_of_another_length_in_a_history_costs_itself() -> None:
+    told = [HISTORY, {**HISTORY, "values": [1.0]}, {**HISTORY, "metric": "coldplate_from_tomorrow"}]
+    body = json.dumps({"status": "success", "data": {"timestamps": [1.0, 2.0], "series": told}}).encode()
+    assert [len(moment.parts) for moment in read_history(body)] == [1, 0]
+
+
+@pytest.mark.parametrize("series", [None, [1], [{}], [{**HISTORY, "values": ["1", 2]}], [{**HISTORY, "labels": 3}]])
+def test_what_is_no_history_is_refused(series: Any) -> None:
+    body = json.dumps({"status": "success", "data": {"timestamps": [1.0, 2.0], "series": series}}).encode()
+    with pytest.raises(ForeignAnswerError, match="not an agent's"):
+        read_history(body)
 
 
 def changed(**data: Any) -> bytes:

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from agent.commands.top.screen.agent_poll import AgentPoll, Polling
-from agent.commands.top.screen.asked_urls import local_url, name_of_target, target_of
+from agent.commands.top.screen.asked_urls import name_of_target, target_of
 from agent.commands.top.screen.sightings import Sighting, SightingBoard
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
@@ -116,10 +116,3 @@ def test_what_cannot_be_asked_is_refused_without_showing_a_secret(text: str) -> 
     with pytest.raises(ValueError, match="url") as refused:
         target_of(text)
     assert "secret" not in str(refused.value)
-
-
-def test_the_agent_of_this_node_is_reached_where_it_listens() -> None:
-    assert local_url(":19400") == "http://127.0.0.1:19400"
-    assert local_url("0.0.0.0:1") == "http://127.0.0.1:1"
-    assert local_url("[::]:1") == "http://[::1]:1"
-    assert local_url("10.1.2.3:1") == "http://10.1.2.3:1"

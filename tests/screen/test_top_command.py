@@ -82,7 +82,7 @@ def test_a_foreign_server_on_the_agents_port_is_told_of_and_not_attached_to(tmp_
     told = document["troubles"][-1]
     assert told == {
         "tone": "calm",
-        "text": f"not attached to {place}: the answer is not JSON: is this the port of an agent?",
+        "text": f"not attached to http://{place}: the answer is not JSON: is this the port of an agent?",
     }
 
 

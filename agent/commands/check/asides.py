@@ -14,14 +14,13 @@ from agent.lib.http_link import HttpRequest
 from agent.lib.http_outcomes import HttpError
 from agent.lib.http_target import HttpTarget
 from agent.model import Xid
-from agent.wiring.start_checks import parse_address
+from agent.wiring.own_agent import OwnAgent
 
 KERNEL_LOG = "/dev/kmsg"
 ALERTS = "/api/v1/alerts"
 BOUNDS = AnswerBounds(body=16 * 2**20)
 AGENT_SECONDS = 0.8
 """Seconds for the agent to answer: it does in a few milliseconds, unless it hangs."""
-_LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}  # noqa: S104 - nothing is bound
 
 _Result = TypeVar("_Result")
 
@@ -51,17 +50,14 @@ class AgentAlerts(NamedTuple):
     why: str = ""
 
 
-def ask_agent(
-    listen: Sequence[str], until: float, scheme: str = "http", login: Mapping[str, Any] | None = None
-) -> AgentAlerts:
-    """What the agent that listens there is alarmed about. The first address that answers is believed.
+def ask_agent(agent: OwnAgent, until: float) -> AgentAlerts:
+    """What the agent is alarmed about, by a monotonic second. The first address that answers is believed.
 
     Alerts of the rack as a whole are left out: they say nothing about this node.
     """
     told = AgentAlerts(None, "no address is configured to listen on")
-    for text in listen:
-        host, port = parse_address(text)
-        told = _ask(f"{scheme}://{_LOOPBACK.get(host, host)}:{port}", until, login or {})
+    for url in agent.urls:
+        told = _ask(url, until, agent.login)
         if told.firing is not None:
             break
     return told

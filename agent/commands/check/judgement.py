@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from agent.lib.timestamps import utc
 from agent.model import Gpu, Snapshot, Xid
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.expectations import AUTO, load_expected
-from agent.wiring.http_access import own_login, own_scheme
+from agent.wiring.own_agent import own_agent
 from agent.wiring.sources import family_of, make_sampling_loop
 from agent.wiring.state_directory import state_file
 
@@ -127,8 +128,7 @@ def gather(
 
     `given` is how to log in to the agent, if not as a peer of the rack does.
     """
-    scheme, login = own_scheme(config), own_login(config, given)
-    alerts = None if agent == "none" else Aside(lambda: ask_agent(config.web.listen, until, scheme, login))
+    alerts = None if agent == "none" else Aside(partial(ask_agent, own_agent(config, given), until))
     is_real = scenario_of(config) is None and config.backends.devices != "none"
     kernel_log = Aside(read_kernel_log) if is_real else None
     paused = _pause(config, options)

@@ -15,14 +15,13 @@ from agent.commands.doctor.agent_view import AgentView, ask
 from agent.commands.doctor.diagnosis_line import Diagnosis, Examination
 from agent.config.schema import Config
 from agent.lib.http_target import HttpTarget
-from agent.wiring.http_access import own_login, own_scheme
+from agent.wiring.own_agent import own_agent
 from agent.wiring.start_checks import parse_address
 
 UNIT = "coldplate.service"
 UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
                 "lib/systemd/system")  # fmt: skip
 """Where systemd looks for units, the first of one name counts (systemd.unit(5))."""
-DEFAULT_PORT = 19400
 TABLE = 1 << 24
 """Bytes of a table of procfs that are read: a node has thousands of connections."""
 
@@ -73,9 +72,8 @@ class ExaminedNode:
         self.folder = folder
         self.file = file
         self.mono = mono
-        own = own_url(config.web.listen, own_scheme(config))
-        found = (login or {}) if url else own_login(config, login)
-        self.target = HttpTarget(url or own, timeout=1.0, **found)
+        own = own_agent(config, login)
+        self.target = HttpTarget(url or own.urls[0], timeout=1.0, **((login or {}) if url else own.login))
         self.agent: AgentView | None = None
         """What the running agent says; None where none answers."""
         self.silence = "it was not asked"
@@ -172,13 +170,3 @@ class ExaminedNode:
     def listen(self) -> list[tuple[str, int]]:
         """Host and port of each address that the agent listens on."""
         return [parse_address(each) for each in self.config.web.listen]
-
-
-def own_url(listen: Iterable[str], scheme: str = "http") -> str:
-    """Where an agent with these addresses answers on its own node."""
-    host, port = next((each for each in map(parse_address, listen) if each[1]), ("", DEFAULT_PORT))
-    if host in ("", "0.0.0.0"):  # noqa: S104 - what it listens on is everything
-        host = "127.0.0.1"
-    elif host == "::":
-        host = "::1"
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from agent.commands.top.screen.agent_poll import AgentPoll, Polling
-from agent.commands.top.screen.asked_urls import TIMEOUT_SECONDS, local_url, name_of_target, target_of
+from agent.commands.top.screen.asked_urls import TIMEOUT_SECONDS, name_of_target, target_of
 from agent.commands.top.screen.sightings import SightingBoard
 from agent.config.schema import Config, ConfigError
 from agent.lib.clock import clock
@@ -18,9 +18,10 @@ from agent.lib.threads import Threads
 from agent.rack.finder import Finder
 from agent.rack.targets import PeerTarget
 from agent.wiring.command_line import CommandLineOptions
-from agent.wiring.http_access import given_login, own_login, own_scheme
+from agent.wiring.http_access import given_login
 from agent.wiring.logins import login_of
 from agent.wiring.node_identity import node_name
+from agent.wiring.own_agent import own_agent
 from agent.wiring.peering import load_rack
 
 log = logging.getLogger("coldplate.top")
@@ -74,19 +75,17 @@ class NodeSources:
 
     def _attach(self) -> bool:
         """Whether an agent runs here and answers; it is asked from then on."""
-        name, scheme = node_name(self._config), own_scheme(self._config)
-        login = own_login(self._config, self._given)
-        for listen in self._config.web.listen:
-            url = local_url(listen, scheme)
-            poll = AgentPoll(name, HttpTarget(url, timeout=ATTACH_SECONDS, **login), clock)
+        name, own = node_name(self._config), own_agent(self._config, self._given)
+        for url in own.urls:
+            poll = AgentPoll(name, HttpTarget(url, timeout=ATTACH_SECONDS, **own.login), clock, with_past=False)
             first = poll.ask()
             poll.close()
             if first.snapshot is not None:
                 self.board.put(first)
-                self._polling.begin(AgentPoll(name, HttpTarget(url, timeout=TIMEOUT_SECONDS, **login), clock))
+                self._polling.begin(AgentPoll(name, HttpTarget(url, timeout=TIMEOUT_SECONDS, **own.login), clock))
                 return True
             if _REFUSED not in first.problem:
-                self.note = f"not attached to {listen}: {first.problem}"
+                self.note = f"not attached to {url}: {first.problem}"
         return False
 
     def _sample(self) -> None:

@@ -21,10 +21,12 @@ from agent.model import (
     IbPort,
     Instant,
     Labels,
+    Layout,
     Metric,
     Node,
     NvLink,
     Outcome,
+    PastMoment,
     Phase,
     Rack,
     Reading,
@@ -118,6 +120,32 @@ def _reports(reports: list[dict[str, Any]], gaps: list[dict[str, Any]]) -> Itera
             yield BackendReport(
                 name, outcome, _number(each["duration"]), str(each["detail"]), tuple(by_backend.get(name, ()))
             )
+
+
+def read_history(body: bytes) -> list[PastMoment]:
+    """The moments of `/api/v1/history`, the oldest first. Raises ForeignAnswerError."""
+    data = _data(body)
+    try:
+        walls = [_number(each) for each in data["timestamps"]]
+        columns = list(_columns(data["series"], len(walls)))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ForeignAnswerError(f"the history is not an agent's: {error!r}") from error
+    return [PastMoment(wall, tuple(_parts(columns, place))) for place, wall in enumerate(walls)]
+
+
+def _columns(told: list[dict[str, Any]], moments: int) -> Iterator[tuple[Layout, list[float | None]]]:
+    for each in told:
+        row = BY_NAME.get(each["metric"])
+        series = None if row is None else _series(row, each["labels"])
+        if series is not None and len(each["values"]) == moments:
+            yield Layout((series,)), [None if value is None else _number(value) for value in each["values"]]
+
+
+def _parts(columns: list[tuple[Layout, list[float | None]]], place: int) -> Iterator[tuple[Layout, tuple[float, ...]]]:
+    for layout, values in columns:
+        value = values[place]
+        if value is not None:
+            yield layout, (value,)
 
 
 def read_alerts(body: bytes) -> list[Alert]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts
+from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts, read_history
 from agent.commands.top.screen.sightings import Sighting, SightingBoard
 from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_client import HttpClient
@@ -14,7 +14,7 @@ from agent.lib.http_outcomes import HttpError
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import KeptThread, Threads
 from agent.lib.wording import one_line
-from agent.model import Alert, Instant
+from agent.model import Alert, Instant, PastMoment
 
 ORIGIN = "from its agent"
 MOST_BODY = 64 * 1024 * 1024
@@ -25,14 +25,18 @@ _OK, _NO_RULES = 200, 404
 
 
 class AgentPoll:
-    """The way to one agent. `clock` tells both clocks; it is asked in one thread."""
+    """The way to one agent. `clock` tells both clocks; it is asked in one thread.
 
-    def __init__(self, name: str, target: HttpTarget, clock: Callable[[], Instant]) -> None:
+    The first answer has the minutes before, too, if they are wanted.
+    """
+
+    def __init__(self, name: str, target: HttpTarget, clock: Callable[[], Instant], *, with_past: bool = True) -> None:
         self.name = name
         self._timeout = target.timeout
         self._clock = clock
         self._client = HttpClient(target, AnswerBounds(MOST_BODY), lambda: clock().mono)
         self._reader = SnapshotReader()
+        self._past: list[PastMoment] | None = None if with_past else []
 
     def ask(self) -> Sighting:
         """What it tells now, or why nothing came. Takes no longer than the target's timeout."""
@@ -42,11 +46,13 @@ class AgentPoll:
             assert body is not None
             snapshot, age = self._reader.read(body)
             alerts = self._alerts(until)
+            if self._past is None:
+                self._past = self._history(until)
         except HttpError as error:
             return self._silent(f"no answer: {self._client.masked(str(error))}")
         except ForeignAnswerError as error:
             return self._silent(str(error))
-        return Sighting(self.name, ORIGIN, snapshot, alerts, "", age, self._clock().mono)
+        return Sighting(self.name, ORIGIN, snapshot, alerts, "", age, self._clock().mono, self._past)
 
     def close(self) -> None:
         """Hang up; the next question opens another connection."""
@@ -59,6 +65,15 @@ class AgentPoll:
     def _alerts(self, until: float) -> list[Alert] | None:
         body = self._get("/api/v1/alerts", until, optional=True)
         return None if body is None else read_alerts(body)
+
+    def _history(self, until: float) -> list[PastMoment]:
+        """Empty if nothing usable comes: a picture without it is better than none."""
+        try:
+            body = self._get("/api/v1/history", until, optional=True)
+            return [] if body is None else read_history(body)
+        except (HttpError, ForeignAnswerError):
+            self._client.close()
+            return []
 
     def _get(self, path: str, until: float, *, optional: bool = False) -> bytes | None:
         answer = self._client.exchange(HttpRequest("GET", path), until)

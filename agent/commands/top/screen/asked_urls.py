@@ -30,14 +30,6 @@ def name_of_target(target: HttpTarget) -> str:
     return host if target.port == PORT else f"{host}:{target.port}"
 
 
-def local_url(listen: str, scheme: str = "http") -> str:
-    """The URL at which this machine reaches its own agent; `listen` is an address of the configuration."""
-    host, _, port = listen.rpartition(":")
-    if host in ("", "0.0.0.0"):  # noqa: S104  # nothing is bound here: it stands for all addresses
-        host = "127.0.0.1"
-    return f"{scheme}://{'[::1]' if host == '[::]' else host}:{port}"
-
-
 def _has_port(text: str) -> bool:
     tail = text.rpartition("]")[2] if text.startswith("[") else text
     return ":" in tail

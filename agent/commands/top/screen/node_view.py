@@ -11,7 +11,19 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from agent.commands.top.screen.traffic import GPU_ERRORS, PORT, PORT_ERRORS, Traffic
-from agent.model import Alert, BackendReport, Entity, Gpu, IbPort, Labels, Outcome, Phase, Reading, Snapshot
+from agent.model import (
+    Alert,
+    BackendReport,
+    Entity,
+    Gpu,
+    IbPort,
+    Labels,
+    Outcome,
+    PastMoment,
+    Phase,
+    Reading,
+    Snapshot,
+)
 from exporters import landing_fabric, landing_gpus
 from exporters.landing_gpus import Finding, GpuRow
 from exporters.landing_readings import Gathered, gather
@@ -138,6 +150,8 @@ class NodeView:
     jobs: dict[tuple[str, str], JobFacts] = field(default_factory=dict)
     alerts: Sequence[Alert] | None = None
     failed: Sequence[BackendReport] = ()
+    past: Sequence[PastMoment] = ()
+    """The minutes before anybody looked, as its agent remembers them."""
     no_devices: str = ""
     """Why no GPU was found, in the driver's words, where there is none."""
 

@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from agent.model import Alert, Snapshot
+from agent.model import Alert, PastMoment, Snapshot
 
 
 class Sighting(NamedTuple):
     """The last of one node: a snapshot, or the problem why there is none.
 
     `alerts` is None where no rules are evaluated. `age` is that of the snapshot in seconds when it came, `mono` when
-    that was.
+    that was. `past` are the minutes before somebody began to look, the oldest first.
     """
 
     name: str
@@ -23,6 +23,7 @@ class Sighting(NamedTuple):
     problem: str = ""
     age: float = 0.0
     mono: float = 0.0
+    past: Sequence[PastMoment] = ()
 
 
 class SightingBoard:

@@ -23,7 +23,7 @@ class ViewKeeper:
     def __init__(self, interval: float) -> None:
         self._interval = interval
         self._meters: dict[str, TrafficMeter] = {}
-        self._history = History()
+        self._history = History(interval)
 
     def scene(self, sightings: Sequence[Sighting], mono: float, note: str = "") -> Scene:
         """What is shown at a monotonic second; `note` is said of the view itself."""
@@ -40,6 +40,7 @@ class ViewKeeper:
         meter = self._meters.setdefault(sighting.name, TrafficMeter())
         node = view_of(sighting.name, sighting.origin, sighting.snapshot, meter.take(sighting.snapshot))
         node.alerts = sighting.alerts
+        node.past = sighting.past
         node.age = sighting.age + max(mono - sighting.mono, 0.0)
         return node
 
