@@ -131,3 +131,14 @@ def test_there_is_no_advice_on_the_shipped_rules(pattern: str) -> None:
     status, out, _ = run("rules check", *sorted(ROOT.glob(pattern)))
     assert status == 0
     assert "WARNING" not in out
+
+
+def test_a_configuration_is_checked_without_a_start(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("node: {rack: r12}\n")
+    status, out, _ = run("run --config.check --config.file", file)
+    assert (status, out[:34]) == (0, "the configuration can be used; it ")
+    file.write_text("nod: {rack: r12}\n")
+    status, out, told = run("run --config.check --config.file", file)
+    assert (status, out) == (2, "")
+    assert f"{file}:1: nod: unknown key" in told

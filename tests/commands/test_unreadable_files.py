@@ -142,7 +142,8 @@ def test_unit_tests_from_a_pipe_find_their_rules_in_the_working_directory(tmp_pa
 
 def test_one_sample_is_taken_with_a_configuration_from_a_pipe() -> None:
     status, printed, said = run(
-        ["once", "--backend", "none", "--config.file", "/dev/stdin"], b"metrics: {include: [coldplate_build_info]}"
+        ["once", "--backend", "none", "--config.file", "/dev/stdin"],
+        b"metrics: {profile: none, include: [coldplate_build_info]}",
     )
     assert status == 0, said
     assert "\ncoldplate_build_info{" in printed

@@ -108,6 +108,8 @@ def test_a_log_that_was_stopped_and_begun_again(tmp_path: Path, capsys: pytest.C
         ),
         ("timestamp, index, power.draw [W]\n14 Nov, 0, 1\n", ":2: '14 Nov' is no timestamp of nvidia-smi's"),
         ("#Entity   POWER\nGPU 0 70\n", "dcgmi dmon logs no times; say with --start when it began"),
+        ("# gpu   pwr\n# Idx     W\n 0 70\n", "nvidia-smi dmon logs no times without -o DT; say with --start when"),
+        ("#Date Time gpu pwr\n20261399 10:00:00 0 70\n", ":2: '20261399 10:00:00' is no date and time; the line is"),
     ],
 )
 def test_a_file_that_is_none(tmp_path: Path, content: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,6 +142,63 @@ def test_a_log_of_dcgmi_dmon(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         "memory_used_bytes 1": 0.0, "sm_active_ratio 1": 0.0,
     }  # fmt: skip
     assert "up 1" not in second
+
+
+DMON = """\
+#Date       Time        gpu   pwr gtemp mtemp    sm    fb  mclk  pclk pviol
+#YYYYMMDD   HH:MM:SS    Idx     W     C     C     %    MB   MHz   MHz     %
+ 20231114   22:13:20      0   350    60    71    50  2048  2619  1980     0
+ 20231114   22:13:20      1    70    30     -     0     0  2619   345     0
+"""
+
+
+def test_a_log_of_nvidia_smi_dmon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = tmp_path / "dmon", tmp_path / "out"
+    log.write_text(DMON + DMON.replace("22:13:20", "22:13:22").replace(" 350 ", " 351 ") + "text\n")
+    assert run(log, "-o", out, "--utc") == 0
+    told = capsys.readouterr().err
+    assert f"{log}:1: column 'pviol' is left out" in told
+    assert f"{log}:9: 'text' is no line about a GPU with 11 values" in told
+    (at, first), (later, second) = values(out)
+    assert (at, later) == (0.0, 2.0)
+    assert first == {
+        "up 0": 1.0, "power_watts 0": 350.0, "temperature_celsius 0": 60.0, "memory_temperature_celsius 0": 71.0,
+        "utilization_ratio 0": 0.5, "memory_used_bytes 0": 2.0**31, "clock_hertz 0 memory": 2.619e9,
+        "clock_hertz 0 sm": 1.98e9,
+        "up 1": 1.0, "power_watts 1": 70.0, "temperature_celsius 1": 30.0, "utilization_ratio 1": 0.0,
+        "memory_used_bytes 1": 0.0, "clock_hertz 1 memory": 2.619e9, "clock_hertz 1 sm": 3.45e8,
+    }  # fmt: skip
+    assert second["power_watts 0"] == 351.0
+
+
+def test_a_log_of_nvidia_smi_dmon_without_times_begins_when_it_is_said(tmp_path: Path) -> None:
+    log, out = tmp_path / "dmon", tmp_path / "out"
+    log.write_text("# gpu   pwr\n# Idx    kW\n    0   1\n    0   1\n# gpu   pwr\n# Idx     W\n    0   9\n")
+    assert run(log, "-o", out, "--start", "1700000000", "--interval", "2s") == 0
+    assert values(out) == [(0.0, {"up 0": 1.0}), (2.0, {"up 0": 1.0}), (4.0, {"up 0": 1.0, "power_watts 0": 9.0})]
+
+
+def test_a_log_that_names_no_gpu_is_of_the_one_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = tmp_path / "gpu.csv", tmp_path / "out"
+    log.write_text("timestamp, power.draw [W]\n2023/11/14 22:13:20, 70 W\n2023/11/14 22:13:21, 71 W\n")
+    assert run(log, "-o", out, "--utc", "--gpu", "3") == 0
+    assert values(out) == [(0.0, {"up 3": 1.0, "power_watts 3": 70.0}), (1.0, {"up 3": 1.0, "power_watts 3": 71.0})]
+    assert run(log, "-o", tmp_path / "other", "--gpu", "first") == 2
+    assert "--gpu: must be the GPU's number" in capsys.readouterr().err
+
+
+def test_reasons_in_one_number_are_told_apart(tmp_path: Path) -> None:
+    log, out = tmp_path / "gpu.csv", tmp_path / "out"
+    log.write_text(
+        "timestamp, index, clocks_event_reasons.active\n2023/11/14 22:13:20, 0, 0x0000000000000048\n"
+        "2023/11/14 22:13:20, 1, [N/A]\n"
+    )
+    assert run(log, "-o", out, "--utc") == 0
+    ((_, found),) = values(out)
+    set_ = {name for name, value in found.items() if value and not name.startswith("up")}
+    assert set_ == {"throttle_active 0 hw_thermal_slowdown", "hw_slowdown_active 0"}
+    assert found["throttle_active 0 sw_power_cap"] == 0.0
+    assert not any(name.endswith(" 1") for name in found if "active" in name)
 
 
 def test_a_column_of_another_unit_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

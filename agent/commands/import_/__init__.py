@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 HELP = "make a recording of logs of nvidia-smi and dcgmi, or of a Prometheus server's past"
 DESCRIPTION = (
     "Make a recording of what other programs logged: nvidia-smi --query-gpu=timestamp,index,uuid,... --format=csv, "
-    "dcgmi dmon, or a Prometheus server. What coldplate has no metric for is named and left out."
+    "nvidia-smi dmon, dcgmi dmon, or a Prometheus server. What coldplate has no metric for is named and left out."
 )
 EXAMPLES = (
     ("coldplate import gpu.csv -o gpu.coldplate", "a log of nvidia-smi as a recording"),
     ("coldplate import dmon.txt -o gpu.coldplate --start 2026-11-21T08:00:00Z",
      "a log of dcgmi dmon, which has no times"),
+    ("coldplate import one.csv -o gpu.coldplate --gpu 3", "a log of GPU 3 that does not name it"),
     ("coldplate import --prometheus http://prometheus:9090 --start 1795248000 --end 1795255200 -o run.coldplate",
      "two hours of all nodes that the server scraped"),
 )  # fmt: skip
@@ -36,22 +37,25 @@ EXIT_FAILED = 1
 def add_arguments(parser: Parser) -> None:
     """The log or the server, and what is to be known of them."""
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("log", nargs="?", type=Path, metavar="LOG", help="file of nvidia-smi or dcgmi dmon")
+    source.add_argument(
+        "log", nargs="?", type=Path, metavar="LOG", help="file of nvidia-smi, nvidia-smi dmon or dcgmi dmon"
+    )
     source.add_argument("--prometheus", metavar="URL", help="Prometheus server to ask")
     add_http_config(parser)
     parser.add_argument("-o", "--out", type=Path, required=True, metavar="OUT", help="recording to write, a new file")
     parser.add_argument("--node", metavar="NAME", help="name of the node of a log (default this one)")
-    parser.add_argument("--start", metavar="TIME", help="with dcgmi dmon, which logs no times, when it began; with a "
-                        "server, from when on: 2026-11-21T08:00:00Z, or seconds since 1970")  # fmt: skip
+    parser.add_argument("--start", metavar="TIME", help="with a log without times, when it began; with a server, from "
+                        "when on: 2026-11-21T08:00:00Z, or seconds since 1970")  # fmt: skip
     parser.add_argument("--end", metavar="TIME", help="with a server: until when")
     parser.add_argument(
-        "--interval", metavar="D", help="seconds between two lines of a GPU in dcgmi dmon (default 1s), or between two "
-        "values from a server (default 15s)"
+        "--interval", metavar="D", help="seconds between two lines of a GPU in a log without times (default 1s), or "
+        "between two values from a server (default 15s)"
     )  # fmt: skip
     parser.add_argument(
         "--match", metavar="SELECTOR", default='{__name__=~"coldplate_.*|DCGM_FI_.*"}',
         help="with a server: which series (default %(default)s)",
     )  # fmt: skip
+    parser.add_argument("--gpu", metavar="INDEX", help="with nvidia-smi: the GPU that a log without its index is about")
     parser.add_argument("--utc", action="store_true", help="nvidia-smi logged in UTC (default the local time zone)")
 
 
@@ -72,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
             _fail(problem)
     if not count:
         return _fail(f"{problems.file}: nothing of it could be imported; no recording was written")
-    print(f"{arguments.out}: {count} snapshots")
+    print(f"{arguments.out}: {count} {'snapshot' if count == 1 else 'snapshots'}")
     return 0
 
 
@@ -127,9 +131,8 @@ def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
     import socket
     from datetime import timezone
 
-    from agent.commands.import_ import dcgm_log, nvidia_smi_log
+    from agent.commands.import_ import dcgm_log, nvidia_smi_log, smi_dmon_log
     from agent.commands.import_.prometheus_history import NodeTick
-    from agent.config.schema import ConfigError
 
     if arguments.prometheus:
         yield from _asked(arguments, problems)
@@ -138,12 +141,19 @@ def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
     with arguments.log.open(encoding="utf-8", errors="replace", newline="") as lines:
         begin = next(lines, "")
         whole = chain([begin], lines)
-        if begin.lstrip().startswith("#"):
-            if not arguments.start:
-                raise ConfigError("import: dcgmi dmon logs no times; say with --start when it began")
-            ticks = dcgm_log.ticks(whole, _time(arguments, "start"), _interval(arguments, 1.0), problems)
+        zone, interval = timezone.utc if arguments.utc else None, _interval(arguments, 1.0)
+        if smi_dmon_log.is_header(begin):
+            start = (
+                0.0
+                if smi_dmon_log.is_timed(begin)
+                else _start(arguments, "nvidia-smi dmon logs no times without -o DT")
+            )
+            ticks = smi_dmon_log.ticks(whole, start, interval, zone, problems)
+        elif begin.lstrip().startswith("#"):
+            start = _start(arguments, "dcgmi dmon logs no times")
+            ticks = dcgm_log.ticks(whole, start, interval, problems)
         else:
-            ticks = nvidia_smi_log.ticks(whole if begin else (), timezone.utc if arguments.utc else None, problems)
+            ticks = nvidia_smi_log.ticks(whole if begin else (), zone, problems, _gpu(arguments))
         yield from (NodeTick(node, tick) for tick in ticks)
 
 
@@ -161,6 +171,24 @@ def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
         raise ConfigError(f"--prometheus: {error}") from error
     asked = Asked(arguments.match, _time(arguments, "start"), _time(arguments, "end"), _interval(arguments, 15.0))
     yield from node_ticks(target, asked, lambda: clock().mono, problems)
+
+
+def _start(arguments: argparse.Namespace, why: str) -> float:
+    from agent.config.schema import ConfigError
+
+    if not arguments.start:
+        raise ConfigError(f"import: {why}; say with --start when it began")
+    return _time(arguments, "start")
+
+
+def _gpu(arguments: argparse.Namespace) -> str | None:
+    from agent.commands.import_.imported_readings import is_index
+    from agent.config.schema import ConfigError
+
+    index: str | None = arguments.gpu
+    if index is not None and not is_index(index):
+        raise ConfigError("--gpu: must be the GPU's number on its node, such as 0")
+    return index
 
 
 def _time(arguments: argparse.Namespace, option: str) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo
 
 from agent.catalogue import BY_NAME
+from agent.catalogue.gpu import EVENT_REASONS, HW_SLOWDOWN
 from agent.commands.import_.imported_readings import (
     ImportProblems,
     Target,
@@ -22,7 +23,7 @@ from agent.commands.import_.imported_readings import (
     up,
 )
 from agent.lib.wording import shown
-from agent.model import Gpu, Reading
+from agent.model import Gpu, Reading, Series
 
 REMEDY = "log with: nvidia-smi --query-gpu=timestamp,index,uuid,utilization.gpu,power.draw --format=csv -l 1"
 COLUMNS = {
@@ -68,27 +69,38 @@ COLUMNS = {
 """Our row for each name, and the value of its label."""
 PLACES = ("timestamp", "index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
 """What says when and which GPU."""
+REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+"""All reasons for lower clocks in one number, with NVML's bits."""
+_THROTTLE, _HW_SLOWDOWN = BY_NAME["coldplate_gpu_throttle_active"], BY_NAME["coldplate_gpu_hw_slowdown_active"]
 STATES = {"Active": 1.0, "Not Active": 0.0}
 
 
 class _Header:
     """What the columns of a log are."""
 
-    def __init__(self, cells: list[str], line: int, problems: ImportProblems) -> None:
+    def __init__(self, cells: list[str], line: int, problems: ImportProblems, only: str | None) -> None:
         self.cells = cells
+        self.only = only
         self.places: dict[str, int] = {}
         self.targets: dict[int, tuple[Target, str]] = {}
         """The places of the values, where they go, and the unit that stands behind each."""
+        self.reasons: int | None = None
+        """The place of all reasons in one number."""
         for place, cell in enumerate(cells):
             name, _, unit = cell.strip().partition(" [")
-            if name in PLACES:
+            if name in REASONS:
+                self.reasons = place
+            elif name in PLACES:
                 self.places[name.removeprefix("gpu_")] = place
             else:
                 self._enter(place, name, unit.removesuffix("]"), line, problems)
         if "timestamp" not in self.places:
             raise UnsuitableLogError(f"{problems.file}:{line}: has no column timestamp; {REMEDY}")
-        if not {"index", "uuid", "pci.bus_id"} & self.places.keys():
-            raise UnsuitableLogError(f"{problems.file}:{line}: does not tell which GPU a line is about; {REMEDY}")
+        if only is None and not {"index", "uuid", "pci.bus_id"} & self.places.keys():
+            raise UnsuitableLogError(
+                f"{problems.file}:{line}: does not tell which GPU a line is about; if it is always the same, say which "
+                f"with --gpu 0, else {REMEDY}"
+            )
 
     def _enter(self, place: int, name: str, unit: str, line: int, problems: ImportProblems) -> None:
         plain = name.replace("clocks_throttle_reasons", "clocks_event_reasons").replace("clocks.current.", "clocks.")
@@ -109,10 +121,13 @@ class _Header:
             self.targets[place] = target, unit
 
 
-def ticks(lines: Iterable[str], zone: tzinfo | None, problems: ImportProblems) -> Iterator[Tick]:
+def ticks(
+    lines: Iterable[str], zone: tzinfo | None, problems: ImportProblems, only: str | None = None
+) -> Iterator[Tick]:
     """What was logged, a tick for each pass over the GPUs. Timestamps without a zone are local ones in `zone`.
 
-    Raises UnsuitableLogError, at the first line if it is no header.
+    `only` is the index of the GPU that all lines are about where they do not say it. Raises UnsuitableLogError, at the
+    first line if it is no header.
     """
     header: _Header | None = None
     order: dict[str, str] = {}
@@ -121,7 +136,7 @@ def ticks(lines: Iterable[str], zone: tzinfo | None, problems: ImportProblems) -
         if not cells or cells == [""]:
             continue
         if header is None or cells[0].strip() == header.cells[0].strip():  # appended to, a log has another header
-            header = _header_of(cells, number, problems, is_first=header is None)
+            header = _header_of(cells, number, problems, only, is_first=header is None)
             continue
         if len(cells) != len(header.cells):
             problems.note(number, f"has {len(cells)} columns and not {len(header.cells)}; the line is left out")
@@ -153,13 +168,13 @@ def _rows(lines: Iterable[str], problems: ImportProblems) -> Iterator[tuple[int,
         raise UnsuitableLogError(f"{problems.file}:{reader.line_num}: {error}; {REMEDY}") from error
 
 
-def _header_of(cells: list[str], line: int, problems: ImportProblems, *, is_first: bool) -> _Header:
+def _header_of(cells: list[str], line: int, problems: ImportProblems, only: str | None, *, is_first: bool) -> _Header:
     names = [cell.strip().partition(" [")[0] for cell in cells]
     if is_first and not any(name in PLACES or name in COLUMNS for name in names):
         raise UnsuitableLogError(
             f"{problems.file}:{line}: {shown(','.join(cells))} is no header of nvidia-smi's; {REMEDY}, without noheader"
         )
-    return _Header(cells, line, problems)
+    return _Header(cells, line, problems, only)
 
 
 def _moment(text: str, zone: tzinfo | None) -> float:
@@ -182,11 +197,15 @@ def _gpu(header: _Header, cells: list[str], order: dict[str, str]) -> Gpu:
         if not is_index(index):
             raise ValueError(f"{shown(index)} is no index of a GPU")
         return Gpu(index, uuid)
+    if not uuid and "pci.bus_id" not in header.places:
+        return Gpu(header.only or "0", "")
     name = uuid or cells[header.places["pci.bus_id"]].strip()
     return Gpu(order.setdefault(name, str(len(order))), uuid)
 
 
 def _readings(header: _Header, cells: list[str], gpu: Gpu, line: int, problems: ImportProblems) -> Iterator[Reading]:
+    if header.reasons is not None:
+        yield from _reasons(cells[header.reasons].strip(), gpu)
     for place, (target, unit) in header.targets.items():
         text = cells[place].strip()
         if text in ("N/A", "ERR!", "") or text.startswith("["):
@@ -202,3 +221,14 @@ def _readings(header: _Header, cells: list[str], gpu: Gpu, line: int, problems: 
         reading = target.reading(gpu, number)
         if reading is not None:
             yield reading
+
+
+def _reasons(text: str, gpu: Gpu) -> Iterator[Reading]:
+    """The reasons of a number in hexadecimal; none where it is a text in brackets."""
+    try:
+        bits = int(text, 16)
+    except ValueError:
+        return
+    for bit, reason in EVENT_REASONS:
+        yield Reading(Series(_THROTTLE, gpu, (("reason", reason),)), float(bool(bits & bit)))
+    yield Reading(Series(_HW_SLOWDOWN, gpu), float(bool(bits & HW_SLOWDOWN)))

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from agent.catalogue import BY_NAME, ROWS
+from agent.catalogue import BY_NAME
 from agent.commands.import_.imported_readings import ImportProblems, Tick, UnsuitableLogError
 from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_client import HttpClient
@@ -22,6 +22,7 @@ from agent.lib.http_outcomes import HttpError
 from agent.lib.http_target import HttpTarget
 from agent.lib.wording import one_line, shown
 from agent.model import Backend, Entity, Gpu, IbPort, Labels, Metric, Node, NvLink, Rack, Reading, Series
+from exporters.compatibility import dcgm
 from exporters.metrics_document import labels_of
 
 POINTS = 240
@@ -29,12 +30,13 @@ POINTS = 240
 ANSWER = 512 * 2**20
 """Bytes of an answer that are taken."""
 OF_TARGETS = frozenset({"__name__", "instance", "job"})
-ALIASES = {
-    alias.name: (row, 1 / alias.factor, alias.labels)
-    for row in ROWS
-    for alias in row.aliases
-    if alias.profile == "dcgm" and row.entity is Gpu
-}
+ALIASES: dict[str, tuple[Metric, float, tuple[str, ...]]] = {}
+_taken: set[tuple[str, tuple[str, ...]]] = set()
+for _name in (*dcgm.DEFAULTS, *dcgm.COMMON):
+    _term = _name.simple
+    if _term is not None and (_term.row, _term.labels) not in _taken:  # a second name for a series is the poorer one
+        _taken.add((_term.row, _term.labels))
+        ALIASES[_name.name] = (BY_NAME[_term.row], 1 / _term.factor, _term.labels)
 
 
 class Asked(NamedTuple):
