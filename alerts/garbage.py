@@ -25,6 +25,11 @@ def no_passes_over_garbage() -> Iterator[None]:
         gc.enable()
 
 
+def collect_what_is_fresh() -> None:
+    """Scan what has been made since rules were last read, which is little: garbage among it would be kept with them."""
+    gc.collect()
+
+
 def collect_what_stayed() -> None:
     """Scan everything once: what other threads dropped just when rules were read is kept until then."""
     gc.unfreeze()

@@ -31,6 +31,12 @@ _HELD = 24 * 1024 * 1024
 _HALF_LIFE_SECONDS = 1.0
 """Seconds in which half of what a client has cost is forgotten."""
 
+_SHAKING_SHARE = 0.4
+"""The part of a turn for handshakes: some two of them."""
+
+_INSTANT_SECONDS = 1e-6
+"""What is left for handshakes where those who are connected have used up their turn: one step."""
+
 _TOO_SLOW = Response(HTTPStatus.REQUEST_TIMEOUT, b"the request did not end in time\n")
 _FAILED = Response(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; coldplate's log says more\n")
 _STOPPING = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"the agent stops\n")
@@ -104,17 +110,25 @@ class Clients:
         self._attend(connection, self._watch if connection.transport.shaking else self._serve)
 
     def serve(self, ready: list[Connection], patience: float) -> None:
-        """Serve those that can be read or written, for `patience` seconds; the rest wait for the next turn."""
+        """Serve those that can be read or written, for `patience` seconds; the rest wait for the next turn.
+
+        Who is connected comes before who wants to be: a handshake costs as much as several scrapes, and anybody can ask
+        for one. So a flood of them gets a share of the turn that no scraper notices, but never less than one step.
+        """
         until = self._clock() + patience
-        for connection in sorted(ready, key=lambda each: each.cost):
+        connected = [each for each in ready if each.phase is not ConnectionState.SHAKING]
+        shaking = [each for each in ready if each.phase is ConnectionState.SHAKING]
+        self._serve_until(until, sorted(connected, key=lambda each: each.cost))
+        until = max(min(until, self._clock() + patience * _SHAKING_SHARE), self._clock() + _INSTANT_SECONDS)
+        self._serve_until(until, sorted(shaking, key=_by_promise))
+
+    def _serve_until(self, until: float, ready: list[Connection]) -> None:
+        for connection in ready:
             began = self._clock()
             if began >= until:
                 break
             self._attend(connection, self._serve)
-            if (
-                connection.phase is not ConnectionState.SHAKING
-            ):  # in a flood, who is half in would wait for all newcomers
-                connection.cost += self._clock() - began
+            connection.cost += self._clock() - began
 
     def deliver(self) -> None:
         """Send the answers that have become ready."""
@@ -308,3 +322,12 @@ class Clients:
         with suppress(Exception):  # even if the selector fails, the socket must be closed
             self._selector.unregister(connection.sock)
         connection.close(self._hang_up)
+
+
+def _by_promise(connection: Connection) -> tuple[bool, float]:
+    """The order of handshakes: those under way, whose first half would be lost; then the newest.
+
+    In a flood the oldest lose their places: to serve them first would be to work for those who leave, while a scraper
+    that has just come waits for all of them.
+    """
+    return connection.cost == 0.0, -connection.since

@@ -246,5 +246,5 @@ class Connection:
 
     def _abandon(self) -> None:
         if self.pending is not None:
-            self.pending.abandoned = True
+            self.pending.abandon()
             self.pending = None

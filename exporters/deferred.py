@@ -40,17 +40,28 @@ class Deferred:
             if self._response is not None:
                 return
             self._response = response
-            tell = self._tell
+            tell, self._tell = self._tell, None
         if tell is not None:
             tell()
 
     def listen(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called when there is a response, in the thread that gives it; at once if there is one."""
+        """Have `tell` called once when there is a response, in the thread that gives it; at once if there is one."""
         with self._lock:
-            self._tell = tell
             there = self._response is not None
+            if not there:
+                self._tell = tell
         if there:
             tell()
+
+    def abandon(self) -> None:
+        """Say that the answer is no longer wanted.
+
+        Whoever listens knows this object, and often holds a page: without letting go of it, both would stay until the
+        garbage collector comes by, which in a process that makes little garbage is a matter of hours.
+        """
+        self.abandoned = True
+        with self._lock:
+            self._tell = None
 
 
 Answer = Union[Response, Deferred]

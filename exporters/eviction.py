@@ -19,8 +19,10 @@ def victim(connections: Iterable[Connection], now: float) -> Connection | None:
     """The client that makes room for a new one; None if every client is about to complete its first answer.
 
     First the one longest without a complete request; then the one that has been longest with one answer, waiting for it
-    or taking it too slowly; then the one that got the most answers and still wants more.
+    or taking it too slowly; then the one that got the most answers and still wants more. Where most have never asked
+    for anything, one of these goes: a scraper is idle for many seconds, in which a flood would push it out.
     """
+    connections = tuple(connections)
     idle, slow, greedy = [], [], []
     for each in connections:
         if each.phase in _IDLE:
@@ -31,6 +33,9 @@ def victim(connections: Iterable[Connection], now: float) -> Connection | None:
             slow.append(each)
         elif each.answers > 1:
             greedy.append(each)
+    newcomers = [each for each in idle if not each.answers]
+    if len(newcomers) * 2 > len(connections):
+        idle = newcomers
     if idle or slow:
         return min(idle or slow, key=lambda each: each.since)
     return max(greedy, key=lambda each: each.answers, default=None)

@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Protocol
 
+CERTIFICATE, HANDSHAKE = "certificate", "handshake"
+"""Why a client may not talk to the server: whom it says it is, or how it talks."""
+
 CHUNK = 16 * 1024
 """Bytes that are read at once."""
 

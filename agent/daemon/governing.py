@@ -28,6 +28,7 @@ class Governing:
         """By role: its process, what that had used when it was last seen, and what earlier ones had."""
         self._steps: tuple[Settings, ...] = (Settings(),)
         self._governor = OverheadGovernor(inf, (0.0,))
+        self._facts = self._governor.facts
         self._told = "full"
         self._layout = OwnLayout()
 
@@ -35,6 +36,7 @@ class Governing:
         """Take over the configured settings; returns those of the step that is in force."""
         self._steps = steps_of(settings)
         self._governor.change(settings.cpu_budget, [each.cold for each in self._steps])
+        self._facts = self._governor.facts
         return self._steps[self._governor.step]
 
     def step(self, at: float, pids: Mapping[str, int]) -> Settings | None:
@@ -45,12 +47,13 @@ class Governing:
                 known, last, before = self._spent.get(role, (pid, 0.0, 0.0))
                 self._spent[role] = pid, used, before if known == pid else before + last
         changed = self._governor.observe(at, sum(last + before for _, last, before in self._spent.values()))
-        self._tell(self._governor.facts)
+        self._facts = self._governor.facts
+        self._tell(self._facts)
         return self._steps[self._governor.step] if changed else None
 
     def frame(self, _now: Instant) -> Frame:
         """How it stands, on the page."""
-        facts = self._governor.facts
+        facts = self._facts
         shape = (facts.load is None, facts.budget == inf, facts.state)
         return self._layout.frame(shape, lambda: _series(facts), self._values(facts))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from agent import __version__
 from agent.catalogue import BY_NAME
@@ -19,7 +19,7 @@ class SelfMetrics:
     """Makes their frame.
 
     `scenario` names the scenario of synthetic devices; `threads` and `files` give the state of these, `web` how the web
-    configuration was last read.
+    configuration was last read, and `refused` whom it kept out, by the reason.
     """
 
     def __init__(
@@ -29,18 +29,26 @@ class SelfMetrics:
         threads: Callable[[], Iterable[ThreadState]] = tuple,
         files: Callable[[], Iterable[FileState]] = tuple,
         web: Callable[[], WebReload | None] = lambda: None,
+        refused: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._scenario = scenario
         self._last = last
         self._threads = threads
         self._files = files
         self._web = web
+        self._refused = refused
         self._layout = OwnLayout()
 
     def frame(self, _now: Instant) -> Frame:
         """The metrics as they are now."""
         threads, files = tuple(self._threads()), tuple(self._files())
-        shape = (*(state.name for state in threads), None, *((state.name, state.written is None) for state in files))
+        web = self._web()
+        shape = (
+            web is not None and web.expires is None,
+            *(state.name for state in threads),
+            None,
+            *((state.name, state.written is None) for state in files),
+        )
         return self._layout.frame(shape, lambda: self._series(threads, files), self._values(threads, files))
 
     def _series(self, threads: Iterable[ThreadState], files: Iterable[FileState]) -> Iterator[Series]:
@@ -53,6 +61,7 @@ class SelfMetrics:
         if self._web() is not None:
             yield _series("coldplate_web_config_last_reload_successful")
             yield _series("coldplate_web_config_last_reload_success_timestamp_seconds")
+        yield from self._web_series()
         for thread in threads:
             labels = (("thread", thread.name),)
             yield _series("coldplate_thread_up", labels)
@@ -64,6 +73,13 @@ class SelfMetrics:
             if file.written is not None:
                 yield _series("coldplate_state_last_write_success_timestamp_seconds", labels)
 
+    def _web_series(self) -> Iterator[Series]:
+        web = self._web()
+        if web is not None and web.expires is not None:
+            yield _series("coldplate_web_certificate_expiry_timestamp_seconds")
+        for reason in self._refused():
+            yield _series("coldplate_web_refusals_total", (("reason", reason),))
+
     def _values(self, threads: Iterable[ThreadState], files: Iterable[FileState]) -> Iterator[float]:
         """Those of `_series`, in the same order."""
         yield 1
@@ -73,6 +89,9 @@ class SelfMetrics:
         web = self._web()
         if web is not None:
             yield from (int(web.good), web.at)
+            if web.expires is not None:
+                yield web.expires
+        yield from self._refused().values()
         for thread in threads:
             yield from (int(thread.up), thread.restarts)
         for file in files:

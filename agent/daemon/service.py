@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
+from typing import Protocol
 
 from agent.daemon.flight_recorder import FlightRecorder
 from agent.daemon.hub import Hub
@@ -57,6 +58,16 @@ def hurry(pressed: bool) -> None:
     sys.setswitchinterval(HURRY_SECONDS if pressed else SWITCH_SECONDS)
 
 
+class Pushing(Protocol):
+    """The pushes to other servers."""
+
+    def start(self) -> None: ...
+
+    def stop(self, seconds: float) -> None:
+        """Send what can be sent in so many seconds, and end."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What the service starts and ends. `synthetic` says whether the devices are synthetic."""
@@ -75,6 +86,7 @@ class Parts:
     flight: FlightRecorder | None = None
     watch: WebWatch | None = None
     passwords: PasswordChecks | None = None
+    pushes: Pushing | None = None
 
 
 class Service:
@@ -101,6 +113,8 @@ class Service:
         parts.rules.start()
         if parts.flight is not None:
             parts.flight.start()
+        if parts.pushes is not None:
+            parts.pushes.start()
         # A scrape that arrives during a tick waits this long for the interpreter, not 5 ms.
         hurry(False)
         gc.collect()
@@ -157,6 +171,8 @@ class Service:
         parts.sampling.stop()
         sampler.join(5.0)
         parts.rules.stop()
+        if parts.pushes is not None:
+            parts.pushes.stop(CLOSING_SECONDS)
         if parts.flight is not None:
             parts.flight.stop(CLOSING_SECONDS)
         parts.rack.stop()

@@ -28,6 +28,10 @@ AWAY_SECONDS = 5.0
 Work = Callable[[], None]
 
 
+def _nothing() -> None:
+    """The work of a thread that is done."""
+
+
 class ThreadState(NamedTuple):
     """The state of the threads of one name; `restarts` includes those of threads that have ended."""
 
@@ -112,6 +116,7 @@ class KeptThread:
             except BaseException as error:  # whatever it is: nothing else would ever report it
                 self._fell(error)
             else:
+                self._work = _nothing  # it may hold what it wrote, for as long as somebody holds this
                 self.done = True
                 return
             if self._clock() - began > SOUND_AFTER_SECONDS:

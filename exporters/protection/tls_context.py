@@ -23,8 +23,8 @@ _KINDS = frozenset({"DNS", "email", "IP Address", "URI"})
 """Alternative names of a certificate that are compared, as OpenSSL calls them."""
 
 
-def make_context(tls: ServerTls, path: Path) -> ssl.SSLContext:
-    """A server's context by these settings of the file at `path`. Raises WebFileError."""
+def make_context(tls: ServerTls, path: Path) -> tuple[ssl.SSLContext, bytes]:
+    """A server's context by these settings of the file at `path`, and the chain that it shows. Raises WebFileError."""
 
     def fail(key: str, problem: str) -> NoReturn:
         raise WebFileError(f"{path}: tls_server_config.{key}: {problem}")
@@ -52,7 +52,7 @@ def make_context(tls: ServerTls, path: Path) -> ssl.SSLContext:
     except KeyPairError as error:
         fail("cert_file" if tls.cert_file else "cert", str(error))
     _ask_clients(context, tls, fail)
-    return context
+    return context, certificate
 
 
 def _set_curves(context: ssl.SSLContext, curves: Sequence[str], fail: Callable[[str, str], NoReturn]) -> None:

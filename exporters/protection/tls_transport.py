@@ -9,26 +9,39 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from http import HTTPStatus
 
 from exporters.http_messages import Response
 from exporters.protection.tls_context import names_of
-from exporters.transport import CHUNK, HandshakeRefusedError
+from exporters.transport import CERTIFICATE, CHUNK, HANDSHAKE, HandshakeRefusedError
+
+_OF_CERTIFICATES = frozenset({"CERTIFICATE_VERIFY_FAILED", "PEER_DID_NOT_RETURN_A_CERTIFICATE"})
+"""OpenSSL's reasons (openssl/sslerr.h) that are about a client's certificate."""
 
 _NOT_TLS = Response(HTTPStatus.BAD_REQUEST, b"this port speaks https, not http\n")
 
 
 class TlsTransport:
-    """One client's connection. Of its certificate one name must be among those `allowed`; None allows any."""
+    """One client's connection. Of its certificate one name must be among those `allowed`; None allows any.
 
-    __slots__ = ("_allowed", "_ended", "_incoming", "_outgoing", "_tls", "_unsent", "shaking", "sock")
+    `count` is told why a client is refused: CERTIFICATE or HANDSHAKE.
+    """
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext, allowed: Collection[str] | None) -> None:
+    __slots__ = ("_allowed", "_count", "_ended", "_incoming", "_outgoing", "_tls", "_unsent", "shaking", "sock")
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        allowed: Collection[str] | None,
+        count: Callable[[str], None],
+    ) -> None:
         self.sock = sock
         self.shaking = True
         self._allowed = allowed
+        self._count = count
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._unsent = memoryview(b"")
@@ -53,6 +66,7 @@ class TlsTransport:
             self._refuse(error)
         self._flush()
         if self._allowed is not None and not names_of(self._tls.getpeercert()).intersection(self._allowed):
+            self._count(CERTIFICATE)
             raise HandshakeRefusedError("its certificate has none of the names in client_allowed_sans")
         self.shaking = False
 
@@ -89,6 +103,7 @@ class TlsTransport:
 
     def _refuse(self, error: ssl.SSLError) -> None:
         """Tell the client why it is refused, as far as it can understand. Always raises HandshakeRefusedError."""
+        self._count(CERTIFICATE if error.reason in _OF_CERTIFICATES else HANDSHAKE)
         if error.reason == "HTTP_REQUEST":
             self._outgoing.read()
             self._unsent = memoryview(_NOT_TLS.head(False) + _NOT_TLS.body)

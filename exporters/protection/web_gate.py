@@ -13,16 +13,21 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.lib.certificate_dates import first_expiry
 from exporters.deferred import Answer
 from exporters.http_messages import Request, Response
-from exporters.protection.passwords import PasswordChecks
+from exporters.protection.passwords import DENIED, PasswordChecks
 from exporters.protection.web_file import RateLimit, WebFile, read_web_file
-from exporters.transport import ClientTransport, PlainTransport
+from exporters.transport import CERTIFICATE, HANDSHAKE, ClientTransport, PlainTransport
 
 if TYPE_CHECKING:  # costs 2 MiB, so it is loaded only if the port speaks TLS
     import ssl
 
 Stamps = tuple[tuple[int, ...] | None, ...]
+
+LOGIN, RATE = "login", "rate"
+REFUSALS = (CERTIFICATE, HANDSHAKE, LOGIN, RATE)
+"""Why somebody is refused: no certificate or one that is not let in, no handshake, a login, too many requests."""
 
 LIMITED = Response(HTTPStatus.TOO_MANY_REQUESTS, b"too many requests: the web configuration limits their rate\n")
 _FIXED = "X-Content-Type-Options"
@@ -39,6 +44,8 @@ class WebTerms:
     file: WebFile = field(default_factory=WebFile)
     context: ssl.SSLContext | None = field(default=None, compare=False)
     stamps: Stamps = ()
+    expires: float | None = None
+    """The Unix second at which the first certificate of the chain expires; None without TLS."""
 
 
 def load_terms(path: Path) -> WebTerms:
@@ -50,7 +57,8 @@ def load_terms(path: Path) -> WebTerms:
     from exporters.protection.tls_context import make_context
 
     stamps += stamps_of(*file.tls.files)
-    return WebTerms(file, make_context(file.tls, path), stamps)
+    context, chain = make_context(file.tls, path)
+    return WebTerms(file, context, stamps, first_expiry(chain))
 
 
 def stamps_of(*files: Path | str) -> Stamps:
@@ -71,6 +79,8 @@ class WebGate:
 
     def __init__(self, terms: WebTerms, passwords: PasswordChecks, clock: Callable[[], float]) -> None:
         self.edition = 0
+        self.refused = dict.fromkeys(REFUSALS, 0)
+        """Clients and requests that were refused since the start, by the reason."""
         self._terms = terms
         self._passwords = passwords
         self._clock = clock
@@ -97,7 +107,7 @@ class WebGate:
             return PlainTransport(sock)
         from exporters.protection.tls_transport import TlsTransport
 
-        return TlsTransport(sock, terms.context, terms.file.tls.allowed_sans)
+        return TlsTransport(sock, terms.context, terms.file.tls.allowed_sans, self._count)
 
     def admit(self, request: Request, peer: str) -> Answer | None:
         file = self._terms.file
@@ -108,12 +118,18 @@ class WebGate:
         return self._passwords.check(file.users, request.headers.get("authorization", ""), peer)
 
     def dress(self, response: Response) -> Response:
+        reason = LOGIN if response is DENIED else RATE if response is LIMITED else ""
+        if reason:
+            self._count(reason)
         given: Mapping[str, str] = dict(self._terms.file.headers)
         if not given:
             return response
         kept = tuple((name, value) for name, value in response.headers if name not in given)
         added = tuple((name, value) for name, value in given.items() if name != _FIXED)
         return dataclasses.replace(response, headers=kept + added)
+
+    def _count(self, reason: str) -> None:
+        self.refused[reason] += 1
 
     def _takes(self, rate: RateLimit) -> bool:
         """Whether a request fits into the rate; if so, it counts."""

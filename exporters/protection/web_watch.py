@@ -30,9 +30,11 @@ MOST_SESSIONS = 256
 
 @dataclass(slots=True)
 class WebReload:
-    """How the file was last read; `at` is when that last succeeded, in Unix seconds."""
+    """How the file was last read; `at` is when that last succeeded, and `expires` when the certificate will not do any
+    more, in Unix seconds."""
 
     at: float
+    expires: float | None = None
     good: bool = True
 
 
@@ -64,7 +66,7 @@ class WebWatch:
         self._periods = 0
         terms = load_terms(path)
         self.gate = make_gate(terms)
-        self.last = WebReload(wall())
+        self.last = WebReload(wall(), terms.expires)
         self._seen = _Seen(terms.stamps, True)
 
     def start(self, threads: Threads) -> None:
@@ -78,14 +80,21 @@ class WebWatch:
             self._thread.join(patience)
 
     def load(self) -> WebTerms:
-        """The terms as the files are now, not enforced yet. Raises WebFileError."""
-        return load_terms(self.path)
+        """The terms as the files are now, not enforced yet; that there are none is noted. Raises WebFileError."""
+        try:
+            return load_terms(self.path)
+        except WebFileError as error:
+            self.last.good = False
+            self._said, before = str(error), self._said
+            if self._said != before:
+                log.error("web configuration not reloaded, keeping the current one: %s", error)
+            raise
 
     def enforce(self, terms: WebTerms) -> None:
         """Have these terms enforced from now on."""
         with self._lock:
             self._said, self._seen = "", _Seen(terms.stamps, True)
-            self.last = WebReload(self._wall())
+            self.last = WebReload(self._wall(), terms.expires)
             self.gate.enforce(terms)
         self.changed()
 
@@ -107,11 +116,7 @@ class WebWatch:
     def _take(self) -> None:
         try:
             terms = self.load()
-        except WebFileError as error:
-            self.last.good = False
-            if self._said != str(error):
-                self._said = str(error)
-                log.error("web configuration not reloaded, keeping the current one: %s", error)
+        except WebFileError:
             return
         self.enforce(terms)
         log.info("web configuration reloaded")
@@ -122,7 +127,7 @@ class WebWatch:
 
     def _forget_sessions(self) -> None:
         with suppress(WebFileError):  # then once they can be used again
-            self.gate.renew(self.load())
+            self.gate.renew(load_terms(self.path))
 
     def _run(self) -> None:
         while not self._stopping.wait(PERIOD_SECONDS):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from alerts.garbage import collect_what_stayed, no_passes_over_garbage
+from alerts.garbage import collect_what_is_fresh, collect_what_stayed, no_passes_over_garbage
 
 
 @pytest.fixture
@@ -40,17 +40,29 @@ def test_the_collector_is_enabled_again_after_a_failure(passes: list[str]) -> No
     assert gc.isenabled()
 
 
+class Ring:
+    """Nothing but the collector frees it."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        self.itself = self
+        Ring.alive += 1
+
+    def __del__(self) -> None:
+        Ring.alive -= 1
+
+
+def test_what_is_garbage_before_rules_are_read_is_not_kept_with_them() -> None:
+    Ring()
+    collect_what_is_fresh()
+    with no_passes_over_garbage():
+        pass
+    assert Ring.alive == 0
+    gc.unfreeze()
+
+
 def test_what_others_dropped_meanwhile_is_freed_by_the_next_full_collection() -> None:
-    class Ring:
-        alive = 0
-
-        def __init__(self) -> None:
-            self.itself = self
-            Ring.alive += 1
-
-        def __del__(self) -> None:
-            Ring.alive -= 1
-
     with no_passes_over_garbage():
         Ring()
     gc.collect()

@@ -1,9 +1,10 @@
-"""What TLS costs, and what a scraper sees while others abuse it: `python -m tests.bench.tls_siege [SECONDS]`.
+"""What TLS costs, and what a scraper sees while others abuse it: `make siege`, or `python -m tests.bench.tls_siege`.
 
 A daemon with eight synthetic GPUs is scraped ten times a second over one kept connection, in plain and with mutual TLS;
 then beside a hundred clients that connect and say nothing, three hundred that complete the handshake and send half a
 request, and twenty that ask for the snapshot and never read: first all at once, then with everyone who is disconnected
-coming again half a second later, which is a storm of handshakes.
+coming again half a second later, which is a storm of handshakes. A second daemon, which nobody besieges, is scraped in
+turn with the first one: what its scraper waits is the machine's doing. Exit status 1 if a target was missed.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -27,11 +28,20 @@ import trustme
 
 from tests.bench.abuse import PRIORITY, prefer
 from tests.bench.client import highest_hundredth, middle
+from tests.bench.machine import description
 from tests.bench.patience import prefer_this_process
+from tests.bench.processes import cpu_seconds
+from tests.bench.report import Line, Section, Verdict, at_most, mebibytes, milliseconds, table
 from tests.bench.rig import ROOT
 
 HOST = "127.0.0.1"
 CROWD = {"silent": 100, "half": 300, "deaf": 20}
+HOW = {"once": "all at once", "again": "each of whom comes again half a second after it was disconnected"}
+LATENCY = {"once": 0.02, "again": 0.05}
+"""Seconds that one scrape in a hundred may take."""
+GROWTH, GONE = 10.0, 60.0
+"""MiB of memory, and seconds."""
+SETTLES = 5.0
 WEB = (
     "tls_server_config: {cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem,"
     " client_auth_type: RequireAndVerifyClientCert}\n"
@@ -55,9 +65,9 @@ def trust(folder: Path) -> ssl.SSLContext:
 
 
 @contextmanager
-def daemon(folder: Path, *arguments: str) -> Iterator[tuple[psutil.Process, int]]:
+def daemon(folder: Path, name: str, *arguments: str) -> Iterator[tuple[psutil.Process, int]]:
     """A daemon from this checkout, and its port."""
-    log = folder / "log"
+    log = folder / f"{name}.log"
     command = [sys.executable, "-m", "agent.cli", "run", "--scenario", "healthy-training"]
     command += ["--web.listen-address", f"{HOST}:0", *arguments]
     with log.open("w") as file:
@@ -72,37 +82,57 @@ def daemon(folder: Path, *arguments: str) -> Iterator[tuple[psutil.Process, int]
         process.wait(10)
 
 
-def scrape(port: int, context: ssl.SSLContext | None, seconds: float) -> tuple[list[float], list[float]]:
-    """Latencies of scrapes, ten a second over a connection that is kept as long as the daemon keeps it, in seconds;
-    and of these the ones that needed a new connection."""
-    taken, anew = [], []
-    connection: http.client.HTTPConnection | None = None
+class KeptScraper:
+    """Scrapes over a connection that is kept as long as the daemon keeps it; latencies in seconds.
+
+    `anew` are those of the scrapes that needed a new connection.
+    """
+
+    def __init__(self, port: int, context: ssl.SSLContext | None) -> None:
+        self._port = port
+        self._context = context
+        self._connection: http.client.HTTPConnection | None = None
+        self.taken: list[float] = []
+        self.anew: list[float] = []
+
+    def scrape(self) -> None:
+        began, new = time.monotonic(), self._connection is None
+        for _ in range(3):  # one that was disconnected while it was idle comes again, as Prometheus does
+            if self._connection is None:
+                self._connection = self._connect()
+            try:
+                self._connection.request("GET", "/metrics")
+                assert len(self._connection.getresponse().read()) > 100_000
+                break
+            except (OSError, http.client.HTTPException):
+                self.close()
+                new = True
+        self.taken.append(time.monotonic() - began)
+        if new:
+            self.anew.append(self.taken[-1])
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._context is None:
+            return http.client.HTTPConnection(HOST, self._port, timeout=10)
+        return http.client.HTTPSConnection(HOST, self._port, timeout=10, context=self._context)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+
+def scrape(scrapers: Sequence[KeptScraper], seconds: float) -> None:
+    """Have each scrape ten times a second, one after the other."""
     end = due = time.monotonic()
     end += seconds
     while due < end:
         time.sleep(max(0.0, due - time.monotonic()))
-        began, new = time.monotonic(), connection is None
-        for _ in range(3):  # one that was disconnected while it was idle comes again, as Prometheus does
-            if connection is None:
-                connection = (
-                    http.client.HTTPConnection(HOST, port, timeout=10)
-                    if context is None
-                    else http.client.HTTPSConnection(HOST, port, timeout=10, context=context)
-                )
-            try:
-                connection.request("GET", "/metrics")
-                assert len(connection.getresponse().read()) > 100_000
-                break
-            except (OSError, http.client.HTTPException):
-                connection.close()
-                connection, new = None, True
-        taken.append(time.monotonic() - began)
-        if new:
-            anew.append(taken[-1])
+        for each in scrapers:
+            each.scrape()
         due = max(due + 0.1, time.monotonic())
-    if connection is not None:
-        connection.close()
-    return taken, anew
+    for each in scrapers:
+        each.close()
 
 
 def crowd(port: int, folder: Path, come_again: bool) -> None:
@@ -147,62 +177,79 @@ def crowd(port: int, folder: Path, come_again: bool) -> None:
         time.sleep(0.2)
 
 
-def tell(what: str, taken: list[float]) -> None:
-    p50, p99 = middle(taken) * 1000, highest_hundredth(taken) * 1000
-    print(f"{what}: {len(taken)} scrapes, p50 {p50:.2f} ms, p99 {p99:.2f} ms, highest {max(taken) * 1000:.1f} ms")
+def latencies(what: str, taken: Sequence[float], limit: float | None = None) -> list[Line]:
+    spread = f"{milliseconds(middle(taken))}, {milliseconds(max(taken))}"
+    p99 = highest_hundredth(taken)
+    first = (
+        Line(f"{what}: p99", milliseconds(p99)) if limit is None else at_most(f"{what}: p99", p99, limit, milliseconds)
+    )
+    return [first, Line(f"  p50 and highest of {len(taken)}", spread)]
 
 
-def mebibytes(process: psutil.Process) -> float:
+def held(process: psutil.Process) -> float:
+    """MiB of memory."""
     return float(process.memory_info().rss) / 2**20
 
 
-def besiege(process: psutil.Process, port: int, folder: Path, seconds: float, how: str) -> None:
+def besiege(process: psutil.Process, port: int, control: int, folder: Path, seconds: float, how: str) -> Section:
     """Measure from the crowd's start, and how long it takes until nobody of it is left, although none of it leaves."""
-    before = mebibytes(process)
+    before, used = held(process), cpu_seconds([process.pid])
     command = [sys.executable, "-m", "tests.bench.tls_siege", "crowd", str(port), str(folder), how]
-    rude = subprocess.Popen(command, cwd=ROOT)
+    crowded = subprocess.Popen(command, cwd=ROOT)
     began = time.monotonic()
-    taken, anew = scrape(port, trust(folder), seconds)
-    tell(f"mutual TLS, besieged {how}", taken)
-    if anew:
-        tell("  of these with a new connection", anew)
-    print(f"  memory before {before:.1f} MiB, beside them {mebibytes(process):.1f} MiB")
+    besieged, alone = KeptScraper(port, trust(folder)), KeptScraper(control, trust(folder))
+    scrape([besieged, alone], seconds)
+    used, grown = cpu_seconds([process.pid]) - used, held(process) - before
     if how == "again":
-        rude.terminate()
+        crowded.terminate()
         began = time.monotonic()
     while any(each.status == psutil.CONN_ESTABLISHED for each in process.net_connections("tcp")):
         time.sleep(0.5)
-    print(f"  nobody left after {time.monotonic() - began:.1f} s; memory {mebibytes(process):.1f} MiB")
-    rude.terminate()
-    rude.wait()
+    left = time.monotonic() - began
+    crowded.terminate()
+    crowded.wait()
+    lines = latencies("the besieged daemon", besieged.taken, LATENCY[how])
+    lines += latencies("  with a new connection", besieged.anew) if besieged.anew else []
+    lines += latencies("a daemon that nobody besieges", alone.taken)
+    lines.append(
+        Line("processor time a scrape, all else of the siege included", milliseconds(used / len(besieged.taken)))
+    )
+    lines.append(at_most("memory beside them", grown, GROWTH, mebibytes))
+    lines.append(at_most("until nobody of them is left", left, GONE, lambda value: f"{value:.1f} s"))
+    return Section(f"{sum(CROWD.values())} besiegers, {HOW[how]}", tuple(lines))
 
 
-def main(seconds: float) -> None:
+def settled(process: psutil.Process, port: int, context: ssl.SSLContext | None, seconds: float) -> list[Line]:
+    """What a scraper sees whom nobody disturbs."""
+    used = cpu_seconds([process.pid])
+    alone = KeptScraper(port, context)
+    scrape([alone], seconds)
+    used = cpu_seconds([process.pid]) - used
+    share = Line("processor time a scrape, with its share of a tick", milliseconds(used / len(alone.taken)))
+    return [*latencies("a kept connection", alone.taken), share, Line("memory", mebibytes(held(process)))]
+
+
+def main(seconds: float) -> int:
     prefer_this_process()
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         write_certificates(folder)
-        settled = {}
-        for title, arguments, context in (
-            ("plain HTTP", (), None),
-            ("mutual TLS", ("--web.config.file", str(folder / "web.yml")), trust(folder)),
-        ):
-            with daemon(folder, *arguments) as (process, port):
-                time.sleep(5.0)
-                used = sum(process.cpu_times()[:2])
-                taken, _ = scrape(port, context, seconds)
-                used = sum(process.cpu_times()[:2]) - used
-                settled[title] = mebibytes(process)
-                tell(title, taken)
-                share = f"{used / len(taken) * 1000:.2f} ms of processor time a scrape, with its share of a tick"
-                print(f"  memory {settled[title]:.1f} MiB, {share}")
-                if context is not None:
-                    for how in ("once", "again"):
-                        besiege(process, port, folder, seconds, how)
+        protected = ("--web.config.file", str(folder / "web.yml"))
+        with daemon(folder, "plain") as (process, port):
+            time.sleep(SETTLES)
+            sections = [Section("plain HTTP, nobody else", tuple(settled(process, port, None, seconds)))]
+        process, port = stack.enter_context(daemon(folder, "besieged", *protected))
+        _, control = stack.enter_context(daemon(folder, "control", *protected))
+        time.sleep(SETTLES)
+        sections.append(Section("mutual TLS, nobody else", tuple(settled(process, port, trust(folder), seconds))))
+        sections += [besiege(process, port, control, folder, seconds, how) for how in HOW]
+    print(table(sections))
+    print(f"\n{description()}")
+    return int(any(line.verdict is Verdict.MISSED for section in sections for line in section.lines))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["crowd"]:
         crowd(int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4] == "again")
     else:
-        main(float(sys.argv[1]) if sys.argv[1:] else 20.0)
+        sys.exit(main(float(sys.argv[1]) if sys.argv[1:] else 20.0))

@@ -73,7 +73,7 @@ def test_a_captured_sysfs_tree_shows_what_node_exporter_shows(start, tmp_path: P
     tree = tmp_path / "sys"
     fixtures = sysfs_fixtures()
     fixtures.unpack_archive(fixtures.FIXTURES / "dgx-h100.txt", tree)
-    daemon = start("--backend", "none", "--path.sysfs", str(tree), config="metrics: {include: [all]}\n")
+    daemon = start("--backend", "none", "--path.sysfs", str(tree), config="metrics: {profile: full}\n")
     port = free_port()
     command = [
         exporter, f"--web.listen-address=127.0.0.1:{port}", f"--path.sysfs={tree}",

@@ -100,7 +100,9 @@ def test_what_a_scrape_leaves_out_is_no_trouble_of_the_node(start) -> None:
     daemon = start("--scenario", "idle", config="metrics: {exclude: ['coldplate_gpu_*']}\n")
     page = daemon.page()
     assert not any(name.startswith("coldplate_gpu_") for name, _ in page)
-    assert "coldplate_gpu_up" not in daemon.get("/api/v1/snapshot")
+    assert "coldplate_gpu_up" in daemon.get("/api/v1/snapshot")
+    remembered = json.loads(daemon.get("/api/v1/history"))["data"]
+    assert {each["labels"]["gpu"] for each in remembered["series"]} == {str(number) for number in range(8)}
     assert "all 8 GPUs answer" in daemon.get("/")
 
 

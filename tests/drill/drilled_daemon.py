@@ -244,8 +244,11 @@ def _seconds(time_text: str) -> float:
 
 
 @contextmanager
-def drilled(rig: Rig, *commands: str, sabotaged: bool = False) -> Iterator[Drill]:
-    """A daemon whose driver was told these commands before; `sabotaged` is for one whose threads come to harm."""
+def drilled(rig: Rig, *commands: str, sabotaged: bool = False, fast: str = "1s", further: str = "") -> Iterator[Drill]:
+    """A daemon whose driver was told these commands before; `sabotaged` is for one whose threads come to harm.
+
+    It samples at the period `fast`, and `further` sections go to the end of its configuration.
+    """
     folder = Path(tempfile.mkdtemp(dir=rig.directory, prefix="drill-"))
     (folder / "site.yml").write_text(RULES)
     (folder / "sysfs").symlink_to(rig.sysfs)
@@ -265,10 +268,10 @@ def drilled(rig: Rig, *commands: str, sabotaged: bool = False) -> Iterator[Drill
         limited = stack.enter_context(_small_file_system(state))
         ports = stack.enter_context(_outsiders(rig, folder))
         (folder / "peers.json").write_text(json.dumps([{"targets": [f"127.0.0.1:{ports['peer']}"]}]))
-        more = CONFIG.format(rules=folder, receiver=ports["receiver"], controller=ports["controller"])
+        more = CONFIG.format(rules=folder, receiver=ports["receiver"], controller=ports["controller"]) + further
 
         def start(before: Path | None) -> AbstractContextManager[Daemon]:
-            return rig.coldplate(more=more, state=state, program=program, environment=environment, folder=before)
+            return rig.coldplate(fast, True, more, state, program, environment, before)
 
         drill = Drill(start, folder, firmware, state, limited)
         stack.callback(drill.close)

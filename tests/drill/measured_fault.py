@@ -86,7 +86,8 @@ class MeasuredFault:
     def lost(self) -> str:
         """What nobody has any more, in words."""
         failed = sum(seconds >= GIVEN_UP for seconds in self.scrapes)
-        found = [f"samples of {GPUS - self.fewest} GPUs for {self.down:.1f} s"] if self.down else []
+        gone = GPUS - self.fewest
+        found = [f"samples of {gone} GPU{'s' if gone > 1 else ''} for {self.down:.1f} s"] if self.down else []
         found += [f"{failed} scrapes"] if failed else []
         return ", ".join(found) or "nothing"
 

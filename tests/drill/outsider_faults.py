@@ -36,13 +36,15 @@ def _controller(title: str, manner: str) -> Fault:
     )
 
 
+UNREAD = "the rest of its answer is not read, alerts are delivered"
+
 OUTSIDERS = (
     _receiver("does not answer", "hang"),
     _receiver("resets connections", "reset"),
     _receiver("answers with errors", "failing"),
     _receiver("answers a byte at a time", "drip"),
-    _receiver("answers 10 MiB", "huge"),
-    _receiver("never ends its answer", "endless"),
+    _receiver("answers 10 MiB", "huge", UNREAD),
+    _receiver("never ends its answer", "endless", UNREAD),
     _peer("does not answer", "hang"),
     _peer("resets connections", "reset"),
     _peer("answers a byte at a time", "drip"),

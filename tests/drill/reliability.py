@@ -55,8 +55,13 @@ def plain(measured: Sequence[MeasuredFault]) -> str:
 
 def write(measured: Sequence[MeasuredFault], machine: str, document: Path = DOCUMENT) -> None:
     """Put the table in the place of the one that is there. Raises ValueError where the marks are missing."""
-    text = document.read_text()
-    if text.count(BEGINS) != 1 or text.count(ENDS) != 1:
-        raise ValueError(f"{document}: the lines {BEGINS!r} and {ENDS!r} say where the table goes: put them back")
-    head, tail = text.split(BEGINS)[0], text.split(ENDS)[1]
-    document.write_text(f"{head}{BEGINS}\n\n{machine}\n\n{markdown(measured)}\n{ENDS}{tail}")
+    put_between(document, BEGINS, ENDS, f"{machine}\n\n{markdown(measured)}")
+
+
+def put_between(document: Path, begins: str, ends: str, text: str) -> None:
+    """Replace what stands between two marks. Raises ValueError unless each of them is there once."""
+    whole = document.read_text()
+    if whole.count(begins) != 1 or whole.count(ends) != 1:
+        raise ValueError(f"{document}: the lines {begins!r} and {ends!r} say where the table goes: put them back")
+    head, tail = whole.split(begins)[0], whole.split(ends)[1]
+    document.write_text(f"{head}{begins}\n\n{text}\n{ends}{tail}")

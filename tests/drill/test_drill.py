@@ -109,7 +109,8 @@ def test_a_figure_beyond_its_target_is_named(name: str, within: object, beyond: 
 
 def test_what_is_lost_is_told() -> None:
     assert _found().lost() == "nothing"
-    assert _found(down=2.0, fewest=7, scrapes=[0.001, 10.0]).lost() == "samples of 1 GPUs for 2.0 s, 1 scrapes"
+    assert _found(down=2.0, fewest=7, scrapes=[0.001, 10.0]).lost() == "samples of 1 GPU for 2.0 s, 1 scrapes"
+    assert _found(down=2.0, fewest=6).lost() == "samples of 2 GPUs for 2.0 s"
 
 
 def test_the_table_takes_the_place_of_the_one_before(tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import logging
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -50,6 +52,46 @@ class Promises:
 @pytest.fixture
 def promises() -> Promises:
     return Promises()
+
+
+class Traced(Deferred):
+    """One of which it can be told whether it is still there."""
+
+    __slots__ = ("__weakref__",)
+
+
+@pytest.fixture
+def nobody_collects() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("nobody_collects")
+@pytest.mark.parametrize("patience", [30.0, 0.05])
+def test_a_promise_is_gone_with_its_answer_without_a_collection(
+    serve: Serve, eventually: Eventually, patience: float
+) -> None:
+    """It holds a page. The collector comes seldom where little garbage is made, and never to what a reload froze."""
+    made: list[weakref.ref[Traced]] = []
+    kept: list[Traced] = []
+
+    def handler(request: Request) -> Deferred:
+        promise = Traced(patience, LATE)
+        made.append(weakref.ref(promise))
+        if request.path == "/kept":
+            kept.append(promise)
+        return promise
+
+    client = serve(handler).client()
+    client.send(GET % b"kept")
+    eventually(lambda: bool(made))
+    if patience > 1.0:
+        kept.pop().answer(Response(HTTPStatus.OK, b"at last"))
+    assert client.response()[0] == (HTTPStatus.OK if patience > 1.0 else LATE.status)
+    kept.clear()
+    eventually(lambda: made[0]() is None)
 
 
 def waiting(running: Running, promises: Promises, eventually: Eventually, request: bytes = GET % b"later") -> Client:

@@ -15,7 +15,6 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from agent import catalogue
 from agent.model import (
-    Alias,
     Backend,
     Gpu,
     IbPort,
@@ -47,7 +46,7 @@ def holding(*readings: Reading) -> Snapshot:
 
 
 def made(name: str, kind: Kind = Kind.GAUGE, entity: type = Gpu, help: str = "Help.", unit: Unit = Unit.NONE) -> Metric:
-    return Metric(name, kind, unit, entity, help, Lane.FAST, (), aliases=(Alias("none", "none"),))
+    return Metric(name, kind, unit, entity, help, Lane.FAST, ())
 
 
 def render(snapshot: Snapshot, fmt: Format, age: float = 0.25) -> str:

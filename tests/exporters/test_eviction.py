@@ -69,6 +69,25 @@ def test_if_none_is_quiet_the_client_longest_with_one_answer_is_evicted(pair: so
     assert victim([*others, longest], NOW) is longest
 
 
+def scraper(sock: socket.socket, ago: float) -> Connection:
+    """Idle, after an answer."""
+    made = idle(sock, ago)
+    made.answers = 1
+    return made
+
+
+def test_in_a_flood_of_newcomers_one_of_them_goes_and_no_scraper_that_waits_for_its_next_second(
+    pair: socket.socket,
+) -> None:
+    newest, oldest, known = idle(pair, 0.1), idle(pair, 0.3), scraper(pair, 15.0)
+    assert victim([known, newest, oldest], NOW) is oldest
+
+
+def test_those_who_hold_most_places_with_one_answer_give_room_to_newcomers(pair: socket.socket) -> None:
+    hoarding = [scraper(pair, 15.0 + number) for number in range(2)]
+    assert victim([idle(pair, 0.1), idle(pair, 0.2), *hoarding], NOW) is hoarding[1]
+
+
 def test_a_reader_that_takes_nothing_may_go_sooner(pair: socket.socket) -> None:
     stalled = writing(pair, 1.5 * STALLED_SECONDS)
     stalled.moved = NOW - 1.1 * STALLED_SECONDS

@@ -16,7 +16,8 @@ from agent.config.reading import parse
 from agent.config.schema import Config
 from agent.lib.http_target import HttpTarget
 from agent.lib.user_error import UserError
-from agent.wiring.http_access import own_login, own_scheme, read_login
+from agent.wiring.http_access import read_login
+from agent.wiring.own_agent import own_agent
 from tests.daemon.conftest import ROOT, RunningDaemon
 from tests.protection.conftest import HASHES, write_leaf
 from tests.servers import free_ports
@@ -116,25 +117,38 @@ def test_commands_find_the_agents(agents, folder: Path) -> None:
 
 def test_the_own_agent_is_known_by_its_certificate_and_asked_as_a_peer_would(folder: Path) -> None:
     config = parse(CONFIG.format(number=0, port=1, peers="", folder=folder, web=folder / "web.yml"), "c.yaml")
-    login = own_login(config, None)
-    assert (own_scheme(config), login["pinned"], login["ca_file"]) == ("https", True, str(folder / "node.pem"))
+    (url,), login = own_agent(config)
+    assert (url, login["pinned"], login["ca_file"]) == ("https://127.0.0.1:1", True, str(folder / "node.pem"))
     assert login["username"] == "rack"
-    HttpTarget("https://127.0.0.1:1", **login)
-    given = own_login(config, read_login(folder / "client.yml"))
-    assert given["ca_file"] == str(folder / "ca.pem")
+    HttpTarget(url, **login)
+    given = own_agent(config, read_login(folder / "client.yml"))
+    assert given.login["ca_file"] == str(folder / "ca.pem")
 
 
 def test_nobody_who_binds_the_port_of_an_open_agent_gets_the_racks_password(folder: Path) -> None:
     config = parse(CONFIG.format(number=0, port=1, peers="", folder=folder, web="null"), "c.yaml")
-    assert own_scheme(config) == "http"
-    assert own_login(config, None) == {}
-    assert own_login(Config(), None) == {}
+    assert own_agent(config) == (("http://127.0.0.1:1",), {})
+    assert own_agent(Config()) == (("http://127.0.0.1:19400",), {})
 
 
 def test_where_the_web_configuration_may_not_be_read_tls_is_spoken(folder: Path) -> None:
     config = parse(f"web: {{config_file: {folder / 'nowhere.yml'}}}", "c.yaml")
-    assert own_scheme(config) == "https"
-    assert "pinned" not in own_login(config, None)
+    (url,), login = own_agent(config)
+    assert url == "https://127.0.0.1:19400"
+    assert "pinned" not in login
+
+
+@pytest.mark.parametrize(
+    ("listen", "urls"),
+    [
+        ("':19400'", ["http://127.0.0.1:19400"]),
+        ("0.0.0.0:1, '[::]:2'", ["http://127.0.0.1:1", "http://[::1]:2"]),
+        ("10.1.2.3:1, 'n7:0'", ["http://10.1.2.3:1"]),
+        ("':0'", ["http://127.0.0.1:19400"]),
+    ],
+)
+def test_the_agent_of_this_node_is_reached_where_it_listens(listen: str, urls: list[str]) -> None:
+    assert list(own_agent(parse(f"web: {{listen: [{listen}]}}", "c.yaml")).urls) == urls
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from exporters.protection.passwords import PasswordChecks
 from exporters.protection.web_gate import WebGate, load_terms
 from exporters.server import HttpServer
 from exporters.transport import HandshakeRefusedError
+from tests.protection.conftest import HASHES
 
 BIG = bytes(range(256)) * 8192
 
@@ -137,6 +138,31 @@ def test_plain_http_is_told_to_speak_tls(site) -> None:
         told += data
     assert told.startswith(b"HTTP/1.1 400 ")
     assert b"https" in told
+
+
+def test_who_is_refused_is_counted_by_the_reason(site, eventually) -> None:
+    running = site(f"{MUTUAL}, client_allowed_sans: [scraper.example]")
+    running.get("/in", "client")
+    assert set(running.gate.refused.values()) == {0}
+    for client in (None, "stranger", "server"):  # the last one has no name that is let in
+        with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
+            running.get("/in", client)
+    eventually(lambda: running.gate.refused["certificate"] == 3)
+    running.raw().sendall(b"GET / HTTP/1.1\r\n\r\n")
+    eventually(lambda: running.gate.refused["handshake"] == 1)
+    assert (running.gate.refused["login"], running.gate.refused["rate"]) == (0, 0)
+
+
+def test_logins_and_requests_that_are_refused_are_counted(certificates) -> None:
+    file = certificates.folder / "rate.yml"
+    file.write_text(f"basic_auth_users: {{scraper: {HASHES['scraper']}}}\nrate_limit: {{interval: 1h, burst: 2}}\n")
+    checks = PasswordChecks(time.monotonic)
+    gate = WebGate(load_terms(file), checks, lambda: 0.0)
+    for _ in range(3):
+        answer = gate.admit(Request("GET", "/"), "client")
+        assert isinstance(answer, Response)
+        assert gate.dress(answer) is answer
+    assert gate.refused == {"certificate": 0, "handshake": 0, "login": 2, "rate": 1}
 
 
 def test_clients_without_a_certificate_or_with_a_strangers_are_refused(site) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import ssl
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,39 @@ def test_what_cannot_be_used_is_said_once_and_the_former_terms_stay(
     watch.look()
     assert watch.last.good is True
     assert watch.gate.edition == 1
+
+
+def test_a_reload_that_is_refused_shows_as_well_and_is_said_once(
+    watch: WebWatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A reload reads the file at once, before the watch has seen that it changed."""
+    (tmp_path / "web.yml").write_text("tls: 1")
+    with pytest.raises(WebFileError):
+        watch.load()
+    assert watch.last.good is False
+    for _ in range(RETRY_PERIODS):
+        watch.look()
+    assert caplog.text.count("keeping the current one") == 1
+    (tmp_path / "web.yml").write_text(PAIR)
+    watch.enforce(watch.load())
+    assert watch.last.good is True
+
+
+def test_it_is_known_until_when_the_certificate_is_valid(
+    certificates, watch: WebWatch, tmp_path: Path, issue: Callable[[str], None]
+) -> None:
+    issued = datetime(2030, 1, 1, tzinfo=timezone.utc)
+    leaf = certificates.authority.issue_cert("localhost", not_after=issued)
+    pem, _ = write_leaf(tmp_path / "v1", "other", leaf)
+    (tmp_path / "v1" / "other.key").replace(tmp_path / "v1" / "tls.key")
+    pem.replace(tmp_path / "v1" / "tls.crt")
+    for _ in range(2):
+        watch.look()
+    assert watch.last.expires == issued.timestamp()
+    (tmp_path / "web.yml").write_text(f"basic_auth_users: {{a: {HASHES['scraper']}}}\n")
+    for _ in range(2):
+        watch.look()
+    assert watch.last.expires is None
 
 
 def test_a_file_that_may_be_read_again_is(watch: WebWatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

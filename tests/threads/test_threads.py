@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -123,6 +125,25 @@ def test_a_thread_that_fails_for_the_same_reason_again_and_again_is_counted_and_
         assert worker.begun.acquire(timeout=WAIT)
     assert restarts(threads) == 3
     assert len([each for each in caplog.records if each.levelno == logging.ERROR]) == 1
+
+
+def test_a_thread_that_is_done_holds_nothing_of_its_work_any_more(clock: Clock) -> None:
+    """Whoever keeps the thread, to ask whether it is done, would keep what it wrote: minutes of a recording, say."""
+
+    class Content:
+        """What the work is about."""
+
+    content = Content()
+    trace = weakref.ref(content)
+    kept = Threads(clock).begin("writer", partial(_take, content))
+    assert kept.join(10.0)
+    del content
+    assert kept.done
+    assert trace() is None
+
+
+def _take(_content: object) -> None:
+    """Some work with it."""
 
 
 def test_work_that_returns_is_done_and_its_restarts_stay_counted(clock: Clock, worker: Worker) -> None:

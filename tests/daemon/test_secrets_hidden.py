@@ -1,0 +1,141 @@
+"""Nothing secret is served, printed or logged: neither of the configuration nor of other people's processes."""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.daemon.conftest import ROOT
+from tests.daemon.standin import FAST, Node
+from tests.servers import free_ports
+
+MARK = "s3cr3t"
+"""In everything that is secret here."""
+PATHS = (
+    "/metrics", "/", "/api/v1/snapshot", "/api/v1/rules", "/api/v1/alerts", "/api/v1/rack", "/-/ready", "/-/healthy",
+    "/runbooks/NotificationsFailing", f"/nowhere?token={MARK}-of-a-client",
+)  # fmt: skip
+ACCEPTED = ("text/plain", "application/openmetrics-text", "application/json, text/html")
+CONFIG = """\
+backends: {{power: [redfish, estimate], infiniband: false, redfish: {{url: 'http://127.0.0.1:{port}', username: bmc,
+  password_file: {password}}}}}
+notify:
+  alertmanager: {{urls: ['http://127.0.0.1:{port}/s3cr3t-path/alertmanager'], bearer_token_file: {token}}}
+  webhook: {{urls: ['http://127.0.0.1:{port}/services/s3cr3t-hook'], username: u,
+    password_file: {password}}}
+rules: {{files: [{rules}]}}
+rack: {{name: r1, peers: ['127.0.0.1:{port}'], peer: {{bearer_token_file: {token}}}}}
+"""
+WITH_A_URL = (
+    "notify: {alertmanager: {urls: [%s]}}",
+    "notify: {webhook: {urls: [%s]}}",
+    "backends: {redfish: {url: %s}}",
+    "rack: {name: r, peers: [%s]}",
+)
+COMMANDS = (
+    "doctor --url {url} --config.file {config}",
+    "doctor --json --url {url} --config.file {config}",
+    "check --config.file {config} --backend nvml --verbose --log.level debug",
+    "top --once --url {url}",
+    "top --json --no-attach --config.file {config} --backend nvml --log.level debug",
+    "record --no-redact --duration 1s --interval 250ms -o {folder}/r --config.file {config} --log.level debug",
+    "report {folder}/r",
+    "report --json {folder}/r",
+    "export --format json {folder}/r",
+)
+
+
+@contextmanager
+def job_of_somebody_else() -> Iterator[int]:
+    """A process of a job whose command line and environment hold what nobody else is to see."""
+    surroundings = {
+        "SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "train", "WANDB_API_KEY": f"{MARK}-in-the-environment",
+        "HTTPS_PROXY": f"http://me:{MARK}-in-a-proxy@proxy:3128",
+    }  # fmt: skip
+    command = ["sh", "-c", "read forever; exit", f"--password={MARK}-in-the-command-line"]
+    with subprocess.Popen(command, env={**os.environ, **surroundings}, stdin=subprocess.PIPE) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def _configure(folder: Path) -> str:
+    for name in ("password", "token"):
+        (folder / name).write_text(f"{MARK}-{name}\n")
+    rules = folder / "always.yml"
+    rules.write_text("groups: [{name: g, interval: 1s, rules: [{alert: Always, expr: vector(1)}]}]\n")
+    (port,) = free_ports(1)  # nobody is there: whom it cannot reach is what the log tells most of
+    return CONFIG.format(port=port, rules=rules, password=folder / "password", token=folder / "token")
+
+
+def _revealed(text: str) -> list[str]:
+    """The lines that hold a secret, as it is or in the form in which it would be sent."""
+    coded = [base64.b64encode(f"{user}:{MARK}-password".encode()).decode() for user in ("u", "bmc")]
+    return [line[:300] for line in text.splitlines() if any(each in line for each in (MARK, *coded))]
+
+
+def _pages(node: Node) -> Iterator[tuple[str, str]]:
+    for path in PATHS:
+        for accepted in ACCEPTED:
+            request = (f"GET {path} HTTP/1.0\r\nAccept: {accepted}\r\nAccept-Encoding: gzip\r\n\r\n").encode()
+            head, _, body = _ask(node.daemon.port, request).partition(b"\r\n\r\n")
+            text = zlib.decompress(body, 31) if b"gzip" in head.lower() else body
+            yield f"{path} as {accepted}", f"{head.decode('latin-1')}\n{text.decode()}"
+
+
+def _ask(port: int, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), 10) as sock:
+        sock.sendall(request)
+        return b"".join(iter(lambda: sock.recv(1 << 16), b""))
+
+
+def test_no_page_no_command_and_no_log_tells_a_secret(start, library: Path, tmp_path: Path) -> None:
+    with job_of_somebody_else() as pid:
+        text = FAST.replace("backends: {power: [estimate], infiniband: false}\n", "") + _configure(tmp_path)
+        node = Node(
+            lambda *words, **more: start(*words, "--log.level", "debug", **more),
+            library, tmp_path, text, (f"process 0 {pid}",),
+        )  # fmt: skip
+        failed = "coldplate_notification_failures_total"
+        node.daemon.until("receivers failed", lambda: sum(node.daemon.family(failed, "url").values()) >= 2, 60)
+        # Whose job it is depends on the machine's cgroups; that its files in /proc are read does not.
+        looked = "coldplate_job_attribution_problems_total", "coldplate_gpu_job_info"
+        node.daemon.until("jobs are looked for", lambda: any(map(node.daemon.family, looked)), 30)
+        told = dict(_pages(node))
+        config = tmp_path / "coldplate-0.yaml"
+        environment = {**os.environ, **node.environment, "PYTHONPATH": str(ROOT)}
+        for line in COMMANDS:
+            words = line.format(url=node.daemon.url, config=config, folder=tmp_path).split()
+            done = subprocess.run(
+                [sys.executable, "-m", "agent.cli", *words],
+                cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60,
+            )  # fmt: skip
+            assert "Traceback" not in done.stderr
+            told[line] = done.stdout + done.stderr
+        told["the log"] = node.daemon.log.read_text()
+        told["the state"] = "".join(
+            path.read_bytes().decode("latin-1") for path in sorted(node.state.rglob("*")) if path.is_file()
+        )
+    assert all(told[f"{path} as {accepted}"].startswith("HTTP/1.") for path in PATHS for accepted in ACCEPTED)
+    assert [line for line in COMMANDS if not told[line].strip()] == []
+    assert {name: lines for name, each in told.items() if (lines := _revealed(each))} == {}
+
+
+def test_a_credential_within_a_url_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    for key in WITH_A_URL:
+        config = tmp_path / "c.yaml"
+        config.write_text(key % f"'http://me:{MARK}@host.example/'")
+        done = subprocess.run(
+            [sys.executable, "-m", "agent.cli", "run", "--config.file", str(config)],
+            cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert MARK not in done.stdout + done.stderr
