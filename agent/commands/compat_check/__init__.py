@@ -1,0 +1,77 @@
+"""`coldplate compat-check`: which queries of dashboards and rule files find data on coldplate, and which do not."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.lib.terminal import takes_colour
+
+if TYPE_CHECKING:
+    from agent.commands.compat_check.check_report import CheckedFile
+
+HELP = "which queries of dashboards and rules find data on coldplate"
+DESCRIPTION = (
+    "Read Grafana dashboards (JSON) and rule files of Prometheus or Kubernetes (YAML), and tell of each query whether "
+    "coldplate has its metrics: under its own names, under those of another exporter that metrics.compatibility "
+    "serves, or not; and what to query instead. Nothing is asked of a server."
+)
+EXAMPLES = (
+    ("coldplate compat-check dashboard.json", "each panel and variable of a dashboard"),
+    ("coldplate compat-check --json site/*.yml", "the same of rule files, for a program"),
+)
+EXIT_STATUSES = {
+    0: "every query finds data, if the profiles are served that are named at the end",
+    1: "at least one finds none",
+    2: "a file cannot be read, or the command line is invalid; one line says why",
+}
+EXIT_NONE, EXIT_UNREADABLE = 1, 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The files, and how to tell."""
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="dashboard or rule file")
+    parser.add_argument("--json", action="store_true", help="print verdicts as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check each file; one that cannot be read does not keep the others from being checked."""
+    from agent.commands.compat_check import check_report
+
+    files = _checked(arguments.files)
+    if arguments.json:
+        print(check_report.document(files))
+    else:
+        for line in check_report.lines(files, takes_colour(sys.stdout)):
+            print(line)
+    sys.stdout.flush()
+    for file in files:
+        if file.problem:
+            print(f"coldplate compat-check: {file.problem}", file=sys.stderr)
+    if any(file.problem for file in files):
+        return EXIT_UNREADABLE
+    return 0 if all(query.found for file in files for query in file.queries) else EXIT_NONE
+
+
+def _checked(paths: Sequence[Path]) -> list[CheckedFile]:
+    """All files are read first: what the rules of one record, the others may ask for."""
+    from agent.commands.compat_check.check_report import CheckedFile
+    from agent.commands.compat_check.found_queries import FileQueries, NoQueriesError, read_queries
+    from agent.commands.compat_check.judged_queries import judge
+
+    read: list[FileQueries | str] = []
+    for path in paths:
+        try:
+            read.append(read_queries(path))
+        except NoQueriesError as error:
+            read.append(str(error))
+    recorded = {query.record for file in read if not isinstance(file, str) for query in file.queries if query.record}
+    return [
+        CheckedFile(str(path), problem=file)
+        if isinstance(file, str)
+        else CheckedFile(str(path), tuple(judge(query, recorded) for query in file.queries), file.notes)
+        for path, file in zip(paths, read, strict=True)
+    ]

@@ -1,0 +1,15 @@
+"""The names of other exporters, so that dashboards and rules written for them find their series here.
+
+Each profile is a table in a file of its own: a neighbour's name, its type, its HELP text, and the rows of ours from
+which its value follows. `translation` turns a snapshot into frames of those series, which are rendered like all others.
+"""
+
+from __future__ import annotations
+
+from exporters.compatibility import dcgm, node_infiniband, nvidia_smi, nvitop
+from exporters.compatibility.foreign_names import ForeignProfile
+
+PROFILES: dict[str, ForeignProfile] = {
+    each.word: each for each in (dcgm.PROFILE, node_infiniband.PROFILE, nvitop.PROFILE, nvidia_smi.PROFILE)
+}
+"""By the word in `metrics.compatibility`."""

@@ -1,0 +1,140 @@
+"""A neighbour's metric as data: its name and type, and how its value follows from ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from agent.model import Gpu, Kind, Labels, Series
+
+MIB = 1.0 / 2**20
+PERCENT = 100.0
+MHZ = 1e-6
+MILLI = 1e3
+NANO = 1e9
+
+WHOLE = "0"
+
+
+class Digits(Enum):
+    """How much of a converted value is shown: a neighbour that counts in MiB has no fractions of one."""
+
+    ALL = "as it is"
+    NEAREST = "the nearest whole number"
+    BELOW = "the whole number below"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A row of ours by name, times a factor. `labels` are the values of the row's own labels, in order; none: any.
+
+    `rate` takes the growth of a counter in a second, over the last seconds, instead of its value.
+    """
+
+    row: str
+    labels: tuple[str, ...] = ()
+    factor: float = 1.0
+    rate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignName:
+    """A neighbour's metric: the sum of `terms`, divided by that of `divisor` if there is one.
+
+    It is served only while all its terms have values. `newest` means the label value, as a number, of the series whose
+    value is highest, and 0 while `terms` tell that there is none; `label` the value of that label, as a number.
+    `note` says in which way it differs from the neighbour's own.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    terms: tuple[Term, ...]
+    digits: Digits = Digits.ALL
+    divisor: tuple[Term, ...] = ()
+    newest: str = ""
+    label: str = ""
+    note: str = ""
+
+    @property
+    def simple(self) -> Term | None:
+        """Its only term, if the value is one of ours times a factor."""
+        one = (
+            len(self.terms) == 1 and not self.divisor and not self.newest and not self.label and not self.terms[0].rate
+        )
+        return self.terms[0] if one else None
+
+
+@dataclass(frozen=True, slots=True)
+class NotServed:
+    """A name of the neighbour's that is not served: why, and what to query instead; empty if there is nothing."""
+
+    name: str
+    why: str
+    instead: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGpu:
+    """What info series say of a GPU. `jobs` are the labels of the jobs that hold it alone, by slot.
+
+    A slot is the number of a MIG instance; WHOLE is the GPU, or the only instance on it.
+    """
+
+    info: Mapping[str, str] = field(default_factory=dict)
+    jobs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def job(self, slot: str) -> Mapping[str, str]:
+        return self.jobs.get(slot, {})
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """What labels are made of. `host_labels` are the host's name under the label names that the configuration says."""
+
+    host: str
+    host_labels: Labels
+    gpus: Mapping[Gpu, KnownGpu]
+    mig_profiles: Mapping[str, str]
+    """By the MIG instance's UUID."""
+
+    def of(self, gpu: Gpu) -> KnownGpu:
+        return self.gpus.get(gpu, _NOTHING)
+
+
+_NOTHING = KnownGpu()
+
+Labelling = Callable[[KnownNode, Series, str], Labels | None]
+"""The labels of the neighbour's metric of that name for a series of ours, in its order; None if it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignProfile:
+    """A neighbour. `labels` are all that its series may have, for the documentation and for `compat-check`.
+
+    `renamed` are labels that Prometheus or older versions of the neighbour write differently, and what they are here.
+    """
+
+    word: str
+    title: str
+    prefixes: tuple[str, ...]
+    names: tuple[ForeignName, ...]
+    labelling: Labelling
+    labels: tuple[str, ...]
+    not_served: tuple[NotServed, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+
+def gauge(name: str, help: str, *terms: Term, digits: Digits = Digits.ALL, note: str = "") -> ForeignName:
+    return ForeignName(name, Kind.GAUGE, help, terms, digits, note=note)
+
+
+def counter(name: str, help: str, *terms: Term, digits: Digits = Digits.ALL, note: str = "") -> ForeignName:
+    return ForeignName(name, Kind.COUNTER, help, terms, digits, note=note)
+
+
+def written_bus_id(slot: str) -> str:
+    """A PCI bus id as NVIDIA's tools write it, `00000000:1B:00.0`, of `0000:1b:00.0`; empty if unknown."""
+    domain, colon, rest = slot.partition(":")
+    return f"{domain.zfill(8)}:{rest}".upper() if colon else ""

@@ -1,0 +1,252 @@
+"""Turns a snapshot into frames of the neighbours' series.
+
+Everything that depends on series alone is remembered by layout: which values are taken, what they are multiplied by,
+and the labels. The labels also depend on info series, such as that of a job; when those change, all is made anew, which
+happens when a job begins or ends. Values are converted column by column.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from operator import mul
+from typing import NamedTuple
+
+from agent.catalogue import BY_NAME
+from agent.lib.picking import picker
+from agent.lib.round_memo import RoundMemo
+from agent.model import (
+    EMPTY_FRAME,
+    Frame,
+    Gpu,
+    Labels,
+    Lane,
+    Layout,
+    Metric,
+    Node,
+    Reading,
+    Series,
+    Snapshot,
+    Unit,
+)
+from exporters.compatibility import PROFILES
+from exporters.compatibility.foreign_names import WHOLE, Digits, ForeignName, ForeignProfile, KnownGpu, KnownNode, Term
+from exporters.compatibility.rates import Growth
+
+HOST_LABELS = {"Hostname": ("Hostname",), "hostname": ("hostname",), "both": ("Hostname", "hostname")}
+"""By the word in `metrics.hostname_label`: dcgm-exporter before and after its version of May 2026."""
+
+_INFORMANTS = {BY_NAME[name] for name in ("coldplate_gpu_info", "coldplate_gpu_job_info", "coldplate_gpu_mig_info")}
+
+
+class Neighbour:
+    """What a neighbour's metric is of, in place of an entity of ours: it comes after all of ours on a page."""
+
+
+class _Part(NamedTuple):
+    place: int
+    term: Term
+
+
+class _Output(NamedTuple):
+    """A series of the neighbour's, and where in a layout its terms and its divisor are."""
+
+    name: ForeignName
+    series: Series
+    parts: tuple[_Part, ...]
+    divisor: tuple[_Part, ...]
+
+
+_ROUNDING: dict[Digits, Callable[[float], float]] = {Digits.NEAREST: round, Digits.BELOW: math.floor}
+
+
+class _ConvertedColumns:
+    """Values of one layout that are one of ours times a factor, converted together."""
+
+    def __init__(self, outputs: Sequence[_Output], digits: Digits) -> None:
+        self.series = tuple(each.series for each in outputs)
+        self._pick = picker([each.parts[0].place for each in outputs])
+        self._factors = tuple(each.parts[0].term.factor for each in outputs)
+        self._as_is = all(factor == 1.0 for factor in self._factors) and digits is Digits.ALL
+        self._rounding = _ROUNDING.get(digits)
+
+    def values(self, values: tuple[float, ...]) -> tuple[float, ...]:
+        picked = self._pick(values)
+        if self._as_is:
+            return picked
+        scaled = map(mul, picked, self._factors)
+        return tuple(scaled) if self._rounding is None else tuple(map(self._rounding, scaled))
+
+
+class _Recipe:
+    """What is made of frames of one layout."""
+
+    def __init__(self, layout: Layout, outputs: Sequence[_Output], growth: Growth) -> None:
+        simple = [each for each in outputs if each.name.simple is not None]
+        exact = [each for each in simple if each.name.digits is Digits.ALL]
+        groups = ([each for each in exact if each.parts[0].term.factor == 1.0],
+                  [each for each in exact if each.parts[0].term.factor != 1.0])  # fmt: skip
+        rounded = {digits: [each for each in simple if each.name.digits is digits] for digits in _ROUNDING}
+        self._columns = [
+            *(_ConvertedColumns(each, Digits.ALL) for each in groups if each),
+            *(_ConvertedColumns(each, digits) for digits, each in rounded.items() if each),
+        ]
+        self._others = [each for each in outputs if each.name.simple is None]
+        self._source, self._growth = layout, growth
+        fixed = tuple(chain.from_iterable(each.series for each in self._columns))
+        self._fixed = Layout(fixed)
+        self._layout = self._fixed
+
+    @property
+    def idle(self) -> bool:
+        return not self._columns and not self._others
+
+    def frame(self, frame: Frame) -> Frame:
+        """The neighbour's series of a frame."""
+        values = tuple(chain.from_iterable(each.values(frame.values) for each in self._columns))
+        if not self._others:
+            return Frame(self._fixed, values)
+        more = list(self._computed(frame.values))
+        series = (*self._fixed.series, *(each.series for each in more))
+        if series != self._layout.series:
+            self._layout = Layout(series)
+        return Frame(self._layout, (*values, *(each.value for each in more)))
+
+    def _computed(self, values: tuple[float, ...]) -> Iterator[Reading]:
+        for output in self._others:
+            value = self._value(output, values)
+            if value is not None:
+                rounding = _ROUNDING.get(output.name.digits)
+                yield Reading(output.series, value if rounding is None else rounding(value))
+
+    def _value(self, output: _Output, values: tuple[float, ...]) -> float | None:
+        if output.name.newest:
+            return _newest(self._source, output, values)
+        if output.name.label:
+            return _number(dict(self._source.series[output.parts[0].place].all_labels).get(output.name.label, ""))
+        above = self._sum(output.parts, values)
+        if above is None or not output.divisor:
+            return above
+        below = self._sum(output.divisor, values)
+        return above / below if below else None
+
+    def _sum(self, parts: Sequence[_Part], values: tuple[float, ...]) -> float | None:
+        total = 0.0
+        for place, term in parts:
+            value = self._growth.per_second(self._source, place) if term.rate else values[place]
+            if value is None:
+                return None
+            total += value * term.factor
+        return total
+
+
+def _newest(layout: Layout, output: _Output, values: tuple[float, ...]) -> float | None:
+    """The label of the series with the highest value, as a number; 0 if there is none."""
+    told = [
+        (values[place], dict(layout.series[place].labels).get(output.name.newest, ""))
+        for place, term in output.parts
+        if term is not output.name.terms[0]
+    ]
+    if not told:
+        return 0.0
+    return _number(max(told)[1])
+
+
+def _number(label: str) -> float | None:
+    return float(label) if label.isascii() and label.isdigit() else None
+
+
+class Translation:
+    """The series of some profiles, from snapshots. Raises KeyError for an unknown word.
+
+    `observe` is for the thread that publishes snapshots, `frames` for the one that renders pages.
+    """
+
+    def __init__(self, words: Sequence[str], host: str, host_labels: str = "both") -> None:
+        self._profiles = [PROFILES[word] for word in dict.fromkeys(words)]
+        self._host = host
+        self._host_labels: Labels = tuple((name, host) for name in HOST_LABELS[host_labels])
+        self._by_row: dict[str, list[tuple[ForeignProfile, ForeignName, Term]]] = {}
+        for profile in self._profiles:
+            for name in profile.names:
+                for term in (*name.terms, *name.divisor):
+                    self._by_row.setdefault(term.row, []).append((profile, name, term))
+        self._rows = {name: _row(name) for profile in self._profiles for name in profile.names}
+        self._rates = {term.row for users in self._by_row.values() for _, _, term in users if term.rate}
+        self._growth = Growth(lambda layout: any(each.metric.name in self._rates for each in layout.series))
+        self._informants = RoundMemo[Layout, tuple[Series, ...]](_informants)
+        self._told: tuple[Series, ...] | None = None
+        self._facts = KnownNode(host, self._host_labels, {}, {})
+        self._plans = RoundMemo[Layout, _Recipe](self._plan)
+        self._last: tuple[Snapshot | None, tuple[Frame, ...]] = (None, ())
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """Take note of what rates are made of."""
+        if self._rates:
+            self._growth.observe(snapshot)
+
+    def frames(self, snapshot: Snapshot) -> tuple[Frame, ...]:
+        """The neighbours' series; the same objects again for the same snapshot."""
+        if self._last[0] is not snapshot:
+            layouts = [frame.layout for frame in snapshot.frames]
+            told = tuple(chain.from_iterable(self._informants.of(layouts)))
+            if told != self._told:
+                self._told, self._facts = told, _facts(self._host, self._host_labels, told)
+                self._plans = RoundMemo(self._plan)
+            plans = zip(self._plans.of(layouts), snapshot.frames, strict=True)
+            frames = (plan.frame(frame) for plan, frame in plans if not plan.idle)
+            self._last = (snapshot, tuple(frame for frame in frames if frame is not EMPTY_FRAME))
+        return self._last[1]
+
+    def _plan(self, layout: Layout) -> _Recipe:
+        """Look through the series of a layout for those that a neighbour has, too."""
+        found: dict[tuple[ForeignName, Labels], dict[Term, list[int]]] = {}
+        for place, series in enumerate(layout.series):
+            for profile, name, term in self._by_row.get(series.metric.name, ()):
+                if term.labels and term.labels != tuple(value for _, value in series.labels):
+                    continue
+                # where the highest value counts, no label tells the candidates apart
+                labelled = Series(series.metric, series.entity) if name.newest else series
+                labels = profile.labelling(self._facts, labelled, name.name)
+                if labels is not None:
+                    found.setdefault((name, labels), {}).setdefault(term, []).append(place)
+        made = (_output(name, Series(self._rows[name], Node(), labels), places)
+                for (name, labels), places in found.items())  # fmt: skip
+        return _Recipe(layout, [each for each in made if each is not None], self._growth)
+
+
+def _output(name: ForeignName, series: Series, places: dict[Term, list[int]]) -> _Output | None:
+    """The series if all its terms are there; of two that would be the same series, the first counts."""
+    if name.newest:
+        every = [_Part(place, term) for term, found in places.items() for place in found]
+        return _Output(name, series, tuple(every), ()) if name.terms[0] in places else None
+    if any(term not in places for term in (*name.terms, *name.divisor)):
+        return None
+    above, below = (tuple(_Part(places[term][0], term) for term in terms) for terms in (name.terms, name.divisor))
+    return _Output(name, series, above, below)
+
+
+def _row(name: ForeignName) -> Metric:
+    return Metric(name.name, name.kind, Unit.NONE, Neighbour, name.help, Lane.FAST, ())
+
+
+def _informants(layout: Layout) -> tuple[Series, ...]:
+    return tuple(series for series in layout.series if series.metric in _INFORMANTS)
+
+
+def _facts(host: str, host_labels: Labels, told: Sequence[Series]) -> KnownNode:
+    gpus: dict[Gpu, KnownGpu] = {}
+    profiles: dict[str, str] = {}
+    for series in told:
+        labels = dict(series.labels)
+        if not isinstance(series.entity, Gpu):
+            continue
+        known = gpus.setdefault(series.entity, KnownGpu())
+        if series.metric.name == "coldplate_gpu_info":
+            gpus[series.entity] = KnownGpu(labels, known.jobs)
+        elif series.metric.name == "coldplate_gpu_mig_info":
+            profiles[labels.get("mig_uuid", "")] = labels.get("profile", "")
+        elif labels.get("shared") != "true":
+            gpus[series.entity] = KnownGpu(known.info, {**known.jobs, labels.get("mig", WHOLE): labels})
+    return KnownNode(host, host_labels, gpus, profiles)

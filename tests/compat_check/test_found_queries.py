@@ -1,0 +1,102 @@
+"""The queries of dashboards of several ages and of rule files, and files that are neither."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.commands.compat_check.found_queries import MOST_BYTES, NoQueriesError, queries_of, read_queries
+
+
+def of(document: Any) -> list[tuple[str, str]]:
+    return [(each.place, each.text) for each in queries_of(json.dumps(document)).queries]
+
+
+def panel(title: str, *queries: str, **more: Any) -> dict[str, Any]:
+    return {"title": title, "targets": [{"expr": each, "refId": "A"} for each in queries], **more}
+
+
+def test_panels_are_found_in_rows_of_every_age() -> None:
+    assert of({"rows": [{"title": "R", "panels": [panel("old", "a")]}]}) == [("old", "a")]
+    row = {"type": "row", "title": "R", "panels": [panel("folded", "b")]}
+    assert of({"title": "Board", "panels": [panel("top", "a", "a2"), row]}) == [
+        ("top", "a"), ("top", "a2"), ("folded", "b")
+    ]  # fmt: skip
+    assert of({"dashboard": {"panels": [panel("of the API", "a")]}, "meta": {}}) == [("of the API", "a")]
+    newest = {"spec": {"elements": {"panel-1": {"spec": {"title": "v2", "data": {"spec": {"expr": "a"}}}}}}}
+    assert of(newest) == [("v2", "a")]
+
+
+def test_a_library_panel_is_read_where_it_is_and_told_of_where_it_is_not() -> None:
+    element = {"kind": 1, "name": "L", "model": panel("shared", "a")}
+    assert of({"panels": [], "__elements": {"uid": element}}) == [("shared", "a")]
+    found = queries_of(json.dumps({"panels": [{"libraryPanel": {"uid": "u", "name": "Heat"}}]}))
+    assert found.queries == () and "library panel Heat" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("label_values(m, gpu)", ("m", ("gpu",))),
+        ('label_values(m{a="b,c"}, gpu)', ('m{a="b,c"}', ("gpu",))),
+        ({"query": "label_values(m, gpu)", "refId": "x"}, ("m", ("gpu",))),
+        ("query_result(topk(5, m))", ("topk(5, m)", ())),
+        ("label_values(instance)", None),
+        ("metrics(DCGM_.*)", None),
+    ],
+)
+def test_variables_ask_too(query: Any, expected: tuple[str, tuple[str, ...]] | None) -> None:
+    board = {"templating": {"list": [{"name": "v", "type": "query", "query": query}]}}
+    found = [(each.text, each.labels) for each in queries_of(json.dumps(board)).queries]
+    assert found == ([] if expected is None else [expected])
+
+
+def test_queries_of_other_data_sources_are_no_promql() -> None:
+    logs = panel("logs", '{app="x"} |= "err"', datasource={"type": "loki", "uid": "l"})
+    assert of({"panels": [logs, panel("metrics", "a", datasource={"type": "prometheus"})]}) == [("metrics", "a")]
+    assert of({"annotations": {"list": [{"name": "deploys", "expr": "changes(a[1m])"}]}, "panels": []}) != []
+
+
+RULES = "groups:\n- name: g\n  rules:\n  - {alert: A, expr: a > 1}\n  - {record: r, expr: b}\n"
+
+
+def test_rules_are_found_in_prometheus_files_and_in_kubernetes_objects() -> None:
+    found = queries_of(RULES).queries
+    assert [(each.place, each.text, each.record) for each in found] == [("A", "a > 1", ""), ("r", "b", "r")]
+    wrapped = "kind: PrometheusRule\nspec:\n  " + RULES.replace("\n", "\n  ")
+    assert queries_of(wrapped).queries == found
+    listed = "kind: List\nitems:\n- spec:\n    " + RULES.replace("\n", "\n    ")
+    assert queries_of(listed).queries == found
+    assert queries_of(f"{RULES}---\na: 1\n").notes == ("line 7: another document begins, which is not read",)
+
+
+BOMB = "a: &a [x,x]\n" + "".join(f"{c}: &{c} [{','.join([f'*{chr(ord(c) - 1)}'] * 9)}]\n" for c in "bcdefghij")
+HOPELESS = {
+    "truncated": ('{"panels": [{"title": "x", "targets": [{"expr": "a"', "line 1: is not JSON"),
+    "another document": ('{"name": "coldplate"}', "is not a Grafana dashboard"),
+    "a list": ("[1, 2]", "is not a Grafana dashboard"),
+    "deep": ("[" * 200_000, "is nested too deep"),
+    "a number without end": ('{"panels": ' + "9" * 5000 + "}", "is not JSON"),
+    "no rules": ("a: 1\n", "has no rules"),
+    "rules that are none": ("groups: [{rules: [7, {expr: {}}]}, 3]\n", "has no rules"),
+    "a bomb": (BOMB, "is neither JSON nor YAML"),
+    "empty": ("", "has no rules"),
+}
+
+
+@pytest.mark.parametrize("kind", HOPELESS)
+def test_what_is_no_file_of_queries_is_refused_with_the_reason(kind: str) -> None:
+    text, reason = HOPELESS[kind]
+    with pytest.raises(NoQueriesError, match=reason):
+        queries_of(text)
+
+
+def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "large.json"
+    with path.open("wb") as file:
+        file.truncate(50 * 2**20)
+    with pytest.raises(NoQueriesError, match=rf"large\.json: is larger than {MOST_BYTES // 2**20} MiB"):
+        read_queries(path)

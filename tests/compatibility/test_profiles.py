@@ -1,0 +1,139 @@
+"""Each profile's table against the catalogue, and nvitop's and nvidia_gpu_exporter's names by value, unit and label."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.catalogue import BY_NAME
+from agent.config.schema import HOSTNAME_LABELS, NEIGHBOURS
+from agent.model import Instant, Node, Reading
+from exporters.compatibility import PROFILES
+from exporters.compatibility.translation import HOST_LABELS, Translation
+from tests.exporters.conftest import GPU, reading
+from tests.frames import snapshot_of
+
+from .conftest import ParsedPage
+
+MIB = 2**20
+NVIDIA_SMI = {
+    # nvidia_gpu_exporter's name: (our metric, its own labels)
+    "nvidia_smi_utilization_gpu_ratio": ("coldplate_gpu_utilization_ratio", {}),
+    "nvidia_smi_memory_used_bytes": ("coldplate_gpu_memory_used_bytes", {}),
+    "nvidia_smi_memory_total_bytes": ("coldplate_gpu_memory_total_bytes", {}),
+    "nvidia_smi_temperature_gpu": ("coldplate_gpu_temperature_celsius", {}),
+    "nvidia_smi_power_draw_watts": ("coldplate_gpu_power_watts", {}),
+    "nvidia_smi_clocks_current_sm_clock_hz": ("coldplate_gpu_clock_hertz", {"domain": "sm"}),
+    "nvidia_smi_clocks_event_reasons_hw_thermal_slowdown": (
+        "coldplate_gpu_throttle_active", {"reason": "hw_thermal_slowdown"}),
+    "nvidia_smi_ecc_errors_uncorrected_volatile_total": ("coldplate_gpu_ecc_errors_total", {"type": "uncorrected"}),
+    "nvidia_smi_pcie_link_width_current": ("coldplate_gpu_pcie_link_width", {}),
+    "nvidia_smi_energy_joules_total": ("coldplate_gpu_energy_joules_total", {}),
+    "nvidia_smi_xid_errors_total": ("coldplate_gpu_xid_errors_total", {"xid": "13"}),
+}  # fmt: skip
+NVITOP = {
+    # nvitop-exporter's name: (our metric, its own labels, how many of theirs one of ours is)
+    "gpu_utilization_Percentage": ("coldplate_gpu_utilization_ratio", {}, 100.0),
+    "gpu_memory_used_MiB": ("coldplate_gpu_memory_used_bytes", {}, 1 / MIB),
+    "gpu_clock_memory_MHz": ("coldplate_gpu_clock_hertz", {"domain": "memory"}, 1e-6),
+    "gpu_power_usage_W": ("coldplate_gpu_power_watts", {}, 1.0),
+    "gpu_temperature_C": ("coldplate_gpu_temperature_celsius", {}, 1.0),
+}
+
+
+def values(word: str, *readings: Reading) -> dict[str, float]:
+    """What a profile makes of readings, by name."""
+    frames = Translation([word], "h").frames(snapshot_of(1, Instant(1.0, 1.0), readings))
+    return {each.metric.name: each.value for frame in frames for each in frame.readings}
+
+
+def test_the_configuration_offers_every_profile_and_spelling() -> None:
+    assert tuple(PROFILES) == NEIGHBOURS
+    assert set(HOSTNAME_LABELS) == HOST_LABELS.keys()
+
+
+@pytest.mark.parametrize("word", PROFILES)
+def test_a_name_is_made_of_rows_that_there_are(word: str) -> None:
+    for name in PROFILES[word].names:
+        for term in (*name.terms, *name.divisor):
+            row = BY_NAME[term.row]
+            assert not term.labels or len(term.labels) == len(row.labels), name.name
+            assert not term.rate or row.kind.value == "counter", name.name
+
+
+@pytest.mark.parametrize("word", PROFILES)
+def test_no_name_is_both_served_and_not(word: str) -> None:
+    profile = PROFILES[word]
+    names = [(each.name, each.terms) for each in profile.names]
+    assert len(set(names)) == len(names)
+    assert {each.name for each in profile.names} & {each.name for each in profile.not_served} == set()
+    for name in (*(each.name for each in profile.names), *(each.name for each in profile.not_served)):
+        assert name.startswith(profile.prefixes), name
+
+
+@pytest.mark.parametrize("word", PROFILES)
+def test_a_synthetic_node_serves_every_name_with_no_label_but_the_profiles(page: ParsedPage, word: str) -> None:
+    """A rate needs two samples, and the page is of one; nobody has older kernels' counters, or had an XID."""
+    profile = PROFILES[word]
+    absent = {each.name for each in profile.names} - page.samples.keys()
+    rates = {each.name for each in profile.names if any(term.rate for term in each.terms)}
+    assert {each for each in absent - rates if "legacy" not in each} <= {"nvidia_smi_xid_last_timestamp_seconds"}
+    for each in profile.names:
+        for labels in page.samples.get(each.name, ()):
+            assert {name for name, _ in labels} <= set(profile.labels), each.name
+        assert page.types.get(each.name, each.kind.value) == each.kind.value
+
+
+@pytest.mark.parametrize("name", NVIDIA_SMI)
+def test_a_value_of_nvidia_smi_is_ours(page: ParsedPage, name: str) -> None:
+    ours, labels = NVIDIA_SMI[name]
+    theirs = {"xid": labels["xid"]} if "xid" in labels else {}
+    expected = {uuid.removeprefix("GPU-"): value for uuid, value in page.by("uuid", ours, **labels).items()}
+    assert len(expected) == 8
+    assert page.by("uuid", name, **theirs) == expected
+
+
+def test_facts_of_nvidia_smi_are_written_in_its_way(page: ParsedPage) -> None:
+    ours = next(dict(each) for each in page.samples["coldplate_gpu_info"] if dict(each)["gpu"] == "0")
+    theirs = next(dict(each) for each in page.samples["nvidia_smi_gpu_info"] if dict(each)["index"] == "0")
+    assert theirs == {
+        "index": "0", "uuid": ours["uuid"].removeprefix("GPU-"), "name": ours["model"], "serial": ours["serial"],
+        "compute_cap": ours["compute_capability"], "driver_version": ours["driver_version"],
+        "pci_bus_id": f"0000{ours['slot']}".upper(), "vbios_version": ours["vbios"],
+    }  # fmt: skip
+
+
+def test_states_of_which_one_is_1_become_their_code(page: ParsedPage) -> None:
+    states = {name: dict(pairs) for pairs, value in page.samples["coldplate_gpu_fabric_state"].items()
+              for name in [dict(pairs)["state"]] if value}  # fmt: skip
+    codes = {"not_supported": 0, "not_started": 1, "in_progress": 2, "completed": 3}
+    assert set(page.by("uuid", "nvidia_smi_fabric_state").values()) == {codes[each] for each in states}
+    active = {"gpu_idle": 1.0, "hw_power_brake": 1.0}
+    reasons = [reading("coldplate_gpu_throttle_active", active.get(reason, 0.0), GPU, reason=reason)
+               for reason in ("gpu_idle", "application_clocks", "sw_power_cap", "sync_boost", "sw_thermal_slowdown",
+                              "hw_thermal_slowdown", "hw_power_brake", "display_clocks")]  # fmt: skip
+    slowed = reading("coldplate_gpu_hw_slowdown_active", 1.0)
+    found = values("nvidia_smi", *reasons, slowed)
+    assert found["nvidia_smi_clocks_event_reasons_active"] == 0x1 | 0x80 | 0x8
+    assert found["nvidia_smi_clocks_event_reasons_hw_power_brake_slowdown"] == 1
+
+
+@pytest.mark.parametrize("name", NVITOP)
+def test_a_value_of_nvitop_is_in_the_unit_of_its_name(page: ParsedPage, name: str) -> None:
+    ours, labels, factor = NVITOP[name]
+    expected = {uuid: value * factor for uuid, value in page.by("uuid", ours, **labels).items()}
+    assert len(expected) == 8
+    assert page.by("uuid", name) == pytest.approx(expected)
+    assert page.types[name] == "gauge"
+    assert all(dict(each)["hostname"] == "node-1" for each in page.samples[name])
+
+
+def test_a_share_is_a_quotient_and_absent_without_the_whole() -> None:
+    used = reading("coldplate_gpu_memory_used_bytes", 1.0, GPU)
+    total = reading("coldplate_gpu_memory_total_bytes", 4.0, GPU)
+    nothing = reading("coldplate_gpu_memory_total_bytes", 0.0, GPU)
+    load = reading("coldplate_node_load1", 3.0, Node())
+    found = values("nvitop", used, total, load)
+    assert found["gpu_memory_percent_Percentage"] == 25.0
+    assert found["host_load_average_1m_Percentage"] == 3.0
+    assert "gpu_memory_percent_Percentage" not in values("nvitop", used)
+    assert "gpu_memory_percent_Percentage" not in values("nvitop", used, nothing)
