@@ -1,0 +1,133 @@
+"""Builds the pushes from the configuration. What pushes is imported only where one is configured."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent import __version__
+from agent.config.schema import Config, ConfigError, OtlpConfig, RemoteWriteConfig
+from agent.lib.http_target import HttpTarget
+from agent.lib.textfile import SECRET, ReadError, read_text
+from agent.lib.threads import Threads
+from agent.model import Instant, Snapshot
+from agent.wiring.logins import login_of
+from agent.wiring.node_identity import SCRAPE_JOB, instance, node_name
+from agent.wiring.replaying import is_replay
+from agent.wiring.state_directory import drill_file
+
+if TYPE_CHECKING:
+    from exporters.push.otlp_push import OtlpSettings
+    from exporters.push.push_group import PushGroup
+    from exporters.push.remote_write import RemoteWriteSettings
+
+MACHINE_ID = Path("/etc/machine-id")
+SDK = "opentelemetry.exporter.otlp.proto.http"
+PACKAGES = "opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http"
+
+log = logging.getLogger("coldplate.push")
+
+
+def make_pushes(
+    config: Config, latest: Callable[[], Snapshot | None], now: Callable[[], Instant], threads: Threads
+) -> PushGroup | None:
+    """None where nothing is to be pushed. `latest` gives the series that a page would show. Raises ConfigError."""
+    targets, collector = check_pushes(config)
+    if not targets and collector is None:
+        return None
+    if is_replay(config):
+        log.info("a replay is not pushed: what it shows is of another time")
+        return None
+    from exporters.push.push_group import Push, PushGroup
+    from exporters.push.remote_write import RemoteWrite
+
+    settings = [_remote_write(config, name, target) for name, target in targets.items()]
+    pushes: list[Push] = [RemoteWrite(each, latest, now, threads) for each in settings]
+    if config.push.otlp is not None and collector is not None:
+        from exporters.push.otlp_push import OtlpPush
+
+        pushes.append(OtlpPush(_otlp(config, config.push.otlp, collector), latest, now, threads))
+    return PushGroup(pushes, threads)
+
+
+def check_pushes(config: Config) -> tuple[dict[str, HttpTarget], HttpTarget | None]:
+    """Where to push by remote write, by name, and the collector if there is one. Raises ConfigError."""
+    otlp = config.push.otlp
+    return _remote_write_targets(config), None if otlp is None else _collector(otlp)
+
+
+def _collector(otlp: OtlpConfig) -> HttpTarget:
+    try:
+        target = HttpTarget(otlp.endpoint, timeout=otlp.timeout, **login_of(otlp))
+    except ValueError as error:
+        raise ConfigError(f"push.otlp: {error}") from error
+    if not target.path:
+        raise ConfigError(f"push.otlp: endpoint {target.shown!r} has no path; add /v1/metrics")
+    try:
+        present = importlib.util.find_spec(SDK) is not None
+    except ModuleNotFoundError:
+        present = False
+    if not present:
+        remedy = f"install with make install EXTRAS='top otlp', or add {PACKAGES} by pip"
+        raise ConfigError(f"push.otlp: needs OpenTelemetry's packages, the extra otlp, which are missing; {remedy}")
+    return target
+
+
+def _otlp(config: Config, otlp: OtlpConfig, target: HttpTarget) -> OtlpSettings:
+    """Whose metrics they are, by the names of the semantic conventions for resources."""
+    from exporters.push.otlp_push import OtlpSettings
+
+    resource = {
+        "service.name": SCRAPE_JOB,
+        "service.version": __version__,
+        "service.instance.id": instance(config),
+        "host.name": node_name(config),
+        **_machine_id(),
+        **otlp.attributes,
+    }
+    return OtlpSettings(target, otlp.interval, __version__, resource)
+
+
+def _machine_id() -> dict[str, str]:
+    """The host's id as the conventions want it on Linux; nothing where there is none."""
+    try:
+        text = read_text(MACHINE_ID, SECRET).strip()
+    except ReadError:
+        return {}
+    return {"host.id": text} if text.isalnum() else {}
+
+
+def _remote_write_targets(config: Config) -> dict[str, HttpTarget]:
+    targets = {}
+    for name, each in config.push.remote_write.items():
+        try:
+            target = HttpTarget(each.url, timeout=each.timeout, **login_of(each))
+        except ValueError as error:
+            raise ConfigError(f"push.remote_write.{name}: {error}") from error
+        if not target.path:
+            paths = "/api/v1/write (Prometheus, VictoriaMetrics) or /api/v1/push (Mimir)"
+            raise ConfigError(f"push.remote_write.{name}: url {target.shown!r} has no path; add {paths}")
+        targets[name] = target
+    return targets
+
+
+def _remote_write(config: Config, name: str, target: HttpTarget) -> RemoteWriteSettings:
+    from exporters.push.remote_write import RemoteWriteSettings
+
+    each = config.push.remote_write[name]
+    labels = {"instance": instance(config), "job": SCRAPE_JOB, **each.labels}
+    folder = _folder(config, name, each)
+    return RemoteWriteSettings(name, target, each.interval, labels, folder, each.buffer.size, each.buffer.age)
+
+
+def _folder(config: Config, name: str, each: RemoteWriteConfig) -> Path | None:
+    if each.buffer.directory is not None:
+        return Path(each.buffer.directory)
+    folder = drill_file(config, "push")
+    if folder is None:
+        log.info("push %s: no state directory: what is not sent waits in memory, and a restart loses it", name)
+        return None
+    return folder / name

@@ -1,0 +1,255 @@
+"""The part of a push's buffer that survives a restart: segments of whole requests, and how far they have been sent.
+
+Segments are numbered files. New requests are appended to the last one, and the first one is removed when all of it has
+been sent, so that the disk is written in one direction only. How far the first one has been sent is in a small file,
+which is rewritten in place: without it, the receiver would see requests twice after a restart, and refuse them as out
+of order.
+
+Not thread-safe by itself: its owner holds a lock, and knows what it may do without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporters.push.buffer_records import HEAD_BYTES, TornRecordError, read_record, sealed
+from exporters.push.write_request import WriteRequest
+
+SEGMENTS = 16
+"""Parts that the buffer consists of when it is full: so much of it is dropped at a time."""
+LEAST_SEGMENT = 64 * 1024
+_NAME = re.compile(r"([0-9]{10})\.segment")
+_SENT = "sent"
+_SENT_FORM = struct.Struct("<QQI")
+
+
+@dataclass(slots=True)
+class BufferSegment:
+    """One file: its number, bytes, samples, and the times of its first and last request in wall seconds."""
+
+    number: int
+    bytes: int = 0
+    samples: int = 0
+    first: float = 0.0
+    last: float = 0.0
+
+
+class DiskBuffer:
+    """Requests in a folder, in order. `limit` in bytes. Raises OSError where the folder cannot be used."""
+
+    def __init__(self, folder: Path, limit: float) -> None:
+        self.folder = folder
+        self._limit = limit
+        self._segments: list[BufferSegment] = []
+        self._read = -1
+        """The descriptor of the first segment, while it is read from."""
+        self._write = -1
+        self._at = 0
+        """The byte of the first segment up to which it has been sent."""
+        self._head: WriteRequest | None = None
+        self._unused = 0
+        """The number of the next segment."""
+        self.damage: list[tuple[str, int]] = []
+        """What was found damaged, in words, and how many samples that cost if it is known, until somebody takes it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._take_over()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that are not sent yet."""
+        return sum(each.bytes for each in self._segments) - self._at
+
+    @property
+    def oldest(self) -> float | None:
+        """The time of the oldest request that is not sent, in wall seconds, as far as it is known."""
+        if self._head is not None:
+            return self._head.wall
+        return self._segments[0].first if self._segments else None
+
+    def append(self, request: WriteRequest) -> int:
+        """Add a request, and have it on the disk; returns the samples that were dropped for it. Raises OSError."""
+        content = sealed(request)
+        segment = self._segments[-1] if self._write >= 0 else self._begin_segment()
+        try:
+            _write_all(self._write, content)
+        except OSError:
+            self._give_up(segment)
+            raise
+        if not segment.samples:
+            segment.first = request.wall
+        segment.bytes += len(content)
+        segment.samples += request.samples
+        segment.last = request.wall
+        if segment.bytes >= max(self._limit / SEGMENTS, LEAST_SEGMENT):
+            self._close_write()
+        dropped = 0
+        while self.bytes > self._limit and len(self._segments) > 1:
+            dropped += self.drop_first()
+        return dropped
+
+    def head(self) -> WriteRequest | None:
+        """The oldest request that is not sent; None if there is none. Raises OSError."""
+        while self._head is None and self._segments:
+            segment = self._segments[0]
+            if self._at >= segment.bytes:
+                if len(self._segments) == 1 and self._write >= 0:
+                    return None
+                self.drop_first()
+                continue
+            try:
+                self._head = self._read_at(segment)
+            except (TornRecordError, FileNotFoundError) as error:
+                self.damage.append((f"{self._path(segment)}: {_reason(error)}", segment.samples))
+                self._close_write_of(segment)
+                segment.bytes, segment.samples = self._at, 0
+        return self._head
+
+    def advance(self) -> None:
+        """The head has been sent, or is not to be sent any more. Raises OSError."""
+        head, self._head = self._head, None
+        if head is None:
+            return
+        segment = self._segments[0]
+        segment.samples -= head.samples
+        self._at += HEAD_BYTES + len(head.body)
+        if self._at >= segment.bytes:
+            self._close_write_of(segment)
+            self.drop_first()
+        else:
+            self._say_sent()
+
+    def drop_first(self) -> int:
+        """Remove the first segment, sent or not; returns the samples in it that were not."""
+        segment = self._segments.pop(0)
+        self._close_write_of(segment)
+        self._head, self._at = None, 0
+        if self._read >= 0:
+            os.close(self._read)
+            self._read = -1
+        self._path(segment).unlink(missing_ok=True)
+        return segment.samples
+
+    def drop_older(self, wall: float) -> int:
+        """Drop what is older than a time; returns the samples. Raises OSError."""
+        dropped = 0
+        while self._segments and self._segments[0].samples and self._segments[0].last < wall:
+            dropped += self.drop_first()
+        while (head := self.head()) is not None and head.wall < wall:
+            dropped += head.samples
+            self.advance()
+        return dropped
+
+    def close(self) -> None:
+        """Close the files; what is in them stays."""
+        self._close_write()
+        if self._read >= 0:
+            os.close(self._read)
+            self._read = -1
+
+    def _read_at(self, segment: BufferSegment) -> WriteRequest:
+        """The next record of the first segment. Raises TornRecordError, and OSError."""
+        if self._read < 0:
+            self._read = os.open(self._path(segment), os.O_RDONLY | os.O_CLOEXEC)
+        request = read_record(self._read, self._at)
+        if request is None:
+            raise TornRecordError("is shorter than it was")
+        return request
+
+    def _begin_segment(self) -> BufferSegment:
+        number = self._segments[-1].number + 1 if self._segments else self._unused
+        segment = BufferSegment(number)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        self._write = os.open(self._path(segment), flags, 0o640)
+        self._segments.append(segment)
+        self._unused = number + 1
+        return segment
+
+    def _give_up(self, segment: BufferSegment) -> None:
+        """Write no more to a segment after a failure, and leave nothing behind its last whole request."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._write, segment.bytes)
+        self._close_write()
+        if not segment.bytes:
+            self._segments.remove(segment)
+            with contextlib.suppress(OSError):
+                self._path(segment).unlink()
+
+    def _close_write_of(self, segment: BufferSegment) -> None:
+        if self._segments[-1:] in ([], [segment]):
+            self._close_write()
+
+    def _close_write(self) -> None:
+        if self._write >= 0:
+            os.close(self._write)
+            self._write = -1
+
+    def _path(self, segment: BufferSegment) -> Path:
+        return self.folder / f"{segment.number:010d}.segment"
+
+    def _take_over(self) -> None:
+        """Find what an earlier run left."""
+        found = sorted((int(match[1]), path) for path in self.folder.iterdir() if (match := _NAME.fullmatch(path.name)))
+        number, sent = self._read_sent()
+        self._unused = max([each for each, _ in found] + [number]) + 1
+        for each, path in found:
+            segment = self._survey(each, path, sent if each == number else 0)
+            if each < number or segment.bytes <= (sent if each == number else 0):
+                path.unlink(missing_ok=True)
+                continue
+            self._segments.append(segment)
+        if self._segments and self._segments[0].number == number:
+            self._at = sent
+
+    def _survey(self, number: int, path: Path, start: int) -> BufferSegment:
+        """What a segment has from a byte on. A torn record, and what is behind it, is left out."""
+        segment = BufferSegment(number, start)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while (request := read_record(descriptor, segment.bytes)) is not None:
+                if not segment.samples:
+                    segment.first = request.wall
+                segment.bytes += HEAD_BYTES + len(request.body)
+                segment.samples += request.samples
+                segment.last = request.wall
+        except TornRecordError as error:
+            self.damage.append((f"{path}: {error}", 0))
+        finally:
+            os.close(descriptor)
+        return segment
+
+    def _read_sent(self) -> tuple[int, int]:
+        """The number of the first segment, and up to which byte it has been sent."""
+        try:
+            content = (self.folder / _SENT).read_bytes()[: _SENT_FORM.size + 1]
+        except FileNotFoundError:
+            return 0, 0
+        if len(content) != _SENT_FORM.size:
+            return 0, 0
+        number, at, checksum = _SENT_FORM.unpack(content)
+        return (number, at) if checksum == zlib.crc32(content[:16]) else (0, 0)
+
+    def _say_sent(self) -> None:
+        """Write down how far the first segment has been sent: in one call, so that no crash of ours tears it."""
+        place = struct.pack("<QQ", self._segments[0].number, self._at)
+        descriptor = os.open(self.folder / _SENT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            os.pwrite(descriptor, place + struct.pack("<I", zlib.crc32(place)), 0)
+        finally:
+            os.close(descriptor)
+
+
+def _reason(error: Exception) -> str:
+    return "is gone" if isinstance(error, FileNotFoundError) else str(error)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+    os.fsync(descriptor)

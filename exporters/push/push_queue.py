@@ -1,0 +1,156 @@
+"""What waits to be sent to one receiver: in memory while the receiver answers, on the disk as soon as it does not.
+
+What is on the disk is always older than what is in memory. The disk is touched only when something was not sent before
+the next thing came, so an agent whose receiver is well writes nothing. A disk that fails costs the buffer alone: then
+as much as fits waits in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
+
+from exporters.push.disk_buffer import DiskBuffer
+from exporters.push.push_figures import DAMAGED, EXPIRED, OVERFLOW, PushFigures
+from exporters.push.write_request import WriteRequest
+
+log = logging.getLogger("coldplate.push")
+
+_T = TypeVar("_T")
+
+MOST_MEMORY = 4 * 2**20
+"""Bytes that wait in memory where there is no disk to write them to: some 80 requests of a node with 8 GPUs."""
+
+
+class PushQueue:
+    """Requests in order, for two threads. `open_disk` may raise OSError; None where there is no place for files.
+
+    `age` is for how many seconds a request is worth sending.
+    """
+
+    def __init__(self, open_disk: Callable[[], DiskBuffer] | None, age: float, figures: PushFigures) -> None:
+        self._open_disk = open_disk
+        self._disk: DiskBuffer | None = None
+        self._age = age
+        self._figures = figures
+        self._memory: deque[WriteRequest] = deque()
+        self._lock = threading.Lock()
+        self._disk_is_well = True
+        self._told_loss = False
+
+    def open(self, wall: float) -> None:
+        """Take over what an earlier run could not send."""
+        with self._lock:
+            self._try_disk(lambda _: None)
+            self._expire(wall)
+            self._tell()
+
+    def put(self, requests: Iterable[WriteRequest], wall: float) -> None:
+        """Add what is to be sent next. What is still in memory by now goes to the disk before it."""
+        with self._lock:
+            waiting = bool(self._memory) or self._on_disk()
+            self._memory.extend(requests)
+            if waiting:
+                self._spill()
+            self._expire(wall)
+            self._bound()
+            self._tell()
+
+    def spill(self) -> None:
+        """Write what is in memory to the disk, if there is one."""
+        with self._lock:
+            self._spill()
+            self._tell()
+
+    def head(self, wall: float) -> WriteRequest | None:
+        """The oldest request that is not sent, and not too old at a wall second; None if there is none."""
+        with self._lock:
+            self._expire(wall)
+            found = self._try_disk(DiskBuffer.head) if self._disk is not None else None
+            self._tell()
+            return found or (self._memory[0] if self._memory else None)
+
+    def done(self, request: WriteRequest) -> None:
+        """A request has been sent or refused, and is not to be sent again."""
+        with self._lock:
+            if self._memory and self._memory[0] is request:
+                self._memory.popleft()
+            elif self._disk is not None and self._try_disk(DiskBuffer.head) == request:
+                self._try_disk(DiskBuffer.advance)
+            self._tell()
+
+    def close(self) -> int:
+        """Write down what was not sent; returns the samples that are lost, because there is no disk for them."""
+        with self._lock:
+            self._spill()
+            if self._disk is not None:
+                self._disk.close()
+            return sum(each.samples for each in self._memory)
+
+    def _on_disk(self) -> bool:
+        return self._disk is not None and self._disk.bytes > 0
+
+    def _spill(self) -> None:
+        if self._open_disk is None:
+            return
+        while self._memory:
+            request = self._memory[0]
+            dropped = self._try_disk(partial(DiskBuffer.append, request=request))
+            if dropped is None:
+                return
+            self._memory.popleft()
+            self._lose(OVERFLOW, dropped)
+
+    def _try_disk(self, work: Callable[[DiskBuffer], _T | None]) -> _T | None:
+        """Do something with the disk; None if it fails."""
+        if self._open_disk is None:
+            return None
+        try:
+            if self._disk is None:
+                self._disk = self._open_disk()
+            result = work(self._disk)
+        except OSError as error:
+            if self._disk_is_well:
+                self._disk_is_well = False
+                where = f"{error.filename or 'the buffer'}: {error.strerror or error}"
+                log.warning("push %s: cannot use %s; what is not sent waits in memory", self._figures.name, where)
+            return None
+        if not self._disk_is_well:
+            self._disk_is_well = True
+            log.info("push %s: the buffer on the disk can be used again", self._figures.name)
+        for text, samples in self._disk.damage:
+            self._figures.dropped[DAMAGED] += samples
+            log.warning("push %s: %s; left out, with what is behind it", self._figures.name, text)
+        self._disk.damage.clear()
+        return result
+
+    def _expire(self, wall: float) -> None:
+        if self._on_disk():
+            self._lose(EXPIRED, self._try_disk(lambda disk: disk.drop_older(wall - self._age)) or 0)
+        while self._memory and self._memory[0].wall < wall - self._age:
+            self._lose(EXPIRED, self._memory.popleft().samples)
+
+    def _bound(self) -> None:
+        while len(self._memory) > 1 and sum(len(each.body) for each in self._memory) > MOST_MEMORY:
+            self._lose(OVERFLOW, self._memory.popleft().samples)
+
+    def _lose(self, reason: str, samples: int) -> None:
+        if not samples:
+            return
+        self._figures.dropped[reason] += samples
+        if not self._told_loss:
+            self._told_loss = True
+            why = "too old" if reason == EXPIRED else "too many"
+            log.warning("push %s: dropping the oldest samples, which are %s", self._figures.name, why)
+
+    def _tell(self) -> None:
+        on_disk = self._disk.bytes if self._disk is not None else 0
+        self._figures.pending = on_disk + sum(len(each.body) for each in self._memory)
+        if not self._figures.pending:
+            self._told_loss = False
+        oldest = self._disk.oldest if self._disk is not None and on_disk else None
+        self._figures.oldest = self._memory[0].wall if oldest is None and self._memory else oldest

@@ -1,0 +1,188 @@
+"""Pushes snapshots to one receiver of Prometheus's remote write.
+
+Two threads: one takes a snapshot every interval and puts it into the queue, the other empties the queue. So a receiver
+that is slow or away costs no sample, and neither waits for the sampling loop, which knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.lib.http_target import HttpTarget
+from agent.lib.threads import KeptThread, Threads
+from agent.model import Instant, Snapshot
+from exporters.page import age_of
+from exporters.push.disk_buffer import DiskBuffer
+from exporters.push.push_figures import REJECTED, PushFigures
+from exporters.push.push_pace import PushPace
+from exporters.push.push_queue import PushQueue
+from exporters.push.write_link import WriteLink, WriteOutcome
+from exporters.push.write_request import RequestWriter, WriteRequest
+
+log = logging.getLogger("coldplate.push")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteWriteSettings:
+    """Where to, how often in seconds, and with which labels; `folder` is None where nothing is kept on a disk.
+
+    `keep` in bytes; `age` in seconds.
+    """
+
+    name: str
+    target: HttpTarget
+    interval: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
+    keep: float = 64 * 2.0**20
+    age: float = 7200.0
+
+
+class RemoteWrite:
+    """One receiver. `latest` gives the newest snapshot with the series that are shown, and `clock` the time."""
+
+    def __init__(
+        self,
+        settings: RemoteWriteSettings,
+        latest: Callable[[], Snapshot | None],
+        clock: Callable[[], Instant],
+        threads: Threads,
+    ) -> None:
+        self.settings, self._latest, self._clock, self._threads = settings, latest, clock, threads
+        self.figures = PushFigures(settings.name)
+        folder, keep = settings.folder, settings.keep
+        disk = None if folder is None else lambda: DiskBuffer(folder, keep)
+        self._queue = PushQueue(disk, settings.age, self.figures)
+        self._writer = RequestWriter(settings.labels)
+        self._last: Snapshot | None = None
+        self._pace = PushPace(settings.interval)
+        self._link = WriteLink(settings.target, lambda: clock().mono)
+        self._stopping = threading.Event()
+        self._work = threading.Condition()  # guards what follows
+        self._fresh = False
+        self._until: float | None = None
+        """At the end: until when what is left may be sent, in monotonic seconds."""
+        self._away = self._refused = False
+        self._maker: KeptThread | None = None
+        self._sender: KeptThread | None = None
+
+    def start(self) -> None:
+        """Begin to push."""
+        self._maker = self._threads.begin("push", self._make)
+        self._sender = self._threads.begin("push-sender", self._send)
+
+    def stop(self, seconds: float) -> None:
+        """Say that the series have ended, send what can be sent in so many seconds, and write down the rest."""
+        self._stopping.set()
+        if self._maker is not None:
+            self._maker.join(seconds)
+        with self._work:
+            self._until = self._clock().mono + seconds
+            self._work.notify()
+        if self._sender is not None and not self._sender.join(seconds):
+            self._link.abort()
+            self._sender.join(seconds)
+        lost = self._queue.close()
+        if lost:
+            log.warning("push %s: %d samples not delivered", self.settings.name, lost)
+
+    def _make(self) -> None:
+        """Put a snapshot into the queue every interval, on a grid of the monotonic clock."""
+        self._queue.open(self._clock().wall)
+        due = self._clock().mono
+        while not self._stopping.wait(max(due - self._clock().mono, 0.0)):
+            now = self._clock()
+            if self._take(now):
+                missed = (now.mono - due) // self.settings.interval
+                due += (missed + 1) * self.settings.interval
+            else:
+                due = now.mono + min(self.settings.interval, 1.0)  # there is no snapshot yet
+        self._put(self._writer.end(self._clock().wall) if self._last is not None else [])
+
+    def _take(self, now: Instant) -> bool:
+        """Push the newest snapshot; of one that was pushed already, only how old it is. False before the first."""
+        snapshot = self._latest()
+        if snapshot is None:
+            return False
+        age = age_of(snapshot, now.mono)
+        new = self._last is None or snapshot.sequence != self._last.sequence
+        self._last = snapshot
+        self._put(self._writer.write(snapshot, age) if new else [self._writer.only_age(age, now.wall)])
+        return True
+
+    def _put(self, requests: list[WriteRequest]) -> None:
+        self._queue.put(requests, self._clock().wall)
+        with self._work:
+            self._fresh = True
+            self._work.notify()
+
+    def _send(self) -> None:
+        while (request := self._next()) is not None:
+            self._attempt(request)
+        self._link.close()
+
+    def _next(self) -> WriteRequest | None:
+        """Wait for the next request that may be sent now; None when it is time to end."""
+        while True:
+            with self._work:
+                now, until = self._clock(), self._until
+                if until is not None and (now.mono >= until or self._pace.failing):
+                    return None
+                pause = self._pace.not_before - now.mono
+                if pause > 0 and until is None:
+                    self._work.wait(pause)
+                    continue
+                self._fresh = False
+            request = self._queue.head(now.wall)
+            if request is not None:
+                return request
+            with self._work:
+                if self._until is not None and not self._fresh:
+                    return None
+                self._work.wait_for(lambda: self._fresh or self._until is not None)
+
+    def _attempt(self, request: WriteRequest) -> None:
+        now = self._clock().mono
+        deadline = now + self.settings.target.timeout
+        answer = self._link.post(request.body, deadline if self._until is None else min(deadline, self._until))
+        now = self._clock().mono
+        if answer.outcome is WriteOutcome.LATER:
+            self._pace.failed(now, answer.wish)
+            self.figures.failures += 1
+            self._queue.spill()
+            self._tell_away(answer.text)
+            return
+        self._pace.answered(now)
+        self._queue.done(request)
+        self._tell_back()
+        if answer.outcome is WriteOutcome.TAKEN:
+            self.figures.samples += request.samples
+            self.figures.bytes = (self.figures.bytes or 0) + len(request.body)
+            self.figures.success = self._clock().wall
+            self._refused = False
+        else:
+            self.figures.dropped[REJECTED] += request.samples
+            self._tell_refused(answer.text)
+
+    def _tell_away(self, why: str) -> None:
+        if not self._away:
+            self._away = True
+            log.warning("cannot push; retrying", extra={"facts": self._facts(why)})
+
+    def _tell_back(self) -> None:
+        if self._away:
+            self._away = False
+            facts = {"push": self.settings.name, "url": self.settings.target.shown, "bytes": self.figures.pending}
+            log.info("the receiver answers again; sending what it missed", extra={"facts": facts})
+
+    def _tell_refused(self, why: str) -> None:
+        if not self._refused:
+            self._refused = True
+            log.warning("the receiver refused samples, which are dropped", extra={"facts": self._facts(why)})
+
+    def _facts(self, why: str) -> dict[str, object]:
+        return {"push": self.settings.name, "url": self.settings.target.shown, "error": why}

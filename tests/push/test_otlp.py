@@ -1,0 +1,247 @@
+"""OpenTelemetry: the table against the package of the conventions; requests as the protocol's own code reads them."""
+
+from __future__ import annotations
+
+import gzip
+import inspect
+import re
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1 import metrics_pb2
+from opentelemetry.semconv._incubating.attributes import (
+    cpu_attributes,
+    disk_attributes,
+    hw_attributes,
+    network_attributes,
+    system_attributes,
+)
+from opentelemetry.semconv._incubating.metrics import hw_metrics, system_metrics
+from opentelemetry.semconv.attributes import network_attributes as stable_attributes
+
+from agent.catalogue import BY_NAME
+from agent.lib.http_target import HttpTarget
+from agent.lib.threads import Threads
+from agent.model import Frame, Gpu, IbPort, Instant, Kind, Layout, Node, Series, Snapshot, Unit
+from exporters.push.otlp_metrics import MetricsMaker
+from exporters.push.otlp_names import CONVENTIONS, UCUM, Instrument, name_of
+from exporters.push.otlp_push import OtlpPush, OtlpSettings
+from exporters.push.push_figures import EXPIRED
+from tests.exporters.conftest import one_of_each_row
+from tests.frames import snapshot_of
+from tests.push.conftest import Nodes
+
+ROOT = Path(__file__).resolve().parents[2]
+GPU = Gpu("3", "GPU-3")
+
+
+def published() -> dict[str, tuple[str, str]]:
+    """Instrument and unit of each metric of the conventions that is not deprecated."""
+    found = {}
+    for module in (hw_metrics, system_metrics):
+        text = inspect.getsource(module)
+        for name, instrument, unit in re.findall(r'Final = "(.+)"\n"""\n.*\nInstrument: (\w+)\nUnit: (.+)\n', text):
+            found[name] = instrument, unit
+    return found
+
+
+def values_of(*modules: object) -> set[str]:
+    return {value for module in modules for value in vars(module).values() if isinstance(value, str)}
+
+
+@pytest.mark.parametrize("row", sorted(CONVENTIONS))
+def test_a_name_is_one_of_the_conventions_with_its_instrument_and_unit(row: str) -> None:
+    name = CONVENTIONS[row]
+    assert published()[name.name] == (name.instrument.value, name.unit)
+    keys = values_of(
+        hw_attributes, system_attributes, network_attributes, stable_attributes, disk_attributes, cpu_attributes
+    )
+    assert {key for key, _ in name.attributes} | {key for _, key in name.renamed} <= keys
+    assert {"hw.id", "hw.name", "hw.parent", "hw.sensor_location"} <= keys
+
+
+@pytest.mark.parametrize("row", sorted(CONVENTIONS))
+def test_a_row_fits_its_name(row: str) -> None:
+    """A counter stays one, and a unit is converted nowhere."""
+    ours, name = BY_NAME[row], CONVENTIONS[row]
+    assert (ours.kind is Kind.COUNTER) == (name.instrument is Instrument.COUNTER)
+    assert ours.unit is Unit.NONE or UCUM[ours.unit] == name.unit
+    assert {label for label, _ in name.renamed} <= set(ours.labels)
+
+
+def read(data: object) -> dict[str, metrics_pb2.Metric]:
+    """Metrics by name, as the protocol's own code reads what the exporter would send."""
+    from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+
+    request = ExportMetricsServiceRequest.FromString(encode_metrics(data).SerializeToString())  # type: ignore[arg-type]
+    (resource,) = request.resource_metrics
+    (scope,) = resource.scope_metrics
+    assert len({metric.name for metric in scope.metrics}) == len(scope.metrics)
+    return {metric.name: metric for metric in scope.metrics}
+
+
+def points(metric: metrics_pb2.Metric) -> dict[frozenset[tuple[str, str]], float]:
+    data = metric.sum if metric.HasField("sum") else metric.gauge
+    found = {
+        frozenset((each.key, each.value.string_value) for each in point.attributes): point.as_double
+        for point in data.data_points
+    }
+    assert len(found) == len(data.data_points), f"{metric.name}: two points have the same attributes"
+    return found
+
+
+def test_every_reading_is_there_once() -> None:
+    snapshot = snapshot_of(1, Instant(5.0, 1_700_000_000.5), one_of_each_row())
+    made = read(MetricsMaker({}, "1").make(snapshot, 0.25, 1_700_000_001.0))
+    assert sum(len(points(metric)) for metric in made.values()) == len(snapshot) + 1
+    ours = {row.name for row, _ in ((each.metric, each) for each in snapshot)} - CONVENTIONS.keys()
+    assert ours <= made.keys()
+    assert {name.name for name in CONVENTIONS.values()} <= made.keys()
+    assert points(made["coldplate_sample_age_seconds"]) == {frozenset(): 0.25}
+    for each in snapshot:
+        unit = made[name_of(each.metric).name].unit
+        assert unit == name_of(each.metric).unit
+
+
+def test_kinds_times_and_attributes() -> None:
+    layout = Layout((
+        Series(BY_NAME["coldplate_gpu_utilization_ratio"], GPU),
+        Series(BY_NAME["coldplate_gpu_encoder_utilization_ratio"], GPU),
+        Series(BY_NAME["coldplate_gpu_temperature_celsius"], GPU),
+        Series(BY_NAME["coldplate_gpu_memory_temperature_celsius"], GPU),
+        Series(BY_NAME["coldplate_gpu_energy_joules_total"], GPU),
+        Series(BY_NAME["coldplate_infiniband_port_data_received_bytes_total"], IbPort("mlx5_0", "1")),
+        Series(BY_NAME["coldplate_node_cpu_seconds_total"], Node(), (("mode", "user"),)),
+        Series(BY_NAME["coldplate_gpu_memory_used_bytes"], GPU),
+        Series(BY_NAME["coldplate_gpu_throttle_active"], GPU, (("reason", "thermal"),)),
+    ))  # fmt: skip
+    maker = MetricsMaker({"host.name": "n1"}, "1.2")
+    first = Snapshot(1, Instant(5.0, 1000.0), (Frame(layout, (0.5, 0.0, 60.0, 70.0, 9.0, 8.0, 7.0, 6.0, 1.0)),))
+    maker.make(first, 0.0, 1000.0)
+    second = Snapshot(2, Instant(6.0, 1015.5), (Frame(layout, (0.25, 0.0, 61.0, 71.0, 9.5, 8.5, 7.5, 6.5, 0.0)),))
+    made = read(maker.make(second, 0.0, 1015.5))
+    gpu = {("hw.id", "GPU-3"), ("hw.name", "GPU 3"), ("hw.type", "gpu")}
+    assert points(made["hw.gpu.utilization"]) == {
+        frozenset({*gpu, ("hw.gpu.task", "general")}): 0.25, frozenset({*gpu, ("hw.gpu.task", "encoder")}): 0.0
+    }  # fmt: skip
+    assert {dict(key)["hw.sensor_location"]: (dict(key)["hw.id"], dict(key)["hw.parent"], value)
+            for key, value in points(made["hw.temperature"]).items()} == {
+        "GPU": ("GPU-3/GPU", "GPU-3", 61.0), "GPU_MEMORY": ("GPU-3/GPU_MEMORY", "GPU-3", 71.0)
+    }  # fmt: skip
+    energy = made["hw.energy"]
+    assert energy.sum.is_monotonic
+    assert energy.sum.aggregation_temporality == metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE
+    (point,) = energy.sum.data_points
+    assert (point.start_time_unix_nano, point.time_unix_nano) == (1000 * 10**9, 1_015_500_000_000)
+    assert not made["hw.gpu.memory.usage"].sum.is_monotonic
+    assert points(made["hw.network.io"]) == {
+        frozenset({("hw.id", "mlx5_0/1"), ("hw.name", "mlx5_0"), ("hw.type", "network"),
+                   ("network.io.direction", "receive")}): 8.5
+    }  # fmt: skip
+    assert points(made["system.cpu.time"]) == {frozenset({("cpu.mode", "user")}): 7.5}
+    throttle = frozenset({("gpu", "3"), ("uuid", "GPU-3"), ("reason", "thermal")})
+    assert points(made["coldplate_gpu_throttle_active"]) == {throttle: 0.0}
+
+
+def test_what_is_gone_is_absent() -> None:
+    nodes, maker = Nodes(), MetricsMaker({}, "1")
+    assert len(points(read(maker.make(nodes.snapshot(), 0.0, 1.0))["hw.power"])) == 3
+    nodes.power = Layout(nodes.power.series[:1])
+    assert len(points(read(maker.make(nodes.snapshot(), 0.0, 1.0))["hw.power"])) == 1
+
+
+class Collector(ThreadingHTTPServer):
+    """Takes what the official exporter sends, and reads it with the protocol's own code."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.headers: list[dict[str, str]] = []
+        self.requests: list[ExportMetricsServiceRequest] = []
+        self.came = threading.Condition()
+        super().__init__(("127.0.0.1", 0), _Collecting)
+
+    def until(self, number: int) -> None:
+        with self.came:
+            assert self.came.wait_for(lambda: len(self.headers) >= number, 20)
+
+
+class _Collecting(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        server = self.server
+        assert isinstance(server, Collector)
+        body = gzip.decompress(self.rfile.read(int(self.headers["Content-Length"])))
+        with server.came:
+            server.headers.append({name.lower(): value for name, value in self.headers.items()})
+            if server.status == 200:
+                server.requests.append(ExportMetricsServiceRequest.FromString(body))
+            server.came.notify_all()
+        self.send_response(server.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    made = Collector()
+    Threads().begin("collector", lambda: made.serve_forever(0.01))
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def test_a_collector_gets_snapshots_and_their_age_and_a_refusal_is_said_once(
+    collector: Collector, caplog, tmp_path
+) -> None:
+    (tmp_path / "token").write_text("good-token\n")
+    nodes = Nodes()
+    snapshots = [nodes.snapshot()]
+    target = HttpTarget(
+        f"http://127.0.0.1:{collector.server_address[1]}/v1/metrics",
+        timeout=2.0,
+        bearer_token_file=str(tmp_path / "token"),
+    )
+    settings = OtlpSettings(target, 0.02, "1.2", {"service.name": "coldplate", "host.name": "n1"})
+    push = OtlpPush(settings, lambda: snapshots[-1], lambda: Instant(*clock()), Threads())
+    push.start()
+    try:
+        collector.until(2)
+        collector.status = 400
+        collector.until(len(collector.headers) + 3)
+        collector.status = 200
+        before = len(collector.requests)
+        with collector.came:
+            assert collector.came.wait_for(lambda: len(collector.requests) > before, 20)
+    finally:
+        push.stop(5.0)
+    first, second, *_ = collector.requests
+    (resource,) = first.resource_metrics
+    assert {each.key: each.value.string_value for each in resource.resource.attributes} == settings.resource
+    names = [metric.name for scope in resource.scope_metrics for metric in scope.metrics]
+    assert sorted(names) == ["coldplate_sample_age_seconds", "coldplate_ticks_total", "hw.power"]
+    assert [m.name for s in second.resource_metrics[0].scope_metrics for m in s.metrics] == names[-1:]
+    assert collector.headers[0]["authorization"] == "Bearer good-token"
+    assert push.figures.failures >= 3
+    assert push.figures.dropped[EXPIRED] == push.figures.failures
+    assert push.figures.oldest is None
+    assert [each.levelname for each in caplog.records if each.name == "coldplate.push"] == ["WARNING"]
+
+
+def clock() -> tuple[float, float]:
+    return time.monotonic(), time.time()
+
+
+def test_the_document_has_the_table() -> None:
+    text = (ROOT / "docs" / "push.md").read_text()
+    assert [row for row, name in CONVENTIONS.items() if f"| `{row}` | `{name.name}`" not in text] == []

@@ -1,0 +1,153 @@
+"""From the configuration to pushes: what is refused and why, and that an agent that pushes nothing carries nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent import __version__
+from agent.config.reading import parse
+from agent.config.schema import ConfigError
+from agent.lib.threads import Threads
+from agent.model import Instant, Node, Reading, Series
+from agent.wiring import pushing
+from agent.wiring.pushing import make_pushes
+from agent.wiring.reconfiguration import keys_for_a_restart
+from agent.wiring.start_checks import check
+from exporters.push.otlp_push import OtlpPush
+from exporters.push.push_figures import PushFigures, PushSeries
+from exporters.push.remote_write import RemoteWrite
+from tests.covered.unmeasured import unmeasured
+
+ROOT = Path(__file__).resolve().parents[2]
+GOOD = "push: {remote_write: {central: {url: 'https://mimir.example/api/v1/push'}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("otlp: {url: 'http://h/w'}", "push.remote_write: 'otlp' is the name of the push to OpenTelemetry"),
+        ("a/b: {url: 'http://h/w'}", "push.remote_write: 'a/b' names files and series; use 1 to 64 letters"),
+        ("a: {}", "push.remote_write[...]: object missing required field `url`"),
+        ("a: {url: 'ftp://h/w'}", "push.remote_write.a: url 'ftp://h"),
+        ("a: {url: 'http://mimir'}", "push.remote_write.a: url 'http://mimir' has no path; add /api/v1/write"),
+        ("a: {url: 'http://h/w', bearer_token_file: t}", "would send the credentials in clear text; use https"),
+        ("a: {url: 'http://h/w', labels: {1x: y}}", "push.remote_write.a.labels.1x: '1x' is not a valid label name"),
+        ("a: {url: 'http://h/w', interval: 500ms}", "push.remote_write.a.interval: 0.5s is out of range"),
+        ("a: {url: 'http://h/w', buffer: {directory: ''}}", "push.remote_write.a.buffer.directory: is empty"),
+        ("a: {url: 'http://h/w', buffer: {directory: /x}}, b: {url: 'http://h/w', buffer: {directory: /x}}",
+         "push.remote_write.b.buffer.directory: '/x' belongs to another receiver"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_remedy(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(parse(f"push: {{remote_write: {{{text}}}}}\n", "c.yaml"))
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{endpoint: 'http://host:4318'}", "push.otlp: endpoint 'http://host:4318' has no path; add /v1/metrics"),
+        ("{endpoint: 'http://c/v1/metrics', username: x}", "username and password_file belong together"),
+        ("{endpoint: 'https://c/v1/metrics', cert_file: x}", "cert_file and key_file belong together"),
+    ],
+)  # fmt: skip
+def test_a_mistake_about_the_collector_is_named_with_its_remedy(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(parse(f"push: {{otlp: {text}}}\n", "c.yaml"))
+    assert problem in str(caught.value)
+
+
+def test_a_missing_extra_is_a_mistake_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for missing in ("opentelemetry.no.such", "no_such_package.exporter"):
+        monkeypatch.setattr(pushing, "SDK", missing)
+        with pytest.raises(
+            ConfigError, match="needs OpenTelemetry's packages, the extra otlp, which are missing; install with make"
+        ):
+            check(parse("push: {otlp: {endpoint: 'http://c/v1/metrics'}}\n", "c.yaml"))
+
+
+def test_the_resource_is_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+    monkeypatch.setattr(pushing, "MACHINE_ID", tmp_path / "machine-id")
+    text = "{node: {name: n1}, push: {otlp: {endpoint: 'http://c/v1/metrics', attributes: {a.b: c}}}}"
+    made = make_pushes(parse(text, "c.yaml"), lambda: None, now, Threads())
+    assert made is not None
+    (push,) = made.pushes
+    assert isinstance(push, OtlpPush)
+    assert push.settings.resource == {
+        "service.name": "coldplate", "service.version": __version__, "service.instance.id": "n1:19400",
+        "host.name": "n1", "host.id": "0123456789abcdef0123456789abcdef", "a.b": "c",
+    }  # fmt: skip
+
+
+def test_a_change_takes_effect_at_the_next_restart() -> None:
+    before, after = parse(GOOD, "c.yaml"), parse(GOOD.replace("push'", "write'"), "c.yaml")
+    assert keys_for_a_restart(before, after) == ["push.remote_write"]
+
+
+def test_labels_and_folder_come_from_the_configuration(tmp_path: Path) -> None:
+    text = f"""
+node: {{name: n1}}
+state_dir: {tmp_path}
+push:
+  remote_write:
+    central: {{url: "http://localhost:9/w", labels: {{job: gpus, site: north}}, buffer: {{size: 2MiB, age: 5m}}}}
+"""
+    made = make_pushes(parse(text, "c.yaml"), lambda: None, lambda: Instant(0.0, 0.0), Threads())
+    assert made is not None
+    (push,) = made.pushes
+    assert isinstance(push, RemoteWrite)
+    assert push.settings.labels == {"instance": "n1:19400", "job": "gpus", "site": "north"}
+    assert push.settings.folder == tmp_path / "push" / "central"
+    assert (push.settings.keep, push.settings.age, push.settings.interval) == (2.0 * 2**20, 300.0, 15.0)
+
+
+def test_a_drill_writes_nothing_to_the_node_and_a_replay_pushes_nothing() -> None:
+    drill = make_pushes(parse(f"backends: {{devices: synthetic}}\n{GOOD}", "c"), lambda: None, now, Threads())
+    assert drill is not None
+    (push,) = drill.pushes
+    assert isinstance(push, RemoteWrite)
+    assert push.settings.folder is None
+    assert make_pushes(parse(f"backends: {{devices: replay}}\n{GOOD}", "c"), lambda: None, now, Threads()) is None
+
+
+def now() -> Instant:
+    return Instant(0.0, 0.0)
+
+
+def test_nothing_is_loaded_where_nothing_is_pushed() -> None:
+    told = (
+        "import sys, agent.wiring.assembly, agent.wiring.pushing as p; from agent.config.schema import Config;"
+        "assert p.make_pushes(Config(), None, None, None) is None;"
+        "print([name for name in sys.modules if name.startswith(('exporters.push', 'opentelemetry'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", told], cwd=ROOT, env=unmeasured(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_the_series_of_pushes() -> None:
+    one, other = PushFigures("a"), PushFigures("b", bytes=None, pending=None)
+    one.samples, one.pending, one.oldest, one.dropped["expired"] = 5, 70, 95.0, 3
+    other.success = 90.0
+    series = PushSeries([one, other])
+    told = series.frame(Instant(1.0, 100.0)).readings
+    assert Reading(Series(told[2].metric, Node(), (("push", "a"),)), 5.0) == told[2]
+    values = {
+        (each.metric.name.removeprefix("coldplate_push_"), *(v for _, v in each.labels)): each.value for each in told
+    }
+    assert values["pending_age_seconds", "a"] == 5.0
+    assert values["pending_age_seconds", "b"] == 0.0
+    assert values["pending_bytes", "a"] == 70
+    assert ("pending_bytes", "b") not in values
+    assert ("bytes_total", "b") not in values
+    assert values["samples_dropped_total", "a", "expired"] == 3
+    assert ("last_success_timestamp_seconds", "a") not in values
+    assert values["last_success_timestamp_seconds", "b"] == 90.0
+    assert series.frame(Instant(2.0, 101.0)).layout is series.frame(Instant(3.0, 102.0)).layout
