@@ -7,7 +7,7 @@ whose read hangs does not block the ports.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agent.backends.protocol import BackendSample
 from agent.backends.synthetic.fault_effects import Gate
@@ -44,7 +44,7 @@ class FabricChannel:
     ) -> None:
         """`waiting` are the GPUs, by number, that have not said who they are: nobody can tell of them by name."""
         machine = scenario.topology
-        self._scenario, self._machine, self._epoch, self._feed = scenario, machine, epoch, feed
+        self._epoch, self._feed = epoch, feed
         self._waiting = waiting
         self._gate = Gate(scenario, None, released)
         self._tracks = [Track(scenario, number) for number in range(machine.gpus)]
@@ -56,8 +56,7 @@ class FabricChannel:
             for number in range(rails)
         ]
         self._power = Series(metric("coldplate_node_power_watts"), Node(), (("source", "synthetic"),))
-        self._extra = tuple(fault for fault in scenario.faults if fault.kind == "node-power")
-        self._noise = mix(scenario.seed, 61)
+        self._draw = PowerDraw(scenario, self._tracks)
         self._jobs = [
             PlacedJob(job, [gpus[number] for number in job.gpus], [self._tracks[number] for number in job.gpus])
             for job in scenario.jobs
@@ -75,14 +74,24 @@ class FabricChannel:
             readings += found
             gaps += missing
         if lane is Lane.FAST:
-            readings.append(Reading(self._power, self._watts(t)))
+            readings.append(Reading(self._power, self._draw.watts(t)))
         elif lane is Lane.SLOW:
             unnamed = {identity.gpu for identity in list(self._waiting.values())}
             for job in self._jobs:
                 readings += [each for each in job.readings(t, now) if each.entity not in unnamed]
         return BackendSample(readings, gaps, calls=CALLS.get(lane, 0) * len(self._ports))
 
-    def _watts(self, t: float) -> float:
+
+class PowerDraw:
+    """The power of a whole node. Advances the tracks that it is given, so it belongs to one thread."""
+
+    def __init__(self, scenario: Scenario, tracks: Sequence[Track]) -> None:
+        self._machine, self._tracks = scenario.topology, tracks
+        self._extra = tuple(fault for fault in scenario.faults if fault.kind == "node-power")
+        self._noise = mix(scenario.seed, 61)
+
+    def watts(self, t: float) -> float:
+        """What a sensor shows `t` seconds into the scenario."""
         machine = self._machine
         total = machine.base_power
         for track in self._tracks:

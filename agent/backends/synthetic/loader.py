@@ -38,8 +38,11 @@ class ScenarioError(Exception):
     """A scenario cannot be read; the text names the file, the key and the remedy."""
 
 
-def load_scenario(name_or_path: str) -> Scenario:
-    """A shipped scenario by its name, or a file: anything with a slash, or that ends in .yaml or .yml."""
+def load_scenario(name_or_path: str, machine: Topology | None = None) -> Scenario:
+    """A shipped scenario by its name, or a file: anything with a slash, or that ends in .yaml or .yml.
+
+    With `machine` it is played on that one, and not on its own. Raises ScenarioError.
+    """
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         path = Path(name_or_path)
     else:
@@ -47,7 +50,7 @@ def load_scenario(name_or_path: str) -> Scenario:
             hint = nearest(name_or_path, _shipped_names())
             raise ScenarioError(f"there is no shipped scenario {shown(name_or_path)}; {hint}")
         path = SHIPPED / f"{name_or_path}.yaml"
-    return _ScenarioReader(str(path)).scenario(path.stem, _parsed(path))
+    return ScenarioReader(str(path)).scenario(path.stem, parsed(path), machine)
 
 
 def shipped_scenarios() -> list[tuple[str, str]]:
@@ -59,7 +62,8 @@ def _shipped_names() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
-def _parsed(path: Path) -> object:
+def parsed(path: Path) -> object:
+    """What is in a file, as plain values. Raises ScenarioError."""
     try:
         return yamltree.load(textfile.read_text(path, textfile.SCENARIO), yamltree.Bounds(depth=16))
     except textfile.ReadError as error:
@@ -68,8 +72,8 @@ def _parsed(path: Path) -> object:
         raise ScenarioError(f"{path}:{error.line}: {error.problem}") from None
 
 
-class _ScenarioReader:
-    """Reads one file; knows its name for the errors."""
+class ScenarioReader:
+    """Reads one file; knows its name for the errors. All methods raise ScenarioError."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -115,21 +119,20 @@ class _ScenarioReader:
     def optional(self, keys: Mapping[str, object], key: str, path: str) -> float | None:
         return None if keys.get(key) is None else self.number(keys, key, path, Parameter(span, None))
 
-    def scenario(self, name: str, raw: object) -> Scenario:
+    def scenario(self, name: str, raw: object, machine: Topology | None = None) -> Scenario:
+        """The whole file, on its own machine or on another."""
         known = ("description", "topology", "seed", "jobs", "faults", "expect")
         keys = self.mapping(raw, "", known, ("description", "topology"))
         topology = str(self.value(keys, "topology", "", Parameter(choice(TOPOLOGIES), None)))
-        machine = TOPOLOGIES[topology]
-        seed = keys.get("seed", 1)
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            self.fail("seed", f"expected a whole number from 0, found {shown(seed)}")
+        machine = machine or TOPOLOGIES[topology]
+        seed = self.seed(keys)
         expect = keys.get("expect", [])
         notes = [expect] if isinstance(expect, str) else self.sequence(expect, "expect")
         jobs = tuple(
             self.job(each, f"jobs[{number}]", machine)
             for number, each in enumerate(self.sequence(keys.get("jobs"), "jobs"))
         )
-        self._apart(jobs)
+        self.apart(jobs)
         return Scenario(
             name,
             " ".join(str(self.value(keys, "description", "", Parameter(text, None))).split()),
@@ -143,7 +146,15 @@ class _ScenarioReader:
             tuple(" ".join(str(note).split()) for note in notes),
         )
 
+    def seed(self, keys: Mapping[str, object]) -> int:
+        """The seed; 1 if there is none."""
+        seed = keys.get("seed", 1)
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            self.fail("seed", f"expected a whole number from 0, found {shown(seed)}")
+        return seed
+
     def job(self, raw: object, path: str, machine: Topology) -> ScenarioJob:
+        """A job on GPUs of this machine."""
         words = ("name", "user", "scheduler", "account", "partition")
         known = ("id", "gpus", "phases", "start", "end", "parallelism", "memory", *words)
         keys = self.mapping(raw, path, known, ("id", "gpus", "phases"))
@@ -197,6 +208,7 @@ class _ScenarioReader:
         return str(self.value(item, "kind", path, Parameter(choice(known), None)))
 
     def fault(self, raw: object, path: str, machine: Topology) -> ScenarioFault:
+        """A fault of this machine."""
         name = self._kind(raw, path, FAULTS)
         kind = FAULTS[name]
         targets = [word for target in kind.targets for word in target.split("|")]
@@ -210,7 +222,7 @@ class _ScenarioReader:
             self.fail(f"{path}.takes", "must be shorter than `every`")
         return ScenarioFault(
             name,
-            self._window(keys, path),
+            self.window(keys, path),
             self.gpus(keys["gpu"], f"{path}.gpu", machine) if "gpu" in keys else (),
             self._port(keys, path, machine) if "port" in keys else "",
             self._link(keys, path, machine) if "link" in keys else 0,
@@ -218,7 +230,8 @@ class _ScenarioReader:
             {key: value for key, value in values.items() if isinstance(value, str)},
         )
 
-    def _window(self, keys: Mapping[str, object], path: str) -> Window:
+    def window(self, keys: Mapping[str, object], path: str) -> Window:
+        """When something holds: its keys `at`, `duration` and `repeat`."""
         window = Window(
             self.number(keys, "at", path, Parameter(duration, 0.0)),
             self.optional(keys, "duration", path),
@@ -259,13 +272,18 @@ class _ScenarioReader:
             self.fail(path, f"{machine.name} has GPUs 0 to {machine.gpus - 1}, each named once; found {shown(raw)}")
         return tuple(found)
 
-    def _apart(self, jobs: Sequence[ScenarioJob]) -> None:
-        """Check that no two jobs hold a GPU at the same time: the model has no time-slicing."""
+    def apart(self, jobs: Sequence[ScenarioJob], path: str = "") -> None:
+        """Check that no two jobs hold a GPU at the same time: the model has no time-slicing.
+
+        `path` is that of the last job, if the jobs are not the list `jobs` of a file.
+        """
         for number, job in enumerate(jobs):
             for other, before in enumerate(jobs[:number]):
                 shared = set(job.gpus) & set(before.gpus)
                 if shared and job.window.at < _end(before) and before.window.at < _end(job):
-                    self.fail(f"jobs[{number}].gpus", f"GPU {min(shared)} is held by jobs[{other}] at the same time")
+                    where = f"{path or f'jobs[{number}]'}.gpus"
+                    whose = f"job {before.id}" if path else f"jobs[{other}]"
+                    self.fail(where, f"GPU {min(shared)} is held by {whose} at the same time")
 
 
 def _end(job: ScenarioJob) -> float:

@@ -12,6 +12,9 @@ from agent.backends.synthetic.workloads import Worker, capped, slowed
 WHOLE_JOB = frozenset({"checkpoint-stall", "lost"})
 """Faults of one GPU for which the other GPUs of its job have to wait."""
 
+PACED = frozenset({"checkpoint-stall", "straggler"})
+"""Faults that make those who wait alternate between work and waiting, in step from their onset."""
+
 PHYSICAL = WHOLE_JOB | {"straggler", "slow", "hot", "power-brake", "power-limit"}
 """Faults that change what a GPU does; all others change only what is read."""
 
@@ -41,6 +44,11 @@ class Director:
             if (fault.kind in PHYSICAL and gpu in fault.gpus)
             or (fault.kind in WHOLE_JOB and not peers.isdisjoint(fault.gpus))
         )
+        self._awaited = tuple(
+            (-2 - number, scenario.jobs[each.job], each.fault)
+            for number, each in enumerate(scenario.awaited)
+            if gpu in scenario.jobs[each.job].gpus and gpu not in each.fault.gpus
+        )
         self._cycles: dict[tuple[int, ...], Cycle] = {}
 
     def job_at(self, t: float) -> ScenarioJob | None:
@@ -50,6 +58,7 @@ class Director:
     def next_edge(self, t: float) -> float:
         """When something changes next; infinity when nothing ever will."""
         windows: list[Window] = [fault.window for _, fault in self._faults]
+        windows.extend(fault.window for _, _, fault in self._awaited)
         for job in self._jobs:
             windows.append(job.window)
             windows.extend(phase.window for phase in job.phases)
@@ -76,16 +85,18 @@ class Director:
             for number, fault in holding
             if fault.kind in WHOLE_JOB and job is not None and not set(job.gpus).isdisjoint(fault.gpus)
         ]
+        awaited = [(number, fault) for number, of, fault in self._awaited if of is job and fault.window.holds(t)]
+        theirs += awaited
         key = (
             self._jobs.index(job) if job is not None else -1,
             job.phases.index(phase) if job is not None and phase is not None else -1,
-            *(number for number, _ in holding),
+            *(number for number, _ in (*holding, *awaited)),
         )
         if key not in self._cycles:
             self._cycles[key] = self._cycle(job, phase, [f for _, f in mine], [f for _, f in theirs])
         origin = max(
             [phase.window.at if phase is not None else 0.0]
-            + [fault.window.begun(t) or 0.0 for _, fault in theirs if fault.kind == "checkpoint-stall"]
+            + [fault.window.begun(t) or 0.0 for _, fault in theirs if fault.kind in PACED]
         )
         hot = [fault.parameters for _, fault in mine if fault.kind == "hot"]
         return Regime(
@@ -132,13 +143,21 @@ class Director:
             return self._worker.idle()
         if any(fault.kind == "lost" for fault in theirs):
             return self._worker.spinning()
-        for fault in theirs:
-            values = fault.parameters
-            return self._worker.stalled(fault in mine, (values["every"], values["takes"]), job, self._gpu)
-        for fault in mine:
-            if fault.kind == "straggler":
-                return self._worker.allocated(fault.parameters["utilization"])
+        stall = _first(theirs, "checkpoint-stall")
+        if stall is not None:
+            values = stall.parameters
+            return self._worker.stalled(stall in mine, (values["every"], values["takes"]), job, self._gpu)
+        straggler = _first(mine, "straggler")
+        if straggler is not None:
+            return self._worker.allocated(straggler.parameters["utilization"])
+        awaited = _first(theirs, "straggler")
+        if awaited is not None:
+            return self._worker.held_up(awaited.parameters["utilization"], job, self._gpu)
         return self._worker.work(phase.kind, job, phase.parameters, self._gpu)
+
+
+def _first(faults: list[ScenarioFault], kind: str) -> ScenarioFault | None:
+    return next((fault for fault in faults if fault.kind == kind), None)
 
 
 def _phase_at(job: ScenarioJob, t: float) -> ScenarioPhase | None:

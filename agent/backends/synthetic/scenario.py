@@ -100,6 +100,18 @@ class ScenarioFault:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitedFault:
+    """A fault for which a job that spans nodes waits on this one, wherever in the job it is.
+
+    `job` is the place of the job among the scenario's. The fault's `gpus` are those of this node that have it
+    themselves, and do not wait; there are none if it is a fault of other nodes.
+    """
+
+    job: int
+    fault: ScenarioFault
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """What happens on one node: which machine it is, what runs on it, and what goes wrong."""
 
@@ -110,3 +122,5 @@ class Scenario:
     jobs: tuple[ScenarioJob, ...] = ()
     faults: tuple[ScenarioFault, ...] = ()
     expect: tuple[str, ...] = ()
+    awaited: tuple[AwaitedFault, ...] = ()
+    """Set for a node of a simulated site whose jobs span nodes; no file has it."""

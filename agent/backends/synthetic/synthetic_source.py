@@ -33,6 +33,7 @@ class SyntheticSource:
         self._epoch = epoch
         self._released = threading.Event()
         self._gate = Gate(scenario, None, self._released)
+        self._hangs = tuple(fault for fault in scenario.faults if fault.kind == "hang")
         self._feed: XidFeed | None = None
         self._waiting: dict[int, GpuIdentity] = {}
         """GPUs that have not identified themselves yet, by number."""
@@ -61,6 +62,14 @@ class SyntheticSource:
             if error is not None:
                 missing.append(Unidentified(str(number), error.reason, error.detail))
         return Roster(self._joined, tuple(missing))
+
+    def is_hanging(self, channel: Channel, now: Instant) -> bool:
+        """Whether a read of the channel would not return: for callers that cannot leave a thread behind."""
+        if not self._hangs or channel.identity is None:
+            return False
+        number = int(channel.identity.gpu.index)
+        t = max(0.0, now.mono - self._epoch)
+        return any(number in fault.gpus and fault.window.holds(t) for fault in self._hangs)
 
     def _arrivals(self, t: float) -> tuple[Channel, ...]:
         """Channels of the GPUs that identify themselves at `t` for the first time."""

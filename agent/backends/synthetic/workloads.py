@@ -18,6 +18,7 @@ from agent.backends.synthetic.scenario import ScenarioJob
 CAP = 0.99  # the board holds its mean a little below the limit
 CAPPED = 0.90  # from this share of the limit on, the software power cap holds the clocks
 WAITING = 0.22  # of the power limit: a kernel that spins on a flag
+TURN_SECONDS = 20.0  # of work and waiting, for those who wait for a straggler
 CONTEXT = 0.16  # of the power limit: a process that launches nothing
 PIPELINE_RAILS = 2
 
@@ -182,6 +183,12 @@ class Worker:
         every, takes = window
         stall = self._little(0.01, pcie=(0.10, 0.002)) if writer else self._spin()
         return Cycle([(takes, stall), (every - takes, self._compute(0.985, 1.0, job, gpu))])
+
+    def held_up(self, share: float, job: ScenarioJob, gpu: int) -> Cycle:
+        """Work for a share of the time, and waiting for a straggler of another node for the rest."""
+        if not 0.0 < share < 1.0:
+            return Cycle([(60.0, self._spin() if share <= 0.0 else self._compute(0.985, 1.0, job, gpu))])
+        return self.stalled(False, (TURN_SECONDS, (1.0 - share) * TURN_SECONDS), job, gpu)
 
 
 def slowed(cycle: Cycle, power: float, clock: float, reason: int | None = None, floor: float = 0.0) -> Cycle:

@@ -1,0 +1,169 @@
+"""One simulated node: the synthetic devices and the agent's own sampler, without processes, threads and a clock.
+
+Sources, sampler and encoder are those of a real agent. A node is sampled when it is asked for, at the beginning of the
+second: what it shows of that moment is what an agent shows that samples each second, because every synthetic reading
+is computed for its time. Between two questions it is sampled once in `stride` seconds: rolling statistics and busy time
+are those of so many samples.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from agent.backends.protocol import Channel, ChannelError, DeviceError, LaneSample, Roster, SourceError
+from agent.backends.synthetic import SyntheticSource
+from agent.backends.synthetic.fabric_channel import PowerDraw
+from agent.backends.synthetic.track import Track
+from agent.commands.simulate.simulated_rack import SimulatedRack
+from agent.commands.simulate.site_model import SiteNode
+from agent.daemon.hub import Hub
+from agent.daemon.reloading import LastReload
+from agent.daemon.self_metrics import SelfMetrics
+from agent.health.expectation_series import ExpectationChoice, ExpectationSeries
+from agent.model import Framer, Instant, Lane, Outcome, Reason, Snapshot
+from agent.sampler.health import LoopFacts
+from agent.sampler.inventory import Inventory
+from agent.sampler.sampler import Sampler
+from agent.sampler.settings import Settings
+
+WINDOW_SECONDS = 60
+"""Seconds of rolling statistics: what was before them need not be sampled any more."""
+SLOW_SECONDS, COLD_SECONDS = 15.0, 60.0
+EARLY = 0.8
+"""The share of a lane's period after which it is read: scrapes come a little early or late."""
+FAMILY = "synthetic"
+TOOK_SECONDS = 0.001
+"""Seconds that a read is said to take."""
+
+
+class SimulatedAgent:
+    """The agent of a node from its start on: a node that was down gets another one."""
+
+    def __init__(self, plan: SiteNode, rack: SimulatedRack, stride: int, began: int, since: int = 0) -> None:
+        """`since` is the second in which the agent starts: XID errors from before are not told."""
+        self._plan, self._rack, self._stride, self._began, self._since = plan, rack, stride, began, since
+        settings = Settings(fast=float(stride), slow=SLOW_SECONDS, cold=COLD_SECONDS)
+        self._sampler = Sampler(settings, Inventory(None), FAMILY)
+        self._source: SyntheticSource | None = None
+        self._roster: Roster | None = None
+        self._framers: defaultdict[tuple[str, Lane], Framer] = defaultdict(Framer)
+        self._peers = Framer()
+        self._own: SelfMetrics | None = None
+        self._hub = hub = Hub()  # and not this object: in a cycle it would outlive its node's return
+        self._expectations = ExpectationSeries(lambda: hub.latest, ExpectationChoice(), FAMILY)
+        self._read: dict[Lane, int] = {}
+        self._ticks = 0
+
+    @property
+    def latest(self) -> Snapshot | None:
+        """The last sample."""
+        return self._hub.latest
+
+    def sample(self, t: int) -> Iterator[None]:
+        """Sample the node at second `t`, and before that whatever has been left out since the last time."""
+        for moment in self._moments(t):
+            yield from self._tick(moment)
+        if self.latest is None or self.latest.at.mono != t:
+            self._hub.publish(self._snapshot(t))
+
+    def _moments(self, t: int) -> Iterator[int]:
+        last = self._read.get(Lane.FAST)
+        if last is None:
+            yield t
+            return
+        skipped = max(0, (t - WINDOW_SECONDS - last) // self._stride)
+        yield from range(last + (1 + skipped) * self._stride, t, self._stride)
+        if t > last:
+            yield t
+
+    def _tick(self, t: int) -> Iterator[None]:
+        now = self._instant(t)
+        self._ticks += 1
+        due = [lane for lane, period in _PERIODS if t - self._read.get(lane, -COLD_SECONDS) >= EARLY * period]
+        try:
+            source, roster = self._enlisted(now)
+            for channel in roster.channels:
+                if not source.is_hanging(channel, now):
+                    for lane in due:
+                        self._read_lane(channel, lane, now)
+                yield
+            self._sampler.take_xids(source.events(0.0))
+        except SourceError as error:
+            self._source = self._roster = None
+            self._sampler.health.outcome(self._sampler.devices, Outcome.FAILED, str(error))
+            self._sampler.refused(Reason.LOST, str(error))
+        self._read.update(dict.fromkeys(due, t))
+
+    def _enlisted(self, now: Instant) -> tuple[SyntheticSource, Roster]:
+        """The source, opened if it is not, and its devices. Raises SourceError."""
+        source = self._source
+        if source is None:
+            source = SyntheticSource(self._plan.scenario, 0.0)
+            source.open(now if self._read else self._instant(self._since))
+            self._source = source
+        roster = source.roster(now)
+        if roster != self._roster:
+            self._roster = roster
+            channels = [(each.key, each.identity) for each in roster.channels]
+            self._sampler.enlist(channels, roster.unidentified, now.mono)
+        return source, roster
+
+    def _read_lane(self, channel: Channel, lane: Lane, now: Instant) -> None:
+        try:
+            sample = channel.read(lane, now)
+        except DeviceError as error:
+            self._sampler.take_error(ChannelError(channel.key, lane, now.mono, error.reason, error.detail))
+            return
+        frame = self._framers[channel.key, lane].frame(sample.readings)
+        taken = LaneSample(channel.key, lane, now.mono, TOOK_SECONDS, sample.calls, frame, tuple(sample.gaps))
+        self._sampler.take_lane(taken)
+        self._sampler.health.enter_lane(self._sampler.devices, taken)
+
+    def _snapshot(self, t: int) -> Snapshot:
+        now = self._instant(t)
+        if self._own is None:
+            self._own = SelfMetrics(self._plan.scenario.name, LastReload(now.wall))
+        told = (
+            self._own.frame(now),
+            self._rack.frame(t),
+            self._peers.frame(self._rack.peers(self._plan.name, t)),
+            self._expectations.frame(now),
+        )
+        return self._sampler.snapshot(now, LoopFacts(ticks=self._ticks, worker_up=True), told)
+
+    def _instant(self, t: int) -> Instant:
+        return Instant(float(t), float(self._began + t))
+
+
+_PERIODS: Sequence[tuple[Lane, float]] = ((Lane.FAST, 0.0), (Lane.SLOW, SLOW_SECONDS), (Lane.COLD, COLD_SECONDS))
+
+
+class SimulatedNode:
+    """A node of the site, whose agent comes and goes. For one thread."""
+
+    def __init__(self, plan: SiteNode, rack: SimulatedRack, stride: int, began: int) -> None:
+        """`stride` in seconds; `began` is when the simulation did, in whole seconds since the epoch."""
+        self.plan = plan
+        self._rack, self._stride, self._began = rack, stride, began
+        self._draw = PowerDraw(
+            plan.scenario, [Track(plan.scenario, number) for number in range(plan.scenario.topology.gpus)]
+        )
+        self.agent = SimulatedAgent(plan, rack, stride, began)
+        self.agents = 1
+        """How many agents the node has had."""
+        rack.enter(plan.name, self)
+
+    def watts(self, t: float) -> float:
+        """The power of the node at a second of the simulation."""
+        return self._draw.watts(t)
+
+    def is_down(self, t: float) -> bool:
+        """Whether the node answers at `t`. Once it has come back, it has another agent, which knows of nothing."""
+        if self._rack.down(self.plan.name, t) is not None:
+            return True
+        agents = 1 + self._rack.times_down(self.plan.name, t)
+        if agents != self.agents:
+            self.agents = agents
+            self.agent = SimulatedAgent(self.plan, self._rack, self._stride, self._began, int(t))
+        return False

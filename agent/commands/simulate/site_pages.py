@@ -1,0 +1,216 @@
+"""The pages of a simulated site: each node's metrics below its name, and all nodes for Prometheus's discovery.
+
+Nodes are sampled here, in the server's thread, between the turns of the clients like the rendering of a page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
+
+from agent.commands.simulate.simulated_node import SimulatedNode
+from agent.commands.simulate.site_model import SimulatedSite
+from agent.model import Snapshot
+from exporters.deferred import Answer
+from exporters.encoder import Encoder, Format
+from exporters.endpoint import JSON, READ, text
+from exporters.http_messages import Request, Response
+from exporters.landing_style import HEADERS, STYLE
+from exporters.markup import TABLE_END, Tone, badge, cell, escape, row, table_head
+from exporters.negotiation import accepts_gzip, choose_format
+from exporters.page import PageCache, Rendering, age_of
+from exporters.render_queue import RenderQueue
+from exporters.selection import SeriesSelection
+
+PREFIX, SUFFIX = "/nodes/", "/metrics"
+HTML = "text/html; charset=utf-8"
+DEFAULT = "default"
+"""The profile of the series that a node shows."""
+TIDY_SECONDS = 1.0
+"""Seconds between two searches for pages that are no longer needed."""
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+_VARY = ("Vary", "Accept, Accept-Encoding")
+_GZIP = ("Content-Encoding", "gzip")
+
+
+class NodePage:
+    """The metrics of one node. What is laid out belongs to the agent, and goes with it."""
+
+    def __init__(self, node: SimulatedNode, profile: str = DEFAULT) -> None:
+        self.node = node
+        self._agent = node.agent
+        self._encoder = Encoder()
+        self._selection = SeriesSelection(profile)
+
+    def pieces(self, fmt: Format, now: float) -> Iterator[bytes]:
+        """The page at second `now` of the simulation, piece by piece."""
+        agent = self.node.agent
+        if agent is not self._agent:
+            self._agent, self._encoder = agent, Encoder()
+        for _ in agent.sample(int(now)):
+            yield b""
+        snapshot = agent.latest
+        assert snapshot is not None
+        yield from self._shown(snapshot, fmt, now)
+
+    def _shown(self, snapshot: Snapshot, fmt: Format, now: float) -> Iterator[bytes]:
+        return self._encoder.pieces(self._selection.apply(snapshot), fmt, age_of(snapshot, now))
+
+
+class SitePages:
+    """The server's handler; the server also has to call `work` at every turn.
+
+    `clock` gives seconds of the simulation. `address` is what the server listens on, for clients that do not say how
+    they reached it. `profile` says which series the nodes show.
+    """
+
+    def __init__(
+        self,
+        site: SimulatedSite,
+        nodes: Sequence[SimulatedNode],
+        clock: Callable[[], float],
+        profile: str = DEFAULT,
+    ) -> None:
+        self._site = site
+        self._nodes = {node.plan.name: NodePage(node, profile) for node in nodes}
+        self._clock = clock
+        self._cache = PageCache()
+        self._queue = RenderQueue(self._cache, clock)
+        self._tidied = 0.0
+        self._found: tuple[str, bytes] | None = None
+        self.address = "localhost"
+        self._fixed: dict[str, Callable[[Request], Answer]] = {
+            "/": self._landing,
+            "/sd": self._discovery,
+            "/api/v1/nodes": self._list,
+            "/-/healthy": lambda _: text(HTTPStatus.OK, "healthy"),
+            "/-/ready": lambda _: text(HTTPStatus.OK, f"ready: {len(self._nodes)} simulated nodes"),
+        }
+
+    def __call__(self, request: Request) -> Answer:
+        if request.method not in READ:
+            return text(HTTPStatus.METHOD_NOT_ALLOWED, f"use {', '.join(READ)}", ("Allow", ", ".join(READ)))
+        fixed = self._fixed.get(request.path)
+        if fixed is not None:
+            return fixed(request)
+        path = request.path
+        if path.startswith(PREFIX) and path.endswith(SUFFIX):
+            page = self._nodes.get(path[len(PREFIX) : -len(SUFFIX)])
+            if page is not None:
+                return self._metrics(page, request)
+        words = f"not found; the metrics of a node are at {PREFIX}NAME{SUFFIX}, and all nodes are listed at /"
+        return text(HTTPStatus.NOT_FOUND, words)
+
+    def prepare(self, step: Callable[[], None]) -> None:
+        """Sample and lay out every node once, which takes ten times as long as later; `step` after each."""
+        for page in self._nodes.values():
+            if not page.node.is_down(self._clock()):
+                for _ in page.pieces(Format.OPENMETRICS, self._clock()):
+                    pass
+            step()
+
+    @property
+    def agents(self) -> int:
+        """How many agents there have been: nodes that come back have another one."""
+        return sum(page.node.agents for page in self._nodes.values())
+
+    def work(self) -> bool:
+        """Work for a moment on pages that are not ready yet; returns whether there is more to do."""
+        now = self._clock()
+        if now - self._tidied >= TIDY_SECONDS:
+            self._tidied = now
+            self._cache.drop_old(now)
+        return self._queue.work()
+
+    def _metrics(self, page: NodePage, request: Request) -> Answer:
+        name = page.node.plan.name
+        if page.node.is_down(self._clock()):
+            return text(HTTPStatus.SERVICE_UNAVAILABLE, f"{name} is down in this simulation")
+        fmt = choose_format(request.headers.get("accept", ""))
+        gzipped = accepts_gzip(request.headers.get("accept-encoding", ""))
+        headers = (_VARY, _GZIP) if gzipped else (_VARY,)
+
+        def pieces(now: float) -> Iterator[bytes]:
+            return page.pieces(fmt, now)
+
+        rendering = Rendering(name, fmt, (page.node.agent,), pieces, urgent=True)
+        return self._queue.get(rendering, gzipped, lambda body: Response(HTTPStatus.OK, body, fmt.value, headers))
+
+    def _discovery(self, request: Request) -> Answer:
+        """Targets as Prometheus's http_sd_configs read them, at the address at which this request came in."""
+        asked = request.headers.get("host", "")
+        host = asked if _HOST.fullmatch(asked) else self.address
+        if self._found is None or self._found[0] != host:
+            groups = [{"targets": [host], "labels": labels} for labels in map(self._labels, self._nodes.values())]
+            self._found = (host, json.dumps(groups).encode())
+        return Response(HTTPStatus.OK, self._found[1], JSON)
+
+    def _labels(self, page: NodePage) -> dict[str, str]:
+        plan = page.node.plan
+        return {
+            "__metrics_path__": f"{PREFIX}{plan.name}{SUFFIX}",
+            "instance": plan.name,
+            "cluster": self._site.cluster,
+            "rack": plan.rack,
+            "topology": plan.scenario.topology.name,
+        }
+
+    def _list(self, request: Request) -> Answer:
+        del request
+        now = self._clock()
+        nodes = [
+            {
+                "name": page.node.plan.name,
+                "rack": page.node.plan.rack,
+                "topology": page.node.plan.scenario.topology.name,
+                "scenario": page.node.plan.scenario.name,
+                "jobs": [job.id for job in page.node.plan.scenario.jobs if job.window.holds(now)],
+                "up": not page.node.is_down(now),
+                "path": f"{PREFIX}{page.node.plan.name}{SUFFIX}",
+            }
+            for page in self._nodes.values()
+        ]
+        return Response(HTTPStatus.OK, json.dumps({"cluster": self._site.cluster, "nodes": nodes}).encode(), JSON)
+
+    def _landing(self, request: Request) -> Answer:
+        del request
+        now = self._clock()
+        parts = [
+            _HEAD.format(name=escape(self._site.cluster), style=STYLE),
+            table_head(f"{len(self._nodes)} nodes", _HEADS, "cards"),
+            *(_node_row(page.node, now) for page in self._nodes.values()),
+            TABLE_END,
+            "</main>\n</body>\n</html>\n",
+        ]
+        return Response(HTTPStatus.OK, "".join(parts).encode(), HTML, HEADERS)
+
+
+_HEAD = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{name}: simulated site</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<style>{style}</style>
+</head>
+<body>
+<main>
+<header><h1>{name}</h1></header>
+<p class="banner" role="alert">A simulated site: nothing it shows is real.</p>
+<p><a href="/sd">/sd</a>: all nodes, for http_sd_configs of Prometheus; <a href="/api/v1/nodes">/api/v1/nodes</a>:
+all nodes, and which are up</p>
+"""
+_HEADS = ("node", "state", "rack", "topology", "plays", "jobs")
+
+
+def _node_row(node: SimulatedNode, now: float) -> str:
+    plan, down = node.plan, node.is_down(now)
+    tone = Tone.BAD if down else Tone.GOOD
+    link = f'<a href="{PREFIX}{plan.name}{SUFFIX}">{plan.name}</a>'
+    jobs = ", ".join(job.id for job in plan.scenario.jobs if job.window.holds(now))
+    words = (badge(tone, "down" if down else "up"), plan.rack, plan.scenario.topology.name, escape(plan.scenario.name))
+    cells = (link, *words, escape(jobs))
+    return row(tone, "".join(cell(head, content) for head, content in zip(_HEADS, cells, strict=True)))

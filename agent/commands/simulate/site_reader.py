@@ -1,0 +1,161 @@
+"""Reads a site from a file, or from the command line's options, which say the same in fewer words.
+
+What a scenario file and a site file have in common, jobs and faults, is read by the scenario's reader.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from agent.backends.synthetic.loader import ScenarioError, ScenarioReader, load_scenario, parsed
+from agent.backends.synthetic.machines import TOPOLOGIES, Topology
+from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob
+from agent.backends.synthetic.scenario_schema import FAULTS, Parameter, choice, quantity, text, watts, whole
+from agent.commands.simulate.job_spans import Span
+from agent.commands.simulate.site_composition import RackPlan, Share, deal, finish, lay_out
+from agent.commands.simulate.site_model import Loss, Outage, SimulatedSite
+from agent.commands.simulate.site_places import SitePlaces
+from agent.lib.wording import shown
+
+MOST_NODES = 20_000
+MOST_OF_RACK = 256
+"""Most nodes of one rack: each shows which of the others answer."""
+_PREFIX = re.compile(r"[A-Za-z](?:[A-Za-z0-9._-]{0,30}[A-Za-z._-])?")
+_LABEL = re.compile(r"[A-Za-z0-9._-]{1,63}")
+_LOSSES = {loss.value: loss for loss in Loss}
+_WEIGHT = quantity({"%": 0.01}, "3", low=1e-9)
+_DEFAULTS: dict[str, object] = {"topology": "dgx-h100", "scenario": "healthy-training"}
+
+Keys = Mapping[str, object]
+
+
+def read_site(path: Path) -> SimulatedSite:
+    """The site of a file. Raises ScenarioError."""
+    return SiteReader(str(path), path.parent).site(parsed(path))
+
+
+class SiteReader(ScenarioReader):
+    """Reads one site. All methods raise ScenarioError."""
+
+    def __init__(self, file: str, folder: Path) -> None:
+        """`file` stands in the messages; scenarios that are files are looked for in `folder`."""
+        super().__init__(file)
+        self._folder = folder
+        self._scenarios: dict[tuple[str, str], Scenario] = {}
+
+    def site(self, raw: object) -> SimulatedSite:
+        """The whole site."""
+        known = ("description", "cluster", "seed", "topology", "scenario", "nodes_per_job", "racks", "jobs", "faults")
+        keys = self.mapping(raw, "", known, ("racks",))
+        cluster = str(self.value(keys, "cluster", "", Parameter(text, "sim")))
+        if not _LABEL.fullmatch(cluster):
+            self.fail("cluster", f"{shown(cluster)} is no name of a cluster; give letters, digits, dots and dashes")
+        seed = self.seed(keys)
+        drafts, racks, planned = lay_out(self._racks(keys))
+        places = SitePlaces(self, drafts, racks)
+        jobs = enumerate(self.sequence(keys.get("jobs"), "jobs"))
+        spans = [self._placed_job(each, f"jobs[{number}]", places) for number, each in jobs]
+        width = int(self.number(keys, "nodes_per_job", "", Parameter(whole(1, MOST_NODES), 1.0)))
+        spans += deal(drafts, planned, width, seed)
+        outages: list[Outage] = []
+        for number, each in enumerate(self.sequence(keys.get("faults"), "faults")):
+            outages += self._placed_fault(each, f"faults[{number}]", places)
+        return finish(cluster, seed, drafts, racks, spans, outages)
+
+    def _racks(self, keys: Keys) -> list[RackPlan]:
+        items = self.sequence(keys["racks"], "racks")
+        plans = [self._rack(each, f"racks[{number}]", keys) for number, each in enumerate(items)]
+        nodes = sum(plan.count * plan.nodes for plan in plans)
+        if not 1 <= nodes <= MOST_NODES:
+            self.fail("racks", f"they have {nodes} nodes together; give 1 to {MOST_NODES}")
+        return plans
+
+    def _rack(self, raw: object, path: str, site: Keys) -> RackPlan:
+        keys = self.mapping(raw, path, ("name", "count", "nodes", "topology", "scenario", "power_budget"))
+        of_all = {key: site.get(key, default) for key, default in _DEFAULTS.items() if key not in keys}
+        name = self.value({**of_all, **keys}, "topology", "" if "topology" in of_all else path, _TOPOLOGY)
+        topology = TOPOLOGIES[str(name)]
+        prefix = str(self.value(keys, "name", path, Parameter(text, "r")))
+        if not _PREFIX.fullmatch(prefix):
+            self.fail(f"{path}.name", f"{shown(prefix)}: give letters; racks are numbered, so no digit may be the last")
+        where = "scenario" if "scenario" in of_all else f"{path}.scenario"
+        return RackPlan(
+            prefix,
+            int(self.number(keys, "count", path, Parameter(whole(1, MOST_NODES), 1.0))),
+            int(self.number(keys, "nodes", path, Parameter(whole(1, MOST_OF_RACK), 4.0))),
+            topology,
+            tuple(self._shares({**of_all, **keys}["scenario"], where, topology)),
+            self.number(keys, "power_budget", path, Parameter(watts, 0.0)) or None,
+        )
+
+    def _shares(self, raw: object, path: str, topology: Topology) -> Iterator[Share]:
+        """The scenarios that are dealt out: one by its name, or a list with weights."""
+        if isinstance(raw, str):
+            yield Share(self._named(raw, path, topology))
+            return
+        items = self.sequence(raw, path)
+        if not items:
+            self.fail(path, "names no scenario; give the name of one, a file, or a list of {scenario, weight}")
+        for number, item in enumerate(items):
+            here = f"{path}[{number}]"
+            keys = self.mapping(item, here, ("scenario", "weight"), ("scenario",))
+            name = str(self.value(keys, "scenario", here, Parameter(text, None)))
+            yield Share(
+                self._named(name, f"{here}.scenario", topology),
+                self.number(keys, "weight", here, Parameter(_WEIGHT, 1.0)),
+            )
+
+    def _named(self, name: str, path: str, topology: Topology) -> Scenario:
+        """A scenario on this machine, read once."""
+        key = (name, topology.name)
+        if key not in self._scenarios:
+            is_file = name.endswith((".yaml", ".yml")) or "/" in name
+            try:
+                self._scenarios[key] = load_scenario(str(self._folder / name) if is_file else name, topology)
+            except ScenarioError as error:
+                self.fail(path, str(error))
+        return self._scenarios[key]
+
+    def _placed_job(self, raw: object, path: str, places: SitePlaces) -> Span:
+        """A job, on the nodes that it names: their other work is what other jobs give them."""
+        if not isinstance(raw, dict) or "nodes" not in raw:
+            self.fail(f"{path}.nodes", "is missing: name the nodes of the job, or all")
+        rest = {key: value for key, value in raw.items() if key != "nodes"}
+        by_machine: dict[str, ScenarioJob] = {}
+        span = []
+        for draft in places.nodes(raw["nodes"], f"{path}.nodes"):
+            machine = draft.topology
+            if machine.name not in by_machine:
+                by_machine[machine.name] = self.job(rest, path, machine)
+            draft.title = "jobs of the site"
+            draft.jobs.append(by_machine[machine.name])
+            self.apart(draft.jobs, path)
+            span.append((draft, len(draft.jobs) - 1))
+        return span
+
+    def _placed_fault(self, raw: object, path: str, places: SitePlaces) -> Iterator[Outage]:
+        """A fault at the nodes that it names. Some take whole nodes from the site: these are given back."""
+        if not isinstance(raw, dict):
+            self.fail(path, f"expected a mapping of keys, found {shown(raw)}")
+        kind = str(self.value(raw, "kind", path, Parameter(choice((*_LOSSES, *FAULTS)), None)))
+        drafts = places.find(raw, path)
+        rest = {key: value for key, value in raw.items() if key not in ("node", "rack")}
+        if kind in _LOSSES:
+            keys = self.mapping(rest, path, ("kind", "at", "duration", "repeat"))
+            outage = Outage(_LOSSES[kind], self.window(keys, path), frozenset(draft.name for draft in drafts))
+            if outage.loss is Loss.POWER:
+                for draft in drafts:
+                    draft.losses.append(outage.window)
+            yield outage
+            return
+        by_machine: dict[str, ScenarioFault] = {}
+        for draft in drafts:
+            machine = draft.topology
+            if machine.name not in by_machine:
+                by_machine[machine.name] = self.fault(rest, path, machine)
+            draft.faults.append(by_machine[machine.name])
+
+
+_TOPOLOGY = Parameter(choice(TOPOLOGIES), None)

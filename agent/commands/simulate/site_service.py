@@ -1,0 +1,187 @@
+"""One run of `coldplate simulate`: builds the nodes, serves them, and ends when it is told to."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import signal
+import sys
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from itertools import chain, islice
+from math import floor, inf
+from pathlib import Path
+
+from agent.backends.synthetic.announcement import announced
+from agent.backends.synthetic.loader import ScenarioError
+from agent.backends.synthetic.scenario import ScenarioFault
+from agent.commands.record.followed_command import Waker
+from agent.commands.simulate import ADDRESS
+from agent.commands.simulate.simulated_node import SimulatedNode
+from agent.commands.simulate.simulated_rack import SimulatedRack
+from agent.commands.simulate.site_model import Outage, SimulatedSite
+from agent.commands.simulate.site_options import SITE, document
+from agent.commands.simulate.site_pages import SitePages
+from agent.commands.simulate.site_reader import SiteReader, read_site
+from agent.config import quantities
+from agent.config.schema import Config, WebConfig
+from agent.config.texts import listen_address
+from agent.daemon.service import CLOSING_SECONDS, GARBAGE, hurry
+from agent.lib import logs
+from agent.lib.progress import Progress
+from agent.lib.threads import Threads
+from agent.lib.user_error import UserError
+from agent.wiring.protecting import Protection
+from exporters.listen import open_listeners
+from exporters.server import HttpServer
+
+log = logging.getLogger("coldplate.simulate")
+
+SHORTEST_INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS = 1, 60
+ANNOUNCED = 12
+"""Most faults to come that are told."""
+TEND_SECONDS = 1.0
+"""Seconds between two looks at the server's thread."""
+CONNECTIONS = 256
+"""Connections at once. Prometheus keeps as many as it makes scrapes at the same moment, not one for each target."""
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Serve until stopped; the exit status. Raises UserError."""
+    site = describe(arguments)
+    stride = _interval(arguments.interval)
+    duration = inf if arguments.duration is None else _seconds("--duration", arguments.duration)
+    listen = [_address(each) for each in arguments.listen or [ADDRESS]]
+    protection = Protection(Config(web=WebConfig(config_file=arguments.web_config_file)), time.time)
+    for listener in open_listeners(listen):  # a mistake is told before the nodes are made
+        listener.close()
+    logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
+    _quiet(arguments.log_level)
+    waker = Waker((signal.SIGTERM, signal.SIGINT))
+    now = time.time()
+    wall, began = floor(now), time.monotonic() - now % 1.0  # seconds of the simulation begin with those of the clock
+    for line in to_come(site, wall):
+        log.info("scheduled fault: %s", line)
+    pages = SitePages(site, make_nodes(site, stride, wall), lambda: time.monotonic() - began, arguments.profile)
+    gc.disable()  # until the nodes are made: it would look through all of them again and again
+    with Progress("making nodes", len(site.nodes), time.monotonic, every=1) as progress:
+        pages.prepare(progress.step)
+    return _serve(pages, listen, waker, began + duration, protection)
+
+
+def describe(arguments: argparse.Namespace) -> SimulatedSite:
+    """The site of the file, or that of the options. Raises UserError."""
+    try:
+        if arguments.file is None:
+            return SiteReader("the command line", Path()).site(document(arguments))
+        said = [name for name in (*SITE, "seed") if getattr(arguments, name) is not None]
+        if said:
+            option = said[0].replace("_", "-")
+            raise UserError(
+                f"--{option}: the site is described by {arguments.file}; say it there, or leave out the file"
+            )
+        return read_site(arguments.file)
+    except ScenarioError as error:
+        raise UserError(str(error)) from error
+
+
+def to_come(site: SimulatedSite, began: int) -> Iterator[str]:
+    """A line for each loss of nodes and each fault of a node, as many as a person reads."""
+    lines = chain(
+        (f"{_named(each.nodes)}: {line}" for each in site.outages for line in _announced(each, site, began)),
+        (f"{node.name}: {line}" for node in site.nodes for line in announced(node.scenario, began)),
+    )
+    yield from islice(lines, ANNOUNCED)
+    if next(lines, None) is not None:
+        yield "and more"
+
+
+def _announced(outage: Outage, site: SimulatedSite, began: int) -> Iterator[str]:
+    fault = ScenarioFault(outage.loss.value, outage.window)
+    return announced(replace(site.nodes[0].scenario, faults=(fault,)), began)
+
+
+def _named(nodes: Collection[str]) -> str:
+    return next(iter(nodes)) if len(nodes) == 1 else f"{len(nodes)} nodes"
+
+
+def make_nodes(site: SimulatedSite, stride: int, began: int) -> list[SimulatedNode]:
+    """The nodes of a site whose simulation begins at `began`, in seconds since the epoch."""
+    racks = {rack.name: SimulatedRack(rack, site.outages, began) for rack in site.racks}
+    return [SimulatedNode(plan, racks[plan.rack], stride, began) for plan in site.nodes]
+
+
+def _serve(pages: SitePages, listen: list[tuple[str, int]], waker: Waker, until: float, protection: Protection) -> int:
+    threads = Threads(time.monotonic)
+    watch = protection.watch
+    server = HttpServer(
+        listen, pages, clock=time.monotonic, work=pages.work, press=hurry, threads=threads,
+        gate=None if watch is None else watch.gate, max_connections=CONNECTIONS,
+    )  # fmt: skip
+    server.start()
+    if watch is not None:
+        watch.changed = server.nudge
+        watch.start(threads)
+        protection.passwords.start(threads)
+    scheme = "http" if watch is None or watch.gate.terms.context is None else "https"
+    for host, port in server.addresses:
+        pages.address = f"{_spelled(host)}:{port}"
+        url = f"{scheme}://{pages.address}/"
+        log.info("serving", extra={"facts": {"nodes": pages.agents, "url": url, "discovery": f"{url}sd"}})
+    frozen = 0
+    stopped: list[int] = []
+    while not stopped and (left := until - time.monotonic()) > 0:
+        if frozen != pages.agents:
+            frozen = _freeze(pages)
+        stopped = list(waker.wait(min(TEND_SECONDS, left)))
+        threads.tend()
+    server.stop()
+    if watch is not None:
+        watch.stop(CLOSING_SECONDS)
+        protection.passwords.stop(CLOSING_SECONDS)
+    log.info("stopped")
+    return 0
+
+
+def _freeze(pages: SitePages) -> int:
+    """Let the collector pass over the nodes that there are: a second of standstill for each GiB. How many agents."""
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
+    gc.enable()
+    return pages.agents
+
+
+def _quiet(level: str) -> None:
+    """Only our own lines: what the sampler of one agent logs of its GPUs, thousands would, and none with a name."""
+    logging.getLogger("coldplate").setLevel(logging.CRITICAL)
+    for name in ("coldplate.simulate", "exporters"):
+        logging.getLogger(name).setLevel({"warn": "WARNING"}.get(level, level.upper()))
+
+
+def _spelled(host: str) -> str:
+    if host in ("::", "0.0.0.0"):  # noqa: S104 it is compared, not listened on
+        return "localhost"
+    return f"[{host}]" if ":" in host else host
+
+
+def _interval(text: str) -> int:
+    seconds = _seconds("--interval", text)
+    if not SHORTEST_INTERVAL_SECONDS <= seconds <= LONGEST_INTERVAL_SECONDS or seconds != int(seconds):
+        raise UserError(f"--interval: {text} is not from 1s to 60s in whole seconds")
+    return int(seconds)
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        return quantities.duration(text)
+    except ValueError as error:
+        raise UserError(f"{option}: {error}") from None
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        return listen_address(text)
+    except ValueError as error:
+        raise UserError(f"--web.listen-address: {error}") from None

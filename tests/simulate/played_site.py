@@ -1,0 +1,59 @@
+"""A simulated site under test: asked at any second, without a server and without a clock."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.commands.simulate.simulated_node import SimulatedNode
+from agent.commands.simulate.site_model import SimulatedSite
+from agent.commands.simulate.site_pages import NodePage
+from agent.commands.simulate.site_reader import SiteReader
+from agent.commands.simulate.site_service import make_nodes
+from agent.lib import yamltree
+from agent.model import Labels, Snapshot
+from exporters.encoder import Format
+
+BEGAN = 1_700_000_000
+
+
+def site_of(text: str) -> SimulatedSite:
+    """The site that a text describes."""
+    return SiteReader("site.yaml", Path()).site(yamltree.load(textwrap.dedent(text), yamltree.Bounds(depth=16)))
+
+
+class PlayedSite:
+    """The nodes of a site, by name. Seconds are those of the simulation."""
+
+    def __init__(self, text: str, stride: int = 15) -> None:
+        self.site = site_of(text)
+        self.nodes: dict[str, SimulatedNode] = {node.plan.name: node for node in make_nodes(self.site, stride, BEGAN)}
+        self._pages = {name: NodePage(node) for name, node in self.nodes.items()}
+
+    def sample(self, name: str, t: int) -> Snapshot:
+        """What a node shows at a second. It must not be down."""
+        node = self.nodes[name]
+        assert not node.is_down(t)
+        for _ in node.agent.sample(t):
+            pass
+        assert node.agent.latest is not None
+        return node.agent.latest
+
+    def page(self, name: str, t: int, fmt: Format = Format.TEXT) -> bytes:
+        """The page of a node at a second."""
+        assert not self.nodes[name].is_down(t)
+        return b"".join(self._pages[name].pieces(fmt, t))
+
+    def values(self, name: str, t: int, metric: str, keep: Callable[[Labels], bool] = lambda _: True) -> list[float]:
+        """The values of a metric on a node at a second, in the order of their series."""
+        return [
+            value
+            for series, value in self.sample(name, t)
+            if series.metric.name == f"coldplate_{metric}" and keep(series.all_labels)
+        ]
+
+    def one(self, name: str, t: int, metric: str) -> float:
+        """The value of a metric that a node has once."""
+        (value,) = self.values(name, t, metric)
+        return value

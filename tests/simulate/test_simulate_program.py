@@ -1,0 +1,121 @@
+"""The whole program, and a real Prometheus that finds its nodes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import bcrypt
+import pytest
+
+from tests.servers import fetch, free_port, prometheus
+
+CONFIG = """
+global: {{scrape_interval: 1s, scrape_timeout: 1s}}
+scrape_configs:
+- job_name: coldplate
+  honor_labels: true
+  basic_auth: &login {{username: scraper, password: secret}}
+  http_sd_configs: [{{url: "http://127.0.0.1:{port}/sd", basic_auth: *login}}]
+"""
+SITE = "cluster: east\nnodes_per_job: 2\nracks: [{count: 2, nodes: 2, power_budget: 25kW}]\n"
+SECRET = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+LOST = "faults: [{kind: power-loss, node: node4}]\n"
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-m", "agent.cli", "simulate", *map(str, words)]
+
+
+@contextmanager
+def started(words: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The program, once it serves; it is ended if nobody else has."""
+    with log.open("w") as file:
+        process = subprocess.Popen(words, stderr=file)
+    try:
+        for _ in range(600):
+            if "msg=serving" in log.read_text():
+                break
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.05)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait(20)
+
+
+def ask(server: str, query: str) -> list[Any]:
+    found = json.loads(fetch(f"{server}/api/v1/query?{urllib.parse.urlencode({'query': query})}"))
+    return list(found["data"]["result"])
+
+
+def awaited(server: str, query: str) -> list[Any]:
+    """What a query gives as soon as it gives anything."""
+    for _ in range(600):
+        found = ask(server, query)
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{query} gives nothing; targets: {fetch(f'{server}/api/v1/targets')}")
+
+
+def test_prometheus_finds_and_scrapes_every_node(tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "site.yaml").write_text(SITE + LOST)
+    (tmp_path / "web.yml").write_text(f"basic_auth_users: {{scraper: '{SECRET}'}}\n")
+    words = command(
+        tmp_path / "site.yaml", "--web.listen-address", f"127.0.0.1:{port}", "--web.config.file", tmp_path / "web.yml"
+    )
+    with (
+        started(words, tmp_path / "simulate.log"),
+        prometheus(CONFIG.format(port=port), tmp_path) as server,
+    ):
+        with pytest.raises(HTTPError, match="401"):
+            fetch(f"http://127.0.0.1:{port}/sd")
+        awaited(server, "count(up) == 4 and sum(up) == 3")
+        gpus = ask(server, 'count by (instance, rack, cluster, topology) (coldplate_gpu_up{job="coldplate"})')
+        assert sorted((each["metric"]["instance"], each["metric"]["rack"], each["value"][1]) for each in gpus) == [
+            ("node1", "r1", "8"), ("node2", "r1", "8"), ("node3", "r2", "8"),
+        ]  # fmt: skip
+        assert {(each["metric"]["cluster"], each["metric"]["topology"]) for each in gpus} == {("east", "dgx-h100")}
+        (down,) = ask(server, "up == 0")
+        assert down["metric"]["instance"] == "node4"
+        assert ask(server, 'count({exported_rack!=""})') == []
+        reporting = ask(server, "max by (rack) (coldplate_rack_nodes_reporting)")
+        assert {each["metric"]["rack"]: each["value"][1] for each in reporting} == {"r1": "2", "r2": "1"}
+
+
+def test_it_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    for end in (signal.SIGTERM, signal.SIGINT):
+        words = command("--nodes", 1, "--web.listen-address", "127.0.0.1:0")
+        with started(words, tmp_path / "log") as process:
+            process.send_signal(end)
+            assert process.wait(20) == 0
+        told = (tmp_path / "log").read_text()
+        assert [line.partition("msg=")[2].split()[0] for line in told.splitlines()] == ["serving", "stopped"]
+
+
+def test_it_ends_after_its_duration() -> None:
+    words = command("--nodes", 1, "--web.listen-address", "127.0.0.1:0", "--duration", "1s", "--log.level", "error")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_address_in_use_is_one_line(tmp_path: Path) -> None:
+    port = free_port()
+    first = command("--nodes", 1, "--web.listen-address", f"127.0.0.1:{port}")
+    with started(first, tmp_path / "log"):
+        second = subprocess.run(first, capture_output=True, text=True, timeout=60, check=False)
+    assert second.returncode == 2
+    assert second.stderr.count("\n") == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in second.stderr
