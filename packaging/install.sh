@@ -5,14 +5,15 @@
 #   PYTHON      the Python to use, 3.10 or newer (default python3); EXTRAS=top,kubernetes: optional libraries (default top)
 #   DESTDIR     for packages: everything is installed below it, and this machine is not changed
 #   UNITDIR, SYSUSERSDIR, UDEVDIR, TMPFILESDIR    (default: the administrator's, below /etc)
-#   BINDIR, SHAREDIR    for the command, its manual pages and completion (default /usr/local/bin, /usr/local/share)
+#   BINDIR, SHAREDIR, ZSHDIR    for the command, its manual pages and completion (default below /usr/local)
+# Packages bring their own program: `sh packaging/install.sh files` puts everything else below DESTDIR, and the configuration.
 set -eu
 umask 022
 cd "$(dirname "$0")/.."
 : "${PREFIX:=/opt/coldplate}" "${PYTHON:=python3}" "${DESTDIR:=}" "${EXTRAS=top}"
 : "${UNITDIR:=/etc/systemd/system}" "${SYSUSERSDIR:=/etc/sysusers.d}"
 : "${UDEVDIR:=/etc/udev/rules.d}" "${TMPFILESDIR:=/etc/tmpfiles.d}"
-: "${BINDIR:=/usr/local/bin}" "${SHAREDIR:=/usr/local/share}"
+: "${BINDIR:=/usr/local/bin}" "${SHAREDIR:=/usr/local/share}" "${ZSHDIR:=$SHAREDIR/zsh/site-functions}"
 units='coldplate.service coldplate-broker.socket coldplate-broker.service coldplate-kubelet.socket coldplate-kubelet.service'
 
 fail() { echo "coldplate: $*" >&2; exit 1; }
@@ -40,7 +41,7 @@ pip() { "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check -
 locks() {
 	printf '%s' '-r packaging/locks/base.txt'
 	for each in $(echo "$EXTRAS" | tr ',' ' '); do
-		[ -f "packaging/locks/$each.txt" ] || fail "EXTRAS=$EXTRAS: no versions are locked for $each; there are top, kubernetes and parquet"
+		[ -f "packaging/locks/$each.txt" ] || fail "EXTRAS=$EXTRAS: no versions are locked for $each; there are top, kubernetes, otlp and parquet"
 		printf ' %s' "-r packaging/locks/$each.txt"
 	done
 }
@@ -92,7 +93,7 @@ link_command() {
 	rm -f "$DESTDIR$SHAREDIR"/man/man1/coldplate.1 "$DESTDIR$SHAREDIR"/man/man1/coldplate-*.1
 	for page in packaging/man/*.1; do put "$page" "$SHAREDIR/man/man1"; done
 	put packaging/completion/coldplate.bash "$SHAREDIR/bash-completion/completions" coldplate
-	put packaging/completion/_coldplate "$SHAREDIR/zsh/site-functions"
+	put packaging/completion/_coldplate "$ZSHDIR"
 	put packaging/completion/coldplate.fish "$SHAREDIR/fish/vendor_completions.d"
 }
 
@@ -100,7 +101,7 @@ remove_command() {
 	link=$DESTDIR$BINDIR/coldplate
 	if [ -L "$link" ] && [ "$(readlink "$link")" = "$PREFIX/bin/coldplate" ]; then rm -f "$link"; fi
 	rm -f "$DESTDIR$SHAREDIR"/man/man1/coldplate.1 "$DESTDIR$SHAREDIR"/man/man1/coldplate-*.1
-	rm -f "$DESTDIR$SHAREDIR/bash-completion/completions/coldplate" "$DESTDIR$SHAREDIR/zsh/site-functions/_coldplate"
+	rm -f "$DESTDIR$SHAREDIR/bash-completion/completions/coldplate" "$DESTDIR$ZSHDIR/_coldplate"
 	rm -f "$DESTDIR$SHAREDIR/fish/vendor_completions.d/coldplate.fish"
 }
 
@@ -148,6 +149,14 @@ install_all() {
 	NEXT
 }
 
+files_of_a_package() {
+	[ -n "$DESTDIR" ] || fail "files: give DESTDIR=directory"
+	check
+	base=/usr
+	files
+	put packaging/coldplate.yaml /etc/coldplate
+}
+
 uninstall_all() {
 	check
 	if running_systemd; then
@@ -167,6 +176,7 @@ uninstall_all() {
 
 case "${1:-}" in
 install) install_all ;;
+files) files_of_a_package ;;
 uninstall) uninstall_all ;;
-*) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+*) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

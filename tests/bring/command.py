@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.bring.archive import Archive
+from tests.bring.deployers import Deployers
 from tests.bring.environment import Environment
 from tests.bring.newest import NewestPrometheus
-from tests.bring.programs import Programs
+from tests.bring.programs import PACKAGERS, Programs
 from tests.bring.shortage import ShortageError
+from tests.bring.wheels import Wheelhouse
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,14 +48,26 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
                 case ["environment", extra, *named]:
                     Environment(root, archive).provide(extra, named=bool(named))
                     return 0
+                case ["wheels", machine]:
+                    environment = Environment(root, archive)
+                    environment.provide("run", named=False)
+                    Wheelhouse(root, root / ".programs" / "wheels", environment).provide(machine)
+                    return 0
                 case ["newest"]:
                     return NewestPrometheus(root / ".programs" / "newest").provide()
                 case ["recent"]:
                     return NewestPrometheus(root / ".programs" / "newest").provide_programs(strict=_strict())
+                case ["deployers"]:
+                    folder = root / ".programs"
+                    return Deployers(root, folder, root / ".venv" / "bin" / "python").provide(strict=_strict())
+                case ["rpm"]:
+                    return Programs(root / ".programs", archive, PACKAGERS).provide(strict=True)
                 case ["programs"]:
                     return Programs(root / ".programs", archive).provide(strict=_strict())
         print(
-            "usage: tests/bring environment run|dev|bench|mutate [named] | programs | recent | newest", file=sys.stderr
+            "usage: tests/bring environment run|dev|bench|mutate [named] | wheels MACHINE | programs | rpm | recent"
+            " | newest | deployers",
+            file=sys.stderr,
         )
         return 2
     except ShortageError as shortage:

@@ -23,7 +23,7 @@ from tests.bring.shortage import ShortageError
 TOOLS = "tools"
 """What make and the tests use beside the product, in the versions and with the hashes of `LOCKED`."""
 LOCKED = Path("tests", "tools.txt")
-DEVELOPMENT = ("dashboards", "kubernetes", "top", TOOLS)
+DEVELOPMENT = ("dashboards", "kubernetes", "otlp", "top", TOOLS)
 EXTRAS = {
     "run": ("top",),
     "dev": DEVELOPMENT,
@@ -61,6 +61,12 @@ class Environment:
         if note["project"] == self._project(wanted) and set(wanted) == set(note["extras"]):
             return
         self._install(note, wanted)
+
+    def pip(self, command: str, *arguments: str) -> list[str]:
+        """Run the environment's pip, which must be there, as this machine reaches its index; what it said if it failed,
+        else nothing."""
+        options = ("--quiet", "--disable-pip-version-check", "--no-input")
+        return self._run(str(self._python), "-I", "-m", "pip", command, *options, *arguments)
 
     def _read(self) -> dict:
         try:
@@ -152,8 +158,7 @@ class Environment:
 
     def _pip(self, *what: str) -> list[str]:
         """What pip said if it could not install this; nothing if it could."""
-        options = ("--quiet", "--disable-pip-version-check", "--no-input")
-        return self._run(str(self._python), "-I", "-m", "pip", "install", *options, *what)
+        return self.pip("install", *what)
 
     def _write(self, note: dict) -> None:
         write(self._note, json.dumps(note, indent=1) + "\n")

@@ -108,6 +108,12 @@ RECENT_ONES = (
 """What `make parity` holds us against. Releases of Debian are years behind."""
 
 
+PACKAGERS = tuple(
+    Program(name, (("rpm",),), wrappers.with_its_macros, dependencies=True) for name in ("rpmbuild", "rpm")
+)
+"""What `make rpm` builds with, and what its package is looked into with."""
+
+
 class Programs:
     """The programs of `WANTED`, in `folder` where the machine has none of use."""
 

@@ -119,9 +119,9 @@ def test_what_more_is_asked_for_is_added_and_what_is_there_stays(made: Checkout)
     assert made.asked() == [
         ".[top]",
         *TOOLS,
-        ".[dashboards,kubernetes,top]",
+        ".[dashboards,kubernetes,otlp,top]",
         *TOOLS,
-        ".[bench,dashboards,kubernetes,top]",
+        ".[bench,dashboards,kubernetes,otlp,top]",
     ]
     assert mark.exists()
 
@@ -141,7 +141,7 @@ def test_other_tools_are_installed_where_there_are_tools_and_nowhere_else(made: 
     assert made.provide("dev") == 0
     (made.root / "tests" / "tools.txt").write_text("tool==3 --hash=sha256:02\n")
     assert made.provide("dev") == 0
-    assert made.asked()[-3:] == [*TOOLS, ".[dashboards,kubernetes,top]"] == made.asked()[1:4]
+    assert made.asked()[-3:] == [*TOOLS, ".[dashboards,kubernetes,otlp,top]"] == made.asked()[1:4]
 
 
 def interrupted(checkout: Checkout) -> None:

@@ -42,6 +42,20 @@ def with_its_libraries(tree: Path, ours: Path) -> None:
     )
 
 
+def with_its_macros(tree: Path, ours: Path) -> None:
+    """A program of rpm's, which looks for the macros of its language where it would be installed, and takes the path of
+    these apart at spaces: so it gets one that has none."""
+    script(
+        ours,
+        "short=$(mktemp -d)",
+        "trap 'rm -rf \"$short\"' EXIT",
+        f'ln -s "$here/{inside(tree, ours)}" "$short/tree"',
+        'tree="$short/tree"',
+        'export RPM_CONFIGDIR="$tree/usr/lib/rpm" MAGIC="$tree/usr/lib/file/magic.mgc"',
+        f'LD_LIBRARY_PATH="{libraries(tree)}" "$tree/{program_in(tree, ours.name)}" "$@"',
+    )
+
+
 def judge_of_units(tree: Path, ours: Path) -> None:
     """systemd-analyze with the units and libraries beside it. It wants to make /run/systemd, which an ordinary user may
     not and nobody should where no systemd runs: so it gets a /run of its own, in a user namespace, where the kernel

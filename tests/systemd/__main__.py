@@ -15,6 +15,8 @@ from types import FrameType, ModuleType
 from tests.systemd import emulated, namespaces
 
 HERE = Path(__file__).resolve().parent
+PACKAGED = ("packaged", "start", "doctor", "confined", "reload", "broker", "unpackaged")
+"""The checks for a package: its own, and those that show that the service works as one of `make install` does."""
 MACHINES = {"namespace": namespaces, "full": emulated}
 
 
@@ -22,7 +24,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make test-systemd", description=__doc__)
     parser.add_argument("--machine", choices=("any", *MACHINES), default="any", help="any: the first that can be had")
     parser.add_argument("--keep", type=float, default=0.0, help="seconds that the machine stays afterwards")
+    parser.add_argument("--package", type=Path, help="try this Debian package, in the place of `make install`")
     arguments = parser.parse_args()
+    if arguments.package is not None:
+        os.environ["PACKAGE"] = str(arguments.package.resolve(strict=True))
+        os.environ.setdefault("MODULES", " ".join(PACKAGED))
     signal.signal(signal.SIGTERM, _end)
     name, lacking = _choose(MACHINES if arguments.machine == "any" else (arguments.machine,))
     if lacking:

@@ -23,6 +23,7 @@ from inside.tools import (
     show,
     status,
     total,
+    unit_file,
     until,
 )  # fmt: skip
 
@@ -127,7 +128,7 @@ def can_do_little_even_then() -> str:
     beside = Path("/etc/systemd/system/coldplate-taken-over.service")
     program = Path("/opt/coldplate/taken_over.py")  # where the broker sees it
     program.write_bytes(Path(__file__).with_name(program.name).read_bytes())
-    unit = Path("/etc/systemd/system", BROKER).read_text()
+    unit = unit_file(BROKER).read_text()
     unit = re.sub(r"ExecStart=.*", f"ExecStart=/opt/coldplate/bin/python -I {program}", unit)
     beside.write_text(unit.replace("CollectMode=inactive-or-failed", ""))
     sh("systemctl", "daemon-reload")

@@ -7,11 +7,10 @@ import re
 from pathlib import Path
 
 from inside.checks import check
-from inside.tools import CheckError, sh
+from inside.tools import CheckError, sh, unit_file
 
 PROBE = Path(__file__).with_name("probe.py")
 FOUND = Path("/var/lib/coldplate/probe")
-UNIT = Path("/etc/systemd/system/coldplate.service")
 BESIDE = Path("/etc/systemd/system/coldplate-probe.service")
 ALLOWED = {"read cgroup of 1", "read the configuration", "read kernel log handed over", "write its state",
            "write /tmp of its own", "socket AF_INET", "socket AF_INET6", "socket AF_UNIX"}  # fmt: skip
@@ -21,7 +20,7 @@ EMPTY = {"list /home", "list /root"}
 
 @check("sandbox")
 def sees_what_it_needs() -> str:
-    unit = re.sub(r"ExecStart=.*", f"ExecStart=/usr/bin/python3 {PROBE} {FOUND}", UNIT.read_text())
+    unit = re.sub(r"ExecStart=.*", f"ExecStart=/usr/bin/python3 {PROBE} {FOUND}", unit_file().read_text())
     unit = unit.replace("Type=notify", "Type=oneshot").replace("Restart=always", "Restart=no")
     # The same user as the unit has, which systemd takes from the unit's name.
     BESIDE.write_text(re.sub(r"DynamicUser=yes", "DynamicUser=yes\nUser=coldplate", unit))

@@ -7,13 +7,12 @@ import json
 from inside.checks import check
 from inside.tools import UNIT, CheckError, sh
 
-COMMAND = "/usr/local/bin/coldplate"
 WELL = ("configuration", "agent", "broker", "port", "rules", "state", "unit")
 """Subjects in which nothing may be wrong on a machine that was installed by the book."""
 
 
 def _findings(*before: str) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = json.loads(sh(*before, COMMAND, "doctor", "--json", check=False))["findings"]
+    found: list[dict[str, str]] = json.loads(sh(*before, "coldplate", "doctor", "--json", check=False))["findings"]
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pwd
 import re
-import time
 from pathlib import Path
 
 from inside.checks import NotHereError, check
@@ -124,13 +123,19 @@ def a_healthy_node_stays() -> str:
     return f"{calls()} health checks, and node n1 is {fact('State')}; {said}"
 
 
-@check("slurm drains")
-def a_sick_node_is_drained_with_the_finding_as_its_reason() -> str:
+def drained_by(fault: str) -> tuple[float, str]:
+    """Seconds until a fault of the devices drained the node, and the reason that Slurm gives; then the fault ends."""
     needs_slurm()
-    command("lost 2")
+    command(fault)
     took = until("the node is drained", is_drained, PATIENCE)
     reason = fact("Reason")
     mend()
+    return took, reason
+
+
+@check("slurm drains")
+def a_sick_node_is_drained_with_the_finding_as_its_reason() -> str:
+    took, reason = drained_by("lost 2")
     if not re.match("coldplate: gpus-present: .*GPU 2", reason):
         raise CheckError(f"Reason={reason}")
     return f"a GPU lost: after {took:.0f} s Reason={reason}"
@@ -138,12 +143,7 @@ def a_sick_node_is_drained_with_the_finding_as_its_reason() -> str:
 
 @check("slurm driver hangs")
 def a_hanging_driver_drains_the_node_before_slurm_gives_up() -> str:
-    needs_slurm()
-    command("hang-init")
-    began = time.monotonic()
-    until("the node is drained", is_drained, PATIENCE)
-    took, reason = time.monotonic() - began, fact("Reason")
-    mend()
+    took, reason = drained_by("hang-init")
     if took > INTERVAL + BOUND or not reason.startswith("coldplate: driver:"):
         raise CheckError(f"after {took:.0f} s: Reason={reason}")
     return f"after {took:.0f} s: Reason={reason}"

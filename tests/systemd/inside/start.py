@@ -18,6 +18,7 @@ from inside.tools import (
     sh,
     show,
     status,
+    unit_file,
     until,
     worker_pid,
 )
@@ -28,7 +29,7 @@ EXPOSURE = {"coldplate.service": 1.6, "coldplate-broker.service": 1.6, "coldplat
 
 @check("verify")
 def units_are_clean() -> str:
-    units = sorted(map(str, Path("/etc/systemd/system").glob("coldplate*.s*")))
+    units = sorted(map(str, unit_file().parent.glob("coldplate*.s*")))
     said = sh("systemd-analyze", "verify", *units)
     if said:
         raise CheckError(said)

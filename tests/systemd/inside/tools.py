@@ -70,6 +70,11 @@ def active(unit: str = UNIT) -> str:
     return show("ActiveState", unit)
 
 
+def unit_file(unit: str = UNIT) -> Path:
+    """Where a unit lies: where `make install` puts it, or a package."""
+    return Path(show("FragmentPath", unit))
+
+
 def journal(unit: str = UNIT) -> str:
     return sh("journalctl", "--no-pager", "--output=cat", f"--unit={unit}", check=False)
 
