@@ -124,3 +124,13 @@ def test_now_and_then_a_reload_collects_all_that_reloads_left(bench: Bench, monk
     for _ in range(2 * THOROUGH + 1):
         bench.reload()
     assert looked == [THOROUGH, 2 * THOROUGH]
+
+
+def test_each_reload_collects_first_what_would_be_kept_with_the_rules(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr(reconfiguration, "collect_what_is_fresh", lambda: looked.append(len(bench.rules.told)))
+    for _ in range(2):
+        bench.reload()
+    assert looked == [0, 1]
