@@ -10,9 +10,9 @@ export PATH := $(CURDIR)/.programs/usr/bin:$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR BINDIR SHAREDIR
-.PHONY: help run test coverage test-bare lock test-all test-systemd install uninstall check format bench score generate screenshots
-.PHONY: drill hardware clean parity programs recent newest python mutate fuzz
+export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR BINDIR SHAREDIR ZSHDIR
+.PHONY: help run test coverage test-bare lock test-all test-systemd test-ansible install uninstall check format bench score generate screenshots
+.PHONY: deb rpm single test-packages drill soak siege hardware clean parity programs recent newest deployers python mutate fuzz
 .PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp
 
 help: ## Show the targets
@@ -27,14 +27,14 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs if there is a driver, else 
 	echo "No NVIDIA driver here: running a synthetic node. For real sources only: make run ARGS='--backend none'"; \
 	exec $(BIN)/coldplate run --backend synthetic $(ARGS)
 
-test: .venv/dev.stamp programs recent ## Run the tests
+test: .venv/dev.stamp programs recent deployers ## Run the tests
 	$(BIN)/python -m $(PYTEST)
 
 PYTEST = pytest -n 5 --dist loadfile --no-loadscope-reorder $(ARGS)
 COVERED := .programs/covered
 # A test that weighs a process fails beside the measurement: whether the tests pass is for `make test` to say.
 coverage: export COVERAGE_FILE := $(CURDIR)/$(COVERED)/data
-coverage: .venv/dev.stamp programs recent ## Print what share of the product's lines the tests run, by folder
+coverage: .venv/dev.stamp programs recent deployers ## Print what share of the product's lines the tests run, by folder
 	@rm -rf $(COVERED) && mkdir -p $(COVERED)
 	$(BIN)/python -m coverage run -m $(PYTEST) || [ $$? -eq 1 ]
 	@$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m tests.covered
@@ -59,11 +59,32 @@ MACHINE ?= any
 test-systemd: .venv/dev.stamp ## Test the installed units on a real systemd: MACHINE=namespace (quick), full (its own kernel), any
 	$(BIN)/python -m tests.systemd --machine $(MACHINE) $(ARGS)
 
+test-packages: .venv/dev.stamp deb rpm single ## Build the packages twice; install them in bare roots and on a real systemd (root)
+	$(BIN)/python -m tests.packages $(ARGS)
+
+test-ansible: .venv/dev.stamp deployers ## Play the Ansible role with the real Ansible, against directories of its own
+	$(BIN)/python -m pytest -n 2 tests/ansible/real_role.py $(ARGS)
+
 install: ## Install on this machine, as root: DESTDIR, PREFIX=/opt/coldplate, PYTHON, EXTRAS (packaging/install.sh)
 	@PYTHON='$(PYTHON)' sh packaging/install.sh install
 
 uninstall: ## Remove what install installed; keep configuration and state
 	@sh packaging/install.sh uninstall
+
+ARCH ?= $(shell uname -m)
+WHEELS = .programs/wheels/$(ARCH)
+deb: python ## Build dist/coldplate_VERSION_ARCH.deb, which installs without a network: ARCH=aarch64 for another machine
+	@$(BRING) wheels $(ARCH)
+	@sh packaging/deb/build.sh $(WHEELS) $(ARCH) dist
+
+rpm: python ## Build dist/coldplate-VERSION-1.ARCH.rpm, likewise
+	@$(BRING) rpm
+	@$(BRING) wheels $(ARCH)
+	@sh packaging/rpm/build.sh $(WHEELS) $(ARCH) dist
+
+single: python ## Build dist/coldplate-VERSION-ARCH.pyz: one file to try it out, with nothing installed
+	@$(BRING) wheels $(ARCH)
+	@sh packaging/single.sh $(WHEELS) $(ARCH) dist
 
 format: .venv/dev.stamp ## Format the code
 	$(BIN)/ruff format .
@@ -75,7 +96,13 @@ bench: .venv/bench.stamp programs ## Measure against peers and print ratios
 drill: .venv/dev.stamp programs ## Try the daemon under every fault, and write docs/reliability.md: ARGS='--short', ARGS='--only GPU'
 	$(BIN)/python -m tests.drill $(ARGS)
 
-mutate: .venv/mutate.stamp programs recent ## Mutation testing: break the code in a copy and see which tests notice: ARGS='--sample 150 --only agent/rack'
+soak: .venv/dev.stamp programs ## See whether anything grows in hours, and write docs/reliability.md: ARGS='--seconds 3600 --hours 12'
+	@exec nice -n 5 $(BIN)/python -m tests.soak $(ARGS)
+
+siege: .venv/dev.stamp programs ## Scrape a daemon beside 420 rude TLS clients, and say what was met: ARGS=20 (seconds)
+	@$(BIN)/python -m tests.bench.tls_siege $(ARGS)
+
+mutate: .venv/mutate.stamp programs recent deployers ## Mutation testing: break the code in a copy and see which tests notice: ARGS='--sample 150 --only agent/rack'
 	@$(BIN)/python -m pytest -q -n 0 --no-header tests/mutation
 	@exec nice $(BIN)/python -m tests.mutation $(ARGS)
 
@@ -87,6 +114,7 @@ score: .venv/dev.stamp ## Play every scenario and write docs/detection.md
 
 generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages and completion
 	$(BIN)/coldplate render metrics --out docs/metrics.md
+	$(BIN)/coldplate render migrating --out docs/migrating.md
 	$(BIN)/coldplate render scenarios --out docs/scenarios.md
 	$(BIN)/coldplate render configuration --out docs/configuration.md
 	$(BIN)/coldplate render config-file --out packaging/coldplate.yaml
@@ -97,6 +125,8 @@ generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages an
 	$(BIN)/coldplate render completion fish --out packaging/completion/coldplate.fish
 	$(BIN)/python -m dashboards.generate
 	$(BIN)/python -m tests.screen.panes
+	$(BIN)/python -m tests.helm.chart_files
+	$(BIN)/python -m tests.ansible.role_files
 
 LOCK := .programs/lock
 LOCKED = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --upgrade \
@@ -105,9 +135,10 @@ lock: python ## Lock tools and what is installed to their newest versions, with 
 	$(PYTHON) -m venv --clear $(LOCK)
 	$(LOCK)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9' 'cyclonedx-bom>=7'
 	$(LOCKED) tests/tools.txt --group pyproject.toml:tools
+	$(LOCKED) tests/deployers.txt tests/deployers.in
 	$(LOCKED) packaging/locks/build.txt packaging/locks/build.in
 	$(LOCKED) packaging/locks/base.txt pyproject.toml
-	for extra in top kubernetes parquet; do $(LOCKED) packaging/locks/$$extra.txt --extra $$extra pyproject.toml || exit 1; done
+	for extra in top kubernetes otlp parquet; do $(LOCKED) packaging/locks/$$extra.txt --extra $$extra pyproject.toml || exit 1; done
 	$(PYTHON) -m venv --clear --without-pip $(LOCK)/installed
 	$(LOCK)/bin/uv pip install --quiet --python $(LOCK)/installed/bin/python --require-hashes \
 		-r packaging/locks/top.txt -r packaging/locks/kubernetes.txt
@@ -139,6 +170,9 @@ recent: python
 
 newest: python
 	@$(BRING) newest
+
+deployers: .venv/dev.stamp
+	@$(BRING) deployers
 
 clean: ## Remove what the other targets created
 	rm -rf .venv .programs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

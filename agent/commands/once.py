@@ -62,6 +62,7 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
     from agent.wiring.replaying import clock_of
     from agent.wiring.sources import make_sampling_loop
     from agent.wiring.start_checks import check
+    from agent.wiring.web import neighbours_of, with_neighbours
     from exporters.page import age_of
 
     selection = check(config)
@@ -79,6 +80,9 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
         sampling.close(time.sleep)
     status = _devices(config, whole)
     snapshot = selection.apply(whole)
+    neighbours = neighbours_of(config) if style != "json" else None
+    if neighbours is not None:
+        snapshot = with_neighbours(snapshot, whole, neighbours)
     if textfile is not None:
         _write_textfile(snapshot, textfile)
         return status

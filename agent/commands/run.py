@@ -5,8 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from agent.wiring.command_line import add_sources, read_config, read_options
+
+if TYPE_CHECKING:
+    from agent.config.schema import Config
+    from agent.wiring.command_line import CommandLineOptions
 
 HELP = "sample the node and serve its metrics until stopped"
 DESCRIPTION = "Sample the node and serve its metrics until stopped. SIGHUP reloads the configuration, SIGTERM stops it."
@@ -14,9 +19,10 @@ EXAMPLES = (
     ("coldplate run", "real GPUs if a driver is installed, on port 19400"),
     ("coldplate run --scenario straggler", "synthetic devices, one of which is slow: for drills and for trying rules"),
     ("coldplate run --config.file site.yaml --web.listen-address 127.0.0.1:19400", "another file, this node only"),
+    ("coldplate run --config.check --config.file site.yaml", "whether an agent would start with this file"),
 )
 EXIT_STATUSES = {
-    0: "stopped by SIGTERM or SIGINT",
+    0: "stopped by SIGTERM or SIGINT; with --config.check, the configuration can be used",
     1: "a part of the agent failed for good",
     2: "the command line or the configuration is invalid, or an address cannot be listened on; one line says why",
 }
@@ -25,6 +31,12 @@ EXIT_STATUSES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to read devices, and where to serve the metrics."""
     add_sources(parser, "info")
+    parser.add_argument(
+        "--config.check",
+        dest="config_check",
+        action="store_true",
+        help="start nothing: check the configuration, its rules and the files that it names, and say what is wrong",
+    )
     parser.add_argument(
         "--web.listen-address",
         dest="listen",
@@ -54,6 +66,17 @@ def run(arguments: argparse.Namespace) -> int:
 
     first = [read_config(arguments)]
     options = read_options(arguments)
+    if arguments.config_check:
+        return _check(first[0], options)
     logs.set_up(options.log_level, options.log_format, sys.stderr)
     notifier = Notifier(os.environ)
     return make_service(options, lambda: first.pop() if first else read_config(arguments, again=True), notifier).run()
+
+
+def _check(config: Config, options: CommandLineOptions) -> int:
+    """What a start would refuse. Raises UserError."""
+    from agent.wiring.dry_start import dry_start
+
+    rules = dry_start(config, options.folder)
+    print(f"the configuration can be used; it has {rules} rule{'' if rules == 1 else 's'}")
+    return 0

@@ -63,6 +63,12 @@ class Receivers:
             raise ConfigError(f"notify.{kind.name}: {error}") from error
 
 
+def check_receivers(config: Config) -> None:
+    """Refuse addresses and logins that no receiver could use; none is made. Raises ConfigError."""
+    for kind in RECEIVERS:
+        _keys(kind, getattr(config.notify, kind.name), external_url(config))
+
+
 def _keys(kind: ReceiverKind, config: ReceiverConfig, external_url: str) -> list[Key]:
     keys: list[Key] = []
     for url in config.urls:

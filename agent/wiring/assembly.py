@@ -11,6 +11,7 @@ from agent.daemon.governing import Governing
 from agent.daemon.hub import Hub
 from agent.daemon.pausing import REQUEST, PauseWatch, boot_of
 from agent.daemon.readiness import Readiness, Signs
+from agent.daemon.recent_readings import RecentReadings
 from agent.daemon.reloading import LastReload, Reloader
 from agent.daemon.sampling import Teller
 from agent.daemon.self_metrics import SelfMetrics
@@ -28,13 +29,14 @@ from agent.wiring.expectations import load_choice
 from agent.wiring.flight import make_flight_recorder
 from agent.wiring.peering import make_rack_monitor
 from agent.wiring.protecting import Protection
+from agent.wiring.pushing import make_pushes
 from agent.wiring.reconfiguration import Reconfiguration, rack_options
 from agent.wiring.replaying import clock_of, is_replay, replayed_header
 from agent.wiring.rule_ranges import ranges_of
 from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
 from agent.wiring.start_checks import check
 from agent.wiring.state_directory import drill_file
-from agent.wiring.web import Exposed, make_server
+from agent.wiring.web import Exposed, make_server, neighbours_of
 
 RACK_STATE = "rack.state"
 
@@ -46,7 +48,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     config = read_config()
     now = clock_of(config)
     hub = Hub()
-    exposed = Exposed(hub, check(config))
+    exposed = Exposed(hub, check(config), neighbours_of(config))
     threads = Threads(time.monotonic)
     files = StateFiles(threads, time.monotonic, time.time)
     receivers = Receivers(now, threads)
@@ -59,13 +61,17 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     if is_replay(config):
         _announce_replay(replayed_header(config, options.folder))
     hub.follow("recording the node's power for the rack", rack.observe)
+    hub.follow("taking note of what neighbours show as rates", exposed.observe)
     rules = make_rule_manager(config, alerting, hub, files, rack.foreign, threads, now)
     last = LastReload(clock().wall)
     expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, options.folder), family_of(config))
     protection = Protection(config, lambda: clock().wall)
-    own = SelfMetrics(scenario, last, threads.states, files.states, protection.last)
+    own = SelfMetrics(scenario, last, threads.states, files.states, protection.last, protection.refused)
     flight = make_flight_recorder(config, threads)
+    pushes = make_pushes(config, exposed.latest, now, threads)
     governing = Governing()
+    recent = RecentReadings()
+    hub.follow("remembering readings for viewers", recent.observe)
     tellers: dict[str, Teller] = {
         "reporting the agent's own metrics": own,
         "reporting what the agent costs": governing,
@@ -76,6 +82,8 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     if flight is not None:
         tellers["reporting the flight recorder"] = flight
         hub.follow("keeping the last minutes", flight.observe)
+    if pushes is not None:
+        tellers["reporting pushes"] = pushes
     request = drill_file(config, REQUEST)
     pause = PauseWatch(request.parent if request else None, boot_of(options.procfs), clock, threads)
     ranges = ranges_of(alerting.rules.groups)
@@ -85,7 +93,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     )
     reloads = Reloader(change, last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, now, Signs(threads.troubles, rules.failing, files.states))
-    server = make_server(config, hub, exposed, readiness, rack, rules, reloads, threads, protection, now)
+    server = make_server(config, hub, exposed, readiness, recent, rack, rules, reloads, threads, protection, now)
     synthetic = scenario is not None
     path = config.web.telemetry_path
     return Service(
@@ -104,6 +112,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
             flight,
             protection.watch,
             protection.passwords,
+            pushes,
         )
     )
 

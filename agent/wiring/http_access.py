@@ -2,7 +2,7 @@
 
 The format: prometheus.io/docs/prometheus/latest/configuration/configuration/#http_config, as far as it says how to log
 in. Secrets stand in files of their own. Without the option, the agent of this node is asked as the rack's peers ask
-each other, and is known by the very certificate that its web configuration names.
+each other, and is known by the very certificate that its web configuration names (`own_agent.py`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from agent.lib.user_error import UserError
-
-if TYPE_CHECKING:
-    from agent.config.schema import Config
 
 OPTION = "--http.config.file"
 MOST_FILE = 64 * 1024
@@ -105,27 +102,3 @@ def _login(file: Path, found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fail(file: Path, path: str, problem: str) -> NoReturn:
     raise UserError(": ".join(each for each in (OPTION, str(file), path, problem) if each))
-
-
-def own_scheme(config: Config) -> str:
-    """How the agent of this node is asked."""
-    from agent.wiring.protecting import serves_tls
-
-    return "https" if serves_tls(config) else "http"
-
-
-def own_login(config: Config, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """How to log in to the agent of this node: as given, or as a peer of the rack would."""
-    from agent.lib.http_target import TLS_KEYS
-    from agent.wiring.logins import login_of
-    from agent.wiring.protecting import web_file_of
-
-    file = web_file_of(config)
-    login = dict(given if given is not None else login_of(config.rack.peer))
-    if own_scheme(config) == "http":
-        if given is None and not file.users:
-            return {}  # nobody asks for a password: whoever has bound the port instead shall not have it
-        return {key: value for key, value in login.items() if key not in (*TLS_KEYS, "key_file")}
-    if file.tls is not None and file.tls.cert_file and (given is None or not login.get("ca_file")):
-        login |= {"ca_file": file.tls.cert_file, "server_name": None, "pinned": True}
-    return login

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from agent.config.schema import LoginConfig
+from agent.config.schema import LoginConfig, OtlpConfig
 
 LOGIN = LoginConfig.__struct_fields__
 
 
-def login_of(config: LoginConfig) -> dict[str, Any]:
+def login_of(config: LoginConfig | OtlpConfig) -> dict[str, Any]:
     """The keys of every HTTP client, as `HttpLogin` takes them."""
     return {name: value for name, value in msgspec.structs.asdict(config).items() if name in LOGIN}

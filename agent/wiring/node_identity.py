@@ -30,7 +30,7 @@ def instance(config: Config) -> str:
 
 def external_url(config: Config) -> str:
     """Where the agent's own pages are."""
-    from agent.wiring.protecting import serves_tls
+    from agent.wiring.own_agent import serves_tls
 
     return f"{'https' if serves_tls(config) else 'http'}://{instance(config)}"
 

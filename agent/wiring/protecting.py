@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agent.config.schema import Config, ConfigError
-from agent.lib.user_error import UserError
 from exporters.protection.passwords import PasswordChecks
-from exporters.protection.web_file import WebFile, WebFileError, read_web_file
+from exporters.protection.web_file import WebFileError
 from exporters.protection.web_gate import WebGate, WebTerms
 from exporters.protection.web_watch import WebReload, WebWatch
 
@@ -38,6 +37,10 @@ class Protection:
         """How the file was last read; None if there is none."""
         return None if self.watch is None else self.watch.last
 
+    def refused(self) -> Mapping[str, int]:
+        """Clients and requests that were refused since the start, by the reason; nothing if there is no file."""
+        return {} if self.watch is None else self.watch.gate.refused
+
     def load(self) -> WebTerms | None:
         """The terms as the files are now. Raises ConfigError."""
         try:
@@ -49,21 +52,3 @@ class Protection:
         """Have these terms enforced, unless there are none."""
         if self.watch is not None and terms is not None:
             self.watch.enforce(terms)
-
-
-def web_file_of(config: Config) -> WebFile:
-    """What the web configuration file says now; nothing if there is none, or none that this process can read."""
-    try:
-        return WebFile() if config.web.config_file is None else read_web_file(Path(config.web.config_file))
-    except UserError:
-        return WebFile()
-
-
-def serves_tls(config: Config) -> bool:
-    """Whether the agent with this configuration speaks TLS. Where this process may not read the file, it will."""
-    if config.web.config_file is None:
-        return False
-    try:
-        return read_web_file(Path(config.web.config_file)).tls is not None
-    except UserError:
-        return True

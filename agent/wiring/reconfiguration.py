@@ -22,8 +22,8 @@ from agent.wiring.protecting import Protection
 from agent.wiring.rule_ranges import ranges_of
 from agent.wiring.sources import load_settings
 from agent.wiring.start_checks import check
-from agent.wiring.web import Exposed
-from alerts.garbage import collect_what_stayed
+from agent.wiring.web import Exposed, neighbours_of
+from alerts.garbage import collect_what_is_fresh, collect_what_stayed
 
 log = logging.getLogger("coldplate")
 
@@ -63,6 +63,7 @@ class Reconfiguration:
 
     def __call__(self) -> None:
         """Reload. Raises ConfigError, and then nothing has changed."""
+        collect_what_is_fresh()
         config = self._read_config()
         selection = check(config)
         alerting = load_alerting(config, self._options.folder, self._receivers, self._alerting.rules)
@@ -73,6 +74,7 @@ class Reconfiguration:
         for key in keys_for_a_restart(self._booted, config):
             log.warning("%s has changed: the change takes effect at the next restart", key)
         self._exposed.selection = selection
+        self._exposed.neighbours = neighbours_of(config)
         self._sampling.reconfigure(settings)
         self._rack.reconfigure(rack)
         self._rules.reconfigure(alerting)

@@ -9,6 +9,7 @@ from agent.backends.power import bmc_of
 from agent.config.schema import Config, ConfigError
 from agent.config.texts import listen_address
 from agent.wiring.peering import load_rack
+from agent.wiring.pushing import check_pushes
 from agent.wiring.sources import checked_scenario
 from exporters.routes import is_reserved
 from exporters.selection import SeriesSelection
@@ -23,10 +24,12 @@ def check(config: Config) -> SeriesSelection:
     bmc_of(config.backends)
     load_rack(config, Path(), 0.0)
     check_jobs(config)
+    check_pushes(config)
     if config.backends.devices == "synthetic":
         checked_scenario(config)
     try:
-        return SeriesSelection(config.metrics.include, config.metrics.exclude)
+        metrics = config.metrics
+        return SeriesSelection(metrics.profile, metrics.include, metrics.exclude, metrics.disable)
     except ValueError as error:
         raise ConfigError(f"metrics.{error}") from error
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agent import __version__
 from agent.config.schema import Config
 from agent.daemon.hub import Hub
 from agent.daemon.readiness import Readiness
+from agent.daemon.recent_readings import RecentReadings
 from agent.daemon.reloading import Reloader
 from agent.daemon.rule_manager import RuleManager
 from agent.daemon.service import hurry
@@ -16,7 +20,7 @@ from agent.lib.threads import Threads
 from agent.model import Instant, Snapshot
 from agent.rack.monitor import RackMonitor
 from agent.wiring.command_line import scenario_of
-from agent.wiring.node_identity import title
+from agent.wiring.node_identity import node_name, title
 from agent.wiring.protecting import Protection
 from agent.wiring.start_checks import parse_address
 from alerts import packs
@@ -25,18 +29,61 @@ from exporters.routes import Routes
 from exporters.selection import SeriesSelection
 from exporters.server import HttpServer
 
+if TYPE_CHECKING:
+    from exporters.compatibility.translation import Translation
+
 
 class Exposed:
-    """The last snapshot with the series that the configuration selects. `selection` may be replaced at any time."""
+    """The last snapshot with the series that the configuration selects; on the metrics page, also those of neighbours.
 
-    def __init__(self, hub: Hub, selection: SeriesSelection) -> None:
+    `selection` and `neighbours` may be replaced at any time.
+    """
+
+    def __init__(self, hub: Hub, selection: SeriesSelection, neighbours: Translation | None = None) -> None:
         self.selection = selection
+        self.neighbours = neighbours
         self._hub = hub
+        self._scraped: tuple[Snapshot | None, Translation | None, Snapshot | None] = (None, None, None)
+        self._selecting = threading.Lock()
 
     def latest(self) -> Snapshot | None:
-        """The last snapshot; None before the first one. For the server's thread."""
+        """The last snapshot; None before the first one. For any thread."""
         snapshot = self._hub.latest
-        return None if snapshot is None else self.selection.apply(snapshot)
+        return None if snapshot is None else self._selected(snapshot)
+
+    def scraped(self) -> Snapshot | None:
+        """The same with the neighbours' series, which do not depend on the selection. For the server's thread."""
+        whole, neighbours = self._hub.latest, self.neighbours
+        if whole is None or neighbours is None:
+            return None if whole is None else self._selected(whole)
+        shown = self._selected(whole)
+        if self._scraped[0] is not shown or self._scraped[1] is not neighbours:
+            self._scraped = (shown, neighbours, with_neighbours(shown, whole, neighbours))
+        return self._scraped[2]
+
+    def _selected(self, snapshot: Snapshot) -> Snapshot:
+        with self._selecting:
+            return self.selection.apply(snapshot)
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """Have the neighbours take note of a snapshot. For the thread that publishes it."""
+        if self.neighbours is not None:
+            self.neighbours.observe(snapshot)
+
+
+def neighbours_of(config: Config) -> Translation | None:
+    """What the configuration asks for under other exporters' names; None if nothing."""
+    metrics = config.metrics
+    if not metrics.compatibility:
+        return None
+    from exporters.compatibility.translation import Translation  # its tables are for those who ask for them
+
+    return Translation(metrics.compatibility, node_name(config), metrics.hostname_label)
+
+
+def with_neighbours(shown: Snapshot, whole: Snapshot, neighbours: Translation) -> Snapshot:
+    """A selection of a snapshot, and the neighbours' series from all of it."""
+    return replace(shown, frames=(*shown.frames, *neighbours.frames(whole)))
 
 
 def make_server(
@@ -44,6 +91,7 @@ def make_server(
     hub: Hub,
     exposed: Exposed,
     readiness: Readiness,
+    recent: RecentReadings,
     rack: RackMonitor,
     rules: RuleManager,
     reloads: Reloader,
@@ -73,6 +121,8 @@ def make_server(
             clock=lambda: now().mono,
             runbooks=packs.runbooks(),
             whole=lambda: hub.latest,
+            scraped=exposed.scraped,
+            history=recent.moments,
         )
     )
     watch = protection.watch

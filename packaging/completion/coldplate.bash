@@ -17,7 +17,7 @@ _coldplate() {
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$at ${COMP_WORDS[i]}" in
-        'coldplate check' | 'coldplate doctor' | 'coldplate export' | 'coldplate import' | 'coldplate once' | 'coldplate pause' | 'coldplate record' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate report' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate rules backtest' | 'coldplate run' | 'coldplate top') at="$at ${COMP_WORDS[i]}" ;;
+        'coldplate check' | 'coldplate compat-check' | 'coldplate doctor' | 'coldplate export' | 'coldplate import' | 'coldplate once' | 'coldplate pause' | 'coldplate record' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render migrating' | 'coldplate render scenarios' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate report' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate rules backtest' | 'coldplate run' | 'coldplate simulate' | 'coldplate top') at="$at ${COMP_WORDS[i]}" ;;
         esac
     done
     COMPREPLY=()
@@ -61,6 +61,7 @@ _coldplate() {
     'coldplate import --end') return ;;
     'coldplate import --interval') return ;;
     'coldplate import --match') return ;;
+    'coldplate import --gpu') return ;;
     'coldplate once --config.file') _coldplate_paths -f; return ;;
     'coldplate once --backend') _coldplate_words 'auto nvml synthetic replay none'; return ;;
     'coldplate once --scenario') _coldplate_paths -f; return ;;
@@ -88,6 +89,7 @@ _coldplate() {
     'coldplate record --log.level') _coldplate_words 'debug info warn error'; return ;;
     'coldplate record --log.format') _coldplate_words 'logfmt json'; return ;;
     'coldplate render metrics --out') _coldplate_paths -f; return ;;
+    'coldplate render migrating --out') _coldplate_paths -f; return ;;
     'coldplate render scenarios --out') _coldplate_paths -f; return ;;
     'coldplate render configuration --out') _coldplate_paths -f; return ;;
     'coldplate render config-file --out') _coldplate_paths -f; return ;;
@@ -103,6 +105,7 @@ _coldplate() {
     'coldplate report --compare') return ;;
     'coldplate report --html') _coldplate_paths -f; return ;;
     'coldplate report --rules') _coldplate_paths -f; return ;;
+    'coldplate rules check --profile') _coldplate_words 'none lean default full'; return ;;
     'coldplate rules backtest --rules') _coldplate_paths -f; return ;;
     'coldplate rules backtest --against') _coldplate_paths -f; return ;;
     'coldplate rules backtest --config.file') _coldplate_paths -f; return ;;
@@ -117,6 +120,22 @@ _coldplate() {
     'coldplate run --web.listen-address') return ;;
     'coldplate run --web.config.file') _coldplate_paths -f; return ;;
     'coldplate run --web.telemetry-path') return ;;
+    'coldplate simulate --nodes') return ;;
+    'coldplate simulate --nodes-per-rack') return ;;
+    'coldplate simulate --topology') return ;;
+    'coldplate simulate --scenario') _coldplate_paths -f; return ;;
+    'coldplate simulate --nodes-per-job') return ;;
+    'coldplate simulate --rack-budget') return ;;
+    'coldplate simulate --cluster') return ;;
+    'coldplate simulate --fault') return ;;
+    'coldplate simulate --seed') return ;;
+    'coldplate simulate --interval') return ;;
+    'coldplate simulate --metrics.profile') _coldplate_words 'none lean default full'; return ;;
+    'coldplate simulate --duration') return ;;
+    'coldplate simulate --web.listen-address') return ;;
+    'coldplate simulate --web.config.file') _coldplate_paths -f; return ;;
+    'coldplate simulate --log.level') _coldplate_words 'debug info warn error'; return ;;
+    'coldplate simulate --log.format') _coldplate_words 'logfmt json'; return ;;
     'coldplate top --config.file') _coldplate_paths -f; return ;;
     'coldplate top --backend') _coldplate_words 'auto nvml synthetic replay none'; return ;;
     'coldplate top --scenario') _coldplate_paths -f; return ;;
@@ -130,16 +149,18 @@ _coldplate() {
     'coldplate top --http.config.file') _coldplate_paths -f; return ;;
     esac
     case "$at" in
-    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'check doctor export import once pause record render report rules run top'; fi ;;
+    'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'check compat-check doctor export import once pause record render report rules run simulate top'; fi ;;
     'coldplate check') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --http.config.file --timeout --at --deep --deep-seconds --deep-python --force --verbose --json'; else :; fi ;;
+    'coldplate compat-check') if [[ $cur == -* ]]; then _coldplate_words '-h --help --json'; else _coldplate_paths -f; fi ;;
     'coldplate doctor') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --json --url --http.config.file --path.sysfs --path.procfs --path.rootfs'; else :; fi ;;
     'coldplate export') if [[ $cur == -* ]]; then _coldplate_words '-h --help -o --out --format --metrics --step --start --end --config.file'; else _coldplate_paths -f; fi ;;
-    'coldplate import') if [[ $cur == -* ]]; then _coldplate_words '-h --help --prometheus --http.config.file -o --out --node --start --end --interval --match --utc'; else _coldplate_paths -f; fi ;;
+    'coldplate import') if [[ $cur == -* ]]; then _coldplate_words '-h --help --prometheus --http.config.file -o --out --node --start --end --interval --match --gpu --utc'; else _coldplate_paths -f; fi ;;
     'coldplate once') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --format --textfile'; else :; fi ;;
     'coldplate pause') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --for --end'; else :; fi ;;
     'coldplate record') if [[ $cur == -* ]]; then _coldplate_words '-h --help --delay --duration --interval -o --output --redact --no-redact --if-asked --info --copy --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format'; else :; fi ;;
-    'coldplate render') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_words 'metrics scenarios configuration config-file rules dashboards completion man'; fi ;;
+    'coldplate render') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_words 'metrics migrating scenarios configuration config-file rules dashboards completion man'; fi ;;
     'coldplate render metrics') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
+    'coldplate render migrating') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
     'coldplate render scenarios') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
     'coldplate render configuration') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
     'coldplate render config-file') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
@@ -149,10 +170,11 @@ _coldplate() {
     'coldplate render man') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
     'coldplate report') if [[ $cur == -* ]]; then _coldplate_words '-h --help --compare --html --json --rules'; else _coldplate_paths -f; fi ;;
     'coldplate rules') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_words 'check test backtest'; fi ;;
-    'coldplate rules check') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;
+    'coldplate rules check') if [[ $cur == -* ]]; then _coldplate_words '-h --help --profile'; else _coldplate_paths -f; fi ;;
     'coldplate rules test') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_paths -f; fi ;;
     'coldplate rules backtest') if [[ $cur == -* ]]; then _coldplate_words '-h --help --rules --against --pending --json --config.file'; else _coldplate_paths -f; fi ;;
-    'coldplate run') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --web.listen-address --web.config.file --web.telemetry-path --web.enable-lifecycle'; else :; fi ;;
+    'coldplate run') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --config.check --web.listen-address --web.config.file --web.telemetry-path --web.enable-lifecycle'; else :; fi ;;
+    'coldplate simulate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --nodes --nodes-per-rack --topology --scenario --nodes-per-job --rack-budget --cluster --fault --seed --interval --metrics.profile --duration --web.listen-address --web.config.file --log.level --log.format'; else _coldplate_paths -f; fi ;;
     'coldplate top') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --interval --url --http.config.file --rack --no-attach --once --json --csv --ascii --no-mouse'; else :; fi ;;
     esac
 }

@@ -14,6 +14,10 @@ from prometheus_client.samples import Sample
 
 from agent.catalogue.bindings import PortFile
 from agent.catalogue.infiniband import FILES
+from agent.model import Instant
+from exporters.compatibility import PROFILES
+from exporters.compatibility.translation import Translation
+from tests.frames import snapshot_of
 from tests.servers import fetch, need
 
 PROGRAM = "prometheus-node-exporter"
@@ -67,16 +71,14 @@ def test_every_sample_of_node_exporter_equals_one_of_coldplate(unpack, opened, p
     for device in UNREADABLE:
         (sysfs / "class/infiniband" / device).unlink(missing_ok=True)
     ours: dict[str, list[tuple[dict[str, str], float]]] = {}
-    for reading in page(opened(sysfs)).readings:
-        for alias in reading.metric.aliases:
-            if alias.profile == PROFILE:
-                sample = (dict(reading.series.all_labels), reading.value * alias.factor)
-                ours.setdefault(alias.name, []).append(sample)
+    snapshot = snapshot_of(1, Instant(1.0, 1.0), page(opened(sysfs)).readings)
+    for frame in Translation([PROFILE], "node-1").frames(snapshot):
+        for each in frame.readings:
+            ours.setdefault(each.metric.name, []).append((dict(each.labels), each.value))
     theirs = [sample for sample in scrape(sysfs) if sample.name.startswith(PROFILE)]
     differences = []
     for sample in theirs:
-        # Its info has no port label, so one of its samples stands for all ports of a device.
-        values = {value for labels, value in ours.get(sample.name, ()) if sample.labels.items() <= labels.items()}
+        values = {value for labels, value in ours.get(sample.name, ()) if sample.labels == labels}
         if sample.name == "node_infiniband_lifespan_seconds":
             values = {float(int(value)) for value in values}  # it divides integers, and shows 0 for 0.01 s
         if {float(value) for value in values} != {sample.value}:
@@ -89,10 +91,10 @@ def test_rows_have_node_exporters_names_for_the_same_files() -> None:
     """The program in reach may be too old to show hw_counters, so the names are compared with a list too."""
     lines = (Path(__file__).parent / "fixtures" / "node-exporter-names.txt").read_text().splitlines()
     theirs = dict(line.split() for line in lines if not line.startswith("#"))
+    names = {each.terms[0].row: each.name for each in PROFILES[PROFILE].names}
     ours = {}
     for row in FILES:
-        assert [alias.profile for alias in row.aliases] == [PROFILE]
-        suffix = row.aliases[0].name.removeprefix(f"{PROFILE}_")
+        suffix = names[row.name].removeprefix(f"{PROFILE}_")
         assert row.name == f"coldplate_infiniband_{suffix}"
         binding = row.origin[0]
         assert isinstance(binding, PortFile)

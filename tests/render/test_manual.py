@@ -49,7 +49,7 @@ def test_a_person_reads_in_them_what_the_help_says() -> None:
     words = re.sub(r"\s+", " ", text)
     for said in (
         "coldplate-rules - check and test Prometheus rule files",
-        "coldplate rules check [--help] FILE ...",
+        "coldplate rules check [--help] [--profile PROFILE] FILE ...",
         "COLDPLATE RULES TEST",
         "1 at least one fails",
         "coldplate rules check site/*.yml",

@@ -32,8 +32,9 @@ RECEIVERS = {
     "NvLinkErrors RackClockSkew RackSettingsDiffer",
     "job-owners": "GpuAllocatedIdle GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
     "GpuJobSyncStall",
-    "monitoring": "AgentThreadDown BackendFailing FlightRecorderFailing MetricsMissing NotificationsDropped "
-    "NotificationsFailing RuleFailures RuleWindowsFull SamplerStalled SamplingSlowed StateNotWritten WorkerRestarting",
+    "monitoring": "AgentThreadDown BackendFailing ConfigurationRefused FlightRecorderFailing MetricsMissing "
+    "NotificationsDropped NotificationsFailing PushBehind RuleFailures RuleWindowsFull SamplerStalled SamplingSlowed "
+    "StateNotWritten WebCertificateExpiring WorkerRestarting",
     "archive": "GpuReplaced GpuXidInfo InfinibandCongestion",
 }  # fmt: skip
 """Who is told of what; alerts of a rack go to the facility, by severity."""

@@ -19,6 +19,7 @@ from agent.backends.protocol import Channel, ChannelError, DeviceError, LaneSamp
 from agent.backends.synthetic import Scenario, SyntheticSource
 from agent.catalogue import BY_NAME
 from agent.daemon.reloading import LastReload
+from agent.daemon.sampling import Teller
 from agent.daemon.self_metrics import SelfMetrics
 from agent.health.expectation_series import ExpectationChoice, ExpectationSeries
 from agent.model import Alert, Framer, Instant, Labels, Lane, Phase, Rack, Reading, Series, Snapshot
@@ -29,7 +30,7 @@ from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
 from alerts import rulefile
-from alerts.engine import RuleEngine, Ruleset
+from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.rulefile import RuleFile
 from tests.score.expectations import PlayedRack
@@ -89,14 +90,20 @@ def _configured(rack: PlayedRack | None) -> ConfiguredRack:
 class Play:
     """A scenario on a synthetic node; every group of the rules evaluated at its own interval."""
 
-    def __init__(self, scenario: Scenario, rules: Sequence[RuleFile], rack: PlayedRack | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        rules: Sequence[RuleFile],
+        rack: PlayedRack | None = None,
+        tellers: Sequence[Teller] = (),
+    ) -> None:
         self._scenario = scenario
         self._second = 0
+        self._tellers = tellers
         self._source = SyntheticSource(scenario, EPOCH)
-        self._channels = list(self._source.open(self._now))
         self._sampler = Sampler(Settings(), Inventory(None), self._source.name)
         self._self_metrics = SelfMetrics(self._scenario.name, LastReload(WALL))
-        self._sampler.enlist([(each.key, each.identity) for each in self._channels], (), self._now.mono)
+        self._enlist()
         self._hangs = [fault for fault in scenario.faults if fault.kind == "hang"]
         self._peers = Peers(rack) if rack is not None else None
         self._rack = _configured(rack)
@@ -104,9 +111,8 @@ class Play:
         self._expectations = ExpectationSeries(lambda: self._latest, ExpectationChoice())
         self._rack_power: tuple[Reading, ...] = ()
         self._rack_framer, self._own_framer = Framer(), Framer()
-        self._framers: defaultdict[tuple[str, Lane], Framer] = defaultdict(Framer)
         self._exposition = Exposition(TARGET)
-        self._engine = RuleEngine(Ruleset(tuple(rules)), TARGET, self._now)
+        self._engine = RuleEngine(Ruleset(tuple(rules)), TARGET, self.now)
         self.firings: list[Firing] = []
         """Every beginning of an alert, in the order of time."""
         self.failures: list[str] = []
@@ -118,6 +124,17 @@ class Play:
             self.judge(self.sample())
         return self
 
+    def reopen(self) -> None:
+        """Opens the devices again, as another worker does."""
+        self._source.close()
+        self._source = SyntheticSource(self._scenario, EPOCH)
+        self._enlist()
+
+    def _enlist(self) -> None:
+        self._framers: defaultdict[tuple[str, Lane], Framer] = defaultdict(Framer)
+        self._channels = list(self._source.open(self.now))
+        self._sampler.enlist([(each.key, each.identity) for each in self._channels], (), self.now.mono)
+
     @property
     def engine(self) -> RuleEngine:
         return self._engine
@@ -125,7 +142,7 @@ class Play:
     @property
     def wall(self) -> float:
         """The time of the second that is played next."""
-        return self._now.wall
+        return self.now.wall
 
     def close(self) -> None:
         """Lets go of the source."""
@@ -136,12 +153,13 @@ class Play:
         return [alert for _, group in self._engine.groups() for alert in group.firing()]
 
     @property
-    def _now(self) -> Instant:
+    def now(self) -> Instant:
+        """The moment of the second that is played next."""
         return Instant(EPOCH + self._second, WALL + self._second)
 
     def sample(self) -> Snapshot:
         """Reads what is due, and makes the snapshot of this second."""
-        now = self._now
+        now = self.now
         lanes = [lane for lane, period in LANES if self._second % period == 0]
         for channel in self._channels:
             if not self._hangs or not self._is_hanging(channel):
@@ -151,7 +169,8 @@ class Play:
             self._sampler.xids.enter(event)
         own = self._exposition.readings(self._engine.reports(), self._engine.windows, ())
         rack = self._rack_framer.frame((*self._rack.readings, *self._rack_power))
-        told = (self._self_metrics.frame(now), rack, self._expectations.frame(now), self._own_framer.frame(own))
+        told = [self._self_metrics.frame(now), rack, self._expectations.frame(now), self._own_framer.frame(own)]
+        told += [teller.frame(now) for teller in self._tellers]
         snapshot = self._latest = self._sampler.snapshot(now, LoopFacts(ticks=self._second + 1, worker_up=True), told)
         self._rack_power = self._peers.sum(snapshot) if self._peers is not None else ()
         return snapshot
@@ -173,9 +192,10 @@ class Play:
         number = int(channel.identity.gpu.index)
         return any(number in fault.gpus and fault.window.holds(self._second) for fault in self._hangs)
 
-    def judge(self, snapshot: Snapshot) -> None:
-        """Evaluates what is due in this second, and goes on to the next."""
-        for each in self._engine.round(snapshot, self._now):
+    def judge(self, snapshot: Snapshot, foreign: Sequence[Reading] = ()) -> list[Evaluation]:
+        """Evaluates what is due in this second, and goes on to the next; what became of it."""
+        done = self._engine.round(snapshot, self.now, foreign)
+        for each in done:
             failures = each.outcome.failures
             self._exposition.count(each.group.name, len(each.group.rules.rules), len(failures), 0.0)
             self.firings.extend(
@@ -185,3 +205,4 @@ class Play:
             )
             self.failures.extend(f"{self._second} s: {failure.rule}: {failure.error}" for failure in failures)
         self._second += PERIOD
+        return done

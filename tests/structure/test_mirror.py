@@ -9,6 +9,7 @@ CODE = ("agent", "alerts", "dashboards", "exporters")
 
 KINDS = {
     "additions": "things are added to a copy of the product",
+    "ansible": "the role, and what it has from the schema",
     "bare": "machines that nobody prepared",
     "bench": "measurements against peers",
     "bring": "what make needs first",
@@ -17,11 +18,14 @@ KINDS = {
     "fakes": "stand-ins for what a machine lacks",
     "fuzz": "parsers against inputs that nobody wrote",
     "hardware": "the agent beside nvidia-smi",
+    "helm": "the chart, as helm renders it",
     "largest": "the largest node there is",
     "mutation": "the code with a mistake in it",
+    "packages": "what is built for nodes, and what it does there",
     "parity": "rules on two Prometheus",
     "rulepack": "the rules that ship",
     "score": "what the rules find in each scenario",
+    "soak": "what grows in a daemon that runs for long",
     "structure": "how the code is arranged",
     "systemd": "the units on a real systemd",
 }

@@ -22,7 +22,13 @@ EXPOSURE = {"coldplate.service": 1.6, "coldplate-broker.service": 1.6, "coldplat
 """The most that `systemd-analyze security` may find; the checks on a running systemd hold the same."""
 
 
-EXTRAS = {"dashboards": "grafanalib", "kubernetes": "grpc", "parquet": "pyarrow", "top": "rich"}
+EXTRAS = {
+    "dashboards": "grafanalib",
+    "kubernetes": "grpc",
+    "otlp": "opentelemetry",
+    "parquet": "pyarrow",
+    "top": "rich",
+}
 """The module that each extra brings."""
 
 

@@ -12,6 +12,7 @@ from agent.lib.user_error import UserError
 
 KINDS = {
     "metrics": ("the reference of all metrics, in Markdown", "docs/metrics.md"),
+    "migrating": ("the guide for moving from other exporters, in Markdown", "docs/migrating.md"),
     "scenarios": ("the reference of the synthetic scenarios, in Markdown", "docs/scenarios.md"),
     "configuration": ("the reference of the configuration's keys, in Markdown", "docs/configuration.md"),
     "config-file": ("a configuration file with every default", "/etc/coldplate/coldplate.yaml"),
@@ -60,6 +61,10 @@ def _document(what: str) -> str:
         return reference.table()
     if what == "config-file":
         return reference.default_file()
+    if what == "migrating":
+        from exporters import migration_document
+
+        return migration_document.render()
     if what == "scenarios":
         from agent.backends.synthetic import scenario_document
 

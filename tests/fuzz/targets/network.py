@@ -17,7 +17,8 @@ from agent.commands.check.asides import ask_agent
 from agent.commands.doctor.agent_view import parse_snapshot
 from agent.commands.import_.imported_readings import ImportProblems, UnsuitableLogError
 from agent.commands.import_.prometheus_history import Asked, node_ticks
-from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts
+from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts, read_history
+from agent.lib.certificate_dates import first_expiry
 from agent.lib.http_answers import AnswerBounds, AnswerReader
 from agent.lib.http_client import HttpClient
 from agent.lib.http_outcomes import HttpAnswer, HttpError
@@ -25,6 +26,7 @@ from agent.lib.http_target import HttpTarget
 from agent.model import Instant
 from agent.rack.heat import Heats
 from agent.rack.peer_messages import GarbageError, decode, encode
+from agent.wiring.own_agent import OwnAgent
 from alerts.notify.serverclock import ServerClock
 from exporters.http_messages import RefusedError, RequestReader
 from exporters.landing import refresh_of
@@ -64,6 +66,12 @@ def use_logins(data: bytes, folder: Path) -> None:
     """The header as the server has it: bytes as Latin-1."""
     login = login_of(data.decode("latin-1"))
     assert login is None or isinstance(login[1], bytes)
+
+
+def use_certificates(data: bytes, folder: Path) -> None:
+    """Whatever the file holds, there is a time that a page can show, or none."""
+    expires = first_expiry(data)
+    assert expires is None or math.isfinite(expires)
 
 
 def use_answers(data: bytes, folder: Path) -> None:
@@ -143,7 +151,7 @@ def use_history(data: bytes, folder: Path) -> None:
 
 def use_agent(data: bytes, folder: Path) -> None:
     """As the live view, `doctor` and `check` read it."""
-    for read in (SnapshotReader().read, read_alerts):
+    for read in (SnapshotReader().read, read_alerts, read_history):
         with suppress(ForeignAnswerError):
             read(data)
     view, why = parse_snapshot(data, "http://n1")
@@ -151,7 +159,7 @@ def use_agent(data: bytes, folder: Path) -> None:
     if view is not None:
         view.labelled("coldplate_gpu_up", "gpu", 1.0)
     with mock.patch.object(HttpClient, "exchange", lambda *_: HttpAnswer(200, {}, data, False, False)):
-        told = ask_agent(["127.0.0.1:19400"], 0.0)
+        told = ask_agent(OwnAgent(("http://127.0.0.1:19400",), {}), 0.0)
     assert (told.firing is None) == bool(told.why)
 
 
@@ -251,6 +259,12 @@ ALERTS = {
 }
 
 TARGETS = (
+    Target(
+        "certificates",
+        ("agent/lib/certificate_dates.py",),
+        use_certificates,
+        (b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",),
+    ),
     Target(
         "logins",
         ("exporters/protection/passwords.py",),

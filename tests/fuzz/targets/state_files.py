@@ -17,7 +17,7 @@ from agent.backends.nvml.trace.trace import Trace, TraceError
 from agent.backends.protocol import AbsentError, DeviceError, SourceError
 from agent.catalogue import BY_NAME
 from agent.commands.check.deep.course import Course
-from agent.commands.import_ import dcgm_log, nvidia_smi_log
+from agent.commands.import_ import dcgm_log, nvidia_smi_log, smi_dmon_log
 from agent.commands.import_.imported_readings import ImportProblems, SnapshotMaker, Tick, UnsuitableLogError
 from agent.daemon.pausing import ANSWER, REQUEST, PauseError, read_answer, read_request
 from agent.health.deep_findings import MEMORY, PEER, DeepStep
@@ -41,9 +41,15 @@ from agent.worker.worker_messages import (
 )
 from alerts import alert_state
 from alerts.windows import archive
+from exporters.push.buffer_records import sealed as push_record
+from exporters.push.disk_buffer import DiskBuffer
+from exporters.push.write_request import WriteRequest
 from tests.fuzz.target import Target
 from tests.fuzz.targets.kernel import NOW, check
 from tests.nvml.fake_driver import Code, FakeDriver, FakeGpu, h100
+
+PUSHED = bytes(20) + push_record(WriteRequest(5.0, 2, b"first")) + push_record(WriteRequest(6.0, 2, b"second"))
+"""The buffer of a push as its run left it: nothing sent yet, and two requests."""
 
 
 def sealed(form: str):
@@ -64,6 +70,25 @@ def use_inventory(data: bytes, folder: Path) -> None:
     path = folder / "inventory"
     path.write_bytes(sealed(FORM)(data))
     Inventory(path, lambda path, content: None)
+
+
+def use_push_buffer(data: bytes, folder: Path) -> None:
+    """A segment and how far it was sent. Whatever is there, what is found is what was written, and it ends."""
+    sent, segment = data[:20], data[20:]
+    if data.startswith(b"S"):  # with right checksums, so that what is behind them is tried
+        place = struct.pack("<QQ", 1, data[1])
+        sent, body = place + struct.pack("<I", zlib.crc32(place)), data[2:]
+        segment = b"".join(push_record(WriteRequest(5.0, 1, body)) for _ in range(2)) + body
+    (folder / "sent").write_bytes(sent)
+    (folder / "0000000001.segment").write_bytes(segment)
+    buffer = DiskBuffer(folder, 2.0**20)
+    assert buffer.bytes <= len(segment)
+    buffer.append(WriteRequest(7.0, 3, b"the last one"))
+    while (head := buffer.head()) is not None:
+        last = head
+        buffer.advance()
+    assert last == WriteRequest(7.0, 3, b"the last one")
+    assert buffer.bytes == 0
 
 
 def use_pause(data: bytes, folder: Path) -> None:
@@ -224,7 +249,12 @@ def use_dcgm(data: bytes, folder: Path) -> None:
 def use_smi(data: bytes, folder: Path) -> None:
     for zone in (timezone.utc, None):
         problems = ImportProblems("gpu.csv")
-        check_ticks(nvidia_smi_log.ticks(_lines(data), zone, problems), problems, data)
+        check_ticks(nvidia_smi_log.ticks(_lines(data), zone, problems, "0"), problems, data)
+
+
+def use_smi_dmon(data: bytes, folder: Path) -> None:
+    problems = ImportProblems("dmon.txt")
+    check_ticks(smi_dmon_log.ticks(_lines(data), 1.7e9, 1.0, timezone.utc, problems), problems, data)
 
 
 def _lines(data: bytes) -> Iterator[str]:
@@ -329,6 +359,11 @@ GPUS = (
         }
     ).encode()
 )
+SMI_DMON = b"""#Date       Time        gpu   pwr    fb
+#YYYYMMDD   HH:MM:SS    Idx     W    MB
+ 20261121   08:00:00      0   350  2048
+ 20261121   08:00:01      0     -  2049
+"""
 DMON = (
     b"#Entity   GPUTL  POWER                TOTEC                XXX\nID                 W                    mJ\n"
     b"GPU 0     98     652.105              123456               1\n"
@@ -437,12 +472,27 @@ TARGETS = (
         ),
     ),
     Target(
+        "push-buffer",
+        ("exporters/push/buffer_records.py", "exporters/push/disk_buffer.py"),
+        use_push_buffer,
+        (PUSHED, PUSHED[:-3], b"S\x00body", b"S\x23body", b""),
+        words=(b"cppb", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00"),
+    ),
+    Target(
         "dcgm-logs",
         ("agent/commands/import_/dcgm_log.py",),
         use_dcgm,
         (DMON,),
         (UnsuitableLogError,),
         words=(b"N/A", b"GPU", b"#Entity", b"ID", b"1e999", b"nan", b"SMACT", b"# Entity"),
+    ),
+    Target(
+        "nvidia-smi-dmon-logs",
+        ("agent/commands/import_/smi_dmon_log.py",),
+        use_smi_dmon,
+        (SMI_DMON,),
+        (UnsuitableLogError,),
+        words=(b"-", b"#Date", b"# gpu", b"# Idx", b"1e999", b"nan", b"20261121", b"24:00:60", b"MB"),
     ),
     Target(
         "nvidia-smi-logs",

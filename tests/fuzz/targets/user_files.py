@@ -7,6 +7,8 @@ from pathlib import Path
 
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic import ScenarioError, SyntheticSource, load_scenario
+from agent.commands.compat_check.found_queries import NoQueriesError, read_queries
+from agent.commands.compat_check.judged_queries import judge
 from agent.config import reading as config
 from agent.config.schema import ConfigError
 from agent.health.expectation_files import ExpectationError, load_expectations
@@ -102,6 +104,15 @@ def use_expectations(data: bytes, folder: Path) -> None:
     load_expectations(str(written(data, folder, "node.yaml")))
 
 
+def use_dashboard(data: bytes, folder: Path) -> None:
+    for query in read_queries(written(data, folder, "board.json")).queries:
+        judge(query)
+
+
+BOARD = b"""{"templating": {"list": [{"name": "v", "type": "query", "query": "label_values(DCGM_TEMP, gpu)"}]},
+"panels": [{"title": "T", "targets": [{"expr": "rate(a{gpu=~\\"$gpu\\"}[$__rate_interval]) or [[b]] default 0"}]}]}
+"""
+
 WEB = b"""tls_server_config:
   cert_file: server.crt
   key_file: server.key
@@ -172,6 +183,24 @@ TARGETS = (
         ("agent/lib/credentials.py",),
         use_credentials,
         (b"a pass phrase, 3 words\n", b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n", b""),
+    ),
+    Target(
+        "dashboards",
+        ("agent/commands/compat_check/found_queries.py", "agent/commands/compat_check/query_names.py"),
+        use_dashboard,
+        (BOARD, b"kind: PrometheusRule\nspec: {groups: [{rules: [{alert: A, expr: sum by (gpu) (a) > $b}]}]}\n"),
+        (NoQueriesError,),
+        words=(
+            b"${v:regex}",
+            b"[[v]]",
+            b"$__range",
+            b"libraryPanel",
+            b"keep_metric_names",
+            b"__name__=~",
+            b"datasource",
+        ),
+        named=True,
+        seconds=4.0,
     ),
     Target(
         "web-files",
