@@ -62,7 +62,7 @@ def shown_url(url: str) -> str:
     except ValueError:
         return MASK
     host = parts.netloc.rpartition("@")[2]
-    rest = url.partition(parts.netloc)[2].strip("/") if parts.netloc else url
+    rest = url.partition("//")[2][len(parts.netloc) :].strip("/") if parts.netloc else url
     mark = f"/{MASK}{_digest(rest)}" if rest else ""
     return f"{parts.scheme}://{host}{mark}" if host else MASK
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.config.device_words import DEVICES
-from agent.lib.log_words import FORMATS, LEVELS
+from agent.lib.log_words import add_log_options
 from agent.lib.user_error import UserError
 
 if TYPE_CHECKING:  # every command's options are made for the help: what reads a file is imported when one is read
@@ -90,20 +90,7 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
         "--replay.loop", dest="replay_loop", action="store_true", default=None, help="replay it again and again"
     )
     add_roots(parser)
-    parser.add_argument(
-        "--log.level",
-        dest="log_level",
-        choices=LEVELS,
-        default=level,
-        help="lowest level of log lines to print (default %(default)s)",
-    )
-    parser.add_argument(
-        "--log.format",
-        dest="log_format",
-        choices=FORMATS,
-        default="logfmt",
-        help="format of log lines (default %(default)s)",
-    )
+    add_log_options(parser, level)
 
 
 def read_file(arguments: argparse.Namespace, *, again: bool = False) -> Config:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.config.profile_words import PROFILES
 from agent.lib.commandline import INVALID
-from agent.lib.log_words import FORMATS, LEVELS
+from agent.lib.log_words import add_log_options
 
 HELP = "serve a whole site of synthetic nodes on one port"
 DESCRIPTION = (
@@ -56,20 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file with TLS and passwords, in the format of Prometheus's exporters (default none)",
     )
-    parser.add_argument(
-        "--log.level",
-        dest="log_level",
-        choices=LEVELS,
-        default="info",
-        help="lowest level of log lines to print (default %(default)s)",
-    )
-    parser.add_argument(
-        "--log.format",
-        dest="log_format",
-        choices=FORMATS,
-        default="logfmt",
-        help="format of log lines (default %(default)s)",
-    )
+    add_log_options(parser, "info")
 
 
 def _add_site(parser: argparse.ArgumentParser) -> None:
