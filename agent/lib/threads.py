@@ -158,9 +158,9 @@ class Threads:
         process is of no use.
         """
         kept = KeptThread(name, work, patience, vital, self._clock)
+        kept.start()  # before `tend` knows of it, which would start it at the same moment once more
         with self._lock:
             self._kept.append(kept)
-        kept.start()
         return kept
 
     def tend(self) -> None:

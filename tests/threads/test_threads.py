@@ -170,6 +170,30 @@ def refuse_starts(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return refusing.clear
 
 
+def test_a_thread_that_begins_while_another_tends_them_is_started_once(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, begun, end = Threads(clock), threading.Semaphore(0), threading.Event()
+    start = threading.Thread.start
+
+    def tended(thread: threading.Thread) -> None:
+        monkeypatch.setattr(threading.Thread, "start", start)
+        threads.tend()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", tended)
+
+    def work() -> None:
+        begun.release()
+        end.wait(WAIT)
+
+    threads.begin("writer", work)
+    threads.tend()
+    assert begun.acquire(timeout=WAIT)
+    assert not begun.acquire(timeout=0.1), "another thread does the same work"
+    end.set()
+
+
 def test_a_thread_that_the_system_had_no_room_for_is_started_when_there_is(
     clock: Clock, worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
