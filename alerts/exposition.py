@@ -9,19 +9,25 @@ from agent.model import Alert, GroupReport, Labels, Node, Reading, Series
 from alerts.notify.receiver import Receiver
 from alerts.windows import Windows
 
-_REMEMBERED = 10_000
-
 
 class Exposition:
-    """Makes the readings; each series is made once.
+    """Makes the readings; a series is made once, and forgotten when it is no longer shown.
 
     `target` are the labels that a scrape adds: it would only rename an alert's own labels of those names.
     """
 
     def __init__(self, target: Labels) -> None:
         self._target = frozenset(target)
-        self._series: dict[tuple[str, Labels], Series] = {}
+        self._shown: dict[tuple[str, Labels], Series] = {}
+        self._shown_before: dict[tuple[str, Labels], Series] = {}
         self._evaluated: dict[str, list[float]] = {}
+
+    def announce(self, groups: Iterable[str]) -> None:
+        """Show the counters of these groups, from 0 on, and forget those of others.
+
+        A counter that appears with its first failure would hide it.
+        """
+        self._evaluated = {name: self._evaluated.get(name, [0.0, 0.0, 0.0, 0.0]) for name in groups}
 
     def count(self, group: str, rules: int, failed: int, seconds: float, missed: int = 0) -> None:
         """Count one evaluation of a group, or of a part of it, and the `missed` points of its grid before it."""
@@ -35,6 +41,7 @@ class Exposition:
         self, reports: Iterable[GroupReport], windows: Windows, receivers: Sequence[Receiver]
     ) -> tuple[Reading, ...]:
         """All of the engine's series as they are now."""
+        self._shown_before, self._shown = self._shown, {}
         return (
             *self._alerts(reports),
             *self._groups(),
@@ -75,9 +82,8 @@ class Exposition:
 
     def _reading(self, name: str, value: float, labels: Labels = ()) -> Reading:
         key = (name, labels)
-        series = self._series.get(key)
+        series = self._shown_before.get(key)
         if series is None:
-            if len(self._series) >= _REMEMBERED:
-                self._series.clear()
-            series = self._series[key] = Series(BY_NAME[name], Node(), labels)
+            series = Series(BY_NAME[name], Node(), labels)
+        self._shown[key] = series
         return Reading(series, value)

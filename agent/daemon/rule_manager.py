@@ -195,6 +195,7 @@ class RuleManager:
         before = self._dispatcher.receivers
         for ended in self._engine.reload(alerting.rules, now):
             self._dispatcher.forget(ended, self._engine.time(now))
+        self._failing &= {(key, rule.name) for key, group in self._engine.groups() for rule in group.rules.rules}
         leaving = [each for each in before if each not in alerting.receivers]
         heirs = [(old, new) for old in leaving for new in alerting.receivers if _follows(new, old)]
         at = self._engine.time(now)
@@ -214,9 +215,7 @@ class RuleManager:
             self._threads.begin("notify", partial(each.stop, CLOSING_SECONDS))
 
     def _announce(self, alerting: AlertingSettings) -> None:
-        """Show every group's counters from the start: a counter that appears with its first failure hides it."""
-        for name in (ENGINE, *(group.name for group in alerting.rules.groups)):
-            self._exposition.count(name, 0, 0, 0.0)
+        self._exposition.announce((ENGINE, *(group.name for group in alerting.rules.groups)))
 
     def _survive(self, error: Exception) -> None:
         """A defect in this code must not end the evaluation for good; it is counted like a failed rule."""

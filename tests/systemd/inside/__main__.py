@@ -23,6 +23,7 @@ MODULES = (
     "slurm",
     "draining",
     "endurance",
+    "clocks",
     "removal",
 )
 """Each enters its checks into the table, in this order."""

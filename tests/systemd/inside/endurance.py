@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 
 from inside.checks import check
+from inside.lost_gpu import all_up, lost
 from inside.people import CGROUPS
 from inside.tools import (
     SLOWNESS,
     CheckError,
     active,
-    alerts,
     command,
     drop_in,
     journal,
@@ -30,17 +30,6 @@ from inside.tools import (
 
 COLDPLATE = "/opt/coldplate/bin/coldplate"
 WORKER_RESTARTS = "coldplate_worker_restarts_total"
-
-
-def all_up() -> bool:
-    return sum(value for _, value in series("coldplate_gpu_up")) == 8
-
-
-def lost() -> dict[str, str]:
-    found = alerts("GpuLost")
-    if len(found) != 1 or found[0]["state"] != "firing":
-        raise CheckError(f"GpuLost: {found}")
-    return found[0]
 
 
 @check("state")
