@@ -19,6 +19,10 @@ PHYSICAL = WHOLE_JOB | {"straggler", "slow", "hot", "power-brake", "power-limit"
 """Faults that change what a GPU does; all others change only what is read."""
 
 
+REMEMBERED = 16
+"""Cycles of a GPU that are kept: those of a job, and of the faults that come again in it."""
+
+
 class Regime(NamedTuple):
     """What holds for a GPU until the next edge. `origin`: when the cycle began, the same for a whole job."""
 
@@ -93,6 +97,8 @@ class Director:
             *(number for number, _ in (*holding, *awaited)),
         )
         if key not in self._cycles:
+            if len(self._cycles) >= REMEMBERED:  # jobs and faults may come for weeks
+                self._cycles.clear()
             self._cycles[key] = self._cycle(job, phase, [f for _, f in mine], [f for _, f in theirs])
         origin = max(
             [phase.window.at if phase is not None else 0.0]
