@@ -37,7 +37,7 @@ def coldplate(*arguments: str, **options: Any) -> subprocess.CompletedProcess[st
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_well_and_takes_its_worker_along(start, number: int) -> None:
-    daemon = start("--scenario", "idle")
+    daemon = start("--scenario", "idle", forked=False)
     worker = daemon.worker_pid
     assert daemon.stop(number) == 0
     assert ended(worker)
@@ -45,7 +45,7 @@ def test_it_ends_well_and_takes_its_worker_along(start, number: int) -> None:
 
 
 def test_a_worker_does_not_outlive_a_daemon_that_was_killed(start) -> None:
-    daemon = start("--scenario", "idle")
+    daemon = start("--scenario", "idle", forked=False)
     worker = daemon.worker_pid
     daemon.stop(signal.SIGKILL)
     deadline = time.monotonic() + 8
