@@ -51,7 +51,7 @@ class RunningDaemon:
         self.process: subprocess.Popen[bytes] | warm.Started
         surroundings = {**(os.environ if plan is None else unmeasured()), **(environment or {})}
         if forked:
-            log.touch()
+            log.write_bytes(b"")
             words = ["run", "--web.listen-address", "127.0.0.1:0", *arguments]
             self.process = warm.Started(words, log, root, surroundings)
             return
