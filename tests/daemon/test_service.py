@@ -14,25 +14,19 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.servers import ended
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def coldplate(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "agent.cli", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        cwd=ROOT,
-        check=False,
-        **options,
-    )
+def coldplate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    ended = warm.command(list(arguments))
+    assert ended.status is not None, "it does not end"
+    return subprocess.CompletedProcess(arguments, ended.status, ended.output.decode(), ended.error.decode())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
