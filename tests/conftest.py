@@ -18,8 +18,8 @@ settings.load_profile("suite")
 KEPT = 30
 """Descriptors that a file of tests may leave open: what is made once for all files, and what libraries keep."""
 
-LONG = ("daemon", "rack", "worker", "dashboards", "rulepack", "engine", "lib", "commands", "selection", "infiniband",
-        "hardware")  # fmt: skip
+LONG = ("daemon", "rack", "worker", "dashboards", "rulepack", "engine", "lib", "commands", "additions", "promql",
+        "protection", "screen", "soak", "export", "push", "packages", "infiniband", "hardware")  # fmt: skip
 """Folders whose tests start daemons and servers and wait for them."""
 
 
@@ -27,6 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first, for the others to run beside it and not before it."""
     rank = {folder: number for number, folder in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path.parent.name, len(LONG)))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: no pass of the garbage collector in a test has to look at all of it again."""
+    gc.collect()
+    gc.freeze()
 
 
 TRACED = sys.gettrace()

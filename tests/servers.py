@@ -95,7 +95,7 @@ def program(command: list[str], url: str, log: Path) -> Iterator[None]:
     with log.open("w") as file:
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
     try:
-        for _ in range(200):
+        for _ in range(600):  # thirty seconds
             try:
                 fetch(url)
                 break
@@ -105,7 +105,7 @@ def program(command: list[str], url: str, log: Path) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(30)
 
 
 @contextmanager
@@ -141,7 +141,7 @@ class Alertmanager:
 
     def start(self) -> None:
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(200):
+        for _ in range(600):  # thirty seconds
             try:
                 fetch(f"{self.url}/-/ready", 1)
                 return
@@ -152,7 +152,7 @@ class Alertmanager:
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(10)
+            self._process.wait(30)
             self._process = None
 
     def query(self) -> list[dict[str, Any]]:

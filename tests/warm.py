@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["agent.cli", "agent.wiring.sources", "agent.daemon.service", "tests.warm"])
+_CONTEXT.set_forkserver_preload(
+    ["agent.cli", "agent.wiring.sources", "agent.daemon.service", "tests.warm", "tests.lib.measured_files"]
+)
 
 
 class Ended(NamedTuple):
@@ -44,6 +49,42 @@ def call(function: Callable[..., Any], *arguments: Any, seconds: float = 120) ->
     return here.recv()
 
 
+class Started:
+    """`coldplate ARGUMENTS` at work, with what a test uses of subprocess.Popen; what it tells goes to a file."""
+
+    def __init__(self, arguments: Sequence[str], told: Path, folder: Path, environment: Mapping[str, str]) -> None:
+        self._process = _CONTEXT.Process(
+            target=_start, args=(list(arguments), os.fspath(told), os.fspath(folder), dict(environment)), daemon=False
+        )
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Raises subprocess.TimeoutExpired, as Popen does."""
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("coldplate", timeout or 0.0)
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
 def _status_of(target: Callable[..., None], arguments: tuple[Any, ...], seconds: float) -> int | None:
     process = _CONTEXT.Process(target=target, args=arguments, daemon=False)
     process.start()
@@ -53,6 +94,14 @@ def _status_of(target: Callable[..., None], arguments: tuple[Any, ...], seconds:
         process.kill()
         process.join()
     return None if late else process.exitcode
+
+
+def _start(arguments: list[str], told: str, folder: str, environment: dict[str, str]) -> None:
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    _command(arguments, [os.devnull, os.devnull, told])
 
 
 def _command(arguments: list[str], streams: list[str]) -> None:

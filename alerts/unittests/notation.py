@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, repeat
 from typing import Union
 
 from agent.lib.wording import shown
@@ -89,7 +90,7 @@ def values(text: str) -> Samples:
     return samples
 
 
-def _item(item: str) -> Iterator[float | None]:
+def _item(item: str) -> Iterable[float | None]:
     match = _ITEM.fullmatch(item)
     if match is None:
         hint = (
@@ -101,13 +102,11 @@ def _item(item: str) -> Iterator[float | None]:
     if count > _LONGEST:
         raise ValueError(f"{shown(item)} makes more than {_LONGEST} samples; use a longer interval")
     if match["blank"]:
-        yield from [None] * (count if match["gaps"] else 1)
-        return
+        return repeat(None, count if match["gaps"] else 1)
     value = _number(match["start"], item)
     increment = _number(match["step"], item) if match["step"] else None
-    for _ in range(count + 1 if match["times"] else 1):
-        yield value
-        value = value if increment is None else value + increment
+    length = count + 1 if match["times"] else 1
+    return repeat(value, length) if increment is None else accumulate(repeat(increment, length - 1), initial=value)
 
 
 def _number(text: str, item: str) -> float:

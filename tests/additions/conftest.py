@@ -21,14 +21,18 @@ PARTS = ("agent", "alerts", "dashboards", "exporters", "docs", "tests", "packagi
 
 
 class ProductCopy:
-    """The product in a folder of its own; it remembers which of its files were touched."""
+    """The product in a folder of its own; it remembers which of its files were touched.
+
+    What was compiled is copied along, and is good for a file that keeps its time: to compile the product anew for each
+    program would be most of what these tests cost.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.touched: set[str] = set()
         for part in PARTS:
             if (ROOT / part).is_dir():
-                shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__", "images"))
+                shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("images"))
             else:
                 shutil.copy(ROOT / part, root / part)
 
@@ -50,7 +54,7 @@ class ProductCopy:
 
     def environment(self, **more: str) -> dict[str, str]:
         """What programs run with: the copy goes before the product that is installed for development."""
-        return {**os.environ, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1", **more}
+        return {**os.environ, "PYTHONPATH": str(self.root), **more}
 
     def run(self, *arguments: str, **environment: str) -> str:
         """Run `coldplate`; what it printed. It must not fail."""

@@ -9,12 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
+
 ROOT = Path(__file__).resolve().parents[2]
 RULE = "groups:\n- name: g\n  rules:\n  - {{alert: A, expr: '{}'}}\n"
 
 
 def run(words: str, *more: object, to: str = "") -> tuple[int, str, str]:
-    """Exit status, standard output and standard error; `to` is a shell's redirection."""
+    """Exit status, standard output and standard error; `to` is a shell's redirection, for which it is started anew."""
+    if not to:
+        ended = warm.command([*shlex.split(words), *map(str, more)])
+        assert ended.status is not None, "it does not end"
+        return ended.status, ended.output.decode(), ended.error.decode()
     command = f"exec '{sys.executable}' -m agent.cli {words} {shlex.join(map(str, more))} {to}"
     done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     return done.returncode, done.stdout, done.stderr

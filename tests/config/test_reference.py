@@ -14,6 +14,7 @@ from agent.config.reading import parse
 from agent.config.schema import Config
 from agent.config.schema_fields import KeyEntry, entries
 from agent.wiring.reconfiguration import keys_for_a_restart
+from tests.each import for_each
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = [each for each in entries() if each.field.key is not None]
@@ -45,7 +46,7 @@ def test_every_key_of_the_default_file_can_be_put_in_force() -> None:
     assert {each.field.name for each in entries()} <= written
 
 
-@pytest.mark.parametrize("each", KEYS, ids=lambda each: each.path)
+@for_each("each", KEYS)
 def test_a_key_says_what_it_is_for_and_its_default_is_one_that_it_allows(each: KeyEntry) -> None:
     key, default = each.field.key, each.field.default
     assert key is not None

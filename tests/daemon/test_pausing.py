@@ -138,7 +138,7 @@ def start(configured: Path, tmp_path: Path) -> Iterator[Callable[[], RunningDaem
 
     def begin() -> RunningDaemon:
         arguments = ["--scenario", "healthy-training", "--config.file", str(configured)]
-        running.append(RunningDaemon(arguments, tmp_path / "daemon.log"))
+        running.append(RunningDaemon(arguments, tmp_path / "daemon.log", forked=True))
         running[-1].await_url()
         return running[-1]
 

@@ -14,30 +14,24 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.servers import ended
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def coldplate(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "agent.cli", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        cwd=ROOT,
-        check=False,
-        **options,
-    )
+def coldplate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    ended = warm.command(list(arguments))
+    assert ended.status is not None, "it does not end"
+    return subprocess.CompletedProcess(arguments, ended.status, ended.output.decode(), ended.error.decode())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_well_and_takes_its_worker_along(start, number: int) -> None:
-    daemon = start("--scenario", "idle")
+    daemon = start("--scenario", "idle", forked=False)
     worker = daemon.worker_pid
     assert daemon.stop(number) == 0
     assert ended(worker)
@@ -45,7 +39,7 @@ def test_it_ends_well_and_takes_its_worker_along(start, number: int) -> None:
 
 
 def test_a_worker_does_not_outlive_a_daemon_that_was_killed(start) -> None:
-    daemon = start("--scenario", "idle")
+    daemon = start("--scenario", "idle", forked=False)
     worker = daemon.worker_pid
     daemon.stop(signal.SIGKILL)
     deadline = time.monotonic() + 8

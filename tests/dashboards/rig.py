@@ -133,7 +133,7 @@ def scraped(folder: Path) -> Iterator[tuple[Server, list[str]]]:
 
 
 def _await(holds: Callable[[], bool], log: Path) -> None:
-    for _ in range(200):
+    for _ in range(600):
         try:
             if holds():
                 return

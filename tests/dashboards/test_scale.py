@@ -6,11 +6,13 @@ on the raw series of the newest minutes.
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -138,7 +140,7 @@ def test_each_panel_of_a_thousand_nodes_answers_within_a_second(fleet: Server) -
             taken = _slow(fleet, expr, target["instant"])
             if taken is not None:
                 slow[panel["title"]] = taken
-            if not fleet.instant(expr):
+            if not _answer(fleet, expr):
                 silent.add(panel["title"])
     assert slow == {}
     assert silent == set()
@@ -147,17 +149,19 @@ def test_each_panel_of_a_thousand_nodes_answers_within_a_second(fleet: Server) -
 def test_the_rules_for_a_thousand_nodes_take_a_small_part_of_their_interval(fleet: Server) -> None:
     group = yaml.safe_load(FLEET.read_text())["groups"][0]
     assert group["interval"] == "30s"
-    assert sum(_fastest(fleet, rule["expr"]) for rule in group["rules"]) < 10
+    assert any(_seconds(fleet, group["rules"]) < 10 for _ in range(3))  # another process may have had the processor
 
 
-def _fastest(server: Server, expr: str) -> float:
-    """Seconds of the fastest of three tries."""
-    taken = []
-    for _ in range(3):
-        began = time.monotonic()
-        server.instant(expr)
-        taken.append(time.monotonic() - began)
-    return min(taken)
+def _seconds(server: Server, rules: list[dict[str, str]]) -> float:
+    began = time.monotonic()
+    for rule in rules:
+        server.instant(rule["expr"])
+    return time.monotonic() - began
+
+
+@functools.cache
+def _answer(server: Server, expr: str) -> list[dict[str, Any]]:
+    return server.instant(expr)
 
 
 def test_panels_have_rows_for_people_and_not_for_every_gpu(fleet: Server) -> None:
@@ -165,4 +169,4 @@ def test_panels_have_rows_for_people_and_not_for_every_gpu(fleet: Server) -> Non
     for panel in load()["fleet"].panels():
         for target in panel["targets"]:
             expr = filled(target["expr"], VALUES)
-            assert len(json.dumps(fleet.instant(expr))) < 100_000, panel["title"]
+            assert len(json.dumps(_answer(fleet, expr))) < 100_000, panel["title"]

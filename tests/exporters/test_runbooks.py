@@ -16,6 +16,7 @@ from exporters.http_messages import Response
 from exporters.markdown import to_html
 from exporters.route_context import RouteContext
 from exporters.routes import Routes, is_reserved
+from tests.each import for_each
 
 TEXTS = packs.runbooks()
 WORD = re.compile(r"\w+")
@@ -67,7 +68,7 @@ def get(path: str, method: str = "GET") -> Response:
     return answer
 
 
-@pytest.mark.parametrize("name", sorted(TEXTS))
+@for_each("name", sorted(TEXTS))
 def test_every_word_of_a_runbook_is_on_its_page_and_nothing_of_its_markup(name: str) -> None:
     """The words in their order; code to the letter; and outside of code no sign that only Markdown has."""
     page = read("".join(to_html(TEXTS[name])))

@@ -48,8 +48,3 @@ def prometheus(oracle_module: ModuleType, tmp_path_factory: pytest.TempPathFacto
     with oracle_module.running(program, tmp_path_factory.mktemp("prometheus")) as oracle:
         oracle.write(oracle_module.samples())
         yield oracle
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "corpus_query" in metafunc.fixturenames:
-        metafunc.parametrize("corpus_query", _module("corpus").QUERIES)

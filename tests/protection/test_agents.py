@@ -68,7 +68,7 @@ def agents(folder: Path) -> Iterator[list[RunningDaemon]]:
         file = folder / f"{number}.yaml"
         file.write_text(text)
         arguments = ["--config.file", str(file), "--web.listen-address", f"127.0.0.1:{port}"]
-        running.append(RunningDaemon(arguments, folder / f"{number}.log"))
+        running.append(RunningDaemon(arguments, folder / f"{number}.log", forked=True))
     for each in running:
         each.await_url()
     yield running

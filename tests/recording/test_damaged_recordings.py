@@ -7,6 +7,7 @@ import os
 import random
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -138,36 +139,37 @@ def test_the_hostile_ones_below_are_near_a_good_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "hostile",
+    "make",
     [
-        sealed(DEFINITIONS, zlib.compress(bytes(10**8))),
-        sealed(DEFINITIONS, b"no"),
-        sealed(DEFINITIONS, zlib.compress(b"[" * 10**6)),
-        sealed(DEFINITIONS, zlib.compress(b'{"series": 5}')),
-        definitions(layouts=[[0, 10**9]]),
-        definitions(metrics=[ROW], entities=[["node"]], series=[[0, 0]], layouts=[[0, 1] * 3_000_000]),
-        definitions(entities=[["node"]] * 500_000),
-        definitions(entities=[["nvlink", 0, 1]]),
-        definitions(entities=[["gpu", {}, "u"]]),
-        definitions(metrics=[["bad name", *ROW[1:]]]),
-        definitions(metrics=[ROW], entities=[["gpu", "0", "u"]], series=[[0, 0, "bad name", "x"]]),
-        definitions(metrics=[ROW], entities=[["gpu", "0", "u"]], series=[[-1, 0]]),
-        sealed(BLOCK, PREAMBLE.pack(1, 0.0, 0.0) + zlib.compress(bytes(10**8))),
-        sealed(BLOCK, b""),
-        ONE + block(TRACK, TIMES + b"\0" + struct.pack("<d", float("nan"))),
-        ONE + block(TRACK, TIMES + b"\1"),
-        ONE + block(TRACK, TIMES + b"\7" + bytes(8)),
-        ONE + block({**TRACK, "tracks": [["L", 0, 10**9]]}, TIMES + b"\0" + bytes(8)),
-        ONE + block({**TRACK, "tracks": [["R", 5, 1]]}, TIMES),
-        ONE + block({**TRACK, "ticks": [[0, "0"]]}, TIMES + b"\0" + bytes(8)),
-        ONE + block({**TRACK, "ticks": [[3, "1"]]}, TIMES + b"\0" + bytes(8)),
-        ONE + block({**TRACK, "shapes": [[0, 0]], "ticks": [[0, "11"]]}, TIMES + b"\0" + bytes(8)),
-        ONE + block(TRACK, TIMES, count=2**32 - 1),
-        block(5),
+        lambda: sealed(DEFINITIONS, zlib.compress(bytes(10**8))),
+        lambda: sealed(DEFINITIONS, b"no"),
+        lambda: sealed(DEFINITIONS, zlib.compress(b"[" * 10**6)),
+        lambda: sealed(DEFINITIONS, zlib.compress(b'{"series": 5}')),
+        lambda: definitions(layouts=[[0, 10**9]]),
+        lambda: definitions(metrics=[ROW], entities=[["node"]], series=[[0, 0]], layouts=[[0, 1] * 3_000_000]),
+        lambda: definitions(entities=[["node"]] * 500_000),
+        lambda: definitions(entities=[["nvlink", 0, 1]]),
+        lambda: definitions(entities=[["gpu", {}, "u"]]),
+        lambda: definitions(metrics=[["bad name", *ROW[1:]]]),
+        lambda: definitions(metrics=[ROW], entities=[["gpu", "0", "u"]], series=[[0, 0, "bad name", "x"]]),
+        lambda: definitions(metrics=[ROW], entities=[["gpu", "0", "u"]], series=[[-1, 0]]),
+        lambda: sealed(BLOCK, PREAMBLE.pack(1, 0.0, 0.0) + zlib.compress(bytes(10**8))),
+        lambda: sealed(BLOCK, b""),
+        lambda: ONE + block(TRACK, TIMES + b"\0" + struct.pack("<d", float("nan"))),
+        lambda: ONE + block(TRACK, TIMES + b"\1"),
+        lambda: ONE + block(TRACK, TIMES + b"\7" + bytes(8)),
+        lambda: ONE + block({**TRACK, "tracks": [["L", 0, 10**9]]}, TIMES + b"\0" + bytes(8)),
+        lambda: ONE + block({**TRACK, "tracks": [["R", 5, 1]]}, TIMES),
+        lambda: ONE + block({**TRACK, "ticks": [[0, "0"]]}, TIMES + b"\0" + bytes(8)),
+        lambda: ONE + block({**TRACK, "ticks": [[3, "1"]]}, TIMES + b"\0" + bytes(8)),
+        lambda: ONE + block({**TRACK, "shapes": [[0, 0]], "ticks": [[0, "11"]]}, TIMES + b"\0" + bytes(8)),
+        lambda: ONE + block(TRACK, TIMES, count=2**32 - 1),
+        lambda: block(5),
     ],
+    ids=lambda _: "made",
 )  # fmt: skip
-def test_what_is_whole_and_makes_no_sense_is_told_as_damage(tmp_path: Path, hostile: bytes) -> None:
-    path = tmp_path / "r"
+def test_what_is_whole_and_makes_no_sense_is_told_as_damage(tmp_path: Path, make: Callable[[], bytes]) -> None:
+    path, hostile = tmp_path / "r", make()
     path.write_bytes(HEAD + hostile + HEAD)
     got, (problem, *more) = read(path)
     assert (got, more) == ([], [])

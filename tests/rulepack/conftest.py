@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -18,27 +19,43 @@ from tests.servers import need
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "alerts" / "rules"
 
-Judge = Callable[[str, Path], int]
+
+class Judge:
+    """A program that checks or tests rules."""
+
+    def __init__(self, run: Callable[[str, Path], tuple[int, str]]) -> None:
+        self._run = run
+
+    def __call__(self, action: str, file: Path) -> int:
+        """The exit status."""
+        return self._run(action, file)[0]
+
+    def failed(self, file: Path) -> list[str]:
+        """The alerts of the cases that fail in a unit test, one for each case."""
+        status, told = self._run("test", file)
+        assert status == 1
+        return re.findall(r"alertname: (\S+), time: ", told)
 
 
 @pytest.fixture(scope="session")
 def promtool() -> Judge:
     found = need("promtool", left_out="NOTHING shows here that a Prometheus server can load the rule pack")
 
-    def judge(action: str, file: Path) -> int:
-        return subprocess.run([found, action, "rules", str(file)], capture_output=True, check=False).returncode
+    def run(action: str, file: Path) -> tuple[int, str]:
+        done = subprocess.run([found, action, "rules", str(file)], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
 
-    return judge
+    return Judge(run)
 
 
 @pytest.fixture
 def coldplate(capsys: pytest.CaptureFixture[str]) -> Judge:
-    def judge(action: str, file: Path) -> int:
+    def run(action: str, file: Path) -> tuple[int, str]:
         status = cli.main(["rules", action, str(file)])
-        capsys.readouterr()
-        return status
+        told = capsys.readouterr()
+        return status, told.out + told.err
 
-    return judge
+    return Judge(run)
 
 
 class Node:

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from agent.catalogue import BY_NAME
 from agent.commands.rules.advice import advice_on
 from agent.model import Backend, Gpu, IbPort, Node, NvLink, Rack
 from alerts import packs
 from alerts.promql import compile_query
 from alerts.rulefile import RecordingRule, RuleFile
+from tests.each import for_each
 
 TEXTS = packs.runbooks()
 ENTITIES = (Node(), Gpu("", ""), NvLink(Gpu("", ""), 0), IbPort("", ""), Rack(""), Backend(""))
@@ -24,7 +23,7 @@ EVERYWHERE = {"instance", "job", "cluster"}
 MISSING_OF = {"gpu", "uuid", "link", "device", "port", "rack", "backend"}
 """What coldplate_metric_missing says of the metric that is missing."""
 
-each_runbook = pytest.mark.parametrize("name", sorted(TEXTS))
+each_runbook = for_each("name", sorted(TEXTS))
 
 
 def queries(text: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -93,25 +94,26 @@ def changed(**data: Any) -> bytes:
     return json.dumps(answer).encode()
 
 
-FOREIGN = {
-    "no JSON": b"<html>",
-    "deep": b"[" * 100_000,
-    "a list": b"[]",
-    "another API": b'{"status":"success","data":{"resultType":"vector","result":[]}}',
-    "no data": b'{"status":"success","data":null}',
-    "times in words": changed(monotonic="soon"),
-    "an infinite time": changed(timestamp=1e999),
-    "readings of another shape": changed(readings=[1]),
-    "a reading without labels": changed(readings=[{"metric": "coldplate_gpu_up", "labels": [], "value": 1}]),
-    "a value in words": changed(readings=[{"metric": "coldplate_gpus_expected", "labels": {}, "value": "8"}]),
-    "reports of another shape": changed(reports={"a": 1}),
+FOREIGN: dict[str, Callable[[], bytes]] = {
+    "no JSON": lambda: b"<html>",
+    "deep": lambda: b"[" * 100_000,
+    "a list": lambda: b"[]",
+    "another API": lambda: b'{"status":"success","data":{"resultType":"vector","result":[]}}',
+    "no data": lambda: b'{"status":"success","data":null}',
+    "times in words": lambda: changed(monotonic="soon"),
+    "an infinite time": lambda: changed(timestamp=1e999),
+    "readings of another shape": lambda: changed(readings=[1]),
+    "a reading without labels": lambda: changed(readings=[{"metric": "coldplate_gpu_up", "labels": [], "value": 1}]),
+    "a value in words": lambda: changed(readings=[{"metric": "coldplate_gpus_expected", "labels": {}, "value": "8"}]),
+    "reports of another shape": lambda: changed(reports={"a": 1}),
 }
 
 
 @pytest.mark.parametrize("answer", FOREIGN.values(), ids=FOREIGN)
-def test_what_is_no_agents_answer_is_refused(answer: bytes) -> None:
+def test_what_is_no_agents_answer_is_refused(answer: Callable[[], bytes]) -> None:
+    body = answer()
     with pytest.raises(ForeignAnswerError):
-        SnapshotReader().read(answer)
+        SnapshotReader().read(body)
 
 
 def test_an_agents_refusal_is_told_in_its_words() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-import subprocess
-import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,6 +19,7 @@ from alerts.promql import Query
 from alerts.promql.matchers import wanted_name
 from alerts.rulefile import RecordingRule, RuleFile
 from exporters.metrics_document import labels_of
+from tests import warm
 from tests.largest import machine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,8 +38,14 @@ READERS = {
 BORN_LATE = re.compile(r"(?:rate|increase|delta)\(coldplate_(?:nvlink_errors|gpu_xid_errors)_total")
 
 
-def lines_of(tmp_path: Path, topology: str, *lines: str) -> list[str]:
+@functools.cache
+def lines_of(topology: str, *lines: str) -> list[str]:
     """The page of a whole synthetic node on the largest host, without its comments."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _lines_in(Path(folder), topology, *lines)
+
+
+def _lines_in(tmp_path: Path, topology: str, *lines: str) -> list[str]:
     machine.write_host(tmp_path / "proc", tmp_path / "sys", 1000.0, 0)
     (tmp_path / "s.yaml").write_text(f"{{description: d, topology: {topology}}}\n")
     config = tmp_path / "c.yaml"
@@ -46,26 +53,22 @@ def lines_of(tmp_path: Path, topology: str, *lines: str) -> list[str]:
     paths = {"--scenario": tmp_path / "s.yaml", "--config.file": config, "--path.procfs": tmp_path / "proc",
              "--path.sysfs": tmp_path / "sys"}  # fmt: skip
     options = [f"{name}={path}" for name, path in paths.items()]
-    command = [sys.executable, "-m", "agent.cli", "once", "--backend", "synthetic", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return [line for line in done.stdout.splitlines() if not line.startswith("#")]
+    done = warm.command(["once", "--backend", "synthetic", *options])
+    assert done.status == 0, done.error.decode()
+    return [line for line in done.output.decode().splitlines() if not line.startswith("#")]
 
 
-def page(tmp_path: Path, topology: str, *lines: str) -> dict[str, int]:
+def page(topology: str, *lines: str) -> dict[str, int]:
     """How many series of each name that page has."""
-    return Counter(re.split(r"[{ ]", line, maxsplit=1)[0] for line in lines_of(tmp_path, topology, *lines))
+    return Counter(re.split(r"[{ ]", line, maxsplit=1)[0] for line in lines_of(topology, *lines))
 
 
 @pytest.mark.parametrize("topology", ["dgx-a100", "dgx-h100", "dgx-b200"])
-def test_a_node_of_eight_gpus_and_eight_ports_has_at_most_1500_series_as_documented(
-    tmp_path: Path, topology: str
-) -> None:
-    found = page(tmp_path, topology)
+def test_a_node_of_eight_gpus_and_eight_ports_has_at_most_1500_series_as_documented(topology: str) -> None:
+    found = page(topology)
     assert found["coldplate_gpu_up"] == found["coldplate_infiniband_port_up"] == 8
     assert found["coldplate_node_disk_read_bytes_total"] == machine.DISKS
-    lean, in_full = (
-        sum(page(tmp_path, topology, f"metrics: {{profile: {word}}}").values()) for word in ("lean", "full")
-    )
+    lean, in_full = (sum(page(topology, f"metrics: {{profile: {word}}}").values()) for word in ("lean", "full"))
     by_default = sum(found.values())
     assert lean + OF_A_DAEMON <= MOST_LEAN
     assert by_default <= MOST
@@ -76,8 +79,8 @@ def test_a_node_of_eight_gpus_and_eight_ports_has_at_most_1500_series_as_documen
         assert 0.95 <= int(told.replace(",", "")) / true <= 1.05, f"about {true} series, and the document says {told}"
 
 
-def test_each_group_costs_what_the_document_says(tmp_path: Path) -> None:
-    pages = [page(tmp_path, "dgx-h100", f"metrics: {{profile: {word}}}") for word in ("lean", "default", "full")]
+def test_each_group_costs_what_the_document_says() -> None:
+    pages = [page("dgx-h100", f"metrics: {{profile: {word}}}") for word in ("lean", "default", "full")]
     rows = re.findall(
         r"(?m)^\| `([a-z-]+)` \| (\d+) \| (\d+) \| (\d+) \|$", (ROOT / "docs/configuration.md").read_text()
     )
@@ -86,8 +89,8 @@ def test_each_group_costs_what_the_document_says(tmp_path: Path) -> None:
     assert told == {word: counts for word, counts in true.items() if any(counts) and not word.startswith("agent-")}
 
 
-def test_the_whole_of_it_is_one_word_away(tmp_path: Path) -> None:
-    found = page(tmp_path, "dgx-h100", "metrics: {profile: full}")
+def test_the_whole_of_it_is_one_word_away() -> None:
+    found = page("dgx-h100", "metrics: {profile: full}")
     assert found["coldplate_nvlink_errors_total"] == 8 * 18 * 3
     assert found["coldplate_gpu_xid_errors_total"] == 8 * 20
     assert sum(found.values()) > 2_300
@@ -96,8 +99,8 @@ def test_the_whole_of_it_is_one_word_away(tmp_path: Path) -> None:
 WORDS_OF_OTHERS = {"coldplate_alert": "the alert's own", "coldplate_metric_missing": "those of the device"}
 
 
-def test_the_reference_names_every_label_of_what_the_page_shows(tmp_path: Path) -> None:
-    for line in lines_of(tmp_path, "dgx-h100", "metrics: {profile: full}"):
+def test_the_reference_names_every_label_of_what_the_page_shows() -> None:
+    for line in lines_of("dgx-h100", "metrics: {profile: full}"):
         name = re.split(r"[{ ]", line, maxsplit=1)[0]
         if name not in WORDS_OF_OTHERS:
             assert re.findall(r'[{,](\w+)="', line) == list(labels_of(BY_NAME[name])), name

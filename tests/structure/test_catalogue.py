@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from agent.catalogue import BY_NAME, ROLLING, ROWS
 from agent.catalogue.bindings import Call, Derived, DeviceValue, Field, Gpm, PortFile, Source
 from agent.model import Backend, Gpu, IbPort, Kind, Metric, Node, NvLink, Rack, Unit
+from tests.each import for_each
 
 FAMILIES = """
 gpu_up gpu_info gpus_expected gpu_sample_age_seconds metric_missing gpu_utilization_ratio gpu_memory_activity_ratio
@@ -29,12 +28,12 @@ config_last_reload_successful alert notifications_total notifications_dropped_to
 """.split()  # noqa: SIM905 - a table to read, not a list to edit
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@for_each("family", FAMILIES)
 def test_every_family_of_the_architecture_has_a_row(family: str) -> None:
     assert f"coldplate_{family}" in BY_NAME
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@for_each("row", ROWS)
 def test_a_row_has_everything_about_a_metric(row: Metric) -> None:
     assert re.fullmatch(r"coldplate_[a-z][a-z0-9_]*", row.name)
     assert row.help.endswith(".")
@@ -47,7 +46,7 @@ def test_a_row_has_everything_about_a_metric(row: Metric) -> None:
         assert row.span[0] <= row.simulated[0] <= row.simulated[1] <= row.span[1]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@for_each("row", ROWS)
 def test_a_name_says_kind_and_unit(row: Metric) -> None:
     assert row.name.endswith("_total") == (row.kind is Kind.COUNTER)
     assert row.name.endswith("_info") == (row.kind is Kind.INFO)
@@ -56,7 +55,7 @@ def test_a_name_says_kind_and_unit(row: Metric) -> None:
         assert stem.endswith((f"_{row.unit.value}", f"_{row.unit.value}_per_second"))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@for_each("row", ROWS)
 def test_a_binding_gives_a_value_for_each_label_of_its_row(row: Metric) -> None:
     for binding in row.origin:
         labels = getattr(binding, "labels", ())

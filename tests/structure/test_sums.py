@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from agent.backends.host.kernel import CPU_MODES, PRESSURE
 from agent.catalogue import ROWS
 from agent.catalogue.bindings import Field
 from agent.catalogue.gpu import EVENT_REASONS
 from agent.model import Metric
+from tests.each import for_each
 
 CONTAINED = {
     # NVML fields: a whole, and what is counted in it, too (NVML API reference; PCIe Base Specification, AER)
@@ -27,7 +26,7 @@ def label_values(row: Metric) -> list[str]:
     return [value for binding in row.origin for value in getattr(binding, "labels", ())]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@for_each("row", ROWS)
 def test_no_family_has_a_whole_beside_its_parts(row: Metric) -> None:
     fields = {binding.id for binding in row.origin if isinstance(binding, Field)}
     beside = {whole: sorted(fields.intersection(parts)) for whole, parts in CONTAINED.items() if whole in fields}
