@@ -53,9 +53,8 @@ class Started:
     """`coldplate ARGUMENTS` at work, with what a test uses of subprocess.Popen; what it tells goes to a file."""
 
     def __init__(self, arguments: Sequence[str], told: Path, folder: Path, environment: Mapping[str, str]) -> None:
-        self._process = _CONTEXT.Process(
-            target=_start, args=(list(arguments), os.fspath(told), os.fspath(folder), dict(environment)), daemon=False
-        )
+        given = (list(arguments), os.fspath(told), os.fspath(folder), dict(environment))
+        self._process = _CONTEXT.Process(target=_start, args=given, daemon=True)  # what nobody ended ends with us
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
