@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR BINDIR SHAREDIR ZSHDIR
 .PHONY: help run test coverage test-bare lock test-all test-systemd test-ansible install uninstall check format bench score generate screenshots
-.PHONY: deb rpm single test-packages drill soak siege hardware clean parity programs recent newest deployers python mutate fuzz
+.PHONY: deb rpm single test-packages drill soak siege hardware clean parity programs recent newest engines deployers python mutate fuzz
 .PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp
 
 help: ## Show the targets
@@ -27,14 +27,14 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs if there is a driver, else 
 	echo "No NVIDIA driver here: running a synthetic node. For real sources only: make run ARGS='--backend none'"; \
 	exec $(BIN)/coldplate run --backend synthetic $(ARGS)
 
-test: .venv/dev.stamp programs recent deployers ## Run the tests
+test: .venv/dev.stamp programs recent engines deployers ## Run the tests
 	$(BIN)/python -m $(PYTEST)
 
 PYTEST = pytest -n 5 --dist loadfile --no-loadscope-reorder $(ARGS)
 COVERED := .programs/covered
 # A test that weighs a process fails beside the measurement: whether the tests pass is for `make test` to say.
 coverage: export COVERAGE_FILE := $(CURDIR)/$(COVERED)/data
-coverage: .venv/dev.stamp programs recent deployers ## Print what share of the product's lines the tests run, by folder
+coverage: .venv/dev.stamp programs recent engines deployers ## Print what share of the product's lines the tests run, by folder
 	@rm -rf $(COVERED) && mkdir -p $(COVERED)
 	$(BIN)/python -m coverage run -m $(PYTEST) || [ $$? -eq 1 ]
 	@$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m tests.covered
@@ -102,7 +102,7 @@ soak: .venv/dev.stamp programs ## See whether anything grows in hours, and write
 siege: .venv/dev.stamp programs ## Scrape a daemon beside 420 rude TLS clients, and say what was met: ARGS=20 (seconds)
 	@$(BIN)/python -m tests.bench.tls_siege $(ARGS)
 
-mutate: .venv/mutate.stamp programs recent deployers ## Mutation testing: break the code in a copy and see which tests notice: ARGS='--sample 150 --only agent/rack'
+mutate: .venv/mutate.stamp programs recent engines deployers ## Mutation testing: break the code in a copy and see which tests notice: ARGS='--sample 150 --only agent/rack'
 	@$(BIN)/python -m pytest -q -n 0 --no-header tests/mutation
 	@exec nice $(BIN)/python -m tests.mutation $(ARGS)
 
@@ -127,6 +127,7 @@ generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages an
 	$(BIN)/python -m tests.screen.panes
 	$(BIN)/python -m tests.helm.chart_files
 	$(BIN)/python -m tests.ansible.role_files
+	$(BIN)/python -m tests.fleet.fleet_files
 
 LOCK := .programs/lock
 LOCKED = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --upgrade \
@@ -170,6 +171,9 @@ recent: python
 
 newest: python
 	@$(BRING) newest
+
+engines: python
+	@$(BRING) engines
 
 deployers: .venv/dev.stamp
 	@$(BRING) deployers

@@ -31,6 +31,11 @@ def tells_its_version(program: Path) -> str:
     return run(program, "--version")
 
 
+def starts(program: Path) -> str:
+    """What is wrong with a program of VictoriaMetrics, which knows its version by one dash."""
+    return run(program, "-version")
+
+
 def is_recent(program: Path) -> str:
     """What is wrong with a program of Prometheus: nothing, or that its language is older than the one spoken here."""
     try:
@@ -106,6 +111,15 @@ RECENT_ONES = (
     Program("prometheus", (("prometheus",),), proof=is_recent),
 )
 """What `make parity` holds us against. Releases of Debian are years behind."""
+
+ENGINES = (
+    *RECENT_ONES,
+    Program("prometheus-alertmanager", (("prometheus-alertmanager",),), wrappers.with_its_templates,
+            other_name="alertmanager"),
+    Program("amtool", (("prometheus-alertmanager",),)),
+    *(Program(name, (("victoria-metrics",),), proof=starts) for name in ("victoria-metrics", "vmagent", "vmalert")),
+)  # fmt: skip
+"""What `make fleet` and `make bench-scale` run a fleet on."""
 
 
 PACKAGERS = tuple(

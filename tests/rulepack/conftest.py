@@ -17,6 +17,7 @@ from tests.servers import need
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "alerts" / "rules"
+OF_A_FLEET = ROOT / "packaging" / "fleet" / "rules"
 
 Judge = Callable[[str, Path], int]
 
@@ -66,6 +67,12 @@ class Node:
 @pytest.fixture(scope="session")
 def pack() -> list[RuleFile]:
     return [load(path) for path in sorted(RULES.glob("*.yml"))]
+
+
+@pytest.fixture(scope="session")
+def servers_only() -> list[RuleFile]:
+    """The rules that the servers of a fleet have beside the pack."""
+    return [load(OF_A_FLEET / f"{name}.rules.yml") for name in ("shard", "global")]
 
 
 @pytest.fixture
