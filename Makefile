@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR BINDIR SHAREDIR ZSHDIR
 .PHONY: help run test coverage test-bare lock test-all test-systemd test-ansible install uninstall check format bench score generate screenshots
-.PHONY: deb rpm single test-packages drill soak siege hardware clean parity programs recent newest engines deployers python mutate fuzz
+.PHONY: deb rpm single test-packages fleet bench-scale drill soak siege hardware clean parity programs recent newest engines deployers python mutate fuzz
 .PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp
 
 help: ## Show the targets
@@ -95,6 +95,14 @@ bench: .venv/bench.stamp programs ## Measure against peers and print ratios
 
 drill: .venv/dev.stamp programs ## Try the daemon under every fault, and write docs/reliability.md: ARGS='--short', ARGS='--only GPU'
 	$(BIN)/python -m tests.drill $(ARGS)
+
+fleet: .venv/dev.stamp ## Start a fleet's servers over a simulated site, take a rack's power away, see who is told: ARGS=--stay
+	@$(BRING) engines needed
+	@$(BIN)/python -m tests.fleet $(ARGS)
+
+bench-scale: .venv/dev.stamp ## Measure a fleet's servers, and write the table of docs/scale.md: ARGS='--nodes 100 400 --print'
+	@$(BRING) engines needed
+	$(BIN)/python -m tests.fleet.scale_study $(ARGS)
 
 soak: .venv/dev.stamp programs ## See whether anything grows in hours, and write docs/reliability.md: ARGS='--seconds 3600 --hours 12'
 	@exec nice -n 5 $(BIN)/python -m tests.soak $(ARGS)

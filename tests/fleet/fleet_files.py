@@ -13,13 +13,12 @@ from pathlib import Path
 from agent.catalogue.profiles import LEAN
 from alerts import packs, rulefile
 from alerts.rulefile import AlertingRule
+from alerts.server_files import COMPARING
 
 ROOT = Path(__file__).resolve().parents[2]
 FLEET = ROOT / "packaging" / "fleet"
 KEEP = FLEET / "vmagent" / "keep.yml"
 RELAY = FLEET / "rules" / "relay.rules.yml"
-OF_THE_SERVER = frozenset({"rack", "rack-state", "rack-faults", "breakers"})
-"""Files of the pack that compare agents with each other: a shard evaluates them itself."""
 
 BEGIN, END = "  # keep: made by `make generate`\n", "  # keep: end\n"
 KEEP_HEAD = """# What leaves the shards of a fleet: -remoteWrite.urlRelabelConfig of vmagent. Made by `make generate`.
@@ -66,7 +65,7 @@ def relabelling() -> list[str]:
 
 def relays() -> Iterator[str]:
     """A rule for each alert that nodes evaluate alone, in the order of their names."""
-    files = [rulefile.load(path) for path in packs.builtin_files() if path.stem not in OF_THE_SERVER]
+    files = [rulefile.load(path) for path in packs.builtin_files() if path.stem not in COMPARING]
     rules = (rule for file in files for group in file.groups for rule in group.rules)
     for name in sorted({rule.name for rule in rules if isinstance(rule, AlertingRule)} - {"AgentDown"}):
         yield RELAY_RULE.replace("NAME", name).replace("WHERE", WHERE)
