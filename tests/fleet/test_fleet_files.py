@@ -83,7 +83,7 @@ def test_what_two_files_have_under_one_name_is_the_same_rule() -> None:
     """A shard has the pack's AgentDown, and the fleet as a whole the sums that a single server makes for itself."""
     known = {rule.name: rule for rule in rules(ROOT / "packaging" / "prometheus" / "fleet.rules.yml")}
     known |= {rule.name: rule for rule in rules(ROOT / "alerts" / "rules" / "agent.yml")}
-    both = [rule for name in ("shard", "global") for rule in rules(FLEET / "rules" / f"{name}.rules.yml")]
+    both = [rule for name in ("shard", "clusters") for rule in rules(FLEET / "rules" / f"{name}.rules.yml")]
     shared = [rule for rule in both if rule.name in known]
     assert {rule.name for rule in shared} >= {"AgentDown", "cluster:nodes:count", "cluster:gpu_utilization_ratio:avg"}
     assert {rule.name for rule in both if rule.name.startswith("cluster:")} == {
@@ -115,3 +115,32 @@ def test_every_shard_has_its_number_where_it_is_marked(name: str) -> None:
     assert set(config["global"]["external_labels"]) - {"cluster"} <= set(dropped), (
         "an alert is the same from any server"
     )
+
+
+RELAYED = """
+rule_files: [{rules}]
+evaluation_interval: 15s
+tests:
+- interval: 15s
+  input_series:
+  - series: 'coldplate_alert{{alertname="GpuLost",alertstate="firing",instance="n1:19400",gpu="3",severity="critical"}}'
+    values: 1x4
+  - series: 'coldplate_alert{{alertname="GpuHot",alertstate="pending",instance="n1:19400",gpu="4",severity="warning"}}'
+    values: 1x4
+  alert_rule_test:
+  - eval_time: 30s
+    alertname: GpuLost
+    exp_alerts:
+    - exp_labels: {{instance: "n1:19400", gpu: "3", severity: critical}}
+      exp_annotations:
+        summary: GpuLost on n1:19400, GPU 3
+        description: The agent on the node has the whole text, at http://n1:19400/api/v1/alerts.
+        runbook_url: http://n1:19400/runbooks/GpuLost
+  - {{eval_time: 30s, alertname: GpuHot, exp_alerts: []}}
+"""
+
+
+def test_a_relayed_alert_has_the_labels_that_the_node_gave_it_once_it_fires(tmp_path: Path) -> None:
+    case = tmp_path / "relay.test.yml"
+    case.write_text(RELAYED.format(rules=FLEET / "rules" / "relay.rules.yml"))
+    judged(need_recent(LEFT_OUT).promtool, "test", "rules", case)

@@ -39,13 +39,14 @@ class Fleet:
         self.alertmanager = self._alertmanager(inbox)
         self._rules("shard-rules", "shard", packed=True)
         self._rules("global-rules", "global", packed=False)
+        self._rules("cluster-rules", "clusters", packed=False)
         self.stores = [engines.store(f"store-{number}", "-search.latencyOffset=1s") for number in range(2)]
         self.site = self._site(lost, at)
         self.shards = [self._shard(number) for number in range(2)]
         self.scrapers = [self._scraper(number) for number in range(2)]
         self.vmalerts = [
             self._vmalert(0, self.stores[0], "shard-rules", "global-rules"),
-            self._vmalert(1, self.stores[1], "global-rules"),
+            self._vmalert(1, self.stores[1], "cluster-rules", "global-rules"),
         ]
 
     def _site(self, lost: str, at: float) -> Engine:

@@ -72,7 +72,7 @@ def pack() -> list[RuleFile]:
 @pytest.fixture(scope="session")
 def servers_only() -> list[RuleFile]:
     """The rules that the servers of a fleet have beside the pack."""
-    return [load(OF_A_FLEET / f"{name}.rules.yml") for name in ("shard", "global")]
+    return [load(OF_A_FLEET / f"{name}.rules.yml") for name in ("clusters", "global", "shard")]
 
 
 @pytest.fixture
