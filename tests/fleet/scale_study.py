@@ -20,12 +20,12 @@ import time
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from typing import NamedTuple
 
 from alerts import rulefile
 from tests.fleet.canned_site import INTERVAL_SECONDS
 from tests.fleet.engines import Engine, Engines
 from tests.fleet.fleet_files import FLEET, ROOT
+from tests.fleet.scale_table import Figures, Times, table
 from tests.servers import fetch, free_port
 
 SIZES = (100, 400, 1600)
@@ -43,26 +43,6 @@ scrape_configs:
   honor_labels: true
   http_sd_configs: [{{url: "{site}/sd"}}]
 """
-Times = dict[tuple[str, str], float]
-"""Processor seconds of an evaluation, by the rule's group and name; of an alert with several levels, of all of them."""
-
-
-class Figures(NamedTuple):
-    """What was measured with one number of nodes."""
-
-    nodes: int
-    samples: float
-    series: int
-    memory: int
-    ingesting: float
-    disk: float
-    whole: Times
-    shard: Times
-    store_memory: int
-    store_cpu: float
-    scraper_memory: int
-    scraper_cpu: float
-    store_disk: float
 
 
 def measure(nodes: int, profile: str) -> Figures:
@@ -173,6 +153,12 @@ def on_disk(folder: Path) -> float:
     return float(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
 
 
+def put_in(page: str, text: str) -> str:
+    """The page with this text between its markers."""
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}"
+
+
 def main() -> int:
     """Measure, print, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.fleet.scale_study")
@@ -184,13 +170,10 @@ def main() -> int:
     for nodes in parsed.nodes:
         print(f"{nodes} nodes ...", file=sys.stderr, flush=True)
         figures.append(measure(nodes, parsed.profile))
-    from tests.fleet.scale_table import table
-
     text = table(figures, parsed.profile, os.getloadavg()[1])
     print(text)
     if not parsed.print:
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}", encoding="utf-8")
+        PAGE.write_text(put_in(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
     return int(any(math.isnan(each.samples) for each in figures))
 
 

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tests.fleet.scale_study import Figures, Times
+from typing import NamedTuple
 
 SLOWEST = 12
 SHARD = 6400
-"""Nodes of the shard that the issue of evaluation is judged for."""
+"""Nodes of the shard for which evaluation is judged."""
 MIB = 2**20
+Times = dict[tuple[str, str], float]
+"""Processor seconds of an evaluation, by the rule's group and name; of an alert with several levels, of all of them."""
+
+
+class Figures(NamedTuple):
+    """What was measured with one number of nodes."""
+
+    nodes: int
+    samples: float
+    series: int
+    memory: int
+    ingesting: float
+    disk: float
+    whole: Times
+    shard: Times
+    store_memory: int
+    store_cpu: float
+    scraper_memory: int
+    scraper_cpu: float
+    store_disk: float
 
 
 def table(figures: Sequence[Figures], profile: str, load: float) -> str:
