@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR BINDIR SHAREDIR ZSHDIR
 .PHONY: help run test coverage test-bare lock test-all test-systemd test-ansible install uninstall check format bench score generate screenshots
-.PHONY: deb rpm single test-packages drill soak siege hardware clean parity programs recent newest deployers python mutate fuzz
+.PHONY: deb rpm single test-packages fleet bench-scale drill soak siege hardware clean parity programs recent newest engines deployers python mutate fuzz
 .PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp
 
 help: ## Show the targets
@@ -27,14 +27,14 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs if there is a driver, else 
 	echo "No NVIDIA driver here: running a synthetic node. For real sources only: make run ARGS='--backend none'"; \
 	exec $(BIN)/coldplate run --backend synthetic $(ARGS)
 
-test: .venv/dev.stamp programs recent deployers ## Run the tests
+test: .venv/dev.stamp programs recent engines deployers ## Run the tests
 	$(BIN)/python -m $(PYTEST)
 
 PYTEST = pytest -n 5 --dist loadfile --no-loadscope-reorder $(ARGS)
 COVERED := .programs/covered
 # A test that weighs a process fails beside the measurement: whether the tests pass is for `make test` to say.
 coverage: export COVERAGE_FILE := $(CURDIR)/$(COVERED)/data
-coverage: .venv/dev.stamp programs recent deployers ## Print what share of the product's lines the tests run, by folder
+coverage: .venv/dev.stamp programs recent engines deployers ## Print what share of the product's lines the tests run, by folder
 	@rm -rf $(COVERED) && mkdir -p $(COVERED)
 	$(BIN)/python -m coverage run -m $(PYTEST) || [ $$? -eq 1 ]
 	@$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m tests.covered
@@ -96,13 +96,21 @@ bench: .venv/bench.stamp programs ## Measure against peers and print ratios
 drill: .venv/dev.stamp programs ## Try the daemon under every fault, and write docs/reliability.md: ARGS='--short', ARGS='--only GPU'
 	$(BIN)/python -m tests.drill $(ARGS)
 
+fleet: .venv/dev.stamp ## Start a fleet's servers over a simulated site, take a rack's power away, see who is told: ARGS=--stay
+	@$(BRING) engines needed
+	@$(BIN)/python -m tests.fleet $(ARGS)
+
+bench-scale: .venv/dev.stamp ## Measure a fleet's servers, and write the table of docs/scale.md: ARGS='--nodes 100 400 --print'
+	@$(BRING) engines needed
+	$(BIN)/python -m tests.fleet.scale_study $(ARGS)
+
 soak: .venv/dev.stamp programs ## See whether anything grows in hours, and write docs/reliability.md: ARGS='--seconds 3600 --hours 12'
 	@exec nice -n 5 $(BIN)/python -m tests.soak $(ARGS)
 
 siege: .venv/dev.stamp programs ## Scrape a daemon beside 420 rude TLS clients, and say what was met: ARGS=20 (seconds)
 	@$(BIN)/python -m tests.bench.tls_siege $(ARGS)
 
-mutate: .venv/mutate.stamp programs recent deployers ## Mutation testing: break the code in a copy and see which tests notice: ARGS='--sample 150 --only agent/rack'
+mutate: .venv/mutate.stamp programs recent engines deployers ## Mutation testing: break the code in a copy and see which tests notice: ARGS='--sample 150 --only agent/rack'
 	@$(BIN)/python -m pytest -q -n 0 --no-header tests/mutation
 	@exec nice $(BIN)/python -m tests.mutation $(ARGS)
 
@@ -127,6 +135,7 @@ generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages an
 	$(BIN)/python -m tests.screen.panes
 	$(BIN)/python -m tests.helm.chart_files
 	$(BIN)/python -m tests.ansible.role_files
+	$(BIN)/python -m tests.fleet.fleet_files
 
 LOCK := .programs/lock
 LOCKED = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --upgrade \
@@ -170,6 +179,9 @@ recent: python
 
 newest: python
 	@$(BRING) newest
+
+engines: python
+	@$(BRING) engines
 
 deployers: .venv/dev.stamp
 	@$(BRING) deployers

@@ -95,6 +95,7 @@ _coldplate() {
     'coldplate render config-file --out') _coldplate_paths -f; return ;;
     'coldplate render rules --out') _coldplate_paths -d; return ;;
     'coldplate render rules --runbook-base') return ;;
+    'coldplate render rules --interval-at-least') return ;;
     'coldplate render rules --config.file') _coldplate_paths -f; return ;;
     'coldplate render dashboards --out') _coldplate_paths -d; return ;;
     'coldplate render dashboards --datasource') return ;;
@@ -164,7 +165,7 @@ _coldplate() {
     'coldplate render scenarios') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
     'coldplate render configuration') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
     'coldplate render config-file') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
-    'coldplate render rules') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out --runbook-base --config.file'; else :; fi ;;
+    'coldplate render rules') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out --runbook-base --interval-at-least --for-shard --config.file'; else :; fi ;;
     'coldplate render dashboards') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out --datasource --label --prefix'; else :; fi ;;
     'coldplate render completion') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else _coldplate_words 'bash zsh fish'; fi ;;
     'coldplate render man') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;

@@ -139,6 +139,8 @@ complete -c coldplate -n '__coldplate_at coldplate render config-file' -l out -r
 complete -c coldplate -n '__coldplate_at coldplate render rules' -s h -l help -d 'show this help message and exit'
 complete -c coldplate -n '__coldplate_at coldplate render rules' -l out -x -a '(__fish_complete_directories)' -d 'directory for the files; it is created if missing'
 complete -c coldplate -n '__coldplate_at coldplate render rules' -l runbook-base -x -d 'base URL of the pack\'s runbooks (default rules.runbook_base)'
+complete -c coldplate -n '__coldplate_at coldplate render rules' -l interval-at-least -x -d 'evaluate no group more often (with --for-shard 15s)'
+complete -c coldplate -n '__coldplate_at coldplate render rules' -l for-shard -d 'leave out the pack\'s files about a single node: its agent has them'
 complete -c coldplate -n '__coldplate_at coldplate render rules' -l config.file -r -F -d 'configuration file (default /etc/coldplate/coldplate.yaml if it exists; every key has a default)'
 complete -c coldplate -n '__coldplate_at coldplate render dashboards' -s h -l help -d 'show this help message and exit'
 complete -c coldplate -n '__coldplate_at coldplate render dashboards' -l out -x -a '(__fish_complete_directories)' -d 'directory for the files; it is created if missing'

@@ -177,3 +177,33 @@ def test_rule_files_are_looked_for_beside_the_configuration_wherever_the_command
     monkeypatch.chdir(here)
     assert main(["render", "rules", "--config.file", "../there/c.yaml", "--out", str(tmp_path / "out")]) == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.yml"]
+
+
+def rendered(out: Path, *options: str) -> dict[str, RuleFile]:
+    assert main(["render", "rules", "--out", str(out), *options]) == 0
+    return {path.name: rulefile.load(path) for path in out.glob("*.yml")}
+
+
+def test_a_server_need_not_evaluate_more_often_than_it_scrapes(tmp_path: Path) -> None:
+    as_it_is, slowed = rendered(tmp_path / "a"), rendered(tmp_path / "b", "--interval-at-least", "15s")
+    assert slowed.keys() == as_it_is.keys()
+    for name, file in as_it_is.items():
+        for group, other in zip(file.groups, slowed[name].groups, strict=True):
+            assert other.interval == (group.interval if group.interval is None else max(group.interval, 15.0))
+            assert [told(rule) for rule in group.rules] == [told(rule) for rule in other.rules]
+    assert {group.interval for group in as_it_is["rack.yml"].groups} == {1.0}
+
+
+def test_a_shard_gets_what_compares_agents_and_all_files_of_a_site(tmp_path: Path) -> None:
+    (tmp_path / "site.yml").write_text("groups: [{name: s, interval: 5s, rules: [{record: a:b:c, expr: up}]}]")
+    config = tmp_path / "c.yaml"
+    config.write_text("rules: {files: [builtin, site.yml]}")
+    found = rendered(tmp_path / "out", "--for-shard", "--config.file", str(config))
+    assert found.keys() == {"breakers.yml", "rack.yml", "rack-faults.yml", "rack-state.yml", "site.yml"}
+    assert min(group.interval or 15 for file in found.values() for group in file.groups) == 15
+
+
+def test_an_interval_that_is_no_duration_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", "rules", "--out", str(tmp_path / "out"), "--interval-at-least", "15"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -1,5 +1,5 @@
 """What make needs first: `python3 -ES tests/bring environment run|dev|bench|mutate`, `programs`, `recent`, `newest`,
-`wheels MACHINE`, `rpm` or `deployers`.
+`wheels MACHINE`, `rpm`, `engines [needed]` or `deployers`.
 
 This file is read by Pythons that are too old as well, so that they can be told in words: no newer syntax in it.
 """

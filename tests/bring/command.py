@@ -57,6 +57,10 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
                     return NewestPrometheus(root / ".programs" / "newest").provide()
                 case ["recent"]:
                     return NewestPrometheus(root / ".programs" / "newest").provide_programs(strict=_strict())
+                case ["engines", *needed]:
+                    return NewestPrometheus(root / ".programs" / "newest").provide_engines(
+                        strict=bool(needed) or _strict()
+                    )
                 case ["deployers"]:
                     folder = root / ".programs"
                     return Deployers(root, folder, root / ".venv" / "bin" / "python").provide(strict=_strict())
@@ -66,7 +70,7 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
                     return Programs(root / ".programs", archive).provide(strict=_strict())
         print(
             "usage: tests/bring environment run|dev|bench|mutate [named] | wheels MACHINE | programs | rpm | recent"
-            " | newest | deployers",
+            " | newest | engines [needed] | deployers",
             file=sys.stderr,
         )
         return 2

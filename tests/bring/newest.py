@@ -12,7 +12,7 @@ import tarfile
 from pathlib import Path, PurePosixPath
 
 from tests.bring.archive import Archive, newest_sources
-from tests.bring.programs import RECENT_ONES, Program, Programs
+from tests.bring.programs import ENGINES, RECENT_ONES, Program, Programs
 from tests.bring.shortage import ShortageError
 
 PACKAGE = "prometheus"
@@ -37,6 +37,10 @@ class NewestPrometheus:
     def provide_programs(self, *, strict: bool) -> int:
         """Find or bring the programs alone; 1 where one is missing and `strict`."""
         return Programs(self._folder, self._archive, self._wanted).provide(strict=strict)
+
+    def provide_engines(self, *, strict: bool) -> int:
+        """Find or bring what a fleet runs on: VictoriaMetrics, its scraper and evaluator, and an Alertmanager."""
+        return Programs(self._folder, self._archive, ENGINES).provide(strict=strict)
 
     def _scripts(self) -> ShortageError | OSError | tarfile.TarError | None:
         """The reason that there are none, or nothing."""

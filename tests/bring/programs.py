@@ -23,6 +23,9 @@ from tests.bring.shortage import ShortageError
 RECENT = (3, 5)
 """The version of Prometheus whose language is spoken here; a later one of 3 will do."""
 
+RECENT_ALERTMANAGER = (0, 28)
+"""The first Alertmanager that takes what Prometheus 3 may send."""
+
 MACHINES_OWN = frozenset({"libc6", "libc6.1", "libc-bin"})
 """Never unpacked: a C library beside the machine's own loader ends every program that meets both."""
 
@@ -31,15 +34,29 @@ def tells_its_version(program: Path) -> str:
     return run(program, "--version")
 
 
+def starts(program: Path) -> str:
+    """What is wrong with a program of VictoriaMetrics, which knows its version by one dash."""
+    return run(program, "-version")
+
+
 def is_recent(program: Path) -> str:
     """What is wrong with a program of Prometheus: nothing, or that its language is older than the one spoken here."""
+    return _at_least(program, RECENT)
+
+
+def is_recent_alertmanager(program: Path) -> str:
+    """The same of Alertmanager's, which knows Prometheus 3's names from some version on."""
+    return _at_least(program, RECENT_ALERTMANAGER)
+
+
+def _at_least(program: Path, wanted: tuple[int, int]) -> str:
     try:
         done = subprocess.run([str(program), "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     told = re.search(r"version (\d+)\.(\d+)", done.stdout + done.stderr)
-    if told is None or (int(told[1]), int(told[2])) < RECENT:
-        return f"its version is {told[0].split()[1] if told else 'unknown'}, and {'.'.join(map(str, RECENT))} is wanted"
+    if told is None or (int(told[1]), int(told[2])) < wanted:
+        return f"its version is {told[0].split()[1] if told else 'unknown'}, and {'.'.join(map(str, wanted))} is wanted"
     return ""
 
 
@@ -106,6 +123,15 @@ RECENT_ONES = (
     Program("prometheus", (("prometheus",),), proof=is_recent),
 )
 """What `make parity` holds us against. Releases of Debian are years behind."""
+
+ENGINES = (
+    *RECENT_ONES,
+    Program("prometheus-alertmanager", (("prometheus-alertmanager",),), wrappers.with_its_templates,
+            is_recent_alertmanager, other_name="alertmanager"),
+    Program("amtool", (("prometheus-alertmanager",),), proof=is_recent_alertmanager),
+    *(Program(name, (("victoria-metrics",),), proof=starts) for name in ("victoria-metrics", "vmagent", "vmalert")),
+)  # fmt: skip
+"""What `make fleet` and `make bench-scale` run a fleet on."""
 
 
 PACKAGERS = tuple(

@@ -81,6 +81,23 @@ def test_an_archive_without_the_scripts_gives_the_programs(
     assert not (tmp_path / "newest" / "scripts").exists()
 
 
+def test_what_a_fleet_runs_on_comes_from_there_as_well(
+    mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """VictoriaMetrics knows its version by one dash, and says nothing to two."""
+    said = '#!/bin/sh\n[ "$1" = -version ] || exit 2\n'
+    files: dict[str, str | Path] = {f"usr/bin/{name}": said for name in ("victoria-metrics", "vmagent", "vmalert")}
+    mirror.add("victoria-metrics", "1.145", files=files)
+    sources = mirror.sources()[:1]
+    newest = NewestPrometheus(tmp_path / "newest", Archive(tmp_path / "newest" / "apt", lambda: sources))
+    assert newest.provide_engines(strict=True) == 1, "this archive has no Prometheus"
+    named = capsys.readouterr().err
+    assert "missing: prometheus " in named
+    assert "victoria-metrics" not in named
+    for path in files:
+        subprocess.run([tmp_path / "newest" / path, "-version"], check=True)
+
+
 @pytest.mark.parametrize(
     ("version", "good"), [("3.5.3+ds1", True), ("3.11.0", True), ("3.4.9", False), ("2.53.5", False)]
 )

@@ -159,6 +159,33 @@ def test_a_rack_that_fails_wakes_each_person_once(nodes: int, alertmanager: str,
     assert {receiver: [body["groupLabels"]] for receiver, body in pagers.told} == expected
 
 
+def test_a_rack_of_which_no_agent_answers_is_one_page_with_one_alert(alertmanager: str, pagers: Pagers) -> None:
+    """What its agents said last, and what servers find of its nodes, is told with the rack's or not at all."""
+    rack = {"cluster": "c1", "rack": "r12"}
+    post(alertmanager, [alert("RackAgentsDown", "critical", {})])
+    for number in range(18):
+        node = {"instance": f"n{number:02}:19400", "job": "coldplate"}
+        post(alertmanager, [alert("AgentDown", "critical", node), *of_node(number)])
+    of_nodes = [each for each in json.loads(fetch(f"{alertmanager}/api/v2/alerts", 60)) if "instance" in each["labels"]]
+    assert len(of_nodes) > 78 * 18
+    assert all(each["status"]["inhibitedBy"] for each in of_nodes)
+    assert groups(alertmanager)["pager"] == [rack]
+    wait_for(lambda: any(receiver == "pager" for receiver, _ in pagers.told))
+    (page,) = [body for receiver, body in pagers.told if receiver == "pager"]
+    assert [each["labels"]["alertname"] for each in page["alerts"]] == ["RackAgentsDown"]
+
+
+def test_a_pod_that_fails_is_one_page_and_its_racks_are_none(alertmanager: str, pagers: Pagers) -> None:
+    whole = {"labels": {"alertname": "ClusterAgentsDown", "severity": "critical", "cluster": "c1"}, "annotations": {}}
+    post(alertmanager, [whole])
+    for number in range(40):
+        lost = alert("RackAgentsDown", "critical", {})
+        post(alertmanager, [{**lost, "labels": {**lost["labels"], "rack": f"r{number}"}}])
+    wait_for(lambda: pagers.told)
+    assert groups(alertmanager) == {"pager": [{"cluster": "c1"}]}
+    assert [receiver for receiver, _ in pagers.told] == ["pager"]
+
+
 def test_nodes_of_no_rack_are_a_page_each_and_two_racks_are_two(alertmanager: str, pagers: Pagers) -> None:
     lost = alert("GpuLost", "critical", {"instance": "n1:19400"}, gpu="0")
     for changed in ({"rack": "r12"}, {"rack": "r13"}, {"rack": ""}, {"rack": "", "instance": "n2:19400"}):

@@ -18,6 +18,7 @@ from tests.servers import need
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "alerts" / "rules"
+OF_A_FLEET = ROOT / "packaging" / "fleet" / "rules"
 
 
 class Judge:
@@ -83,6 +84,12 @@ class Node:
 @pytest.fixture(scope="session")
 def pack() -> list[RuleFile]:
     return [load(path) for path in sorted(RULES.glob("*.yml"))]
+
+
+@pytest.fixture(scope="session")
+def servers_only() -> list[RuleFile]:
+    """The rules that the servers of a fleet have beside the pack."""
+    return [load(OF_A_FLEET / f"{name}.rules.yml") for name in ("clusters", "global", "shard")]
 
 
 @pytest.fixture

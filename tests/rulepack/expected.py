@@ -31,7 +31,18 @@ class Told(NamedTuple):
 
 @cache
 def told() -> tuple[Told, ...]:
-    files = [unit_test_file.load(path) for path in sorted((ROOT / "alerts" / "tests").glob("*.yml"))]
+    """What the pack's tests expect."""
+    return _told(ROOT / "alerts" / "tests")
+
+
+@cache
+def told_by_servers() -> tuple[Told, ...]:
+    """What the tests of a fleet's own rules expect."""
+    return _told(ROOT / "packaging" / "fleet" / "tests")
+
+
+def _told(folder: Path) -> tuple[Told, ...]:
+    files = [unit_test_file.load(path) for path in sorted(folder.glob("*.yml"))]
     return tuple(
         Told(case.name, dict(alert.labels), dict(alert.annotations))
         for file in files

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.rulepack.expected import told
+from tests.rulepack.expected import told, told_by_servers
 from tests.servers import need
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "packaging" / "alertmanager" / "alertmanager.yml"
@@ -23,7 +23,8 @@ LEFT_OUT = "NOTHING shows here that an Alertmanager can load the example"
 OF_THE_NODE = {"cluster", "rack"}
 """Labels that agents add on the way out."""
 RECEIVERS = {
-    "pager": "AgentDown GpuEccUncorrected GpuFabricNotReady GpuHardwareThermalThrottle GpuLost GpuCountWrong "
+    "pager": "AgentDown ClusterAgentsDown RackAgentsDown ShardDown "
+    "GpuEccUncorrected GpuFabricNotReady GpuHardwareThermalThrottle GpuLost GpuCountWrong "
     "GpuPowerBrake GpuRecoveryActionNeeded GpuRowRemapFailure GpuXidNode GpuXidReset InfinibandPortDown "
     "InfinibandPortSilent NvLinkDown",
     "tickets": "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
@@ -34,7 +35,7 @@ RECEIVERS = {
     "GpuJobSyncStall",
     "monitoring": "AgentThreadDown BackendFailing ConfigurationRefused FlightRecorderFailing MetricsMissing "
     "NotificationsDropped NotificationsFailing PushBehind RuleFailures RuleWindowsFull SamplerStalled SamplingSlowed "
-    "StateNotWritten WebCertificateExpiring WorkerRestarting",
+    "ShardRulesLate ShardTargetsLost ShardWriteBehind StateNotWritten WebCertificateExpiring WorkerRestarting",
     "archive": "GpuReplaced GpuXidInfo InfinibandCongestion",
 }  # fmt: skip
 """Who is told of what; alerts of a rack go to the facility, by severity."""
@@ -60,7 +61,7 @@ def routes(route: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def matching(matchers: list[str]) -> list[dict[str, str]]:
     """The labels of the pack's alerts that all matchers take, each kind of alert once and with those of its node."""
     found = {}
-    for each in told():
+    for each in (*told(), *told_by_servers()):
         labels = {"cluster": "c", "rack": "r", **each.labels}
         if all(takes(matcher, labels) for matcher in matchers):
             found[each.name, labels["severity"]] = labels
@@ -77,7 +78,7 @@ def takes(matcher: str, labels: dict[str, str]) -> bool:
 
 def test_an_alertmanager_loads_it_with_its_texts() -> None:
     shown = amtool("check-config", str(EXAMPLE))
-    assert "13 inhibit rules" in shown
+    assert "16 inhibit rules" in shown
     assert "1 templates" in shown
 
 
@@ -110,7 +111,7 @@ def test_an_inhibition_is_between_alerts_that_are_there_with_labels_that_they_ha
     """What both alerts lack would count as equal; what one lacks, as different: either way the rule would be wrong."""
     for matcher in (*rule["source_matchers"], *rule["target_matchers"]):
         for name in re.findall(r"\w+", matcher.partition('"')[2]) if matcher.startswith("alertname") else ():
-            assert name in {each.name for each in told()} or ".+" in matcher, matcher
+            assert name in {each.name for each in (*told(), *told_by_servers())} or ".+" in matcher, matcher
     sources, targets = matching(rule["source_matchers"]), matching(rule["target_matchers"])
     assert sources
     assert all(set(rule["equal"]) <= labels.keys() for labels in sources)

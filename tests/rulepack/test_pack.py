@@ -19,6 +19,8 @@ SEVERITIES = {"info", "warning", "critical"}
 OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}
 LADDERS = {"RackPower"}
 """Alerts of several levels, told apart by that label, of which one at a time fires."""
+OF_BOTH = {"AgentDown"}
+"""The pack has it for a single server, and a fleet's shards for themselves."""
 SECTIONS = ("## What it means, and why it matters", "## Do first", "## Confirm", "## Look-alikes", "## Escalate")
 QUERY_IN_TEMPLATE = re.compile(r'printf "(?:[^"]*\()?([a-z_:0-9]+)\{')
 
@@ -96,14 +98,16 @@ def test_every_severity_is_one_of_three_and_every_runbook_is_the_alerts_own() ->
             assert re.search(rf"^ *runbook_url: .*http://.*/runbooks/{name}'?$", block, re.MULTILINE), name
 
 
-def test_every_alert_has_a_runbook_and_every_runbook_an_alert(pack: list[RuleFile]) -> None:
-    names = [rule.name for rule in alerting(pack)]
-    assert {name for name in names if names.count(name) > 1} == LADDERS
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert(
+    pack: list[RuleFile], servers_only: list[RuleFile]
+) -> None:
+    names = [rule.name for rule in (*alerting(pack), *alerting(servers_only))]
+    assert {name for name in names if names.count(name) > 1} == {*LADDERS, *OF_BOTH}
     assert {path.stem for path in RUNBOOKS.glob("*.md")} - {"README"} == set(names)
 
 
-def test_every_runbook_has_every_section(pack: list[RuleFile]) -> None:
-    for rule in alerting(pack):
+def test_every_runbook_has_every_section(pack: list[RuleFile], servers_only: list[RuleFile]) -> None:
+    for rule in (*alerting(pack), *alerting(servers_only)):
         text = (RUNBOOKS / f"{rule.name}.md").read_text()
         assert text.startswith(f"# {rule.name}\n")
         assert [section for section in SECTIONS if section not in text] == [], rule.name
@@ -119,6 +123,6 @@ def test_every_alert_has_a_case_that_fires_and_one_that_is_silent(pack: list[Rul
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
-def test_a_document_names_alerts_that_exist(page: Path, pack: list[RuleFile]) -> None:
+def test_a_document_names_alerts_that_exist(page: Path, pack: list[RuleFile], servers_only: list[RuleFile]) -> None:
     named = set(re.findall(r"\b(?:Gpu|Rack|Infiniband|NvLink|Node|Agent)[A-Z][A-Za-z]+\b", page.read_text()))
-    assert named <= {rule.name for rule in alerting(pack)}
+    assert named <= {rule.name for rule in (*alerting(pack), *alerting(servers_only))}

@@ -18,7 +18,11 @@ from tests.each import for_each
 TEXTS = packs.runbooks()
 ENTITIES = (Node(), Gpu("", ""), NvLink(Gpu("", ""), 0), IbPort("", ""), Rack(""), Backend(""))
 LABELS = {type(each): {name for name, _ in each.labels} for each in ENTITIES}
-OF_SERVERS = {"up": {"instance", "job"}}
+OF_SERVERS = {
+    "up", "prometheus_rule_group_last_duration_seconds", "prometheus_rule_group_iterations_missed_total",
+    "prometheus_remote_storage_highest_timestamp_in_seconds", "vmalert_iteration_missed_total",
+    "prometheus_remote_storage_queue_highest_sent_timestamp_seconds", "vmagent_remotewrite_pending_data_bytes",
+}  # fmt: skip
 EVERYWHERE = {"instance", "job", "cluster"}
 MISSING_OF = {"gpu", "uuid", "link", "device", "port", "rack", "backend"}
 """What coldplate_metric_missing says of the metric that is missing."""
@@ -38,16 +42,22 @@ def steps(text: str) -> list[str]:
 
 
 @each_runbook
-def test_every_query_names_metrics_and_labels_that_are_there(name: str, pack: list[RuleFile]) -> None:
+def test_every_query_names_metrics_and_labels_that_are_there(
+    name: str, pack: list[RuleFile], servers_only: list[RuleFile]
+) -> None:
     recorded = {
-        rule.name for file in pack for group in file.groups for rule in group.rules if isinstance(rule, RecordingRule)
+        rule.name
+        for file in (*pack, *servers_only)
+        for group in file.groups
+        for rule in group.rules
+        if isinstance(rule, RecordingRule)
     }
     found = list(queries(TEXTS[name]))
     assert found
     for query in found:
         for selector in compile_query(query).selectors:
             (metric,) = (each.value for each in selector.matchers if each.name == "__name__")
-            assert metric in BY_NAME.keys() | OF_SERVERS.keys() | recorded, query
+            assert metric in BY_NAME.keys() | OF_SERVERS | recorded, query
             if metric in BY_NAME:
                 row = BY_NAME[metric]
                 known = LABELS[row.entity] | set(row.labels) | EVERYWHERE

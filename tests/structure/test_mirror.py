@@ -16,6 +16,7 @@ KINDS = {
     "covered": "which lines the tests run",
     "drill": "the daemon under every fault",
     "fakes": "stand-ins for what a machine lacks",
+    "fleet": "the servers of a fleet, and a simulated site under them",
     "fuzz": "parsers against inputs that nobody wrote",
     "hardware": "the agent beside nvidia-smi",
     "helm": "the chart, as helm renders it",

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MARK = "# Written by coldplate render rules; change the configuration instead."
 """The first line of every file that `render` writes; only files that start with it are overwritten."""
+SHARD_INTERVAL = "15s"
+"""How often a shard evaluates at most: as often as it scrapes."""
 
 
 def add_to(kinds: Any) -> None:
@@ -26,13 +28,23 @@ def add_to(kinds: Any) -> None:
         "rules",
         help="write the rules that the agent evaluates, for a Prometheus server",
         description="Write the rule files with the configuration's changes, for a Prometheus server.",
-        examples=(("coldplate render rules --out /etc/prometheus/rules", "what this node's agent evaluates"),),
+        examples=(
+            ("coldplate render rules --out /etc/prometheus/rules", "what this node's agent evaluates"),
+            ("coldplate render rules --interval-at-least 15s --out rules", "no group more often than a server scrapes"),
+            ("coldplate render rules --for-shard --out rules", "what compares agents, for a shard of a fleet"),
+        ),
         exit_statuses={0: "written", **INVALID},
     )
     parser.set_defaults(render=render_rules)
     add_directory(parser)
     parser.add_argument(
         "--runbook-base", metavar="URL", help="base URL of the pack's runbooks (default rules.runbook_base)"
+    )
+    parser.add_argument(
+        "--interval-at-least", metavar="DURATION", help="evaluate no group more often (with --for-shard 15s)"
+    )
+    parser.add_argument(
+        "--for-shard", action="store_true", help="leave out the pack's files about a single node: its agent has them"
     )
     add_config_file(parser)
 
@@ -52,7 +64,23 @@ def render_rules(arguments: argparse.Namespace) -> int:
             raise UserError(f"--runbook-base: {error}") from error
         changed = msgspec.structs.replace(config.rules, runbook_base=arguments.runbook_base)
         config = msgspec.structs.replace(config, rules=changed)
-    return render(load_files(config, folder_of(arguments)), arguments.out)
+    return render(_for_servers(load_files(config, folder_of(arguments)), arguments), arguments.out)
+
+
+def _for_servers(files: Sequence[RuleFile], arguments: argparse.Namespace) -> Sequence[RuleFile]:
+    """The files as they are asked for. Raises UserError."""
+    from alerts import durations, server_files
+
+    shard, least = arguments.for_shard, arguments.interval_at_least
+    if shard:
+        files = server_files.of_a_shard(files)
+        least = least or SHARD_INTERVAL
+    if least is None:
+        return files
+    try:
+        return server_files.at_most_every(durations.parse(least), files)
+    except ValueError as error:
+        raise UserError(f"--interval-at-least: {error}") from error
 
 
 def render(files: Sequence[RuleFile], out: Path) -> int:

@@ -1,0 +1,87 @@
+"""What packaging/fleet has from the catalogue and the pack: `make generate` writes it, by this module.
+
+Which series leave a shard is a list of relabelling rules, once as a file for vmagent and once in each configuration of
+Prometheus, which cannot include one. For nodes that cannot reach Alertmanager there is a rule for each of their alerts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.catalogue.profiles import LEAN
+from alerts import packs, rulefile
+from alerts.rulefile import AlertingRule
+from alerts.server_files import COMPARING
+
+ROOT = Path(__file__).resolve().parents[2]
+FLEET = ROOT / "packaging" / "fleet"
+KEEP = FLEET / "vmagent" / "keep.yml"
+RELAY = FLEET / "rules" / "relay.rules.yml"
+
+BEGIN, END = "  # keep: made by `make generate`\n", "  # keep: end\n"
+KEEP_HEAD = """# What leaves the shards of a fleet: -remoteWrite.urlRelabelConfig of vmagent. Made by `make generate`.
+#
+# Kept are `up`, alerts, what servers tell of themselves, recorded series, and the metrics of metrics.profile lean. The
+# `cluster:` series of one shard are parts of a sum that global.rules.yml makes of all.
+"""
+RELAY_HEAD = """# The alerts of nodes that cannot reach Alertmanager, as their agents tell them to whoever scrapes
+# (`coldplate_alert`); made by `make generate`. Load this file only where agents have no receiver: labels are those of
+# the node's own alert and `job`, which some alerts of nodes lack, and texts are short.
+#
+# It costs a shard next to nothing: there is a series for each alert that is pending or firing, none for what is well.
+#
+# On a server: for pages of metrics.profile lean, or more.
+groups:
+- name: coldplate_relay
+  interval: 15s
+  rules:
+"""
+RELAY_RULE = """  - alert: NAME
+    expr: max without (alertstate) (coldplate_alert{alertname="NAME",alertstate="firing"})
+    annotations:
+      summary: NAME on {{ $labels.instance }}WHERE
+      description: The agent on the node has the whole text, at http://{{ $labels.instance }}/api/v1/alerts.
+      runbook_url: http://{{ $labels.instance }}/runbooks/NAME
+"""
+WHERE = "".join(
+    f"{{{{ with $labels.{label} }}}}, {word}{{{{ . }}}}{{{{ end }}}}"
+    for label, word in (("gpu", "GPU "), ("device", ""), ("job_id", "job "))
+)
+
+
+def relabelling() -> list[str]:
+    """The rules of what is kept, one a line."""
+    names = "|".join(sorted(each.removeprefix("coldplate_") for each in LEAN))
+    servers = (
+        "up|ALERTS|scrape_samples_scraped|scrape_duration_seconds|(?:prometheus|vmagent|vmalert|vm|alertmanager)_.+"
+    )
+    return [
+        "- {source_labels: [__name__], action: drop, regex: 'cluster:.+'}",
+        f"- {{source_labels: [__name__], action: keep, regex: '{servers}|[a-z_]+:.+|coldplate_(?:{names})'}}",
+    ]
+
+
+def relays() -> Iterator[str]:
+    """A rule for each alert that nodes evaluate alone, in the order of their names."""
+    files = [rulefile.load(path) for path in packs.builtin_files() if path.stem not in COMPARING]
+    rules = (rule for file in files for group in file.groups for rule in group.rules)
+    for name in sorted({rule.name for rule in rules if isinstance(rule, AlertingRule)} - {"AgentDown"}):
+        yield RELAY_RULE.replace("NAME", name).replace("WHERE", WHERE)
+
+
+def contents() -> dict[Path, str]:
+    """Every file that is made, or has a part that is."""
+    rules = relabelling()
+    made = {KEEP: KEEP_HEAD + "\n".join(rules) + "\n", RELAY: RELAY_HEAD + "".join(relays())}
+    lines = "".join(f"  {each}\n" for each in rules)
+    part = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    for path in sorted((FLEET / "prometheus").glob("*.yml")):
+        made[path] = part.sub(lambda _: BEGIN + lines + END, path.read_text(encoding="utf-8"))
+    return made
+
+
+if __name__ == "__main__":
+    for path, text in contents().items():
+        path.write_text(text, encoding="utf-8")
