@@ -31,7 +31,7 @@ RECEIVERS = {
     "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
     "InfinibandLinkRecoveries InfinibandSymbolErrors NodeExpectationNotMet NodePowerEstimated NodePowerOverShare "
     "NvLinkErrors RackClockSkew RackSettingsDiffer",
-    "job-owners": "GpuAllocatedIdle GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
+    "job-owners": "GpuAllocatedIdle GpuAwaited GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
     "GpuJobSyncStall",
     "monitoring": "AgentThreadDown BackendFailing ConfigurationRefused FlightRecorderFailing MetricsMissing "
     "NotificationsDropped NotificationsFailing PushBehind RuleFailures RuleWindowsFull SamplerStalled SamplingSlowed "

@@ -19,11 +19,11 @@ def test_a_healthy_node_is_silent(scenario: str, seconds: int, play: Any) -> Non
     assert play(scenario, seconds).fired == {}
 
 
-def test_a_straggler_is_reported_within_3_minutes_and_by_the_sustained_form_within_6(play: Any) -> None:
-    node = play("straggler", 415)
-    assert set(node.fired) == {("GpuImbalanceSharp", "5"), ("GpuImbalance", "5")}
-    assert node.fired["GpuImbalanceSharp", "5"] - 120 <= 180
-    assert node.fired["GpuImbalance", "5"] - 120 <= 360
+def test_a_straggler_is_reported_once_within_4_minutes(play: Any) -> None:
+    """For long enough that the sustained form would fire if the sharp one did not mute it."""
+    node = play("straggler", 430)
+    assert set(node.fired) == {("GpuImbalanceSharp", "5")}
+    assert node.fired["GpuImbalanceSharp", "5"] - 120 <= 240
     alert = node.alert("GpuImbalanceSharp")
     assert alert.annotations["summary"].startswith("GPU 5 of node:19400 is at ")
     assert alert.annotations["owner"] == "slurm job 6001 of ada"
@@ -31,7 +31,7 @@ def test_a_straggler_is_reported_within_3_minutes_and_by_the_sustained_form_with
 
 
 def test_peers_that_are_blocked_on_a_gpu_are_distinguished_from_uneven_work(play: Any) -> None:
-    node = play("checkpoint-stall", 280)
+    node = play("checkpoint-stall", 345)
     assert set(node.fired) == {("GpuImbalanceSharp", "0")}
     assert "peers blocked on this GPU" in node.alert("GpuImbalanceSharp").annotations["description"]
 

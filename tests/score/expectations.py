@@ -89,16 +89,12 @@ EXPECTED: dict[str, Expectation] = {
     "two-jobs": _NOTHING_WRONG,
     "straggler": Expectation(
         700,
-        must=(
-            Expected("GpuImbalanceSharp", labels={"job_id": "6001"}, within=180),
-            Expected("GpuImbalance", labels={"job_id": "6001"}, within=360),
-        ),
+        must=(Expected("GpuImbalanceSharp", labels={"job_id": "6001"}, within=240),),
     ),
     "checkpoint-stall": Expectation(
         2200,
         must=(
-            Expected("GpuImbalanceSharp", labels={"job_id": "6002"}, within=180),
-            Expected("GpuImbalance", labels={"job_id": "6002"}, within=360),
+            Expected("GpuImbalanceSharp", labels={"job_id": "6002"}, within=240),
             Expected("GpuImbalanceBlocked", labels={"job_id": "6002"}),
         ),
     ),
