@@ -22,6 +22,7 @@ from inside.tools import (
     fetch,
     main_pid,
     ready,
+    restart,
     total,
     until,
     worker_pid,
@@ -67,6 +68,8 @@ def goes_on(what: str, before: Before, moved: float) -> float:
 def with_an_alert() -> Before:
     if not EMULATED:
         raise NotHereError("the clock is that of the machine around this one")
+    command()
+    restart()
     until("all are well", lambda: all_up() and not alerts("GpuLost"), 60)
     command("lost 3")
     until("GpuLost fires", lost, 40)
