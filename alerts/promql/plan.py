@@ -23,8 +23,11 @@ LOOKBACK_MS = 300_000
 Element = tuple[Labels, float]
 Elements = list[Element]
 
-_ALWAYS_REMEMBERED = 4096
-"""Samples that a query may always remember, however few it needs: some 500 label sets and derivations."""
+_ALWAYS_REMEMBERED = 512
+"""Samples that a query may always remember, however few it needs: some 60 label sets and derivations.
+
+What is beyond that, and four times what an evaluation needs, is of series that have gone: jobs come and go for weeks.
+"""
 _TIMES_NEEDED = 4
 _BATCH = 128
 """Samples of new label sets that are counted together; making one takes a unit of work."""
