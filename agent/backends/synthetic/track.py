@@ -13,7 +13,7 @@ from math import exp, inf, log
 from agent.backends.synthetic import levels as ch
 from agent.backends.synthetic.levels import Cycle, Levels
 from agent.backends.synthetic.noise import Ripple, share
-from agent.backends.synthetic.regime import Director, Regime
+from agent.backends.synthetic.regime import REMEMBERED, Director, Regime
 from agent.backends.synthetic.scenario import Scenario
 from agent.backends.synthetic.workloads import slowed
 
@@ -192,6 +192,8 @@ class Track:
     def _lower(self, regime: Regime, reason: int, power: float) -> Cycle:
         key = (regime.key, reason, power)
         if key not in self._slowed:
+            if len(self._slowed) >= REMEMBERED:
+                self._slowed.clear()
             clock = power**0.6 if reason == ch.SW_THERMAL else 0.5
             self._slowed[key] = slowed(regime.cycle, power, clock, reason)
         return self._slowed[key]
