@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from agent.catalogue import BY_NAME
 from agent.commands.import_.imported_readings import (
-    FACTORS,
     ImportProblems,
     Target,
     Tick,
     UnsuitableLogError,
+    column_readings,
     is_index,
+    pass_over,
+    target_of,
     up,
 )
 from agent.lib.wording import shown
@@ -61,9 +62,7 @@ class _Table:
             if not row:
                 problems.note(number, f"column {shown(tag)} is left out: coldplate has nothing of that kind")
                 continue
-            metric, _, label = row.partition(" ")
-            found = BY_NAME[f"coldplate_{metric}"]
-            self.targets[place] = Target(found, FACTORS[found.unit][unit], label)
+            self.targets[place] = target_of(row, unit)
 
     def check_units(self, line: str, number: int, problems: ImportProblems) -> None:
         """Leave out columns whose unit is another than that of their tag; a unit stands below its tag."""
@@ -103,23 +102,11 @@ def ticks(lines: Iterable[str], start: float, period: float, problems: ImportPro
         else:
             gpu = Gpu(words[1], "")
             if gpu in found:
-                yield Tick(start + passed * period, tuple(each for some in found.values() for each in some))
+                yield pass_over(start + passed * period, found)
                 passed, found = passed + 1, {}
-            found[gpu] = (up(gpu), *_readings(table, words[2:], gpu, number, problems))
+            read = column_readings(table.targets, table.tags, words[2:], "N/A", gpu, number, problems)
+            found[gpu] = (up(gpu), *read)
     if table is None:
         raise UnsuitableLogError(f"{problems.file}: is empty; {REMEDY}")
     if found:
-        yield Tick(start + passed * period, tuple(each for some in found.values() for each in some))
-
-
-def _readings(table: _Table, values: list[str], gpu: Gpu, number: int, problems: ImportProblems) -> Iterator[Reading]:
-    for place, target in table.targets.items():
-        if values[place] == "N/A":
-            continue
-        try:
-            reading = target.reading(gpu, float(values[place]))
-        except ValueError:
-            problems.note(number, f"{shown(values[place])} is no value of {table.tags[place]}, and left out")
-            continue
-        if reading is not None:
-            yield reading
+        yield pass_over(start + passed * period, found)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo
 
-from agent.catalogue import BY_NAME
 from agent.commands.import_.imported_readings import (
-    FACTORS,
     ImportProblems,
     Target,
     Tick,
     UnsuitableLogError,
+    column_readings,
     is_index,
+    pass_over,
+    target_of,
     up,
 )
 from agent.lib.wording import shown
@@ -54,9 +55,7 @@ class _Columns:
             if not row:
                 problems.note(line, f"column {shown(name)} is left out: coldplate has nothing of that kind")
                 continue
-            metric, _, label = row.partition(" ")
-            found = BY_NAME[f"coldplate_{metric}"]
-            self.targets[place] = Target(found, FACTORS[found.unit][_MEBI.get(unit, unit)], label)
+            self.targets[place] = target_of(row, _MEBI.get(unit, unit))
 
     def check_units(self, units: list[str], line: int, problems: ImportProblems) -> None:
         """Leave out columns that have another unit than usual."""
@@ -101,7 +100,7 @@ def ticks(
                 continue
             gpu, at, readings = told
             if gpu in found:
-                yield Tick(wall, tuple(each for some in found.values() for each in some))
+                yield pass_over(wall, found)
                 passed, found = passed + 1, {}
             if not found:
                 wall = start + passed * period if at is None else at
@@ -109,7 +108,7 @@ def ticks(
     if columns is None:
         raise UnsuitableLogError(f"{problems.file}: has no header of nvidia-smi dmon's; {REMEDY}")
     if found:
-        yield Tick(wall, tuple(each for some in found.values() for each in some))
+        yield pass_over(wall, found)
 
 
 def _line(
@@ -129,19 +128,4 @@ def _line(
             problems.note(number, f"{shown(f'{words[0]} {words[1]}')} is no date and time; the line is left out")
             return None
     gpu = Gpu(words[columns.first], "")
-    return gpu, at, list(_readings(columns, words, gpu, number, problems))
-
-
-def _readings(
-    columns: _Columns, words: list[str], gpu: Gpu, number: int, problems: ImportProblems
-) -> Iterator[Reading]:
-    for place, target in columns.targets.items():
-        if words[place] == "-":
-            continue
-        try:
-            reading = target.reading(gpu, float(words[place]))
-        except ValueError:
-            problems.note(number, f"{shown(words[place])} is no value of {columns.names[place]}, and left out")
-            continue
-        if reading is not None:
-            yield reading
+    return gpu, at, list(column_readings(columns.targets, columns.names, words, "-", gpu, number, problems))
