@@ -40,6 +40,8 @@ OWN_FAILURE = 125
 """Exit status beside a command where the failure is ours, as timeout(1) has it."""
 LOOK_SECONDS = 1.0
 """Seconds between two looks at the time and the progress."""
+FIRST_SECONDS = 30.0
+"""Seconds beyond its duration that a recording waits for its first snapshot; a busy node's driver takes its time."""
 CLOSING_SECONDS = 5.0
 """Seconds that the sampling thread has to end."""
 NAMES = 100
@@ -153,9 +155,13 @@ class RecordingSession:
             self._begin_recording()
             self._end_at = None if self._wanted.duration is None else now + self._wanted.duration
         elif self._end_at is not None and now >= self._end_at and not self._over:
-            self._end_recording()
+            if self._has_snapshots() or now >= self._end_at + FIRST_SECONDS:
+                self._end_recording()
         self._threads.tend()
         self._show_progress()
+
+    def _has_snapshots(self) -> bool:
+        return self._file is not None and self._file.snapshots > 0
 
     def _begin_recording(self) -> None:
         hub = Hub()
