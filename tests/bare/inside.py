@@ -87,6 +87,15 @@ def try_again() -> str:
     )
 
 
+def test(report: str, arguments: str) -> int:
+    """The exit status of `make test`; its report is NAME.xml, its output is added to the log."""
+    with (OUT / "test.log").open("ab") as log:
+        words = f"ARGS=-q --junit-xml={OUT}/{report}.xml {arguments}"
+        return subprocess.run(
+            ["make", *CHOICE, "test", words], stdout=log, stderr=subprocess.STDOUT, check=False
+        ).returncode
+
+
 def main() -> None:
     result: dict[str, object] = {"python": sys.version.split()[0], "run": try_run()}
     began = time.monotonic()
@@ -96,11 +105,9 @@ def main() -> None:
         )
     result["set_up_seconds"] = time.monotonic() - began
     began = time.monotonic()
-    with (OUT / "test.log").open("wb") as log:
-        arguments = f"ARGS=-q --junit-xml={OUT}/junit.xml {TESTS}"
-        result["status"] = subprocess.run(
-            ["make", *CHOICE, "test", arguments], stdout=log, stderr=subprocess.STDOUT, check=False
-        ).returncode
+    result["status"] = test("junit", TESTS)
+    if result["status"]:
+        test("alone", "--last-failed --last-failed-no-failures=none -n 0")
     result["seconds"] = time.monotonic() - began
     version = subprocess.run(
         [".venv/bin/python", "-Ic", "import sys; print(sys.version.split()[0])"],

@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,8 @@ class Outcome:
     python: str = "?"
     passed: int = 0
     failed: int = 0
+    alone: list[str] = field(default_factory=list)
+    """What failed beside other tests and passed when it was run again alone: a test that a busy machine breaks."""
     skips: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     wrong: list[str] = field(default_factory=list)
@@ -48,22 +51,26 @@ class Outcome:
             outcome.wrong.append(f"no result ({error}):\n{words}")
             return outcome
         outcome.python, outcome.seconds = result["python"], result["seconds"]
+        alone = _passed(out / "alone.xml")
         for case in report.iter("testcase"):
-            outcome._count(case)
+            outcome._count(case, alone)
         outcome.wrong += [each for each in (result["run"], result["again"]) if each]
         outcome.wrong += [f"touched outside the checkout: {each}" for each in touched]
         outcome.wrong += [f"left out, though it could be had: {each}" for each in outcome.skips if not excused(each)]
-        if result["status"] != 0 and not outcome.failed:
+        if result["status"] != 0 and not outcome.failed and not outcome.alone:
             outcome.wrong.append(f"make test ended with {result['status']}: {(out / 'test.log').read_text()[-2000:]}")
         if not outcome.passed:
             outcome.wrong.append("no test passed")
         return outcome
 
-    def _count(self, case: ET.Element) -> None:
-        name = f"{case.get('classname')}::{case.get('name')}"
+    def _count(self, case: ET.Element, alone: AbstractSet[str]) -> None:
+        name = _name(case)
         skipped = case.find("skipped")
-        broken = case.find("failure") if case.find("failure") is not None else case.find("error")
-        if broken is not None:
+        broken = _broken(case)
+        if broken is not None and name in alone:
+            self.passed += 1
+            self.alone.append(name)
+        elif broken is not None:
             self.failed += 1
             self.wrong.append(f"failed: {name}: {(broken.get('message') or '').splitlines()[:1]}")
         elif skipped is not None:
@@ -76,7 +83,26 @@ class Outcome:
         return not self.failed and not self.wrong
 
     def words(self) -> str:
-        return "\n".join([*self.wrong, *(f"left out {count}: {reason}" for reason, count in self.skips.items())])
+        alone = (f"FAILED BESIDE OTHER TESTS, and passed alone: {name}" for name in self.alone)
+        left_out = (f"left out {count}: {reason}" for reason, count in self.skips.items())
+        return "\n".join([*self.wrong, *alone, *left_out])
+
+
+def _name(case: ET.Element) -> str:
+    return f"{case.get('classname')}::{case.get('name')}"
+
+
+def _broken(case: ET.Element) -> ET.Element | None:
+    return case.find("failure") if case.find("failure") is not None else case.find("error")
+
+
+def _passed(path: Path) -> set[str]:
+    """The tests that passed in a second run, if there was one."""
+    try:
+        cases = list(ET.parse(path).iter("testcase"))
+    except (OSError, ET.ParseError):
+        return set()
+    return {_name(case) for case in cases if _broken(case) is None and case.find("skipped") is None}
 
 
 def excused(reason: str) -> bool:

@@ -72,6 +72,19 @@ def test_what_went_wrong_is_named_and_fails(tmp_path: Path, cases: tuple[str, ..
     assert "NOT good" in table([found])
 
 
+def test_what_fails_beside_others_and_passes_alone_is_named_and_no_failure(tmp_path: Path) -> None:
+    again = tmp_path / "alone.xml"
+    again.write_text(f"<testsuites><testsuite>{FAILED.split('>')[0]}/></testsuite></testsuites>")
+    found = outcome(tmp_path, PASSED, FAILED, status=1)
+    assert found.good
+    assert found.passed == 2
+    assert "FAILED BESIDE OTHER TESTS, and passed alone: a::two" in found.words()
+    again.write_text(f"<testsuites><testsuite>{FAILED}</testsuite></testsuites>")
+    assert not outcome(tmp_path, PASSED, FAILED, status=1).good
+    again.write_text(f"<testsuites><testsuite>{PASSED}</testsuite></testsuites>")
+    assert not outcome(tmp_path, PASSED, FAILED, status=1).good, "another one passed"
+
+
 def test_a_place_that_came_to_nothing_fails_with_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "place.log").write_text("cannot mount")
     found = Outcome.read("sid", "root", tmp_path, [])

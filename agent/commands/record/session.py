@@ -154,14 +154,16 @@ class RecordingSession:
         if self._loop is None and not self._over and now >= self._begin_at:
             self._begin_recording()
             self._end_at = None if self._wanted.duration is None else now + self._wanted.duration
-        elif self._end_at is not None and now >= self._end_at and not self._over:
-            if self._has_snapshots() or now >= self._end_at + FIRST_SECONDS:
-                self._end_recording()
+        elif self._is_over(now):
+            self._end_recording()
         self._threads.tend()
         self._show_progress()
 
-    def _has_snapshots(self) -> bool:
-        return self._file is not None and self._file.snapshots > 0
+    def _is_over(self, now: float) -> bool:
+        if self._over or self._end_at is None:
+            return False
+        begun = self._file is not None and self._file.snapshots > 0
+        return now >= self._end_at + (0.0 if begun else FIRST_SECONDS)
 
     def _begin_recording(self) -> None:
         hub = Hub()
