@@ -33,7 +33,17 @@ def _rest(rows: Iterable[Metric], *named: Iterable[Metric]) -> list[Metric]:
 
 
 _PORTS = (infiniband.TRAFFIC, infiniband.TROUBLE, infiniband.LEGACY, infiniband.TRANSPORT, infiniband.ROCE)
-_NODE = (node.PROCESSOR, node.MEMORY, node.STORAGE, node.NETWORK, node.IDENTITY, node.METERS, node.RAPL, node.NVSWITCH)
+_NODE = (
+    node.PROCESSOR,
+    node.MEMORY,
+    node.STORAGE,
+    node.NETWORK,
+    node.IDENTITY,
+    node.METERS,
+    node.RAPL,
+    node.NVSWITCH,
+    node.GPU_SUMS,
+)
 
 GROUPS: tuple[Group, ...] = (
     _group("gpu-presence", "GPU: presence", gpu.PRESENCE),
@@ -45,6 +55,7 @@ GROUPS: tuple[Group, ...] = (
     _group("gpu-mig", "GPU: MIG", gpu.MIG),
     _group("jobs-holders", "Jobs: holders", jobs.HOLDERS),
     _group("jobs-facts", "Jobs: facts", jobs.FACTS),
+    _group("jobs-sums", "Jobs: sums over GPUs", jobs.SUMS),
     _group("nvlink", "NVLink", links.NVLINK),
     _group("nvlink-fabric", "NVLink: fabric", links.FABRIC),
     _group("pcie", "PCIe", links.PCIE),
@@ -63,6 +74,7 @@ GROUPS: tuple[Group, ...] = (
     _group("node-meters", "Node: power of its parts", node.METERS),
     _group("node-rapl", "Node: RAPL", node.RAPL),
     _group("node-nvswitch", "Node: NVSwitch", node.NVSWITCH),
+    _group("node-gpus", "Node: sums over GPUs", node.GPU_SUMS),
     _group("rack-limits", "Rack: limits", rack.LIMITS),
     _group("rack-power", "Rack: power", rack.POWER),
     _group("rack-peers", "Rack: peers", rack.PEERS),

@@ -30,6 +30,8 @@ NODE_WATTS = 1e5
 """Joules a second for a counter of part of a node."""
 JOB_WATTS = 1e6
 """Joules a second for all GPUs that one job has on a node."""
+GPU_SECONDS = 2048.0
+"""Seconds a second, added up over the GPUs of a node: at most 1,024 of them."""
 ANYTHING = 4e12
 """For an unknown counter, which may count bytes."""
 

@@ -54,5 +54,27 @@ FACTS = (
            Lane.SLOW, (Derived("count"),), labels=("problem",)),
 )  # fmt: skip
 
-ROWS: tuple[Metric, ...] = HOLDERS + FACTS
+
+def _of_gpus(what: str, unit: Unit, of: str, text: str, most: float) -> Metric:
+    return Metric(f"coldplate_job_gpu_{what}", Kind.GAUGE, unit, Node,
+                  f"{text} that the job holds whole and alone, mean of the last minute.",
+                  Lane.FAST, (Derived(of),), labels=JOB, span=(0, most))  # fmt: skip
+
+
+SUMS = (
+    Metric("coldplate_job_whole_gpus", Kind.GAUGE, Unit.NONE, Node,
+           "GPUs of this node that the job holds whole and alone.",
+           Lane.FAST, (Derived("number of coldplate_gpu_job_info with mig='0'"),), labels=JOB, span=(1, 1024)),
+    _of_gpus("utilization_mean_ratio", Unit.RATIO, "mean of coldplate_gpu_utilization_mean_ratio",
+             "Utilization of the GPUs of this node", 1),
+    _of_gpus("utilization_lowest_ratio", Unit.RATIO, "minimum of coldplate_gpu_utilization_mean_ratio",
+             "Utilization of the idlest of the GPUs of this node", 1),
+    _of_gpus("utilization_highest_ratio", Unit.RATIO, "maximum of coldplate_gpu_utilization_mean_ratio",
+             "Utilization of the busiest of the GPUs of this node", 1),
+    _of_gpus("power_mean_watts", Unit.WATTS, "sum of coldplate_gpu_power_mean_watts",
+             "Power of the GPUs of this node", 1e6),
+)  # fmt: skip
+"""What a server of many nodes reads in place of each GPU."""
+
+ROWS: tuple[Metric, ...] = HOLDERS + FACTS + SUMS
 BY_NAME: dict[str, Metric] = {row.name: row for row in ROWS}

@@ -7,7 +7,7 @@ from a node that starves it.
 from __future__ import annotations
 
 from agent.catalogue.bindings import Derived, Source
-from agent.catalogue.growth import NODE_WATTS, PACKETS, PROCESSORS
+from agent.catalogue.growth import GPU_SECONDS, NODE_WATTS, PACKETS, PROCESSORS
 from agent.model import Kind, Lane, Metric, Node, Unit
 
 PROCESSOR = (
@@ -141,6 +141,29 @@ RAPL = (
 )
 POWER_PARTS = METERS + RAPL
 
+GPU_SUMS = (
+    Metric("coldplate_node_gpus_up", Kind.GAUGE, Unit.NONE, Node,
+           "GPUs of this node that answer.",
+           Lane.FAST, (Derived("sum of coldplate_gpu_up"),), span=(0, 1024)),
+    Metric("coldplate_node_gpu_power_mean_watts", Kind.GAUGE, Unit.WATTS, Node,
+           "Power of the node's GPUs together, mean of the last minute.",
+           Lane.FAST, (Derived("sum of coldplate_gpu_power_mean_watts"),), span=(0, 1e6)),
+    Metric("coldplate_node_gpu_utilization_mean_ratio", Kind.GAUGE, Unit.RATIO, Node,
+           "Utilization of the node's GPUs: mean of all, and of the last minute.",
+           Lane.FAST, (Derived("mean of coldplate_gpu_utilization_mean_ratio"),), span=(0, 1)),
+    Metric("coldplate_node_gpu_temperature_margin_celsius", Kind.GAUGE, Unit.CELSIUS, Node,
+           "The least margin of the node's GPUs to the temperature at which they slow down.",
+           Lane.FAST, (Derived("minimum of coldplate_gpu_temperature_margin_celsius"),), span=(-200, 200)),
+    Metric("coldplate_node_gpu_throttle_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
+           "Time in which clocks were reduced for this abnormal reason, added up over the GPUs since the agent started.",
+           Lane.FAST, (Derived("growth of coldplate_gpu_throttle_seconds_total"),), labels=("reason",),
+           span=(0, 1e12), growth=GPU_SECONDS),
+    Metric("coldplate_node_gpu_throttled_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
+           "The same for all these reasons together; of reasons that overlap on a GPU the longest counts.",
+           Lane.FAST, (Derived("growth of coldplate_gpu_throttle_seconds_total"),), span=(0, 1e12), growth=GPU_SECONDS),
+)  # fmt: skip
+"""What a server of many nodes reads in place of each GPU."""
+
 NVSWITCH = (
     Metric("coldplate_node_nvswitch_sxid_errors_total", Kind.COUNTER, Unit.NONE, Node,
            "SXid errors that the kernel log reported about an NVSwitch, by code; `other` after 256 codes.",
@@ -148,6 +171,14 @@ NVSWITCH = (
 )  # fmt: skip
 
 ROWS: tuple[Metric, ...] = (
-    PROCESSOR + MEMORY + STORAGE + NETWORK + IDENTITY + (NODE_POWER, NODE_POWER_FALLBACK) + POWER_PARTS + NVSWITCH
+    PROCESSOR
+    + MEMORY
+    + STORAGE
+    + NETWORK
+    + IDENTITY
+    + (NODE_POWER, NODE_POWER_FALLBACK)
+    + POWER_PARTS
+    + GPU_SUMS
+    + NVSWITCH
 )
 BY_NAME: dict[str, Metric] = {row.name: row for row in ROWS}

@@ -43,7 +43,12 @@ symbol_error_total
 """
 _NODE = """
 info boot_timestamp_seconds cpus cpu_seconds_total load1 memory_total_bytes memory_available_bytes power_watts
-power_mean_watts power_max_watts power_fallback
+power_mean_watts power_max_watts power_fallback gpus_up gpu_power_mean_watts gpu_utilization_mean_ratio
+gpu_temperature_margin_celsius gpu_throttle_seconds_total gpu_throttled_seconds_total
+"""
+_JOB = """
+info whole_gpus gpu_utilization_mean_ratio gpu_utilization_lowest_ratio gpu_utilization_highest_ratio
+gpu_power_mean_watts
 """
 _RACK = """
 power_budget_watts feed_limit_watts nodes_expected power_watts power_conservative_watts power_timestamp_seconds
@@ -53,7 +58,7 @@ breaker_heat_ratio breaker_trip_seconds failover_limit_watts
 _AGENT = """
 alert gpus_expected backend_up build_info synthetic_info replay_info config_last_reload_successful
 web_config_last_reload_successful web_certificate_expiry_timestamp_seconds expectation_met
-flight_recorder_failures_total job_info metric_missing notification_failures_total notifications_dropped_total
+flight_recorder_failures_total metric_missing notification_failures_total notifications_dropped_total
 notifications_queued overhead_cpu_ratio overhead_cpu_budget_ratio rule_evaluation_failures_total
 rule_window_dropped_total sample_age_seconds sampling_stretch_ratio state_write_successful thread_restarts_total
 thread_up ticks_total ticks_missed_total worker_up worker_restarts_total process_cpu_seconds_total
@@ -69,6 +74,7 @@ LEAN = frozenset(
     _names("gpu_", _GPU)
     | _names("infiniband_", _INFINIBAND)
     | _names("node_", _NODE)
+    | _names("job_", _JOB)
     | _names("rack_", _RACK)
     | _names("", _AGENT)
 )

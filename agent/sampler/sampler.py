@@ -11,6 +11,7 @@ from math import inf
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
 from agent.catalogue import BY_NAME
 from agent.model import (
+    EMPTY_LAYOUT,
     Backend,
     Frame,
     Framer,
@@ -19,6 +20,7 @@ from agent.model import (
     GpuIdentity,
     Instant,
     Lane,
+    Layout,
     Node,
     Outcome,
     Reading,
@@ -35,6 +37,7 @@ from agent.sampler.estimate import estimate
 from agent.sampler.health import Health, LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.missing import MissingMetrics, Source
+from agent.sampler.node_sums import NodeSums
 from agent.sampler.overdue import Overdue
 from agent.sampler.presence import Presence
 from agent.sampler.settings import Settings
@@ -62,8 +65,10 @@ class Sampler:
         self._conditioners: dict[str, Conditioner] = {}
         self._estimates = Conditioner(settings.window)
         self._metered = False
+        self._layouts: dict[Key, Layout] = {}
         self._blocks: dict[Key, Block] = {}
         self._missing = MissingMetrics()
+        self._sums = NodeSums()
         self._patiences: dict[tuple[str, Lane], float] = {}
         self._gpus = Devices(inventory, self.presence)
         self._processes: dict[str, tuple[float, Sequence[GpuProcess]]] = {}
@@ -110,7 +115,7 @@ class Sampler:
     def take_lane(self, sample: LaneSample) -> bool:
         """Take in one lane of one device. True if it is back from an error, which had withdrawn its other lanes."""
         key = (self.devices, sample.channel, sample.lane)
-        self._store(key, sample.mono, sample.frame, sample.gaps)
+        self._store(key, sample.mono, self._in_known_series(key, sample.frame), sample.gaps)
         if sample.lane is Lane.SLOW:
             self._processes[sample.channel] = (sample.mono, sample.processes or ())
         return sample.lane is Lane.FAST and self._gpus.good(sample.channel, sample.mono)
@@ -194,6 +199,7 @@ class Sampler:
             self.health.frame(now.mono, facts, self.settings),
             *told,
         )
+        frames.append(self._sums.frame(frames))
         return Snapshot(self._sequence, now, tuple(frames), self.health.reports(gaps_of))
 
     def close(self) -> None:
@@ -220,6 +226,20 @@ class Sampler:
     @property
     def identities(self) -> list[GpuIdentity]:
         return self._gpus.identities
+
+    def _in_known_series(self, key: Key, frame: Frame) -> Frame:
+        """The same frame, in the series of the one before it if they are equal.
+
+        A worker that was started again makes series of its own. With those that are known, nobody has to look at them
+        again, and the history does not hold each of them once for every worker that there was.
+        """
+        known = self._layouts.get(key, EMPTY_LAYOUT)
+        if frame.layout is known:
+            return frame
+        if frame.layout.series == known.series:
+            return Frame(known, frame.values)
+        self._layouts[key] = frame.layout
+        return frame
 
     def _store(self, key: Key, at: float, frame: Frame, gaps: Sequence[Gap]) -> None:
         conditioner = self._conditioners.get(key[0])
@@ -260,6 +280,7 @@ class Sampler:
         known = {identity.gpu.uuid for identity in self.inventory.gpus.values()} | set(self._gpus.channels)
         for key in [key for key in self._blocks if key[1] and key[1] not in known]:
             del self._blocks[key]
+        self._layouts = {key: layout for key, layout in self._layouts.items() if key[1] in known}
         self._processes = {uuid: last for uuid, last in self._processes.items() if uuid in known}
         self._gpus.forget(known)
         self.xids.inventory_changed()

@@ -133,6 +133,18 @@ def test_going_down_and_coming_back_are_reported_once_each(caplog: pytest.LogCap
     assert said == ["GPU is down", "GPU is back"]
 
 
+def test_a_worker_that_was_started_again_brings_no_series_that_are_known() -> None:
+    rig = Rig()
+    rig.sample("GPU-0", 1.0, 500.0)
+    before = {id(each.series) for each in rig.see(1.0) if each.metric is POWER}
+    rig.series["GPU-0"] = Series(POWER, Gpu("0", "GPU-0"))
+    rig.open(*rig.identities)
+    rig.sample("GPU-0", 2.0, 600.0)
+    after = [each for each in rig.see(2.0) if each.metric is POWER]
+    assert [each.value for each in after] == [600.0]
+    assert {id(each.series) for each in after} == before
+
+
 def test_a_reload_that_expects_fewer_gpus_forgets_the_missing_one() -> None:
     rig = Rig()
     rig.sample("GPU-1", 0.0)

@@ -1,0 +1,165 @@
+"""Sums over the node's GPUs, and over those of each job on it.
+
+A server that reads thousands of nodes reads these in place of every GPU: one series where there were eight or sixty.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+from agent.catalogue import BY_NAME
+from agent.catalogue.jobs import JOB
+from agent.model import Entity, Frame, Framer, Gpu, Labels, Layout, Metric, Node, Reading, Series
+
+UP = BY_NAME["coldplate_gpu_up"]
+POWER = BY_NAME["coldplate_gpu_power_mean_watts"]
+UTILIZATION = BY_NAME["coldplate_gpu_utilization_mean_ratio"]
+MARGIN = BY_NAME["coldplate_gpu_temperature_margin_celsius"]
+THROTTLE = BY_NAME["coldplate_gpu_throttle_seconds_total"]
+HOLDER = BY_NAME["coldplate_gpu_job_info"]
+
+NORMAL = frozenset({"gpu_idle", "low_utilization", "sw_power_cap"})
+"""Reasons for which a healthy GPU reduces its clocks."""
+
+_THROTTLED = Series(BY_NAME["coldplate_node_gpu_throttled_seconds_total"], Node())
+_THROTTLE_OF = BY_NAME["coldplate_node_gpu_throttle_seconds_total"]
+
+
+class _At(NamedTuple):
+    """Where a value is: the number of its frame, and its place there."""
+
+    frame: int
+    place: int
+
+
+Values = list[float]
+
+
+def _mean(values: Values) -> float:
+    return sum(values) / len(values)
+
+
+class _Sum(NamedTuple):
+    """One series made of several values."""
+
+    series: Series
+    made: Callable[[Values], float]
+    of: tuple[_At, ...]
+
+
+class _Throttle(NamedTuple):
+    """The counters of one GPU by reason, and where they are."""
+
+    gpu: Entity
+    counters: tuple[tuple[str, _At], ...]
+
+
+_NODE = (
+    (UP, BY_NAME["coldplate_node_gpus_up"], sum),
+    (POWER, BY_NAME["coldplate_node_gpu_power_mean_watts"], sum),
+    (UTILIZATION, BY_NAME["coldplate_node_gpu_utilization_mean_ratio"], _mean),
+    (MARGIN, BY_NAME["coldplate_node_gpu_temperature_margin_celsius"], min),
+)
+_JOB = (
+    (UTILIZATION, BY_NAME["coldplate_job_gpu_utilization_mean_ratio"], _mean),
+    (UTILIZATION, BY_NAME["coldplate_job_gpu_utilization_lowest_ratio"], min),
+    (UTILIZATION, BY_NAME["coldplate_job_gpu_utilization_highest_ratio"], max),
+    (POWER, BY_NAME["coldplate_job_gpu_power_mean_watts"], sum),
+)
+_WHOLE = BY_NAME["coldplate_job_whole_gpus"]
+
+
+class NodeSums:
+    """Makes one frame of the others. What is where is found out only when a layout changes."""
+
+    def __init__(self) -> None:
+        self._layouts: tuple[Layout, ...] = ()
+        self._sums: list[_Sum] = []
+        self._throttles: list[_Throttle] = []
+        self._before: dict[tuple[Entity, str], float] = {}
+        self._by_reason: dict[str, float] = {}
+        self._of_reason: dict[str, Series] = {}
+        self._throttled = 0.0
+        self._framer = Framer()
+
+    def frame(self, frames: Sequence[Frame]) -> Frame:
+        """The sums of what these frames hold; nothing of what no GPU tells."""
+        layouts = tuple(map(itemgetter(0), frames))
+        if layouts != self._layouts:
+            self._find(layouts)
+        values = [frame.values for frame in frames]
+        readings = [Reading(each.series, each.made([values[i][k] for i, k in each.of])) for each in self._sums]
+        self._count(values)
+        if self._by_reason:
+            readings.append(Reading(_THROTTLED, self._throttled))
+            readings += [Reading(self._of_reason[reason], total) for reason, total in self._by_reason.items()]
+        return self._framer.frame(readings)
+
+    def _count(self, values: Sequence[Sequence[float]]) -> None:
+        """Add the growth of each GPU's counters to the node's.
+
+        A GPU that falls silent takes nothing away, and one whose driver counts from 0 again adds only what it grows
+        from there. Reasons that overlap count once in the total of all.
+        """
+        for gpu, counters in self._throttles:
+            most = 0.0
+            for reason, (frame, place) in counters:
+                now = values[frame][place]
+                growth = now - self._before.get((gpu, reason), now)
+                self._before[gpu, reason] = now
+                if growth > 0:
+                    self._by_reason[reason] += growth
+                    most = max(most, growth)
+            self._throttled += most
+
+    def _find(self, layouts: tuple[Layout, ...]) -> None:
+        """Note where the values of the GPUs are, and which job has which of them."""
+        found: dict[Metric, dict[Entity, _At]] = defaultdict(dict)
+        counters: dict[Entity, list[tuple[str, _At]]] = defaultdict(list)
+        jobs: dict[Labels, dict[Entity, _At]] = defaultdict(dict)
+        for series, at in _series(layouts):
+            if series.metric is THROTTLE:
+                reason = dict(series.labels)["reason"]
+                if reason not in NORMAL:
+                    counters[series.entity].append((reason, at))
+            elif series.metric is HOLDER:
+                labels = dict(series.labels)
+                if labels.get("mig") == "0":
+                    jobs[tuple((name, labels.get(name, "")) for name in JOB)][series.entity] = at
+            elif series.metric in _READ:
+                found[series.metric][series.entity] = at
+        self._layouts = layouts
+        self._sums = [
+            _Sum(Series(row, Node()), made, tuple(found[metric].values()))
+            for metric, row, made in _NODE
+            if found[metric]
+        ]
+        for job, held in jobs.items():
+            self._sums += _sums_of(job, held, found)
+        self._throttles = [_Throttle(gpu, tuple(each)) for gpu, each in counters.items()]
+        for reason in (reason for each in self._throttles for reason, _ in each.counters):
+            self._by_reason.setdefault(reason, 0.0)
+            self._of_reason.setdefault(reason, Series(_THROTTLE_OF, Node(), (("reason", reason),)))
+
+
+_READ = frozenset(metric for metric, _, _ in (*_NODE, *_JOB))
+
+
+def _sums_of(job: Labels, held: Mapping[Entity, _At], found: Mapping[Metric, Mapping[Entity, _At]]) -> Iterator[_Sum]:
+    """Those of one job, of the GPUs that it holds whole and alone."""
+    yield _Sum(Series(_WHOLE, Node(), job), len, tuple(held.values()))
+    for metric, row, made in _JOB:
+        of = tuple(at for gpu, at in found.get(metric, {}).items() if gpu in held)
+        if of:
+            yield _Sum(Series(row, Node(), job), made, of)
+
+
+def _series(layouts: Sequence[Layout]) -> Iterator[tuple[Series, _At]]:
+    """The series of GPUs, each with its place."""
+    for number, layout in enumerate(layouts):
+        for place, series in enumerate(layout.series):
+            if isinstance(series.entity, Gpu):
+                yield series, _At(number, place)
