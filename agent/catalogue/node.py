@@ -155,7 +155,7 @@ GPU_SUMS = (
            "The least margin of the node's GPUs to the temperature at which they slow down.",
            Lane.FAST, (Derived("minimum of coldplate_gpu_temperature_margin_celsius"),), span=(-200, 200)),
     Metric("coldplate_node_gpu_throttle_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
-           "Time in which clocks were reduced for this abnormal reason, added up over the GPUs since the agent started.",
+           "Time in which clocks were reduced for this abnormal reason, added up over GPUs since the agent started.",
            Lane.FAST, (Derived("growth of coldplate_gpu_throttle_seconds_total"),), labels=("reason",),
            span=(0, 1e12), growth=GPU_SECONDS),
     Metric("coldplate_node_gpu_throttled_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
