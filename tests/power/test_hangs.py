@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from agent.backends.pacing import spawn_thread
 from agent.backends.power.hwmon import METERS
 from agent.backends.power.ipmi import Ipmi
-from agent.backends.power.pacing import spawn_thread
 from agent.model import Backend, Gap, Reason
 from tests.fakes.trees import KINDS, OddTree
 

@@ -60,7 +60,7 @@ def test_a_rack_is_one_alert_for_agents_and_server_alike(rack: Any, tmp_path: Pa
             rack.until("the same at Prometheus", lambda: at_prometheus(server) == [trip], 60)
             agents[3].stop(signal.SIGKILL)
             rack.until("the gap", lambda: len(at_alertmanager("RackPowerIncomplete")) == 1, 60)
-            # Without the fourth node's power the others may see a lower level beside it, for as long as that one is kept.
+            # Without the fourth node's power the others may see a lower level beside it.
             assert trip in at_alertmanager("RackPower")
     finally:
         for each in agents:

@@ -243,7 +243,7 @@ OWN_THREADS = {
     "agent.backends.file_relay": "another reader takes over from one that hangs or is gone",
     "agent.backends.jobs.users": "ends with what it was asked, and is made anew for the next question",
     "agent.commands.check.asides": "ends with its answer, or with the command that does not wait for it",
-    "agent.backends.power.pacing": "ends with what it was asked, and is made anew for the next question",
+    "agent.backends.pacing": "ends with what it was asked, and is made anew for the next question",
 }
 """Modules that start threads by themselves, and why that is right."""
 

@@ -15,23 +15,26 @@ not, and have their own metrics:
 labelled as an estimate. Measured on nodes with eight H100: node = 1.1 x GPUs + 1.5 to 1.9 kW, with
 a residual of about 1 kW: the sum of GPU power alone is a third too low under load, two thirds at idle.
 
-Redfish and IPMI are read at most every 5 s; see `pacing` for what is exposed in between.
+Redfish and IPMI are read at most every 5 s; see `agent.backends.pacing` for what is exposed in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
 from agent.backends.file_relay import FileRelay
+from agent.backends.pacing import Paced, Repeat, Spawn, spawn_thread
 from agent.backends.power.hwmon import Hwmon
 from agent.backends.power.ipmi import Ipmi, Transport, open_transport
-from agent.backends.power.pacing import Paced, PowerSource, Repeat, Spawn, spawn_thread
+from agent.backends.power.power_source import PowerSource, plausible_watts
 from agent.backends.power.rapl import Rapl
-from agent.backends.power.redfish import SILENCE_SECONDS, Redfish, check_address
+from agent.backends.power.redfish import Redfish
 from agent.backends.power.refusals import Refusals
 from agent.backends.protocol import AbsentError, BackendSample
+from agent.backends.redfish_service import SILENCE_SECONDS, check_address
 from agent.backends.registration import BackendContext
 from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
@@ -99,7 +102,7 @@ class PowerBackend:
         if redfish is not None:
             sources["redfish"] = redfish
         names = [name for name in dict.fromkeys(order) if name in sources]
-        self._paced = [Paced(sources[name], spawn) for name in names]
+        self._paced = [Paced(sources[name], partial(plausible_watts, sources[name]), spawn) for name in names]
         self._series = {name: Series(NODE_POWER, Node(), (("source", name),)) for name in names}
         # Reading the parts also finds the meters, so it comes before any source is asked.
         self._parts = [Repeat(hwmon.parts, hwmon.period)] if "hwmon" in names else []
@@ -123,8 +126,8 @@ class PowerBackend:
             gaps.extend(sample.gaps)
             calls += sample.calls
         winner, asked = self._ask(now.mono)
-        if winner is not None and winner.watts is not None:
-            readings.append(Reading(self._series[winner.source.name], winner.watts))
+        if winner is not None and winner.value is not None:
+            readings.append(Reading(self._series[winner.source.name], winner.value))
         gaps.extend(self._missing(winner))
         self._refusals.see(gaps, (reading.series.metric.name for reading in readings))
         left_out = sum(each.left_out for each in self._sysfs)
@@ -140,16 +143,16 @@ class PowerBackend:
             paced.close()
         self._relay.close()
 
-    def _ask(self, mono: float) -> tuple[Paced | None, int]:
+    def _ask(self, mono: float) -> tuple[Paced[float] | None, int]:
         """The first source with a value, and how many reads were made to find it."""
         asked = 0
         for paced in self._paced:
             asked += paced.poll(mono)
-            if paced.watts is not None:
+            if paced.value is not None:
                 return paced, asked
         return None, asked
 
-    def _missing(self, winner: Paced | None) -> list[Gap]:
+    def _missing(self, winner: Paced[float] | None) -> list[Gap]:
         """Why sources did not answer: all of them if none did, else those that were configured by name."""
         preferred = self._paced if winner is None else self._paced[: self._paced.index(winner)]
         return [

@@ -359,7 +359,7 @@ TARGETS = (
     ),
     Target(
         "redfish",
-        ("agent/backends/power/redfish.py",),
+        ("agent/backends/power/redfish.py", "agent/backends/redfish_service.py"),
         use_redfish,
         (BMC, b"{}", b"[]", b'{"Members": [null, {"@odata.id": 5}]}'),
         (DeviceError,),

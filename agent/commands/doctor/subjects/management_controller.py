@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from agent.backends.power import bmc_of
-from agent.backends.power.redfish import COLLECTION
+from agent.backends.redfish_service import CHASSIS
 from agent.broker.ipmi_opening import DEVICES
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode
@@ -46,7 +46,7 @@ def _redfish(node: ExaminedNode, target: HttpTarget) -> Iterator[Diagnosis]:
     """One question with the login: more wrong ones would have the controller lock the account."""
     client = HttpClient(target, AnswerBounds(body=1 << 20), node.mono)
     try:
-        answer = client.exchange(HttpRequest("GET", COLLECTION), node.mono() + DEADLINE_SECONDS)
+        answer = client.exchange(HttpRequest("GET", CHASSIS), node.mono() + DEADLINE_SECONDS)
     except HttpError as error:
         yield BMC.fail(f"Redfish at {target.shown}: {error}", REMEDIES[error.fault])
         return

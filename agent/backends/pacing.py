@@ -1,10 +1,10 @@
-"""A source of node power, and how often it is read.
+"""A source that may be slow to answer, and how often it is asked.
 
-The backend is read once for each fast tick, up to ten times a second. A baseboard
-management controller updates its reading every 4 to 8 s and may take seconds to answer, or forever: it is read
-every 5 s, in a thread that the tick waits for no longer than the source's grace. Until the next answer the
-last value is exposed again: it is as old as what the controller itself would return. An
-error removes the value at once, and so does no answer at all within the source's patience.
+A backend is read once for each fast tick, up to ten times a second. A baseboard
+management controller updates its readings every 4 to 8 s and may take seconds to answer, or forever: it is asked
+every 5 s or less often, in a thread that the tick waits for no longer than the source's grace. Until the next answer
+the last one is exposed again: it is as old as what the controller itself would return. An
+error removes it at once, and so does no answer at all within the source's patience.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.model import Instant, Reason
@@ -22,18 +22,19 @@ FIRST_RETRY_SECONDS = 5.0
 LAST_RETRY_SECONDS = 15.0
 """Most seconds until a failed source is asked again, so that recovery shows soon; a working one is asked each 5 s."""
 
-log = logging.getLogger("coldplate.power")
+log = logging.getLogger("coldplate.backend")
 
+T = TypeVar("T")
 Spawn = Callable[[Callable[[], None]], None]
 
 
 def spawn_thread(job: Callable[[], None]) -> None:
     """Run the job in a thread that does not keep the process alive."""
-    threading.Thread(target=job, name="power-source", daemon=True).start()
+    threading.Thread(target=job, name="slow-source", daemon=True).start()
 
 
-class PowerSource(Protocol):
-    """One way to learn the power of the whole node."""
+class PacedSource(Protocol):
+    """What is asked, and how patiently."""
 
     name: str
     period: float
@@ -49,23 +50,25 @@ class PowerSource(Protocol):
     patience: float
     """Seconds without an answer after which a slow source's last value is not shown any more."""
 
-    def watts(self) -> float:
-        """The power now. Raises AbsentError if this node has no such source, and DeviceError if it does not answer."""
-
     def close(self) -> None:
         """Release what is held; may be called more than once."""
 
 
-class Paced:
-    """A source that is asked no more often than its period, with at most one read in flight."""
+class Paced(Generic[T]):
+    """A source that is asked no more often than its period, with at most one read in flight.
 
-    def __init__(self, source: PowerSource, spawn: Spawn = spawn_thread) -> None:
+    `ask` asks it; it raises AbsentError if this node has no such source, and DeviceError if it does not answer or what
+    it answers cannot be.
+    """
+
+    def __init__(self, source: PacedSource, ask: Callable[[], T], spawn: Spawn = spawn_thread) -> None:
         self.source = source
-        self.watts: float | None = None
+        self.value: T | None = None
         self.fault: DeviceError | None = None
         self.absence = ""
         self._spawn: Spawn = spawn if source.slow else _at_once
-        self._answer: float | Exception | None = None
+        self._question = ask
+        self._answer: T | Exception | None = None
         self._answered = threading.Event()
         self._told = False
         self._asked: float | None = None  # while a read is in flight, when it began
@@ -85,7 +88,7 @@ class Paced:
             self._take(answer, mono)
         elif self._asked is not None and mono - self._asked > self.source.patience:
             waited = f"no answer for {mono - self._asked:.0f} s yet"
-            self.watts, self.absence, self.fault = None, "", DeviceError(Reason.TIMEOUT, waited)
+            self.value, self.absence, self.fault = None, "", DeviceError(Reason.TIMEOUT, waited)
         return begun
 
     def close(self) -> None:
@@ -101,7 +104,7 @@ class Paced:
         except (RuntimeError, MemoryError) as error:
             remedy = "raise TasksMax in the unit, or the user's process limit"
             self._asked, self._due = None, mono + FIRST_RETRY_SECONDS
-            self.watts, self.absence = None, ""
+            self.value, self.absence = None, ""
             self.fault = DeviceError(Reason.DENIED, f"{error}; {remedy}")
             return
         if self.source.grace:
@@ -109,15 +112,15 @@ class Paced:
 
     def _ask(self) -> None:
         try:
-            self._answer = self.source.watts()
+            self._answer = self._question()
         except Exception as error:  # the poll that takes the answer separates expected errors from others
             self._answer = error
         self._answered.set()
         if self._closed:
             self.source.close()
 
-    def _take(self, answer: float | Exception, mono: float) -> None:
-        self.watts, self.fault, self.absence = None, None, ""
+    def _take(self, answer: T | Exception, mono: float) -> None:
+        self.value, self.fault, self.absence = None, None, ""
         if isinstance(answer, AbsentError):
             self.absence = str(answer)
             self._due = mono + ABSENT_RETRY_SECONDS
@@ -126,14 +129,11 @@ class Paced:
         elif isinstance(answer, Exception):
             # An unexpected error affects only its own source, and is logged once in full.
             if not self._told:
-                log.error("reading power from %s failed", self.source.name, exc_info=answer)
+                log.error("reading %s failed", self.source.name, exc_info=answer)
             self._told = True
             self._fail(DeviceError(Reason.MALFORMED, f"{type(answer).__name__}: {answer}"), mono)
-        elif not 0 < answer < 1e6:
-            # Some controllers answer 0 when they do not measure; a node that runs this code draws power.
-            self._fail(DeviceError(Reason.IMPLAUSIBLE, f"reported {answer:g} W for a running node"), mono)
         else:
-            self.watts = answer
+            self.value = answer
             self._retry = FIRST_RETRY_SECONDS
             self._due = mono + self.source.period
 

@@ -1,0 +1,138 @@
+"""A management controller's Redfish service, over HTTP.
+
+Only GET is ever sent, to the configured host alone: redirects are not followed, links to other hosts
+are not, and proxies of the environment are not used, because each would carry the password away. The
+connection is kept, since a TLS handshake takes a small controller a second or more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeGuard
+
+from agent.backends.protocol import DeviceError
+from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_client import HttpClient
+from agent.lib.http_link import HttpRequest
+from agent.lib.http_outcomes import HttpError, HttpFault
+from agent.lib.http_target import HttpTarget
+from agent.model import Reason
+
+ROOT = "/redfish/v1/"
+CHASSIS = "/redfish/v1/Chassis"
+BOUNDS = AnswerBounds(body=1 << 20)
+SILENCE_SECONDS = 5.0
+"""Seconds without a byte after which a service has failed to answer; a whole answer may take the source's patience."""
+DENIED_RETRY_SECONDS = 300.0
+"""Seconds until a service that refused the login is asked again: it locks an account after a few wrong passwords."""
+MOST_MEMBERS = 64
+"""Members of a collection that are looked at."""
+
+_HEADERS = (("Accept", "application/json"), ("OData-Version", "4.0"))
+_BROKEN_OFF = (HttpFault.UNREACHABLE, HttpFault.GARBAGE)
+_FAULTS = {
+    HttpFault.UNTRUSTED: (Reason.DENIED, "; set ca_file to the controller's own, or verify: false"),
+    HttpFault.UNREADABLE: (Reason.DENIED, ""),
+    HttpFault.TIMEOUT: (Reason.TIMEOUT, ""),
+}
+_STATUS = {
+    401: (Reason.DENIED, "user name or password refused"),
+    403: (Reason.DENIED, "the account may not read this"),
+    404: (Reason.UNSUPPORTED, "not found"),
+    405: (Reason.UNSUPPORTED, "not offered"),
+    501: (Reason.UNSUPPORTED, "not offered"),
+    429: (Reason.TIMEOUT, "too many requests"),
+    503: (Reason.TIMEOUT, "the service is busy"),
+}
+
+
+def check_address(target: HttpTarget) -> None:
+    """Reject an address that is more than a host and port. Raises ValueError."""
+    if target.path:
+        raise ValueError(f"url {target.shown!r}: give only host and port: https://HOST or https://HOST:PORT")
+
+
+def number(value: Any) -> float | None:
+    """A finite number that a document holds, as it is or as `Reading` of a sensor's excerpt; None for all else."""
+    if isinstance(value, dict):
+        value = value.get("Reading")
+    return float(value) if _is_number(value) else None
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e9 < value < 1e9  # NaN is not
+
+
+def list_in(value: Any) -> list[Any]:
+    """A list that a document holds; an empty one for all else."""
+    return value if isinstance(value, list) else []
+
+
+def link(value: Any) -> str | None:
+    """The path of a link, if it stays inside the service."""
+    path = value.get("@odata.id") if isinstance(value, dict) else None
+    if not isinstance(path, str) or not path.startswith(ROOT) or not path.isascii() or not path.isprintable():
+        return None
+    return path
+
+
+class RedfishService:
+    """Reads documents of one service."""
+
+    def __init__(self, target: HttpTarget, patience: float, clock: Callable[[], float]) -> None:
+        """An answer may take `patience` seconds, and be silent for the target's timeout. `clock`: monotonic seconds."""
+        self._url = target.url.rstrip("/")
+        self._patience = patience
+        self._clock = clock
+        self._client = HttpClient(target, BOUNDS, clock, silence=target.timeout)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def members(self, collection: str) -> list[str]:
+        """The paths of a collection's members, as far as they stay inside the service. Raises DeviceError."""
+        listed = list_in(self.get(collection).get("Members"))
+        return [path for path in map(link, listed) if path is not None][:MOST_MEMBERS]
+
+    def attempt(self, path: str) -> dict[str, Any]:
+        """One document of many: empty if it is not there, or is none. Raises DeviceError for any other reason."""
+        try:
+            return self.get(path)
+        except DeviceError as error:
+            if error.reason in (Reason.UNSUPPORTED, Reason.MALFORMED):
+                return {}
+            raise
+
+    def get(self, path: str) -> dict[str, Any]:
+        """One document. Raises DeviceError."""
+        body = self._exchange(path)
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise self.error(Reason.MALFORMED, path, f"invalid JSON: {error}") from error
+        if not isinstance(document, dict):
+            raise self.error(Reason.MALFORMED, path, "not a JSON object")
+        return document
+
+    def _exchange(self, path: str) -> bytes:
+        question = HttpRequest("GET", path, _HEADERS)
+        try:
+            answer = self._client.exchange(question, self._clock() + self._patience)
+        except HttpError as error:
+            if error.kept and error.fault in _BROKEN_OFF:  # try once more, on a new connection
+                return self._exchange(path)
+            reason, remedy = _FAULTS.get(error.fault, (Reason.LOST, ""))
+            raise self.error(reason, path, f"{error}{remedy}") from error
+        if answer.status in (401, 403):
+            self._client.close()  # a new login needs a new start
+        if answer.cut:
+            raise self.error(Reason.MALFORMED, path, f"the response exceeds {BOUNDS.body} bytes")
+        if answer.status != 200:
+            reason, text = _STATUS.get(answer.status, (Reason.MALFORMED, "unexpected response"))
+            raise self.error(reason, path, f"{text} (HTTP status {answer.status})")
+        return answer.body
+
+    def error(self, reason: Reason, path: str, text: str) -> DeviceError:
+        """What is wrong with one of its documents, with the whole address."""
+        return DeviceError(reason, f"{self._url}{path}: {text}")
