@@ -31,6 +31,8 @@ class Unit(Enum):
     BYTES = "bytes"
     SECONDS = "seconds"
     HERTZ = "hertz"
+    LITERS = "liters"
+    PASCALS = "pascals"
     RATIO = "ratio"
     NONE = ""
 

@@ -17,6 +17,8 @@ UNITS = {
     Unit.BYTES: "bytes",
     Unit.SECONDS: "s",
     Unit.HERTZ: "hertz",
+    Unit.LITERS: "litre",
+    Unit.PASCALS: "pressurepa",
     Unit.RATIO: "percentunit",
     Unit.NONE: "short",
 }

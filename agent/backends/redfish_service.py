@@ -11,7 +11,10 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
+import msgspec
+
 from agent.backends.protocol import DeviceError
+from agent.config.schema import BackendsConfig, ConfigError
 from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
@@ -45,6 +48,20 @@ _STATUS = {
     429: (Reason.TIMEOUT, "too many requests"),
     503: (Reason.TIMEOUT, "the service is busy"),
 }
+
+
+def target_of(wanted: BackendsConfig) -> HttpTarget | None:
+    """The management controller that is configured, if one is. Raises ConfigError."""
+    if wanted.redfish is None:
+        return None
+    address = msgspec.structs.asdict(wanted.redfish)
+    del address["chassis"]
+    try:
+        target = HttpTarget(**address, timeout=SILENCE_SECONDS)
+        check_address(target)
+    except ValueError as error:
+        raise ConfigError(f"backends.redfish: {error}") from error
+    return target
 
 
 def check_address(target: HttpTarget) -> None:
@@ -92,8 +109,13 @@ class RedfishService:
 
     def members(self, collection: str) -> list[str]:
         """The paths of a collection's members, as far as they stay inside the service. Raises DeviceError."""
-        listed = list_in(self.get(collection).get("Members"))
-        return [path for path in map(link, listed) if path is not None][:MOST_MEMBERS]
+        return self.members_of(self.get(collection))
+
+    @staticmethod
+    def members_of(collection: dict[str, Any]) -> list[str]:
+        """The same, of a collection that was read."""
+        paths = map(link, list_in(collection.get("Members")))
+        return [path for path in paths if path is not None][:MOST_MEMBERS]
 
     def attempt(self, path: str) -> dict[str, Any]:
         """One document of many: empty if it is not there, or is none. Raises DeviceError for any other reason."""

@@ -42,6 +42,11 @@ class BackendContext:
         return self.config.backends.devices == "synthetic"
 
     @property
+    def has_own_hardware(self) -> bool:
+        """Whether what is shown is this node itself, and neither synthetic nor a recording."""
+        return self.config.backends.devices not in ("synthetic", "replay")
+
+    @property
     def has_driver(self) -> bool:
         """Whether GPUs of this node are read."""
         return self.config.backends.devices not in ("synthetic", "replay", "none")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agent.catalogue import ROLLING, agent, gpu, infiniband, jobs, links, node, rack
+from agent.catalogue import ROLLING, agent, equipment, gpu, infiniband, jobs, links, node, rack
 from agent.model import Metric
 
 ROLLING_WORD = "rolling"
@@ -75,6 +75,8 @@ GROUPS: tuple[Group, ...] = (
     _group("node-rapl", "Node: RAPL", node.RAPL),
     _group("node-nvswitch", "Node: NVSwitch", node.NVSWITCH),
     _group("node-gpus", "Node: sums over GPUs", node.GPU_SUMS),
+    _group("equipment-leaks", "Equipment: leaks", equipment.LEAKS),
+    _group("equipment-coolant", "Equipment: coolant", equipment.COOLANT),
     _group("rack-limits", "Rack: limits", rack.LIMITS),
     _group("rack-power", "Rack: power", rack.POWER),
     _group("rack-peers", "Rack: peers", rack.PEERS),

@@ -80,7 +80,7 @@ class OverheadConfig(Section, frozen=True):
 
 
 class RedfishConfig(Section, frozen=True):
-    """A BMC that reports the node's power."""
+    """The node's management controller."""
 
     url: Annotated[str, Key("URL of the BMC.", example='"https://bmc.example"')]
     username: Annotated[str, Key("User name to log in with.")] = ""
@@ -130,6 +130,9 @@ class BackendsConfig(Section, frozen=True):
         RedfishConfig | None,
         Key("A BMC that reports the node's power.", restart=True),
     ] = None
+    equipment: Annotated[
+        bool, Key("Whether to read leak detectors and coolant from that BMC (equipment.md).", restart=True)
+    ] = True
     estimate: EstimateConfig = EstimateConfig()
     expected_gpus: Annotated[
         int | None,

@@ -83,6 +83,11 @@ HIGHEST = (
     (r"gpu_sample_age_seconds", 1e9),
     (r"infiniband_rate_bytes_per_second", machine.LINE_RATE),
     (r"infiniband_lifespan_seconds", 1e4),
+    (r"leak_detector_state", 1),
+    (r"coolant_(supply|return)_temperature_celsius", 90),
+    (r"coolant_(rated_)?flow_liters_per_second", 10),
+    (r"coolant_heat_removed_watts", 2e5),
+    (r"coolant_delta_pressure_pascals", 1e6),
 )
 
 

@@ -23,8 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import msgspec
-
 from agent.backends.file_relay import FileRelay
 from agent.backends.pacing import Paced, Repeat, Spawn, spawn_thread
 from agent.backends.power.hwmon import Hwmon
@@ -34,11 +32,11 @@ from agent.backends.power.rapl import Rapl
 from agent.backends.power.redfish import Redfish
 from agent.backends.power.refusals import Refusals
 from agent.backends.protocol import AbsentError, BackendSample
-from agent.backends.redfish_service import SILENCE_SECONDS, check_address
+from agent.backends.redfish_service import target_of
 from agent.backends.registration import BackendContext
 from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
-from agent.config.schema import BackendsConfig, ConfigError
+from agent.config.schema import BackendsConfig
 from agent.lib.http_target import HttpTarget
 from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Series
 
@@ -67,16 +65,7 @@ def _redfish(context: BackendContext) -> Redfish | None:
 
 def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
     """The BMC to ask, if one is configured. Raises ConfigError."""
-    if wanted.redfish is None or "redfish" not in wanted.power:
-        return None
-    address = msgspec.structs.asdict(wanted.redfish)
-    del address["chassis"]
-    try:
-        target = HttpTarget(**address, timeout=SILENCE_SECONDS)
-        check_address(target)
-    except ValueError as error:
-        raise ConfigError(f"backends.redfish: {error}") from error
-    return target
+    return target_of(wanted) if "redfish" in wanted.power else None
 
 
 class PowerBackend:

@@ -9,10 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
+from agent.backends.equipment.cooling_watch import CoolingWatch
 from agent.backends.jobs.pods import pod_devices
 from agent.backends.jobs.protobuf import ProtobufError
 from agent.backends.power.redfish import Redfish
-from agent.backends.protocol import DeviceError
+from agent.backends.protocol import AbsentError, DeviceError
+from agent.catalogue.equipment import LEAK_STATES
 from agent.commands.check.asides import ask_agent
 from agent.commands.doctor.agent_view import parse_snapshot
 from agent.commands.import_.imported_readings import ImportProblems, UnsuitableLogError
@@ -130,6 +132,20 @@ def use_redfish(data: bytes, folder: Path) -> None:
     assert -1e9 < watts < 1e9
 
 
+def use_cooling(data: bytes, folder: Path) -> None:
+    """Likewise, one answer after the other."""
+    parts = data.split(b"\n---\n")
+
+    def exchange(self: HttpClient, request: object, deadline: float) -> HttpAnswer:
+        return HttpAnswer(200, {}, parts.pop(0) if len(parts) > 1 else parts[0], False, False)
+
+    watch = CoolingWatch(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
+    with mock.patch.object(HttpClient, "exchange", exchange):
+        seen = watch.look()
+    assert set(seen.leaks.values()) <= set(LEAK_STATES)
+    assert all(-1e13 < value < 1e13 for values in seen.connectors.values() for value in values.values())
+
+
 def use_history(data: bytes, folder: Path) -> None:
     def exchange(self: HttpClient, request: object, deadline: float) -> HttpAnswer:
         return HttpAnswer(200, {}, data, False, False)
@@ -184,6 +200,22 @@ BMC = b"\n---\n".join(
         {"Id": "HGX_1", "ChassisType": "Module"},
         {"Id": "Self", "ChassisType": "RackMount", "Power": {"@odata.id": f"{CHASSIS}/Self/Power"}},
         {"PowerControl": [{"PowerConsumedWatts": 5000.5}], "PowerWatts": {"Reading": 1}},
+    )
+)
+THERMAL = f"{CHASSIS}/c/ThermalSubsystem"
+COOLED = b"\n---\n".join(
+    json.dumps(each).encode()
+    for each in (
+        {"Members": [{"@odata.id": f"{CHASSIS}/c"}]},
+        {"Id": "c", "ThermalSubsystem": {"@odata.id": THERMAL}},
+        {
+            "LeakDetection": {"@odata.id": f"{THERMAL}/LeakDetection"},
+            "CoolantConnectors": {"@odata.id": f"{THERMAL}/CoolantConnectors"},
+        },
+        {"Members": [{"@odata.id": f"{THERMAL}/CoolantConnectors/1"}]},
+        {"LeakDetectorGroups": [{"GroupName": "g", "Detectors": [{"DetectorState": "OK"}]}]},
+        {"LeakDetectorGroups": [{"GroupName": "g", "Detectors": [{"DetectorState": "Warning"}]}]},
+        {"SupplyTemperatureCelsius": {"Reading": 30.5}, "FlowLitersPerMinute": {"Reading": 90}},
     )
 )
 METRIC = {
@@ -364,6 +396,26 @@ TARGETS = (
         (BMC, b"{}", b"[]", b'{"Members": [null, {"@odata.id": 5}]}'),
         (DeviceError,),
         words=(b"\n---\n", b'"EnvironmentMetrics"', b'"Reading": NaN', b"1e999", b"null", b"[", b"-1", b"true"),
+    ),
+    Target(
+        "redfish-cooling",
+        (
+            "agent/backends/equipment/cooling_documents.py",
+            "agent/backends/equipment/cooling_watch.py",
+            "agent/backends/redfish_service.py",
+        ),
+        use_cooling,
+        (COOLED, b"{}", b'{"Members": [null, {"@odata.id": 5}]}'),
+        (DeviceError, AbsentError),
+        words=(
+            b"\n---\n",
+            b'"LeakDetectors"',
+            b'"Status": {"State": "Absent"}',
+            b'"Reading": NaN',
+            b"null",
+            b"[",
+            b"-1",
+        ),
     ),
     Target(
         "prometheus-history",

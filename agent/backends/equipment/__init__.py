@@ -1,0 +1,90 @@
+"""Leak detectors and coolant of the node, from its management controller (`backends.redfish`).
+
+Only what belongs to this node: what serves a rack, such as a coolant distribution unit, is not read yet.
+
+The controller is asked every 15 s, in a thread of its own (`agent.backends.pacing`). While it does not answer, every
+known detector is unavailable, and the coolant's values are missing: what cannot be read is never dry.
+"""
+
+from __future__ import annotations
+
+from agent.backends.equipment.cooling_documents import UNAVAILABLE, CoolingPart
+from agent.backends.equipment.cooling_watch import Cooling, CoolingWatch
+from agent.backends.pacing import Paced, Spawn, spawn_thread
+from agent.backends.protocol import AbsentError, BackendSample
+from agent.backends.redfish_service import target_of
+from agent.backends.registration import BackendContext
+from agent.catalogue.equipment import LEAK_STATES, LEAKS, ROWS
+from agent.model import Gap, Instant, Lane, Metric, Node, Reading, Reason, Series
+
+__all__ = ["EquipmentBackend", "make_backend"]
+
+(LEAK_STATE,) = LEAKS
+
+
+def make_backend(context: BackendContext) -> EquipmentBackend | None:
+    """The node's cooling, if a management controller is configured. Raises ConfigError."""
+    wanted = context.config.backends
+    target = target_of(wanted)
+    if target is None or wanted.redfish is None or not wanted.equipment or not context.has_own_hardware:
+        return None
+    return EquipmentBackend(CoolingWatch(target, wanted.redfish.chassis, lambda: context.clock().mono))
+
+
+class EquipmentBackend:
+    """Shows what the watch last saw, and what it cannot see."""
+
+    name = "equipment"
+    lanes = frozenset({Lane.SLOW})
+    shortest = 1.0
+
+    def __init__(self, watch: CoolingWatch, spawn: Spawn = spawn_thread) -> None:
+        self._watch = watch
+        self._paced: Paced[Cooling] = Paced(watch, watch.look, spawn)
+        self._series: dict[tuple[Metric, CoolingPart, str], Series] = {}
+
+    def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
+        """Every detector's state and the coolant's values. Raises AbsentError where the controller knows of neither."""
+        calls = self._paced.poll(now.mono)
+        seen = self._paced.value
+        if self._paced.absence:
+            raise AbsentError(self._paced.absence)
+        readings: list[Reading] = []
+        gaps: list[Gap] = []
+        if seen is not None:
+            self._show_leaks(readings, seen.leaks)
+            for place, values in seen.connectors.items():
+                readings += [Reading(self._of(row, place), value) for row, value in values.items()]
+            gaps = [self._silent(row, place) for row, place, _ in self._series if place in seen.silent]
+            calls = seen.calls if calls else 0
+        elif self._paced.fault is not None:
+            fault = self._paced.fault
+            self._show_leaks(readings, dict.fromkeys(self._watch.known, UNAVAILABLE))
+            gaps = [Gap(row, Node(), fault.reason, fault.detail) for row in self._shown_once()]
+        return BackendSample(readings, gaps, calls=calls)
+
+    def close(self) -> None:
+        self._paced.close()
+
+    def _show_leaks(self, readings: list[Reading], leaks: dict[CoolingPart, str]) -> None:
+        for place, said in leaks.items():
+            readings += [Reading(self._of(LEAK_STATE, place, state), int(state == said)) for state in LEAK_STATES]
+
+    @staticmethod
+    def _silent(row: Metric, place: CoolingPart) -> Gap:
+        return Gap(
+            row, Node(), Reason.MALFORMED, f"the coolant connector {place.name} of {place.chassis} has no values"
+        )
+
+    def _shown_once(self) -> list[Metric]:
+        """The rows that are missing now: those that there have been, or the leak detectors if nothing ever was."""
+        seen = {metric for metric, _, _ in self._series if metric is not LEAK_STATE}
+        return [row for row in ROWS if row in seen] or [LEAK_STATE]
+
+    def _of(self, row: Metric, place: CoolingPart, state: str = "") -> Series:
+        series = self._series.get((row, place, state))
+        if series is None:
+            own = ("detector", place.name) if row is LEAK_STATE else ("connector", place.name)
+            more = (("state", state),) if state else ()
+            series = self._series[row, place, state] = Series(row, Node(), (("chassis", place.chassis), own, *more))
+        return series

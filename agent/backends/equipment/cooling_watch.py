@@ -1,0 +1,136 @@
+"""Finds the leak detectors and coolant connectors of a node in its controller's Redfish service, and reads them.
+
+They are found by links alone: ids and depths differ between makers. Where they are is looked up again from time to
+time. A detector that was there once stays known: if the controller does not list it any more, or it cannot be read,
+it is unavailable, and never dry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+from urllib.parse import quote
+
+from agent.backends.equipment import cooling_documents
+from agent.backends.equipment.cooling_documents import UNAVAILABLE, CoolingPart
+from agent.backends.protocol import AbsentError
+from agent.backends.redfish_service import CHASSIS, DENIED_RETRY_SECONDS, RedfishService, link
+from agent.lib.http_target import HttpTarget
+from agent.model import Metric
+
+SEARCH_SECONDS = 600.0
+"""Seconds after which the service is searched again: for what was added, and where nothing was found."""
+MOST_PARTS = 128
+"""Detectors and connectors of a node that are read: a controller takes up to 300 ms for each."""
+
+
+class Cooling(NamedTuple):
+    """What was read at one time. `calls` counts the documents that were asked for; `silent` connectors say nothing."""
+
+    leaks: dict[CoolingPart, str]
+    connectors: dict[CoolingPart, dict[Metric, float]]
+    silent: frozenset[CoolingPart]
+    calls: int
+
+
+class _Found(NamedTuple):
+    """Where what is: paths of documents, by chassis."""
+
+    detectors: list[tuple[str, str]]
+    groups: list[tuple[str, str]]
+    connectors: list[tuple[str, str]]
+
+    @property
+    def parts(self) -> int:
+        """How many documents are to be read."""
+        return sum(map(len, self))
+
+
+class CoolingWatch:
+    """One service. Asked in a thread, with at most one question at a time."""
+
+    name = "equipment"
+    period = 15.0
+    configured = True
+    denied_retry = DENIED_RETRY_SECONDS
+    slow = True
+    grace = 0.0
+    patience = 60.0
+
+    def __init__(self, target: HttpTarget, chassis: str | None, clock: Callable[[], float]) -> None:
+        """Only what is in `chassis`, if it is given. `clock` gives monotonic seconds."""
+        self._service = RedfishService(target, 10.0, clock)
+        self._chassis = chassis
+        self._clock = clock
+        self._found: _Found | None = None
+        self._searched_at = 0.0
+        self.known: dict[CoolingPart, str] = {}
+        """Every detector that ever was there, with what it said last."""
+
+    def look(self) -> Cooling:
+        """All detectors and connectors, as they are now. Raises AbsentError if there are none, and DeviceError."""
+        now = self._clock()
+        calls = 0
+        if self._found is None or now - self._searched_at >= SEARCH_SECONDS:
+            self._found, calls = self._search()
+            self._searched_at = now
+        if not self._found.parts and not self.known:
+            raise AbsentError("the management controller lists neither leak detectors nor coolant connectors")
+        leaks = dict.fromkeys(self.known, UNAVAILABLE)
+        leaks.update(self._leaks(self._found))
+        self.known = leaks
+        connectors = dict(self._connectors(self._found))
+        silent = frozenset(place for place, values in connectors.items() if not values)
+        return Cooling(dict(leaks), connectors, silent, calls + self._found.parts)
+
+    def close(self) -> None:
+        self._service.close()
+
+    def _leaks(self, found: _Found) -> Iterator[tuple[CoolingPart, str]]:
+        for chassis, path in found.detectors:
+            document = self._service.attempt(path)
+            state = cooling_documents.leak_state(document)
+            if state is not None:
+                yield CoolingPart(chassis, cooling_documents.last_of(path)[: cooling_documents.LONGEST_NAME]), state
+        for chassis, path in found.groups:
+            for name, document in cooling_documents.listed_detectors(self._service.attempt(path)):
+                state = cooling_documents.leak_state(document)
+                if state is not None:
+                    yield CoolingPart(chassis, name), state
+
+    def _connectors(self, found: _Found) -> Iterator[tuple[CoolingPart, dict[Metric, float]]]:
+        for chassis, path in found.connectors:
+            values = cooling_documents.connector_values(self._service.attempt(path))
+            yield CoolingPart(chassis, cooling_documents.last_of(path)[: cooling_documents.LONGEST_NAME]), values
+
+    def _search(self) -> tuple[_Found, int]:
+        """Follow the links from every chassis; also how many documents that took."""
+        found = _Found([], [], [])
+        calls = 1
+        paths = self._service.members(CHASSIS) if self._chassis is None else [f"{CHASSIS}/{quote(self._chassis, '')}"]
+        for path in paths:
+            thermal = link(self._service.attempt(path).get("ThermalSubsystem"))
+            calls += 1
+            if thermal is not None and found.parts < MOST_PARTS:
+                calls += self._search_in(cooling_documents.last_of(path), thermal, found)
+        for each in found:
+            del each[MOST_PARTS:]
+        return found, calls
+
+    def _search_in(self, chassis: str, thermal: str, found: _Found) -> int:
+        chassis = chassis[: cooling_documents.LONGEST_NAME]
+        document = self._service.attempt(thermal)
+        connectors, detection = link(document.get("CoolantConnectors")), link(document.get("LeakDetection"))
+        found.connectors.extend((chassis, path) for path in self._members(connectors))
+        if detection is None:
+            return 2
+        leaks = self._service.attempt(detection)
+        detectors = self._members(link(leaks.get("LeakDetectors")))
+        found.detectors.extend((chassis, path) for path in detectors)
+        if not detectors and any(True for _ in cooling_documents.listed_detectors(leaks)):
+            found.groups.append((chassis, detection))
+        return 4
+
+    def _members(self, collection: str | None) -> list[str]:
+        """Those of a collection; none where it is not there."""
+        return self._service.members_of(self._service.attempt(collection)) if collection is not None else []

@@ -1,0 +1,160 @@
+"""Leak detectors and coolant as a management controller tells them: found by links, and never taken for dry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agent.backends.protocol import AbsentError
+from agent.model import Reason
+from tests.equipment.conftest import BASE, Cooled, detector
+
+Make = Callable[..., Cooled]
+
+CONNECTOR = {
+    "SupplyTemperatureCelsius": {"Reading": 31.5}, "ReturnTemperatureCelsius": {"Reading": 41},
+    "FlowLitersPerMinute": {"Reading": 90}, "RatedFlowLitersPerMinute": 120, "HeatRemovedkW": {"Reading": 62.5},
+    "DeltaPressurekPa": {"Reading": 80},
+}  # fmt: skip
+
+
+def test_detectors_and_connectors_are_found_by_links_and_shown_in_base_units(cooled: Make) -> None:
+    node = cooled()
+    node.serve(
+        "Chassis_0", LeakDetection=node.leaks("Chassis_0", ColdPlate="OK", Manifold="Warning"),
+        CoolantConnectors=node.connectors("Chassis_0", In=CONNECTOR),
+    )  # fmt: skip
+    node.serve("HGX_Chassis_0", LeakDetection=node.leaks("HGX_Chassis_0", Tray="Critical"))
+    assert node.leak_states() == {
+        "Chassis_0/ColdPlate": "ok", "Chassis_0/Manifold": "warning", "HGX_Chassis_0/Tray": "critical",
+    }  # fmt: skip
+    assert node.coolant() == {
+        "supply_temperature_celsius In": 31.5, "return_temperature_celsius In": 41,
+        "flow_liters_per_second In": 1.5, "rated_flow_liters_per_second In": 2.0,
+        "heat_removed_watts In": 62_500, "delta_pressure_pascals In": 80_000,
+    }  # fmt: skip
+    asked = len(node.controller.asked)
+    node.read()
+    assert len(node.controller.asked) - asked == 4, "a round reads each part once, and does not search again"
+
+
+def test_a_detector_has_a_series_for_every_state(cooled: Make) -> None:
+    node = cooled()
+    node.serve("c", LeakDetection=node.leaks("c", D="OK"))
+    states = {dict(each.labels)["state"]: each.value for each in node.read().readings}
+    assert states == {"ok": 1, "warning": 0, "critical": 0, "unavailable": 0}
+
+
+def test_detectors_that_are_listed_in_groups_are_found_too(cooled: Make) -> None:
+    node = cooled()
+    path = f"{BASE}/c/ThermalSubsystem/LeakDetection"
+    detectors = [{"DeviceName": "Rope A", "DetectorState": "OK"}, {"DetectorState": "Critical"}, "no detector"]
+    node.controller.documents[path] = {"LeakDetectorGroups": [{"GroupName": "Tray", "Detectors": detectors}, None]}
+    node.serve("c", LeakDetection={"@odata.id": path})
+    assert node.leak_states() == {"c/Rope A": "ok", "c/Tray-1": "critical"}
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (detector("OK", "Disabled"), "unavailable"),
+        (detector("OK", "UnavailableOffline"), "unavailable"),
+        (detector("Unavailable"), "unavailable"),
+        (detector("Fine"), "unavailable"),
+        (detector(None), "unavailable"),
+        ({"DetectorState": 1}, "unavailable"),
+        ({"Status": "OK"}, "unavailable"),
+        ({"DetectorState": "OK", "Status": []}, "ok"),
+        (detector("OK", "Absent"), None),
+        (detector("Absent"), None),
+    ],
+)
+def test_only_an_enabled_detector_that_says_so_is_dry(cooled: Make, document: dict[str, Any], said: str | None) -> None:
+    node = cooled()
+    node.serve("c", LeakDetection=node.leaks("c", D=document, Other="OK"))
+    assert node.leak_states().get("c/D") == said
+
+
+def test_a_detector_that_cannot_be_read_or_is_not_listed_any_more_is_unavailable(cooled: Make) -> None:
+    node = cooled()
+    node.serve("c", LeakDetection=node.leaks("c", A="OK", B="OK"))
+    assert node.leak_states() == {"c/A": "ok", "c/B": "ok"}
+    path = f"{BASE}/c/ThermalSubsystem/LeakDetection/LeakDetectors"
+    node.controller.documents[f"{path}/A"] = b"<html>"
+    assert node.leak_states() == {"c/A": "unavailable", "c/B": "ok"}
+    node.controller.documents[path] = {"Members": [{"@odata.id": f"{path}/A"}]}
+    node.controller.documents[f"{path}/A"] = detector("OK")
+    assert node.leak_states(700.0) == {"c/A": "ok", "c/B": "unavailable"}, "after another search"
+
+
+def test_while_the_controller_is_away_detectors_are_unavailable_and_the_coolant_is_missing(cooled: Make) -> None:
+    node = cooled()
+    node.serve("c", LeakDetection=node.leaks("c", A="OK"), CoolantConnectors=node.connectors("c", In=CONNECTOR))
+    assert node.leak_states() == {"c/A": "ok"}
+    node.controller.broken_for_good = True
+    sample = node.read()
+    assert {dict(each.labels)["state"]: each.value for each in sample.readings}["unavailable"] == 1
+    assert "coldplate_coolant_flow_liters_per_second" in {gap.metric.name for gap in sample.gaps}
+    assert {gap.reason for gap in sample.gaps} == {Reason.LOST}
+    node.controller.broken_for_good = False
+    assert node.leak_states() == {"c/A": "ok"}
+
+
+def test_a_controller_that_never_answered_is_a_gap_with_its_reason(cooled: Make) -> None:
+    node = cooled()
+    node.controller.expect_login("bmc", "secret")
+    (gap,) = node.read().gaps
+    assert (gap.metric.name, gap.reason) == ("coldplate_leak_detector_state", Reason.DENIED)
+    assert "user name or password refused" in gap.detail
+
+
+def test_a_connector_that_loses_its_values_is_missing_and_the_other_is_shown(cooled: Make) -> None:
+    node = cooled()
+    node.serve("c", CoolantConnectors=node.connectors("c", In=CONNECTOR, Out=CONNECTOR))
+    assert len(node.coolant()) == 12
+    node.controller.documents[f"{BASE}/c/ThermalSubsystem/CoolantConnectors/In"] = {"error": {"code": "Base.1.0"}}
+    sample = node.read()
+    assert {dict(each.labels)["connector"] for each in sample.readings} == {"Out"}
+    assert len(sample.gaps) == 6
+    assert {(gap.reason, gap.detail) for gap in sample.gaps} == {
+        (Reason.MALFORMED, "the coolant connector In of c has no values")
+    }
+
+
+def test_a_controller_without_any_is_absent_and_is_not_searched_at_each_read(cooled: Make) -> None:
+    node = cooled()
+    node.serve("c", Fans={"@odata.id": f"{BASE}/c/ThermalSubsystem/Fans"})
+    with pytest.raises(AbsentError, match="neither leak detectors nor coolant connectors"):
+        node.read()
+    asked = len(node.controller.asked)
+    with pytest.raises(AbsentError):
+        node.read(70.0)
+    assert len(node.controller.asked) == asked
+    node.controller.documents[f"{BASE}/c/ThermalSubsystem"] = {"LeakDetection": node.leaks("c", A="OK")}
+    assert node.leak_states(700.0) == {"c/A": "ok"}
+
+
+def test_only_the_configured_chassis_is_looked_into(cooled: Make) -> None:
+    node = cooled(chassis="mine")
+    node.serve("mine", LeakDetection=node.leaks("mine", A="OK"))
+    node.serve("other", LeakDetection=node.leaks("other", A="Critical"))
+    assert node.leak_states() == {"mine/A": "ok"}
+
+
+@pytest.mark.parametrize("odd", [None, [], "x", {"@odata.id": "http://elsewhere/redfish/v1/x"}, {"@odata.id": 1}])
+def test_odd_links_and_lists_cost_only_themselves(cooled: Make, odd: Any) -> None:
+    node = cooled()
+    node.serve("odd", LeakDetection=odd, CoolantConnectors=odd)
+    node.controller.documents[BASE]["Members"].append(odd)
+    node.serve("c", LeakDetection=node.leaks("c", A="OK"))
+    assert node.leak_states() == {"c/A": "ok"}
+
+
+def test_an_endless_list_is_read_up_to_a_bound(cooled: Make) -> None:
+    node = cooled()
+    for chassis in range(4):
+        many = {f"D{number}": "OK" for number in range(100)}
+        node.serve(f"c{chassis}", LeakDetection=node.leaks(f"c{chassis}", **many))
+    assert len(node.leak_states()) == 128
