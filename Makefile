@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR BINDIR SHAREDIR ZSHDIR
 .PHONY: help run test coverage test-bare lock test-all test-systemd test-ansible install uninstall check format bench score generate screenshots
-.PHONY: deb rpm single test-packages fleet bench-scale drill soak siege hardware clean parity programs recent newest engines deployers python mutate fuzz
+.PHONY: deb rpm single test-packages fleet bench-scale drill soak siege hardware clean mockups parity programs recent newest engines deployers python mutate fuzz
 .PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp
 
 help: ## Show the targets
@@ -61,6 +61,9 @@ test-systemd: .venv/dev.stamp ## Test the installed units on a real systemd: MAC
 
 test-packages: .venv/dev.stamp deb rpm single ## Build the packages twice; install them in bare roots and on a real systemd (root)
 	$(BIN)/python -m tests.packages $(ARGS)
+
+mockups: .venv/dev.stamp ## Read Redfish mockups as a node's controller: DIR=FOLDER, such as DMTF's DSP2043
+	@$(BIN)/python -m tests.equipment.mockups "$(DIR)"
 
 test-ansible: .venv/dev.stamp deployers ## Play the Ansible role with the real Ansible, against directories of its own
 	$(BIN)/python -m pytest -n 2 tests/ansible/real_role.py $(ARGS)

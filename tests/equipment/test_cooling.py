@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.backends.protocol import AbsentError
 from agent.model import Reason
+from tests.equipment import mockups
 from tests.equipment.conftest import BASE, Cooled, detector
 
 Make = Callable[..., Cooled]
@@ -54,6 +57,20 @@ def test_detectors_that_are_listed_in_groups_are_found_too(cooled: Make) -> None
     node.controller.documents[path] = {"LeakDetectorGroups": [{"GroupName": "Tray", "Detectors": detectors}, None]}
     node.serve("c", LeakDetection={"@odata.id": path})
     assert node.leak_states() == {"c/Rope A": "ok", "c/Tray-1": "critical"}
+
+
+def test_detectors_that_the_chassis_lists_itself_are_found_once(cooled: Make) -> None:
+    node = cooled()
+    link = node.leaks("c", A="OK")
+    node.serve("c", LeakDetection=link)
+    node.controller.documents[f"{BASE}/c"]["LeakDetectors"] = {"@odata.id": f"{link['@odata.id']}/LeakDetectors"}
+    node.serve("cdu")
+    own = node.collection(f"{BASE}/cdu/LeakDetectors", {"Moisture": detector("Warning")})
+    node.controller.documents[f"{BASE}/cdu"]["LeakDetectors"] = own
+    assert node.leak_states() == {"c/A": "ok", "cdu/Moisture": "warning"}
+    asked = len(node.controller.asked)
+    node.read()
+    assert len(node.controller.asked) - asked == 2
 
 
 @pytest.mark.parametrize(
@@ -158,3 +175,22 @@ def test_an_endless_list_is_read_up_to_a_bound(cooled: Make) -> None:
         many = {f"D{number}": "OK" for number in range(100)}
         node.serve(f"c{chassis}", LeakDetection=node.leaks(f"c{chassis}", **many))
     assert len(node.leak_states()) == 128
+
+
+def test_a_folder_of_mockups_is_served_and_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    thermal = "/redfish/v1/Chassis/1U/ThermalSubsystem"
+    documents = {
+        "Chassis": {"Members": [{"@odata.id": "/redfish/v1/Chassis/1U"}]},
+        "Chassis/1U": {"ThermalSubsystem": {"@odata.id": thermal}},
+        "Chassis/1U/ThermalSubsystem": {"CoolantConnectors": {"@odata.id": f"{thermal}/CoolantConnectors"}},
+        "Chassis/1U/ThermalSubsystem/CoolantConnectors": {"Members": [{"@odata.id": f"{thermal}/CoolantConnectors/A"}]},
+        "Chassis/1U/ThermalSubsystem/CoolantConnectors/A": {"SupplyTemperatureCelsius": {"Reading": 14.5}},
+    }
+    for path, document in documents.items():
+        place = tmp_path / "server" / path
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "index.json").write_text(json.dumps(document))
+    assert mockups.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "server\n  coldplate_coolant_supply_temperature_celsius 1U/A: 14.5\n"
+    assert mockups.main([str(tmp_path / "server" / "Chassis" / "1U")]) == 1
+    assert "no mockup with a Chassis below" in capsys.readouterr().err

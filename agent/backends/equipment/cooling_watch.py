@@ -8,7 +8,7 @@ it is unavailable, and never dry.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from agent.backends.equipment import cooling_documents
@@ -109,28 +109,35 @@ class CoolingWatch:
         calls = 1
         paths = self._service.members(CHASSIS) if self._chassis is None else [f"{CHASSIS}/{quote(self._chassis, '')}"]
         for path in paths:
-            thermal = link(self._service.attempt(path).get("ThermalSubsystem"))
+            document = self._service.attempt(path)
             calls += 1
-            if thermal is not None and found.parts < MOST_PARTS:
-                calls += self._search_in(cooling_documents.last_of(path), thermal, found)
+            if found.parts < MOST_PARTS:
+                calls += self._search_in(cooling_documents.last_of(path), document, found)
         for each in found:
             del each[MOST_PARTS:]
         return found, calls
 
-    def _search_in(self, chassis: str, thermal: str, found: _Found) -> int:
+    def _search_in(self, chassis: str, document: dict[str, Any], found: _Found) -> int:
+        """Those of one chassis, which lists its detectors itself (since 2023) or in its ThermalSubsystem, or both."""
         chassis = chassis[: cooling_documents.LONGEST_NAME]
-        document = self._service.attempt(thermal)
-        connectors, detection = link(document.get("CoolantConnectors")), link(document.get("LeakDetection"))
-        found.connectors.extend((chassis, path) for path in self._members(connectors))
-        if detection is None:
-            return 2
-        leaks = self._service.attempt(detection)
-        detectors = self._members(link(leaks.get("LeakDetectors")))
-        found.detectors.extend((chassis, path) for path in detectors)
-        if not detectors and any(True for _ in cooling_documents.listed_detectors(leaks)):
+        thermal = self._at(link(document.get("ThermalSubsystem")))
+        detection = link(thermal.get("LeakDetection"))
+        leaks = self._at(detection)
+        detectors = [
+            *self._members(link(document.get("LeakDetectors"))),
+            *self._members(link(leaks.get("LeakDetectors"))),
+        ]
+        found.detectors.extend((chassis, path) for path in dict.fromkeys(detectors))
+        if detection is not None and not detectors and any(True for _ in cooling_documents.listed_detectors(leaks)):
             found.groups.append((chassis, detection))
-        return 4
+        connectors = self._members(link(thermal.get("CoolantConnectors")))
+        found.connectors.extend((chassis, path) for path in connectors)
+        return sum(map(bool, (thermal, leaks, detectors, connectors)))
+
+    def _at(self, path: str | None) -> dict[str, Any]:
+        """The document at a link; an empty one where there is none."""
+        return self._service.attempt(path) if path is not None else {}
 
     def _members(self, collection: str | None) -> list[str]:
         """Those of a collection; none where it is not there."""
-        return self._service.members_of(self._service.attempt(collection)) if collection is not None else []
+        return self._service.members_of(self._at(collection))

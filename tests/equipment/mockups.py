@@ -1,0 +1,90 @@
+"""`make mockups DIR=...`: what the agent reads from Redfish mockups, such as DMTF's public ones (DSP2043).
+
+A mockup is a folder of documents, `index.json` in a folder for each resource. Each one below DIR is served by a real
+HTTP server on loopback, and read as a node's controller. Nothing of them is kept. Exit status 1 if DIR has none.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from agent.backends.equipment.cooling_watch import CoolingWatch
+from agent.backends.protocol import AbsentError, DeviceError
+from agent.lib.http_target import HttpTarget
+
+ROOT = "/redfish/v1"
+
+
+@contextmanager
+def served(mockup: Path) -> Iterator[str]:
+    """A server of the mockup; its URL."""
+
+    class MockupHandler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            inside = self.path.removeprefix(ROOT).strip("/")
+            document = (mockup / inside / "index.json").resolve()
+            known = self.path.startswith(ROOT) and document.is_relative_to(mockup.resolve()) and document.is_file()
+            body = document.read_bytes() if known else b"{}"
+            self.send_response(200 if known else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), MockupHandler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def lines_of(mockup: Path) -> Iterator[str]:
+    """What is read from a mockup, a line for each detector and each value."""
+    with served(mockup) as url:
+        watch = CoolingWatch(HttpTarget(url, timeout=5.0), None, time.monotonic)
+        try:
+            seen = watch.look()
+        except (AbsentError, DeviceError) as error:
+            yield str(error)
+            return
+        finally:
+            watch.close()
+    for part, state in seen.leaks.items():
+        yield f"leak detector {part.chassis}/{part.name}: {state}"
+    for part, values in seen.connectors.items():
+        for row, value in values.items():
+            yield f"{row.name} {part.chassis}/{part.name}: {value:g}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Read every mockup below the folder that is named."""
+    folder = Path(arguments[0]) if arguments and arguments[0] else None
+    found = sorted({path.parent.parent for path in folder.rglob("Chassis/index.json")}) if folder else []
+    if not found:
+        print(
+            f"no mockup with a Chassis below {folder}; make mockups DIR=FOLDER names a folder of them", file=sys.stderr
+        )
+        return 1
+    for mockup in found:
+        print(mockup.name)
+        for line in lines_of(mockup):
+            print(f"  {line}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
