@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.backends.host import HostBackend, parse_pressure
 from agent.backends.host.mounts import block_mounts
-from agent.catalogue.node import BY_NAME, NODE_POWER, NODE_POWER_FALLBACK, NVSWITCH, POWER_PARTS
+from agent.catalogue.node import BY_NAME, GPU_SUMS, NODE_POWER, NODE_POWER_FALLBACK, NVSWITCH, POWER_PARTS
 from agent.model import Instant, Kind, Lane, Reason
 
 TICK = os.sysconf("SC_CLK_TCK")
@@ -154,7 +154,7 @@ def test_a_series_is_made_once_and_kept(host) -> None:
 def test_every_row_of_the_host_is_read_or_explained(host) -> None:
     sample = host.read()
     told = {reading.metric.name for reading in sample.readings} | {gap.metric.name for gap in sample.gaps}
-    elsewhere = {row.name for row in (NODE_POWER, NODE_POWER_FALLBACK, *POWER_PARTS, *NVSWITCH)}
+    elsewhere = {row.name for row in (NODE_POWER, NODE_POWER_FALLBACK, *POWER_PARTS, *NVSWITCH, *GPU_SUMS)}
     assert told == set(BY_NAME) - elsewhere
 
 

@@ -36,6 +36,9 @@ RECEIVERS = {
     "monitoring": "AgentThreadDown BackendFailing ConfigurationRefused FlightRecorderFailing MetricsMissing "
     "NotificationsDropped NotificationsFailing PushBehind RuleFailures RuleWindowsFull SamplerStalled SamplingSlowed "
     "ShardRulesLate ShardTargetsLost ShardWriteBehind StateNotWritten WebCertificateExpiring WorkerRestarting",
+    "pager,facility-pager": "LeakDetected",
+    "facility-pager": "CoolantFlowLow CoolantSupplyCritical",
+    "facility-tickets": "CoolantSupplyHot LeakDetectorBlind LeakSuspected",
     "archive": "GpuReplaced GpuXidInfo InfinibandCongestion",
 }  # fmt: skip
 """Who is told of what; alerts of a rack go to the facility, by severity."""
@@ -78,7 +81,7 @@ def takes(matcher: str, labels: dict[str, str]) -> bool:
 
 def test_an_alertmanager_loads_it_with_its_texts() -> None:
     shown = amtool("check-config", str(EXAMPLE))
-    assert "16 inhibit rules" in shown
+    assert "19 inhibit rules" in shown
     assert "1 templates" in shown
 
 
