@@ -26,6 +26,7 @@ from agent.model import Gap, Instant, Lane, Node, Reading, Reason, Series, Xid
 log = logging.getLogger("coldplate.kmsg")
 
 XID_ERRORS = next(row for row in GPU_ROWS if row.name == "coldplate_gpu_xid_errors_total")
+GRADED_XID_ERRORS = next(row for row in GPU_ROWS if row.name == "coldplate_gpu_xid_graded_errors_total")
 (SXID_ERRORS,) = NVSWITCH
 
 RECORD_BYTES = 16_384
@@ -205,7 +206,8 @@ class KmsgBackend:
             f"{self._path}: {error.strerror}; XIDs come only from the driver, and SXids are not seen."
             " Give the agent CAP_SYSLOG (systemd: AmbientCapabilities=CAP_SYSLOG) and access to the device"
         )
-        return BackendSample(gaps=[Gap(row, Node(), Reason.DENIED, detail) for row in (XID_ERRORS, SXID_ERRORS)])
+        rows = (XID_ERRORS, GRADED_XID_ERRORS, SXID_ERRORS)
+        return BackendSample(gaps=[Gap(row, Node(), Reason.DENIED, detail) for row in rows])
 
     def _drain(self, reader: LogReader, now: Instant) -> tuple[list[Xid], int]:
         events: list[Xid] = []

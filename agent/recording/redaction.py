@@ -16,7 +16,7 @@ from agent.recording.provenance import Provenance
 KEPT = frozenset(
     """
     action alertname alertstate architecture backend board_id board_part cause clique component compute_capability
-    compute_instance device distance domain driver_version expectation feed file firmware_version gpu gpu_instance
+    compute_instance device distance domain driver_version expectation feed file firmware_version gpu gpu_instance grade
     hca_type kernel lane layer link link_layer machine metric mig minor mode model notifier numa_node outcome pci port
     problem process profile push python reason recorded resource rule_group scenario scheduler setting severity shared
     slot socket source split state sxid thread type vbios version xid

@@ -136,6 +136,7 @@ def test_a_denied_log_is_a_gap_that_names_the_file_and_the_capability() -> None:
     sample = KmsgBackend("/dev/kmsg", deny).read(Lane.FAST, Instant(1.0, BOOT))
     assert {gap.metric.name for gap in sample.gaps} == {
         "coldplate_gpu_xid_errors_total",
+        "coldplate_gpu_xid_graded_errors_total",
         "coldplate_node_nvswitch_sxid_errors_total",
     }
     for gap in sample.gaps:

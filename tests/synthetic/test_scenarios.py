@@ -12,6 +12,7 @@ import pytest
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic import shipped_scenarios
 from agent.backends.synthetic.scenario_document import render
+from agent.catalogue.nvlink_grades import Grade, grade_of
 from agent.model import Gpu, Kind, Lane, Reason
 
 GPUS = range(8)
@@ -184,6 +185,15 @@ def test_xids_from_before_a_restart_are_not_reported_again(play):
     node = play("xid-storm", opened_at=100.0)
     node.sample(0, 200.0)
     assert node.source.events(0.0) == []
+
+
+def test_an_nvlink_error_has_the_log_line_that_the_scenario_wants(play, write):
+    faults = ", ".join(f"{{kind: xid, gpu: 0, at: {at}s, code: 149{words}}}"
+                       for at, words in ((1, ""), (2, ", words: fatal"), (3, ", words: nonfatal")))  # fmt: skip
+    node = play(write(f"description: d\ntopology: dgx-b200\nfaults: [{faults}]\n"))
+    node.sample(0, 5.0)
+    told = [grade_of(event.code, event.text) for event in node.source.events(0.0)]
+    assert told == [None, Grade.FATAL, Grade.NONFATAL]
 
 
 def test_ecc_errors_lead_to_a_pending_remap_and_to_a_failed_one(play):
