@@ -19,7 +19,7 @@ from tests.kmsg.conftest import BOOT, FakeLog
 from tests.score.play import TARGET, load_pack
 
 BEGAN = 50
-PACK = tuple(file for file in load_pack() if file.path.endswith("xid.yml"))
+PACK = tuple(file for file in load_pack() if file.path.endswith(("xid.yml", "nvswitch.yml")))
 NVLINK = "NVRM: Xid (PCI:0000:{bus}:00): {code}, {unit} {word} XC0 i0 Link 09 (0x025525c6 0x00000000 0x00000000)"
 CLEANUP = "NVRM: Xid (PCI:0000:{bus}:00): 45, pid=77, name=python, Ch 00000008"
 
@@ -40,7 +40,12 @@ class LoggingNode:
         self._second = BEGAN
         self.page = ""
         self.fired: set[tuple[str, str, str]] = set()
-        """What fired at any time: alert, GPU, code."""
+        """What fired at any time: alert, GPU or switch, code."""
+
+    @property
+    def second(self) -> int:
+        """The second that was played last."""
+        return self._second
 
     def until(self, second: int) -> None:
         """Look and judge, once a second."""
@@ -64,7 +69,7 @@ class LoggingNode:
 
 def _told(alert: Alert) -> tuple[str, str, str]:
     labels: Mapping[str, str] = dict(alert.labels)
-    return alert.rule, labels["gpu"], labels["xid"]
+    return alert.rule, labels.get("gpu") or labels["pci"], labels.get("xid") or labels["sxid"]
 
 
 @pytest.fixture
@@ -115,3 +120,27 @@ def test_a_power_connector_is_neither_a_reset_nor_a_restart(node: LoggingNode) -
     node.write("NVRM: Xid (PCI:0000:1b:00): 54, Auxiliary power is not connected")
     node.until(240)
     assert node.fired == {("GpuXidPower", "0", "54")}
+
+
+def test_an_sxid_that_is_fatal_is_told_of_by_switch_and_code(node: LoggingNode) -> None:
+    node.write(
+        "nvidia-nvswitch1: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+        "nvidia-nvswitch1: SXid (PCI:0000:c1:00.0): 20034, Severity 1 Engine instance 48 Sub-engine instance 00",
+        "nvidia-nvswitch1: SXid (PCI:0000:c1:00.0): 22013, Non-fatal, Link 48 Minion Link DLREQ interrupt",
+    )
+    node.until(240)
+    assert node.fired == {("NvSwitchFatal", "0000:c1:00.0", "20034")}
+    assert 'sxid_errors_total{pci="0000:c1:00.0",sxid="20034",grade="fatal"} 1' in node.page
+
+
+@pytest.mark.parametrize(("code", "times", "alerts"), [(11012, 10, 0), (11012, 11, 1), (22013, 100, 0), (12028, 1, 1)])
+def test_an_sxid_that_is_not_fatal_alerts_by_its_rate_or_by_what_it_holds_up(
+    node: LoggingNode, code: int, times: int, alerts: int
+) -> None:
+    line = f"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): {code}, Non-fatal, Link 32 egress"
+    for _ in range(times):
+        node.write(line)
+        node.until(node.second + 2)
+    node.until(node.second + 30)
+    assert len(node.fired) == alerts
+    assert {alert for alert, _, _ in node.fired} <= {"NvSwitchErrors"}

@@ -88,6 +88,16 @@ def test_an_nvlink_error_is_a_fault_unless_the_kernel_log_called_it_none(
     assert "XID 145 (NVLink 5 error, unit RLW) once" in said.text
 
 
+@pytest.mark.parametrize(("grade", "kind"), [("fatal", FAULT), ("nonfatal", NOTE)])
+def test_an_sxid_is_as_grave_as_the_kernel_log_called_it(tmp_path: Path, grade: str, kind: str) -> None:
+    labels = (("pci", "0000:c1:00.0"), ("sxid", "20034"), ("grade", grade))
+    series: dict = {row(chosen.POWER, gpu(0)): 1.0, row(chosen.SWITCH_ERRORS, Node(), labels): [None] * 5 + [1.0] * 5}
+    said = said_of(gathered(tmp_path / "run", series, 10))["sxid"]
+    assert said.rank == kind
+    assert "NVSwitch 0000:c1:00.0 reported" in said.text
+    assert ("fatal" in said.text) is (kind == FAULT)
+
+
 def test_uneven_time_counts_only_when_it_was_uneven(tmp_path: Path) -> None:
     lazy = [1.0] * 300 + [0.0] * 300
     said = job(tmp_path, util=[lazy, 1.0, 1.0, 1.0], power=[600.0] * 4)

@@ -196,6 +196,19 @@ def test_an_nvlink_error_has_the_log_line_that_the_scenario_wants(play, write):
     assert told == [None, Grade.FATAL, Grade.NONFATAL]
 
 
+def test_an_nvswitch_counts_what_it_would_have_logged_from_the_first_error_on(play, write):
+    node = play(write("""
+        description: d
+        topology: dgx-h100
+        faults:
+          - {kind: sxid, at: 10s, repeat: 10s, code: 11012, switch: 3, words: nonfatal, times: 4}
+          - {kind: sxid, at: 20s, code: 20034}
+    """))  # fmt: skip
+    sxids = "node_nvswitch_sxid_errors_total"
+    found = [{k.removeprefix(sxids): v for k, v in node.node(t).items() if k.startswith(sxids)} for t in (9.0, 25.0)]
+    assert found == [{}, {"/0000:c4:00.0/11012/nonfatal": 8, "/0000:c1:00.0/20034/fatal": 1}]
+
+
 def test_ecc_errors_lead_to_a_pending_remap_and_to_a_failed_one(play):
     node = play("ecc-remap")
     assert node.value(4, 110.0, "ecc_errors_total/corrected", Lane.SLOW) == 25

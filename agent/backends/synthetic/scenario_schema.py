@@ -169,6 +169,7 @@ _ON_PORT = ("port",)
 _ON_EITHER = ("gpu|port",)
 _ZERO = Parameter(number, 0.0)
 _XID_WORDS = ("unsaid", "fatal", "nonfatal")
+_SXID_WORDS = ("fatal", "nonfatal")
 
 FAULTS: dict[str, FaultKind] = {
     "straggler": FaultKind(
@@ -202,6 +203,16 @@ FAULTS: dict[str, FaultKind] = {
         _ON_GPU,
         {"code": Parameter(whole(1, 999), REQUIRED), "words": Parameter(choice(_XID_WORDS), _XID_WORDS[0])},
         "An XID error at each onset; for 144 to 150, `words` is how grave its log line says that it is.",
+    ),
+    "sxid": FaultKind(
+        (),
+        {
+            "code": Parameter(whole(1, 999_999), REQUIRED),
+            "switch": Parameter(whole(0, 5), 0.0),
+            "words": Parameter(choice(_SXID_WORDS), _SXID_WORDS[0]),
+            "times": Parameter(whole(1, 1000), 1.0),
+        },
+        "SXids of an NVSwitch in the kernel log: `times` at each onset, called what `words` is.",
     ),
     "ecc": FaultKind(
         _ON_GPU,

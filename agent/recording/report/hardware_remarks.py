@@ -8,7 +8,7 @@ from agent.catalogue.nvlink_grades import Grade
 from agent.catalogue.xid_triage import XidClass, called, codes_of
 from agent.lib.timestamps import utc
 from agent.lib.wording import one_line
-from agent.model import NvLink
+from agent.model import Node, NvLink
 from agent.recording.report import chosen_series as chosen
 from agent.recording.report.remarks import FAULT, NOTE, Remark, gpu_names, ranges, span_text
 from agent.recording.report.run_facts import GpuFacts, Run
@@ -26,6 +26,7 @@ def hardware_remarks(run: Run) -> Iterator[Remark]:
         yield from _silence(gpu)
         yield from _links(gpu)
     yield from _ports(run)
+    yield from _switches(run)
 
 
 def _xids(run: Run) -> Iterator[Remark]:
@@ -122,6 +123,21 @@ def _ports(run: Run) -> Iterator[Remark]:
         if counted:
             told = ", ".join(f"{count:.0f} {what}" for what, count in counted.items())
             yield Remark(FAULT, "port-errors", f"InfiniBand {shown} counted {told}.", figures=counted)
+
+
+def _switches(run: Run) -> Iterator[Remark]:
+    for node in run.nodes:
+        of = f" of {node.name}" if len(run.nodes) > 1 else ""
+        for labels, counter in node.growths(chosen.SWITCH_ERRORS, Node()):
+            told = dict(labels)
+            if counter.growth >= 1:
+                is_fatal = told.get("grade") == Grade.FATAL.value
+                pci, sxid = (one_line(told.get(name, ""), 16) for name in ("pci", "sxid"))
+                what = f"{'the fatal ' if is_fatal else ''}SXid {sxid} {_times(counter.growth)}"
+                yield Remark(
+                    FAULT if is_fatal else NOTE, "sxid", f"NVSwitch {pci}{of} reported {what}.",
+                    figures={"sxids": counter.growth},
+                )  # fmt: skip
 
 
 def _times(count: float) -> str:
