@@ -168,6 +168,25 @@ def test_each_kind_is_reported_at_once_and_a_storm_of_it_once_a_minute(caplog: p
     assert 3600 - 60 <= told <= 3600
 
 
+@pytest.mark.parametrize(
+    ("code", "text", "name", "action"),
+    [
+        (79, "", "GPU has fallen off the bus", "power-cycle the node"),
+        (149, "149, NETIR Fatal XC0", "NVLink 5 error, unit NETIR", "reset the GPU"),
+        (999, "", None, "read the log line and the catalog"),
+    ],
+)
+def test_a_log_line_says_what_the_code_asks_for(
+    caplog: pytest.LogCaptureFixture, code: int, text: str, name: str | None, action: str
+) -> None:
+    book = ledger()
+    book.enter(Xid("GPU-a", code, 1000.0, "kmsg", text))
+    with caplog.at_level(logging.INFO):
+        book.tell(0.0)
+    (facts,) = (record.__dict__["facts"] for record in caplog.records)
+    assert (facts.get("name"), facts["action"]) == (name, action)
+
+
 def test_many_kinds_at_once_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     book = ledger()
     with caplog.at_level(logging.INFO):
