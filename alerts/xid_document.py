@@ -18,7 +18,9 @@ runbooks of these alerts, the words of `coldplate check`, of the report, of the 
   Where there is none, the catalog names no action, and the class is our judgement of its description.
 * A code that is not here (newer than the table, or unused according to the catalog) is told of by GpuXidUnknown.
 * **45** alone tells that somebody ended a process: there is no alert. With another XID on the node in the same two
-  minutes it is that one's consequence, and GpuXidInfo tells of it.
+  minutes it is that one's consequence, and GpuXidInfo tells of it. (After a 45 alone the catalog would restart the
+  fabric manager, though it says as well that Ctrl-C and SIGKILL cause it. GpuFabricNotReady tells of a fabric manager
+  at fault.)
 * **144 to 150** (NVLink 5) are as grave as their line in the kernel log says, by its word and by the error status of
   the unit (the catalog's sheet "XID 144-150 Decode"): what is fatal asks for a reset (GpuXidReset), the rest is the
   application's (GpuXidInfo). `coldplate_gpu_xid_graded_errors_total` counts both. If the agent cannot read the line,

@@ -184,7 +184,10 @@ if len(TRIAGE) != len(_ROWS) or list(TRIAGE) != sorted(TRIAGE):
     raise AssertionError("the table of XIDs has a code twice, or out of order")
 
 ZEROED = tuple(row.code for row in _ROWS if row.is_zeroed)
-"""Codes whose counters exist from the start, at 0: increase() does not see one that is born at 1."""
+"""Codes whose counters exist from the start, at 0: increase() does not see one that is born at 1.
+
+Rules on the node read them all; a page leaves those at 0 out by default, and has the GPU's sum over all codes instead.
+"""
 
 
 def codes_of(*classes: XidClass) -> tuple[int, ...]:
