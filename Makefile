@@ -127,6 +127,8 @@ generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages an
 	$(BIN)/coldplate render metrics --out docs/metrics.md
 	$(BIN)/coldplate render migrating --out docs/migrating.md
 	$(BIN)/coldplate render scenarios --out docs/scenarios.md
+	$(BIN)/coldplate render xids --out docs/xids.md
+	$(BIN)/python -m alerts.xid_texts
 	$(BIN)/coldplate render configuration --out docs/configuration.md
 	$(BIN)/coldplate render config-file --out packaging/coldplate.yaml
 	rm -f packaging/man/*.1

@@ -10,6 +10,7 @@ from collections.abc import Container, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from agent.catalogue.xid_triage import called
 from agent.model import Alert, Entity, Gap, Gpu, NvLink, Reason
 from exporters import landing_alerts
 from exporters.landing_readings import UP, Gathered
@@ -220,7 +221,7 @@ def _findings(device: GpuRow, busiest: Mapping[tuple[str, str], float], now: flo
     yield from _slowness(device, busiest)
     for wall, xid in sorted(device.xids, reverse=True):
         if now is not None and now - wall <= RECENT_SECONDS:
-            yield Finding(Tone.WARN, "XID", f"XID {xid}, {age(now - wall)} ago")
+            yield Finding(Tone.WARN, "XID", f"XID {called(xid)}, {age(now - wall)} ago")
 
 
 def _silent(device: GpuRow) -> Finding:

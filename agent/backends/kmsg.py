@@ -26,6 +26,7 @@ from agent.model import Gap, Instant, Lane, Node, Reading, Reason, Series, Xid
 log = logging.getLogger("coldplate.kmsg")
 
 XID_ERRORS = next(row for row in GPU_ROWS if row.name == "coldplate_gpu_xid_errors_total")
+GRADED_XID_ERRORS = next(row for row in GPU_ROWS if row.name == "coldplate_gpu_xid_graded_errors_total")
 (SXID_ERRORS,) = NVSWITCH
 
 RECORD_BYTES = 16_384
@@ -39,7 +40,7 @@ SWITCHES = 64
 SXID_CODES = 256
 """Most codes of one switch with series of their own."""
 SXID_KINDS = 2048
-"""Most codes of all switches together."""
+"""Most codes of all switches together; each may have a series for each grade."""
 OTHER = "other"
 
 MAX_DIGITS = 20
@@ -53,8 +54,10 @@ _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0
 # of the same form that begin with Severity or Data follow it: they describe the same error.
 _SXID = re.compile(
     r"nvidia-nvswitch\d+: SXid \(PCI:([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?\): (\d{1,9})\b"
-    r"(?!, (?:Severity \d|Data \{))"
+    r"(?!, (?:Severity \d|Data \{))(?:, (Fatal|Non-fatal)\b)?"
 )
+_GRADES = {"Fatal": "fatal", "Non-fatal": "nonfatal", None: "unsaid"}
+"""The label for what a line says of itself."""
 
 
 class KernelRecord(NamedTuple):
@@ -65,10 +68,11 @@ class KernelRecord(NamedTuple):
 
 
 class SwitchError(NamedTuple):
-    """One SXid: the NVSwitch's PCI address and the code."""
+    """One SXid: the NVSwitch's PCI address, the code, and how grave the line says that it is."""
 
     pci: str
     code: int
+    grade: str
 
 
 def parse_record(raw: bytes) -> KernelRecord | None:
@@ -96,7 +100,8 @@ def parse_sxid(message: str) -> SwitchError | None:
     match = _SXID.match(message)
     if match is None:
         return None
-    return SwitchError(f"{_bus(*match.group(1, 2, 3))}.{match.group(4) or '0'}", int(match.group(5)))
+    pci = f"{_bus(*match.group(1, 2, 3))}.{match.group(4) or '0'}"
+    return SwitchError(pci, int(match.group(5)), _GRADES[match.group(6)])
 
 
 class LogReader(Protocol):
@@ -162,9 +167,9 @@ class KmsgBackend:
         self._opener = opener
         self._reader: LogReader | None = None
         self._read_until = 0.0  # wall time at which the log had been read to its end
-        self._counts: dict[tuple[str, str], int] = {}
-        """Counts by the switch's address and the code; either may be `other`."""
-        self._series: dict[tuple[str, str], Series] = {}
+        self._kinds: set[tuple[str, str]] = set()
+        """The switch's address and the code of what has series of its own; either may be `other`."""
+        self._counts: dict[Series, int] = {}
         self._switches: dict[str, int] = {}
         """The codes of each switch that have series of their own."""
         self._told_full = False
@@ -183,7 +188,7 @@ class KmsgBackend:
         except OSError:
             self.close()
             raise
-        readings = [Reading(self._series[key], float(count)) for key, count in self._counts.items()]
+        readings = [Reading(series, float(count)) for series, count in self._counts.items()]
         return BackendSample(readings=readings, events=events, calls=calls)
 
     def close(self) -> None:
@@ -205,7 +210,8 @@ class KmsgBackend:
             f"{self._path}: {error.strerror}; XIDs come only from the driver, and SXids are not seen."
             " Give the agent CAP_SYSLOG (systemd: AmbientCapabilities=CAP_SYSLOG) and access to the device"
         )
-        return BackendSample(gaps=[Gap(row, Node(), Reason.DENIED, detail) for row in (XID_ERRORS, SXID_ERRORS)])
+        rows = (XID_ERRORS, GRADED_XID_ERRORS, SXID_ERRORS)
+        return BackendSample(gaps=[Gap(row, Node(), Reason.DENIED, detail) for row in rows])
 
     def _drain(self, reader: LogReader, now: Instant) -> tuple[list[Xid], int]:
         events: list[Xid] = []
@@ -232,20 +238,19 @@ class KmsgBackend:
             return
         sxid = parse_sxid(record.message)
         if sxid is not None:
-            kind = self._kind(sxid)
-            self._counts[kind] = self._counts.get(kind, 0) + 1
-            if kind not in self._series:
-                self._series[kind] = Series(SXID_ERRORS, Node(), (("pci", kind[0]), ("sxid", kind[1])))
+            pci, kind = self._kind(sxid)
+            series = Series(SXID_ERRORS, Node(), (("pci", pci), ("sxid", kind), ("grade", sxid.grade)))
+            self._counts[series] = self._counts.get(series, 0) + 1
 
     def _kind(self, sxid: SwitchError) -> tuple[str, str]:
         """The switch and code under which an SXid counts: `other` beyond the limits, whatever the log says."""
         kind = (sxid.pci, str(sxid.code))
-        if kind in self._counts:
+        if kind in self._kinds:
             return kind
         codes = self._switches.get(sxid.pci)
         if codes is None and len(self._switches) >= SWITCHES:
             kind = (OTHER, OTHER)
-        elif (codes or 0) >= SXID_CODES or len(self._counts) >= SXID_KINDS:
+        elif (codes or 0) >= SXID_CODES or len(self._kinds) >= SXID_KINDS:
             kind = (sxid.pci, OTHER)
             self._switches[sxid.pci] = codes or 0
         else:
@@ -253,6 +258,7 @@ class KmsgBackend:
         if OTHER in kind and not self._told_full:
             self._told_full = True
             log.error("too many different SXids in the kernel log; new ones are counted as %r", OTHER)
+        self._kinds.add(kind)
         return kind
 
     def _wall(self, record: KernelRecord, now: Instant) -> float:

@@ -166,8 +166,8 @@ GPU_SUMS = (
 
 NVSWITCH = (
     Metric("coldplate_node_nvswitch_sxid_errors_total", Kind.COUNTER, Unit.NONE, Node,
-           "SXid errors that the kernel log reported about an NVSwitch, by code; `other` after 256 codes.",
-           Lane.FAST, (Source("/dev/kmsg"),), labels=("pci", "sxid"), span=(0, 1e12), simulated=(0, 1e3)),
+           "SXid errors of NVSwitches in the kernel log, by code (`other` after 256); fatal, nonfatal or unsaid.",
+           Lane.FAST, (Source("/dev/kmsg"),), labels=("pci", "sxid", "grade"), span=(0, 1e12), simulated=(0, 1e3)),
 )  # fmt: skip
 
 ROWS: tuple[Metric, ...] = (

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
+from agent.catalogue.xid_triage import ACTIONS, XidClass, called, class_of
 from agent.health.expected_node import Expected
 from agent.health.per_gpu import NOBODY, GpuFact, grouped
 from agent.health.seen_node import SeenNode, name_of
@@ -18,10 +19,8 @@ RECOVERY = "coldplate_gpu_recovery_action"
 THROTTLE = "coldplate_gpu_throttle_active"
 METRICS = (PENDING, FAILURE, RECOVERY, THROTTLE)
 
-RESET_XIDS = frozenset({46, 48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158})
-"""XIDs after which a GPU must be reset (NVIDIA's XID catalogue; the rules of the pack have the same)."""
-NODE_XIDS = frozenset({54, 79, 151, 167})
-"""XIDs after which the node must be restarted."""
+XID_VERDICTS = {XidClass.POWER: Verdict.WARNING, XidClass.RESET: Verdict.CRITICAL, XidClass.NODE: Verdict.CRITICAL}
+"""How bad it is that an XID of a class was reported since boot; the others ask for nothing on the node."""
 BRAKES = {"hw_thermal_slowdown": "heat", "hw_power_brake": "the power brake"}
 """Reasons for which the hardware itself slows a GPU down; no healthy load causes one."""
 
@@ -81,19 +80,22 @@ def throttling(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: AR
 
 
 def xids(view: SeenNode, events: Iterable[Xid] | None, why_unknown: str = "") -> HealthFinding:
-    """Whether the kernel log has no XID since boot that asks for a reset or more; None where it cannot be read."""
+    """Whether the kernel log has no XID since boot that asks for a repair; None where it cannot be read."""
     name, wanted = "xids", "no fatal XID since boot"
     if events is None:
         remedy = "run as root, or with CAP_SYSLOG; --skip xids leaves this out"
         return HealthFinding(name, Verdict.UNKNOWN, wanted, why_unknown, remedy)
     codes: dict[str, set[int]] = defaultdict(set)
+    classes: set[XidClass] = set()
     for event in events:
-        if event.code in RESET_XIDS | NODE_XIDS:
+        asked = class_of(event.code, event.text)
+        if asked in XID_VERDICTS:
             gpu = view.find(event.device)
             codes[name_of(gpu) if gpu is not None else event.device].add(event.code)
+            classes.add(asked)
     if not codes:
         return HealthFinding(name, Verdict.OK, wanted, "none")
-    found = "; ".join(f"{device}: {', '.join(map(str, sorted(each)))}" for device, each in codes.items())
-    needed = "restart the node" if any(each & NODE_XIDS for each in codes.values()) else "reset the GPU"
-    remedy = f"{needed}; the kernel log keeps the XID until a restart: --skip xids once a reset has mended it"
-    return HealthFinding(name, Verdict.CRITICAL, wanted, found, remedy)
+    found = "; ".join(f"{device}: {', '.join(map(called, sorted(each)))}" for device, each in codes.items())
+    gravest = max(classes, key=list(XID_VERDICTS).index)
+    remedy = f"{ACTIONS[gravest]}; the kernel log keeps the XID until a restart: --skip xids once it is mended"
+    return HealthFinding(name, XID_VERDICTS[gravest], wanted, found, remedy)

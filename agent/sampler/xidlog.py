@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+from agent.catalogue.xid_triage import ACTIONS, TRIAGE, XidClass, class_of
 from agent.model import Gpu, Xid
 
 log = logging.getLogger("coldplate.xid")
@@ -65,7 +66,17 @@ class XidLog:
         gpu, code = kind
         xid = entry.newest
         facts: dict[str, object] = {"xid": code, "gpu": gpu.index, "uuid": gpu.uuid, "reporter": xid.reporter}
+        facts |= _meaning(xid)
         facts["text"] = xid.text
         if entry.times > 1:
             facts["times"] = entry.times
         log.warning("XID %d", xid.code, extra={"facts": facts})
+
+
+def _meaning(xid: Xid) -> dict[str, object]:
+    """What the code is called and what it asks for, which those who read logs would otherwise look up."""
+    row = TRIAGE.get(xid.code)
+    if row is None:
+        return {"action": ACTIONS[XidClass.LOOK]}
+    decided = class_of(xid.code, xid.text)
+    return {"name": row.name, "action": row.action if decided is row.triage else ACTIONS[decided]}

@@ -10,6 +10,8 @@ import logging
 from collections import deque
 
 from agent.catalogue import BY_NAME
+from agent.catalogue.nvlink_grades import Grade, grade_of
+from agent.catalogue.xid_triage import ZEROED
 from agent.model import Frame, Framer, Gpu, Reading, Series, Xid
 from agent.sampler.inventory import Inventory
 from agent.sampler.xidlog import XidLog
@@ -18,14 +20,9 @@ log = logging.getLogger("coldplate.xid")
 
 ALL = BY_NAME["coldplate_gpu_xids_total"]
 TOTAL = BY_NAME["coldplate_gpu_xid_errors_total"]
+GRADED = BY_NAME["coldplate_gpu_xid_graded_errors_total"]
 LAST = BY_NAME["coldplate_gpu_xid_last_timestamp_seconds"]
 
-ZEROED = (13, 31, 43, 45, 48, 62, 63, 64, 74, 79, 92, 94, 95, 109, 119, 120, 136, 140, 143, 154)
-"""Codes whose counters exist from the start, at 0: increase() does not see one that is born at 1.
-
-NVIDIA's Xid catalogue has over a hundred; these are the ones on which rules act. Rules on the
-node read them all; a page leaves those at 0 out by default, and has the GPU's sum over all codes instead.
-"""
 OTHER = "other"
 CODES = 256
 """Most codes with counters of their own on one GPU; the catalogue has some 170."""
@@ -51,6 +48,8 @@ class XidLedger:
         self._last: dict[Kind, float] = {}
         self._codes: dict[Gpu, int] = {}
         """How many codes of its own a device has, beside those that exist from the start."""
+        self._graded: dict[tuple[Gpu, int, Grade], tuple[Series, int]] = {}
+        """What log lines said of errors whose code says nothing: seven codes, and two grades of each."""
         self._strangers: dict[str, Gpu] = {}
         self._unpaired = _Unpaired()
         self._series: dict[Kind, tuple[Series, Series]] = {}
@@ -70,8 +69,12 @@ class XidLedger:
         self._sums = {gpu: series for gpu, series in self._sums.items() if gpu in counted}
 
     def enter(self, xid: Xid) -> None:
-        """Count one report, unless it is the second one of an error that was already counted."""
+        """Count one report, unless it is the second one of an error that was already counted.
+
+        Only one of the two has the driver's words, so these count whichever comes first.
+        """
         gpu = self._device(xid.device)
+        self._enter_grade(gpu, xid)
         if self._unpaired.second(gpu, xid):
             return
         kind = self._kind(gpu, xid.code)
@@ -79,6 +82,15 @@ class XidLedger:
         self._counts[kind] = self._counts.get(kind, 0) + 1
         self._last[kind] = max(xid.wall, self._last.get(kind, 0.0))
         self._log.enter(kind, xid)
+
+    def _enter_grade(self, gpu: Gpu, xid: Xid) -> None:
+        grade = grade_of(xid.code, xid.text)
+        if grade is not None:
+            kind = (gpu, xid.code, grade)
+            labels = (("xid", str(xid.code)), ("grade", grade.value))
+            series, count = self._graded.get(kind) or (Series(GRADED, gpu, labels), 0)
+            self._graded[kind] = (series, count + 1)
+            self._frame = None
 
     def tell(self, now: float) -> None:
         """Log what came since the last call; `now` in monotonic seconds."""
@@ -133,6 +145,7 @@ class XidLedger:
         for gpu, count in sums.items():
             series = self._sums.get(gpu) or self._sums.setdefault(gpu, Series(ALL, gpu))
             rows.append(Reading(series, count))
+        rows += [Reading(series, count) for series, count in self._graded.values()]
         return rows
 
     def _make(self, kind: Kind) -> tuple[Series, Series]:

@@ -3,7 +3,7 @@
 function __coldplate_at --description 'Whether the command so far is this one'
     set -l at coldplate
     for word in (commandline -opc)[2..-1]
-        contains -- "$at $word" 'coldplate check' 'coldplate compat-check' 'coldplate doctor' 'coldplate export' 'coldplate import' 'coldplate once' 'coldplate pause' 'coldplate record' 'coldplate render' 'coldplate render metrics' 'coldplate render migrating' 'coldplate render scenarios' 'coldplate render configuration' 'coldplate render config-file' 'coldplate render rules' 'coldplate render dashboards' 'coldplate render completion' 'coldplate render man' 'coldplate report' 'coldplate rules' 'coldplate rules check' 'coldplate rules test' 'coldplate rules backtest' 'coldplate run' 'coldplate simulate' 'coldplate top'
+        contains -- "$at $word" 'coldplate check' 'coldplate compat-check' 'coldplate doctor' 'coldplate export' 'coldplate import' 'coldplate once' 'coldplate pause' 'coldplate record' 'coldplate render' 'coldplate render metrics' 'coldplate render migrating' 'coldplate render scenarios' 'coldplate render xids' 'coldplate render configuration' 'coldplate render config-file' 'coldplate render rules' 'coldplate render dashboards' 'coldplate render completion' 'coldplate render man' 'coldplate report' 'coldplate rules' 'coldplate rules check' 'coldplate rules test' 'coldplate rules backtest' 'coldplate run' 'coldplate simulate' 'coldplate top'
         and set at "$at $word"
     end
     test "$at" = "$argv"
@@ -119,6 +119,7 @@ complete -c coldplate -n '__coldplate_at coldplate record' -l log.format -x -a '
 complete -c coldplate -n '__coldplate_at coldplate render' -a metrics -d 'write the reference of all metrics, in Markdown'
 complete -c coldplate -n '__coldplate_at coldplate render' -a migrating -d 'write the guide for moving from other exporters, in Markdown'
 complete -c coldplate -n '__coldplate_at coldplate render' -a scenarios -d 'write the reference of the synthetic scenarios, in Markdown'
+complete -c coldplate -n '__coldplate_at coldplate render' -a xids -d 'write the reference of XIDs, their actions and alerts, in Markdown'
 complete -c coldplate -n '__coldplate_at coldplate render' -a configuration -d 'write the reference of the configuration\'s keys, in Markdown'
 complete -c coldplate -n '__coldplate_at coldplate render' -a config-file -d 'write a configuration file with every default'
 complete -c coldplate -n '__coldplate_at coldplate render' -a rules -d 'write the rules that the agent evaluates, for a Prometheus server'
@@ -132,6 +133,8 @@ complete -c coldplate -n '__coldplate_at coldplate render migrating' -s h -l hel
 complete -c coldplate -n '__coldplate_at coldplate render migrating' -l out -r -F -d 'write to this file instead of standard output'
 complete -c coldplate -n '__coldplate_at coldplate render scenarios' -s h -l help -d 'show this help message and exit'
 complete -c coldplate -n '__coldplate_at coldplate render scenarios' -l out -r -F -d 'write to this file instead of standard output'
+complete -c coldplate -n '__coldplate_at coldplate render xids' -s h -l help -d 'show this help message and exit'
+complete -c coldplate -n '__coldplate_at coldplate render xids' -l out -r -F -d 'write to this file instead of standard output'
 complete -c coldplate -n '__coldplate_at coldplate render configuration' -s h -l help -d 'show this help message and exit'
 complete -c coldplate -n '__coldplate_at coldplate render configuration' -l out -r -F -d 'write to this file instead of standard output'
 complete -c coldplate -n '__coldplate_at coldplate render config-file' -s h -l help -d 'show this help message and exit'

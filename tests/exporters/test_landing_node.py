@@ -256,7 +256,7 @@ def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_shown() ->
     ]
     text = page(node(troubled))
     _, row = bodies(text, "GPUs")[0]
-    for piece in ("18 of 19 up", "NVLink 18 down", "XID 74, 1 min ago", "the driver requests gpu reset"):
+    for piece in ("18 of 19 up", "NVLink 18 down", "XID 74 (NVLink error), 1 min ago", "the driver requests gpu reset"):
         assert piece in row
     assert "XID 13" not in row
     assert banner(text)[2] == ["reset: GPU 6", "link down: GPU 6", "XID: GPU 6"]

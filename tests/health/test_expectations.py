@@ -20,7 +20,6 @@ from agent.health.expectation_files import (
     shipped_topologies,
 )
 from agent.health.expected_node import GENERIC, Expected, NodeExpectations
-from agent.health.fault_findings import NODE_XIDS, RESET_XIDS
 from agent.health.learned_node import learned, written
 from agent.health.verdicts import Verdict
 from agent.model import IbPort, Instant, Node, Reading, Series
@@ -133,15 +132,6 @@ def test_a_rack_is_held_against_its_topology() -> None:
 
 def test_the_agent_watches_what_a_node_is_and_leaves_how_it_does_to_alerts() -> None:
     assert {"gpus-present", "temperature", "throttling", "row-remaps", "recovery-action"} == ALL - FACTS
-
-
-def test_fatal_xids_are_those_of_the_rules() -> None:
-    text = (ROOT / "alerts" / "rules" / "xid.yml").read_text()
-    found = {
-        name: {int(code) for code in codes.split("|")}
-        for name, codes in re.findall(r'alert: (\w+)\n +expr: \S+\{xid=~"([\d|]+)"\}', text)
-    }
-    assert (found["GpuXidReset"], found["GpuXidNode"]) == (RESET_XIDS, NODE_XIDS)
 
 
 def test_nothing_is_expected_of_a_node_without_gpus_but_no_reading_passes_for_well() -> None:

@@ -71,8 +71,15 @@ def test_an_sxid_is_counted_once_though_three_lines_describe_it(follower) -> Non
     follower.log.write("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Data {0x00140004, 0x00100000, 0x00140004}")
     (reading,) = follower.read(101.0).readings
     assert reading.value == 1
-    assert reading.series.labels == (("pci", "0000:c1:00.0"), ("sxid", "12028"))
+    assert reading.series.labels == (("pci", "0000:c1:00.0"), ("sxid", "12028"), ("grade", "nonfatal"))
     assert reading.metric.name == "coldplate_node_nvswitch_sxid_errors_total"
+
+
+def test_an_sxid_is_as_grave_as_its_line_says(follower) -> None:
+    for words in (", Fatal, Link 30 LTSSM Fault Up", ", Non-fatal, Link 30 LTSSM Fault Up", ", Fatality", ""):
+        follower.log.write(f"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034{words}")
+    found = {dict(reading.series.labels)["grade"]: reading.value for reading in follower.read(101.0).readings}
+    assert found == {"fatal": 1, "nonfatal": 1, "unsaid": 2}
 
 
 def test_sxid_counts_grow_and_stay_and_are_separate_by_switch_and_code(follower) -> None:
@@ -136,6 +143,7 @@ def test_a_denied_log_is_a_gap_that_names_the_file_and_the_capability() -> None:
     sample = KmsgBackend("/dev/kmsg", deny).read(Lane.FAST, Instant(1.0, BOOT))
     assert {gap.metric.name for gap in sample.gaps} == {
         "coldplate_gpu_xid_errors_total",
+        "coldplate_gpu_xid_graded_errors_total",
         "coldplate_node_nvswitch_sxid_errors_total",
     }
     for gap in sample.gaps:

@@ -48,7 +48,7 @@ FASTEST = (
     (r"gpu_(busy|(thermal_)?throttle)_seconds_total", 1),
     (r"gpu_nvlink_\w+_bytes_total", 1.8e12),  # NVLink 5, both directions
     (r"gpu_pcie_\w+_bytes_total", 128e9),  # sixteen lanes of PCIe 6
-    (r"gpu_xid(_error)?s_total", 1e3),
+    (r"gpu_xid(_graded)?(_error)?s_total", 1e3),
     (r"gpu_row_remaps_total", 1),
     (r"gpu_pcie_(error_causes|naks_\w+|recoveries)_total", 1e8),
     (r"infiniband_\w+_bytes_total", machine.LINE_RATE),

@@ -13,7 +13,7 @@ from agent.recording.recording_reader import Recording
 from agent.recording.report import chosen_series as chosen
 from agent.recording.report.expert import remarks
 from agent.recording.report.gathering import gather
-from agent.recording.report.remarks import Remark, ranges, share_text, span_text
+from agent.recording.report.remarks import FAULT, NOTE, Remark, ranges, share_text, span_text
 from agent.recording.report.run_facts import Run
 from agent.recording.report.step_time import period_of
 from agent.recording.report.workload_remarks import bound_by
@@ -73,6 +73,29 @@ def test_busy_peers_of_an_idle_gpu_that_draw_much_do_the_work(tmp_path: Path) ->
     said = job(tmp_path, util=[0.02, 1.0, 1.0, 1.0], power=[120.0, 650.0, 650.0, 650.0])
     assert "uneven-work" in said
     assert "waiting-for-peer" not in said
+
+
+@pytest.mark.parametrize(("grades", "kind"), [(("nonfatal",), NOTE), (("nonfatal", "fatal"), FAULT), ((), FAULT)])
+def test_an_nvlink_error_is_a_fault_unless_the_kernel_log_called_it_none(
+    tmp_path: Path, grades: tuple[str, ...], kind: str
+) -> None:
+    once = [None] * 5 + [1.0] * 5
+    series: dict = {row(chosen.POWER, gpu(0)): 1.0, row(chosen.XIDS, gpu(0), (("xid", "145"),)): once}
+    for grade in grades:
+        series[row(chosen.GRADED_XIDS, gpu(0), (("xid", "145"), ("grade", grade)))] = once
+    said = said_of(gathered(tmp_path / "run", series, 10))["xid"]
+    assert said.rank == kind
+    assert "XID 145 (NVLink 5 error, unit RLW) once" in said.text
+
+
+@pytest.mark.parametrize(("grade", "kind"), [("fatal", FAULT), ("nonfatal", NOTE)])
+def test_an_sxid_is_as_grave_as_the_kernel_log_called_it(tmp_path: Path, grade: str, kind: str) -> None:
+    labels = (("pci", "0000:c1:00.0"), ("sxid", "20034"), ("grade", grade))
+    series: dict = {row(chosen.POWER, gpu(0)): 1.0, row(chosen.SWITCH_ERRORS, Node(), labels): [None] * 5 + [1.0] * 5}
+    said = said_of(gathered(tmp_path / "run", series, 10))["sxid"]
+    assert said.rank == kind
+    assert "NVSwitch 0000:c1:00.0 reported" in said.text
+    assert ("fatal" in said.text) is (kind == FAULT)
 
 
 def test_uneven_time_counts_only_when_it_was_uneven(tmp_path: Path) -> None:

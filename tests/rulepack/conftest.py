@@ -69,10 +69,10 @@ class Node:
 
     @property
     def fired(self) -> dict[tuple[str, str], float]:
-        """The second at which each alert began to fire for the first time, by alert and GPU (or port, or job)."""
+        """The second at which each alert began to fire for the first time, by alert and GPU (or port, job, switch)."""
         found: dict[tuple[str, str], float] = {}
         for firing in self._play.firings:
-            about = firing.label("gpu") or firing.label("device") or firing.label("job_id")
+            about = next(filter(None, map(firing.label, ("gpu", "device", "job_id", "pci"))), "")
             found.setdefault((firing.alert, about), firing.at)
         return found
 

@@ -26,11 +26,11 @@ RECEIVERS = {
     "pager": "AgentDown ClusterAgentsDown RackAgentsDown ShardDown "
     "GpuEccUncorrected GpuFabricNotReady GpuHardwareThermalThrottle GpuLost GpuCountWrong "
     "GpuPowerBrake GpuRecoveryActionNeeded GpuRowRemapFailure GpuXidNode GpuXidReset InfinibandPortDown "
-    "InfinibandPortSilent NvLinkDown",
+    "InfinibandPortSilent NvLinkDown NvSwitchFatal",
     "tickets": "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
-    "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
+    "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
     "InfinibandLinkRecoveries InfinibandSymbolErrors NodeExpectationNotMet NodePowerEstimated NodePowerOverShare "
-    "NvLinkErrors RackClockSkew RackSettingsDiffer",
+    "NvLinkErrors NvSwitchErrors RackClockSkew RackSettingsDiffer",
     "job-owners": "GpuAllocatedIdle GpuAwaited GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
     "GpuJobSyncStall",
     "monitoring": "AgentThreadDown BackendFailing ConfigurationRefused FlightRecorderFailing MetricsMissing "
@@ -81,7 +81,7 @@ def takes(matcher: str, labels: dict[str, str]) -> bool:
 
 def test_an_alertmanager_loads_it_with_its_texts() -> None:
     shown = amtool("check-config", str(EXAMPLE))
-    assert "19 inhibit rules" in shown
+    assert "20 inhibit rules" in shown
     assert "1 templates" in shown
 
 

@@ -6,6 +6,7 @@ The limits in time are here, and what alerts say; all scenarios, several seeds a
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +59,14 @@ def test_a_lost_gpu_is_reported_within_10_seconds(play: Any) -> None:
     assert fired["GpuLost", "3"] - 60 <= 10
     assert set(fired) == {("GpuLost", "3"), ("GpuXidNode", "3"), *(("GpuXidInfo", str(gpu)) for gpu in range(3))}
     assert node.alert("GpuLost").annotations["owner"] == "slurm job 6006 of ada"
+
+
+def test_an_nvswitch_whose_link_fails_is_reported_by_its_address(play: Any, tmp_path: Path) -> None:
+    file = tmp_path / "switch.yaml"
+    file.write_text("description: d\ntopology: dgx-h100\nfaults: [{kind: sxid, at: 60s, code: 20034, switch: 2}]\n")
+    fired = play(str(file), 120).fired
+    assert set(fired) == {("NvSwitchFatal", "0000:c3:00.0")}
+    assert fired["NvSwitchFatal", "0000:c3:00.0"] - 60 <= 15
 
 
 def test_a_port_that_flaps_is_down_and_then_flapping(play: Any) -> None:

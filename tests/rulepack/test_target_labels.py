@@ -18,7 +18,7 @@ OF_NODES = [path for path in CASES if not OF_RACKS.match(path.name)]
 
 
 def of_a_target(series: str) -> str:
-    """The series as a server stores it: `a{b="1"}` becomes `a{cluster="c1",rack="k1",b="1"}`, unless it names a rack itself."""
+    """The series as a server stores it: with the target's labels, but for those that it has itself."""
     name, _, labels = series.partition("{")
     own = {label: value for label, value in TARGET.items() if f'{label}="' not in labels}
     added = ",".join(f'{label}="{value}"' for label, value in own.items())

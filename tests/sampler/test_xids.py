@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.catalogue.xid_triage import ZEROED
 from agent.model import Gpu, GpuIdentity, Xid
 from agent.sampler.inventory import Inventory
 from agent.sampler.xidlog import LINES
-from agent.sampler.xids import CODES, KINDS, PAIRING_SECONDS, STRANGERS, ZEROED, XidLedger
+from agent.sampler.xids import CODES, KINDS, PAIRING_SECONDS, STRANGERS, XidLedger
 
 
 def ledger() -> XidLedger:
@@ -61,6 +62,20 @@ def test_the_order_of_the_reporters_does_not_matter_and_repeats_count() -> None:
     for wall in (1000.1, 1001.1, 1002.1):
         book.enter(Xid("GPU-a", 31, wall, "nvml"))
     assert counts(book)["GPU-a", "31"] == 3
+
+
+@pytest.mark.parametrize("first", ["nvml", "kmsg"])
+def test_what_the_kernel_log_says_of_an_nvlink_error_counts_once_whichever_report_came_first(first: str) -> None:
+    book = ledger()
+    line = "NVRM: Xid (PCI:0000:1b:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000)"
+    reports = [Xid("GPU-a", 149, 1000.0, "nvml"), Xid("0000:1b:00", 149, 1000.4, "kmsg", line)]
+    for report in reports if first == "nvml" else reversed(reports):
+        book.enter(report)
+    book.enter(Xid("0000:1b:00", 149, 1060.0, "kmsg", line.replace("Fatal", "Nonfatal")))
+    assert counts(book)["GPU-a", "149"] == 2
+    graded = {row.series.labels: row.value for row in book.frame().readings
+              if row.metric.name == "coldplate_gpu_xid_graded_errors_total"}  # fmt: skip
+    assert graded == {(("xid", "149"), ("grade", grade)): 1 for grade in ("fatal", "nonfatal")}
 
 
 def test_two_errors_far_apart_count_twice_though_each_was_reported_once() -> None:
@@ -151,6 +166,25 @@ def test_each_kind_is_reported_at_once_and_a_storm_of_it_once_a_minute(caplog: p
     assert len(lines) <= 61
     told = sum(facts.get("times", 1) for facts in lines)
     assert 3600 - 60 <= told <= 3600
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "name", "action"),
+    [
+        (79, "", "GPU has fallen off the bus", "power-cycle the node"),
+        (149, "149, NETIR Fatal XC0", "NVLink 5 error, unit NETIR", "reset the GPU"),
+        (999, "", None, "read the log line and the catalog"),
+    ],
+)
+def test_a_log_line_says_what_the_code_asks_for(
+    caplog: pytest.LogCaptureFixture, code: int, text: str, name: str | None, action: str
+) -> None:
+    book = ledger()
+    book.enter(Xid("GPU-a", code, 1000.0, "kmsg", text))
+    with caplog.at_level(logging.INFO):
+        book.tell(0.0)
+    (facts,) = (record.__dict__["facts"] for record in caplog.records)
+    assert (facts.get("name"), facts["action"]) == (name, action)
 
 
 def test_many_kinds_at_once_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,7 @@ import pytest
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic import shipped_scenarios
 from agent.backends.synthetic.scenario_document import render
+from agent.catalogue.nvlink_grades import Grade, grade_of
 from agent.model import Gpu, Kind, Lane, Reason
 
 GPUS = range(8)
@@ -184,6 +185,28 @@ def test_xids_from_before_a_restart_are_not_reported_again(play):
     node = play("xid-storm", opened_at=100.0)
     node.sample(0, 200.0)
     assert node.source.events(0.0) == []
+
+
+def test_an_nvlink_error_has_the_log_line_that_the_scenario_wants(play, write):
+    faults = ", ".join(f"{{kind: xid, gpu: 0, at: {at}s, code: 149{words}}}"
+                       for at, words in ((1, ""), (2, ", words: fatal"), (3, ", words: nonfatal")))  # fmt: skip
+    node = play(write(f"description: d\ntopology: dgx-b200\nfaults: [{faults}]\n"))
+    node.sample(0, 5.0)
+    told = [grade_of(event.code, event.text) for event in node.source.events(0.0)]
+    assert told == [None, Grade.FATAL, Grade.NONFATAL]
+
+
+def test_an_nvswitch_counts_what_it_would_have_logged_from_the_first_error_on(play, write):
+    node = play(write("""
+        description: d
+        topology: dgx-h100
+        faults:
+          - {kind: sxid, at: 10s, repeat: 10s, code: 11012, switch: 3, words: nonfatal, times: 4}
+          - {kind: sxid, at: 20s, code: 20034}
+    """))  # fmt: skip
+    sxids = "node_nvswitch_sxid_errors_total"
+    found = [{k.removeprefix(sxids): v for k, v in node.node(t).items() if k.startswith(sxids)} for t in (9.0, 25.0)]
+    assert found == [{}, {"/0000:c4:00.0/11012/nonfatal": 8, "/0000:c1:00.0/20034/fatal": 1}]
 
 
 def test_ecc_errors_lead_to_a_pending_remap_and_to_a_failed_one(play):

@@ -1,4 +1,4 @@
-"""The channel of everything except GPUs: InfiniBand ports, the node's power, and the jobs.
+"""The channel of everything except GPUs: InfiniBand ports, NVSwitches, the node's power, and the jobs.
 
 It has its own tracks and shares none with the GPUs' channels, so that no lock is needed and a GPU
 whose read hangs does not block the ports.
@@ -16,6 +16,7 @@ from agent.backends.synthetic.offered_series import port_offers
 from agent.backends.synthetic.placement import PlacedJob
 from agent.backends.synthetic.ports import SyntheticPort
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault
+from agent.backends.synthetic.switch_errors import SwitchErrors
 from agent.backends.synthetic.track import Track
 from agent.backends.synthetic.xid_feed import XidFeed
 from agent.catalogue import metric
@@ -28,7 +29,7 @@ CALLS = {Lane.FAST: 11, Lane.SLOW: 40, Lane.COLD: 4}
 
 
 class FabricChannel:
-    """Ports, power and jobs of a synthetic node."""
+    """Ports, switches, power and jobs of a synthetic node."""
 
     key = "fabric"
     identity: GpuIdentity | None = None
@@ -57,6 +58,7 @@ class FabricChannel:
         ]
         self._power = Series(metric("coldplate_node_power_watts"), Node(), (("source", "synthetic"),))
         self._draw = PowerDraw(scenario, self._tracks)
+        self._switch_errors = SwitchErrors(scenario)
         self._jobs = [
             PlacedJob(job, [gpus[number] for number in job.gpus], [self._tracks[number] for number in job.gpus])
             for job in scenario.jobs
@@ -75,6 +77,7 @@ class FabricChannel:
             gaps += missing
         if lane is Lane.FAST:
             readings.append(Reading(self._power, self._draw.watts(t)))
+            readings += self._switch_errors.readings(t)
         elif lane is Lane.SLOW:
             unnamed = {identity.gpu for identity in list(self._waiting.values())}
             for job in self._jobs:

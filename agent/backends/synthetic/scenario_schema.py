@@ -168,6 +168,8 @@ _ON_GPU = ("gpu",)
 _ON_PORT = ("port",)
 _ON_EITHER = ("gpu|port",)
 _ZERO = Parameter(number, 0.0)
+_XID_WORDS = ("unsaid", "fatal", "nonfatal")
+_SXID_WORDS = ("fatal", "nonfatal")
 
 FAULTS: dict[str, FaultKind] = {
     "straggler": FaultKind(
@@ -197,7 +199,21 @@ FAULTS: dict[str, FaultKind] = {
     "lost": FaultKind(_ON_GPU, {}, "The GPU falls off the bus (XID 79); the job's other GPUs spin."),
     "hang": FaultKind(_ON_GPU, {}, "Reads of the GPU do not return (XID 119 first)."),
     "driver-unloaded": FaultKind((), {}, "The driver is unloaded: every read fails."),
-    "xid": FaultKind(_ON_GPU, {"code": Parameter(whole(1, 999), REQUIRED)}, "An XID error at each onset."),
+    "xid": FaultKind(
+        _ON_GPU,
+        {"code": Parameter(whole(1, 999), REQUIRED), "words": Parameter(choice(_XID_WORDS), _XID_WORDS[0])},
+        "An XID error at each onset; for 144 to 150, `words` is how grave its log line says that it is.",
+    ),
+    "sxid": FaultKind(
+        (),
+        {
+            "code": Parameter(whole(1, 999_999), REQUIRED),
+            "switch": Parameter(whole(0, 5), 0.0),
+            "words": Parameter(choice(_SXID_WORDS), _SXID_WORDS[0]),
+            "times": Parameter(whole(1, 1000), 1.0),
+        },
+        "SXids of an NVSwitch in the kernel log: `times` at each onset, called what `words` is.",
+    ),
     "ecc": FaultKind(
         _ON_GPU,
         {"corrected": _ZERO, "corrected_rate": _ZERO, "uncorrected": _ZERO, "uncorrected_rate": _ZERO},

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from math import inf
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
-from agent.backends.synthetic.scenario import Scenario, Window
+from agent.backends.synthetic.scenario import Scenario, ScenarioFault, Window
+from agent.catalogue.xid_triage import TRIAGE, XidClass
 from agent.model import Instant, Xid
 
 FALLEN_OFF_THE_BUS = 79
 GSP_RPC_TIMEOUT = 119
 
-_TEXTS = {
-    13: "Graphics Engine Exception",
-    31: "MMU Fault",
-    43: "GPU stopped processing",
-    45: "Preemptive Channel Removal",
-    48: "Double Bit ECC Error",
-    63: "Row Remapper: new row marked for remapping, reset gpu to activate",
-    64: "Row Remapper: failed to remap row",
-    74: "NVLINK Error",
-    FALLEN_OFF_THE_BUS: "GPU has fallen off the bus",
-    92: "High single-bit ECC error rate",
-    94: "Contained ECC error",
-    95: "Uncontained ECC error",
-    GSP_RPC_TIMEOUT: "Timeout waiting for RPC from GSP",
-    154: "GPU recovery action changed",
-}
+
+UNSAID = "unsaid"
+"""The log line of an NVLink 5 error is not there, or cannot be read."""
+
+
+class _Source(NamedTuple):
+    """An XID that comes whenever its window begins."""
+
+    window: Window
+    uuid: str
+    code: int
+    text: str
 
 
 class XidFeed:
@@ -37,7 +36,7 @@ class XidFeed:
         self._lock = threading.Lock()
         self._queue: SimpleQueue[Xid | None] = SimpleQueue()
         self._sources = tuple(_sources(scenario, uuids))
-        self._due = [_first_after(window, begin) for window, _, _ in self._sources]
+        self._due = [_first_after(source.window, begin) for source in self._sources]
         self._next = min(self._due, default=inf)
 
     def advance(self, t: float, now: Instant) -> None:
@@ -46,11 +45,11 @@ class XidFeed:
             return
         with self._lock:
             happened: list[tuple[float, Xid]] = []
-            for number, (window, uuid, code) in enumerate(self._sources):
+            for number, source in enumerate(self._sources):
                 while self._due[number] <= t:
                     due = self._due[number]
-                    happened.append((due, Xid(uuid, code, now.wall - (t - due), "nvml", _TEXTS.get(code, ""))))
-                    self._due[number] = _first_after(window, due + _NEXT_SECONDS)
+                    happened.append((due, Xid(source.uuid, source.code, now.wall - (t - due), "nvml", source.text)))
+                    self._due[number] = _first_after(source.window, due + _NEXT_SECONDS)
             self._next = min(self._due, default=inf)
             for _, event in sorted(happened, key=lambda each: each[0]):
                 self._queue.put(event)
@@ -87,16 +86,28 @@ def _first_after(window: Window, t: float) -> float:
     return inf if window.repeat is None else latest + window.repeat
 
 
-def _sources(scenario: Scenario, uuids: tuple[str, ...]) -> list[tuple[Window, str, int]]:
-    found: list[tuple[Window, str, int]] = []
+def _sources(scenario: Scenario, uuids: tuple[str, ...]) -> Iterator[_Source]:
     for fault in scenario.faults:
-        if fault.kind == "xid":
-            code = int(fault.parameters["code"])
-        elif fault.kind == "lost":
-            code = FALLEN_OFF_THE_BUS
-        elif fault.kind == "hang":
-            code = GSP_RPC_TIMEOUT
-        else:
-            continue
-        found += [(fault.window, uuids[gpu], code) for gpu in fault.gpus]
-    return found
+        code = _code(fault)
+        if code is not None:
+            text = _text(code, fault.options.get("words", UNSAID))
+            yield from (_Source(fault.window, uuids[gpu], code, text) for gpu in fault.gpus)
+
+
+def _code(fault: ScenarioFault) -> int | None:
+    if fault.kind == "xid":
+        return int(fault.parameters["code"])
+    return {"lost": FALLEN_OFF_THE_BUS, "hang": GSP_RPC_TIMEOUT}.get(fault.kind)
+
+
+def _text(code: int, words: str) -> str:
+    """What a log line says; that of NVLink 5 in the driver's form, if the scenario says how grave it is."""
+    row = TRIAGE.get(code)
+    if row is None:
+        return ""
+    if row.triage is not XidClass.WORDS:
+        return row.name
+    if words == UNSAID:
+        return ""
+    unit = row.name.rpartition(" ")[2]
+    return f"{code}, {unit} {words.capitalize()} XC0 i0 Link 00 (0x00000000 0x00000000 0x00000000 0x00000000)"

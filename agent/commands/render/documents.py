@@ -14,6 +14,7 @@ KINDS = {
     "metrics": ("the reference of all metrics, in Markdown", "docs/metrics.md"),
     "migrating": ("the guide for moving from other exporters, in Markdown", "docs/migrating.md"),
     "scenarios": ("the reference of the synthetic scenarios, in Markdown", "docs/scenarios.md"),
+    "xids": ("the reference of XIDs, their actions and alerts, in Markdown", "docs/xids.md"),
     "configuration": ("the reference of the configuration's keys, in Markdown", "docs/configuration.md"),
     "config-file": ("a configuration file with every default", "/etc/coldplate/coldplate.yaml"),
 }
@@ -69,6 +70,10 @@ def _document(what: str) -> str:
         from agent.backends.synthetic import scenario_document
 
         return scenario_document.render()
+    if what == "xids":
+        from alerts import xid_document
+
+        return xid_document.render()
     from exporters.metrics_document import render
 
     return render()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agent.catalogue.nvlink_grades import Grade
+from agent.catalogue.xid_triage import XidClass, called, codes_of
 from agent.lib.timestamps import utc
 from agent.lib.wording import one_line
-from agent.model import NvLink
+from agent.model import Node, NvLink
 from agent.recording.report import chosen_series as chosen
 from agent.recording.report.remarks import FAULT, NOTE, Remark, gpu_names, ranges, span_text
 from agent.recording.report.run_facts import GpuFacts, Run
 from agent.recording.report.series_figures import GrowthFigure
 
-APPLICATION_XIDS = frozenset({"13", "31", "43", "45", "94"})
-"""XIDs that NVIDIA's catalogue lays first of all on the application: a kernel's fault, or the end of its process."""
+_HARMLESS = {str(code) for code in codes_of(XidClass.NOTE, XidClass.APPLICATION, XidClass.CLEANUP)}
+"""XIDs after which the hardware is fine: a program's fault, the end of its process, a note by the driver."""
 
 
 def hardware_remarks(run: Run) -> Iterator[Remark]:
@@ -24,6 +26,7 @@ def hardware_remarks(run: Run) -> Iterator[Remark]:
         yield from _silence(gpu)
         yield from _links(gpu)
     yield from _ports(run)
+    yield from _switches(run)
 
 
 def _xids(run: Run) -> Iterator[Remark]:
@@ -35,15 +38,24 @@ def _xids(run: Run) -> Iterator[Remark]:
     first = {code: min(counter.first_at or 0.0 for _, counter in some) for code, some in by_code.items()}
     for code, some in sorted(by_code.items(), key=lambda one: first[one[0]]):
         gpus = [gpu for gpu, _ in some]
-        ours = code in APPLICATION_XIDS
+        harmless = code in _HARMLESS or all(_grades(gpu, code) == {Grade.NONFATAL.value} for gpu in gpus)
         count = sum(counter.growth for _, counter in some)
-        whose = "; it usually comes from the program, or follows another error" if ours else ""
+        whose = "; it usually comes from the program, or follows another error" if harmless else ""
         yield Remark(
-            NOTE if ours else FAULT, "xid",
-            f"{gpu_names(gpus)} reported XID {code} {_times(count)}, first at {utc(first[code])}{whose}.",
+            NOTE if harmless else FAULT, "xid",
+            f"{gpu_names(gpus)} reported XID {called(code)} {_times(count)}, first at {utc(first[code])}{whose}.",
             tuple(gpu.title for gpu in gpus), {"xids": count},
             "Other XIDs that follow within seconds may be echoes of the first.",
         )  # fmt: skip
+
+
+def _grades(gpu: GpuFacts, code: str) -> set[str]:
+    """How grave the kernel log called the errors of this code; nothing for a code that says it by itself."""
+    return {
+        dict(labels).get("grade", "")
+        for labels, counter in gpu.node.growths(chosen.GRADED_XIDS, gpu.gpu)
+        if dict(labels).get("xid") == code and counter.growth >= 1
+    }
 
 
 def _memory(gpu: GpuFacts) -> Iterator[Remark]:
@@ -111,6 +123,21 @@ def _ports(run: Run) -> Iterator[Remark]:
         if counted:
             told = ", ".join(f"{count:.0f} {what}" for what, count in counted.items())
             yield Remark(FAULT, "port-errors", f"InfiniBand {shown} counted {told}.", figures=counted)
+
+
+def _switches(run: Run) -> Iterator[Remark]:
+    for node in run.nodes:
+        of = f" of {node.name}" if len(run.nodes) > 1 else ""
+        for labels, counter in node.growths(chosen.SWITCH_ERRORS, Node()):
+            told = dict(labels)
+            if counter.growth >= 1:
+                is_fatal = told.get("grade") == Grade.FATAL.value
+                pci, sxid = (one_line(told.get(name, ""), 16) for name in ("pci", "sxid"))
+                what = f"{'the fatal ' if is_fatal else ''}SXid {sxid} {_times(counter.growth)}"
+                yield Remark(
+                    FAULT if is_fatal else NOTE, "sxid", f"NVSwitch {pci}{of} reported {what}.",
+                    figures={"sxids": counter.growth},
+                )  # fmt: skip
 
 
 def _times(count: float) -> str:

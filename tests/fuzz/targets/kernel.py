@@ -24,6 +24,7 @@ from agent.backends.topology import TopologyBackend
 from agent.broker.answering import Broker
 from agent.broker.asking import BrokerError
 from agent.broker.questions import ask_variables, parse_answer
+from agent.catalogue.xid_triage import XidClass, called, class_of, codes_of
 from agent.commands.record.command_processes import parse as parse_stat
 from agent.commands.top.screen.keys import KeyReader
 from agent.daemon.pausing import boot_of
@@ -171,6 +172,9 @@ def use_kmsg(data: bytes, folder: Path) -> None:
     assert len(sample.readings) <= 5000
     for event in sample.events:
         assert 0 <= event.wall <= NOW.wall, event
+        asked = class_of(event.code, event.text)
+        assert asked is class_of(event.code) or event.code in codes_of(XidClass.WORDS), event
+        assert called(event.code).startswith(str(event.code))
 
 
 def use_ipmi(data: bytes, folder: Path) -> None:
@@ -358,15 +362,28 @@ TARGETS = (
     ),
     Target(
         "kernel-log",
-        ("agent/backends/kmsg.py",),
+        ("agent/backends/kmsg.py", "agent/catalogue/nvlink_grades.py", "agent/catalogue/xid_triage.py"),
         use_kmsg,
         (
             b"4,1,5000000,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, name=python, GPU has fallen off.\x1f S=p\n",
+            b"4,1,5000000,-;NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x04a0c2 0x01)\n",
+            b"4,1,5,-;NVRM: Xid (PCI:0018:01:00): 149, pid=7, name=x, NETIR_LINK_EVT  Fatal   XC0 (0x025525c6 0x0)\n",
             b"3,2,99999999999999999999,-,T1;NVRM: Xid (0000:1b:00): 31, x\n",
             b"6,3,7,c;nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal\n",
             b"0,0,0,-;nvidia-nvswitch0: SXid (PCI:ffffffff:ff:ff.7): 999999999, Severity 1\n;;\n",
         ),
-        words=(b"NVRM: Xid (", b"): ", b"PCI:", b"\x1f", b"GPU-I:05", b"\xd9\xa3"),
+        words=(
+            b"NVRM: Xid (",
+            b"): ",
+            b"PCI:",
+            b"\x1f",
+            b"GPU-I:05",
+            b"\xd9\xa3",
+            b"Fatal",
+            b"Nonfatal",
+            b"TLW_RX_PIPE1",
+            b"(0x",
+        ),
     ),
     Target(
         "ipmi",

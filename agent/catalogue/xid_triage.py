@@ -1,0 +1,213 @@
+"""What each XID asks for: one table, from which the rules, the runbooks, docs/xids.md and all words about a code come.
+
+The facts are those of NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as it was
+when its last code was 172): its immediate action for each code, in `bucket`. Where it names none, the class is our
+judgement of its description, and `source` says so. Codes that it calls unused are not here: whoever sees one is warned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from agent.catalogue.nvlink_grades import Grade, grade_of
+
+CATALOG = "NVIDIA Xid catalog"
+"""Where code, name and immediate action come from."""
+JUDGED = "NVIDIA Xid catalog, which names no action: judged from its description"
+
+
+class XidClass(Enum):
+    """What a code asks for, the gravest last."""
+
+    NOTE = "note"
+    APPLICATION = "application"
+    CLEANUP = "cleanup"
+    WORDS = "words"
+    LOOK = "look"
+    POWER = "power"
+    RESET = "reset"
+    NODE = "node"
+
+
+ACTIONS: dict[XidClass, str] = {
+    XidClass.NOTE: "nothing to be done on the node",
+    XidClass.APPLICATION: "restart the application; the GPU is fine",
+    XidClass.CLEANUP: "follow the XID before it; alone, somebody ended the process",
+    XidClass.WORDS: "its log line decides: fatal is reset, anything else is the application's",
+    XidClass.LOOK: "read the log line and the catalog",
+    XidClass.POWER: "check the power connector",
+    XidClass.RESET: "reset the GPU",
+    XidClass.NODE: "restart the node",
+}
+"""What to do for a class, unless a code has an action of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriagedXid:
+    """One code. `bucket` is the catalog's immediate action; `is_zeroed`: its counter exists from the start, at 0."""
+
+    code: int
+    name: str
+    triage: XidClass
+    bucket: str
+    own_action: str = ""
+    is_zeroed: bool = False
+    source: str = CATALOG
+
+    @property
+    def action(self) -> str:
+        """What to do, in words that fit after a colon."""
+        return self.own_action or ACTIONS[self.triage]
+
+
+def _unclassified(code: int, name: str, triage: XidClass, action: str = "") -> TriagedXid:
+    return TriagedXid(code, name, triage, "", action, source=JUDGED)
+
+
+def _note(code: int, name: str, action: str = "", *, zeroed: bool = False) -> TriagedXid:
+    return TriagedXid(code, name, XidClass.NOTE, "IGNORE", action, zeroed)
+
+
+def _application(code: int, name: str, *, zeroed: bool = False) -> TriagedXid:
+    return TriagedXid(code, name, XidClass.APPLICATION, "RESTART_APP", is_zeroed=zeroed)
+
+
+def _engines(name: str, codes: Iterable[int], first: int = 0) -> Iterable[TriagedXid]:
+    """Engines of one kind, numbered from `first`."""
+    return (_application(code, f"{name} {number} error") for number, code in enumerate(codes, first))
+
+
+def _words(code: int, unit: str) -> TriagedXid:
+    return TriagedXid(code, f"NVLink 5 error, unit {unit}", XidClass.WORDS, "WORKFLOW_NVLINK5_ERR")
+
+
+def _reset(code: int, name: str, action: str = "", bucket: str = "RESET_GPU", *, zeroed: bool = False) -> TriagedXid:
+    return TriagedXid(code, name, XidClass.RESET, bucket, action, zeroed)
+
+
+_ROWS = (
+    _application(8, "GPU stopped processing"),
+    _application(11, "invalid push buffer"),
+    _application(13, "graphics engine exception", zeroed=True),
+    _note(14, "unused test error"),
+    _application(25, "illegal push buffer"),
+    _application(31, "memory page fault", zeroed=True),
+    _application(32, "corrupted push buffer"),
+    _note(37, "driver firmware error"),
+    _note(38, "driver firmware watchdog"),
+    *_engines("copy engine", range(39, 42)),
+    _note(43, "GPU stopped processing", "the program is at fault and was ended; the GPU is fine", zeroed=True),
+    _note(44, "fault during a context switch"),
+    TriagedXid(45, "preemptive cleanup", XidClass.CLEANUP, "WORKFLOW_XID_45", is_zeroed=True),
+    _reset(46, "GPU stopped processing"),
+    _reset(48, "double bit ECC error", bucket="WORKFLOW_XID_48", zeroed=True),
+    TriagedXid(54, "auxiliary power is not connected", XidClass.POWER, "CHECK_MECHANICALS"),
+    _application(60, "video processor exception"),
+    _reset(62, "microcontroller halt", zeroed=True),
+    _note(63, "memory row remapped", "the remap takes effect with the next reset", zeroed=True),
+    _reset(64, "memory row remap failed", zeroed=True),
+    _note(66, "illegal access by the driver"),
+    _note(67, "illegal access by the driver"),
+    _application(68, "video decoder 0 error"),
+    _application(69, "graphics engine class error"),
+    *_engines("copy engine", (70, 71, 72), 3),
+    _reset(74, "NVLink error", bucket="WORKFLOW_NVLINK_ERR", zeroed=True),
+    *_engines("copy engine", (75, 76, 77), 6),
+    TriagedXid(78, "vGPU start error", XidClass.LOOK, "UPDATE_SWFW", "update driver and vGPU software"),
+    TriagedXid(79, "GPU has fallen off the bus", XidClass.NODE, "RESTART_BM", "power-cycle the node", is_zeroed=True),
+    _application(80, "corrupted data sent to the GPU"),
+    _application(82, "JPEG engine 0 error"),
+    *_engines("video decoder", (83, 84), 1),
+    _application(85, "copy engine 9 error"),
+    _application(86, "optical flow 0 error"),
+    *_engines("video decoder", (88, 89), 3),
+    _note(92, "high rate of corrected ECC errors", "watch coldplate_gpu_ecc_errors_total", zeroed=True),
+    _note(93, "InfoROM is written too often"),
+    _application(94, "contained memory error", zeroed=True),
+    _reset(95, "uncontained memory error", zeroed=True),
+    *_engines("video decoder", (96, 97, 98), 5),
+    *_engines("JPEG engine", range(99, 106), 1),
+    _note(106, "test message"),
+    _note(107, "silent test message"),
+    _note(108, "NVLink remote translation error", "a fault of the peer's"),
+    _reset(109, "context switch timeout", zeroed=True),
+    _reset(110, "security fault"),
+    _reset(119, "GSP RPC timeout", zeroed=True),
+    _reset(120, "GSP error", zeroed=True),
+    _note(121, "C2C link error", "the link corrects it; look into it if it recurs"),
+    *_engines("copy engine", range(126, 136), 10),
+    _reset(136, "NVLink training failed", zeroed=True),
+    _note(137, "NVLink privilege error", "a fault of the program on a peer"),
+    _application(139, "optical flow 1 error"),
+    _reset(140, "unrecovered ECC error", zeroed=True),
+    _note(141, "CUDA fast path error"),
+    TriagedXid(142, "video encoder 3 error", XidClass.LOOK, "CONTACT_SUPPORT"),
+    _reset(143, "GPU initialization error", zeroed=True),
+    _words(144, "SAW"),
+    _words(145, "RLW"),
+    _words(146, "TLW"),
+    _words(147, "TREX"),
+    _words(148, "NVLPW_CTRL"),
+    _words(149, "NETIR"),
+    _words(150, "MSE"),
+    TriagedXid(151, "key rotation error", XidClass.NODE, "RESTART_VM", "restart the virtual machine, or the node"),
+    _note(152, "DLA memory error"),
+    _note(153, "DLA timeout"),
+    TriagedXid(154, "recovery action changed", XidClass.NOTE, "XID_154",
+               "see coldplate_gpu_recovery_action", is_zeroed=True),
+    _reset(155, "NVLink down by software"),
+    _reset(156, "memory resource retired"),
+    _note(157, "no memory resource left to retire", "the error may come again; the GPU can be used"),
+    _reset(158, "GPU fatal timeout"),
+    TriagedXid(159, "CHI error on the C2C link", XidClass.LOOK, "CHECK_UVM",
+               "follows another error; alone, report it to NVIDIA"),
+    _note(160, "channel retired"),
+    _note(161, "channel could not be retired"),
+    _unclassified(162, "power smoothing is on again", XidClass.NOTE),
+    _unclassified(163, "power smoothing is off", XidClass.LOOK, "mend the cooling, then reload the driver"),
+    _unclassified(164, "power smoothing is nearly worn out", XidClass.LOOK, "plan the GPU's replacement"),
+    _unclassified(165, "power smoothing is worn out", XidClass.LOOK, "power will swing: replace the GPU if it matters"),
+    _unclassified(166, "unencrypted NVLink traffic", XidClass.LOOK),
+    _unclassified(167, "PCIe fatal timeout", XidClass.NODE),
+    _unclassified(168, "less memory: errors in a protected region", XidClass.LOOK, "switch ECC on, then restart"),
+    _unclassified(169, "SEC2 microcontroller halt", XidClass.LOOK),
+    _unclassified(170, "NVLink interrupt in confidential mode", XidClass.LOOK),
+    _unclassified(171, "uncorrectable DRAM error", XidClass.NOTE, "a detail of the XID 48 beside it"),
+    _unclassified(172, "uncorrectable SRAM error", XidClass.NOTE, "a detail of the XID 48 beside it"),
+)  # fmt: skip
+
+TRIAGE: dict[int, TriagedXid] = {row.code: row for row in _ROWS}
+"""Every code that the catalog describes, in order."""
+if len(TRIAGE) != len(_ROWS) or list(TRIAGE) != sorted(TRIAGE):
+    raise AssertionError("the table of XIDs has a code twice, or out of order")
+
+ZEROED = tuple(row.code for row in _ROWS if row.is_zeroed)
+"""Codes whose counters exist from the start, at 0: increase() does not see one that is born at 1.
+
+Rules on the node read them all; a page leaves those at 0 out by default, and has the GPU's sum over all codes instead.
+"""
+
+
+def codes_of(*classes: XidClass) -> tuple[int, ...]:
+    """The codes of these classes, in order."""
+    return tuple(row.code for row in _ROWS if row.triage in classes)
+
+
+def class_of(code: int, text: str = "") -> XidClass:
+    """What an XID asks for, if `text` is the driver's log line: WORDS is decided by it, where it can be read."""
+    row = TRIAGE.get(code)
+    if row is None:
+        return XidClass.LOOK
+    grade = grade_of(code, text) if row.triage is XidClass.WORDS else None
+    if grade is None:
+        return row.triage
+    return XidClass.RESET if grade is Grade.FATAL else XidClass.APPLICATION
+
+
+def called(code: int | str) -> str:
+    """A code as people read it, `79 (GPU has fallen off the bus)`; the code alone where nobody knows more."""
+    text = str(code)
+    row = TRIAGE.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    return text if row is None else f"{text} ({row.name})"

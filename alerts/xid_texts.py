@@ -1,0 +1,68 @@
+"""What the pack says of XIDs, made from the table of agent/catalogue/xid_triage.py: `python -m alerts.xid_texts`.
+
+In alerts/rules/xid.yml the codes after each comment such as `# codes: reset`, and in the runbooks of these alerts the
+section "Codes". The rest of both is written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from agent.catalogue.xid_triage import TRIAGE, XidClass, codes_of
+
+ALERTS: dict[XidClass, str] = {
+    XidClass.NOTE: "GpuXidInfo",
+    XidClass.APPLICATION: "GpuXidInfo",
+    XidClass.CLEANUP: "GpuXidInfo",
+    XidClass.WORDS: "GpuXidUnknown",
+    XidClass.LOOK: "GpuXidUnknown",
+    XidClass.POWER: "GpuXidPower",
+    XidClass.RESET: "GpuXidReset",
+    XidClass.NODE: "GpuXidNode",
+}
+"""Which alert tells of a class. One of WORDS is told of by that of another class, once its log line was read."""
+
+_FOLDER = Path(__file__).parent
+RULES = _FOLDER / "rules" / "xid.yml"
+RUNBOOKS = _FOLDER / "runbooks"
+
+_ALL_BUT = "all but "
+_CODES = re.compile(r'(# codes: ([a-z, ]+)\n.*?xid!?[=~]+")[\d|]*(")')
+_SECTION = re.compile(r"^## Codes\n.*?(?=^## )", re.MULTILINE | re.DOTALL)
+
+
+def with_codes(rules: str) -> str:
+    """A rule file with the codes of its classes after each comment. Raises ValueError if one names no class."""
+    return _CODES.sub(lambda found: f"{found[1]}{'|'.join(map(str, _codes(found[2])))}{found[3]}", rules)
+
+
+def _codes(words: str) -> tuple[int, ...]:
+    named = [XidClass(word) for word in words.removeprefix(_ALL_BUT).split(", ")]
+    if not words.startswith(_ALL_BUT):
+        return codes_of(*named)
+    return codes_of(*(each for each in XidClass if each not in named))
+
+
+def with_section(runbook: str, alert: str) -> str:
+    """A runbook whose section "Codes" is the table's part about this alert."""
+    section = _section(alert)
+    return _SECTION.sub(lambda _: section, runbook)
+
+
+def _section(alert: str) -> str:
+    rows = (row for row in TRIAGE.values() if ALERTS[row.triage] == alert)
+    lines = (f"| {row.code} | {row.name} | {row.action} |" for row in rows)
+    return "\n".join(("## Codes", "", "| XID | Name | Action |", "|---|---|---|", *lines, "", ""))
+
+
+def main() -> None:
+    """Write them all anew."""
+    RULES.write_text(with_codes(RULES.read_text(encoding="utf-8")), encoding="utf-8")
+    for alert in sorted(set(ALERTS.values())):
+        path = RUNBOOKS / f"{alert}.md"
+        path.write_text(with_section(path.read_text(encoding="utf-8"), alert), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""From a line of the kernel log to the page and the alert: what a driver writes, and whom the pack wakes for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from agent.backends.kmsg import KmsgBackend
+from agent.model import Alert, Gpu, GpuIdentity, Instant, Lane, Outcome
+from agent.sampler.health import LoopFacts
+from agent.sampler.inventory import Inventory
+from agent.sampler.sampler import Sampler
+from agent.sampler.settings import Settings
+from alerts.engine import RuleEngine, Ruleset
+from exporters.encoder import Encoder, Format
+from tests.frames import read_of
+from tests.kmsg.conftest import BOOT, FakeLog
+from tests.score.play import TARGET, load_pack
+
+BEGAN = 50
+PACK = tuple(file for file in load_pack() if file.path.endswith(("xid.yml", "nvswitch.yml")))
+NVLINK = "NVRM: Xid (PCI:0000:{bus}:00): {code}, {unit} {word} XC0 i0 Link 09 (0x025525c6 0x00000000 0x00000000)"
+CLEANUP = "NVRM: Xid (PCI:0000:{bus}:00): 45, pid=77, name=python, Ch 00000008"
+
+
+class LoggingNode:
+    """Two GPUs, 1b and 43, whose driver writes into a kernel log; the agent looks once a second."""
+
+    def __init__(self) -> None:
+        self.log = FakeLog()
+        self._backend = KmsgBackend("/dev/kmsg", lambda path: self.log)
+        inventory = Inventory(None)
+        gpus = [
+            GpuIdentity(Gpu(str(n), f"GPU-{n}"), f"0000:{bus}:00.0", "S", "B200") for n, bus in enumerate(("1b", "43"))
+        ]
+        inventory.enumerate(gpus, None)
+        self._sampler = Sampler(Settings(), inventory, "nvml")
+        self._engine = RuleEngine(Ruleset(PACK), TARGET, self._instant(BEGAN))
+        self._second = BEGAN
+        self.page = ""
+        self.fired: set[tuple[str, str, str]] = set()
+        """What fired at any time: alert, GPU or switch, code."""
+
+    @property
+    def second(self) -> int:
+        """The second that was played last."""
+        return self._second
+
+    def until(self, second: int) -> None:
+        """Look and judge, once a second."""
+        while self._second < second:
+            self._second += 1
+            now = self._instant(self._second)
+            sample = self._backend.read(Lane.FAST, now)
+            self._sampler.take_read(read_of("kmsg", Lane.FAST, now.mono, 0.0, Outcome.OK, sample))
+            snapshot = self._sampler.snapshot(now, LoopFacts(ticks=self._second))
+            self._engine.round(snapshot, now)
+            self.fired |= {_told(alert) for _, group in self._engine.groups() for alert in group.firing()}
+        self.page = Encoder().render(snapshot, Format.TEXT, 0.0).decode()
+
+    def write(self, *lines: str) -> None:
+        for line in lines:
+            self.log.write(line, self._second)
+
+    def _instant(self, second: int) -> Instant:
+        return Instant(float(second), BOOT + second)
+
+
+def _told(alert: Alert) -> tuple[str, str, str]:
+    labels: Mapping[str, str] = dict(alert.labels)
+    return alert.rule, labels.get("gpu") or labels["pci"], labels.get("xid") or labels["sxid"]
+
+
+@pytest.fixture
+def node() -> LoggingNode:
+    made = LoggingNode()
+    made.until(180)  # beyond the two minutes in which a counter counts as new
+    return made
+
+
+@pytest.mark.parametrize(
+    ("unit", "word", "grade", "alert"),
+    [
+        ("NETIR_LINK_EVT ", "Fatal  ", "fatal", "GpuXidReset"),
+        ("NETIR_BER_EVENT", "Nonfatal", "nonfatal", "GpuXidInfo"),
+    ],
+)
+def test_an_nvlink_error_is_as_grave_as_its_line_says(
+    node: LoggingNode, unit: str, word: str, grade: str, alert: str
+) -> None:
+    node.write(NVLINK.format(bus="43", code=149, unit=unit, word=word))
+    node.until(240)
+    assert node.fired == {(alert, "1", "149")}
+    graded = f'coldplate_gpu_xid_graded_errors_total{{gpu="1",uuid="GPU-1",xid="149",grade="{grade}"}} 1'
+    assert graded in node.page
+
+
+def test_an_nvlink_error_whose_line_cannot_be_read_is_unknown(node: LoggingNode) -> None:
+    node.write("NVRM: Xid (PCI:0000:43:00): 149, words of a newer driver")
+    node.until(240)
+    assert node.fired == {("GpuXidUnknown", "1", "149")}
+    assert "xid_graded_errors" not in node.page
+
+
+def test_processes_that_somebody_ended_are_no_alert(node: LoggingNode) -> None:
+    node.write(*(CLEANUP.format(bus=bus) for bus in ("1b", "43", "43")))
+    node.until(240)
+    assert node.fired == set()
+    assert 'coldplate_gpu_xid_errors_total{gpu="1",uuid="GPU-1",xid="45"} 2' in node.page
+
+
+def test_a_cleanup_after_a_fault_of_another_gpu_is_told_of_as_its_consequence(node: LoggingNode) -> None:
+    node.write("NVRM: Xid (PCI:0000:1b:00): 95, pid=77, name=python, Uncontained ECC error", CLEANUP.format(bus="43"))
+    node.until(240)
+    assert node.fired == {("GpuXidReset", "0", "95"), ("GpuXidInfo", "1", "45")}
+
+
+def test_a_power_connector_is_neither_a_reset_nor_a_restart(node: LoggingNode) -> None:
+    node.write("NVRM: Xid (PCI:0000:1b:00): 54, Auxiliary power is not connected")
+    node.until(240)
+    assert node.fired == {("GpuXidPower", "0", "54")}
+
+
+def test_an_sxid_that_is_fatal_is_told_of_by_switch_and_code(node: LoggingNode) -> None:
+    node.write(
+        "nvidia-nvswitch1: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+        "nvidia-nvswitch1: SXid (PCI:0000:c1:00.0): 20034, Severity 1 Engine instance 48 Sub-engine instance 00",
+        "nvidia-nvswitch1: SXid (PCI:0000:c1:00.0): 22013, Non-fatal, Link 48 Minion Link DLREQ interrupt",
+    )
+    node.until(240)
+    assert node.fired == {("NvSwitchFatal", "0000:c1:00.0", "20034")}
+    assert 'sxid_errors_total{pci="0000:c1:00.0",sxid="20034",grade="fatal"} 1' in node.page
+
+
+@pytest.mark.parametrize(("code", "times", "alerts"), [(11012, 10, 0), (11012, 11, 1), (22013, 100, 0), (12028, 1, 1)])
+def test_an_sxid_that_is_not_fatal_alerts_by_its_rate_or_by_what_it_holds_up(
+    node: LoggingNode, code: int, times: int, alerts: int
+) -> None:
+    line = f"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): {code}, Non-fatal, Link 32 egress"
+    for _ in range(times):
+        node.write(line)
+        node.until(node.second + 2)
+    node.until(node.second + 30)
+    assert len(node.fired) == alerts
+    assert {alert for alert, _, _ in node.fired} <= {"NvSwitchErrors"}
