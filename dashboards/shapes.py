@@ -10,9 +10,13 @@ BREACH = "(rack:time_to_breach_seconds:linear5m or (rack:power_ratio:max > 1) * 
 """When a rack reaches its budget if its power keeps rising; 0 if it is already over it."""
 
 
+ITS_GPUS = 'coldplate_gpu_job_info{mig="0"}'
+"""Whole GPUs of the job: the agent names no job on one that several hold."""
+
+
 def of_job(expr: str) -> str:
     """GPU series of the GPUs that the job holds alone."""
-    return f"({expr}) * on (instance, gpu, uuid) group_left () gpu:job_info:exclusive"
+    return f"({expr}) * on (instance, gpu, uuid) group_left () {ITS_GPUS}"
 
 
 def in_rack(expr: str) -> str:

@@ -8,6 +8,7 @@ from dashboards.shapes import BREACH, per_gpu
 NONE = (("green", None), ("red", 1))
 SOME = (("red", None), ("green", 1))
 POWER = steps("RackPower")
+UTILIZATION = "coldplate_node_gpu_utilization_mean_ratio"
 
 dashboard = Board(
     "fleet",
@@ -85,21 +86,22 @@ dashboard.add(
           "empty.", what="Share of GPU time in which heat, a brake or another cause reduced clocks.",
               labels={"instance": "Node"}, links=(("Node", "node"),), size=(8, 11), sort="Throttled"),
     table("Ten most uneven jobs", [Column("Spread",
-        "topk(10, max by (instance, job_id) (job:utilization_ratio:spread1m))", limits=(("green", None), ("orange",
+        "topk(10, max by (instance, job_id) (coldplate_job_gpu_utilization_highest_ratio"
+        " - coldplate_job_gpu_utilization_lowest_ratio))", limits=(("green", None), ("orange",
         0.5)))],
           "small: GPUs of one job are equally busy. GpuImbalance starts at half.",
               what="Utilization of the busiest minus that of the idlest GPU of a job on a node.",
               labels={"instance": "Node", "job_id": "Job"}, links=(("Node", "node"), ("Job", "job")), size=(8, 11),
               sort="Spread"),
-    table("Nodes with GPUs missing", [Column("Missing", "max by (instance) (node:gpus_missing:max > 0)", limits=NONE)],
+    table("Nodes with GPUs missing", [Column("Missing", "max by (instance) (node:gpus_missing:max)", limits=NONE)],
           "empty.", what="GPUs that a node should have but does not show.", labels={"instance": "Node"}, links=(("Node",
               "node"),), size=(8, 8), sort="Missing"),
     graph([("avg by (reason) (cluster:gpu_throttle_ratio:rate5m) > 0")], "empty, except for idle moments.",
         title="Throttled time by reason", what="Share of all GPU time, by what reduced the clocks; reasons overlap.",
             size=(8, 8),
         few=True),
-    graph([("quantile(0.05, node:gpu_utilization_ratio:avg)", "5% of nodes below"),
-        ("quantile(0.5, node:gpu_utilization_ratio:avg)", "half"), ("quantile(0.95, node:gpu_utilization_ratio:avg)",
-        "95%")], "lines close together while one job uses all nodes.", title="Utilization across nodes",
+    graph([(f"quantile(0.05, {UTILIZATION})", "5% of nodes below"), (f"quantile(0.5, {UTILIZATION})", "half"),
+        (f"quantile(0.95, {UTILIZATION})", "95%")], "lines close together while one job uses all nodes.",
+        title="Utilization across nodes",
         what="Mean utilization of each node's GPUs, across nodes.", size=(8, 8), span=(0, 1), few=True),
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from dashboards.board import Board
 from dashboards.panels import YES_NO, Column, alerts, bars, graph, heat, stat, table
 from dashboards.rulebook import steps
-from dashboards.shapes import THROTTLED, of_job, per_gpu
+from dashboards.shapes import ITS_GPUS, THROTTLED, of_job, per_gpu
 
 NONE = (("green", None), ("red", 1))
 BEHIND = (("red", None), ("orange", 0.7), ("green", 0.85))
@@ -16,8 +16,8 @@ POWER = of_job("coldplate_gpu_power_mean_watts")
 BUSY = of_job("coldplate_gpu_utilization_mean_ratio")
 
 HELD = (
-    "max by (instance, gpu) (gpu:job_info:exclusive or "
-    "last_over_time(gpu:job_info:exclusive[$__range]) and on (instance, gpu, uuid) coldplate_gpu_up == 0)"
+    f"max by (instance, gpu) ({ITS_GPUS} or "
+    f"last_over_time({ITS_GPUS}[$__range]) and on (instance, gpu, uuid) coldplate_gpu_up == 0)"
 )
 """The job's GPUs, and those that it held when they were lost: the driver no longer reports who uses them."""
 UP = f"{HELD} * on (instance, gpu) min by (instance, gpu) (coldplate_gpu_up)"
@@ -39,7 +39,7 @@ dashboard.add(
         what="GPUs that the job holds exclusively, or held when they were lost.", size=(3, 4)),
     stat(f"count({UP} == 0) or vector(0)", "0.", title="GPUs lost", what="GPUs of the job that do not answer.",
         limits=NONE, size=(3, 4)),
-    stat("count(count by (instance) (gpu:job_info:exclusive))", "the number that the job requested.", title="Nodes",
+    stat(f"count(count by (instance) ({ITS_GPUS}))", "the number that the job requested.", title="Nodes",
         what="Nodes on which the job holds GPUs.", size=(3, 4)),
     stat(f"avg({BUSY})", "above 90% in training.", title="Mean utilization", trend=True, size=(4, 4)),
     stat(f"max({BUSY}) - min({BUSY})", "small: GpuImbalance starts at half.", title="Spread of utilization",

@@ -13,10 +13,10 @@ evaluation_interval: 1m
 tests:
 - interval: 1m
   input_series:
-  - {{series: 'gpu:job_info:exclusive{{{a}, gpu="0", uuid="G0", job_id="7"}}', values: '1x60'}}
-  - {{series: 'gpu:job_info:exclusive{{{a}, gpu="1", uuid="G1", job_id="7"}}', values: '1x20 _x40'}}
-  - {{series: 'gpu:job_info:exclusive{{{a}, gpu="2", uuid="G2", job_id="7"}}', values: '1x20 _x40'}}
-  - {{series: 'gpu:job_info:exclusive{{{a}, gpu="3", uuid="G3", job_id="8"}}', values: '1x20 _x40'}}
+  - {{series: 'coldplate_gpu_job_info{{{a}, gpu="0", uuid="G0", job_id="7", mig="0"}}', values: '1x60'}}
+  - {{series: 'coldplate_gpu_job_info{{{a}, gpu="1", uuid="G1", job_id="7", mig="0"}}', values: '1x20 _x40'}}
+  - {{series: 'coldplate_gpu_job_info{{{a}, gpu="2", uuid="G2", job_id="7", mig="0"}}', values: '1x20 _x40'}}
+  - {{series: 'coldplate_gpu_job_info{{{a}, gpu="3", uuid="G3", job_id="8", mig="0"}}', values: '1x20 _x40'}}
   - {{series: 'coldplate_gpu_up{{{a}, gpu="0", uuid="G0"}}', values: '1x60'}}
   - {{series: 'coldplate_gpu_up{{{a}, gpu="1", uuid="G1"}}', values: '1x20 0x40'}}
   - {{series: 'coldplate_gpu_up{{{a}, gpu="2", uuid="G2"}}', values: '1x60'}}

@@ -48,12 +48,11 @@ def _series() -> Iterator[tuple[str, str, float, int]]:
     for node in range(NODES):
         where = f'cluster="c{node % 4}",instance="node{node}:19400"'
         yield "up", f'{where},job="coldplate"', 1, RAW_SINCE
-        yield (
-            "job:utilization_ratio:spread1m",
-            f'instance="node{node}:19400",scheduler="slurm",job_id="{node}"',
-            0.1,
-            RAW_SINCE,
-        )
+        for name, value in OF_JOBS.items():
+            yield name, f'instance="node{node}:19400",scheduler="slurm",job_id="{node}"', value, RAW_SINCE
+        for name, value in OF_NODES.items():
+            yield name, where, value, HOUR
+        yield "coldplate_node_gpu_throttle_seconds_total", f'{where},reason="hw_power_brake"', 5, RAW_SINCE
         yield "coldplate_gpus_expected", where, GPUS, RAW_SINCE
         yield "coldplate_node_power_mean_watts", f'{where},source="ipmi"', 8000, RAW_SINCE
         for gpu in range(GPUS):
@@ -67,6 +66,12 @@ def _series() -> Iterator[tuple[str, str, float, int]]:
         yield "ALERTS", f'alertstate="firing",{where}', 1, RAW_SINCE
 
 
+OF_JOBS = {"coldplate_job_gpu_utilization_highest_ratio": 0.9, "coldplate_job_gpu_utilization_lowest_ratio": 0.8}
+OF_NODES = {
+    "coldplate_node_gpus_up": 8, "coldplate_node_gpu_power_mean_watts": 5000,
+    "coldplate_node_gpu_utilization_mean_ratio": 0.9, "coldplate_node_gpu_throttled_seconds_total": 5,
+}  # fmt: skip
+"""The sums that agents make: as many as there are nodes, so boards may look back on them."""
 RAW = {
     "coldplate_gpu_up": 1, "coldplate_gpu_power_mean_watts": 600, "coldplate_gpu_utilization_mean_ratio": 0.9,
     "coldplate_gpu_temperature_margin_celsius": 20,
