@@ -118,13 +118,18 @@ def _read_request(sock: socket.socket) -> str | None:
 CHASSIS = "/redfish/v1/Chassis"
 DOCUMENTS: dict[str, Any] = {
     CHASSIS: {"Members": [{"@odata.id": f"{CHASSIS}/1"}]},
-    f"{CHASSIS}/1": {"Id": "1", "ChassisType": "RackMount", "Power": {"@odata.id": f"{CHASSIS}/1/Power"}},
+    f"{CHASSIS}/1": {
+        "Id": "1", "ChassisType": "RackMount", "Power": {"@odata.id": f"{CHASSIS}/1/Power"},
+        "LeakDetectors": {"@odata.id": f"{CHASSIS}/1/LeakDetectors"},
+    },
+    f"{CHASSIS}/1/LeakDetectors": {"Members": [{"@odata.id": f"{CHASSIS}/1/LeakDetectors/manifold"}]},
+    f"{CHASSIS}/1/LeakDetectors/manifold": {"Id": "manifold", "DetectorState": "OK"},
     f"{CHASSIS}/1/Power": {"PowerControl": [{"PowerConsumedWatts": 6000}]},
-}
+}  # fmt: skip
 
 
 def controller(path: str) -> bytes:
-    """What a management controller says of the node's power."""
+    """What a management controller says of the node's power, and of its leak detector."""
     document = DOCUMENTS.get(path.rstrip("/"))
     return answer(json.dumps(document).encode()) if document else answer(b"{}", "404 Not Found")
 
