@@ -81,6 +81,7 @@ GROUPS: tuple[Group, ...] = (
     _group("rack-power", "Rack: power", rack.POWER),
     _group("rack-peers", "Rack: peers", rack.PEERS),
     _group("rack-breakers", "Rack: breakers", rack.BREAKERS),
+    _group("rack-domains", "Rack: NVLink domains", rack.DOMAINS),
     _group("agent-backends", "Agent: backends", agent.BACKENDS),
     _group("agent-sampler", "Agent: sampler", agent.SAMPLER),
     _group("agent-vitals", "Agent: vitals", agent.VITALS),

@@ -53,7 +53,7 @@ gpu_power_mean_watts
 _RACK = """
 power_budget_watts feed_limit_watts nodes_expected power_watts power_conservative_watts power_timestamp_seconds
 nodes_reporting nodes_silent peer_up peer_failures_total clock_lead_seconds setting_differs breaker_load_ratio
-breaker_heat_ratio breaker_trip_seconds failover_limit_watts
+breaker_heat_ratio breaker_trip_seconds failover_limit_watts nvlink_gpus nvlink_unjoined_gpus nvlink_domains_expected
 """
 _AGENT = """
 alert gpus_expected backend_up build_info synthetic_info replay_info config_last_reload_successful

@@ -72,4 +72,18 @@ BREAKERS = (
            Lane.FAST, (Source("configuration: rack.shelves"),), span=(0, 1e10), simulated=(1e3, 1e6)),
 )  # fmt: skip
 
-ROWS = LIMITS + POWER + PEERS + BREAKERS
+DOMAINS = (
+    Metric("coldplate_rack_nvlink_gpus", Kind.GAUGE, Unit.NONE, Rack,
+           "GPUs of a node of the rack that are in an NVLink domain across nodes, by cluster and clique.",
+           Lane.FAST, (Derived("coldplate_gpu_fabric_info of this node and of rack.peers"),),
+           labels=("peer", "cluster_uuid", "clique"), span=(0, 1024), simulated=(0, 8)),
+    Metric("coldplate_rack_nvlink_unjoined_gpus", Kind.GAUGE, Unit.NONE, Rack,
+           "GPUs of a node of the rack that have begun to register with an NVLink fabric, and have not joined it.",
+           Lane.FAST, (Derived("coldplate_gpu_fabric_state of this node and of rack.peers"),),
+           labels=("peer",), span=(0, 1024), simulated=(0, 8)),
+    Metric("coldplate_rack_nvlink_domains_expected", Kind.GAUGE, Unit.NONE, Rack,
+           "NVLink domains that the GPUs of the rack should be in, if configured.",
+           Lane.FAST, (Source("configuration: rack.nvlink_domains"),), span=(0, 72), simulated=(1, 4)),
+)  # fmt: skip
+
+ROWS = LIMITS + POWER + PEERS + BREAKERS + DOMAINS

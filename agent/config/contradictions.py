@@ -66,7 +66,16 @@ def _check_rack(config: Config, fail: Fail) -> None:
         differs = f"{shown(rack.name)} differs from node.rack {shown(config.node.rack)}"
         fail("rack.name", f"{differs}; give one of them")
     if not (rack.name or config.node.rack):
-        for key in ("power_budget", "feeds", "breakers", "shelves", "nodes_expected", "node_nameplate", "peers"):
+        for key in (
+            "power_budget",
+            "feeds",
+            "breakers",
+            "shelves",
+            "nodes_expected",
+            "node_nameplate",
+            "nvlink_domains",
+            "peers",
+        ):
             if getattr(rack, key):
                 fail(f"rack.{key}", "needs the rack's name; set rack.name or node.rack")
     if "" in rack.feeds:

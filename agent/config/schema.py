@@ -248,6 +248,10 @@ class RackConfig(Section, frozen=True):
         int | None,
         Key("Number of nodes; this one and its peers if not set.", least="1", most="1000", example="4"),
     ] = None
+    nvlink_domains: Annotated[
+        int | None,
+        Key("NVLink domains of its GPUs; without it, more than one raise an alert.", least="1", most="72", example="2"),
+    ] = None
     node_nameplate: Annotated[
         float | None, Key("Power to assume for a silent node.", Notation.LIMIT, example="10.2kW")
     ] = None

@@ -22,8 +22,9 @@ from agent.rack.agreement import NODES, differing, most_nodes
 from agent.rack.finder import Finder
 from agent.rack.heat import Heats
 from agent.rack.meter import NodeMeter
+from agent.rack.nvlink_domain import DomainCensus, DomainShare, RackDomains, add_up
 from agent.rack.peer_errors import PeerFault
-from agent.rack.peer_messages import VERSION, Report, encode
+from agent.rack.peer_messages import MOST_SHARES, VERSION, Report, encode
 from agent.rack.peers import WELL_SECONDS, Member, Peers
 from agent.rack.poller import Poller
 from agent.rack.power_ledger import PowerLedger, Sum
@@ -66,6 +67,8 @@ class RackMonitor:
         self._lock = threading.Lock()
         self._meter = NodeMeter(options.patience)
         self._power_places = RoundMemo(_power_places)
+        self._census = DomainCensus()
+        self._domains: tuple[DomainShare, ...] = ()
         self._running = False
         self._lonely = False
         self._excess, self._excess_at = 0, -WELL_SECONDS
@@ -112,11 +115,13 @@ class RackMonitor:
             self._start_polling()
 
     def observe(self, snapshot: Snapshot) -> None:
-        """Note what this node draws. For the sampling thread."""
+        """Note what this node draws, and which NVLink domains its GPUs are in. For the sampling thread."""
         if not self._options.name:
             return
         found = self._find_power(snapshot.frames)
+        domains = self._census.of(snapshot.frames)[:MOST_SHARES]
         with self._lock:
+            self._domains = domains
             if found is None:
                 self._meter.note(snapshot.at.wall, None)
             else:
@@ -131,11 +136,12 @@ class RackMonitor:
             last, watts = self._meter.told(now.wall)
             source = self._meter.source
             limits = self._told_limits(now)
+            domains = self._domains
         member = self._member
         return encode(
             Report(
                 VERSION, member.rack, member.cluster, member.run, member.instance, member.job,
-                round(max(now.wall, float(last)), 3), last, watts, source or None, limits,
+                round(max(now.wall, float(last)), 3), last, watts, source or None, limits, domains,
             )
         )  # fmt: skip
 
@@ -179,6 +185,7 @@ class RackMonitor:
         made = [
             *self._series.of_peers(self._peers.others()),
             *self._series.of_excess(self._member.instance, self._excess),
+            *self._series.of_domains(self._rack_domains()),
         ]
         if not self._is_settled(now):
             return made
@@ -199,6 +206,11 @@ class RackMonitor:
         if options.nodes_expected is None:
             made.append(self._series.of_count(expected))
         return made + self._breakers(total, counted, now)
+
+    def _rack_domains(self) -> RackDomains:
+        """The NVLink domains of all nodes that answer, this one included."""
+        others = ((report.instance, report.domains) for report in self._peers.reports())
+        return add_up(((self._member.instance, self._domains), *others))
 
     def _breakers(self, total: Sum | None, expected: int, now: Instant) -> list[Reading]:
         """The breakers' state; missing nodes are assumed to draw as much as those that report.

@@ -8,12 +8,15 @@ import msgspec
 
 from agent.catalogue.node import NODE_POWER
 from agent.rack.agreement import NODES
+from agent.rack.nvlink_domain import DomainShare
 
 PATH = "/api/v1/rack"
 VERSION = 1
 MOST_SECONDS = 64
 MOST_LIMITS = 64
 MOST_NAME = 255
+MOST_SHARES = 16
+"""Most NVLink domains that the GPUs of one node may be in."""
 MOST_NODES = 1000
 """Most nodes that a report may give a rack: as many as the configuration allows."""
 
@@ -28,7 +31,8 @@ class Report(msgspec.Struct, frozen=True):
 
     `run` identifies one run of one agent. `watts` are those of the seconds up to `last`, the newest one last; None
     where its node's power was not known. `source` is what measures it now. `limits` are the numbers that its rack is
-    configured with, by name (see `agreement`); None if the agent does not report them.
+    configured with, by name (see `agreement`); None if the agent does not report them. `domains` are the NVLink domains
+    of its GPUs; none where NVLink ends at the node.
     """
 
     version: int
@@ -42,6 +46,7 @@ class Report(msgspec.Struct, frozen=True):
     watts: Annotated[tuple[_Watts | None, ...], msgspec.Meta(max_length=MOST_SECONDS)]
     source: _Name | None = None
     limits: Annotated[dict[_Name, _Limit], msgspec.Meta(max_length=MOST_LIMITS)] | None = None
+    domains: Annotated[tuple[DomainShare, ...], msgspec.Meta(max_length=MOST_SHARES)] = ()
 
     def seconds(self) -> list[tuple[int, float]]:
         """Each second whose power is known."""
@@ -82,6 +87,7 @@ def decode(body: bytes) -> Report:
         report.job,
         report.source or "",
         *limits,
+        *(text for share in report.domains for text in share[:2]),
     ):
         if not text.isprintable():
             raise GarbageError("a name with unprintable characters")

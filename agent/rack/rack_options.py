@@ -36,6 +36,7 @@ class RackOptions:
     feeds: tuple[tuple[str, float], ...] = ()
     breakers: tuple[Breaker, ...] = ()
     failover: float | None = None
+    nvlink_domains: int | None = None
 
     @property
     def limits(self) -> dict[str, float]:

@@ -8,6 +8,7 @@ from agent.catalogue import BY_NAME
 from agent.model import Frame, Framer, Instant, Labels, Rack, Reading, Series
 from agent.rack.agreement import BUDGET, FEEDS
 from agent.rack.heat import State
+from agent.rack.nvlink_domain import RackDomains
 from agent.rack.peer_errors import PeerFault
 from agent.rack.peer_messages import Report
 from agent.rack.peers import Peer
@@ -93,6 +94,16 @@ class RackSeries:
         """What the rack may draw when as many power shelves have failed as it tolerates."""
         return [] if watts is None else [self._reading("failover_limit_watts", watts)]
 
+    def of_domains(self, domains: RackDomains) -> list[Reading]:
+        """How many GPUs of each node are in which NVLink domain, and in none."""
+        made = []
+        for (node, cluster, clique), gpus in domains.joined.items():
+            labels = (("peer", node), ("cluster_uuid", cluster), ("clique", clique))
+            made.append(self._reading("nvlink_gpus", gpus, labels))
+        for node, gpus in domains.unjoined.items():
+            made.append(self._reading("nvlink_unjoined_gpus", gpus, (("peer", node),)))
+        return made
+
     def _reading(self, name: str, value: float, labels: Labels = ()) -> Reading:
         key = (name, labels)
         series = self._series.get(key) or self._before.get(key)
@@ -121,6 +132,8 @@ def _configured(options: RackOptions) -> Iterator[Reading]:
         yield Reading(Series(BY_NAME["coldplate_rack_power_budget_watts"], rack), options.budget)
     if options.nodes_expected is not None:
         yield Reading(Series(BY_NAME["coldplate_rack_nodes_expected"], rack), options.nodes_expected)
+    if options.nvlink_domains is not None:
+        yield Reading(Series(BY_NAME["coldplate_rack_nvlink_domains_expected"], rack), options.nvlink_domains)
     for feed, limit in options.feeds:
         yield Reading(Series(BY_NAME["coldplate_rack_feed_limit_watts"], rack, (("feed", feed),)), limit)
 

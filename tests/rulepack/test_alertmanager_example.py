@@ -26,7 +26,7 @@ RECEIVERS = {
     "pager": "AgentDown ClusterAgentsDown RackAgentsDown ShardDown "
     "GpuEccUncorrected GpuFabricNotReady GpuHardwareThermalThrottle GpuLost GpuCountWrong "
     "GpuPowerBrake GpuRecoveryActionNeeded GpuRowRemapFailure GpuXidNode GpuXidReset InfinibandPortDown "
-    "InfinibandPortSilent NvLinkDown NvSwitchFatal",
+    "InfinibandPortSilent NvLinkDown NvSwitchFatal RackNvlinkSplit RackNvlinkUnjoined",
     "tickets": "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
     "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
     "InfinibandLinkRecoveries InfinibandSymbolErrors NodeExpectationNotMet NodePowerEstimated NodePowerOverShare "
@@ -81,7 +81,7 @@ def takes(matcher: str, labels: dict[str, str]) -> bool:
 
 def test_an_alertmanager_loads_it_with_its_texts() -> None:
     shown = amtool("check-config", str(EXAMPLE))
-    assert "20 inhibit rules" in shown
+    assert "21 inhibit rules" in shown
     assert "1 templates" in shown
 
 

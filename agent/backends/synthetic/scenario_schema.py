@@ -229,6 +229,11 @@ FAULTS: dict[str, FaultKind] = {
         },
         "Rows remapped at each onset; pending or failed while the fault lasts.",
     ),
+    "clique": FaultKind(
+        _ON_GPU,
+        {"clique": Parameter(whole(0, 255), 1.0)},
+        "The GPU is in another clique of its NVLink domain. Only machines whose domain spans nodes start in clique 0.",
+    ),
     "nvlink-down": FaultKind(("gpu", "link"), {}, "The link is inactive."),
     "nvlink-errors": FaultKind(
         ("gpu", "link"),

@@ -24,6 +24,7 @@ from agent.catalogue import metric
 from agent.catalogue.infiniband import NEAREST_HCA
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reading, Series
 
+FABRIC_INFO = metric("coldplate_gpu_fabric_info")
 WINDOWS_A_SECOND = 6.0
 REFRESHES_A_SECOND = 10.0
 CLOCK_STEP = 15e6
@@ -94,6 +95,7 @@ class SyntheticGpuChannel:
         self._gate = Gate(scenario, number, released)
         self._spoiler = Spoiler(scenario, gpu=number)
         self._errors = ErrorCounts(scenario, number)
+        self._cliques = tuple(f for f in scenario.faults if f.kind == "clique" and number in f.gpus)
         self._limits = tuple(f for f in scenario.faults if f.kind == "power-limit" and number in f.gpus)
         offers = list(gpu_offers(machine))
         self._fast_series, self._picked = self._moving(identity.gpu, offers)
@@ -134,12 +136,22 @@ class SyntheticGpuChannel:
         elif lane is Lane.SLOW:
             readings = self._with(self._lanes[lane], self._slow(t))
         else:
-            readings = [each.reading for each in self._lanes.get(lane, ())]
+            readings = [self._in_clique(each.reading, t) for each in self._lanes.get(lane, ())]
         gaps: Sequence[Gap] = self._gaps.get(lane, ())
         if self._spoiler.active(t):
             readings, more = self._spoiler.readings(readings, t)
             gaps = [*gaps, *more]
         return BackendSample(readings, gaps, calls=CALLS.get(lane, 0))
+
+    def _in_clique(self, reading: Reading, t: float) -> Reading:
+        """The reading, or the GPU's place in its domain as a fault has it."""
+        if reading.metric is FABRIC_INFO:
+            for fault in self._cliques:
+                if fault.window.holds(t):
+                    cluster, _ = reading.series.labels
+                    clique = ("clique", str(int(fault.parameters["clique"])))
+                    return Reading(Series(FABRIC_INFO, reading.entity, (cluster, clique)), 1.0)
+        return reading
 
     @staticmethod
     def _with(fixed: list[Fixed], values: dict[Key, float]) -> list[Reading]:

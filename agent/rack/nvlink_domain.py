@@ -1,0 +1,82 @@
+"""Which NVLink domains the GPUs of a rack are in: what a node tells of its own, and what all of them come to.
+
+Between trays, NVLink is one domain: a cluster, and within it a clique of GPUs that reach each other. A GPU of another
+clique, or of none, fails every job that spans the rack, although its own node looks well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from agent.catalogue import metric
+from agent.catalogue.links import FABRIC_STATES
+from agent.lib.round_memo import RoundMemo
+from agent.model import Frame, Layout
+
+FABRIC_INFO = metric("coldplate_gpu_fabric_info")
+FABRIC_STATE = metric("coldplate_gpu_fabric_state")
+_JOINING = frozenset(FABRIC_STATES[1:3])
+_Label = Annotated[str, msgspec.Meta(max_length=64)]
+
+
+class DomainShare(NamedTuple):
+    """How many GPUs of a node are in a domain; an empty `cluster_uuid` stands for those that have joined none."""
+
+    cluster_uuid: _Label
+    clique: _Label
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=1024)]
+
+
+_NOWHERE = ("", "")
+
+
+class DomainCensus:
+    """Counts the GPUs of this node by domain. A machine whose NVLinks end at its own switches has no domain."""
+
+    def __init__(self) -> None:
+        self._places = RoundMemo(_places)
+
+    def of(self, frames: Sequence[Frame]) -> tuple[DomainShare, ...]:
+        """The shares of a snapshot; none if the node has no fabric."""
+        found: Counter[tuple[str, str]] = Counter()
+        places_of = self._places.of([frame.layout for frame in frames])
+        for (_, values), places in zip(frames, places_of, strict=True):
+            for place, domain in places:
+                found[domain] += int(values[place] == 1)
+        return tuple(DomainShare(*domain, gpus) for domain, gpus in sorted(found.items()) if gpus)
+
+
+class RackDomains(NamedTuple):
+    """GPUs by node and domain, and those of each node that have joined none."""
+
+    joined: Mapping[tuple[str, str, str], int]
+    unjoined: Mapping[str, int]
+
+
+def add_up(told: Iterable[tuple[str, Iterable[DomainShare]]]) -> RackDomains:
+    """What nodes tell, by the name that each gives itself; nodes of one name count together."""
+    joined: Counter[tuple[str, str, str]] = Counter()
+    unjoined: Counter[str] = Counter()
+    for node, shares in told:
+        for share in shares:
+            unjoined[node] += 0 if share.cluster_uuid else share.gpus
+            if share.cluster_uuid:
+                joined[node, share.cluster_uuid, share.clique] += share.gpus
+    return RackDomains(joined, unjoined)
+
+
+def _places(layout: Layout) -> tuple[tuple[int, tuple[str, str]], ...]:
+    """Where a layout has what tells a domain, and which."""
+    found = []
+    for place, series in enumerate(layout.series):
+        if series.metric is FABRIC_INFO:
+            labels = dict(series.labels)
+            if labels["cluster_uuid"].strip("0-"):
+                found.append((place, (labels["cluster_uuid"], labels["clique"])))
+        elif series.metric is FABRIC_STATE and dict(series.labels)["state"] in _JOINING:
+            found.append((place, _NOWHERE))
+    return tuple(found)

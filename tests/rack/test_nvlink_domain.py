@@ -1,0 +1,155 @@
+"""The trays of a rack tell each other which NVLink domain their GPUs are in: what is told, believed and shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.backends.synthetic import SyntheticSource, load_scenario
+from agent.catalogue import metric
+from agent.catalogue.links import FABRIC_STATES
+from agent.config.reading import parse
+from agent.model import Gpu, Instant, Lane, Reading, Series
+from agent.rack.monitor import RackMonitor
+from agent.rack.nvlink_domain import DomainShare
+from agent.rack.peer_messages import GarbageError, decode
+from agent.rack.peers import Member
+from agent.rack.rack_options import RackOptions
+from agent.rack.targets import HostEntry
+from agent.wiring.peering import load_rack
+from tests.frames import snapshot_of
+
+INFO, STATE = metric("coldplate_gpu_fabric_info"), metric("coldplate_gpu_fabric_state")
+CLUSTER = "9a6f1c52-3d0b-4e8e-9a41-5f27c0d1be64"
+OWN = Member("", "c1", "own-run-0", "t1:19400", "coldplate")
+NOW = Instant(50.0, 1_000.5)
+
+
+def joined(number: int, clique: str = "0", cluster: str = CLUSTER) -> list[Reading]:
+    labels = (("cluster_uuid", cluster), ("clique", clique))
+    return [Reading(Series(INFO, gpu(number), labels), 1.0), *registration(number, "completed")]
+
+
+def registration(number: int, now: str) -> list[Reading]:
+    return [Reading(Series(STATE, gpu(number), (("state", each),)), float(each == now)) for each in FABRIC_STATES]
+
+
+def gpu(number: int) -> Gpu:
+    return Gpu(str(number), f"GPU-{number}")
+
+
+class Tray:
+    """The agent of a tray, with one peer whose answers the test hands over."""
+
+    def __init__(self) -> None:
+        self.watch = RackMonitor(OWN, RackOptions("r1", entries=(HostEntry("127.0.0.1", 1),)), lambda: NOW, lambda: 0.0)
+        self.watch._finder.refresh()
+
+    def sample(self, *readings: Reading) -> None:
+        self.watch.observe(snapshot_of(1, NOW, readings))
+
+    def answer(self, **changes: Any) -> None:
+        report = {
+            "version": 1, "rack": "r1", "cluster": "c1", "run": "run-of-t2", "instance": "t2:19400", "job": "coldplate",
+            "now": NOW.wall, "last": int(NOW.wall), "watts": [], **changes,
+        }  # fmt: skip
+        (target,) = self.watch._finder.targets
+        self.watch.answered(target, json.dumps(report).encode(), NOW, NOW)
+
+    def told(self) -> tuple[DomainShare, ...]:
+        body = self.watch.report()
+        assert body is not None
+        return decode(body).domains
+
+    def shown(self, name: str) -> dict[tuple[str, ...], float]:
+        found = (each for each in self.watch.frame(NOW).readings if each.metric.name == f"coldplate_rack_nvlink_{name}")
+        return {tuple(value for _, value in each.labels): each.value for each in found}
+
+
+@pytest.fixture
+def tray() -> Tray:
+    return Tray()
+
+
+def test_the_gpus_of_a_tray_are_told_by_domain_and_those_that_have_not_joined_beside_them(tray: Tray) -> None:
+    tray.sample(*joined(0), *joined(1), *joined(2, clique="7"), *registration(3, "in_progress"))
+    assert tray.told() == (("", "", 1), (CLUSTER, "0", 2), (CLUSTER, "7", 1))
+    tray.sample(*joined(0), *joined(1), *joined(2), *joined(3))
+    assert tray.told() == ((CLUSTER, "0", 4),)
+
+
+def test_nodes_whose_nvlinks_end_at_their_own_switches_tell_no_domain(tray: Tray) -> None:
+    for cluster in ("", "00000000-0000-0000-0000-000000000000"):
+        tray.sample(*joined(0, cluster=cluster))
+        assert tray.told() == ()
+    tray.sample(*registration(0, "not_supported"))
+    assert tray.told() == ()
+    assert tray.shown("gpus") == tray.shown("unjoined_gpus") == {}
+
+
+def test_the_domains_of_all_trays_are_shown_under_the_names_that_they_give_themselves(tray: Tray) -> None:
+    tray.sample(*joined(0), *joined(1))
+    tray.answer(domains=[[CLUSTER, "0", 3], ["", "", 1]])
+    assert tray.shown("gpus") == {("t1:19400", CLUSTER, "0"): 2, ("t2:19400", CLUSTER, "0"): 3}
+    assert tray.shown("unjoined_gpus") == {("t1:19400",): 0, ("t2:19400",): 1}
+    tray.answer(domains=[[CLUSTER, "1", 4]])
+    assert tray.shown("gpus") == {("t1:19400", CLUSTER, "0"): 2, ("t2:19400", CLUSTER, "1"): 4}
+
+
+def test_an_agent_of_an_earlier_version_tells_nothing_of_domains_and_trays_of_one_name_count_together(
+    tray: Tray,
+) -> None:
+    tray.sample(*joined(0))
+    tray.answer()
+    assert tray.shown("gpus") == {("t1:19400", CLUSTER, "0"): 1}
+    tray.answer(instance="t1:19400", domains=[[CLUSTER, "0", 4]])
+    assert tray.shown("gpus") == {("t1:19400", CLUSTER, "0"): 5}
+
+
+@pytest.mark.parametrize(
+    "domains",
+    [
+        [[CLUSTER, "0", -1]], [[CLUSTER, "0", 1e9]], [[CLUSTER, "0"]], [["c" * 65, "0", 4]], [[CLUSTER, 0, 4]],
+        [["c\n", "0", 4]], [[CLUSTER, "\x1b[2J", 4]], [[CLUSTER, str(each), 1] for each in range(17)], 7,
+    ],
+)  # fmt: skip
+def test_domains_that_cannot_be_are_refused_with_the_whole_report(tray: Tray, domains: object) -> None:
+    tray.answer(domains=domains)
+    assert tray.shown("gpus") == {}
+    with pytest.raises(GarbageError):
+        decode(json.dumps({**report_of(tray), "domains": domains}).encode())
+
+
+def report_of(tray: Tray) -> Mapping[str, Any]:
+    body = tray.watch.report()
+    assert body is not None
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+def test_a_rack_that_is_partitioned_on_purpose_says_so(tmp_path: Path) -> None:
+    config = parse("rack: {name: r1, nvlink_domains: 2}", "test.yaml")
+    watch = RackMonitor(OWN, load_rack(config, tmp_path, 3.0), lambda: NOW, lambda: 0.0)
+    (reading,) = watch.frame(NOW).readings
+    assert (reading.metric.name, reading.value) == ("coldplate_rack_nvlink_domains_expected", 2)
+
+
+def test_a_synthetic_gpu_leaves_its_clique_and_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "split.yaml"
+    path.write_text(
+        "description: A GPU leaves its clique.\ntopology: gb200-tray\n"
+        "faults: [{kind: clique, gpu: 2, at: 60s, duration: 60s, clique: 3}]\n"
+    )
+    tray = Tray()
+    channels = list(SyntheticSource(load_scenario(str(path)), 0.0).open(Instant(0.0, 0.0)))
+    for second, told in (
+        (30.0, ((CLUSTER, "0", 4),)), (90.0, ((CLUSTER, "0", 3), (CLUSTER, "3", 1))), (150.0, ((CLUSTER, "0", 4),)),
+    ):  # fmt: skip
+        at = Instant(second, second)
+        readings = [each for channel in channels for each in channel.read(Lane.COLD, at).readings]
+        tray.sample(*readings)
+        assert tray.told() == told
