@@ -28,7 +28,8 @@ RECEIVERS = {
     "GpuPowerBrake GpuRecoveryActionNeeded GpuRowRemapFailure GpuXidNode GpuXidReset InfinibandPortDown "
     "InfinibandPortSilent NvLinkDown NvSwitchFatal RackNvlinkSplit RackNvlinkUnjoined",
     "tickets": "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
-    "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
+    "GpuEccStorm GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown "
+    "InfinibandBelowRate InfinibandFlapping "
     "InfinibandLinkRecoveries InfinibandSymbolErrors NodeExpectationNotMet NodePowerEstimated NodePowerOverShare "
     "NvLinkErrors NvSwitchErrors RackClockSkew RackSettingsDiffer",
     "job-owners": "GpuAllocatedIdle GpuAwaited GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
@@ -39,7 +40,7 @@ RECEIVERS = {
     "pager,facility-pager": "LeakDetected",
     "facility-pager": "CoolantFlowLow CoolantSupplyCritical",
     "facility-tickets": "CoolantSupplyHot LeakDetectorBlind LeakSuspected",
-    "archive": "GpuReplaced GpuXidInfo InfinibandCongestion",
+    "archive": "GpuPowerLimitLow GpuReplaced GpuXidInfo InfinibandCongestion",
 }  # fmt: skip
 """Who is told of what; alerts of a rack go to the facility, by severity."""
 

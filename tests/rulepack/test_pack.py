@@ -74,7 +74,7 @@ def test_every_metric_that_an_annotation_asks_for_is_there(pack: list[RuleFile])
 
 
 def test_every_recording_rule_is_named_by_level_metric_and_operation(pack: list[RuleFile]) -> None:
-    shape = r"(gpu|job|port|nvswitch|rack|feed):[a-z][a-z0-9_]*:[a-z0-9_]+"
+    shape = r"(gpu|job|node|port|nvswitch|rack|feed):[a-z][a-z0-9_]*:[a-z0-9_]+"
     wrong = [rule.name for rule in recording(pack) if not re.fullmatch(shape, rule.name)]
     assert wrong == []
 
