@@ -27,7 +27,8 @@ RECEIVERS = {
     "GpuEccUncorrected GpuFabricNotReady GpuHardwareThermalThrottle GpuLost GpuCountWrong "
     "GpuPowerBrake GpuRecoveryActionNeeded GpuRowRemapFailure GpuXidNode GpuXidReset InfinibandPortDown "
     "InfinibandPortSilent NvLinkDown NvSwitchFatal",
-    "tickets": "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
+    "tickets": "EthernetFecUncorrectable EthernetFlapping EthernetPreFecErrors "
+    "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
     "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
     "InfinibandLinkRecoveries InfinibandSymbolErrors NodeExpectationNotMet NodePowerEstimated NodePowerOverShare "
     "NvLinkErrors NvSwitchErrors RackClockSkew RackSettingsDiffer",
@@ -81,7 +82,7 @@ def takes(matcher: str, labels: dict[str, str]) -> bool:
 
 def test_an_alertmanager_loads_it_with_its_texts() -> None:
     shown = amtool("check-config", str(EXAMPLE))
-    assert "20 inhibit rules" in shown
+    assert "21 inhibit rules" in shown
     assert "1 templates" in shown
 
 
