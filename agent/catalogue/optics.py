@@ -1,4 +1,4 @@
-"""The rows of the physical layer of Ethernet and RoCE ports, as the kernel's ethtool netlink tells it.
+"""The rows of the physical layer of Ethernet and RoCE ports, as the kernel's ethtool netlink tells it, and of adapters.
 
 Counters are the driver's. A codeword ("block") is what forward error correction works on: 5,440 bits with RS-FEC of
 PAM4 links (IEEE 802.3 clause 91 and 119).
@@ -67,7 +67,15 @@ FEC_BINS = _count(
     FEC, "low", "high", shown=Shown.FULL,
 )  # fmt: skip
 
-ROWS: tuple[Metric, ...] = (
+HCA_TEMPERATURE = Metric(
+    "coldplate_hca_temperature_celsius", Kind.GAUGE, Unit.CELSIUS, Node,
+    "Temperature of a network adapter's chip, or of a transceiver in it, by the driver's name for the sensor.",
+    Lane.SLOW, (Source("hwmon of the adapter: tempN_input"),), labels=("device", "sensor"), span=(-60, 200),
+)  # fmt: skip
+
+ETHERNET: tuple[Metric, ...] = (
     FEC_INFO, RATE, LINK_DOWN_EVENTS, CORRECTED_BLOCKS, UNCORRECTABLE_BLOCKS, CORRECTED_BITS, SYMBOL_ERRORS,
     FCS_ERRORS, LANE_CORRECTED_BLOCKS, LANE_UNCORRECTABLE_BLOCKS, LANE_CORRECTED_BITS, FEC_BINS,
 )  # fmt: skip
+ADAPTERS = (HCA_TEMPERATURE,)
+ROWS = ETHERNET + ADAPTERS

@@ -122,7 +122,7 @@ class BackendsConfig(Section, frozen=True):
     replay: ReplayConfig = ReplayConfig()
     infiniband: Annotated[bool, Key("Whether to read InfiniBand and RoCE ports.", restart=True)] = True
     optics: Annotated[
-        bool, Key("Whether to read the physical layer of Ethernet and RoCE ports (optics.md).", restart=True)
+        bool, Key("Whether to read the physical layer of Ethernet ports, and adapters' heat (optics.md).", restart=True)
     ] = True
     host: Annotated[bool, Key("Whether to read processors, memory, disks and network.", restart=True)] = True
     power: Annotated[

@@ -84,7 +84,10 @@ def use_ethtool(data: bytes, folder: Path) -> None:
             pass
 
     port = folder / "class" / "net" / "eth0"
-    (port / "device").mkdir(parents=True)
+    sensors = port / "device" / "hwmon" / "hwmon0"
+    sensors.mkdir(parents=True)
+    (sensors / "temp1_input").write_bytes(data[:64])
+    (sensors / "temp1_label").write_bytes(data[-64:])
     (port / "type").write_text("1\n")
     backend = OpticsBackend(folder, Kernel)
     try:
@@ -338,6 +341,7 @@ TARGETS = (
             "agent/backends/optics/netlink_codec.py",
             "agent/backends/optics/kernel_asking.py",
             "agent/backends/optics/ethtool_questions.py",
+            "agent/backends/optics/adapter_temperatures.py",
         ),
         use_ethtool,
         (b"==".join(ETHTOOL),),
