@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,7 @@ def test_the_answer_is_found_among_others(ports: Ports, datagrams: tuple[bytes, 
     ("datagrams", "words"),
     [
         ((WHOLE[:-8],), "a message of"),
+        ((NOISE + WHOLE[:-8],), "a message of"),
         ((WHOLE[:10],), "10 bytes where a message should begin"),
         ((WHOLE + b"\1\2",), None),
         ((b"\xff" * 40,), "a message of 4294967295 bytes in 40"),
@@ -152,6 +156,39 @@ def test_a_question_in_which_the_kernel_hangs_costs_its_own_port(tmp_path: Path)
     finally:
         StuckSocket.release.set()
         ports.backend.close()
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Makes the file that names a port's place in its switch hang, until the test is over."""
+    pipes: list[Path] = []
+
+    def stick(interface: str) -> None:
+        pipes.append(tmp_path / "class" / "net" / interface / "phys_port_name")
+        pipes[-1].unlink()
+        os.mkfifo(pipes[-1])
+
+    yield stick
+    for pipe in pipes:
+        with suppress(OSError):  # nobody waits in it
+            os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+
+
+def test_ports_are_those_of_the_last_time_while_sysfs_hangs(ports: Ports, stuck: Callable[[str], None]) -> None:
+    ports.healthy("eth0")
+    ports.healthy("eth1")
+    assert len(ports.read()) == 16
+    stuck("eth1")
+    assert len(ports.read()) == 16
+    assert ports.gaps() == {}
+
+
+def test_sysfs_that_hangs_from_the_start_is_a_timeout_of_the_source(ports: Ports, stuck: Callable[[str], None]) -> None:
+    ports.healthy("eth0")
+    stuck("eth0")
+    with pytest.raises(DeviceError, match="class/net") as failed:
+        ports.read()
+    assert failed.value.reason is Reason.TIMEOUT
 
 
 def test_sysfs_that_cannot_be_listed_is_an_error_of_the_source(tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ def test_ports_beyond_the_bound_are_left_out_and_counted(ports: Ports) -> None:
     ports.read()
     (left_out,) = ports.last.readings
     assert (left_out.metric.name, left_out.value) == ("coldplate_backend_series_left_out", 16)
+    assert len({device for device, _ in ports.kernel.asked}) == 64
 
 
 def test_a_node_without_a_port_is_absent(ports: Ports) -> None:

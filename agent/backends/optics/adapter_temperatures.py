@@ -92,7 +92,7 @@ class AdapterTemperatures:
     def read(self, mono: float) -> BackendSample:
         """All temperatures. Raises AbsentError if no adapter has a sensor, and DeviceError if that cannot be known."""
         if mono >= self._due:
-            ((found,),) = self._relay.round([Leg("", [self._search])], mono)
+            ((found,),) = self._relay.round([Leg("list of sensors", [self._search])], mono)
             if isinstance(found, Unread):
                 raise DeviceError(found.reason, f"{self._search.path}: {found.detail}")
             self._sensors, self._due = found, mono + SEARCH_SECONDS

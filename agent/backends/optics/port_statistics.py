@@ -60,7 +60,7 @@ class PortStatistics:
 
     def _find_ports(self, mono: float) -> list[str]:
         """The ports that are asked; those of the last time while sysfs does not answer."""
-        ((answer,),) = self._relay.round([Leg("", [self._folder])], mono)
+        ((answer,),) = self._relay.round([Leg("list of ports", [self._folder])], mono)
         if isinstance(answer, list):
             self._ports = answer
         elif isinstance(answer, FileNotFoundError):
@@ -76,7 +76,7 @@ class PortStatistics:
 
     def _find_family(self, mono: float) -> int:
         if self._family is None:
-            ((answer,),) = self._relay.round([Leg("", [FamilyQuestion(self._connect)])], mono)
+            ((answer,),) = self._relay.round([Leg("number of the family", [FamilyQuestion(self._connect)])], mono)
             if answer is None:
                 raise AbsentError("the kernel has no ethtool netlink (CONFIG_ETHTOOL_NETLINK, from Linux 5.6 on)")
             if not isinstance(answer, int):
