@@ -44,7 +44,7 @@ CORRECTED_BLOCKS = _count("fec_corrected_blocks", "Codewords with errors that FE
 UNCORRECTABLE_BLOCKS = _count(
     "fec_uncorrectable_blocks", "Codewords with more errors than FEC can correct: their packets are lost.", FEC
 )
-CORRECTED_BITS = _count("fec_corrected_bits", "Bits that FEC corrected.", FEC, growth=PACKETS)
+CORRECTED_BIT_ERRORS = _count("fec_corrected_bit_errors", "Bit errors that FEC corrected.", FEC, growth=PACKETS)
 SYMBOL_ERRORS = _count(
     "symbol_errors", "Symbols received with an error while there was a carrier.", f"{STATISTICS}, eth-phy",
     growth=PACKETS,
@@ -58,8 +58,8 @@ LANE_UNCORRECTABLE_BLOCKS = _count(
     "fec_lane_uncorrectable_blocks", "Codewords that FEC could not correct on one lane; part of the port's.",
     FEC, "lane", shown=Shown.COUNTED,
 )  # fmt: skip
-LANE_CORRECTED_BITS = _count(
-    "fec_lane_corrected_bits", "Bits that FEC corrected on one lane; part of the port's.",
+LANE_CORRECTED_BIT_ERRORS = _count(
+    "fec_lane_corrected_bit_errors", "Bit errors that FEC corrected on one lane; part of the port's.",
     FEC, "lane", shown=Shown.COUNTED, growth=PACKETS,
 )  # fmt: skip
 FEC_BINS = _count(
@@ -74,8 +74,8 @@ HCA_TEMPERATURE = Metric(
 )  # fmt: skip
 
 ETHERNET: tuple[Metric, ...] = (
-    FEC_INFO, RATE, LINK_DOWN_EVENTS, CORRECTED_BLOCKS, UNCORRECTABLE_BLOCKS, CORRECTED_BITS, SYMBOL_ERRORS,
-    FCS_ERRORS, LANE_CORRECTED_BLOCKS, LANE_UNCORRECTABLE_BLOCKS, LANE_CORRECTED_BITS, FEC_BINS,
+    FEC_INFO, RATE, LINK_DOWN_EVENTS, CORRECTED_BLOCKS, UNCORRECTABLE_BLOCKS, CORRECTED_BIT_ERRORS, SYMBOL_ERRORS,
+    FCS_ERRORS, LANE_CORRECTED_BLOCKS, LANE_UNCORRECTABLE_BLOCKS, LANE_CORRECTED_BIT_ERRORS, FEC_BINS,
 )  # fmt: skip
 ADAPTERS = (HCA_TEMPERATURE,)
 ROWS = ETHERNET + ADAPTERS

@@ -97,7 +97,7 @@ def test_garbage_costs_only_its_question(ports: Ports, datagrams: tuple[bytes, .
     assert not [key for key in shown if key.startswith("fec")]
     gaps = ports.gaps()
     assert set(gaps) == {
-        "fec_info", "fec_corrected_blocks_total", "fec_uncorrectable_blocks_total", "fec_corrected_bits_total",
+        "fec_info", "fec_corrected_blocks_total", "fec_uncorrectable_blocks_total", "fec_corrected_bit_errors_total",
     }  # fmt: skip
     assert {reason for reason, _ in gaps.values()} == {Reason.MALFORMED}
     assert all(words in detail for _, detail in gaps.values())

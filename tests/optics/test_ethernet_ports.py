@@ -25,7 +25,7 @@ PORT = {
     "fec_info eth0 rs": 1,
     "fec_corrected_blocks_total eth0": 900,
     "fec_uncorrectable_blocks_total eth0": 0,
-    "fec_corrected_bits_total eth0": 1000,
+    "fec_corrected_bit_errors_total eth0": 1000,
     "symbol_errors_total eth0": 0,
     "fcs_errors_total eth0": 0,
     "link_down_events_total eth0": 2,
@@ -67,7 +67,7 @@ def test_lanes_are_counted_apart_from_the_port(ports: Ports) -> None:
     assert shown["fec_uncorrectable_blocks_total eth0"] == 2**63 - 1
     assert shown["fec_lane_uncorrectable_blocks_total eth0 1"] == 1
     assert ports.gaps() == {
-        "fec_corrected_bits_total": (Reason.UNSUPPORTED, "FEC_GET eth0: not counted by this driver")
+        "fec_corrected_bit_errors_total": (Reason.UNSUPPORTED, "FEC_GET eth0: not counted by this driver")
     }
 
 

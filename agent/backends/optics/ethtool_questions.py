@@ -38,7 +38,7 @@ _FEC_MODES = {49: "none", 50: "rs", 51: "baser", 74: "llrs"}
 _FEC_COUNTERS = {
     2: (optics.CORRECTED_BLOCKS, optics.LANE_CORRECTED_BLOCKS),
     3: (optics.UNCORRECTABLE_BLOCKS, optics.LANE_UNCORRECTABLE_BLOCKS),
-    4: (optics.CORRECTED_BITS, optics.LANE_CORRECTED_BITS),
+    4: (optics.CORRECTED_BIT_ERRORS, optics.LANE_CORRECTED_BIT_ERRORS),
 }
 _FEC_HISTOGRAM, _BIN_LOW, _BIN_HIGH, _BIN_VALUE = 5, 2, 3, 4
 _COUNTER_BYTES = 8
@@ -162,7 +162,7 @@ def _read_link_modes(attributes: Attributes) -> Iterator[PortValue]:
 _WANTED = nest(
     _GROUPS, attribute(_BITSET_NO_MASK, b""), u32(_BITSET_SIZE, 2), u32(_BITSET_VALUE, _GROUPS_WANTED)
 )  # fmt: skip
-_COUNTED = (optics.CORRECTED_BLOCKS, optics.UNCORRECTABLE_BLOCKS, optics.CORRECTED_BITS)
+_COUNTED = (optics.CORRECTED_BLOCKS, optics.UNCORRECTABLE_BLOCKS, optics.CORRECTED_BIT_ERRORS)
 _ERRORS = (optics.SYMBOL_ERRORS, optics.FCS_ERRORS)
 _DOWNS = (optics.LINK_DOWN_EVENTS,)
 
