@@ -38,3 +38,13 @@ def printable(name: str) -> str:
     """A name as the value of a label: characters that no terminal should get are escaped, and a long name is cut."""
     shown = name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
     return shown[:LABEL]
+
+
+def is_physical_interface(sysfs: str, interface: str) -> bool:
+    """Whether a network interface is a port of hardware.
+
+    Bridges, veth, bonds, VLANs and lo have no `device`. A virtual function of a card has one, and in it the way back to
+    its physical function, which counts for the whole card.
+    """
+    hardware = f"{sysfs}/class/net/{interface}/device"
+    return os.path.exists(hardware) and not os.path.exists(f"{hardware}/physfn")  # noqa: PTH110 - Path's may raise

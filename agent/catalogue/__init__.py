@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, rack
+from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, optics, rack
 from agent.catalogue.bindings import Derived
 from agent.model import Metric
 
@@ -33,7 +33,15 @@ def _rolling(row: Metric) -> tuple[Metric, ...]:
 
 
 _BASE: tuple[Metric, ...] = (
-    gpu.ROWS + jobs.ROWS + links.ROWS + infiniband.ROWS + node.ROWS + equipment.ROWS + rack.ROWS + agent.ROWS
+    gpu.ROWS
+    + jobs.ROWS
+    + links.ROWS
+    + infiniband.ROWS
+    + optics.ROWS
+    + node.ROWS
+    + equipment.ROWS
+    + rack.ROWS
+    + agent.ROWS
 )
 ROLLING: dict[str, tuple[Metric, ...]] = {row.name: _rolling(row) for row in _BASE if row.rolling}
 """For each rolling row, its minimum, mean and maximum rows, in the order of STATISTICS."""

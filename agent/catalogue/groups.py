@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agent.catalogue import ROLLING, agent, equipment, gpu, infiniband, jobs, links, node, rack
+from agent.catalogue import ROLLING, agent, equipment, gpu, infiniband, jobs, links, node, optics, rack
 from agent.model import Metric
 
 ROLLING_WORD = "rolling"
@@ -65,6 +65,8 @@ GROUPS: tuple[Group, ...] = (
     _group("infiniband-legacy", "InfiniBand: legacy", infiniband.LEGACY),
     _group("infiniband-transport", "InfiniBand: transport", infiniband.TRANSPORT),
     _group("infiniband-roce", "InfiniBand: RoCE", infiniband.ROCE),
+    _group("ethernet", "Ethernet: physical layer", optics.ETHERNET),
+    _group("hca", "Network adapters: temperatures", optics.ADAPTERS),
     _group("node-processor", "Node: processor", node.PROCESSOR),
     _group("node-memory", "Node: memory", node.MEMORY),
     _group("node-storage", "Node: storage", node.STORAGE),

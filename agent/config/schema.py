@@ -121,6 +121,9 @@ class BackendsConfig(Section, frozen=True):
     ] = None
     replay: ReplayConfig = ReplayConfig()
     infiniband: Annotated[bool, Key("Whether to read InfiniBand and RoCE ports.", restart=True)] = True
+    optics: Annotated[
+        bool, Key("Whether to read the physical layer of Ethernet ports, and adapters' heat (optics.md).", restart=True)
+    ] = True
     host: Annotated[bool, Key("Whether to read processors, memory, disks and network.", restart=True)] = True
     power: Annotated[
         tuple[str, ...],

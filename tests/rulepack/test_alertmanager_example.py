@@ -27,9 +27,9 @@ RECEIVERS = {
     "GpuEccUncorrected GpuFabricNotReady GpuHardwareThermalThrottle GpuLost GpuCountWrong "
     "GpuPowerBrake GpuRecoveryActionNeeded GpuRowRemapFailure GpuXidNode GpuXidReset InfinibandPortDown "
     "InfinibandPortSilent NvLinkDown NvSwitchFatal RackNvlinkSplit RackNvlinkUnjoined",
-    "tickets": "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
-    "GpuEccStorm GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown "
-    "InfinibandBelowRate InfinibandFlapping "
+    "tickets": "EthernetFecUncorrectable EthernetFlapping EthernetPreFecErrors GpuEccStorm "
+    "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
+    "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
     "InfinibandLinkRecoveries InfinibandSymbolErrors NodeExpectationNotMet NodePowerEstimated NodePowerOverShare "
     "NvLinkErrors NvSwitchErrors RackClockSkew RackSettingsDiffer",
     "job-owners": "GpuAllocatedIdle GpuAwaited GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
@@ -82,7 +82,7 @@ def takes(matcher: str, labels: dict[str, str]) -> bool:
 
 def test_an_alertmanager_loads_it_with_its_texts() -> None:
     shown = amtool("check-config", str(EXAMPLE))
-    assert "21 inhibit rules" in shown
+    assert "22 inhibit rules" in shown
     assert "1 templates" in shown
 
 

@@ -40,12 +40,12 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("backends: {devices: nvml}", {"host", "infiniband", "kmsg", "topology", "power", "jobs"}),
-        ("backends: {devices: none}", {"host", "infiniband", "power"}),
+        ("backends: {devices: nvml}", {"host", "infiniband", "kmsg", "optics", "topology", "power", "jobs"}),
+        ("backends: {devices: none}", {"host", "infiniband", "optics", "power"}),
         ("backends: {devices: synthetic}", {"host"}),
-        ("backends: {devices: none, host: false, infiniband: false, power: [estimate]}", set()),
+        ("backends: {devices: none, host: false, infiniband: false, optics: false, power: [estimate]}", set()),
         ("{backends: {devices: nvml, power: [rapl]}, jobs: {sources: []}}",
-         {"host", "infiniband", "kmsg", "topology", "power"}),
+         {"host", "infiniband", "kmsg", "optics", "topology", "power"}),
     ],
 )  # fmt: skip
 def test_sources_are_those_that_the_configuration_wants_and_that_the_devices_leave_room_for(

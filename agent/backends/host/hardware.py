@@ -8,6 +8,7 @@ import psutil
 
 from agent.backends.host.figures import FigureGroup, Figures, SeriesBook
 from agent.backends.host.mounts import block_mounts
+from agent.backends.sysfs import is_physical_interface
 from agent.catalogue.node import BY_NAME
 
 DISK = tuple(BY_NAME[f"coldplate_node_disk_{what}_bytes_total"] for what in ("read", "written"))
@@ -67,17 +68,11 @@ class Hardware:
         counters = psutil.net_io_counters(pernic=True, nowrap=False)
         if not counters:
             raise ValueError(f"{self._procfs}/net/dev shows no interface, not even lo")
-        interfaces = [device for device in sorted(counters) if self._is_physical_interface(device)]
+        interfaces = [device for device in sorted(counters) if is_physical_interface(self._sysfs, device)]
         for device in interfaces[:DEVICES]:
             for row, field in NETWORK:
                 figures.add(row, getattr(counters[device], field), device)
         figures.left_out = len(NETWORK) * max(len(interfaces) - DEVICES, 0)
-
-    def _is_physical_interface(self, device: str) -> bool:
-        # Bridges, veth, bonds, VLANs and lo have no `device`. A virtual function of a card has one, and in
-        # it the way back to its physical function, which counts for the whole card.
-        hardware = f"{self._sysfs}/class/net/{device}/device"
-        return os.path.exists(hardware) and not os.path.exists(f"{hardware}/physfn")  # noqa: PTH110 - Path's may raise
 
 
 class MountPoints:

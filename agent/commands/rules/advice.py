@@ -29,6 +29,9 @@ OF_GROWTH = frozenset({"increase", "rate", "irate", "delta", "idelta", "deriv", 
 SUMS = {
     "coldplate_gpu_xid_errors_total": "coldplate_gpu_xids_total",
     "coldplate_nvlink_errors_total": "coldplate_gpu_nvlink_errors_total",
+    "coldplate_ethernet_fec_lane_corrected_blocks_total": "coldplate_ethernet_fec_corrected_blocks_total",
+    "coldplate_ethernet_fec_lane_uncorrectable_blocks_total": "coldplate_ethernet_fec_uncorrectable_blocks_total",
+    "coldplate_ethernet_fec_lane_corrected_bit_errors_total": "coldplate_ethernet_fec_corrected_bit_errors_total",
 }
 """What is there from the start, for each metric whose series begin with their first error."""
 _LABELS = {label for row in BY_NAME.values() for label in labels_of(row)} - OF_TARGETS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import struct
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from agent.backends.jobs import JobsBackend
 from agent.backends.jobs.job_files import Patient, read_file
 from agent.backends.jobs.minors import minors
 from agent.backends.kmsg import KmsgBackend
+from agent.backends.optics import OpticsBackend
 from agent.backends.own_processes import OwnProcesses
 from agent.backends.power import PowerBackend
 from agent.backends.power.ipmi import parse_power_reading
@@ -56,6 +58,40 @@ def use_infiniband(data: bytes, folder: Path) -> None:
     try:
         for lane in LANES:
             check_sample(backend.read(lane, NOW))
+    finally:
+        backend.close()
+
+
+def use_ethtool(data: bytes, folder: Path) -> None:
+    """Each part, up to a `--`, is a datagram; a `==` ends those of one answer. The first answer is the family's."""
+    answers = data.split(b"==")
+
+    class Kernel:
+        """Says nothing after its last datagram."""
+
+        def __init__(self) -> None:
+            self.datagrams = (answers.pop(0) if answers else b"").split(b"--")
+
+        def send(self, data: bytes, /) -> int:
+            return len(data)
+
+        def recv(self, size: int, /) -> bytes:
+            if not self.datagrams:
+                raise TimeoutError("timed out")
+            return self.datagrams.pop(0)[:size]
+
+        def close(self) -> None:
+            pass
+
+    port = folder / "class" / "net" / "eth0"
+    sensors = port / "device" / "hwmon" / "hwmon0"
+    sensors.mkdir(parents=True)
+    (sensors / "temp1_input").write_bytes(data[:64])
+    (sensors / "temp1_label").write_bytes(data[-64:])
+    (port / "type").write_text("1\n")
+    backend = OpticsBackend(folder, Kernel)
+    try:
+        check_sample(backend.read(Lane.SLOW, NOW))
     finally:
         backend.close()
 
@@ -202,6 +238,27 @@ def use_keys(data: bytes, folder: Path) -> None:
     single.flush()
 
 
+def nla(number: int, content: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(content), number) + content + bytes(-len(content) % 4)
+
+
+def genetlink(kind: int, command: int, *attributes: bytes) -> bytes:
+    payload = bytes((command, 1, 0, 0)) + b"".join(attributes)
+    return struct.pack("=IHHII", 16 + len(payload), kind, 0, 1, 0) + payload
+
+
+U64 = struct.pack("=Q", 2**40)
+U32 = struct.pack("=I", 5)
+ETHTOOL = (
+    genetlink(16, 1, nla(1, b"\x15\0"), nla(2, b"ethtool\0")),
+    genetlink(
+        21, 30, nla(1, nla(2, b"eth0\0")), nla(3, b"\1"), nla(4, b"\x32\0\0\0"),
+        nla(5, nla(2, 3 * U64) + nla(3, U64) + nla(4, b"") + nla(5, nla(2, U32) + nla(3, U32) + nla(4, U64))),
+    ),
+    genetlink(21, 33, nla(4, nla(2, bytes(4)) + nla(4, nla(0, U64)))),
+    genetlink(21, 6, nla(2, b"\1"), nla(7, U32)) + b"--" + struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -95),
+    genetlink(21, 4, nla(5, U32)),
+)  # fmt: skip
 PORT = {
     "class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
     "class/infiniband/mlx5_0/ports/1/phys_state": "5: LinkUp\n",
@@ -277,6 +334,19 @@ TARGETS = (
         (joined(dict(PORT)),),
         (AbsentError, DeviceError),
         words=(b"4: ACTIVE", b"Gb/sec", b"ports/2/", b"counters/port_xmit_wait", b"0x", b"2.5 Gb/sec (1X SDR)", b"N/A"),
+    ),
+    Target(
+        "ethtool",
+        (
+            "agent/backends/optics/netlink_codec.py",
+            "agent/backends/optics/kernel_asking.py",
+            "agent/backends/optics/ethtool_questions.py",
+            "agent/backends/optics/adapter_temperatures.py",
+        ),
+        use_ethtool,
+        (b"==".join(ETHTOOL),),
+        (AbsentError, DeviceError),
+        words=(b"--", b"==", b"eth0\0", struct.pack("=HH", 12, 2), struct.pack("=HH", 8, 4), U64, b"\xff" * 8),
     ),
     Target(
         "topology",

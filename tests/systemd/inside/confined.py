@@ -13,7 +13,8 @@ PROBE = Path(__file__).with_name("probe.py")
 FOUND = Path("/var/lib/coldplate/probe")
 BESIDE = Path("/etc/systemd/system/coldplate-probe.service")
 ALLOWED = {"read cgroup of 1", "read the configuration", "read kernel log handed over", "write its state",
-           "write /tmp of its own", "socket AF_INET", "socket AF_INET6", "socket AF_UNIX"}  # fmt: skip
+           "write /tmp of its own", "socket AF_INET", "socket AF_INET6", "socket AF_NETLINK",
+           "socket AF_UNIX"}  # fmt: skip
 EMPTY = {"list /home", "list /root"}
 """Refused, or there is nothing in it."""
 

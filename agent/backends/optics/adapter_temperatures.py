@@ -1,0 +1,139 @@
+"""Temperatures of network adapters and of the transceivers in them, which their drivers offer as hwmon sensors.
+
+mlx5 has them from Linux 6.6 on: one of its chip, and one of each transceiver that was there when it was loaded
+(drivers/net/ethernet/mellanox/mlx5/core/hwmon.c). They are those of adapters of InfiniBand as well.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.optics.relayed_questions import NoAnswer, no_answer
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.backends.sysfs import names, printable, text
+from agent.catalogue.optics import HCA_TEMPERATURE
+from agent.model import Gap, Node, Reading, Reason, Series
+
+SEARCH_SECONDS = 60.0
+"""Seconds after which sensors are looked for again."""
+SENSORS = 256
+"""Most sensors that are read: of 64 adapters with a chip and two or three transceivers."""
+_CLASSES = ("infiniband", "net")
+"""An adapter has the name of its RDMA device, as its other metrics do, else that of its interface."""
+_INPUT = re.compile(r"temp([0-9]{1,3})_input")
+_MILLIDEGREES = re.compile(r"-?[0-9]{1,7}")
+_MILLI = 1e-3
+
+
+@dataclass(slots=True)
+class AdapterSensor:
+    """One file with a temperature, and the series that it feeds. An item of a relay."""
+
+    path: str
+    series: Series
+
+    def read(self) -> Reading | NoAnswer:
+        """The temperature, or why there is none."""
+        try:
+            said = text(self.path)
+        except OSError as error:
+            return no_answer(error)
+        if not _MILLIDEGREES.fullmatch(said):
+            return NoAnswer(Reason.MALFORMED, f"contains {said[:32]!a}, expected millidegrees")
+        return Reading(self.series, int(said) * _MILLI)
+
+
+class SensorSearch:
+    """Looks for the sensors of all adapters, as an item of a relay."""
+
+    def __init__(self, sysfs: str) -> None:
+        self._sysfs = sysfs
+        self.path = f"{sysfs}/class/{{{','.join(_CLASSES)}}}/*/device/hwmon"
+
+    def read(self) -> dict[str, list[AdapterSensor]]:
+        """The sensors of each adapter, by the adapter's name."""
+        found: dict[str, list[AdapterSensor]] = {}
+        left = SENSORS
+        for name, hardware in self._adapters():
+            sensors = list(_sensors_of(name, hardware))[:left]
+            if sensors:
+                found[name] = sensors
+                left -= len(sensors)
+        return found
+
+    def _adapters(self) -> Iterator[tuple[str, str]]:
+        """Names and folders of the adapters, each once. Virtual functions have no sensors of their own."""
+        seen = set()
+        for kind in _CLASSES:
+            folder = f"{self._sysfs}/class/{kind}"
+            for name in _listed(folder):
+                hardware = os.path.realpath(f"{folder}/{name}/device")
+                if hardware not in seen and not os.path.exists(f"{hardware}/physfn"):  # noqa: PTH110 - Path's may raise
+                    seen.add(hardware)
+                    yield printable(name), hardware
+
+
+class AdapterTemperatures:
+    """Reads the sensors that were found last, each adapter by itself: its firmware answers."""
+
+    rows = (HCA_TEMPERATURE,)
+
+    def __init__(self, sysfs: str, relay: FileRelay) -> None:
+        self._search = SensorSearch(sysfs)
+        self._relay = relay
+        self._sensors: dict[str, list[AdapterSensor]] = {}
+        self._due = float("-inf")
+
+    def read(self, mono: float) -> BackendSample:
+        """All temperatures. Raises AbsentError if no adapter has a sensor, and DeviceError if that cannot be known."""
+        if mono >= self._due:
+            ((found,),) = self._relay.round([Leg("list of sensors", [self._search])], mono)
+            if isinstance(found, Unread):
+                raise DeviceError(found.reason, f"{self._search.path}: {found.detail}")
+            self._sensors, self._due = found, mono + SEARCH_SECONDS
+        if not self._sensors:
+            raise AbsentError(f"no sensor in {self._search.path}")
+        legs: list[Leg[Reading | NoAnswer]] = [
+            Leg(f"sensors of {name}", sensors) for name, sensors in self._sensors.items()
+        ]
+        readings: list[Reading] = []
+        gaps: list[Gap] = []
+        for sensors, answers in zip(self._sensors.values(), self._relay.round(legs, mono), strict=True):
+            for sensor, answer in zip(sensors, answers, strict=True):
+                if isinstance(answer, Reading):
+                    readings.append(answer)
+                else:
+                    gaps.append(Gap(HCA_TEMPERATURE, Node(), answer.reason, f"{sensor.path}: {answer.detail}"))
+        return BackendSample(readings, gaps, calls=len(readings))
+
+
+def _sensors_of(name: str, hardware: str) -> Iterator[AdapterSensor]:
+    """Each sensor of an adapter once, by its label; two with the same label keep their number beside it."""
+    taken = set()
+    for chip in _listed(f"{hardware}/hwmon"):
+        folder = f"{hardware}/hwmon/{chip}"
+        for file in _listed(folder):
+            if not (channel := _INPUT.fullmatch(file)):
+                continue
+            label = f"temp{channel[1]}"
+            with suppress(OSError):  # a sensor without a label
+                label = printable(text(f"{folder}/{label}_label")) or label
+            if label in taken:
+                label = f"{label} {chip} {channel[1]}"
+            taken.add(label)
+            yield AdapterSensor(
+                f"{folder}/{file}", Series(HCA_TEMPERATURE, Node(), (("device", name), ("sensor", label)))
+            )
+
+
+def _listed(folder: str) -> list[str]:
+    """The names in a folder; none if it cannot be listed."""
+    try:
+        return names(folder)
+    except OSError:
+        return []

@@ -1,0 +1,55 @@
+"""The backend: the physical layer of ports, and the temperatures of adapters. A node may have either."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.backends.file_relay import FileRelay
+from agent.backends.optics.adapter_temperatures import AdapterTemperatures
+from agent.backends.optics.kernel_asking import Connect, connect_netlink
+from agent.backends.optics.port_statistics import PortStatistics
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.model import Gap, Instant, Lane, Node, Reading
+
+
+class OpticsBackend:
+    """Ports and adapters under `sysfs`. `connect` opens a socket to the kernel."""
+
+    name = "optics"
+    lanes = frozenset({Lane.SLOW})
+    shortest = 1.0
+
+    def __init__(self, sysfs: Path | str = "/sys", connect: Connect = connect_netlink) -> None:
+        self._relay = FileRelay(self.name)
+        self._parts = (
+            PortStatistics(str(sysfs), self._relay, connect),
+            AdapterTemperatures(str(sysfs), self._relay),
+        )
+
+    def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
+        """Both parts. Raises AbsentError if the node has neither, and DeviceError if what it has cannot be read."""
+        readings: list[Reading] = []
+        gaps: list[Gap] = []
+        absences: list[str] = []
+        faults: list[DeviceError] = []
+        calls = 0
+        for part in self._parts:
+            try:
+                sample = part.read(now.mono)
+            except AbsentError as absence:
+                absences.append(str(absence))
+            except DeviceError as fault:
+                faults.append(fault)
+                gaps += [Gap(row, Node(), fault.reason, fault.detail) for row in part.rows]
+            else:
+                readings += sample.readings
+                gaps += sample.gaps
+                calls += sample.calls
+        if len(absences) == len(self._parts):
+            raise AbsentError("; ".join(absences))
+        if len(absences) + len(faults) == len(self._parts):
+            raise faults[0]
+        return BackendSample(readings, gaps, calls=calls)
+
+    def close(self) -> None:
+        self._relay.close()

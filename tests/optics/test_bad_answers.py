@@ -1,0 +1,202 @@
+"""Answers that no kernel should give: each costs its own question, and says why."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from agent.backends.optics import OpticsBackend
+from agent.backends.protocol import DeviceError
+from agent.model import Instant, Lane, Reason
+from tests.optics.conftest import (
+    FAMILY,
+    FEC_GET,
+    STATS_GET,
+    Ports,
+    StandInKernel,
+    StandInSocket,
+    attr,
+    fec,
+    group,
+    message,
+    refused,
+    u32,
+    u64s,
+)
+
+HEAD = bytes((30, 1, 0, 0))
+WHOLE = message(FAMILY, HEAD + fec(50, u64s(2, 900), u64s(3, 0), u64s(4, 1000)))
+NOISE = message(FAMILY, bytes((31, 1, 0, 0)))
+"""A notification, which was not asked for."""
+
+
+def answered(ports: Ports, *datagrams: bytes) -> None:
+    """FEC_GET of eth0 is answered with these."""
+    ports.healthy("eth0")
+    ports.kernel.raw["eth0", FEC_GET] = list(datagrams)
+
+
+@pytest.mark.parametrize(
+    "datagrams",
+    [
+        (WHOLE,),
+        (NOISE, WHOLE),
+        (NOISE + WHOLE,),
+        (message(FAMILY, HEAD + b"old", sequence=7), WHOLE),
+        (message(3, b"\0\0\0\0"), WHOLE),
+        (b"", WHOLE),
+    ],
+)
+def test_the_answer_is_found_among_others(ports: Ports, datagrams: tuple[bytes, ...]) -> None:
+    answered(ports, *datagrams)
+    assert ports.read()["fec_corrected_blocks_total eth0"] == 900
+    assert ports.gaps() == {}
+
+
+@pytest.mark.parametrize(
+    ("datagrams", "words"),
+    [
+        ((WHOLE[:-8],), "a message of"),
+        ((NOISE + WHOLE[:-8],), "a message of"),
+        ((WHOLE[:10],), "10 bytes where a message should begin"),
+        ((WHOLE + b"\1\2",), None),
+        ((b"\xff" * 40,), "a message of 4294967295 bytes in 40"),
+        ((bytes(40),), "a message of 0 bytes in 40"),
+        ((message(FAMILY, b"\x1e"),), "a generic message of 1 bytes"),
+        ((message(2, b"\0"),), "an error message of 1 bytes"),
+        ((refused(0),), "an acknowledgement"),
+        ((message(FAMILY, HEAD + b"\1"),), "1 bytes where an attribute should begin"),
+        ((message(FAMILY, HEAD + struct.pack("=HH", 3, 5)),), "an attribute of 3 bytes in 4"),
+        ((message(FAMILY, HEAD + struct.pack("=HH", 200, 5)),), "an attribute of 200 bytes in 4"),
+        ((message(FAMILY, HEAD + attr(5, attr(2, b"12345"))),), "5 bytes of counters"),
+        ((message(FAMILY, HEAD + attr(5, u64s(2, *range(30)))),), "240 bytes of counters"),
+        ((message(FAMILY, HEAD + attr(4, b"123")),), "a number of 3 bytes"),
+        ((message(FAMILY, HEAD + attr(5, attr(5, u32(2, 1)))),), "a bin without its bounds"),
+        ((message(FAMILY, HEAD + attr(5, attr(5, u32(2, 1) + u32(3, 1) + u32(4, 1)) * 65)),), "more than 64 bins"),
+        ((message(FAMILY, HEAD + attr(1, attr(2, b"eth9\0"))),), "an answer about 'eth9'"),
+        ((NOISE,) * 1000, "no answer among 16 messages"),
+        ((b"",) * 1000, "no answer among 16 messages"),
+        ((NOISE * 1000,), "no answer among 16 messages"),
+        ((message(FAMILY, HEAD + attr(9, b"") * 5000),), "more than 4096 attributes"),
+    ],
+)
+def test_garbage_costs_only_its_question(ports: Ports, datagrams: tuple[bytes, ...], words: str | None) -> None:
+    answered(ports, *datagrams)
+    shown = ports.read()
+    assert shown["symbol_errors_total eth0"] == 0
+    assert shown["rate_bytes_per_second eth0"] == 50e9
+    if words is None:
+        assert shown["fec_corrected_blocks_total eth0"] == 900, "what follows an answer is not looked at"
+        return
+    assert not [key for key in shown if key.startswith("fec")]
+    gaps = ports.gaps()
+    assert set(gaps) == {
+        "fec_info", "fec_corrected_blocks_total", "fec_uncorrectable_blocks_total", "fec_corrected_bit_errors_total",
+    }  # fmt: skip
+    assert {reason for reason, _ in gaps.values()} == {Reason.MALFORMED}
+    assert all(words in detail for _, detail in gaps.values())
+
+
+def test_statistics_that_nobody_asked_for_are_left_out(ports: Ports) -> None:
+    ports.healthy("eth0")
+    odd = group(0, _0=3, _9=4) + group(7, _0=5) + attr(4, attr(4, u64s(0, 6))) + attr(9, b"x")
+    ports.kernel.answers["eth0", STATS_GET] = odd + group(0, _0=8)
+    assert ports.read()["symbol_errors_total eth0"] == 8, "the last one, if it is said twice"
+
+
+def test_a_kernel_that_says_nothing_is_a_timeout(ports: Ports) -> None:
+    answered(ports)
+    assert ports.read()["symbol_errors_total eth0"] == 0
+    assert {reason for reason, _ in ports.gaps().values()} == {Reason.TIMEOUT}
+
+
+@pytest.mark.parametrize("family", [b"", attr(1, b"123"), attr(2, b"ethtool\0")])
+def test_a_family_without_a_number_is_an_error_of_the_source(ports: Ports, family: bytes) -> None:
+    ports.healthy("eth0")
+    ports.kernel.family = family
+    with pytest.raises(DeviceError, match="GETFAMILY ethtool") as failed:
+        ports.read()
+    assert failed.value.reason is Reason.MALFORMED
+
+
+class StuckSocket(StandInSocket):
+    """A kernel that does not return from a question about eth0: its driver waits for the firmware, under the lock."""
+
+    release = threading.Event()
+
+    def send(self, data: bytes, /) -> int:
+        if b"eth0\0" in data:
+            self.release.wait(60.0)
+        return super().send(data)
+
+
+def test_a_question_in_which_the_kernel_hangs_costs_its_own_port(tmp_path: Path) -> None:
+    StuckSocket.release.clear()
+    ports = Ports(tmp_path)
+    ports.healthy("eth0")
+    ports.healthy("eth1")
+    kernel: StandInKernel = ports.kernel
+    ports.backend = OpticsBackend(tmp_path, lambda: StuckSocket(kernel))
+    try:
+        shown = ports.read()
+        assert {key for key in shown if "eth1" in key} == set(shown) != set()
+        assert {reason for reason, _ in ports.gaps().values()} == {Reason.TIMEOUT}
+        StuckSocket.release.set()
+        for _ in range(200):
+            if len(ports.read()) == 16:
+                break
+            threading.Event().wait(0.02)
+        assert len(ports.read()) == 16, "it is read again when the kernel is back"
+    finally:
+        StuckSocket.release.set()
+        ports.backend.close()
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Makes the file that names a port's place in its switch hang, until the test is over."""
+    pipes: list[Path] = []
+
+    def stick(interface: str) -> None:
+        pipes.append(tmp_path / "class" / "net" / interface / "phys_port_name")
+        pipes[-1].unlink()
+        os.mkfifo(pipes[-1])
+
+    yield stick
+    for pipe in pipes:
+        with suppress(OSError):  # nobody waits in it
+            os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+
+
+def test_ports_are_those_of_the_last_time_while_sysfs_hangs(ports: Ports, stuck: Callable[[str], None]) -> None:
+    ports.healthy("eth0")
+    ports.healthy("eth1")
+    assert len(ports.read()) == 16
+    stuck("eth1")
+    assert len(ports.read()) == 16
+    assert ports.gaps() == {}
+
+
+def test_sysfs_that_hangs_from_the_start_is_a_timeout_of_the_source(ports: Ports, stuck: Callable[[str], None]) -> None:
+    ports.healthy("eth0")
+    stuck("eth0")
+    with pytest.raises(DeviceError, match="class/net") as failed:
+        ports.read()
+    assert failed.value.reason is Reason.TIMEOUT
+
+
+def test_sysfs_that_cannot_be_listed_is_an_error_of_the_source(tmp_path: Path) -> None:
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "net").write_text("no folder")
+    backend = OpticsBackend(tmp_path, StandInKernel().connect)
+    try:
+        with pytest.raises(DeviceError, match="class/net"):
+            backend.read(Lane.SLOW, Instant(1.0, 1e9))
+    finally:
+        backend.close()
