@@ -116,6 +116,12 @@ class _Slot:
             log.info("rule group evaluated on time again", extra={"facts": {"rule_group": self.group.name}})
 
 
+def _dismantle(slots: list[_Slot]) -> None:
+    """Let go of groups one by one: 5,000 rules that are freed at once keep all other threads waiting for 30 ms."""
+    while slots:
+        slots.pop()
+
+
 class _Leaving(NamedTuple):
     """Series of a removed group: another group may take them over until `due`, in monotonic seconds."""
 
@@ -214,8 +220,11 @@ class RuleEngine:
                     slot.due = old.due
         for ended in before.values():
             self._leaving.append(_Leaving(now.mono + 2 * ended.interval, at, tuple(ended.group.written())))
-        self._slots = slots  # in one step, for other threads that read reports
-        return list(before)
+        replaced, self._slots = self._slots, slots  # in one step, for other threads that read reports
+        keys = list(before)
+        before.clear()
+        _dismantle(replaced)
+        return keys
 
     def _see_off(self, now: float, at: float) -> None:
         """End the series of removed groups, as Prometheus does two of their intervals after a reload."""

@@ -1,14 +1,19 @@
 """Keeps Python's garbage collector from scanning rules, which are many long-lived objects.
 
 5,000 rules consist of a million objects. A collection stops every thread for up to 0.4 s, and there are several
-while they are read. When they are replaced they are freed by reference counting, without a collection.
+while they are read and taken up. When they are replaced they are freed by reference counting, without a collection.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 from collections.abc import Iterator
+
+_counting = threading.Lock()
+_working = 0
+"""Threads that make lasting objects: one may read rules while another takes up those that were read before."""
 
 
 @contextlib.contextmanager
@@ -17,12 +22,20 @@ def no_passes_over_garbage() -> Iterator[None]:
 
     It applies to the whole process, so the work must be certain to end: it may not wait for files or threads.
     """
-    gc.disable()
+    _work(1)
     try:
         yield
     finally:
         gc.freeze()
-        gc.enable()
+        _work(-1)
+
+
+def _work(change: int) -> None:
+    """Have the collector disabled while anybody works."""
+    global _working
+    with _counting:
+        _working += change
+        (gc.disable if _working else gc.enable)()
 
 
 def collect_what_is_fresh() -> None:

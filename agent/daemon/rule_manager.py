@@ -21,6 +21,7 @@ from agent.lib.threads import KeptThread, Threads
 from agent.model import EMPTY_FRAME, Frame, Framer, GroupReport, Instant, Labels, Reading
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
+from alerts.garbage import no_passes_over_garbage
 from alerts.notify.delivery import HttpReceiver
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.receiver import Receiver
@@ -193,7 +194,9 @@ class RuleManager:
 
     def _take_up(self, alerting: AlertingSettings, now: Instant) -> None:
         before = self._dispatcher.receivers
-        for ended in self._engine.reload(alerting.rules, now):
+        with no_passes_over_garbage():
+            gone = self._engine.reload(alerting.rules, now)
+        for ended in gone:
             self._dispatcher.forget(ended, self._engine.time(now))
         self._failing &= {(key, rule.name) for key, group in self._engine.groups() for rule in group.rules.rules}
         leaving = [each for each in before if each not in alerting.receivers]

@@ -5,9 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
+from functools import reduce
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.lib import textfile
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer  # of collections.abc only since Python 3.12
 
 MOST = 128 * 2**20
 """Most bytes of a file that is read: twice what the windows may take. A damaged filesystem may show any size."""
@@ -18,9 +23,10 @@ class DamagedError(ValueError):
     """The content of a file cannot be used."""
 
 
-def seal(form: str, body: bytes) -> bytes:
-    """A body below a line with the name of its form and its checksum."""
-    return f"{form} {zlib.crc32(body):08x}\n".encode("ascii") + body
+def seal(form: str, *body: Buffer) -> bytes:
+    """The parts of a body below a line with the name of its form and its checksum."""
+    checksum = reduce(lambda so_far, part: zlib.crc32(part, so_far), body, 0)
+    return b"".join((f"{form} {checksum:08x}\n".encode("ascii"), *body))
 
 
 def unseal(form: str, content: bytes) -> bytes:

@@ -33,6 +33,7 @@ _UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-
 _CONTENT = re.compile(r"^[ \t]*([^#\s])", re.MULTILINE)
 _MARK = re.compile(r"(?:---|\.\.\.)(?=\s|$)")
 _VERSION = re.compile(r"%YAML[ \t]+1\.1(?:[ \t]+#.*)?[ \t]*\r?")
+_PIECE = 1 << 16
 _DIRECTIVES = 16
 _OVERHEAD = 150
 """Bytes of a node, and of its text without the characters."""
@@ -264,8 +265,11 @@ def _line_of(text: str, offset: int) -> int:
 
 
 def _check_characters(text: str) -> None:
-    found = _UNPRINTABLE.search(text)
-    if found is not None:
+    """In pieces: a search lets no other thread run, and 5,000 rules would take it 10 ms."""
+    for start in range(0, len(text), _PIECE):
+        found = _UNPRINTABLE.search(text, start, start + _PIECE)
+        if found is None:
+            continue
         number = ord(found[0])
         what = "a byte order mark inside the text" if number == 0xFEFF else f"the character U+{number:04X}"
         raise YamlError(f"is not valid YAML: contains {what}; remove it", _line_of(text, found.start()))

@@ -40,6 +40,16 @@ def test_the_collector_is_enabled_again_after_a_failure(passes: list[str]) -> No
     assert gc.isenabled()
 
 
+def test_who_ends_first_does_not_have_the_others_scanned(passes: list[str]) -> None:
+    """Rules are taken up while others are read."""
+    with no_passes_over_garbage():
+        with no_passes_over_garbage():
+            pass
+        made = [[number] for number in range(200_000)]
+        assert (passes, len(made)) == ([], 200_000)
+    assert gc.isenabled()
+
+
 class Ring:
     """Nothing but the collector frees it."""
 

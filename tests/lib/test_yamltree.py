@@ -134,6 +134,7 @@ REFUSED = {
     "a: 1\n" + "\n%TAG ! y" * 20: "line 1: has more than 16 lines that start with %; indent them",
     "a: 1\nb: \0": "line 2: is not valid YAML: contains the character U+0000; remove it",
     "a: 1\n\ufeffb: 2": "line 2: is not valid YAML: contains a byte order mark inside the text; remove it",
+    "a: 1\n" * 50_000 + "\0": "line 50001: is not valid YAML: contains the character U+0000; remove it",
     "a: \x1b[2J": "line 1: is not valid YAML: contains the character U+001B; remove it",
     'a: "\\ud800"': "line 1: is not valid YAML: found invalid Unicode character escape code",
     'a: "\\U00110000"': "line 1: is not valid YAML: found invalid Unicode character escape code",
