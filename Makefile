@@ -107,7 +107,7 @@ bench-scale: .venv/dev.stamp ## Measure a fleet's servers, and write the table o
 	@$(BRING) engines needed
 	$(BIN)/python -m tests.fleet.scale_study $(ARGS)
 
-soak: .venv/dev.stamp programs ## See whether anything grows in hours, and write docs/reliability.md: ARGS='--seconds 3600 --hours 12'
+soak: .venv/dev.stamp programs ## See whether anything grows in hours, and write docs/reliability.md: ARGS='--seconds 5400 --hours 12'
 	@exec nice -n 5 $(BIN)/python -m tests.soak $(ARGS)
 
 siege: .venv/dev.stamp programs ## Scrape a daemon beside 420 rude TLS clients, and say what was met: ARGS=20 (seconds)

@@ -32,7 +32,7 @@ class Footprint:
     """
 
     def __init__(self, pids: Mapping[str, int], state: Path) -> None:
-        self._pids = pids
+        self._pids = dict(pids)
         self._state = state
         self._memory = {name: Trend(f"memory of {name}", MEMORY_LIMIT, mebibytes) for name in self._pids}
         self._shares = {name: Trend(f"  PSS of {name}", None, mebibytes) for name in self._pids}
@@ -45,6 +45,10 @@ class Footprint:
     def trends(self) -> list[Trend]:
         kinds = (self._memory, self._shares, self._descriptors, self._threads)
         return [*(trend for kind in kinds for trend in kind.values()), self._files, self._bytes]
+
+    def follow(self, name: str, pid: int) -> None:
+        """From now on the figures of that name are another process's."""
+        self._pids[name] = pid
 
     def look(self, at: float) -> None:
         """Note all figures; those of a process that has ended are as they were."""

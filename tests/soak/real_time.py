@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING
 
 from tests.bench import client
@@ -32,9 +33,12 @@ PATHS = (
     "/-/healthy",
     "/api/v1/rack",
 )
-WARM, CALM = 0.25, 0.75
-"""Shares of the time: what counts as growth begins after the first, and from the second on workers are killed."""
-LOOKS, KILL_EVERY, TELL_EVERY = 720, 12, 60
+WARM, CALM = 1 / 3, 0.75
+"""Shares of the time: what counts as growth begins after the first. Workers are killed before it and after the second.
+
+So what killed workers leave behind for a while has been there before it counts, and one worker lives long in between.
+"""
+LOOKS, KILL_EVERY, TELL_EVERY = 1080, 12, 60
 """Changes and looks in all, and after how many a worker is killed, or something is said."""
 
 
@@ -98,8 +102,10 @@ def _go_on(rig: Rig, drill: Drill, seconds: float, looks: int) -> tuple[Footprin
         for look in range(looks):
             time.sleep(max(0.0, began + look * pause - time.monotonic()))
             churn.step()
-            if look >= looks * CALM and look % KILL_EVERY == 0:
-                with suppress(OSError, IndexError):  # it is being replaced
+            with suppress(OSError, IndexError):  # the worker is being replaced
+                if look == ceil(looks * WARM):
+                    footprint.follow("the worker", drill.worker)
+                if look % KILL_EVERY == 0 and not WARM <= look / looks < CALM:
                     churn.kill_the_worker()
             footprint.look(time.monotonic() - began)
             if look % TELL_EVERY == TELL_EVERY - 1:
