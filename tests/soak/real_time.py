@@ -109,7 +109,8 @@ def _go_on(rig: Rig, drill: Drill, seconds: float, looks: int) -> tuple[Footprin
                     churn.kill_the_worker()
             footprint.look(time.monotonic() - began)
             if look % TELL_EVERY == TELL_EVERY - 1:
-                now = ", ".join(f"{trend.what.strip()} {trend.samples[-1][1]:.0f}" for trend in footprint.trends)
+                known = [trend for trend in footprint.trends if trend.samples]  # the first worker did not live for long
+                now = ", ".join(f"{trend.what.strip()} {trend.samples[-1][1]:.0f}" for trend in known)
                 rig.progress.say(f"{(look + 1) / looks:.0%}: {now}")
         return footprint, churn.rounds
 
