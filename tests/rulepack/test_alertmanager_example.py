@@ -28,9 +28,10 @@ RECEIVERS = {
     "GpuPowerBrake GpuRecoveryActionNeeded GpuRowRemapFailure GpuXidNode GpuXidReset InfinibandPortDown "
     "InfinibandPortSilent NvLinkDown NvSwitchFatal RackNvlinkSplit RackNvlinkUnjoined",
     "tickets": "EthernetFecUncorrectable EthernetFlapping EthernetPreFecErrors GpuEccStorm "
-    "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
+    "GpuHardwareSlowdown GpuHot GpuHotterThanBefore GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
     "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
-    "InfinibandLinkRecoveries InfinibandSymbolErrors NodeExpectationNotMet NodePowerEstimated NodePowerOverShare "
+    "InfinibandLinkRecoveries InfinibandRailLagging InfinibandSymbolErrors NodeExpectationNotMet NodePowerEstimated "
+    "NodePowerOverShare "
     "NvLinkErrors NvSwitchErrors RackClockSkew RackSettingsDiffer",
     "job-owners": "GpuAllocatedIdle GpuAwaited GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
     "GpuJobSyncStall",
