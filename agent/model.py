@@ -185,7 +185,8 @@ class Metric:
     `origin` holds the bindings (see `agent.catalogue.bindings`) from which the value is read. `growth` is the
     most by which a counter can grow in a second, in the row's unit, where that is not what is usual for the unit.
     `further_labels` are those that a series has beside `labels` if the device reports them.
-    `statistics_shown` is `shown` for the rows of the minimum, mean and maximum of a rolling row.
+    `statistics_shown` is `shown` for the rows of the minimum, mean and maximum of a rolling row, and of a peak. `peak`:
+    a row tells the highest rate at which a counter grew from one sample to the next within the rolling minute.
     """
 
     name: str
@@ -200,6 +201,7 @@ class Metric:
     growth: float | None = None
     simulated: tuple[float, float] | None = None
     rolling: bool = False
+    peak: bool = False
     shown: Shown = Shown.DEFAULT
     statistics_shown: Shown = Shown.DEFAULT
     further_labels: tuple[str, ...] = ()

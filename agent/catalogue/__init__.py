@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, optics, rack
 from agent.catalogue.bindings import Derived
-from agent.model import Metric
+from agent.model import Kind, Metric
 
 STATISTICS = ("min", "mean", "max")
 
@@ -32,6 +32,26 @@ def _rolling(row: Metric) -> tuple[Metric, ...]:
     )
 
 
+def peak_name(name: str) -> str:
+    """The name of a counter's peak: coldplate_x_bytes_total, coldplate_x_peak_bytes_per_second."""
+    stem, unit, _ = name.rsplit("_", 2)
+    return f"{stem}_peak_{unit}_per_second"
+
+
+def _peak(row: Metric) -> Metric:
+    return replace(
+        row,
+        name=peak_name(row.name),
+        kind=Kind.GAUGE,
+        help=f"Highest rate from one sample to the next within the rolling minute: {row.help[0].lower()}{row.help[1:]}",
+        origin=(Derived(f"growth of {row.name} over sampling.window"),),
+        span=(0, 1e13),
+        simulated=(0, 2e12),
+        peak=False,
+        shown=row.statistics_shown,
+    )
+
+
 _BASE: tuple[Metric, ...] = (
     gpu.ROWS
     + jobs.ROWS
@@ -46,7 +66,16 @@ _BASE: tuple[Metric, ...] = (
 ROLLING: dict[str, tuple[Metric, ...]] = {row.name: _rolling(row) for row in _BASE if row.rolling}
 """For each rolling row, its minimum, mean and maximum rows, in the order of STATISTICS."""
 
-ROWS: tuple[Metric, ...] = tuple(each for row in _BASE for each in (row, *ROLLING.get(row.name, ())))
+PEAKS: dict[str, Metric] = {row.name: _peak(row) for row in _BASE if row.peak}
+"""For each counter that has one, the row of its highest rate."""
+
+
+def statistics_of(name: str) -> tuple[Metric, ...]:
+    """The rows of a row's statistics, which follow it everywhere."""
+    return (*ROLLING.get(name, ()), *((PEAKS[name],) if name in PEAKS else ()))
+
+
+ROWS: tuple[Metric, ...] = tuple(each for row in _BASE for each in (row, *statistics_of(row.name)))
 BY_NAME: dict[str, Metric] = {row.name: row for row in ROWS}
 
 if len(BY_NAME) != len(ROWS):

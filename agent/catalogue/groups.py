@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agent.catalogue import ROLLING, agent, equipment, gpu, infiniband, jobs, links, node, optics, rack
+from agent.catalogue import (
+    PEAKS,
+    ROLLING,
+    agent,
+    equipment,
+    gpu,
+    infiniband,
+    jobs,
+    links,
+    node,
+    optics,
+    rack,
+    statistics_of,
+)
 from agent.model import Metric
 
 ROLLING_WORD = "rolling"
-"""Every minimum, mean and maximum of a rolling window, in whichever group it is."""
+"""Every minimum, mean, maximum and peak of a rolling window, in whichever group it is."""
 DRIVERS_WORD = "infiniband-drivers"
 """Counters under names of the driver's own, whose rows are made when they are first seen."""
 
@@ -24,7 +37,7 @@ class Group:
 
 
 def _group(word: str, title: str, rows: Iterable[Metric]) -> Group:
-    return Group(word, title, tuple(each for row in rows for each in (row, *ROLLING.get(row.name, ()))))
+    return Group(word, title, tuple(each for row in rows for each in (row, *statistics_of(row.name))))
 
 
 def _rest(rows: Iterable[Metric], *named: Iterable[Metric]) -> list[Metric]:
@@ -100,7 +113,7 @@ GROUPS: tuple[Group, ...] = (
 WORDS = (*(each.word for each in GROUPS), DRIVERS_WORD, ROLLING_WORD)
 
 _WORD_OF = {row: each.word for each in GROUPS for row in each.rows}
-_STATISTICS = frozenset(row for rows in ROLLING.values() for row in rows)
+_STATISTICS = frozenset(row for rows in (*ROLLING.values(), PEAKS.values()) for row in rows)
 
 
 def words_of(row: Metric) -> tuple[str, ...]:

@@ -40,11 +40,12 @@ def _row(
     span: tuple[float, float],
     simulated: tuple[float, float],
     growth: float | None = None,
+    peak: bool = False,
     shown: Shown = Shown.DEFAULT,
 ) -> Metric:
     return Metric(
         PREFIX + suffix, kind, unit, IbPort, help, lane, files, span=span, growth=growth, simulated=simulated,
-        shown=shown,
+        peak=peak, shown=shown,
     )  # fmt: skip
 
 
@@ -65,9 +66,9 @@ def _packets(suffix: str, help: str, *files: str, lane: Lane = Lane.SLOW, shown:
     return _count(suffix, help, *files, lane=lane, growth=PACKETS, shown=shown)
 
 
-def _data(suffix: str, help: str, *files: PortFile, lane: Lane = Lane.SLOW) -> Metric:
+def _data(suffix: str, help: str, *files: PortFile, lane: Lane = Lane.SLOW, peak: bool = False) -> Metric:
     return _row(f"{suffix}_bytes_total", Kind.COUNTER, Unit.BYTES, help, lane, *files,
-                span=(0, 2.0**66), simulated=(0, 1e18))  # fmt: skip
+                span=(0, 2.0**66), simulated=(0, 1e18), peak=peak)  # fmt: skip
 
 
 STATE_ID = _row("state_id", Kind.STATE, Unit.NONE,
@@ -108,7 +109,7 @@ TRAFFIC = (
     _data("port_data_received", "Data that the port received.", PortFile("counters/port_rcv_data", WORD),
           PortFile("hw_counters/rx_bytes"), lane=Lane.FAST),
     _data("port_data_transmitted", "Data that the port sent.", PortFile("counters/port_xmit_data", WORD),
-          PortFile("hw_counters/tx_bytes"), lane=Lane.FAST),
+          PortFile("hw_counters/tx_bytes"), lane=Lane.FAST, peak=True),
     _packets("port_packets_received", "Packets received, including ones with errors.",
            "counters/port_rcv_packets", "hw_counters/rx_pkts", lane=Lane.FAST),
     _packets("port_packets_transmitted", "Packets sent, including ones with errors.",

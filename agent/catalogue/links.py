@@ -36,7 +36,7 @@ NVLINK = (
            (Field(nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, KIBI, scope=ALL_LINKS),
             Field(nvml.FI_DEV_NVLINK_COUNT_XMIT_BYTES, scope=ALL_LINKS),
             Field(nvml.FI_DEV_NVLINK_COUNT_XMIT_BYTES, per_link=True)),
-           span=(0, 2.0**74), simulated=(0, 1e18)),
+           span=(0, 2.0**74), simulated=(0, 1e18), peak=True),
     Metric("coldplate_gpu_nvlink_receive_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
            "Payload received over all NVLinks of the GPU.",
            Lane.FAST,

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from itertools import chain
 from operator import le
 
-from agent.catalogue import BY_NAME, ROLLING
+from agent.catalogue import BY_NAME, PEAKS, ROLLING
 from agent.catalogue.growth import growth_of
 from agent.lib.picking import picker
 from agent.model import Entity, Frame, Framer, Gap, Kind, Lane, Layout, Metric, Reading, Reason, Series
 from agent.sampler.counters import Counter, Counters
+from agent.sampler.peak_rates import Last, Rates
 from agent.sampler.rolling import RollingWindow
 
 UTILIZATION = BY_NAME["coldplate_gpu_utilization_ratio"]
@@ -57,6 +58,7 @@ class _Memory:
         """`window` is the span of rolling statistics in seconds; None for a lane without them."""
         self.counters: dict[Series, Counter] = {}
         self.integrals: dict[Series, Integral] = {}
+        self.last: Last = {}
         self.columns: dict[Series, int] = {}
         """The columns of series in the rolling window."""
         self.rolling: RollingWindow | None = None
@@ -89,6 +91,7 @@ class _Memory:
         kept = set(shown)
         self.counters = {series: counter for series, counter in self.counters.items() if series in kept}
         self.integrals = {series: each for series, each in self.integrals.items() if series in kept}
+        self.last = {series: each for series, each in self.last.items() if series in kept}
         self.set_window(self._window)
 
 
@@ -115,10 +118,16 @@ class _Plan:
     def _lay_out_rolling(self) -> None:
         series, memory = self.layout.series, self.memory
         self.rolled = [place for place, each in enumerate(series) if memory.rolling and each.metric.rolling]
-        memory.roll([series[place] for place in self.rolled])
+        self.rated = [place for place, each in enumerate(series) if memory.rolling and each.metric.peak]
+        self.rolls = bool(self.rolled or self.rated)
+        self.rates = Rates([series[place] for place in self.rated], memory.last)
+        self.pick_rated = picker(self.rated)
+        memory.roll([series[place] for place in (*self.rolled, *self.rated)])
         here = {series[place]: place for place in self.rolled}
-        # A column whose series is not in this layout takes the item that is appended to the frame's values: None.
-        self.pick_rolled = picker([here.get(each, len(series)) for each in memory.columns])
+        here |= {series[place]: len(series) + number for number, place in enumerate(self.rated)}
+        # A column whose series is not in this layout takes the item that is appended to the values and rates: None.
+        nothing = len(series) + len(self.rated)
+        self.pick_rolled = picker([here.get(each, nothing) for each in memory.columns])
 
     def _lay_out_shown(self) -> None:
         """Plan what is shown: after each series its statistics and busy time, picked from values and computed ones."""
@@ -132,6 +141,9 @@ class _Plan:
                 for number, row in enumerate(ROLLING[each.metric.name]):
                     at = len(series) + number * width + columns[each]
                     shown.append((Series(row, each.entity, each.labels), at))
+            if place in self.rated:
+                at = len(series) + 2 * width + columns[each]
+                shown.append((Series(PEAKS[each.metric.name], each.entity, each.labels), at))
             if place in integrals:
                 at = len(series) + 3 * width + integrals[place]
                 shown.append((Series(BUSY, each.entity, each.labels), at))
@@ -210,8 +222,8 @@ class _Lane:
         plan = self._plan
         made: list[Values] = []
         rolling = self.memory.rolling
-        if plan.rolled and rolling is not None:
-            column = plan.pick_rolled((*values, None))
+        if rolling is not None and plan.rolls:
+            column = plan.pick_rolled((*values, *plan.rates.feed(at, plan.pick_rated(values)), None))
             rolling.add(at, column)
             made = [rolling.lowest, rolling.means, rolling.highest]
             if None in column:
@@ -225,7 +237,8 @@ class _Lane:
         return [*chain.from_iterable(made), *totals]
 
     def _frame(self, shown: Values, gaps: list[Gap]) -> Frame:
-        if not gaps:
+        # A counter that was read for the first time has no rate yet, without any gap.
+        if not gaps and not (self._plan.rated and None in shown):
             return Frame(self._plan.shown, shown)  # type: ignore[arg-type]  # nothing was left out
         pairs = zip(self._plan.shown.series, shown, strict=True)
         return self._framer.frame(Reading(series, value) for series, value in pairs if value is not None)

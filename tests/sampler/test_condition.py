@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.catalogue import BY_NAME
-from agent.model import Framer, Gap, Gpu, Lane, Reading, Reason, Series
+from agent.model import Framer, Gap, Gpu, IbPort, Lane, Reading, Reason, Series
 from agent.sampler.condition import Conditioner
 
 GPU = Gpu("0", "GPU-a")
 POWER = Series(BY_NAME["coldplate_gpu_power_watts"], GPU)
 UTILIZATION = Series(BY_NAME["coldplate_gpu_utilization_ratio"], GPU)
+SENT = Series(BY_NAME["coldplate_infiniband_port_data_transmitted_bytes_total"], IbPort("mlx5_0", "1"))
 ENERGY = Series(BY_NAME["coldplate_gpu_energy_joules_total"], GPU)
 
 
@@ -65,6 +66,34 @@ def test_rolling_statistics_are_beside_the_gauge() -> None:
         "coldplate_gpu_power_mean_watts": 400.0,
         "coldplate_gpu_power_max_watts": 700.0,
     }
+
+
+def test_the_highest_rate_of_the_minute_is_beside_the_counter_as_soon_as_there_are_two_samples() -> None:
+    conditioner = Conditioned()
+    seen = []
+    for at, value in [(0.0, 5e9), (1.0, 6e9), (2.0, 16e9), (4.0, 18e9), (63.0, 20e9), (64.0, 25e9)]:
+        shown, _ = conditioner.pass_on(at, [Reading(SENT, value), Reading(POWER, 400.0)])
+        seen.append(named(shown).get("coldplate_infiniband_port_data_transmitted_peak_bytes_per_second"))
+    assert seen == [None, 1e9, 10e9, 10e9, 1e9, 5e9]
+
+
+def test_a_counter_that_was_away_has_the_rate_of_the_time_since() -> None:
+    conditioner = Conditioned()
+    both, one = [Reading(SENT, 0.0), Reading(POWER, 400.0)], [Reading(POWER, 400.0)]
+    conditioner.pass_on(0.0, both)
+    shown, _ = conditioner.pass_on(1.0, one)
+    assert set(named(shown)) == {f"coldplate_gpu_power_{each}watts" for each in ("", "min_", "mean_", "max_")}
+    shown, _ = conditioner.pass_on(4.0, [Reading(SENT, 8e9), Reading(POWER, 400.0)])
+    assert named(shown)["coldplate_infiniband_port_data_transmitted_peak_bytes_per_second"] == 2e9
+
+
+def test_a_counter_that_falls_has_no_rate_and_no_negative_one_when_it_goes_on() -> None:
+    conditioner = Conditioned()
+    seen = []
+    for at, value in enumerate([50e9, 51e9, 0.0, 1e9]):
+        shown, _ = conditioner.pass_on(float(at), [Reading(SENT, value)])
+        seen.append(named(shown).get("coldplate_infiniband_port_data_transmitted_peak_bytes_per_second"))
+    assert seen == [None, 1e9, None, 1e9]
 
 
 def test_what_is_sampled_seldom_has_no_rolling_statistics() -> None:

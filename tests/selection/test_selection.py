@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from agent.catalogue import BY_NAME, ROLLING, ROWS
+from agent.catalogue import BY_NAME, PEAKS, ROLLING, ROWS
 from agent.catalogue.groups import DRIVERS_WORD, GROUPS, WORDS
 from agent.catalogue.infiniband import driver_counter
 from agent.catalogue.profiles import LEAN, Profile
@@ -67,7 +67,7 @@ def test_what_is_shown(
 def test_one_word_switches_off_what_rolls_over_a_minute_in_every_group() -> None:
     selection = SeriesSelection("full", disable=["rolling"])
     left = {row.name for row in ROWS if not selection.of(row)}
-    assert left == {row.name for rows in ROLLING.values() for row in rows}
+    assert left == {row.name for rows in (*ROLLING.values(), PEAKS.values()) for row in rows}
 
 
 def test_counters_that_only_a_driver_knows_are_a_group_too() -> None:
