@@ -62,12 +62,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped. Raises UserError."""
     from agent.daemon.systemd import Notifier
     from agent.lib import logs
+    from agent.lib.heap import settle_heap
     from agent.wiring.assembly import make_service
 
     first = [read_config(arguments)]
     options = read_options(arguments)
     if arguments.config_check:
         return _check(first[0], options)
+    settle_heap()
     logs.set_up(options.log_level, options.log_format, sys.stderr)
     notifier = Notifier(os.environ)
     return make_service(options, lambda: first.pop() if first else read_config(arguments, again=True), notifier).run()

@@ -70,9 +70,11 @@ class RollingWindow:
             self._open = self._bucket(values)
         else:
             self._open = self._open.with_other(self._bucket(values))
-        if fresh or len(self.means) != len(values):
+        # A column may get its first value while a bucket is open.
+        renewed = fresh or len(self.means) != len(values) or -inf in self.highest
+        if renewed:
             self._renew()
-        return fresh
+        return renewed
 
     def widen(self, width: int) -> None:
         """Continue with more columns; the new ones come last."""

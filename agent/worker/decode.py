@@ -32,9 +32,12 @@ _ENDLESS = re.compile(rb"[0-9]{25}")
 class Decoder:
     """Reads one worker's lines, remembering the layouts, gaps and processes of each channel's lanes."""
 
-    def __init__(self, source: str) -> None:
-        """`source` is what the worker was told to open: it decides which rows it may report."""
+    def __init__(self, source: str, before: Decoder | None = None) -> None:
+        """`source` is what the worker was told to open: it decides which rows it may report. `before` read another
+        worker's lines: a layout that is told again stays the same object, which others know, and have kept.
+        """
         self._source = source
+        self._inherited: dict[Place, Layout] = {} if before is None else before.legacy
         self._rows, self._missable = rows_of(source), missable(source)
         self._hello: Hello | None = None
         self._said: object = None
@@ -52,6 +55,11 @@ class Decoder:
             "processes": self._take_processes, "error": self._error, "xid": self._xid, "hello": self._take_hello,
             "absent": self._absent, "failed": self._failed,
         }  # fmt: skip
+
+    @property
+    def legacy(self) -> dict[Place, Layout]:
+        """The last layout of each lane, this worker's or, where it told none, one before it."""
+        return {**self._inherited, **{place: layout for place, (_, layout) in self._layouts.items()}}
 
     def decode(self, line: bytes) -> Message | Alive | None:
         """The message of a line; None if it only changed what is remembered. Raises MessageError."""
@@ -109,8 +117,10 @@ class Decoder:
         if made != layout.series:
             for series in layout.series:
                 del self._owners[series]
-            self._owners.update(dict.fromkeys(made, place))
-            layout = Layout(made)  # equal series keep their layout: other code knows it by identity
+            inherited = self._inherited.get(place, EMPTY_LAYOUT)
+            # Equal series keep their layout: other code knows it by identity.
+            layout = inherited if inherited.series == made else Layout(made)
+            self._owners.update(dict.fromkeys(layout.series, place))
         self._layouts[place] = (edition, layout)
 
     def _series(self, channel: int, row: Any) -> Series:

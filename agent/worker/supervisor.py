@@ -260,7 +260,7 @@ class Supervisor:
             log.error("cannot start the device worker: %s; retrying in %.1f s", error, self._delay)
             return
         self._process, self._state, self._since = process, "starting", now
-        self._decoder, self._reason = Decoder(self._options.source), ""
+        self._decoder, self._reason = Decoder(self._options.source, self._decoder), ""
         self._open_orders.clear()
         self._ordered_at = self._looked_at = self._weighed_at = now
         self._silent, self._waited, self._asked = 0.0, 0.0, False

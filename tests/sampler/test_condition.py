@@ -77,6 +77,13 @@ def test_the_highest_rate_of_the_minute_is_beside_the_counter_as_soon_as_there_a
     assert seen == [None, 1e9, 10e9, 10e9, 1e9, 5e9]
 
 
+def test_a_first_rate_within_the_same_second_is_shown() -> None:
+    conditioner = Conditioned(period=0.1)
+    for at, value in [(0.0, 0.0), (0.1, 1e8), (0.2, 1e8)]:
+        shown, _ = conditioner.pass_on(at, [Reading(SENT, value), Reading(POWER, 400.0)])
+    assert named(shown)["coldplate_infiniband_port_data_transmitted_peak_bytes_per_second"] == pytest.approx(1e9)
+
+
 def test_a_counter_that_was_away_has_the_rate_of_the_time_since() -> None:
     conditioner = Conditioned()
     both, one = [Reading(SENT, 0.0), Reading(POWER, 400.0)], [Reading(POWER, 400.0)]

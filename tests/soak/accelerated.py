@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.flight_recorder import FIRING, XID, FlightRecorder, FlightSettings
+from agent.lib.heap import settle_heap
 from agent.lib.statefiles import StateFiles
 from agent.lib.threads import Threads
 from agent.model import Snapshot
@@ -49,8 +50,8 @@ SPAN = 300.0
 KEEP = 1 << 20
 LOOK_EVERY, RELOAD_EVERY, REOPEN_EVERY, PAGE_EVERY = 60, 300, 1200, 15
 """Seconds of the node's time."""
-WARM = 5_400
-"""Seconds until all that is kept for a while is full: the longest range of the shipped rules is an hour."""
+WARM = 16_200
+"""Seconds until all that is kept for a while is full: the longest range of the shipped rules is four hours."""
 OBJECTS = 1_000.0
 """Objects by which a node may have more at the end: some 0.1 MiB."""
 
@@ -166,6 +167,7 @@ class Hours:
 
 def accelerated(progress: Progress, seconds: int, warm: float = WARM) -> Soaked:
     """Soak for so many seconds of the node's time; growth counts from `warm` on."""
+    settle_heap()
     objects = Trend("objects of the interpreter", OBJECTS, number)
     with tempfile.TemporaryDirectory() as name, Hours(Path(name), seconds) as hours:
         footprint = Footprint({"all parts": os.getpid()}, Path(name) / "state")

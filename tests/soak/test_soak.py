@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from alerts.windows.needs import selectors_of
 from tests.bench.processes import MIB
 from tests.bench.report import CannotRunError, Progress
 from tests.bench.rig import QUICK, Rig
+from tests.score.play import load_pack
 from tests.soak import soak_report
-from tests.soak.accelerated import LOOK_EVERY, PAGE_EVERY, RELOAD_EVERY, accelerated
+from tests.soak.accelerated import LOOK_EVERY, PAGE_EVERY, RELOAD_EVERY, WARM, accelerated
 from tests.soak.footprint import MEMORY_LIMIT, Footprint, mebibytes
 from tests.soak.real_time import Soaked, in_real_time
 from tests.soak.trend import Trend
@@ -87,6 +89,11 @@ def test_minutes_at_accelerated_time_look_at_everything() -> None:
     soaked = accelerated(Progress(), seconds, warm=0.0)
     assert soaked.told == f"1 reloads, {seconds // PAGE_EVERY} pages"
     assert all(len(trend.samples) == seconds // LOOK_EVERY for trend in soaked.trends)
+
+
+def test_growth_counts_when_the_longest_range_of_the_rules_is_full() -> None:
+    rules = [rule for file in load_pack() for group in file.groups for rule in group.rules]
+    assert max(selector.history for rule in rules for selector in selectors_of(rule)) < WARM
 
 
 def test_seconds_in_real_time_change_everything_once() -> None:

@@ -75,6 +75,22 @@ def test_a_sample_arrives_as_it_was_read() -> None:
     assert got.gaps == (gap,)
 
 
+def test_layouts_that_the_next_worker_tells_again_stay_the_same_objects() -> None:
+    """What is kept for minutes then holds the series once, however many workers were started within them."""
+    first = ready_decoder()
+    got = first.decode(sample(1.0, [400.0, 1]))
+    assert isinstance(got, LaneSample)
+    idle = Decoder("synthetic", first)  # one that told nothing
+    for rows, same in ((LAYOUT, True), (LAYOUT[:1], False)):
+        decoder = Decoder("synthetic", idle)
+        for _ in range(2):
+            decoder.decode(hello())
+        decoder.decode(encode("layout", 0, "fast", 1, rows))
+        again = decoder.decode(sample(1.0, [400.0, 1][: len(rows)]))
+        assert isinstance(again, LaneSample)
+        assert (again.frame.layout is got.frame.layout) is same
+
+
 def test_errors_events_refusals_and_answers_arrive() -> None:
     decoder = open_decoder()
     assert decoder.decode(encode("error", 0, "fast", 3.0, "lost", "GPU is lost")) == ChannelError(
