@@ -30,8 +30,9 @@ RECEIVERS = {
     "tickets": "EthernetFecUncorrectable EthernetFlapping EthernetPreFecErrors GpuEccStorm "
     "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
     "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
-    "InfinibandLinkRecoveries InfinibandSymbolErrors NodeExpectationNotMet NodePowerEstimated NodePowerOverShare "
-    "NvLinkErrors NvSwitchErrors RackClockSkew RackSettingsDiffer",
+    "InfinibandLinkRecoveries InfinibandSymbolErrors JobGpuSlow JobRailSlow "
+    "NodeExpectationNotMet NodePowerEstimated NodePowerOverShare NvLinkErrors NvSwitchErrors RackClockSkew "
+    "RackSettingsDiffer",
     "job-owners": "GpuAllocatedIdle GpuAwaited GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
     "GpuJobSyncStall",
     "monitoring": "AgentThreadDown BackendFailing ConfigurationRefused FlightRecorderFailing MetricsMissing "
@@ -82,7 +83,7 @@ def takes(matcher: str, labels: dict[str, str]) -> bool:
 
 def test_an_alertmanager_loads_it_with_its_texts() -> None:
     shown = amtool("check-config", str(EXAMPLE))
-    assert "22 inhibit rules" in shown
+    assert "24 inhibit rules" in shown
     assert "1 templates" in shown
 
 
