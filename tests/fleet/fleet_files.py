@@ -24,8 +24,8 @@ BEGIN, END = "  # keep: made by `make generate`\n", "  # keep: end\n"
 KEEP_HEAD = """# What leaves the shards of a fleet: -remoteWrite.urlRelabelConfig of vmagent. Made by `make generate`.
 #
 # Kept are `up`, alerts, what servers tell of themselves, recorded series, and the metrics of metrics.profile lean. The
-# `cluster:` series of one shard are parts of a sum that global.rules.yml makes of all, and what is recorded of every GPU
-# and port of a job serves its shard alone.
+# `cluster:` series of one shard are parts of a sum that global.rules.yml makes of all; what is recorded of each GPU and
+# port of a job serves its shard alone.
 """
 OF_A_SHARD = "gpu:job_(?:clock|work)_hertz:mean1m|port:job_bytes:(?:rate2m|low)"
 RELAY_HEAD = """# The alerts of nodes that cannot reach Alertmanager, as their agents tell them to whoever scrapes

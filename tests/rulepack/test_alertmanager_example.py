@@ -28,7 +28,7 @@ RECEIVERS = {
     "GpuPowerBrake GpuRecoveryActionNeeded GpuRowRemapFailure GpuXidNode GpuXidReset InfinibandPortDown "
     "InfinibandPortSilent NvLinkDown NvSwitchFatal RackNvlinkSplit RackNvlinkUnjoined",
     "tickets": "EthernetFecUncorrectable EthernetFlapping EthernetPreFecErrors GpuEccStorm "
-    "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
+    "GpuHardwareSlowdown GpuHot GpuLemon GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
     "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
     "InfinibandLinkRecoveries InfinibandSymbolErrors JobGpuSlow JobRailSlow "
     "NodeExpectationNotMet NodePowerEstimated NodePowerOverShare NvLinkErrors NvSwitchErrors RackClockSkew "
