@@ -13,11 +13,13 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from agent.commands.simulate.site_pages import NodePage
 from agent.commands.simulate.site_reader import SiteReader
 from agent.commands.simulate.site_service import make_nodes
 from exporters.encoder import Format
+from tests.fleet.job_faults import injected
 
 RACK = 4
 INTERVAL_SECONDS = 15
@@ -25,15 +27,25 @@ ALERTING = 50
 SITE = {"nodes_per_job": RACK, "racks": [{"count": 1, "nodes": RACK, "power_budget": "40.8kW"}]}
 ALERT = (
     b'coldplate_alert{alertname="GpuImbalance",alertstate="firing",gpu="3",uuid="GPU-0",scheduler="slurm",'
-    b'job_id="4711_1",severity="warning"} 1\n'
+    b'job_id="4711_0",severity="warning"} 1\n'
 )
+JOB = b'job_id="4711_0"'
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+
+
+class Plan(NamedTuple):
+    """How the nodes work together, and how fast time passes there."""
+
+    job_nodes: int = RACK
+    pace: float = 1.0
+    faults: bool = False
 
 
 class CannedSite:
     """The pages of a rack, sampled anew once an interval, and the list of all that are served of them."""
 
-    def __init__(self, nodes: int, profile: str, address: str) -> None:
+    def __init__(self, nodes: int, profile: str, address: str, plan: Plan) -> None:
+        self._plan = plan
         self._began = time.time()
         site = SiteReader("the scale study", Path()).site(SITE)
         self._pages = [NodePage(node, profile) for node in make_nodes(site, INTERVAL_SECONDS, int(self._began))]
@@ -49,13 +61,14 @@ class CannedSite:
 
     def page(self, number: int) -> bytes:
         """The page of one node."""
-        tick = int((time.time() - self._began) / INTERVAL_SECONDS)
+        tick = int((time.time() - self._began) * self._plan.pace / INTERVAL_SECONDS)
         if tick != self._sampled:
             self._sampled = tick
             self._texts = [b"".join(page.pieces(Format.TEXT, tick * INTERVAL_SECONDS)) for page in self._pages]
-        rack = number // RACK
+        rack, job = number // RACK, number // self._plan.job_nodes
         text = self._texts[number % RACK] + (b"" if number % ALERTING else ALERT)
-        return text.replace(b'rack="r1"', b'rack="r%d"' % rack).replace(b'job_id="4711_1"', b'job_id="4711_%d"' % rack)
+        text = text.replace(b'rack="r1"', b'rack="r%d"' % rack).replace(JOB, b'job_id="4711_%d"' % job)
+        return injected(number, text) if self._plan.faults else text
 
 
 class _Asked(asyncio.Protocol):
@@ -77,8 +90,8 @@ class _Asked(asyncio.Protocol):
             self._transport.write(HEAD % (kind, len(body)) + body)
 
 
-async def _serve(nodes: int, profile: str, port: int) -> None:
-    site = CannedSite(nodes, profile, f"127.0.0.1:{port}")
+async def _serve(nodes: int, profile: str, port: int, plan: Plan) -> None:
+    site = CannedSite(nodes, profile, f"127.0.0.1:{port}", plan)
     server = await asyncio.get_running_loop().create_server(lambda: _Asked(site), "127.0.0.1", port, backlog=4096)
     await server.serve_forever()
 
@@ -89,9 +102,13 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--profile", default="lean")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--job-nodes", type=int, default=RACK, help="nodes of each job")
+    parser.add_argument("--pace", type=float, default=1.0, help="seconds of the simulation in a second")
+    parser.add_argument("--faults", action="store_true", help="with what job_faults.py has")
     parsed = parser.parse_args()
     try:
-        asyncio.run(_serve(parsed.nodes, parsed.profile, parsed.port))
+        plan = Plan(parsed.job_nodes, parsed.pace, parsed.faults)
+        asyncio.run(_serve(parsed.nodes, parsed.profile, parsed.port, plan))
     except KeyboardInterrupt:
         sys.exit(130)
 

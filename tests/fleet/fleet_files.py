@@ -24,8 +24,10 @@ BEGIN, END = "  # keep: made by `make generate`\n", "  # keep: end\n"
 KEEP_HEAD = """# What leaves the shards of a fleet: -remoteWrite.urlRelabelConfig of vmagent. Made by `make generate`.
 #
 # Kept are `up`, alerts, what servers tell of themselves, recorded series, and the metrics of metrics.profile lean. The
-# `cluster:` series of one shard are parts of a sum that global.rules.yml makes of all.
+# `cluster:` series of one shard are parts of a sum that global.rules.yml makes of all; what is recorded of each GPU and
+# port of a job serves its shard alone.
 """
+OF_A_SHARD = "gpu:job_(?:(?:clock|work)_hertz:mean1m|waits:bool)|port:job_bytes:(?:rate2m|low)"
 RELAY_HEAD = """# The alerts of nodes that cannot reach Alertmanager, as their agents tell them to whoever scrapes
 # (`coldplate_alert`); made by `make generate`. Load this file only where agents have no receiver: labels are those of
 # the node's own alert and `job`, which some alerts of nodes lack, and texts are short.
@@ -58,7 +60,7 @@ def relabelling() -> list[str]:
         "up|ALERTS|scrape_samples_scraped|scrape_duration_seconds|(?:prometheus|vmagent|vmalert|vm|alertmanager)_.+"
     )
     return [
-        "- {source_labels: [__name__], action: drop, regex: 'cluster:.+'}",
+        f"- {{source_labels: [__name__], action: drop, regex: 'cluster:.+|{OF_A_SHARD}'}}",
         f"- {{source_labels: [__name__], action: keep, regex: '{servers}|[a-z_]+:.+|coldplate_(?:{names})'}}",
     ]
 

@@ -89,7 +89,7 @@ def pack() -> list[RuleFile]:
 @pytest.fixture(scope="session")
 def servers_only() -> list[RuleFile]:
     """The rules that the servers of a fleet have beside the pack."""
-    return [load(OF_A_FLEET / f"{name}.rules.yml") for name in ("clusters", "global", "shard")]
+    return [load(path) for path in sorted(OF_A_FLEET.glob("*.yml")) if not path.name.startswith("relay")]
 
 
 @pytest.fixture

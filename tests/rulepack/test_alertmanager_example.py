@@ -28,20 +28,20 @@ RECEIVERS = {
     "GpuPowerBrake GpuRecoveryActionNeeded GpuRowRemapFailure GpuXidNode GpuXidReset InfinibandPortDown "
     "InfinibandPortSilent NvLinkDown NvSwitchFatal RackNvlinkSplit RackNvlinkUnjoined",
     "tickets": "EthernetFecUncorrectable EthernetFlapping EthernetPreFecErrors GpuEccStorm "
-    "GpuHardwareSlowdown GpuHot GpuHotterThanBefore GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
-    "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
-    "InfinibandLinkRecoveries InfinibandRailLagging InfinibandSymbolErrors NodeExpectationNotMet NodePowerEstimated "
-    "NodePowerOverShare "
-    "NvLinkErrors NvSwitchErrors RackClockSkew RackSettingsDiffer",
+    "GpuHardwareSlowdown GpuHot GpuHotterThanBefore GpuLemon GpuMemoryHot GpuPcieDowntrained GpuPcieReplays "
+    "GpuPowerStraggler GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown InfinibandBelowRate "
+    "InfinibandFlapping InfinibandLinkRecoveries InfinibandRailLagging InfinibandSymbolErrors JobGpuSlow JobRailSlow "
+    "NodeExpectationNotMet NodePowerEstimated NodePowerOverShare NvLinkErrors NvSwitchErrors RackClockSkew "
+    "RackSettingsDiffer",
     "job-owners": "GpuAllocatedIdle GpuAwaited GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
-    "GpuJobSyncStall",
+    "GpuJobSyncStall JobHung",
     "monitoring": "AgentThreadDown BackendFailing ConfigurationRefused FlightRecorderFailing MetricsMissing "
     "NotificationsDropped NotificationsFailing PushBehind RuleFailures RuleWindowsFull SamplerStalled SamplingSlowed "
     "ShardRulesLate ShardTargetsLost ShardWriteBehind StateNotWritten WebCertificateExpiring WorkerRestarting",
     "pager,facility-pager": "LeakDetected",
     "facility-pager": "CoolantFlowLow CoolantSupplyCritical",
     "facility-tickets": "CoolantSupplyHot LeakDetectorBlind LeakSuspected",
-    "archive": "GpuPowerLimitLow GpuReplaced GpuXidInfo InfinibandCongestion",
+    "archive": "GpuPowerLimitLow GpuReplaced GpuXidInfo InfinibandCongestion JobStandsStill",
 }  # fmt: skip
 """Who is told of what; alerts of a rack go to the facility, by severity."""
 
@@ -83,7 +83,7 @@ def takes(matcher: str, labels: dict[str, str]) -> bool:
 
 def test_an_alertmanager_loads_it_with_its_texts() -> None:
     shown = amtool("check-config", str(EXAMPLE))
-    assert "22 inhibit rules" in shown
+    assert "25 inhibit rules" in shown
     assert "1 templates" in shown
 
 

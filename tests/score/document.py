@@ -51,6 +51,8 @@ How it is played:
   daemon's own tests show, in real time, that the reads of all other GPUs continue meanwhile.
 * The host's processors and disks are not played, and neither are receivers of alerts. Rules about them have only unit
   tests.
+* Only nodes are played. The rules by which servers judge jobs that span nodes have unit tests, and trials on real
+  servers: [fleet.md](fleet.md#whole-jobs).
 * In the scenarios about power and in those where nothing is wrong the node is in a rack of four such nodes that work in
   step. Each knows the power of all of them a second later; the exchange between agents is not played.
 """
