@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agent.catalogue import ROLLING, agent, equipment, gpu, infiniband, jobs, links, node, optics, rack
+from agent.catalogue import ROLLING, agent, equipment, gpu, infiniband, jobs, links, node, optics, rack, transceivers
 from agent.model import Metric
 
 ROLLING_WORD = "rolling"
@@ -66,6 +66,7 @@ GROUPS: tuple[Group, ...] = (
     _group("infiniband-transport", "InfiniBand: transport", infiniband.TRANSPORT),
     _group("infiniband-roce", "InfiniBand: RoCE", infiniband.ROCE),
     _group("ethernet", "Ethernet: physical layer", optics.ETHERNET),
+    _group("transceivers", "Ethernet: transceivers", transceivers.ROWS),
     _group("hca", "Network adapters: temperatures", optics.ADAPTERS),
     _group("node-processor", "Node: processor", node.PROCESSOR),
     _group("node-memory", "Node: memory", node.MEMORY),
