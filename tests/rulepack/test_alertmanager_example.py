@@ -27,11 +27,12 @@ RECEIVERS = {
     "GpuEccUncorrected GpuFabricNotReady GpuHardwareThermalThrottle GpuLost GpuCountWrong "
     "GpuPowerBrake GpuRecoveryActionNeeded GpuRowRemapFailure GpuXidNode GpuXidReset InfinibandPortDown "
     "InfinibandPortSilent NvLinkDown NvSwitchFatal RackNvlinkSplit RackNvlinkUnjoined",
-    "tickets": "EthernetFecUncorrectable EthernetFlapping EthernetPreFecErrors GpuEccStorm "
+    "tickets": "AdapterHot EthernetFecUncorrectable EthernetFlapping EthernetPreFecErrors GpuEccStorm "
     "GpuHardwareSlowdown GpuHot GpuMemoryHot GpuPcieDowntrained GpuPcieReplays GpuPowerStraggler "
     "GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown InfinibandBelowRate InfinibandFlapping "
     "InfinibandLinkRecoveries InfinibandSymbolErrors NodeExpectationNotMet NodePowerEstimated NodePowerOverShare "
-    "NvLinkErrors NvSwitchErrors RackClockSkew RackSettingsDiffer",
+    "NvLinkErrors NvSwitchErrors RackClockSkew RackSettingsDiffer TransceiverBiasHigh "
+    "TransceiverHot TransceiverLanesUneven TransceiverReceivePowerLow",
     "job-owners": "GpuAllocatedIdle GpuAwaited GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
     "GpuJobSyncStall",
     "monitoring": "AgentThreadDown BackendFailing ConfigurationRefused FlightRecorderFailing MetricsMissing "
@@ -40,7 +41,7 @@ RECEIVERS = {
     "pager,facility-pager": "LeakDetected",
     "facility-pager": "CoolantFlowLow CoolantSupplyCritical",
     "facility-tickets": "CoolantSupplyHot LeakDetectorBlind LeakSuspected",
-    "archive": "GpuPowerLimitLow GpuReplaced GpuXidInfo InfinibandCongestion",
+    "archive": "GpuPowerLimitLow GpuReplaced GpuXidInfo InfinibandCongestion TransceiverReplaced",
 }  # fmt: skip
 """Who is told of what; alerts of a rack go to the facility, by severity."""
 
@@ -82,7 +83,7 @@ def takes(matcher: str, labels: dict[str, str]) -> bool:
 
 def test_an_alertmanager_loads_it_with_its_texts() -> None:
     shown = amtool("check-config", str(EXAMPLE))
-    assert "22 inhibit rules" in shown
+    assert "24 inhibit rules" in shown
     assert "1 templates" in shown
 
 
