@@ -33,6 +33,8 @@ class Unit(Enum):
     HERTZ = "hertz"
     LITERS = "liters"
     PASCALS = "pascals"
+    VOLTS = "volts"
+    AMPERES = "amperes"
     RATIO = "ratio"
     NONE = ""
 

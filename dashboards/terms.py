@@ -19,6 +19,8 @@ UNITS = {
     Unit.HERTZ: "hertz",
     Unit.LITERS: "litre",
     Unit.PASCALS: "pressurepa",
+    Unit.VOLTS: "volt",
+    Unit.AMPERES: "amp",
     Unit.RATIO: "percentunit",
     Unit.NONE: "short",
 }

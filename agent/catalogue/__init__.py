@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, optics, rack
+from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, optics, rack, transceivers
 from agent.catalogue.bindings import Derived
 from agent.model import Kind, Metric
 
@@ -58,6 +58,7 @@ _BASE: tuple[Metric, ...] = (
     + links.ROWS
     + infiniband.ROWS
     + optics.ROWS
+    + transceivers.ROWS
     + node.ROWS
     + equipment.ROWS
     + rack.ROWS

@@ -18,6 +18,7 @@ from agent.catalogue import (
     optics,
     rack,
     statistics_of,
+    transceivers,
 )
 from agent.model import Metric
 
@@ -79,6 +80,7 @@ GROUPS: tuple[Group, ...] = (
     _group("infiniband-transport", "InfiniBand: transport", infiniband.TRANSPORT),
     _group("infiniband-roce", "InfiniBand: RoCE", infiniband.ROCE),
     _group("ethernet", "Ethernet: physical layer", optics.ETHERNET),
+    _group("transceivers", "Ethernet: transceivers", transceivers.ROWS),
     _group("hca", "Network adapters: temperatures", optics.ADAPTERS),
     _group("node-processor", "Node: processor", node.PROCESSOR),
     _group("node-memory", "Node: memory", node.MEMORY),

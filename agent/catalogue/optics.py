@@ -72,10 +72,15 @@ HCA_TEMPERATURE = Metric(
     "Temperature of a network adapter's chip, or of a transceiver in it, by the driver's name for the sensor.",
     Lane.SLOW, (Source("hwmon of the adapter: tempN_input"),), labels=("device", "sensor"), span=(-60, 200),
 )  # fmt: skip
+HCA_TEMPERATURE_LIMIT = Metric(
+    "coldplate_hca_temperature_limit_celsius", Kind.GAUGE, Unit.CELSIUS, Node,
+    "Temperature that the driver gives as critical for a sensor of a network adapter.",
+    Lane.SLOW, (Source("hwmon of the adapter: tempN_crit"),), labels=("device", "sensor"), span=(-60, 200),
+)  # fmt: skip
 
 ETHERNET: tuple[Metric, ...] = (
     FEC_INFO, RATE, LINK_DOWN_EVENTS, CORRECTED_BLOCKS, UNCORRECTABLE_BLOCKS, CORRECTED_BIT_ERRORS, SYMBOL_ERRORS,
     FCS_ERRORS, LANE_CORRECTED_BLOCKS, LANE_UNCORRECTABLE_BLOCKS, LANE_CORRECTED_BIT_ERRORS, FEC_BINS,
 )  # fmt: skip
-ADAPTERS = (HCA_TEMPERATURE,)
+ADAPTERS = (HCA_TEMPERATURE, HCA_TEMPERATURE_LIMIT)
 ROWS = ETHERNET + ADAPTERS

@@ -16,11 +16,14 @@ import pytest
 
 from agent.backends.optics import OpticsBackend
 from agent.backends.protocol import BackendSample
-from agent.model import Gap, Instant, Lane, Reason
+from agent.model import Gap, Instant, Lane, Reading, Reason
+from tests.optics.stand_in_module import StandInModule
 
 FAMILY = 21
-FEC_GET, STATS_GET, LINKSTATE_GET, LINKMODES_GET = 29, 32, 6, 4
-REPLIES = {FEC_GET: (30, 1), STATS_GET: (33, 2), LINKSTATE_GET: (6, 1), LINKMODES_GET: (4, 1)}
+FEC_GET, STATS_GET, LINKSTATE_GET, LINKMODES_GET, MODULE_EEPROM_GET = 29, 32, 6, 4, 31
+REPLIES = {
+    FEC_GET: (30, 1), STATS_GET: (33, 2), LINKSTATE_GET: (6, 1), LINKMODES_GET: (4, 1), MODULE_EEPROM_GET: (32, 1),
+}  # fmt: skip
 """For each question the number of its answer, and of the attribute with the device."""
 
 Answer = bytes | int
@@ -78,6 +81,8 @@ class StandInKernel:
         """The flags with which each command was last asked."""
         self.groups = b""
         """The groups that STATS_GET last asked for: the content of its bitset's value."""
+        self.modules: dict[str, StandInModule | int] = {}
+        """The module in each port, or the errno with which its driver refuses."""
         self.open = 0
 
     def connect(self) -> StandInSocket:
@@ -105,9 +110,27 @@ class StandInKernel:
             self.groups = dict(_attributes(told[3]))[4]
         if (device, command) in self.raw:
             return list(self.raw[device, command])
-        said = self.answers.get((device, command), errno.EOPNOTSUPP)
+        if command == MODULE_EEPROM_GET:
+            said = self._module_answer(device, told)
+        else:
+            said = self.answers.get((device, command), errno.EOPNOTSUPP)
         about_it = attr(header | 0x8000, u32(1, 2) + attr(2, about[2])) if isinstance(said, bytes) else b""
         return [self._answer(FAMILY, bytes((answer, 1, 0, 0)) + about_it, said, question)]
+
+    def _module_answer(self, device: str, told: dict[int, bytes]) -> Answer:
+        """As net/ethtool/eeprom.c: the half pages that it refuses, and an answer with the bytes alone."""
+        module = self.modules.get(device, errno.EOPNOTSUPP)
+        if isinstance(module, int):
+            return module
+        offset, length = (struct.unpack("=I", told[number])[0] for number in (2, 3))
+        page, bank, address = (told[number][0] for number in (4, 5, 6))
+        assert address == 0x50
+        if offset < 128 and (page or offset + length > 128):
+            return errno.ERANGE
+        assert length <= 128
+        assert offset + length <= 256
+        said = module.transfer(page, offset, length, bank)
+        return said if isinstance(said, int) else attr(7, said)
 
     @staticmethod
     def _answer(kind: int, head: bytes, said: Answer, question: bytes) -> bytes:
@@ -175,11 +198,16 @@ class Ports:
         self.last = self.backend.read(Lane.SLOW, Instant(self.now, 1e9 + self.now))
         shown = {}
         for each in self.last.readings:
-            labels = " ".join(value for _, value in each.labels)
-            key = f"{each.metric.name.removeprefix('coldplate_ethernet_')} {labels}".strip()
+            key = _key(each, "coldplate_ethernet_")
             assert key not in shown, "a series has one value"
             shown[key] = each.value
         return shown
+
+    def modules(self, seconds: float = 60.0) -> dict[str, float]:
+        """All values of a read of the modules, likewise, `seconds` after the last read."""
+        self.now += seconds
+        self.last = self.backend.read(Lane.COLD, Instant(self.now, 1e9 + self.now))
+        return {_key(each, "coldplate_transceiver_"): each.value for each in self.last.readings}
 
     def gaps(self) -> dict[str, tuple[Reason, str]]:
         """Those of the last read, by name."""
@@ -189,6 +217,11 @@ class Ports:
             assert name not in found, "a row is said once"
             found[name] = gap
         return {name: (gap.reason, gap.detail) for name, gap in found.items()}
+
+
+def _key(reading: Reading, prefix: str) -> str:
+    labels = " ".join(value for _, value in reading.labels)
+    return f"{reading.metric.name.removeprefix(prefix)} {labels}".strip()
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ def adapter(ports: Ports, number: int, **sensors: str) -> Path:
     for place, (label, value) in enumerate(sensors.items(), 1):
         channel = label if label.startswith("temp") else f"temp{place}"
         (chip / f"{channel}_input").write_text(f"{value}\n")
-        (chip / f"{channel}_crit").write_text("105000\n")
         if channel != label:
             (chip / f"{channel}_label").write_text(f"{label}\n")
     return hardware
@@ -45,6 +44,22 @@ def test_sensors_of_infiniband_and_ethernet_adapters_are_shown_once(ports: Ports
     }
     assert ports.gaps() == {}
     assert ports.last.calls == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"), [("105000", {"mlx5_0 asic": 105}), ("0", {}), ("", {}), ("hot", {}), (None, {})]
+)
+def test_the_limit_of_the_driver_is_shown_beside_its_sensor(
+    ports: Ports, said: str | None, shown: dict[str, float]
+) -> None:
+    hardware = adapter(ports, 1, asic="41000")
+    if said is not None:
+        (hardware / "hwmon" / "hwmon1" / "temp1_crit").write_text(f"{said}\n")
+    name(ports, "infiniband", "mlx5_0", hardware)
+    limit = "coldplate_hca_temperature_limit_celsius "
+    assert {key.removeprefix(limit): value for key, value in ports.read().items() if key.startswith(limit)} == shown
+    assert ports.gaps() == {}
+    assert ports.last.calls == 1
 
 
 def test_temperatures_stand_beside_the_ports(ports: Ports) -> None:

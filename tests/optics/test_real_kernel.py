@@ -51,3 +51,13 @@ def test_every_port_of_this_machine_is_read() -> None:
         backend.close()
     assert {gap.reason for gap in sample.gaps} <= {Reason.UNSUPPORTED}, sample.gaps
     assert sample.calls % 4 == 0
+
+
+def test_every_module_of_this_machine_is_read_or_says_why_not() -> None:
+    backend = OpticsBackend()
+    try:
+        sample = backend.read(Lane.COLD, Instant(1.0, 1e9))
+    finally:
+        backend.close()
+    assert {gap.reason for gap in sample.gaps} <= {Reason.UNSUPPORTED, Reason.DENIED}, sample.gaps
+    assert sample.calls == 0 or sample.readings or sample.gaps

@@ -27,12 +27,12 @@ RECEIVERS = {
     "GpuEccUncorrected GpuFabricNotReady GpuHardwareThermalThrottle GpuLost GpuCountWrong "
     "GpuPowerBrake GpuRecoveryActionNeeded GpuRowRemapFailure GpuXidNode GpuXidReset InfinibandPortDown "
     "InfinibandPortSilent NvLinkDown NvSwitchFatal RackNvlinkSplit RackNvlinkUnjoined",
-    "tickets": "EthernetFecUncorrectable EthernetFlapping EthernetPreFecErrors GpuEccStorm "
+    "tickets": "AdapterHot EthernetFecUncorrectable EthernetFlapping EthernetPreFecErrors GpuEccStorm "
     "GpuHardwareSlowdown GpuHot GpuHotterThanBefore GpuLemon GpuMemoryHot GpuPcieDowntrained GpuPcieReplays "
     "GpuPowerStraggler GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown InfinibandBelowRate "
     "InfinibandFlapping InfinibandLinkRecoveries InfinibandRailLagging InfinibandSymbolErrors JobGpuSlow JobRailSlow "
     "NodeExpectationNotMet NodePowerEstimated NodePowerOverShare NvLinkErrors NvSwitchErrors RackClockSkew "
-    "RackSettingsDiffer",
+    "RackSettingsDiffer TransceiverBiasHigh TransceiverHot TransceiverLanesUneven TransceiverReceivePowerLow",
     "job-owners": "GpuAllocatedIdle GpuAwaited GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
     "GpuJobSyncStall JobHung",
     "monitoring": "AgentThreadDown BackendFailing ConfigurationRefused FlightRecorderFailing MetricsMissing "
@@ -41,7 +41,7 @@ RECEIVERS = {
     "pager,facility-pager": "LeakDetected",
     "facility-pager": "CoolantFlowLow CoolantSupplyCritical",
     "facility-tickets": "CoolantSupplyHot LeakDetectorBlind LeakSuspected",
-    "archive": "GpuPowerLimitLow GpuReplaced GpuXidInfo InfinibandCongestion JobStandsStill",
+    "archive": "GpuPowerLimitLow GpuReplaced GpuXidInfo InfinibandCongestion JobStandsStill TransceiverReplaced",
 }  # fmt: skip
 """Who is told of what; alerts of a rack go to the facility, by severity."""
 
@@ -83,7 +83,7 @@ def takes(matcher: str, labels: dict[str, str]) -> bool:
 
 def test_an_alertmanager_loads_it_with_its_texts() -> None:
     shown = amtool("check-config", str(EXAMPLE))
-    assert "25 inhibit rules" in shown
+    assert "28 inhibit rules" in shown
     assert "1 templates" in shown
 
 

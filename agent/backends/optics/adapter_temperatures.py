@@ -16,7 +16,7 @@ from agent.backends.file_relay import FileRelay, Leg, Unread
 from agent.backends.optics.relayed_questions import NoAnswer, no_answer
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import names, printable, text
-from agent.catalogue.optics import HCA_TEMPERATURE
+from agent.catalogue.optics import HCA_TEMPERATURE, HCA_TEMPERATURE_LIMIT
 from agent.model import Gap, Node, Reading, Reason, Series
 
 SEARCH_SECONDS = 60.0
@@ -36,6 +36,8 @@ class AdapterSensor:
 
     path: str
     series: Series
+    limit: Reading | None = None
+    """The temperature that the driver calls critical, which does not change."""
 
     def read(self) -> Reading | NoAnswer:
         """The temperature, or why there is none."""
@@ -81,7 +83,7 @@ class SensorSearch:
 class AdapterTemperatures:
     """Reads the sensors that were found last, each adapter by itself: its firmware answers."""
 
-    rows = (HCA_TEMPERATURE,)
+    rows = (HCA_TEMPERATURE, HCA_TEMPERATURE_LIMIT)
 
     def __init__(self, sysfs: str, relay: FileRelay) -> None:
         self._search = SensorSearch(sysfs)
@@ -107,9 +109,11 @@ class AdapterTemperatures:
             for sensor, answer in zip(sensors, answers, strict=True):
                 if isinstance(answer, Reading):
                     readings.append(answer)
+                    if sensor.limit:
+                        readings.append(sensor.limit)
                 else:
                     gaps.append(Gap(HCA_TEMPERATURE, Node(), answer.reason, f"{sensor.path}: {answer.detail}"))
-        return BackendSample(readings, gaps, calls=len(readings))
+        return BackendSample(readings, gaps, calls=sum(map(len, self._sensors.values())))
 
 
 def _sensors_of(name: str, hardware: str) -> Iterator[AdapterSensor]:
@@ -126,9 +130,22 @@ def _sensors_of(name: str, hardware: str) -> Iterator[AdapterSensor]:
             if label in taken:
                 label = f"{label} {chip} {channel[1]}"
             taken.add(label)
+            labels = (("device", name), ("sensor", label))
+            limit = _limit_in(f"{folder}/temp{channel[1]}_crit")
             yield AdapterSensor(
-                f"{folder}/{file}", Series(HCA_TEMPERATURE, Node(), (("device", name), ("sensor", label)))
+                f"{folder}/{file}",
+                Series(HCA_TEMPERATURE, Node(), labels),
+                None if limit is None else Reading(Series(HCA_TEMPERATURE_LIMIT, Node(), labels), limit),
             )
+
+
+def _limit_in(path: str) -> float | None:
+    """A limit in degrees; None if there is none. A driver says 0 for a module that states none."""
+    with suppress(OSError):
+        said = text(path)
+        if _MILLIDEGREES.fullmatch(said) and int(said) > 0:
+            return int(said) * _MILLI
+    return None
 
 
 def _listed(folder: str) -> list[str]:

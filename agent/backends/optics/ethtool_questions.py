@@ -30,7 +30,7 @@ LONGEST_NAME = 15
 
 _VERSION = 1
 _DEVICE_NAME, _FLAGS = 2, 3
-_COMPACT, _STATISTICS = 1, 4
+COMPACT, _STATISTICS = 1, 4
 
 _FEC_ACTIVE, _FEC_STATISTICS = 4, 5
 _FEC_MODES = {49: "none", 50: "rs", 51: "baser", 74: "llrs"}
@@ -90,13 +90,21 @@ class EthtoolQuestion:
 
     def ask(self, connect: Connect, family: int, device: str) -> list[PortValue]:
         """What the kernel says about a port. Raises as `ask_kernel`."""
-        name = os.fsencode(device)
-        header = nest(self.header, attribute(_DEVICE_NAME, name + b"\0"), u32(_FLAGS, self.flags))
-        told = ask_kernel(connect, family, self.command, self.answer, _VERSION, header, *self.more)
-        about = dict(attributes_in(dict(told).get(self.header, b""))).get(_DEVICE_NAME, name).rstrip(b"\0")
-        if about != name:
-            raise NetlinkFormatError(f"an answer about {os.fsdecode(about)!a}")
-        return list(self.read(told))
+        commands = (self.command, self.answer)
+        return list(self.read(ask_port(connect, family, commands, self.header, self.flags, device, *self.more)))
+
+
+def ask_port(
+    connect: Connect, family: int, commands: tuple[int, int], header: int, flags: int, device: str, *more: bytes
+) -> Attributes:
+    """The answer to a question about a port. `commands` are the numbers of both. Raises as `ask_kernel`."""
+    name = os.fsencode(device)
+    about = nest(header, attribute(_DEVICE_NAME, name + b"\0"), u32(_FLAGS, flags))
+    told = ask_kernel(connect, family, *commands, _VERSION, about, *more)
+    answered = dict(attributes_in(dict(told).get(header, b""))).get(_DEVICE_NAME, name).rstrip(b"\0")
+    if answered != name:
+        raise NetlinkFormatError(f"an answer about {os.fsdecode(answered)!a}")
+    return told
 
 
 def _read_fec(attributes: Attributes) -> Iterator[PortValue]:
@@ -167,10 +175,10 @@ _ERRORS = (optics.SYMBOL_ERRORS, optics.FCS_ERRORS)
 _DOWNS = (optics.LINK_DOWN_EVENTS,)
 
 QUESTIONS = (
-    EthtoolQuestion("FEC_GET", 29, 30, 1, _COMPACT | _STATISTICS, _read_fec, (optics.FEC_INFO, *_COUNTED), _COUNTED),
-    EthtoolQuestion("STATS_GET", 32, 33, 2, _COMPACT, _read_statistics, _ERRORS, _ERRORS, (_WANTED,)),
+    EthtoolQuestion("FEC_GET", 29, 30, 1, COMPACT | _STATISTICS, _read_fec, (optics.FEC_INFO, *_COUNTED), _COUNTED),
+    EthtoolQuestion("STATS_GET", 32, 33, 2, COMPACT, _read_statistics, _ERRORS, _ERRORS, (_WANTED,)),
     EthtoolQuestion("LINKSTATE_GET", 6, 6, 1, _STATISTICS, _read_link_state, _DOWNS, _DOWNS),
     # A link that is down has no rate, which is no gap.
-    EthtoolQuestion("LINKMODES_GET", 4, 4, 1, _COMPACT, _read_link_modes, (optics.RATE,), ()),
+    EthtoolQuestion("LINKMODES_GET", 4, 4, 1, COMPACT, _read_link_modes, (optics.RATE,), ()),
 )
 """All that is asked of each port."""

@@ -21,14 +21,21 @@ class MissingRows:
         """Note what a question about a port gave."""
         if isinstance(answer, list):
             given = {each.row for each in answer}
-            self._given |= given
+            self.give(given)
             rows: Iterable[Metric] = (row for row in question.offered if row not in given)
             why: NoAnswer | Unread = NoAnswer(Reason.UNSUPPORTED, "not counted by this driver")
         else:
             rows, why = question.rows, answer
         for row in rows:
-            told = f"{question.name} {device}: {why.detail}"
-            self._missing.setdefault((row, why.reason), []).append(told)
+            self.miss(row, why.reason, f"{question.name} {device}: {why.detail}")
+
+    def give(self, rows: Iterable[Metric]) -> None:
+        """Note rows that a port has."""
+        self._given.update(rows)
+
+    def miss(self, row: Metric, reason: Reason, told: str) -> None:
+        """Note that a port lacks a row; `told` names the port and says why."""
+        self._missing.setdefault((row, reason), []).append(told)
 
     def gaps(self) -> Iterator[Gap]:
         """One for each row and reason; it names one port, and how many there are."""

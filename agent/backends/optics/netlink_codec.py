@@ -68,6 +68,11 @@ def nest(number: int, *attributes: bytes) -> bytes:
     return attribute(number | _NEST, b"".join(attributes))
 
 
+def u8(number: int, value: int) -> bytes:
+    """An attribute that holds a small number."""
+    return attribute(number, bytes((value,)))
+
+
 def u32(number: int, value: int) -> bytes:
     """An attribute that holds a number."""
     return attribute(number, struct.pack("=I", value))

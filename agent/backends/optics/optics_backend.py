@@ -1,4 +1,4 @@
-"""The backend: the physical layer of ports, and the temperatures of adapters. A node may have either."""
+"""The backend: the physical layer of ports, the temperatures of adapters, and modules. A node may have any of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from agent.backends.file_relay import FileRelay
 from agent.backends.optics.adapter_temperatures import AdapterTemperatures
 from agent.backends.optics.kernel_asking import Connect, connect_netlink
+from agent.backends.optics.port_census import PortCensus
+from agent.backends.optics.port_modules import Transceivers
 from agent.backends.optics.port_statistics import PortStatistics
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.model import Gap, Instant, Lane, Node, Reading
@@ -16,18 +18,25 @@ class OpticsBackend:
     """Ports and adapters under `sysfs`. `connect` opens a socket to the kernel."""
 
     name = "optics"
-    lanes = frozenset({Lane.SLOW})
+    lanes = frozenset({Lane.SLOW, Lane.COLD})
     shortest = 1.0
 
     def __init__(self, sysfs: Path | str = "/sys", connect: Connect = connect_netlink) -> None:
         self._relay = FileRelay(self.name)
+        census = PortCensus(str(sysfs), self._relay, connect)
         self._parts = (
-            PortStatistics(str(sysfs), self._relay, connect),
+            PortStatistics(census, self._relay, connect),
             AdapterTemperatures(str(sysfs), self._relay),
         )
+        self._transceivers = Transceivers(str(sysfs), census, connect)
 
-    def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
-        """Both parts. Raises AbsentError if the node has neither, and DeviceError if what it has cannot be read."""
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
+        """The modules in the cold lane, else both other parts.
+
+        Raises AbsentError if the node has neither, and DeviceError if what it has cannot be read.
+        """
+        if lane is Lane.COLD:
+            return self._transceivers.read(now.mono)
         readings: list[Reading] = []
         gaps: list[Gap] = []
         absences: list[str] = []
@@ -53,3 +62,4 @@ class OpticsBackend:
 
     def close(self) -> None:
         self._relay.close()
+        self._transceivers.close()

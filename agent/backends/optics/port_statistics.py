@@ -10,9 +10,9 @@ from agent.backends.file_relay import FileRelay, Leg, Unread
 from agent.backends.optics.ethtool_questions import QUESTIONS
 from agent.backends.optics.kernel_asking import Connect
 from agent.backends.optics.missing_rows import MissingRows
-from agent.backends.optics.physical_ports import PORTS, PortFolder
-from agent.backends.optics.relayed_questions import FamilyQuestion, PortQuestion, no_answer
-from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.backends.optics.port_census import PortCensus
+from agent.backends.optics.relayed_questions import PortQuestion
+from agent.backends.protocol import BackendSample
 from agent.backends.sysfs import printable
 from agent.catalogue import metric
 from agent.model import Backend, Labels, Metric, Node, Reading, Series
@@ -23,23 +23,21 @@ SERIES = 8_192
 
 
 class PortStatistics:
-    """Every Ethernet port under `sysfs`/class/net. `connect` opens a socket to the kernel."""
+    """Every Ethernet port of the census. `connect` opens a socket to the kernel."""
 
     rows = tuple(row for question in QUESTIONS for row in question.rows)
     """What is missing where nothing can be asked."""
 
-    def __init__(self, sysfs: str, relay: FileRelay, connect: Connect) -> None:
-        self._folder = PortFolder(sysfs)
+    def __init__(self, census: PortCensus, relay: FileRelay, connect: Connect) -> None:
+        self._census = census
         self._connect = connect
         self._relay = relay
-        self._family: int | None = None
-        self._ports: list[str] = []
         self._series: dict[tuple[Metric, str, Labels], Series] = {}
 
     def read(self, mono: float) -> BackendSample:
         """Ask about every port. Raises AbsentError without ports or without the kernel's interface, and DeviceError."""
-        ports = self._find_ports(mono)
-        family = self._find_family(mono)
+        ports = self._census.find_ports(mono)
+        family = self._census.find_family(mono)
         legs = [Leg(port, [PortQuestion(self._connect, family, port, each) for each in QUESTIONS]) for port in ports]
         answers = self._relay.round(legs, mono)
         readings: dict[Series, Reading] = {}
@@ -54,35 +52,9 @@ class PortStatistics:
                     readings[series] = Reading(series, each.value)  # once, should the kernel say it twice
                 missing.take(question, device, answer)
         shown = list(readings.values())
-        if len(self._ports) > PORTS:
-            shown.append(Reading(LEFT_OUT, (len(self._ports) - PORTS) * len(self.rows)))
+        if self._census.left_out:
+            shown.append(Reading(LEFT_OUT, self._census.left_out * len(self.rows)))
         return BackendSample(shown, list(missing.gaps()), calls=calls)
-
-    def _find_ports(self, mono: float) -> list[str]:
-        """The ports that are asked; those of the last time while sysfs does not answer."""
-        ((answer,),) = self._relay.round([Leg("list of ports", [self._folder])], mono)
-        if isinstance(answer, list):
-            self._ports = answer
-        elif isinstance(answer, FileNotFoundError):
-            self._ports = []
-        elif isinstance(answer, OSError):
-            failed = no_answer(answer)
-            raise DeviceError(failed.reason, f"{self._folder.path}: {failed.detail}")
-        elif not self._ports:
-            raise DeviceError(answer.reason, f"{self._folder.path}: {answer.detail}")
-        if not self._ports:
-            raise AbsentError(f"{self._folder.path} has no Ethernet port of hardware")
-        return self._ports[:PORTS]
-
-    def _find_family(self, mono: float) -> int:
-        if self._family is None:
-            ((answer,),) = self._relay.round([Leg("number of the family", [FamilyQuestion(self._connect)])], mono)
-            if answer is None:
-                raise AbsentError("the kernel has no ethtool netlink (CONFIG_ETHTOOL_NETLINK, from Linux 5.6 on)")
-            if not isinstance(answer, int):
-                raise DeviceError(answer.reason, f"{FamilyQuestion.path}: {answer.detail}")
-            self._family = answer
-        return self._family
 
     def _of(self, row: Metric, device: str, labels: Labels) -> Series:
         series = self._series.get((row, device, labels))

@@ -1,0 +1,144 @@
+"""The memory map of QSFP-DD, OSFP and newer QSFP modules: CMIS 4 and 5 (OIF-CMIS-05.2, chapter 8), and 3, whose pages
+00h to 02h and 11h are the same.
+
+Only values are read. The flags in bytes 8 to 13 of the lower page and 134 to 153 of page 11h clear when they are read,
+which would take them from whoever else waits for them; no span touches them. Error rates of the diagnostics pages (VDM)
+are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent.backends.optics.modules.module_figures import (
+    AMPERES,
+    WATTS,
+    ModuleIdentity,
+    ModuleLimits,
+    ModuleSpan,
+    ModuleTraits,
+    ModuleValues,
+    degrees_in,
+    lanes_in,
+    lower_bounds,
+    text_in,
+    upper_bounds,
+    volts_in,
+)
+from agent.backends.protocol import DeviceError
+from agent.model import Reason
+
+FORM_FACTORS = {
+    0x18: "QSFP-DD", 0x19: "OSFP", 0x1B: "DSFP", 0x1E: "QSFP", 0x1F: "SFP-DD", 0x20: "SFP", 0x21: "OSFP-XD",
+}  # fmt: skip
+"""Identifiers of SFF-8024, table 4-1, that mean this map."""
+MAJORS = (3, 4, 5)
+"""In the high nibble of byte 1."""
+_FLAT = 1 << 7
+_UPPER = 128
+_VENDOR, _PART, _SERIAL = 129, 148, 166
+_TEXT = 16
+_MISSING_LANES, _TECHNOLOGY = 210, 212
+_COPPER = range(0x0A, 0x10)
+"""Media interface technologies: copper cables without and with equalizers."""
+_LANES = 8
+"""Of one bank."""
+_ADVERTISED = 142
+_BANKS, _MOST_BANKS = 0b11, 2
+"""Bytes 142: one, two or four banks; a port has sixteen lanes at most."""
+_LANE_MONITORS = 160
+_BIASES, _TRANSMITS, _RECEIVES = 1, 2, 4
+_BIAS_FACTORS = (1, 2, 4)
+_READY, _FAULT = 3, 5
+_STATE = 3
+_MONITORS, _TEMPERATURE, _SUPPLY = 14, 14, 16
+_LANE_VALUES, _TRANSMIT, _BIAS, _RECEIVE = 154, 154, 170, 186
+_LIMITS = 128
+_LIMIT_TEMPERATURE, _LIMIT_TRANSMIT, _LIMIT_BIAS, _LIMIT_RECEIVE = 128, 176, 184, 192
+
+
+class Cmis:
+    """Eight lanes in each bank of page 11h; limits in page 2. A module of flat memory, a cable, has page 0 only."""
+
+    identity = ModuleSpan(0, _UPPER, _TECHNOLOGY + 1 - _UPPER)
+    serial = ModuleSpan(0, _SERIAL, _TEXT)
+
+    def identify(self, head: bytes, upper: bytes) -> ModuleIdentity:
+        """Vendor, part and serial. Raises DeviceError for a revision whose pages may mean something else."""
+        if head[1] >> 4 not in MAJORS:
+            raise DeviceError(Reason.UNSUPPORTED, f"CMIS of an unknown revision: {head[1] >> 4}.{head[1] & 0xF}")
+        vendor, part, serial = (text_in(upper[at - _UPPER :][:_TEXT]) for at in (_VENDOR, _PART, _SERIAL))
+        return ModuleIdentity(FORM_FACTORS[head[0]], _is_copper(upper), vendor, part, serial)
+
+    def traits_spans(self, head: bytes, upper: bytes) -> tuple[ModuleSpan, ...]:  # noqa: ARG002 - the protocol's signature
+        return () if head[2] & _FLAT else (ModuleSpan(1, _ADVERTISED, _LANE_MONITORS + 1 - _ADVERTISED),)
+
+    def traits(self, head: bytes, upper: bytes, parts: Sequence[bytes]) -> ModuleTraits:
+        if not parts:
+            return ModuleTraits(monitored=not head[2] & _FLAT)
+        monitors = parts[0][_LANE_MONITORS - _ADVERTISED]
+        factor = monitors >> 3 & 0b11
+        banks = min(1 << (parts[0][0] & _BANKS), _MOST_BANKS)
+        missing = upper[_MISSING_LANES - _UPPER]
+        return ModuleTraits(
+            lanes=() if _is_copper(upper) else tuple(
+                lane for lane in range(1, banks * _LANES + 1) if lane > _LANES or not missing >> (lane - 1) & 1
+            ),
+            receives=bool(monitors & _RECEIVES),
+            transmits=bool(monitors & _TRANSMITS),
+            biases=bool(monitors & _BIASES) and factor < len(_BIAS_FACTORS),
+            ampere_step=AMPERES * _BIAS_FACTORS[factor] if factor < len(_BIAS_FACTORS) else AMPERES,
+            banks=banks,
+        )  # fmt: skip
+
+    def limits_span(self, head: bytes) -> ModuleSpan | None:
+        return None if head[2] & _FLAT else ModuleSpan(2, _LIMITS, 72)
+
+    def limits(self, traits: ModuleTraits, page: bytes) -> ModuleLimits:
+        return ModuleLimits(
+            temperature=upper_bounds(page, _LIMIT_TEMPERATURE - _LIMITS, 1 / 256, signed=True),
+            receive_power=lower_bounds(page, _LIMIT_RECEIVE - _LIMITS, WATTS),
+            transmit_power=lower_bounds(page, _LIMIT_TRANSMIT - _LIMITS, WATTS),
+            transmit_bias=upper_bounds(page, _LIMIT_BIAS - _LIMITS, traits.ampere_step),
+        )
+
+    def values_spans(self, traits: ModuleTraits) -> tuple[ModuleSpan, ...]:
+        if not traits.monitored:
+            return ()
+        banks = range(traits.banks) if traits.lanes else ()
+        return (
+            ModuleSpan(0, _STATE, 1),
+            ModuleSpan(0, _MONITORS, 4),
+            *(ModuleSpan(0x11, _LANE_VALUES, 48, bank) for bank in banks),
+        )
+
+    def values(self, traits: ModuleTraits, parts: Sequence[bytes]) -> ModuleValues:
+        """Lanes are those of a module that is ready: in low power it has lasers that are off."""
+        if not parts:
+            return ModuleValues()
+        state, now, *banks = parts
+        temperature, supply = degrees_in(now, _TEMPERATURE - _MONITORS), volts_in(now, _SUPPLY - _MONITORS)
+        stage = state[0] >> 1 & 0b111
+        if stage != _READY:
+            return ModuleValues(temperature, supply, trouble="the module reports a fault" if stage == _FAULT else "")
+        return ModuleValues(
+            temperature,
+            supply,
+            _of_banks(banks, _RECEIVE, traits.lanes, WATTS) if traits.receives else {},
+            _of_banks(banks, _TRANSMIT, traits.lanes, WATTS) if traits.transmits else {},
+            _of_banks(banks, _BIAS, traits.lanes, traits.ampere_step) if traits.biases else {},
+        )
+
+
+def _of_banks(banks: Sequence[bytes], at: int, lanes: Sequence[int], step: float) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for number, bank in enumerate(banks):
+        first = number * _LANES
+        within = [lane - first for lane in lanes if first < lane <= first + _LANES]
+        values = lanes_in(bank, at - _LANE_VALUES, within, step)
+        found |= {lane + first: value for lane, value in values.items()}
+    return found
+
+
+def _is_copper(upper: bytes) -> bool:
+    return upper[_TECHNOLOGY - _UPPER] in _COPPER

@@ -1,0 +1,103 @@
+"""Reads one module, a page at a time: who it is, once what it measures and its limits, and what it measures now.
+
+The serial is read again at the end: a module that was swapped in between, or whose bytes change, gives nothing rather
+than one module's values under another's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agent.backends.optics.modules import cmis, sff8636
+from agent.backends.optics.modules.module_figures import (
+    MemoryMap,
+    ModuleIdentity,
+    ModuleLimits,
+    ModuleSpan,
+    ModuleTraits,
+    ModuleValues,
+    malformed,
+)
+from agent.backends.optics.netlink_codec import NetlinkFormatError
+from agent.backends.optics.relayed_questions import NoAnswer, no_answer
+from agent.backends.protocol import DeviceError
+from agent.model import Reason
+
+HEAD = ModuleSpan(0, 0, 3)
+"""Identifier, revision and status, in both maps."""
+_UNWRITTEN = 0xFF
+"""What an open bus reads as."""
+
+Memory = Callable[[ModuleSpan], bytes]
+"""Reads bytes of a module. Raises OSError, and NetlinkFormatError."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModule:
+    """What is read once for each module. `limits` may be why there are none; None: it has no such page."""
+
+    layout: MemoryMap
+    head: bytes
+    upper: bytes
+    identity: ModuleIdentity
+    traits: ModuleTraits
+    limits: ModuleLimits | NoAnswer | None
+
+
+class ModuleReading(NamedTuple):
+    """A module, and what it measures now."""
+
+    known: KnownModule
+    values: ModuleValues
+
+
+def read_module(memory: Memory, known: KnownModule | None) -> ModuleReading:
+    """The module behind `memory`, of which `known` was read before. Raises as `memory`, and DeviceError."""
+    head = _read(memory, HEAD)
+    layout = _layout_of(head[0])
+    upper = _read(memory, layout.identity)
+    if upper[0] != head[0]:
+        raise malformed(f"changes while it is read: byte 0 is {head[0]:#04x}, and byte 128 {upper[0]:#04x}")
+    if known is None or (head[:2], upper) != (known.head, known.upper) or isinstance(known.limits, NoAnswer):
+        known = _know(memory, layout, head, upper)
+    parts = [_read(memory, span) for span in layout.values_spans(known.traits)]
+    values = layout.values(known.traits, parts)
+    at = layout.serial.offset - layout.identity.offset
+    if _read(memory, layout.serial, blank=True) != upper[at : at + layout.serial.length]:
+        raise malformed("changes while it is read: two serials")
+    return ModuleReading(known, values)
+
+
+def _know(memory: Memory, layout: MemoryMap, head: bytes, upper: bytes) -> KnownModule:
+    identity = layout.identify(head, upper)
+    traits = layout.traits(head, upper, [_read(memory, span) for span in layout.traits_spans(head, upper)])
+    limits: ModuleLimits | NoAnswer | None = None
+    span = layout.limits_span(head)
+    if span is not None:
+        try:
+            limits = layout.limits(traits, _read(memory, span, blank=True))
+        except (OSError, NetlinkFormatError) as error:
+            limits = no_answer(error)
+        except DeviceError as error:
+            limits = NoAnswer(error.reason, error.detail)
+    return KnownModule(layout, head[:2], upper, identity, traits, limits)
+
+
+def _layout_of(identifier: int) -> MemoryMap:
+    if identifier in sff8636.FORM_FACTORS:
+        return sff8636.Sff8636()
+    if identifier in cmis.FORM_FACTORS:
+        return cmis.Cmis()
+    raise DeviceError(Reason.UNSUPPORTED, f"a module whose memory map is not known: identifier {identifier:#04x}")
+
+
+def _read(memory: Memory, span: ModuleSpan, *, blank: bool = False) -> bytes:
+    """All bytes of a span. Only `blank` ones may be such that nobody wrote them."""
+    data = memory(span)
+    if len(data) != span.length:
+        raise malformed(f"{span}: {len(data)} bytes, asked for {span.length}")
+    if not blank and span.length > 1 and not data.strip(bytes((_UNWRITTEN,))):
+        raise malformed(f"{span}: all bytes are 0xff, as where no module answers")
+    return data

@@ -1,0 +1,168 @@
+"""The modules of all ports: each at most once a minute, and those of one card one after another.
+
+The kernel reads a module under the lock of network configuration, so that a module that hangs would delay that, too:
+one that failed twice is left alone for ten minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.optics.kernel_asking import Connect
+from agent.backends.optics.missing_rows import MissingRows
+from agent.backends.optics.module_questions import QUESTION, CardModules, PortMemory
+from agent.backends.optics.modules.module_figures import LimitPair
+from agent.backends.optics.modules.module_reading import KnownModule, ModuleReading
+from agent.backends.optics.port_census import PortCensus
+from agent.backends.optics.relayed_questions import NoAnswer
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.backends.sysfs import printable
+from agent.catalogue import transceivers as rows
+from agent.model import Gap, Labels, Metric, Node, Reading, Reason, Series
+
+MODULE_SECONDS = 59.0
+"""Least seconds between two reads of a module: a minute, less what the lane's tick may be early."""
+PAUSE_SECONDS = 600.0
+FAILURES = 2
+"""After as many failures in a row a module is left alone for PAUSE_SECONDS."""
+PATIENCE_SECONDS = 2.0
+"""Seconds that the modules of one card may take: each is read within 0.2 s, by what operators report of ethtool -m."""
+_FUNCTION = re.compile(r"\.[0-7]$")
+
+
+@dataclass(slots=True)
+class PortModule:
+    """One port, what is known of its module, and what was said last."""
+
+    known: KnownModule | None = None
+    said: ModuleReading | NoAnswer | None = None
+    due: float = float("-inf")
+    failures: int = 0
+
+    def take(self, answer: ModuleReading | NoAnswer, mono: float) -> None:
+        """Note an answer, and when to ask again."""
+        self.said = answer
+        self.due = mono + MODULE_SECONDS
+        if isinstance(answer, ModuleReading):
+            self.known, self.failures = answer.known, 0
+            return
+        # A refusal costs nothing. What a module answers with nonsense, or not at all, costs its bus each time.
+        self.failures += answer.reason is not Reason.DENIED
+        if self.failures >= FAILURES:
+            self.due = mono + PAUSE_SECONDS
+
+
+class Transceivers:
+    """The module in every port of the census. `connect` opens a socket to the kernel."""
+
+    def __init__(self, sysfs: str, census: PortCensus, connect: Connect) -> None:
+        self._sysfs = sysfs
+        self._census = census
+        self._connect = connect
+        self._relay = FileRelay("optics-modules", PATIENCE_SECONDS)
+        self._ports: dict[str, PortModule] = {}
+
+    def read(self, mono: float) -> BackendSample:
+        """What all modules said last. Without ports there is nothing to say."""
+        try:
+            ports = self._census.find_ports(mono)
+            family = self._census.find_family(mono)
+        except AbsentError:
+            return BackendSample()
+        except DeviceError as fault:
+            return BackendSample(gaps=[Gap(rows.INFO, Node(), fault.reason, fault.detail)])
+        self._ports = {port: self._ports.get(port) or PortModule() for port in ports}
+        asked = self._ask(family, mono)
+        readings: list[Reading] = []
+        missing = MissingRows()
+        for port, module in self._ports.items():
+            device = printable(port)
+            if isinstance(module.said, ModuleReading):
+                given = list(_readings_of(device, module.said))
+                readings += given
+                missing.give(each.metric for each in given)
+                for row, why in _lacking(module.said):
+                    missing.miss(row, why.reason, f"{QUESTION} {device}: {why.detail}")
+            elif module.said is not None:  # the row that names the module stands for all of them
+                missing.miss(rows.INFO, module.said.reason, f"{QUESTION} {device}: {module.said.detail}")
+        return BackendSample(readings, list(missing.gaps()), calls=asked)
+
+    def close(self) -> None:
+        self._relay.close()
+
+    def _ask(self, family: int, mono: float) -> int:
+        """Ask those that are due; how many there were."""
+        cards: dict[str, list[str]] = {}
+        for port, module in self._ports.items():
+            if mono >= module.due:
+                cards.setdefault(self._card_of(port), []).append(port)
+        legs = [
+            Leg(card, [CardModules(card, [(PortMemory(self._connect, family, port), self._ports[port].known)
+                                          for port in ports])])
+            for card, ports in cards.items()
+        ]  # fmt: skip
+        for ports, (answer,) in zip(cards.values(), self._relay.round(legs, mono), strict=True):
+            for place, port in enumerate(ports):
+                said = NoAnswer(answer.reason, answer.detail) if isinstance(answer, Unread) else answer[place]
+                self._ports[port].take(said, mono)
+        return sum(map(len, cards.values()))
+
+    def _card_of(self, port: str) -> str:
+        """The card that a port is on: its PCI device without the function."""
+        return _FUNCTION.sub("", os.path.realpath(f"{self._sysfs}/class/net/{port}/device"))
+
+
+def _readings_of(device: str, said: ModuleReading) -> Iterator[Reading]:
+    """Every row that the module gives."""
+    identity, values, limits = said.known.identity, said.values, said.known.limits
+    media = "copper" if identity.copper else "optical"
+    yield _reading(rows.INFO, device, 1, ("form_factor", identity.form_factor), ("media", media),
+                   ("vendor", identity.vendor), ("part_number", identity.part_number),
+                   ("serial", identity.serial))  # fmt: skip
+    if values.temperature is not None:
+        yield _reading(rows.TEMPERATURE, device, values.temperature)
+    if values.supply is not None:
+        yield _reading(rows.SUPPLY, device, values.supply)
+    yield from _lanes(device, values.receive_power, rows.RECEIVE_LANE, rows.RECEIVE_LOWEST, rows.RECEIVE_HIGHEST)
+    yield from _lanes(device, values.transmit_power, rows.TRANSMIT_LANE, rows.TRANSMIT_LOWEST, None)
+    yield from _lanes(device, values.transmit_bias, rows.BIAS_LANE, None, rows.BIAS_HIGHEST)
+    if limits is not None and not isinstance(limits, NoAnswer):
+        yield from _bounds(device, rows.TEMPERATURE_LIMIT, limits.temperature)
+        if said.known.traits.lanes:
+            yield from _bounds(device, rows.RECEIVE_LIMIT, limits.receive_power)
+            yield from _bounds(device, rows.TRANSMIT_LIMIT, limits.transmit_power)
+            yield from _bounds(device, rows.BIAS_LIMIT, limits.transmit_bias)
+
+
+def _lanes(
+    device: str, values: Mapping[int, float], each: Metric, lowest: Metric | None, highest: Metric | None
+) -> Iterator[Reading]:
+    if values and lowest:
+        yield _reading(lowest, device, min(values.values()))
+    if values and highest:
+        yield _reading(highest, device, max(values.values()))
+    for lane, value in values.items():
+        yield _reading(each, device, value, ("lane", str(lane)))
+
+
+def _bounds(device: str, row: Metric, bounds: LimitPair) -> Iterator[Reading]:
+    for level, value in bounds._asdict().items():
+        if value is not None:
+            yield _reading(row, device, value, ("level", level))
+
+
+def _reading(row: Metric, device: str, value: float, *labels: tuple[str, str]) -> Reading:
+    every: Labels = (("device", device), *labels)
+    return Reading(Series(row, Node(), every), value)
+
+
+def _lacking(said: ModuleReading) -> Iterator[tuple[Metric, NoAnswer]]:
+    """The rows that a module should give and does not, and why."""
+    if said.values.trouble:
+        yield rows.RECEIVE_LOWEST, NoAnswer(Reason.LOST, said.values.trouble)
+    if isinstance(said.known.limits, NoAnswer):
+        yield rows.RECEIVE_LIMIT, said.known.limits

@@ -1,0 +1,211 @@
+"""The modules of ports: their values in base units, and what is never read of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.optics.conftest import Ports
+from tests.optics.stand_in_module import StandInModule, copper_osfp, copper_qsfp, osfp, qsfp28
+
+QSFP28 = {
+    "info eth0 QSFP28 optical COLDPLATE OPTICS CP-TEST-1 SN0001": 1,
+    "temperature_celsius eth0": 40.5,
+    "supply_volts eth0": 3.3,
+    "receive_power_lowest_watts eth0": 5e-4,
+    "receive_power_highest_watts eth0": 8e-4,
+    "lane_receive_power_watts eth0 1": 5e-4,
+    "lane_receive_power_watts eth0 2": 6e-4,
+    "lane_receive_power_watts eth0 3": 7e-4,
+    "lane_receive_power_watts eth0 4": 8e-4,
+    "transmit_power_lowest_watts eth0": 8.9e-4,
+    "lane_transmit_power_watts eth0 1": 9e-4,
+    "lane_transmit_power_watts eth0 2": 9e-4,
+    "lane_transmit_power_watts eth0 3": 9e-4,
+    "lane_transmit_power_watts eth0 4": 8.9e-4,
+    "transmit_bias_highest_amperes eth0": 7.2e-3,
+    "lane_transmit_bias_amperes eth0 1": 7e-3,
+    "lane_transmit_bias_amperes eth0 2": 7e-3,
+    "lane_transmit_bias_amperes eth0 3": 7e-3,
+    "lane_transmit_bias_amperes eth0 4": 7.2e-3,
+    "temperature_limit_celsius eth0 alarm": 75,
+    "temperature_limit_celsius eth0 warning": 70,
+    "receive_power_limit_watts eth0 alarm": 466e-7,
+    "receive_power_limit_watts eth0 warning": 933e-7,
+    "transmit_power_limit_watts eth0 alarm": 1e-4,
+    "transmit_power_limit_watts eth0 warning": 2e-4,
+    "transmit_bias_limit_amperes eth0 alarm": 10e-3,
+    "transmit_bias_limit_amperes eth0 warning": 9e-3,
+}
+
+
+def plug(ports: Ports, module: StandInModule | int, port: str = "eth0") -> None:
+    if not (ports.sysfs / "class" / "net" / port).exists():
+        ports.add(port)
+    ports.kernel.modules[port] = module
+
+
+def test_a_qsfp28_is_shown_in_base_units(ports: Ports) -> None:
+    plug(ports, qsfp28())
+    assert ports.modules() == pytest.approx(QSFP28)
+    assert ports.gaps() == {}
+
+
+def test_an_osfp_has_eight_lanes_and_scales_its_current(ports: Ports) -> None:
+    plug(ports, osfp())
+    shown = ports.modules()
+    assert shown["info eth0 OSFP optical COLDPLATE OPTICS CP-TEST-1 SN0001"] == 1
+    assert shown["temperature_celsius eth0"] == 52.25
+    assert shown["supply_volts eth0"] == pytest.approx(3.3)
+    assert [shown[f"lane_receive_power_watts eth0 {lane}"] for lane in range(1, 9)] == pytest.approx(
+        [1e-3 + 1e-4 * lane for lane in range(8)]
+    )
+    assert shown["transmit_power_lowest_watts eth0"] == pytest.approx(1.5e-3)
+    assert shown["transmit_bias_highest_amperes eth0"] == pytest.approx(0.12)
+    assert shown["transmit_bias_limit_amperes eth0 warning"] == pytest.approx(0.18)
+    assert shown["receive_power_limit_watts eth0 warning"] == pytest.approx(2.57e-4)
+    assert shown["temperature_limit_celsius eth0 alarm"] == 80
+    assert "lane_receive_power_watts eth0 9" not in shown
+    assert ports.gaps() == {}
+
+
+def test_sixteen_lanes_are_in_two_banks(ports: Ports) -> None:
+    plug(ports, osfp(banks=1))
+    shown = ports.modules()
+    assert shown["lane_receive_power_watts eth0 16"] == pytest.approx(1.7001e-3)
+    assert shown["lane_transmit_power_watts eth0 9"] == pytest.approx(1.5001e-3)
+    assert shown["transmit_power_lowest_watts eth0"] == pytest.approx(1.5e-3)
+
+
+@pytest.mark.parametrize("revision", [0x30, 0x40, 0x52])
+def test_revisions_of_cmis_that_have_these_pages_are_read(ports: Ports, revision: int) -> None:
+    plug(ports, osfp(revision=revision))
+    assert ports.modules()["temperature_celsius eth0"] == 52.25
+
+
+@pytest.mark.parametrize("make", [copper_qsfp, copper_osfp])
+def test_a_copper_cable_is_named_and_has_no_lanes_and_no_gap(ports: Ports, make: object) -> None:
+    assert callable(make)
+    module = make()
+    plug(ports, module)
+    (shown,) = ports.modules()
+    assert " copper COLDPLATE OPTICS CP-TEST-1 SN0001" in shown
+    assert ports.gaps() == {}
+    assert {page for page, *_ in module.transfers} == {0}, "a flat memory has page 0 only"
+
+
+def test_an_active_cable_has_a_temperature_and_no_lanes(ports: Ports) -> None:
+    module = osfp()
+    module.set(0, 212, b"\x0f")
+    plug(ports, module)
+    shown = ports.modules()
+    assert shown["temperature_celsius eth0"] == 52.25
+    assert not [key for key in shown if "power" in key or "bias" in key]
+    assert ports.gaps() == {}
+
+
+def test_no_light_is_zero_and_not_missing(ports: Ports) -> None:
+    module = qsfp28()
+    module.words(0, 34, [0, 6000, 7000, 8000])
+    plug(ports, module)
+    shown = ports.modules()
+    assert shown["lane_receive_power_watts eth0 1"] == shown["receive_power_lowest_watts eth0"] == 0
+
+
+def test_lanes_and_values_that_a_module_does_not_have_are_left_out(ports: Ports) -> None:
+    module = qsfp28()
+    module.set(0, 113, b"\x0c")  # lanes 3 and 4 are not there
+    module.set(0, 220, b"\x30")  # no transmit power
+    module.words(0, 22, [0])
+    module.words(0, 26, [0])
+    plug(ports, module)
+    shown = ports.modules()
+    assert [key for key in shown if key.startswith("lane_receive")] == [
+        "lane_receive_power_watts eth0 1", "lane_receive_power_watts eth0 2",
+    ]  # fmt: skip
+    assert not [key for key in shown if "transmit_power_lowest" in key or key.startswith(("temperature_c", "supply"))]
+    module = osfp()
+    module.set(0, 210, b"\xf0")
+    module.set(1, 160, b"\x04")
+    plug(ports, module, "eth1")
+    shown = ports.modules()
+    assert [key[-1] for key in shown if key.startswith("lane_receive_power_watts eth1")] == ["1", "2", "3", "4"]
+    assert not [key for key in shown if key.startswith("lane_transmit") and "eth1" in key]
+
+
+def test_limits_that_were_never_written_are_left_out(ports: Ports) -> None:
+    module = qsfp28()
+    module.set(3, 128, b"\xff" * 8)
+    module.set(3, 176, bytes(8))
+    module.words(3, 184, [5000, 1000, 9999, 1500])  # a warning above the alarm
+    plug(ports, module)
+    limits = {key: value for key, value in ports.modules().items() if "_limit_" in key}
+    assert list(limits) == [
+        "transmit_power_limit_watts eth0 alarm", "transmit_power_limit_watts eth0 warning",
+        "transmit_bias_limit_amperes eth0 alarm",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("state", [1, 2, 4])
+def test_a_module_that_is_not_ready_has_no_lanes_yet(ports: Ports, state: int) -> None:
+    module = osfp()
+    module.set(0, 3, bytes((state << 1,)))
+    plug(ports, module)
+    shown = ports.modules()
+    assert shown["temperature_celsius eth0"] == 52.25
+    assert "receive_power_lowest_watts eth0" not in shown
+    assert ports.gaps() == {}
+
+
+@pytest.mark.parametrize("make", [qsfp28, osfp])
+def test_flags_that_clear_on_reading_are_never_read(ports: Ports, make: object) -> None:
+    assert callable(make)
+    module = make(b"SN")
+    flags = range(3, 22) if make is qsfp28 else range(8, 14)
+    plug(ports, module)
+    for _ in range(3):
+        ports.modules()
+    for page, offset, length, _ in module.transfers:
+        assert not set(range(offset, offset + length)) & set(flags) or offset >= 128
+        assert page != 0x11 or offset >= 154
+    assert {page for page, *_ in module.transfers} == ({0, 3} if make is qsfp28 else {0, 1, 2, 0x11})
+
+
+def test_what_does_not_change_is_read_once_and_the_rest_once_a_minute(ports: Ports) -> None:
+    module = osfp()
+    plug(ports, module)
+    first = ports.modules()
+    assert [page for page, *_ in module.transfers] == [0, 0, 1, 2, 0, 0, 0x11, 0]
+    module.transfers.clear()
+    module.words(0, 14, [60 * 256])
+    assert ports.modules(seconds=20) == first
+    assert module.transfers == []
+    assert ports.modules(seconds=40)["temperature_celsius eth0"] == 60
+    assert [page for page, *_ in module.transfers] == [0, 0, 0, 0, 0x11, 0]
+
+
+def test_another_module_is_named_and_judged_by_its_own_limits(ports: Ports) -> None:
+    plug(ports, qsfp28())
+    ports.modules()
+    other = qsfp28(b"SN0002")
+    other.words(3, 128, [65 * 256, 0, 60 * 256, 0])
+    plug(ports, other)
+    shown = ports.modules()
+    assert "info eth0 QSFP28 optical COLDPLATE OPTICS CP-TEST-1 SN0002" in shown
+    assert "info eth0 QSFP28 optical COLDPLATE OPTICS CP-TEST-1 SN0001" not in shown
+    assert shown["temperature_limit_celsius eth0 alarm"] == 65
+
+
+@pytest.mark.parametrize(("serial", "shown"), [(b"A\x80B\xff\xff\0", "A\ufffdB"), (b"A\nB", "A\\nB"), (b"", "")])
+def test_a_text_of_other_bytes_is_made_readable(ports: Ports, serial: bytes, shown: str) -> None:
+    plug(ports, qsfp28(serial))
+    (info, *_) = ports.modules()
+    assert info == f"info eth0 QSFP28 optical COLDPLATE OPTICS CP-TEST-1 {shown}".strip()
+
+
+def test_a_port_that_was_taken_away_ends_with_its_module(ports: Ports) -> None:
+    plug(ports, qsfp28())
+    plug(ports, osfp(), "eth1")
+    assert len(ports.modules()) > len(QSFP28)
+    (ports.sysfs / "class" / "net" / "eth1").rename(ports.sysfs / "gone")
+    assert ports.modules() == pytest.approx(QSFP28)
+    assert ports.gaps() == {}
