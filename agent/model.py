@@ -33,6 +33,7 @@ class Unit(Enum):
     HERTZ = "hertz"
     LITERS = "liters"
     PASCALS = "pascals"
+    AMPERES = "amperes"
     RATIO = "ratio"
     NONE = ""
 

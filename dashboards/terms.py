@@ -19,6 +19,7 @@ UNITS = {
     Unit.HERTZ: "hertz",
     Unit.LITERS: "litre",
     Unit.PASCALS: "pressurepa",
+    Unit.AMPERES: "amp",
     Unit.RATIO: "percentunit",
     Unit.NONE: "short",
 }

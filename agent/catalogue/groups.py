@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agent.catalogue import ROLLING, agent, equipment, gpu, infiniband, jobs, links, node, optics, rack
+from agent.catalogue import ROLLING, agent, equipment, gpu, infiniband, jobs, links, node, optics, rack, rack_parts
 from agent.model import Metric
 
 ROLLING_WORD = "rolling"
@@ -84,6 +84,10 @@ GROUPS: tuple[Group, ...] = (
     _group("rack-peers", "Rack: peers", rack.PEERS),
     _group("rack-breakers", "Rack: breakers", rack.BREAKERS),
     _group("rack-domains", "Rack: NVLink domains", rack.DOMAINS),
+    _group("rack-parts", "Rack: parts of its equipment", rack_parts.PARTS),
+    _group("rack-loops", "Rack: coolant loops", rack_parts.LOOPS),
+    _group("rack-air", "Rack: air at its equipment", rack_parts.AMBIENT),
+    _group("rack-distribution", "Rack: power shelves and PDUs", rack_parts.DISTRIBUTION),
     _group("agent-backends", "Agent: backends", agent.BACKENDS),
     _group("agent-sampler", "Agent: sampler", agent.SAMPLER),
     _group("agent-vitals", "Agent: vitals", agent.VITALS),

@@ -36,7 +36,7 @@ class OtlpName(NamedTuple):
 
 UCUM = {
     Unit.CELSIUS: "Cel", Unit.WATTS: "W", Unit.JOULES: "J", Unit.BYTES: "By", Unit.SECONDS: "s", Unit.HERTZ: "Hz",
-    Unit.LITERS: "L", Unit.PASCALS: "Pa", Unit.RATIO: "1", Unit.NONE: "",
+    Unit.LITERS: "L", Unit.PASCALS: "Pa", Unit.AMPERES: "A", Unit.RATIO: "1", Unit.NONE: "",
 }  # fmt: skip
 """Our units as https://ucum.org writes them; a number of things has none."""
 _GAUGE, _COUNTER, _SUM = Instrument

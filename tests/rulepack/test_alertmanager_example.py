@@ -37,7 +37,7 @@ RECEIVERS = {
     "monitoring": "AgentThreadDown BackendFailing ConfigurationRefused FlightRecorderFailing MetricsMissing "
     "NotificationsDropped NotificationsFailing PushBehind RuleFailures RuleWindowsFull SamplerStalled SamplingSlowed "
     "ShardRulesLate ShardTargetsLost ShardWriteBehind StateNotWritten WebCertificateExpiring WorkerRestarting",
-    "pager,facility-pager": "LeakDetected",
+    "pager,facility-pager": "LeakDetected RackLeakDetected",
     "facility-pager": "CoolantFlowLow CoolantSupplyCritical",
     "facility-tickets": "CoolantSupplyHot LeakDetectorBlind LeakSuspected",
     "archive": "GpuPowerLimitLow GpuReplaced GpuXidInfo InfinibandCongestion",
@@ -82,7 +82,7 @@ def takes(matcher: str, labels: dict[str, str]) -> bool:
 
 def test_an_alertmanager_loads_it_with_its_texts() -> None:
     shown = amtool("check-config", str(EXAMPLE))
-    assert "22 inhibit rules" in shown
+    assert "25 inhibit rules" in shown
     assert "1 templates" in shown
 
 
